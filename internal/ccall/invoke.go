@@ -1,0 +1,58 @@
+package ccall
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Invoke calls the C function at fn with up to fourteen arguments and returns
+// the result register. It is for callers that value convenience over speed: an
+// argument is an integer; a string, which C receives as a NUL-terminated copy;
+// or a *uintptr, *int32 or *uint64, through which C may write. It reports an
+// error for an argument of another type, for a string with an interior NUL, or
+// if there are too many arguments.
+func Invoke(fn uintptr, class Class, args ...any) (r uintptr, err error) {
+	f := Heap(new(Frame14))
+	f.Fn = fn
+	if len(args) > len(f.A) {
+		return 0, fmt.Errorf("ccall: %d arguments, of at most %d", len(args), len(f.A))
+	}
+	var keep []any
+	for i, a := range args {
+		// Addresses as numbers are right here: what they belong to is moved to
+		// the heap by escape, where nothing moves, and kept alive.
+		switch a := a.(type) {
+		case uintptr:
+			f.A[i] = a
+		case int:
+			f.A[i] = uintptr(a)
+		case int32:
+			f.A[i] = uintptr(uint32(a))
+		case uint64:
+			f.A[i] = uintptr(a)
+		case string:
+			if strings.IndexByte(a, 0) >= 0 {
+				return 0, fmt.Errorf("ccall: argument %d, %q, has an interior NUL", i, a)
+			}
+			b := append([]byte(a), 0)
+			f.A[i] = uintptr(escape(unsafe.Pointer(&b[0])))
+			keep = append(keep, b)
+		case *uintptr:
+			f.A[i] = uintptr(escape(unsafe.Pointer(a)))
+			keep = append(keep, a)
+		case *int32:
+			f.A[i] = uintptr(escape(unsafe.Pointer(a)))
+			keep = append(keep, a)
+		case *uint64:
+			f.A[i] = uintptr(escape(unsafe.Pointer(a)))
+			keep = append(keep, a)
+		default:
+			return 0, fmt.Errorf("ccall: argument %d is a %T", i, a)
+		}
+	}
+	Call14(unsafe.Pointer(f), class, nil)
+	runtime.KeepAlive(keep)
+	return f.R, nil
+}

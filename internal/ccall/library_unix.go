@@ -1,0 +1,35 @@
+//go:build unix
+
+package ccall
+
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
+
+// Library is a loaded shared library. It is never unloaded: drivers start
+// threads and register handlers that outlive a dlclose.
+type Library struct{ handle uintptr }
+
+// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL, where a name
+// without a slash is searched for the way the system's loader does it.
+//
+// The disposition of SIGURG is put back afterwards: a library written in Go
+// takes the signal over when it is loaded, and the runtime of this program
+// would be unable to preempt its goroutines from then on.
+func Open(name string) (Library, error) {
+	// dlerror's message is kept per thread and read in a second call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer keepPreemptSignal()()
+	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	return Library{h}, err
+}
+
+// Lookup returns the address of a symbol that the library exports.
+func (l Library) Lookup(symbol string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlsym(l.handle, symbol)
+}

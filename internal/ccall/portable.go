@@ -1,0 +1,104 @@
+//go:build !(linux && (amd64 || arm64)) || go1.28 || cu_portable
+
+package ccall
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// The portable engine hands words to a variadic call, and so has to turn the
+// addresses in a frame into numbers while Go code still runs. Frames are
+// therefore moved to the heap, where nothing moves, and what they point to
+// must be there too: it is, as pointers stored in a heap object escape.
+
+// Call6 calls the function of a frame of six argument words. f points to it.
+func Call6(f unsafe.Pointer, _ Class, _ *Thread) {
+	w := (*Frame6)(escape(f))
+	w.R = call(w.Fn, w.A[0], w.A[1], w.A[2], w.A[3], w.A[4], w.A[5])
+	runtime.KeepAlive(f)
+}
+
+// Call14 calls the function of a frame of fourteen argument words. f points to
+// it.
+func Call14(f unsafe.Pointer, _ Class, _ *Thread) {
+	w := (*Frame14)(escape(f))
+	w.R = call(w.Fn, w.A[0], w.A[1], w.A[2], w.A[3], w.A[4], w.A[5], w.A[6], w.A[7],
+		w.A[8], w.A[9], w.A[10], w.A[11], w.A[12], w.A[13])
+	runtime.KeepAlive(f)
+}
+
+// Call makes the calls that e describes, each with a crossing of its own.
+func (e *Each) Call(_ Class, _ *Thread) {
+	e = (*Each)(escape(unsafe.Pointer(e)))
+	for i := range e.N {
+		var a [3]uintptr
+		for j := range a {
+			a[j] = *(*uintptr)(unsafe.Add(e.A[j].Base, i*e.A[j].Stride))
+		}
+		r := call(e.Fn, a[0], a[1], a[2])
+		*(*int32)(unsafe.Add(e.Results, 4*i)) = int32(r)
+	}
+	runtime.KeepAlive(e)
+}
+
+// Call6 is [Call6] inside the scope. It returns the result of the first step
+// around the call that failed, or 0, and whether the call itself was made.
+func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+	return s.run(func() int32 {
+		Call6(f, c, on)
+		return int32((*Head)(f).R)
+	})
+}
+
+// Call14 is [Call14] inside the scope, with the results of [Scope.Call6].
+func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+	return s.run(func() int32 {
+		Call14(f, c, on)
+		return int32((*Head)(f).R)
+	})
+}
+
+// Each is [Each.Call] inside the scope, with the results of [Scope.Call6].
+func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, made bool) {
+	if s.Push == 0 {
+		s.Pop = 0
+	}
+	return s.run(func() int32 {
+		e.Call(c, on)
+		return 0
+	})
+}
+
+// run takes the steps of a scope one by one. The thread is locked meanwhile:
+// the state that the steps change belongs to it.
+func (s Scope) run(body func() int32) (result int32, made bool) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	sf := Heap(&scopeFrame{mode: uintptr(uint32(s.Mode))})
+	s.steps(sf, body)
+	return sf.outcome()
+}
+
+func (s Scope) steps(sf *scopeFrame, body func() int32) {
+	// Addresses as numbers are right here: sf is on the heap, and kept alive.
+	mode, popped := uintptr(unsafe.Pointer(&sf.mode)), uintptr(unsafe.Pointer(&sf.popped))
+	defer runtime.KeepAlive(sf)
+
+	if s.Exchange != 0 {
+		if sf.rExchange = call(s.Exchange, mode); int32(sf.rExchange) != 0 {
+			return
+		}
+		defer func() { sf.rRestore = call(s.Exchange, mode) }()
+	}
+	if s.Push != 0 {
+		if sf.rPush = call(s.Push, s.Context); int32(sf.rPush) != 0 {
+			return
+		}
+	}
+	r := body()
+	if s.Pop != 0 && (s.Push != 0 || r == 0) {
+		sf.rPop = call(s.Pop, popped)
+	}
+}

@@ -1,0 +1,39 @@
+package ccall
+
+import "runtime"
+
+// Thread is a claim to one thread identity, as C libraries see it: everything
+// that a library keeps in thread-local storage stays with it from one call to
+// the next. It is obtained by [Pin] and passed to the calls that depend on it.
+//
+// With the engines in this package an identity is an operating system thread,
+// locked to the goroutine that called Pin; so a Thread may be used by that
+// goroutine alone.
+type Thread struct {
+	released bool
+}
+
+// Pin claims a thread identity for the calling goroutine until Unpin.
+func Pin() *Thread {
+	runtime.LockOSThread()
+	return new(Thread)
+}
+
+// Unpin gives the identity back. It must be called by the goroutine that
+// called Pin. Further calls do nothing.
+func (t *Thread) Unpin() {
+	if t == nil || t.released {
+		return
+	}
+	t.released = true
+	runtime.UnlockOSThread()
+}
+
+// Abandon gives the identity up because its state could not be put back: it
+// will not serve another goroutine. The thread stays locked and ends together
+// with the goroutine.
+func (t *Thread) Abandon() {
+	if t != nil {
+		t.released = true
+	}
+}
