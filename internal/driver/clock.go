@@ -1,0 +1,36 @@
+package driver
+
+import "time"
+
+// Clock tells the time and wakes waiters. A software driver may bring its own,
+// so that waits and measurements follow a time that only tests advance.
+type Clock interface {
+	// Now returns the present time.
+	Now() time.Time
+	// NewTimer returns a timer that fires once after d.
+	NewTimer(d time.Duration) Timer
+}
+
+// Timer fires once.
+type Timer interface {
+	// C returns the channel on which the timer fires.
+	C() <-chan time.Time
+	// Reset makes the timer fire after d from now. It is for timers that have
+	// fired or were stopped.
+	Reset(d time.Duration)
+	// Stop keeps the timer from firing.
+	Stop()
+}
+
+// systemClock is the machine's clock.
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
+
+type systemTimer struct{ t *time.Timer }
+
+func (t systemTimer) C() <-chan time.Time   { return t.t.C }
+func (t systemTimer) Reset(d time.Duration) { t.t.Reset(d) }
+func (t systemTimer) Stop()                 { t.t.Stop() }

@@ -1,0 +1,251 @@
+package driver
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/ccall"
+)
+
+// Library is a loaded driver library.
+type Library interface {
+	// Version returns the CUDA version that the driver supports, as the driver
+	// counts: 12080 is 12.8.
+	Version() int
+	// Proc returns the address of a function by the name and at the version
+	// that a program was written for.
+	Proc(name string, version int, perThread bool) (uintptr, error)
+	// Symbol returns the address of an exported symbol.
+	Symbol(export string) (uintptr, error)
+}
+
+// Table makes calls to one driver: a loaded library, or a software driver. It
+// is safe for concurrent use. Addresses are looked up at first use; from then
+// on a lookup is one atomic load.
+type Table struct {
+	soft  Software
+	lib   Library
+	clock Clock
+
+	procs   [numSymbols]atomic.Uintptr
+	missing [numSymbols]atomic.Pointer[MissingError]
+}
+
+// New returns a Table that calls lib.
+func New(lib Library) *Table {
+	return &Table{lib: lib, clock: systemClock{}}
+}
+
+// NewSoftware returns a Table that calls a software driver. If s has a method
+// Clock() Clock, waits and measurements go by it.
+func NewSoftware(s Software) *Table {
+	t := &Table{soft: s, clock: systemClock{}}
+	if c, ok := s.(interface{ Clock() Clock }); ok {
+		t.clock = c.Clock()
+	}
+	return t
+}
+
+// Clock returns the clock that goes with the driver.
+func (t *Table) Clock() Clock { return t.clock }
+
+// Software reports whether the driver is a software driver.
+func (t *Table) Software() bool { return t.soft != nil }
+
+// Resolve returns the address of a symbol. The error is a *MissingError.
+func (t *Table) Resolve(s Symbol) (uintptr, error) {
+	if t.soft != nil {
+		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version)}
+	}
+	if p := t.procs[s].Load(); p != 0 {
+		return p, nil
+	}
+	p, res := t.resolve(s)
+	if p == 0 {
+		return 0, t.Missing(res)
+	}
+	return p, nil
+}
+
+// resolve looks a symbol up and remembers its address, or why there is none.
+func (t *Table) resolve(s Symbol) (uintptr, Result) {
+	if t.missing[s].Load() != nil {
+		return 0, missing(s)
+	}
+	f := &symbols[s]
+	// An older driver answers a request for a newer interface with success and
+	// the older interface: its version decides first.
+	have := t.lib.Version()
+	if have < int(f.version) {
+		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have})
+		return 0, missing(s)
+	}
+	var p uintptr
+	var err error
+	if !f.viaDlsym {
+		p, err = t.lib.Proc(f.ask, int(f.version), f.perThread)
+	}
+	if p == 0 {
+		// Some libraries that stand between a program and the driver know
+		// exports only.
+		if q, e := t.lib.Symbol(f.export); q != 0 {
+			p = q
+		} else if err == nil {
+			err = e
+		}
+	}
+	if p == 0 {
+		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have, Err: err})
+		return 0, missing(s)
+	}
+	t.procs[s].Store(p)
+	return p, ResultSuccess
+}
+
+// Missing returns the error behind a result that says that the call was not
+// made because its symbol is missing, and nil for results of the driver.
+func (t *Table) Missing(r Result) *MissingError {
+	if r >= 0 || int(-1-r) >= numSymbols {
+		return nil
+	}
+	s := Symbol(-1 - r)
+	if e := t.missing[s].Load(); e != nil {
+		return e
+	}
+	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version)}
+}
+
+// NotImplemented is the result with which a software driver says that it does
+// not have a function.
+func NotImplemented(s Symbol) Result { return missing(s) }
+
+// call6 makes the call that a frame of six argument words describes.
+func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {
+	if at.plain() {
+		ccall.Call6(f, class, at.Thread.cc())
+		return Result(int32((*ccall.Head)(f).R))
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return res
+	}
+	r, made := sc.Call6(f, class, at.Thread.cc())
+	return outcome(f, r, made)
+}
+
+// call14 makes the call that a frame of fourteen argument words describes.
+func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
+	if at.plain() {
+		ccall.Call14(f, class, at.Thread.cc())
+		return Result(int32((*ccall.Head)(f).R))
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return res
+	}
+	r, made := sc.Call14(f, class, at.Thread.cc())
+	return outcome(f, r, made)
+}
+
+// outcome is the result of a call in a scope: the call's own, unless that is
+// success or the call was not made.
+func outcome(f unsafe.Pointer, around int32, made bool) Result {
+	if made {
+		if res := Result(int32((*ccall.Head)(f).R)); res != ResultSuccess {
+			return res
+		}
+	}
+	return Result(around)
+}
+
+// scope translates at into what the engine does around a call.
+func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
+	get := func(s Symbol) uintptr {
+		p := t.procs[s].Load()
+		if p == 0 && res == ResultSuccess {
+			p, res = t.resolve(s)
+		}
+		return p
+	}
+	if at.Relaxed {
+		// A driver without the function has no capture to disturb either.
+		if t.lib.Version() >= int(symbols[symThreadExchangeStreamCaptureMode].version) {
+			sc.Exchange = get(symThreadExchangeStreamCaptureMode)
+		}
+		sc.Mode = CU_STREAM_CAPTURE_MODE_RELAXED
+	}
+	if at.Context != 0 {
+		sc.Push, sc.Context = get(symCtxPushCurrent_v2), uintptr(at.Context)
+	}
+	if at.Context != 0 || at.Pop {
+		sc.Pop = get(symCtxPopCurrent_v2)
+	}
+	return sc, res
+}
+
+// EventQueryAll asks for the status of each event, in one crossing, and stores
+// the answers in results, which must be as long. Its own result is that of
+// what was set up around the calls.
+func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
+	results = results[:len(events)]
+	if len(events) == 0 {
+		return ResultSuccess
+	}
+	if t.soft != nil {
+		th, res := t.enter(at)
+		if res != ResultSuccess {
+			return res
+		}
+		for i, e := range events {
+			results[i] = t.soft.EventQuery(th, e)
+		}
+		return t.leave(at, th, ResultSuccess)
+	}
+	fn, res := t.procs[symEventQuery].Load(), ResultSuccess
+	if fn == 0 {
+		if fn, res = t.resolve(symEventQuery); fn == 0 {
+			return res
+		}
+	}
+	var zero uintptr
+	e := ccall.Each{Fn: fn, N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
+	e.A[0].Base, e.A[0].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
+	e.A[1].Base, e.A[2].Base = unsafe.Pointer(&zero), unsafe.Pointer(&zero)
+	if at.plain() {
+		e.Call(ccall.Hot, at.Thread.cc())
+		return ResultSuccess
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return res
+	}
+	r, _ := sc.Each(&e, ccall.Hot, at.Thread.cc())
+	return Result(r)
+}
+
+// CallSymbol calls a symbol with words, for functions that have no typed call.
+// Nothing is checked: arguments that are addresses must be of memory that does
+// not move and outlives the call. It takes up to fourteen words; more are
+// refused with ResultInvalidValue. The result register is returned whole.
+func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Result) {
+	if t.soft != nil {
+		return 0, missing(s)
+	}
+	p := t.procs[s].Load()
+	if p == 0 {
+		if p, res = t.resolve(s); p == 0 {
+			return 0, res
+		}
+	}
+	var f ccall.Frame14
+	if len(args) > len(f.A) {
+		return 0, ResultInvalidValue
+	}
+	f.Fn = p
+	copy(f.A[:], args)
+	// Nobody knows whether an arbitrary function calls back: the frame goes to
+	// the heap.
+	h := ccall.Heap(&f)
+	res = t.call14(at, symbols[s].class, unsafe.Pointer(h))
+	return h.R, res
+}

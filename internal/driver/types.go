@@ -1,0 +1,67 @@
+package driver
+
+import "unsafe"
+
+// Handles, as the driver hands them out. All but Device are addresses of the
+// driver's own objects: they mean nothing to Go's garbage collector.
+type (
+	// Device is a CUdevice: an ordinal, not an address.
+	Device int32
+	// Context is a CUcontext.
+	Context uintptr
+	// Stream is a CUstream; small values name the default streams.
+	Stream uintptr
+	// Event is a CUevent.
+	Event uintptr
+	// Module is a CUmodule.
+	Module uintptr
+	// Function is a CUfunction.
+	Function uintptr
+	// Graph is a CUgraph.
+	Graph uintptr
+	// GraphExec is a CUgraphExec.
+	GraphExec uintptr
+	// GraphNode is a CUgraphNode.
+	GraphNode uintptr
+	// DevicePtr is a CUdeviceptr: an address on the device.
+	DevicePtr uint64
+	// HostPtr is an address of host memory that is not Go's.
+	HostPtr uintptr
+)
+
+// Values that the driver copies.
+type (
+	// UUID is a CUuuid.
+	UUID [16]byte
+	// IPCEventHandle is a CUipcEventHandle, which C passes by value.
+	IPCEventHandle [64]byte
+	// IPCMemHandle is a CUipcMemHandle, which C passes by value.
+	IPCMemHandle [64]byte
+)
+
+// KernelParams are the arguments of a kernel: for each, where its value is and
+// how many bytes it has. The driver copies the values during the call.
+type KernelParams struct {
+	Ptrs  []unsafe.Pointer
+	Sizes []uint32
+}
+
+// Callback is a function that the driver calls when a stream reaches it: Addr
+// is a C function and Data its argument. A software driver calls Go instead.
+type Callback struct {
+	Addr uintptr
+	Data uintptr
+	Go   func()
+}
+
+// goString returns a copy of a NUL-terminated C string, "" for NULL.
+func goString(p unsafe.Pointer) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}
