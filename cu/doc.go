@@ -1,0 +1,36 @@
+// Package cu gives Go programs CUDA events, streams and contexts without cgo.
+//
+// The driver library is found and loaded when [Open] is called; nothing
+// happens before, and a program that contains this package builds and starts
+// on machines that have neither a GPU nor a driver.
+//
+//	drv, err := cu.Open()
+//	dev, err := drv.Device(0)
+//	gpu, err := dev.PrimaryContext()
+//	s, err := gpu.NewStream(cu.StreamNonBlocking)
+//	start, err := gpu.NewEvent(cu.EventDefault)
+//	stop, err := gpu.NewEvent(cu.EventDefault)
+//	err = start.Record(s)
+//	// … work on s …
+//	err = stop.Record(s)
+//	d, err := cu.Elapsed(ctx, start, stop)
+//
+// # What cannot happen
+//
+// No sequence of calls through this package makes the driver touch a handle
+// that was destroyed: every object counts the calls that are in flight on it,
+// and is destroyed when it is closed and the last of them has returned. Close
+// may be called twice, concurrently with anything, in any order of parents and
+// children, or never: what the garbage collector finds is closed. A closed
+// object answers [ErrClosed].
+//
+// NOT_READY is not an error. Queries answer with a [Status], [Pending] or
+// [Complete]. Every other result of the driver that is not success is an
+// [*Error], which matches its [Result] with errors.Is.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use, and no call depends on the
+// operating system thread that it runs on: the goroutine needs no
+// runtime.LockOSThread, and a thread's current context is never changed.
+package cu

@@ -1,0 +1,203 @@
+package cu
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+// Driver is a loaded and initialised CUDA driver. Programs open one and share
+// it: objects of two drivers do not mix.
+type Driver struct {
+	table  *driver.Table
+	name   string
+	hook   func(Leak)
+	tracer atomic.Pointer[tracer]
+
+	mu       sync.Mutex
+	contexts map[contextKey]*contextCore
+
+	launches sync.Pool // of *launchFrame
+}
+
+// Option changes how [Open] finds and uses a driver.
+type Option func(*options)
+
+type options struct {
+	path     string
+	software driver.Software
+	hook     func(Leak)
+}
+
+// WithLibrary makes Open load the file at path, and nothing else.
+func WithLibrary(path string) Option {
+	return func(o *options) { o.path = path }
+}
+
+// WithSoftware makes Open use a driver that is written in Go instead of loading
+// a library.
+func WithSoftware(s driver.Software) Option {
+	return func(o *options) { o.software = s }
+}
+
+// WithLeakHook makes the driver report objects that the program forgot to
+// close, and errors of destructions that nobody waits for. hook is called on a
+// goroutine of the library's and must be safe for concurrent use.
+func WithLeakHook(hook func(Leak)) Option {
+	return func(o *options) { o.hook = hook }
+}
+
+// Leak is a report about an object that was destroyed without anyone waiting
+// for the outcome.
+type Leak struct {
+	// Kind is the kind of object: "event", "stream", "context", "module",
+	// "device memory".
+	Kind string
+	// Handle is the driver's handle of the object.
+	Handle uintptr
+	// Forgotten is true if the object was never closed, and the garbage
+	// collector found it.
+	Forgotten bool
+	// Err is the error of the destruction. It is nil if it succeeded, or if it
+	// is still to come because calls are in flight.
+	Err error
+}
+
+// Open loads NVIDIA's driver library and initialises it (cuInit), or takes the
+// software driver that an option names. Which library is tried is described at
+// [loader.Open].
+//
+// The error matches [ErrNoDriver] if there is no usable library, and
+// [ErrNoDevice] if the driver sees no device.
+func Open(opts ...Option) (*Driver, error) {
+	var o options
+	for _, f := range opts {
+		if f != nil {
+			f(&o)
+		}
+	}
+	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore)}
+	d.launches.New = func() any { return new(launchFrame) }
+	if o.software != nil {
+		d.table, d.name = driver.NewSoftware(o.software), "the software driver"
+	} else {
+		lib, err := loader.Open(o.path)
+		if err != nil {
+			return nil, fmt.Errorf("cu: %w: %w", ErrNoDriver, err)
+		}
+		d.table, d.name = driver.New(lib), lib.Name()
+	}
+	switch res := d.table.Init(driver.At{}, 0); res {
+	case driver.ResultSuccess:
+		return d, nil
+	case driver.ResultNoDevice:
+		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(
+			"%s loads, but sees no GPU: check that nvidia-smi lists one, that this process may open /dev/nvidia*, "+
+				"and that CUDA_VISIBLE_DEVICES does not hide it", d.name)}
+	default:
+		return nil, d.fail("cuInit", 0, res)
+	}
+}
+
+// Close does nothing to the driver itself, which a process cannot unload, and
+// nothing to objects that exist: they stay usable until they are closed. It is
+// here so that programs may treat a Driver like any other resource.
+func (d *Driver) Close() error { return nil }
+
+// String names the library.
+func (d *Driver) String() string {
+	if d == nil {
+		return "no driver"
+	}
+	return d.name
+}
+
+// Version returns the newest CUDA version that the driver supports, as CUDA
+// counts: 12080 is 12.8 (cuDriverGetVersion).
+func (d *Driver) Version() (int, error) {
+	if d == nil {
+		return 0, errNil("cuDriverGetVersion", "driver")
+	}
+	v, res := d.table.DriverGetVersion(driver.At{})
+	if res != driver.ResultSuccess {
+		return 0, d.fail("cuDriverGetVersion", 0, res)
+	}
+	return int(v), nil
+}
+
+// DeviceCount returns the number of devices that the driver sees
+// (cuDeviceGetCount).
+func (d *Driver) DeviceCount() (int, error) {
+	if d == nil {
+		return 0, errNil("cuDeviceGetCount", "driver")
+	}
+	n, res := d.table.DeviceGetCount(driver.At{})
+	if res != driver.ResultSuccess {
+		return 0, d.fail("cuDeviceGetCount", 0, res)
+	}
+	return int(n), nil
+}
+
+// leak reports to the hook, if there is one.
+func (d *Driver) leak(l Leak) {
+	if d.hook != nil && (l.Forgotten || l.Err != nil) {
+		d.hook(l)
+	}
+}
+
+// Proc is a function of the driver, for what this package has no wrapper for.
+type Proc struct {
+	drv *Driver
+	sym driver.Symbol
+}
+
+// Proc looks up a function of the driver API by the name that a C program
+// writes, such as "cuMemAllocManaged", and gives the interface that the headers
+// of CUDA 13.0 give it; a name with a suffix, such as "cuCtxCreate_v2", asks for
+// that interface. The error matches errors.ErrUnsupported if the driver is too
+// old for it.
+func (d *Driver) Proc(name string) (Proc, error) {
+	if d == nil {
+		return Proc{}, errNil(name, "driver")
+	}
+	sym, ok := driver.FindSymbol(name)
+	if !ok {
+		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: &driver.MissingError{Symbol: name}}
+	}
+	if _, err := d.table.Resolve(sym); err != nil {
+		return Proc{}, &Error{Op: name, Result: ResultNotSupported, Err: err}
+	}
+	return Proc{d, sym}, nil
+}
+
+// Addr returns the address of the C function.
+func (p Proc) Addr() uintptr {
+	if p.drv == nil {
+		return 0
+	}
+	a, _ := p.drv.table.Resolve(p.sym)
+	return a
+}
+
+// Call calls the function with up to fourteen words and returns what it
+// returned. Nothing is checked, and none of this package's promises holds: a
+// wrong argument crashes the process. Arguments that are addresses must be of
+// memory that does not move and that outlives the call, which a Go variable is
+// only if it is known to be on the heap. The call is made on whichever thread
+// the goroutine runs on.
+func (p Proc) Call(args ...uintptr) Result {
+	if p.drv == nil {
+		return ResultNotFound
+	}
+	r, res := p.drv.table.CallSymbol(driver.At{}, p.sym, args...)
+	if res != driver.ResultSuccess {
+		if p.drv.table.Missing(res) != nil {
+			return ResultNotSupported
+		}
+		return Result(res)
+	}
+	return Result(int32(r))
+}

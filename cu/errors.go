@@ -1,0 +1,231 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Result is what a function of the driver returned: a CUresult. It implements
+// error, and every [*Error] that came from the driver matches its Result:
+// errors.Is(err, cu.ResultInvalidHandle).
+//
+// The constants cover CUDA 13.0. A code of a newer driver keeps its number, and
+// the error that carries it has the driver's own name and text for it.
+type Result int32
+
+// Name returns the name of the C constant, such as
+// "CUDA_ERROR_INVALID_HANDLE", or "" for a code that this package does not know.
+func (r Result) Name() string { return driver.Result(r).Name() }
+
+// Error returns the name of the C constant, its number, and what the driver
+// says about it.
+func (r Result) Error() string {
+	d := driver.Result(r)
+	if d.Name() == "" {
+		return fmt.Sprintf("CUresult %d", int32(r))
+	}
+	return fmt.Sprintf("%s (%d): %s", d.Name(), int32(r), d.Text())
+}
+
+// Sticky reports whether the code leaves the process in a state in which every
+// later call fails with it too. See [ErrContextPoisoned].
+func (r Result) Sticky() bool { return driver.Result(r).Sticky() }
+
+// Mistakes that are found before the driver is asked. Errors that match one of
+// these also match the [Result] that the driver would have given, or, where it
+// would have crashed, [ResultInvalidHandle].
+var (
+	// ErrNoDriver means that no driver library could be loaded. The error
+	// wraps a *loader.LoadError, which lists what was tried.
+	ErrNoDriver = errors.New("no CUDA driver")
+	// ErrNoDevice means that there is a driver, and it sees no device.
+	ErrNoDevice = errors.New("no CUDA device")
+	// ErrClosed means that the object was closed.
+	ErrClosed = errors.New("already closed")
+	// ErrNil means that a nil pointer was passed for an object. In particular
+	// a nil *Stream is never the default stream.
+	ErrNil = errors.New("nil object")
+	// ErrDriverMismatch means that objects of two drivers were mixed, which
+	// includes two that were opened for the same library.
+	ErrDriverMismatch = errors.New("objects of different drivers")
+	// ErrDeviceMismatch means that objects of two devices were mixed where
+	// CUDA does not allow it.
+	ErrDeviceMismatch = errors.New("objects of different devices")
+	// ErrContextMismatch means that objects of two contexts of one device were
+	// mixed where CUDA does not allow it.
+	ErrContextMismatch = errors.New("objects of different contexts")
+	// ErrNotTimed means that an event was created with EventDisableTiming.
+	ErrNotTimed = errors.New("event records no time")
+	// ErrNotRecorded means that an event was never recorded.
+	ErrNotRecorded = errors.New("event was not recorded")
+	// ErrContextPoisoned means that an earlier error made the context
+	// unusable. The process cannot recover: what has to go on must go on in a
+	// new process.
+	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
+)
+
+// Error is a failed operation.
+type Error struct {
+	// Op is the C function that failed, or would have been called.
+	Op string
+	// Result is what the driver returned, or would have returned.
+	Result Result
+	// Handle is the driver's handle of the object that the operation was for,
+	// 0 if there is none.
+	Handle uintptr
+	// Detail says more: what is wrong with the arguments, what to do, or where
+	// the error may come from.
+	Detail string
+	// Err is the mistake, if it was found before the driver was asked, or what
+	// lies behind the failure. It may be nil.
+	Err error
+}
+
+// Error describes the operation, the object, what went wrong, and the remedy.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("cu: ")
+	b.WriteString(e.Op)
+	if e.Handle != 0 {
+		fmt.Fprintf(&b, "(%#x)", e.Handle)
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	if e.Result != ResultSuccess && (e.Err == nil || errors.Is(e.Err, ErrContextPoisoned)) {
+		b.WriteString(": " + e.Result.Error())
+	}
+	if e.Detail != "" {
+		b.WriteString("; " + e.Detail)
+	}
+	return b.String()
+}
+
+// Unwrap returns the Result and the mistake behind the error.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	if e.Result != ResultSuccess {
+		errs = append(errs, e.Result)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+// invalid returns the error for arguments that the driver would refuse with
+// CUDA_ERROR_INVALID_VALUE.
+func invalid(op, detail string) error {
+	return &Error{Op: op, Result: ResultInvalidValue, Err: errInvalid, Detail: detail}
+}
+
+var errInvalid = errors.New("invalid argument")
+
+// mistake returns the error for a misuse that was found before the driver was
+// asked.
+func mistake(op string, err error, handle uintptr, detail string) error {
+	return &Error{Op: op, Result: ResultInvalidHandle, Handle: handle, Err: err, Detail: detail}
+}
+
+// errNil and errClosed name the kind of object.
+func errNil(op, kind string) error {
+	return mistake(op, ErrNil, 0, "the "+kind+" is nil")
+}
+
+func errClosed(op, kind string, handle uintptr) error {
+	return mistake(op, ErrClosed, handle, "the "+kind+" was closed before the call")
+}
+
+// mixed returns the error for two objects that do not belong together: of two
+// drivers, two devices, or two contexts.
+func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore) error {
+	switch {
+	case a.drv != b.drv:
+		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf("the %s belongs to %v, the %s to %v: open one driver and share it",
+			aKind, a.drv, bKind, b.drv))
+	case a.dev != b.dev:
+		return mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
+			aKind, a.dev, bKind, b.dev))
+	}
+	return mistake(op, ErrContextMismatch, 0, fmt.Sprintf("the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
+		aKind, a.raw, bKind, b.raw, a.dev))
+}
+
+// fail returns the error for a call that the driver answered with res, which
+// is not success. It is for calls that concern no context.
+func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
+	e := &Error{Op: op, Result: Result(res), Handle: handle}
+	if m := d.table.Missing(res); m != nil {
+		e.Result, e.Err = ResultNotSupported, m
+		return e
+	}
+	if res.Name() == "" {
+		if name, r := d.table.GetErrorName(driver.At{}, res); r == driver.ResultSuccess {
+			text, _ := d.table.GetErrorString(driver.At{}, res)
+			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
+		}
+	}
+	return e
+}
+
+// poison is the first sticky error of a context.
+type poison struct {
+	op  string
+	res Result
+}
+
+// fail returns the error for a call in this context that the driver answered
+// with res, which is not success, and poisons the context if res is sticky.
+func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
+	err := c.drv.fail(op, handle, res)
+	e, ok := err.(*Error)
+	if !ok || res < 0 {
+		return err
+	}
+	if res.Sticky() {
+		c.poison.CompareAndSwap(nil, &poison{op, Result(res)})
+	}
+	switch p := c.poison.Load(); {
+	case p != nil:
+		e.Err = ErrContextPoisoned
+		e.Detail = join(e.Detail, fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; "+
+			"nothing on this GPU works in this process any more: start a new one", p.op))
+		if p.res != e.Result {
+			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
+		}
+	case hint(Result(res)) != "":
+		e.Detail = join(e.Detail, hint(Result(res)))
+	case asynchronous(Result(res)):
+		e.Detail = join(e.Detail, "it may come from work that was enqueued earlier")
+	}
+	return e
+}
+
+// asynchronous reports whether a result can be the belated answer to an earlier
+// call.
+func asynchronous(r Result) bool {
+	return r >= 200 && r < 300 || r >= 700 && r < 900 && r != ResultContextIsDestroyed
+}
+
+// hint says what to do about results that stream capture brings about.
+func hint(r Result) string {
+	switch r {
+	case ResultStreamCaptureUnsupported:
+		return "a stream is being captured in global mode, and this call is not allowed meanwhile, " +
+			"from any thread: make it after the capture, or capture in thread-local or relaxed mode"
+	case ResultCapturedEvent:
+		return "the event's newest record is part of a capture, so it has no status and no time of its own: " +
+			"record it with RecordExternal, or ask after recording it outside the capture"
+	}
+	return ""
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}

@@ -1,0 +1,310 @@
+package cu
+
+import (
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Event marks a point in a stream's work: it is recorded there, and then tells
+// whether the work before it has completed, and, if it is timed, when.
+//
+// The zero Event is ready to use: it is untimed, and created by its first
+// Record, in the context of that stream. Until then it is complete, and there
+// is nothing to wait for. An Event must not be copied; Move transfers it.
+type Event struct {
+	// owner is nil in an Event that was not created yet.
+	owner atomic.Pointer[eventOwner]
+}
+
+// eventOwner is what an Event points to: a separate object, so that Move can
+// transfer it while waits and cleanups are attached to it.
+type eventOwner struct {
+	core    *eventCore
+	cleanup runtime.Cleanup
+}
+
+// NewEvent creates an event (cuEventCreate). Flags of 0, EventDefault, give an
+// event that records the time.
+func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
+	core, err := c.enter("cuEventCreate")
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if err := flags.check(); err != nil {
+		return nil, err
+	}
+	ec, err := newEventCore(core, flags)
+	if err != nil {
+		return nil, err
+	}
+	e := new(Event)
+	e.owner.Store(newEventOwner(ec))
+	return e, nil
+}
+
+func newEventOwner(c *eventCore) *eventOwner {
+	o := &eventOwner{core: c}
+	o.cleanup = runtime.AddCleanup(o, func(c *eventCore) { c.forgotten() }, c)
+	return o
+}
+
+// core returns the event's core, or nil if it was not created yet.
+func (e *Event) core() *eventCore {
+	if o := e.owner.Load(); o != nil {
+		return o.core
+	}
+	return nil
+}
+
+// create gives a zero Event its CUevent, in the stream's context.
+func (e *Event) create(sc *streamCore) (*eventCore, error) {
+	ec, err := newEventCore(sc.ctx, EventDisableTiming)
+	if err != nil {
+		return nil, err
+	}
+	o := newEventOwner(ec)
+	if !e.owner.CompareAndSwap(nil, o) {
+		// Another record was faster.
+		o.cleanup.Stop()
+		ec.close(driver.At{Relaxed: true})
+		return e.core(), nil
+	}
+	return ec, nil
+}
+
+// leave ends a call on the event. The owner must not be collected, and thereby
+// closed, before the call that it was used for.
+func (e *Event) leave(sl *slot) {
+	sl.leave()
+	runtime.KeepAlive(e)
+}
+
+// Move returns a new Event that has taken over this one's CUevent, and leaves
+// this one as the zero Event. Waits that are under way go on.
+func (e *Event) Move() *Event {
+	m := new(Event)
+	if e != nil {
+		m.owner.Store(e.owner.Swap(nil))
+	}
+	return m
+}
+
+// Close destroys the event (cuEventDestroy). It does not wait for the GPU. If
+// calls on the event are in flight, Close returns nil at once and the last of
+// them destroys it; waits for the event end with an error that matches
+// [ErrClosed]. Further calls return nil. Closing a zero Event does nothing.
+func (e *Event) Close() error {
+	if e == nil {
+		return errNil("cuEventDestroy", "event")
+	}
+	o := e.owner.Load()
+	if o == nil {
+		return nil
+	}
+	first, err := o.core.close(driver.At{})
+	if first {
+		o.cleanup.Stop()
+	}
+	return err
+}
+
+// Record makes the event mark the end of what is enqueued on the stream now
+// (cuEventRecord). An event may be recorded again and again; GPU waits that were
+// enqueued earlier, and host waits that began earlier, are for the record of
+// their time.
+func (e *Event) Record(s *Stream) error {
+	return e.record("cuEventRecord", s, RecordDefault, false)
+}
+
+// RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
+func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
+	const op = "cuEventRecordWithFlags"
+	if flags&^RecordExternal != 0 {
+		return invalid(op, "unknown record flags "+flags.String())
+	}
+	return e.record(op, s, flags, true)
+}
+
+func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) error {
+	if e == nil {
+		return errNil(op, "event")
+	}
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	c := e.core()
+	if c != nil && c.ctx != s.core.ctx {
+		return c.mismatch(op, s.core)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		if c, err = e.create(sc); err == nil && c.ctx != sc.ctx {
+			err = c.mismatch(op, sc)
+		}
+	}
+	if err == nil {
+		err = c.record(op, sc, flags, withFlags)
+	}
+	s.leave()
+	runtime.KeepAlive(e)
+	return err
+}
+
+// mismatch returns the error for recording the event on a stream of another
+// context. The driver comes first, then what is closed, then the context.
+func (c *eventCore) mismatch(op string, sc *streamCore) error {
+	if c.ctx.drv == sc.ctx.drv {
+		if c.slot.Load() == nil {
+			return errClosed(op, "event", 0)
+		}
+		if sc.closed() {
+			return errClosed(op, "stream", uintptr(sc.raw))
+		}
+	}
+	return mixed(op, "event", c.ctx, "stream", sc.ctx)
+}
+
+// Query reports whether the event's newest record has completed
+// (cuEventQuery). An event that was never recorded is complete. It may report
+// an error of earlier work.
+//
+// Completion is remembered until the next record, and asking again does not ask
+// the driver again; so an error that happens later is reported by another call.
+func (e *Event) Query() (Status, error) {
+	const op = "cuEventQuery"
+	if e == nil {
+		return StatusUnknown, errNil(op, "event")
+	}
+	c := e.core()
+	if c == nil {
+		return Complete, nil
+	}
+	if sl := c.slot.Load(); sl != nil && sl.complete() {
+		return Complete, nil
+	}
+	sl, err := c.enter(op)
+	if err != nil {
+		return StatusUnknown, err
+	}
+	st, err := c.status(op, sl, sl.query(driver.At{}))
+	e.leave(sl)
+	return st, err
+}
+
+// status turns the result of a query into a status.
+func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, error) {
+	switch res {
+	case driver.ResultSuccess:
+		return Complete, nil
+	case driver.ResultNotReady:
+		return Pending, nil
+	}
+	return StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
+}
+
+// Synchronize waits until the event's newest record has completed and holds an
+// operating system thread meanwhile; it spins unless the event was created with
+// EventBlockingSync (cuEventSynchronize). [Event.Wait] does neither. An event
+// that was never recorded is complete. It may report an error of earlier work.
+func (e *Event) Synchronize() error {
+	const op = "cuEventSynchronize"
+	if e == nil {
+		return errNil(op, "event")
+	}
+	c := e.core()
+	if c == nil {
+		return nil
+	}
+	sl, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer e.leave(sl)
+	c.ctx.drv.trace(traceEventSynchronized, sl.raw, 0)
+	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
+		return c.ctx.fail(op, uintptr(sl.raw), res)
+	}
+	return nil
+}
+
+// Since returns the time between the record of start and the record of e, as
+// the GPU measured it: negative if start was recorded later. If one of them has
+// not completed it returns Pending, and no error (cuEventElapsedTime).
+//
+// Both events must be timed, recorded, and of one context; mistakes are found in
+// the order timing, record. The resolution is about half a microsecond, and
+// coarser for intervals of more than eight seconds, as the driver measures in
+// float32 milliseconds. Work of other streams may run between the two records
+// and lengthen the interval.
+func (e *Event) Since(start *Event) (time.Duration, Status, error) {
+	const op = "cuEventElapsedTime"
+	if e == nil || start == nil {
+		return 0, StatusUnknown, errNil(op, "event")
+	}
+	c, sc := e.core(), start.core()
+	if c == nil || sc == nil {
+		return 0, StatusUnknown, errUntimed(op, 0)
+	}
+	if c.ctx.drv != sc.ctx.drv {
+		return 0, StatusUnknown, mixed(op, "event", c.ctx, "start event", sc.ctx)
+	}
+	sl, err := c.enter(op)
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	defer e.leave(sl)
+	startSlot, err := sc.enter(op)
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	defer start.leave(startSlot)
+
+	switch {
+	case c.ctx != sc.ctx:
+		err = mixed(op, "event", c.ctx, "start event", sc.ctx)
+	case sc.flags&EventDisableTiming != 0:
+		err = errUntimed(op, uintptr(startSlot.raw))
+	case c.flags&EventDisableTiming != 0:
+		err = errUntimed(op, uintptr(sl.raw))
+	case !sc.recorded.Load() && !sc.foreign.Load():
+		err = errUnrecorded(op, uintptr(startSlot.raw))
+	case !c.recorded.Load() && !c.foreign.Load():
+		err = errUnrecorded(op, uintptr(sl.raw))
+	}
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	ms, res := c.ctx.drv.elapsed(startSlot.raw, sl.raw)
+	switch res {
+	case driver.ResultSuccess:
+		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
+	case driver.ResultNotReady:
+		return 0, Pending, nil
+	}
+	return 0, StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
+}
+
+// elapsed returns the milliseconds between two records.
+func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
+	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
+	if res < 0 { // before CUDA 12.8
+		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
+	}
+	return ms, res
+}
+
+func errUntimed(op string, h uintptr) error {
+	return mistake(op, ErrNotTimed, h, "create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time")
+}
+
+func errUnrecorded(op string, h uintptr) error {
+	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
+}

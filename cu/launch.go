@@ -1,0 +1,225 @@
+package cu
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z
+// counts as 1.
+type Dim3 struct{ X, Y, Z uint32 }
+
+// LaunchConfig is the shape of a launch.
+type LaunchConfig struct {
+	// Grid is the number of blocks, Block the number of threads in each.
+	Grid, Block Dim3
+	// SharedMem is the size of the dynamic shared memory of a block, in bytes.
+	SharedMem uint32
+}
+
+// Arg is an argument of a kernel, of a definite type: see [U32], [Ptr], [Value].
+type Arg struct {
+	bits uint64
+	size uint32
+	data []byte     // the value, if it does not fit bits
+	mem  *DeviceMem // what bits points to
+	err  error
+}
+
+// I32 passes a 32-bit signed integer.
+func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4} }
+
+// U32 passes a 32-bit unsigned integer.
+func U32(v uint32) Arg { return Arg{bits: uint64(v), size: 4} }
+
+// I64 passes a 64-bit signed integer.
+func I64(v int64) Arg { return Arg{bits: uint64(v), size: 8} }
+
+// U64 passes a 64-bit unsigned integer.
+func U64(v uint64) Arg { return Arg{bits: v, size: 8} }
+
+// F32 passes a 32-bit float.
+func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4} }
+
+// F64 passes a 64-bit float.
+func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
+
+// Ptr passes the address of device memory. The memory is not freed before the
+// launch has returned; freeing waits for the GPU.
+func Ptr(m *DeviceMem) Arg {
+	if m == nil || m.core == nil {
+		return Arg{err: ErrNil}
+	}
+	return Arg{bits: uint64(m.core.raw), size: 8, mem: m}
+}
+
+// Value passes a value of a type that has no Go pointers in it, byte by byte.
+// The kernel's type must have the same layout.
+func Value[T any](v T) Arg {
+	t := reflect.TypeFor[T]()
+	if !plain(t) {
+		return Arg{err: fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}
+	}
+	n := t.Size()
+	data := make([]byte, n)
+	// v has n bytes, none of them part of a pointer.
+	copy(data, unsafe.Slice((*byte)(unsafe.Pointer(&v)), n))
+	return Arg{data: data, size: uint32(n)}
+}
+
+// plain reports whether a type has no pointers and the same size everywhere.
+func plain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+		reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	case reflect.Array:
+		return plain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !plain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the
+// kernel is enqueued, not when it has run. The stream must be of the context
+// that the module was loaded into.
+//
+// The number and the sizes of the arguments are compared with the kernel's if
+// the driver can tell them (CUDA 12.4). With older drivers a launch with wrong
+// arguments is outside of what this package can make safe.
+func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
+	const op = "cuLaunchKernel"
+	if f == nil || f.mod == nil {
+		return errNil(op, "function")
+	}
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	mc := f.mod.core
+	if mc.ctx.drv != s.core.ctx.drv {
+		return mixed(op, "kernel", mc.ctx, "stream", s.core.ctx)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	defer runtime.KeepAlive(f)
+	defer mc.leave()
+	if !mc.acquire() {
+		return errClosed(op, "module", uintptr(mc.raw))
+	}
+	if mc.ctx != sc.ctx {
+		return mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
+	}
+	if err := f.check(cfg, args); err != nil {
+		return err
+	}
+	d := sc.ctx.drv
+	lf := d.launches.Get().(*launchFrame)
+	defer lf.done(d)
+	if err := lf.fill(d, args); err != nil {
+		err.Op, err.Handle = op, uintptr(f.raw)
+		err.Detail = join(err.Detail, "kernel "+f.name)
+		return err
+	}
+	g, b := cfg.Grid.norm(), cfg.Block.norm()
+	res := d.table.LaunchKernel(driver.At{Context: sc.ctx.raw}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
+	runtime.KeepAlive(args) // and with it the owners of device memory
+	if res != driver.ResultSuccess {
+		return sc.ctx.fail(op, uintptr(f.raw), res)
+	}
+	return nil
+}
+
+// check compares the launch with what is known about the kernel.
+func (f *Function) check(cfg LaunchConfig, args []Arg) error {
+	const op = "cuLaunchKernel"
+	refuse := func(format string, a ...any) error {
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
+			Detail: "kernel " + f.name + fmt.Sprintf(format, a...)}
+	}
+	if cfg.Grid.X == 0 || cfg.Block.X == 0 {
+		return refuse(": Grid.X and Block.X must be at least 1")
+	}
+	if !f.known {
+		return nil
+	}
+	if len(args) != len(f.params) {
+		return refuse(" takes %d arguments, not %d", len(f.params), len(args))
+	}
+	for i, a := range args {
+		if a.err == nil && uint64(a.size) != f.params[i] {
+			return refuse(": argument %d has %d bytes, and the kernel's parameter has %d", i, a.size, f.params[i])
+		}
+	}
+	return nil
+}
+
+// norm replaces the zeros that count as 1.
+func (d Dim3) norm() Dim3 {
+	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
+}
+
+// launchFrame holds the values of a launch's arguments while the driver copies
+// them, and says where they are.
+type launchFrame struct {
+	values []uint64
+	params driver.KernelParams
+	mem    []*deviceMemCore // of which a reference is held
+}
+
+// fill takes the arguments over.
+func (lf *launchFrame) fill(d *Driver, args []Arg) *Error {
+	// All values first: the slice must not grow under the pointers into it.
+	for _, a := range args {
+		lf.values = append(lf.values, a.bits)
+	}
+	for i, a := range args {
+		if a.err != nil {
+			return &Error{Result: ResultInvalidValue, Err: a.err, Detail: fmt.Sprintf("argument %d", i)}
+		}
+		if a.mem != nil {
+			mc := a.mem.core
+			if mc.ctx.drv != d {
+				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch, Detail: fmt.Sprintf("argument %d is memory of another driver", i)}
+			}
+			ok := mc.acquire()
+			lf.mem = append(lf.mem, mc)
+			if !ok {
+				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed", i)}
+			}
+		}
+		p := unsafe.Pointer(&lf.values[i])
+		if a.data != nil {
+			p = unsafe.Pointer(unsafe.SliceData(a.data))
+		}
+		lf.params.Ptrs = append(lf.params.Ptrs, p)
+		lf.params.Sizes = append(lf.params.Sizes, a.size)
+	}
+	return nil
+}
+
+// done lets go of the arguments and makes the frame available again.
+func (lf *launchFrame) done(d *Driver) {
+	for _, mc := range lf.mem {
+		mc.leave()
+	}
+	clear(lf.mem)
+	clear(lf.params.Ptrs)
+	lf.values, lf.mem = lf.values[:0], lf.mem[:0]
+	lf.params.Ptrs, lf.params.Sizes = lf.params.Ptrs[:0], lf.params.Sizes[:0]
+	d.launches.Put(lf)
+}

@@ -1,0 +1,145 @@
+package cu
+
+import (
+	"bytes"
+	"runtime"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Module is GPU code that was loaded into a context.
+type Module struct {
+	core    *moduleCore
+	cleanup runtime.Cleanup
+}
+
+type moduleCore struct {
+	refs
+	raw driver.Module
+	ctx *contextCore
+}
+
+// LoadModule loads GPU code: PTX, which the driver compiles, a cubin or a
+// fatbin (cuModuleLoadData).
+func (c *Context) LoadModule(image []byte) (*Module, error) {
+	const op = "cuModuleLoadData"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if len(image) == 0 {
+		return nil, invalid(op, "the image is empty")
+	}
+	// PTX is text that ends with a NUL. One byte more does no harm to the
+	// binary formats, which know their own size.
+	raw, res := core.drv.table.ModuleLoadData(driver.At{Context: core.raw}, append(bytes.Clone(image), 0))
+	if res != driver.ResultSuccess {
+		return nil, core.fail(op, 0, res)
+	}
+	core.use()
+	mc := &moduleCore{raw: raw, ctx: core}
+	m := &Module{core: mc}
+	m.cleanup = runtime.AddCleanup(m, func(mc *moduleCore) { mc.forgotten() }, mc)
+	return m, nil
+}
+
+func (mc *moduleCore) destroy(at driver.At) error {
+	at.Context = mc.ctx.raw
+	var err error
+	if res := mc.ctx.drv.table.ModuleUnload(at, mc.raw); res != driver.ResultSuccess {
+		err = mc.ctx.fail("cuModuleUnload", uintptr(mc.raw), res)
+	}
+	mc.ctx.childDone()
+	return err
+}
+
+// destroyLate unloads the module when nobody waits for the outcome, on a
+// goroutine of its own, since unloading may wait for the GPU.
+func (mc *moduleCore) destroyLate() {
+	go func() {
+		if err := mc.destroy(driver.At{Relaxed: true}); err != nil {
+			mc.ctx.drv.leak(Leak{Kind: "module", Handle: uintptr(mc.raw), Err: err})
+		}
+	}()
+}
+
+func (mc *moduleCore) forgotten() {
+	if first, last := mc.close(); first {
+		mc.ctx.drv.leak(Leak{Kind: "module", Handle: uintptr(mc.raw), Forgotten: true})
+		if last {
+			mc.destroyLate()
+		}
+	}
+}
+
+func (mc *moduleCore) leave() {
+	if mc.release() {
+		mc.destroyLate()
+	}
+}
+
+// Close unloads the module (cuModuleUnload), which may wait for kernels that
+// run. If launches are in flight it is unloaded after them, in the background.
+// Further calls return nil.
+func (m *Module) Close() error {
+	if m == nil || m.core == nil {
+		return errNil("cuModuleUnload", "module")
+	}
+	first, last := m.core.close()
+	if first {
+		m.cleanup.Stop()
+	}
+	if last {
+		return m.core.destroy(driver.At{})
+	}
+	return nil
+}
+
+// Function is a kernel of a module. It keeps the module loaded until the module
+// is closed.
+type Function struct {
+	mod  *Module
+	raw  driver.Function
+	name string
+	// params are the sizes of the parameters in bytes; known says whether the
+	// driver could tell.
+	params []uint64
+	known  bool
+}
+
+// Function returns the kernel with the given name (cuModuleGetFunction).
+func (m *Module) Function(name string) (*Function, error) {
+	const op = "cuModuleGetFunction"
+	if m == nil || m.core == nil {
+		return nil, errNil(op, "module")
+	}
+	mc := m.core
+	defer runtime.KeepAlive(m)
+	defer mc.leave()
+	if !mc.acquire() {
+		return nil, errClosed(op, "module", uintptr(mc.raw))
+	}
+	at := driver.At{Context: mc.ctx.raw}
+	raw, res := mc.ctx.drv.table.ModuleGetFunction(at, mc.raw, name)
+	if res == driver.ResultNotFound {
+		return nil, &Error{Op: op, Result: Result(res), Handle: uintptr(mc.raw), Detail: "the module has no kernel named " + name +
+			": names of C++ kernels are mangled unless they are declared extern \"C\""}
+	}
+	if res != driver.ResultSuccess {
+		return nil, mc.ctx.fail(op, uintptr(mc.raw), res)
+	}
+	f := &Function{mod: m, raw: raw, name: name}
+	for i := uint64(0); ; i++ {
+		_, size, res := mc.ctx.drv.table.FuncGetParamInfo(at, raw, i)
+		if res == driver.ResultInvalidValue { // there is no such parameter
+			f.known = true
+			break
+		}
+		if res != driver.ResultSuccess { // before CUDA 12.4
+			break
+		}
+		f.params = append(f.params, size)
+	}
+	return f, nil
+}

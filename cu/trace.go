@@ -1,0 +1,33 @@
+package cu
+
+import "github.com/purecu/purecu/internal/driver"
+
+// traceOp is what a tracer is told about.
+type traceOp uint8
+
+const (
+	traceEventCreated traceOp = iota + 1
+	traceEventRecorded
+	traceEventDestroyed
+	traceEventSynchronized
+	traceStreamCreated
+	traceStreamDestroyed
+	traceStreamWaited
+	traceStreamSynchronized
+)
+
+// tracer is told about operations with the handles involved: of destructions
+// and synchronizations before the call, of the others after success. It is
+// called on the goroutine that makes the call, and has to be safe for
+// concurrent use.
+type tracer interface {
+	trace(op traceOp, e driver.Event, s driver.Stream)
+}
+
+// trace tells the tracer, if there is one. Where there is none it costs one
+// atomic load.
+func (d *Driver) trace(op traceOp, e driver.Event, s driver.Stream) {
+	if t := d.tracer.Load(); t != nil {
+		(*t).trace(op, e, s)
+	}
+}
