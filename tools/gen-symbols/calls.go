@@ -1,0 +1,270 @@
+package main
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A callPlan is what the calls file asks for.
+type callPlan struct {
+	calls []*call
+	enums []string // patterns of further constants, beside those of parameters
+}
+
+// A call is one method to emit.
+type call struct {
+	method string
+	fact   funcFact
+	heap   bool
+	params []*callParam
+	line   int
+}
+
+// A callParam is one C parameter of a call and what becomes of it in Go.
+type callParam struct {
+	c    paramFact
+	role string
+	arg  string     // behind the colon of the role
+	name string     // in Go
+	typ  string     // in Go, of the value: for buf that of the slice
+	of   *callParam // the buf of a length, the func of data
+	slot int        // number of its out-slot
+}
+
+// The roles of parameters. The argument of len, inoutlen and same is the name
+// of a buf parameter, len and inoutlen default to the buf before them.
+const (
+	roleIn       = "in"       // scalar or handle
+	roleOut      = "out"      // pointer to scalar, handle or small array: a return value
+	roleInOut    = "inout"    // pointer to scalar: a parameter and a return value
+	roleStr      = "str"      // NUL-terminated string
+	roleStrOut   = "strout"   // pointer to a string of the driver's: a returned string
+	roleBuf      = "buf"      // pointer to memory whose length is another parameter: a slice
+	roleSame     = "same"     // the same, as long as another buf
+	roleLen      = "len"      // that length
+	roleInOutLen = "inoutlen" // pointer to that length, where the driver stores another
+	roleBytes    = "bytes"    // pointer to memory whose length the driver finds out
+	roleAgg      = "agg"      // struct by value
+	roleKParams  = "kparams"  // a kernel's arguments
+	roleFunc     = "func"     // C function that the driver calls
+	roleData     = "data"     // and the argument for it
+	roleNull     = "null"     // always zero
+	roleStruct   = "struct"   // pointer to a struct, or nil
+	roleHostPtr  = "hostptr"  // address of memory that is not Go's
+	roleGoPtr    = "goptr"    // pointer passed through
+)
+
+// parseCalls reads the calls file: "method export flags roles…", and
+// "constants pattern" for enums and macros to emit.
+func parseCalls(src source, m *manifest) (*callPlan, error) {
+	var errs errorList
+	plan := &callPlan{}
+	facts := map[string]funcFact{}
+	for _, f := range m.funcs {
+		facts[f.export] = f
+	}
+	methods := map[string]bool{}
+	eachRow(src.name, src.text, &errs, func(r row) {
+		if r.fields[0] == "constants" {
+			r.want(2)
+			if _, err := path.Match(r.field(1), ""); err != nil {
+				r.bad("malformed pattern %q", r.field(1))
+			}
+			plan.enums = append(plan.enums, r.field(1))
+			return
+		}
+		c := &call{method: r.fields[0], line: r.line}
+		fact, ok := facts[r.field(1)]
+		if !ok {
+			r.bad("%s: the manifest has no function %q", c.method, r.field(1))
+			return
+		}
+		c.fact = fact
+		c.heap = r.choice(2, "-", "heap")
+		if methods[c.method] {
+			r.bad("%s is here twice", c.method)
+		}
+		methods[c.method] = true
+		if fact.ret != "CUresult" {
+			r.bad("%s: returns %s, not CUresult", c.method, fact.ret)
+		}
+		roles := r.fields[min(3, len(r.fields)):]
+		if len(roles) != len(fact.params) {
+			r.bad("%s: %d roles for the %d parameters of %s", c.method, len(roles), len(fact.params), fact.export)
+			return
+		}
+		for i, p := range fact.params {
+			role, arg, _ := strings.Cut(roles[i], ":")
+			c.params = append(c.params, &callParam{c: p, role: role, arg: arg, name: goName(p.name)})
+		}
+		c.resolve(m, func(format string, args ...any) {
+			r.bad(c.method+": "+format, args...)
+		})
+		plan.calls = append(plan.calls, c)
+	})
+	return plan, errs.err()
+}
+
+// resolve gives each parameter its Go type, and the lengths their buffers.
+func (c *call) resolve(m *manifest, bad func(string, ...any)) {
+	slots := 0
+	var lastBuf *callParam
+	seen := map[string]bool{}
+	for i, p := range c.params {
+		if seen[p.name] {
+			bad("two parameters %s", p.name)
+		}
+		seen[p.name] = true
+		var ok bool
+		p.typ, ok = p.goType(m)
+		if !ok {
+			bad("parameter %s: %s cannot be %q", p.c.name, p.c.typ, p.role)
+		}
+		switch p.role {
+		case roleBuf:
+			lastBuf = p
+		case roleLen, roleInOutLen, roleSame:
+			if p.of = lastBuf; p.arg != "" {
+				p.of = c.param(p.arg)
+			}
+			if p.of == nil || p.of.role != roleBuf {
+				bad("parameter %s: no buf parameter %q", p.c.name, p.arg)
+			}
+		case roleFunc:
+			if i+1 >= len(c.params) || c.params[i+1].role != roleData {
+				bad("parameter %s: func without data behind it", p.c.name)
+			}
+		case roleData:
+			if i == 0 || c.params[i-1].role != roleFunc {
+				bad("parameter %s: data without func before it", p.c.name)
+				break
+			}
+			p.of = c.params[i-1]
+		}
+		if p.hasSlot() {
+			p.slot = slots
+			slots++
+		}
+	}
+	if regs, stack := c.systemV(); stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame) || regs > largeFrame {
+		bad("%d words and %d on the stack do not fit a frame", regs, stack)
+	}
+	for _, p := range c.params {
+		if p.role != roleBuf {
+			continue
+		}
+		if !slices.ContainsFunc(c.params, func(q *callParam) bool {
+			return q.of == p && (q.role == roleLen || q.role == roleInOutLen)
+		}) {
+			bad("parameter %s: no parameter is its length", p.c.name)
+		}
+	}
+}
+
+// systemV counts the words that System V passes in the order of the parameters,
+// and those of structs by value, which go on the stack.
+func (c *call) systemV() (regs, stack int) {
+	for _, p := range c.params {
+		if p.isLarge() {
+			stack += int(p.c.size+7) / 8
+		} else {
+			regs++
+		}
+	}
+	return regs, stack
+}
+
+func (c *call) param(name string) *callParam {
+	for _, p := range c.params {
+		if p.c.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// hasSlot reports whether the driver stores a value that Go reads.
+func (p *callParam) hasSlot() bool {
+	switch p.role {
+	case roleOut, roleInOut, roleStrOut, roleInOutLen:
+		return true
+	}
+	return false
+}
+
+// isArg reports whether the method has a Go parameter for p.
+func (p *callParam) isArg() bool {
+	switch p.role {
+	case roleOut, roleStrOut, roleLen, roleInOutLen, roleData, roleNull:
+		return false
+	}
+	return true
+}
+
+// goType returns the Go type of p in its role, or false if they do not fit.
+func (p *callParam) goType(m *manifest) (string, bool) {
+	base, stars := splitPointer(p.c.typ)
+	isConst := strings.HasPrefix(p.c.typ, "const ")
+	elem, known := scalarType(m, base)
+	isArray := arrayTypes[base] != 0
+	takesArg := p.role == roleStruct || p.role == roleLen || p.role == roleInOutLen || p.role == roleSame
+	if p.arg != "" && !takesArg {
+		return "", false
+	}
+	switch p.role {
+	case roleIn:
+		return elem, known && stars == 0 && !isArray && elem != "float32"
+	case roleOut:
+		if stars == 2 {
+			return "HostPtr", true
+		}
+		return elem, known && stars == 1 && !isConst
+	case roleInOut:
+		return elem, known && stars == 1 && !isArray && !isConst
+	case roleStr:
+		return "string", p.c.typ == "const char *"
+	case roleStrOut:
+		return "string", p.c.typ == "const char **"
+	case roleBuf, roleSame:
+		switch {
+		case base == "void" && stars == 2:
+			return "[]uintptr", true
+		case stars != 1:
+			return "", false
+		case base == "void" || base == "char":
+			return "[]byte", true
+		}
+		return "[]" + elem, known
+	case roleLen:
+		return elem, known && stars == 0 && (elem == "int32" || elem == "uint32" || elem == "uint64")
+	case roleInOutLen:
+		return elem, known && stars == 1 && elem == "uint64"
+	case roleBytes:
+		return "[]byte", stars == 1 && base == "void"
+	case roleAgg:
+		return elem, p.c.size > 0 && isArray && arrayTypes[base] == p.c.size && (p.c.size == 4 || p.c.size == 8 || p.c.size > 16)
+	case roleKParams:
+		return "KernelParams", p.c.typ == "void **"
+	case roleFunc:
+		return "Callback", stars == 0
+	case roleData:
+		return "", p.c.typ == "void *"
+	case roleNull:
+		return "", p.c.size == 0
+	case roleStruct:
+		return "*" + p.arg, stars == 1 && p.arg != ""
+	case roleHostPtr:
+		return "HostPtr", stars == 1 && base == "void"
+	case roleGoPtr:
+		return "unsafe.Pointer", stars == 1
+	}
+	return "", false
+}
+
+// splitPointer takes the pointers and the const off a C type.
+func splitPointer(typ string) (base string, stars int) {
+	base = strings.TrimPrefix(typ, "const ")
+	stars = strings.Count(base, "*")
+	return strings.TrimSpace(strings.ReplaceAll(base, "*", "")), stars
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// moduleRoot is the root of the module that the generated files belong to.
+const moduleRoot = "../.."
+
+// TestCommitted holds that the committed manifest and calls make exactly the
+// committed files.
+func TestCommitted(t *testing.T) {
+	for _, dir := range []string{"internal/driver", "cu"} {
+		if _, err := os.Stat(filepath.Join(moduleRoot, dir)); err != nil {
+			t.Skipf("the library is not beside the tools: %v", err)
+		}
+	}
+	src := readSource(t, "manifest/cuda-13.0.tsv")
+	m, err := parseManifest(src.name, src.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := emit(m, readSource(t, "calls.tsv"), src.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range files {
+		have, err := os.ReadFile(filepath.Join(moduleRoot, filepath.FromSlash(name)))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if line, w, g := firstDifference(string(have), string(data)); line > 0 {
+			t.Errorf("%s:%d is\n\t%s\nand the generator writes\n\t%s\n(run gen-symbols emit)", name, line, w, g)
+		}
+	}
+}
+
+// TestFacts holds facts of the committed manifest that were seen on real
+// drivers, and that a careless generator would get wrong.
+func TestFacts(t *testing.T) {
+	src := readSource(t, "manifest/cuda-13.0.tsv")
+	m, err := parseManifest(src.name, src.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.version != 13000 {
+		t.Errorf("version is %d", m.version)
+	}
+	rows := map[string]funcFact{}
+	for _, f := range m.funcs {
+		rows[f.export] = f
+	}
+	for _, want := range []funcFact{
+		{export: "cuCtxCreate_v3", ask: "cuCtxCreate", version: 11040, base: "cuCtxCreate", class: "setup"},
+		{export: "cuCtxCreate_v4", ask: "cuCtxCreate", version: 12050, base: "cuCtxCreate", class: "setup", current: true},
+		{export: "cuCtxGetDevice", ask: "cuCtxGetDevice", version: 2000, base: "cuCtxGetDevice", class: "hot", current: true},
+		{export: "cuCtxGetDevice_v2", ask: "cuCtxGetDevice", version: 13000, base: "cuCtxGetDevice_v2", class: "hot", current: true},
+		{export: "cuEventElapsedTime", ask: "cuEventElapsedTime", version: 2000, base: "cuEventElapsedTime", class: "hot"},
+		{export: "cuEventElapsedTime_v2", ask: "cuEventElapsedTime", version: 12080, base: "cuEventElapsedTime", class: "hot", current: true},
+		{export: "cuEventRecord", ask: "cuEventRecord", version: 2000, base: "cuEventRecord", class: "hot", current: true},
+		{export: "cuEventRecord_ptsz", ask: "cuEventRecord", version: 7000, perThread: true, base: "cuEventRecord", class: "hot", current: true},
+		{export: "cuGetProcAddress_v2", ask: "cuGetProcAddress", version: 12000, base: "cuGetProcAddress", class: "setup", current: true, dlsym: true},
+		{export: "cuGraphInstantiate_v2", ask: "cuGraphInstantiate", version: 11000, base: "cuGraphInstantiate", class: "setup"},
+		{export: "cuGraphInstantiateWithFlags", ask: "cuGraphInstantiateWithFlags", version: 11040, base: "cuGraphInstantiate", class: "setup", current: true},
+		{export: "cuMemcpyHtoD_v2_ptds", ask: "cuMemcpyHtoD", version: 7000, perThread: true, base: "cuMemcpyHtoD", class: "blocking", current: true},
+		{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, base: "cuMemcpyBatchAsync", class: "hot", current: true},
+		{export: "cuStreamGetCaptureInfo_v2", ask: "cuStreamGetCaptureInfo", version: 11030, base: "cuStreamGetCaptureInfo", class: "hot"},
+		{export: "cuStreamGetCtx_v2_ptsz", ask: "cuStreamGetCtx", version: 12050, perThread: true, base: "cuStreamGetCtx_v2", class: "hot", current: true},
+	} {
+		got := rows[want.export]
+		want.ret, want.params, got.params = "CUresult", nil, nil
+		if got.export != want.export || got.ask != want.ask || got.version != want.version || got.perThread != want.perThread ||
+			got.base != want.base || got.class != want.class || got.current != want.current || got.dlsym != want.dlsym || got.ret != want.ret {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+	if p := rows["cuIpcOpenEventHandle"].params; len(p) != 2 || p[1].size != 64 {
+		t.Errorf("cuIpcOpenEventHandle has %+v", p)
+	}
+	var sticky []string
+	for _, r := range m.results {
+		if r.sticky {
+			sticky = append(sticky, strings.TrimPrefix(r.name, "CUDA_ERROR_"))
+		}
+	}
+	if got, want := strings.Join(sticky, " "), "CONTAINED ILLEGAL_ADDRESS LAUNCH_TIMEOUT ASSERT HARDWARE_STACK_ERROR ILLEGAL_INSTRUCTION "+
+		"MISALIGNED_ADDRESS INVALID_ADDRESS_SPACE INVALID_PC LAUNCH_FAILED TENSOR_MEMORY_LEAK EXTERNAL_DEVICE"; got != want {
+		t.Errorf("sticky are %s", got)
+	}
+}
+
+// TestFramesStayOnStack asks the compiler whether an emitted call allocates:
+// frames and out-slots must not escape.
+func TestFramesStayOnStack(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(moduleRoot, "internal/driver/table.go")); err != nil {
+		t.Skipf("the hand-written half of package driver is not here: %v", err)
+	}
+	cmd := exec.Command("go", "build", "-gcflags=-m", "-o", os.DevNull, "./internal/driver")
+	cmd.Dir = moduleRoot
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	seen := false
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, "zcalls.go:") {
+			continue
+		}
+		seen = true
+		if strings.Contains(line, "moved to heap") {
+			t.Error(strings.TrimSpace(line))
+		}
+	}
+	if !seen {
+		t.Error("the compiler says nothing about zcalls.go")
+	}
+}

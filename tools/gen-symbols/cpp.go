@@ -1,0 +1,335 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// A macro is one #define.
+type macro struct {
+	name   string
+	isFunc bool
+	params []string
+	body   []token
+	line   int
+	file   string
+}
+
+// A preprocessor runs the part of the C preprocessor that the headers need:
+// conditional groups, and object-like and function-like macros with ##.
+// It opens no include files.
+type preprocessor struct {
+	macros map[string]*macro
+	names  []string // of the macros, in the order of their first definition
+	spent  int      // tokens that macros have made
+	errs   *errorList
+}
+
+func newPreprocessor(errs *errorList, predefined ...string) *preprocessor {
+	p := &preprocessor{macros: map[string]*macro{}, errs: errs}
+	for _, name := range predefined {
+		p.define(&macro{name: name, body: []token{{kind: tNumber, text: "1"}}})
+	}
+	return p
+}
+
+func (p *preprocessor) define(m *macro) {
+	if !slices.Contains(p.names, m.name) {
+		p.names = append(p.names, m.name)
+	}
+	p.macros[m.name] = m
+}
+
+// A group is one #if … #endif that is open.
+type group struct {
+	line   int
+	active bool // the present branch counts
+	taken  bool // some branch has counted already
+	parent bool // whatever surrounds the group counts
+	done   bool // #else has been seen
+}
+
+// run returns the tokens that are left of toks after preprocessing.
+func (p *preprocessor) run(file string, toks []token) []token {
+	var out, pending []token
+	var groups []group
+	active := func() bool { return len(groups) == 0 || groups[len(groups)-1].active }
+	flush := func() {
+		out = append(out, p.expand(pending)...)
+		pending = pending[:0]
+	}
+	for len(toks) > 0 {
+		n := 1
+		for n < len(toks) && !toks[n].bol {
+			n++
+		}
+		line := toks[:n]
+		toks = toks[n:]
+		switch {
+		case line[0].is("#"):
+			// A macro means what it meant where it was used.
+			flush()
+			p.directive(line, &groups, active())
+		case active():
+			pending = append(pending, line...)
+		}
+	}
+	flush()
+	for _, g := range groups {
+		p.errs.add(file, g.line, "#if without #endif")
+	}
+	return out
+}
+
+func (p *preprocessor) directive(line []token, groups *[]group, active bool) {
+	if len(line) == 1 {
+		return
+	}
+	d, args := line[1], line[2:]
+	bad := func(format string, a ...any) { p.errs.add(d.file, d.line, format, a...) }
+	top := func() *group {
+		if len(*groups) == 0 {
+			bad("#%s without #if", d.text)
+			return nil
+		}
+		return &(*groups)[len(*groups)-1]
+	}
+	switch d.text {
+	case "if", "ifdef", "ifndef":
+		on := active && p.condition(d, args)
+		*groups = append(*groups, group{line: d.line, active: on, taken: on, parent: active})
+	case "elif":
+		if g := top(); g != nil {
+			if g.done {
+				bad("#elif after #else")
+			}
+			g.active = g.parent && !g.taken && p.condition(d, args)
+			g.taken = g.taken || g.active
+		}
+	case "else":
+		if g := top(); g != nil {
+			if g.done {
+				bad("#else after #else")
+			}
+			g.active, g.taken, g.done = g.parent && !g.taken, true, true
+		}
+	case "endif":
+		if top() != nil {
+			*groups = (*groups)[:len(*groups)-1]
+		}
+	case "define":
+		if active {
+			p.parseDefine(d, args)
+		}
+	case "undef":
+		if active && len(args) > 0 {
+			delete(p.macros, args[0].text)
+		}
+	case "error":
+		if active {
+			bad("#error %s", joinTokens(args))
+		}
+	case "include", "pragma", "line", "warning":
+	default:
+		if active {
+			bad("unknown directive #%s", d.text)
+		}
+	}
+}
+
+// condition evaluates the controlling expression of d.
+func (p *preprocessor) condition(d token, args []token) bool {
+	if d.text == "ifdef" || d.text == "ifndef" {
+		if len(args) != 1 || args[0].kind != tIdent {
+			p.errs.add(d.file, d.line, "#%s wants one name", d.text)
+			return false
+		}
+		return (p.macros[args[0].text] != nil) == (d.text == "ifdef")
+	}
+	var ready []token
+	for i := 0; i < len(args); i++ {
+		if !args[i].is("defined") {
+			ready = append(ready, args[i])
+			continue
+		}
+		j := i + 1
+		paren := j < len(args) && args[j].is("(")
+		if paren {
+			j++
+		}
+		if j >= len(args) || args[j].kind != tIdent || paren && (j+1 >= len(args) || !args[j+1].is(")")) {
+			p.errs.add(d.file, d.line, "malformed defined()")
+			return false
+		}
+		value := "0"
+		if p.macros[args[j].text] != nil {
+			value = "1"
+		}
+		ready = append(ready, token{kind: tNumber, text: value, file: d.file, line: d.line})
+		if i = j; paren {
+			i++
+		}
+	}
+	// A name that is no macro counts as zero, as in C.
+	v, err := evaluate(p.expand(ready), func(string) (int64, bool) { return 0, true })
+	if err != nil {
+		p.errs.add(d.file, d.line, "#%s: %v", d.text, err)
+	}
+	return v != 0
+}
+
+func (p *preprocessor) parseDefine(d token, args []token) {
+	if len(args) == 0 || args[0].kind != tIdent {
+		p.errs.add(d.file, d.line, "#define wants a name")
+		return
+	}
+	m := &macro{name: args[0].text, line: d.line, file: d.file, body: args[1:]}
+	if len(m.body) > 0 && m.body[0].is("(") && m.body[0].glue {
+		m.isFunc = true
+		end := slices.IndexFunc(m.body, func(t token) bool { return t.is(")") })
+		if end < 0 {
+			p.errs.add(d.file, d.line, "macro %s: parameter list does not end", m.name)
+			return
+		}
+		for i, t := range m.body[1:end] {
+			if i%2 == 0 && t.kind == tIdent {
+				m.params = append(m.params, t.text)
+			} else if i%2 == 0 || !t.is(",") {
+				p.errs.add(d.file, d.line, "macro %s: malformed parameter list", m.name)
+				return
+			}
+		}
+		m.body = m.body[end+1:]
+	}
+	p.define(m)
+}
+
+// maxExpansion bounds the tokens that macros make, against headers that double
+// a macro forty times. The real header stays below a tenth of it.
+const maxExpansion = 1 << 18
+
+// expand replaces the macros in toks until none is left. A macro is not
+// expanded again within its own expansion.
+func (p *preprocessor) expand(toks []token) []token {
+	var out []token
+	work := slices.Clone(toks)
+	slices.Reverse(work) // a stack: the next token is the last
+	for len(work) > 0 {
+		t := work[len(work)-1]
+		work = work[:len(work)-1]
+		m := p.macros[t.text]
+		if t.kind != tIdent || m == nil || slices.Contains(t.hide, t.text) {
+			out = append(out, t)
+			continue
+		}
+		if p.spent > maxExpansion {
+			out = append(out, t)
+			continue
+		}
+		var args [][]token
+		if m.isFunc {
+			var used int
+			var ok bool
+			if args, used, ok = macroArgs(work); !ok {
+				out = append(out, t) // a function-like macro's name without arguments is no call
+				continue
+			}
+			if len(args) != len(m.params) && (len(m.params) != 0 || len(args) != 1 || len(args[0]) != 0) {
+				p.errs.add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.text, len(m.params), len(args))
+				return out
+			}
+			work = work[:len(work)-used]
+		}
+		repl := p.substitute(m, args)
+		if p.spent += len(repl); p.spent > maxExpansion {
+			p.errs.add(t.file, t.line, "macro %s: the macros make too many tokens", t.text)
+		}
+		hide := append(slices.Clip(t.hide), m.name)
+		for i := range slices.Backward(repl) {
+			r := repl[i]
+			r.file, r.line, r.bol = t.file, t.line, false
+			r.hide = append(slices.Clip(hide), r.hide...)
+			if i == 0 {
+				r.doc = t.doc
+			} else {
+				r.doc = ""
+			}
+			r.orig = t.written()
+			work = append(work, r)
+		}
+	}
+	return out
+}
+
+// macroArgs splits the arguments of a call whose opening parenthesis is on top
+// of the stack work, and says how many tokens the call takes.
+func macroArgs(work []token) (args [][]token, used int, ok bool) {
+	if len(work) == 0 || !work[len(work)-1].is("(") {
+		return nil, 0, false
+	}
+	depth := 0
+	var arg []token
+	for i := range slices.Backward(work) {
+		t := work[i]
+		used++
+		switch {
+		case t.is("("):
+			if depth++; depth == 1 {
+				continue
+			}
+		case t.is(")"):
+			if depth--; depth == 0 {
+				return append(args, arg), used, true
+			}
+		case t.is(",") && depth == 1:
+			args, arg = append(args, arg), nil
+			continue
+		}
+		arg = append(arg, t)
+	}
+	return nil, 0, false
+}
+
+// substitute returns m's body with its arguments in place: expanded, except
+// beside ##, which pastes what was written.
+func (p *preprocessor) substitute(m *macro, args [][]token) []token {
+	var out []token
+	for i := 0; i < len(m.body); i++ {
+		t := m.body[i]
+		if t.is("##") && len(out) > 0 && i+1 < len(m.body) {
+			i++
+			right := []token{m.body[i]}
+			if k := slices.Index(m.params, m.body[i].text); k >= 0 {
+				right = args[k]
+			}
+			if len(right) > 0 {
+				left := &out[len(out)-1]
+				left.text += right[0].text
+				left.hide = nil
+				out = append(out, right[1:]...)
+			}
+			continue
+		}
+		k := -1
+		if t.kind == tIdent {
+			k = slices.Index(m.params, t.text)
+		}
+		switch {
+		case k < 0:
+			out = append(out, t)
+		case i+1 < len(m.body) && m.body[i+1].is("##"):
+			out = append(out, args[k]...)
+		default:
+			out = append(out, p.expand(args[k])...)
+		}
+	}
+	return out
+}
+
+func joinTokens(toks []token) string {
+	words := make([]string, len(toks))
+	for i, t := range toks {
+		words[i] = t.text
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The frame of a call has six or fourteen argument words.
+const (
+	smallFrame = 6
+	largeFrame = 14
+)
+
+// emitCalls writes a method of Table for each call.
+func emitCalls(plan *callPlan) string {
+	var b strings.Builder
+	needs := map[string]bool{}
+	for _, c := range plan.calls {
+		for _, p := range c.params {
+			needs[p.role] = true
+			if p.role == roleAgg && p.c.size <= 8 {
+				needs["binary"] = true
+			}
+		}
+	}
+	b.WriteString("import (\n")
+	if needs["binary"] {
+		b.WriteString("\"encoding/binary\"\n")
+	}
+	if needs[roleStr] {
+		b.WriteString("\"strings\"\n")
+	}
+	b.WriteString("\"unsafe\"\n\n\"github.com/purecu/purecu/internal/ccall\"\n)\n\n")
+	for _, c := range plan.calls {
+		c.emit(&b)
+	}
+	return b.String()
+}
+
+// emitSoftware writes the interface of the driver that is made of Go.
+func emitSoftware(plan *callPlan) string {
+	var b strings.Builder
+	for _, c := range plan.calls {
+		if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.role == roleGoPtr }) {
+			b.WriteString("import \"unsafe\"\n\n")
+			break
+		}
+	}
+	b.WriteString(`// Software is a driver that is written in Go. Its methods are the calls of
+// Table with the thread that calls spelled out. What C returns through pointers
+// they return as values, before the result, so that no call has to allocate.
+type Software interface {
+`)
+	for i, c := range plan.calls {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "// %s is %s.\n%s%s\n", c.method, c.fact.export, c.method, c.signature("th *Thread"))
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// signature writes the parameters, of which first comes first, and results.
+func (c *call) signature(first string) string {
+	args := []string{first}
+	var outs []string
+	for _, p := range c.params {
+		if p.isArg() {
+			args = append(args, p.name+" "+p.typ)
+		}
+		if p.hasSlot() {
+			outs = append(outs, p.outName()+" "+p.typ)
+		}
+	}
+	return "(" + strings.Join(args, ", ") + ") (" + strings.Join(append(outs, "res Result"), ", ") + ")"
+}
+
+// outName is the name of the result that p becomes.
+func (p *callParam) outName() string {
+	if p.role == roleInOut {
+		return p.name + "Out" // the parameter has the name already
+	}
+	return p.name
+}
+
+func (c *call) outs() []*callParam {
+	var outs []*callParam
+	for _, p := range c.params {
+		if p.hasSlot() {
+			outs = append(outs, p)
+		}
+	}
+	return outs
+}
+
+func (c *call) emit(b *strings.Builder) {
+	sym := symName(c.fact.export)
+	fmt.Fprintf(b, "// %s calls %s, which exists from CUDA %s.\n", c.method, c.fact.export, release(c.fact.version))
+	fmt.Fprintf(b, "func (t *Table) %s%s {\n", c.method, c.signature("at At"))
+	c.emitChecks(b)
+	c.emitSoft(b)
+	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym, sym)
+	if c.hasLargeAggregate() {
+		b.WriteString("if ccall.StructsOnStack {\n")
+		c.emitFrame(b, true)
+		b.WriteString("}\n")
+	}
+	c.emitFrame(b, false)
+	b.WriteString("}\n\n")
+}
+
+// emitChecks refuses what cannot be said in C.
+func (c *call) emitChecks(b *strings.Builder) {
+	var conds []string
+	for _, p := range c.params {
+		switch p.role {
+		case roleStr:
+			conds = append(conds, "strings.IndexByte("+p.name+", 0) >= 0")
+		case roleSame:
+			conds = append(conds, "len("+p.name+") != len("+p.of.name+")")
+		}
+	}
+	if len(conds) > 0 {
+		fmt.Fprintf(b, "if %s {\nres = ResultInvalidValue\nreturn\n}\n", strings.Join(conds, " || "))
+	}
+}
+
+// emitSoft writes the way to the driver that is made of Go.
+func (c *call) emitSoft(b *strings.Builder) {
+	args := []string{"th"}
+	for _, p := range c.params {
+		if p.isArg() {
+			args = append(args, p.name)
+		}
+	}
+	soft := "t.soft." + c.method + "(" + strings.Join(args, ", ") + ")"
+	b.WriteString("if t.soft != nil {\nvar th *Thread\nif th, res = t.enter(at); res != ResultSuccess {\nreturn\n}\n")
+	if outs := c.outs(); len(outs) == 0 {
+		fmt.Fprintf(b, "return t.leave(at, th, %s)\n", soft)
+	} else {
+		names := ""
+		for _, p := range outs {
+			names += p.outName() + ", "
+		}
+		fmt.Fprintf(b, "%sres = %s\nreturn %st.leave(at, th, res)\n", names, soft, names)
+	}
+	b.WriteString("}\n")
+}
+
+func (c *call) hasLargeAggregate() bool {
+	return slices.ContainsFunc(c.params, (*callParam).isLarge)
+}
+
+func (p *callParam) isLarge() bool { return p.role == roleAgg && p.c.size > 16 }
+
+// A field is a field of a frame.
+type field struct {
+	name, typ string
+	init      string // in the literal
+	later     string // or by an assignment, when the frame has an address
+}
+
+// emitFrame writes the frame, the call, and the return. With onStack, structs
+// by value lie where System V wants them, in the words behind the six of the
+// registers; without, a pointer to a copy takes their place.
+func (c *call) emitFrame(b *strings.Builder, onStack bool) {
+	var words, stack, slots []field
+	for _, p := range c.params {
+		f := p.field()
+		switch {
+		case p.isLarge() && onStack:
+			stack = append(stack, field{name: p.name, typ: p.typ, init: p.name})
+			continue
+		case p.isLarge():
+			copied := fmt.Sprintf("a%d", len(words))
+			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + copied + ")"}
+			slots = append(slots, field{name: copied, typ: p.typ, init: p.name})
+		case p.hasSlot():
+			name := fmt.Sprintf("v%d", p.slot)
+			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + name + ")"}
+			slot := field{name: name, typ: p.typ}
+			switch p.role {
+			case roleStrOut:
+				slot.typ = "unsafe.Pointer"
+			case roleInOut:
+				slot.init = p.name
+			case roleInOutLen:
+				slot.init = p.typ + "(len(" + p.of.name + "))"
+			}
+			slots = append(slots, slot)
+		}
+		words = append(words, f)
+	}
+	size := smallFrame
+	if len(words) > smallFrame || len(stack) > 0 {
+		size = largeFrame
+	}
+	var fields []field
+	if len(stack) > 0 {
+		// parseCalls has held that all other words fit the registers.
+		fields = append(fields, words...)
+		if n := smallFrame - len(words); n > 0 {
+			fields = append(fields, padding(n))
+		}
+		fields = append(fields, stack...)
+		_, used := c.systemV()
+		if n := size - smallFrame - used; n > 0 {
+			fields = append(fields, padding(n))
+		}
+	} else {
+		fields = append(fields, words...)
+		if n := size - len(words); n > 0 {
+			fields = append(fields, padding(n))
+		}
+	}
+	fields = append(fields, slots...)
+
+	inits := []string{"fn: fn"}
+	for _, f := range fields {
+		if f.init != "" {
+			inits = append(inits, f.name+": "+f.init)
+		}
+	}
+	frame, address := "struct {", "&f"
+	if c.heap {
+		// The function may call back into Go, which may move the stack.
+		frame, address = "ccall.Heap(&struct {", "f"
+	}
+	fmt.Fprintf(b, "f := %s\nfn, r uintptr\n", frame)
+	for _, f := range fields {
+		fmt.Fprintf(b, "%s %s\n", f.name, f.typ)
+	}
+	literal := strings.Join(inits, ", ")
+	if len(literal) > 100 {
+		literal = "\n" + strings.Join(inits, ",\n") + ",\n"
+	}
+	b.WriteString("}{" + literal + "}")
+	if c.heap {
+		b.WriteString(")")
+	}
+	b.WriteByte('\n')
+	for _, f := range fields {
+		if f.later != "" {
+			fmt.Fprintf(b, "f.%s = %s\n", f.name, f.later)
+		}
+	}
+	call := fmt.Sprintf("t.call%d(at, %s, unsafe.Pointer(%s))", size, goClass(c.fact.class), address)
+	outs := c.outs()
+	if len(outs) == 0 {
+		fmt.Fprintf(b, "return %s\n", call)
+		return
+	}
+	fmt.Fprintf(b, "res = %s\nreturn ", call)
+	for _, p := range outs {
+		value := fmt.Sprintf("f.v%d", p.slot)
+		if p.role == roleStrOut {
+			value = "goString(" + value + ")"
+		}
+		b.WriteString(value + ", ")
+	}
+	b.WriteString("res\n")
+}
+
+func padding(words int) field { return field{name: "_", typ: fmt.Sprintf("[%d]uintptr", words)} }
+
+// field returns the argument word of a parameter that needs no slot.
+func (p *callParam) field() field {
+	f := field{name: p.name, typ: "uintptr"}
+	data := func(expr string) string { return "unsafe.Pointer(unsafe.SliceData(" + expr + "))" }
+	switch p.role {
+	case roleIn, roleHostPtr:
+		f.init = word(p.typ, p.name)
+	case roleLen:
+		f.init = "uintptr(len(" + p.of.name + "))"
+	case roleStr:
+		f.typ, f.init = "unsafe.Pointer", data("append([]byte("+p.name+"), 0)")
+	case roleBuf, roleSame, roleBytes:
+		f.typ, f.init = "unsafe.Pointer", data(p.name)
+	case roleKParams:
+		f.typ, f.init = "unsafe.Pointer", data(p.name+".Ptrs")
+	case roleStruct, roleGoPtr:
+		f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
+	case roleAgg: // of at most a word
+		f.init = fmt.Sprintf("uintptr(binary.LittleEndian.Uint%d(%s[:]))", p.c.size*8, p.name)
+	case roleFunc:
+		f.init = p.name + ".Addr"
+	case roleData:
+		f.init = p.of.name + ".Data"
+	}
+	return f
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// emitSymbols writes the table of all functions, and the indices of those that
+// have a call.
+func emitSymbols(m *manifest, plan *callPlan) string {
+	var b strings.Builder
+	index := map[string]int{}
+	for i, f := range m.funcs {
+		index[f.export] = i
+	}
+	called := map[string]bool{}
+	for _, c := range plan.calls {
+		called[c.fact.export] = true
+	}
+	b.WriteString("import \"github.com/purecu/purecu/internal/ccall\"\n\n")
+	b.WriteString("// The symbols that have a typed call, by their place in the table of symbols.\nconst (\n")
+	for _, f := range m.funcs {
+		if called[f.export] {
+			fmt.Fprintf(&b, "%s Symbol = %d\n", symName(f.export), index[f.export])
+		}
+	}
+	b.WriteString(")\n\n")
+	fmt.Fprintf(&b, "// numSymbols is how many ABIs of functions the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
+	b.WriteString("// symbols holds the facts about every function of the driver API, one row for\n")
+	b.WriteString("// each ABI, sorted by the name that the library exports.\n")
+	b.WriteString("var symbols = [numSymbols]symbolFacts{\n")
+	for _, f := range m.funcs {
+		fmt.Fprintf(&b, "{export: %q, ask: %q, version: %d", f.export, f.ask, f.version)
+		if f.perThread {
+			b.WriteString(", perThread: true")
+		}
+		if f.dlsym {
+			b.WriteString(", viaDlsym: true")
+		}
+		if f.current {
+			b.WriteString(", current: true")
+		}
+		if f.class != "setup" { // the zero class
+			fmt.Fprintf(&b, ", class: %s", goClass(f.class))
+		}
+		fmt.Fprintf(&b, ", base: %q},\n", f.base)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func symName(export string) string { return "sym" + strings.TrimPrefix(export, "cu") }
+
+func goClass(class string) string {
+	return "ccall." + strings.ToUpper(class[:1]) + class[1:]
+}
+
+// release writes a version number of CUDA as people do: 12080 is 12.8.
+func release(version int) string {
+	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+}
+
+// initialisms are words of results' names that Go spells in its own way.
+var initialisms = map[string]string{
+	"CDP": "CDP", "ECC": "ECC", "GPU": "GPU", "IPC": "IPC", "JIT": "JIT", "MPS": "MPS", "NVLINK": "NVLink",
+	"PC": "PC", "PTX": "PTX", "RPC": "RPC",
+}
+
+// resultName makes CUDA_ERROR_NOT_READY ResultNotReady.
+func resultName(name string) string {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_")
+	var b strings.Builder
+	b.WriteString("Result")
+	for _, w := range strings.Split(name, "_") {
+		if s, ok := initialisms[w]; ok {
+			b.WriteString(s)
+		} else if w != "" {
+			b.WriteString(w[:1] + strings.ToLower(w[1:]))
+		}
+	}
+	return b.String()
+}
+
+func sortedResults(m *manifest) []resultFact {
+	return slices.SortedStableFunc(slices.Values(m.results), func(a, b resultFact) int { return cmp.Compare(a.code, b.code) })
+}
+
+func emitDriverResults(m *manifest) string {
+	var b strings.Builder
+	b.WriteString("// Result is a CUresult: what a function of the driver returns.\ntype Result int32\n\n")
+	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
+	results := sortedResults(m)
+	for _, r := range results {
+		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
+	}
+	b.WriteString(")\n\n// results holds the facts about every result, sorted by code.\nvar results = [...]resultFacts{\n")
+	for _, r := range results {
+		fmt.Fprintf(&b, "{code: %s, name: %q, text: %q", resultName(r.name), r.name, r.text)
+		if r.sticky {
+			b.WriteString(", sticky: true")
+		}
+		b.WriteString("},\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func emitPublicResults(m *manifest) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "// The results of the driver of CUDA %s.\nconst (\n", release(m.version))
+	for i, r := range sortedResults(m) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
+	}
+	b.WriteString(")\n")
+	return b.String()
+}
+
+// emitEnums writes the constants of the enums that the calls' parameters have,
+// and of the enums and macros that the plan names.
+func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
+	used := map[string]bool{}
+	for _, c := range plan.calls {
+		for _, p := range c.params {
+			base, _ := splitPointer(p.c.typ)
+			used[base] = true
+		}
+	}
+	wanted := func(name string) bool {
+		return slices.ContainsFunc(plan.enums, func(glob string) bool { ok, _ := path.Match(glob, name); return ok })
+	}
+	for _, glob := range plan.enums {
+		match := func(name string) bool { ok, _ := path.Match(glob, name); return ok }
+		if !slices.ContainsFunc(m.enums, func(e enumFact) bool { return match(e.name) }) &&
+			!slices.ContainsFunc(m.defines, func(d constant) bool { return match(d.name) }) {
+			return "", fmt.Errorf("%s: no enum and no macro is called %s", callsFile, glob)
+		}
+	}
+	var b strings.Builder
+	write := func(comment string, constants []constant) {
+		fmt.Fprintf(&b, "// %s\nconst (\n", comment)
+		for _, c := range constants {
+			fmt.Fprintf(&b, "%s = %s\n", c.name, hex(c.value))
+		}
+		b.WriteString(")\n\n")
+	}
+	var defines []constant
+	for _, d := range m.defines {
+		if wanted(d.name) {
+			defines = append(defines, d)
+		}
+	}
+	if len(defines) > 0 {
+		write("Macros of the header.", defines)
+	}
+	for _, e := range m.enums {
+		if used[e.name] || wanted(e.name) {
+			write("The constants of "+e.name+".", e.constants)
+		}
+	}
+	return b.String(), nil
+}

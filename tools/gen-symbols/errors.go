@@ -1,0 +1,57 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxErrors is how many complaints one run prints: past a point a malformed
+// header only repeats itself.
+const maxErrors = 20
+
+// A posError is one complaint about one line of one input file.
+type posError struct {
+	file string
+	line int
+	msg  string
+}
+
+func (e posError) Error() string { return fmt.Sprintf("%s:%d: %s", e.file, e.line, e.msg) }
+
+// An errorList collects complaints, so that one run reports all of them.
+type errorList []posError
+
+func (l *errorList) add(file string, line int, format string, args ...any) {
+	*l = append(*l, posError{file, line, fmt.Sprintf(format, args...)})
+}
+
+// err returns nil for an empty list, and otherwise the list in the order of the
+// files' lines and without repetitions.
+func (l *errorList) err() error {
+	if len(*l) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(*l, func(a, b posError) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.msg, b.msg))
+	})
+	*l = slices.Compact(*l)
+	return *l
+}
+
+// Error prints one complaint a line, at most maxErrors of them.
+func (l errorList) Error() string {
+	var b strings.Builder
+	for i, e := range l {
+		if i == maxErrors {
+			fmt.Fprintf(&b, "\nand %d more", len(l)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Error())
+	}
+	return b.String()
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"flag"
+	"go/ast"
+	"go/importer"
+	goparser "go/parser"
+	gotoken "go/token"
+	"go/types"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func readSource(t testing.TB, name string) source {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source{filepath.Base(name), string(data)}
+}
+
+// widget returns the inputs of the invented API.
+func widget(t testing.TB) (header, typedefs, results, classes source) {
+	t.Helper()
+	return readSource(t, "testdata/widget.h"), readSource(t, "testdata/widgetTypedefs.h"),
+		readSource(t, "testdata/results.tsv"), readSource(t, "testdata/classes.txt")
+}
+
+func widgetManifest(t testing.TB) *manifest {
+	t.Helper()
+	m, err := extract(widget(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, w, g := firstDifference(string(want), string(got)); line > 0 {
+		t.Errorf("%s:%d: got\n\t%s\nwant\n\t%s\n(go test -update rewrites the golden files)", name, line, g, w)
+	}
+}
+
+// firstDifference returns the number of the first line that is not the same in
+// both texts, and that line in both; 0 if there is none.
+func firstDifference(want, got string) (line int, w, g string) {
+	if want == got {
+		return 0, "", ""
+	}
+	ws, gs := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(ws), len(gs)) {
+		if ws[i] != gs[i] {
+			return i + 1, ws[i], gs[i]
+		}
+	}
+	n := min(len(ws), len(gs))
+	return n, strings.Join(ws[n:], "\n\t"), strings.Join(gs[n:], "\n\t")
+}
+
+func TestGoldenManifest(t *testing.T) {
+	golden(t, "testdata/golden/manifest.tsv", widgetManifest(t).format())
+}
+
+// goldenName flattens a path of the module, as golden files share a folder.
+func goldenName(name string) string {
+	return "testdata/golden/" + strings.ReplaceAll(strings.TrimPrefix(name, "internal/"), "/", "_")
+}
+
+func TestGoldenEmit(t *testing.T) {
+	files, err := emit(widgetManifest(t), readSource(t, "testdata/calls.tsv"), "manifest.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range files {
+		golden(t, goldenName(name), data)
+	}
+}
+
+// stubs stand in for the hand-written files beside the generated ones.
+var stubs = map[string]string{
+	"github.com/purecu/purecu/internal/ccall": `package ccall
+type Class uint8
+const (Setup Class = iota; Hot; Blocking)
+const StructsOnStack = true
+func Heap[T any](p *T) *T { return p }`,
+	"driver": `package driver
+import ("sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/ccall")
+type (
+	Symbol uint16
+	symbolFacts struct { export, ask string; version int32; perThread, viaDlsym, current bool; class ccall.Class; base string }
+	resultFacts struct { code Result; name, text string; sticky bool }
+	Context uintptr
+	Stream uintptr
+	Event uintptr
+	DevicePtr uint64
+	HostPtr uintptr
+	IPCEventHandle [64]byte
+	MemLocation [8]byte
+	WidgetDesc struct{}
+	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32 }
+	Callback struct { Addr, Data uintptr; Go func() }
+	At struct{}
+	Thread struct{}
+	Table struct { soft Software; procs [numSymbols]atomic.Uintptr }
+)
+func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }
+func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
+func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
+func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
+func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
+func goString(p unsafe.Pointer) string { return "" }`,
+	"cu": `package cu
+type Result int32`,
+}
+
+// stubImporter finds the stubs among the packages, and the standard library.
+type stubImporter struct {
+	std  types.Importer
+	pkgs map[string]*types.Package
+}
+
+func (i stubImporter) Import(name string) (*types.Package, error) {
+	if p := i.pkgs[name]; p != nil {
+		return p, nil
+	}
+	return i.std.Import(name)
+}
+
+// TestGoldenCompiles type-checks what the invented API becomes, which has
+// roles that no call of the real one needs.
+func TestGoldenCompiles(t *testing.T) {
+	files, err := emit(widgetManifest(t), readSource(t, "testdata/calls.tsv"), "manifest.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := gotoken.NewFileSet()
+	imp := stubImporter{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}
+	for _, pkg := range []string{"github.com/purecu/purecu/internal/ccall", "driver", "cu"} {
+		sources := map[string]string{pkg + "/stub.go": stubs[pkg]}
+		for name, data := range files {
+			if path.Base(path.Dir(name)) == pkg {
+				sources[name] = string(data)
+			}
+		}
+		var parsed []*ast.File
+		for _, name := range slices.Sorted(maps.Keys(sources)) {
+			f, err := goparser.ParseFile(fset, name, sources[name], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed = append(parsed, f)
+		}
+		conf := types.Config{Importer: imp, Error: func(err error) { t.Error(err) }}
+		if p, err := conf.Check(pkg, fset, parsed, nil); err == nil {
+			imp.pkgs[pkg] = p
+		}
+	}
+}
+
+func TestEmitIsDeterministic(t *testing.T) {
+	m, calls := widgetManifest(t), readSource(t, "testdata/calls.tsv")
+	once, err := emit(m, calls, "manifest.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		again, err := emit(widgetManifest(t), calls, "manifest.tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range once {
+			if line, w, g := firstDifference(string(once[name]), string(again[name])); line > 0 {
+				t.Errorf("%s:%d: %s, then %s", name, line, w, g)
+			}
+		}
+	}
+}
+
+func TestManifestRoundTrip(t *testing.T) {
+	for _, name := range []string{"testdata/golden/manifest.tsv", "manifest/cuda-13.0.tsv"} {
+		src := readSource(t, name)
+		m, err := parseManifest(src.name, src.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, w, g := firstDifference(src.text, string(m.format())); line > 0 {
+			t.Errorf("%s:%d: read %q, wrote %q", name, line, w, g)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import "strings"
+
+// A kind says what sort of token a token is.
+type kind uint8
+
+const (
+	tEOF kind = iota
+	tIdent
+	tNumber
+	tString // string and character literals; the header's declarations use neither
+	tPunct
+)
+
+// A token is one preprocessing token of a C header.
+type token struct {
+	kind kind
+	text string
+	file string
+	line int
+	bol  bool   // first token of its logical line
+	glue bool   // no white space before it: tells "#define F(x)" from "#define F (x)"
+	orig string // the name that the programmer wrote, if a macro put this token here
+	doc  string // the comment right before it
+	hide []string
+}
+
+// is reports whether t is the punctuation or the identifier text.
+func (t token) is(text string) bool {
+	return (t.kind == tPunct || t.kind == tIdent) && t.text == text
+}
+
+// written returns the name that stands in the source for t.
+func (t token) written() string {
+	if t.orig != "" {
+		return t.orig
+	}
+	return t.text
+}
+
+// puncts are the punctuators of more than one character, longest first.
+var puncts = []string{"...", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "##", "->"}
+
+// lex splits a header into tokens. Comments become the doc of the token after
+// them, and a backslash at the end of a line joins it to the next.
+func lex(file, src string, errs *errorList) []token {
+	l := lexer{file: file, src: src, line: 1, bol: true, errs: errs}
+	for l.next() {
+	}
+	return l.toks
+}
+
+type lexer struct {
+	file string
+	src  string
+	pos  int
+	line int
+	bol  bool
+	doc  string
+	toks []token
+	errs *errorList
+}
+
+// next reads one token, and reports whether there may be more.
+func (l *lexer) next() bool {
+	start := l.pos
+	l.skipSpace()
+	if l.pos >= len(l.src) {
+		return false
+	}
+	glue := l.pos == start && !l.bol
+	line, rest := l.line, l.src[l.pos:]
+	c := rest[0]
+	switch {
+	case isLetter(c):
+		l.emit(tIdent, l.take(func(c byte) bool { return isLetter(c) || isDigit(c) }), line, glue)
+	case isDigit(c):
+		l.emit(tNumber, l.take(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '.' }), line, glue)
+	case c == '"' || c == '\'':
+		l.literal(c, line, glue)
+	case c < ' ' || c > '~':
+		l.errs.add(l.file, line, "unexpected character %q", c)
+		l.pos++
+	default:
+		text := rest[:1]
+		for _, p := range puncts {
+			if strings.HasPrefix(rest, p) {
+				text = p
+				break
+			}
+		}
+		l.pos += len(text)
+		l.emit(tPunct, text, line, glue)
+	}
+	return true
+}
+
+func (l *lexer) emit(k kind, text string, line int, glue bool) {
+	l.toks = append(l.toks, token{kind: k, text: text, file: l.file, line: line, bol: l.bol, glue: glue, doc: l.doc})
+	l.bol, l.doc = false, ""
+}
+
+func (l *lexer) take(ok func(byte) bool) string {
+	start := l.pos
+	for l.pos < len(l.src) && ok(l.src[l.pos]) {
+		l.pos++
+	}
+	return l.src[start:l.pos]
+}
+
+// literal reads a string or a character literal, which ends on its line.
+func (l *lexer) literal(quote byte, line int, glue bool) {
+	start := l.pos
+	for l.pos++; l.pos < len(l.src) && l.src[l.pos] != '\n'; l.pos++ {
+		switch l.src[l.pos] {
+		case '\\':
+			if l.pos++; strings.HasPrefix(l.src[min(l.pos, len(l.src)):], "\n") {
+				l.line++
+			}
+		case quote:
+			l.pos++
+			l.emit(tString, l.src[start:l.pos], line, glue)
+			return
+		}
+	}
+	// An apostrophe in the text of an #error or of a skipped group is no literal.
+	l.pos = min(l.pos, len(l.src))
+	l.emit(tString, l.src[start:l.pos], line, glue)
+}
+
+// skipSpace skips white space, comments and joined lines.
+func (l *lexer) skipSpace() {
+	for l.pos < len(l.src) {
+		rest := l.src[l.pos:]
+		switch {
+		case rest[0] == '\n':
+			l.line++
+			l.pos++
+			l.bol = true
+		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\r' || rest[0] == '\f' || rest[0] == '\v':
+			l.pos++
+		case strings.HasPrefix(rest, "\\\n"):
+			l.line++
+			l.pos += 2
+		case strings.HasPrefix(rest, "\\\r\n"):
+			l.line++
+			l.pos += 3
+		case strings.HasPrefix(rest, "//"):
+			if n := strings.IndexByte(rest, '\n'); n >= 0 {
+				l.pos += n
+			} else {
+				l.pos = len(l.src)
+			}
+		case strings.HasPrefix(rest, "/*"):
+			n := strings.Index(rest[2:], "*/")
+			if n < 0 {
+				l.errs.add(l.file, l.line, "comment does not end")
+				l.pos = len(l.src)
+				return
+			}
+			l.doc = rest[2 : n+2]
+			l.line += strings.Count(l.doc, "\n")
+			l.pos += n + 4
+		default:
+			return
+		}
+	}
+}
+
+func isLetter(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }

@@ -1,0 +1,146 @@
+// Command gen-symbols turns the headers of the CUDA driver API into a manifest
+// of facts, and the manifest into the generated files of the library.
+//
+//	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -classes classes.txt -o manifest/cuda-13.0.tsv
+//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -calls calls.tsv -root ../..
+//
+// The headers are NVIDIA's and stay outside of the repository. A manifest holds
+// names, numbers and prototypes only, so that everybody can run emit.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+}
+
+// errUsage is what run says to an unknown command.
+var errUsage = errors.New("usage: gen-symbols extract|emit [flags]; gen-symbols extract -h lists the flags")
+
+// run does what the arguments say.
+func run(args []string, stderr io.Writer) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	flags := flag.NewFlagSet("gen-symbols "+args[0], flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	switch args[0] {
+	case "extract":
+		return runExtract(flags, args[1:])
+	case "emit":
+		return runEmit(flags, args[1:])
+	}
+	return errUsage
+}
+
+func runExtract(flags *flag.FlagSet, args []string) error {
+	cuda := flags.String("cuda", "", "path of cuda.h")
+	typedefs := flags.String("typedefs", "", "path of cudaTypedefs.h of the same release")
+	results := flags.String("results", "results.tsv", "what the driver says for each result")
+	classes := flags.String("classes", "classes.txt", "rules for the class of each function")
+	out := flags.String("o", "", "manifest to write")
+	if err := parseFlags(flags, args); err != nil {
+		return err
+	}
+	var srcs [4]source
+	for i, name := range []string{*cuda, *typedefs, *results, *classes} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		srcs[i] = source{name, string(text)}
+	}
+	m, err := extract(srcs[0], srcs[1], srcs[2], srcs[3])
+	if err != nil {
+		return err
+	}
+	return writeFiles(map[string][]byte{*out: m.format()})
+}
+
+func runEmit(flags *flag.FlagSet, args []string) error {
+	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
+	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
+	root := flags.String("root", "../..", "root of the module that the files are for")
+	if err := parseFlags(flags, args); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(*manifestFile)
+	if err != nil {
+		return err
+	}
+	m, err := parseManifest(*manifestFile, string(text))
+	if err != nil {
+		return err
+	}
+	callsText, err := os.ReadFile(*callsFile)
+	if err != nil {
+		return err
+	}
+	files, err := emit(m, source{*callsFile, string(callsText)}, filepath.Base(*manifestFile))
+	if err != nil {
+		return err
+	}
+	rooted := map[string][]byte{}
+	for name, data := range files {
+		rooted[filepath.Join(*root, filepath.FromSlash(name))] = data
+	}
+	return writeFiles(rooted)
+}
+
+// parseFlags parses args and holds that every flag has a value.
+func parseFlags(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	var missing error
+	flags.VisitAll(func(f *flag.Flag) {
+		if f.Value.String() == "" {
+			missing = errors.Join(missing, fmt.Errorf("flag -%s is missing", f.Name))
+		}
+	})
+	return missing
+}
+
+// writeFiles writes all of the files or, as far as it can help it, none: each
+// is complete beside its place before the first is moved there.
+func writeFiles(files map[string][]byte) (err error) {
+	temps := map[string]string{}
+	defer func() {
+		for _, temp := range temps {
+			err = errors.Join(err, os.Remove(temp))
+		}
+	}()
+	for name, data := range files {
+		f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+		if err != nil {
+			return err
+		}
+		temps[name] = f.Name()
+		_, err = f.Write(data)
+		if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+			return err
+		}
+	}
+	for name := range files {
+		if err := os.Rename(temps[name], name); err != nil {
+			return err
+		}
+		delete(temps, name)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A manifest holds the facts about one release of the driver API. Its file is
+// the only link between a header and the generated code.
+type manifest struct {
+	version int // CUDA_VERSION
+	results []resultFact
+	defines []constant
+	enums   []enumFact
+	funcs   []funcFact
+}
+
+// A resultFact is one CUresult.
+type resultFact struct {
+	code   int64
+	name   string
+	sticky bool // leaves the process unable to use CUDA
+	text   string
+}
+
+// A constant is a name for a number.
+type constant struct {
+	name  string
+	value int64
+}
+
+// An enumFact is one enumeration.
+type enumFact struct {
+	name      string
+	constants []constant
+}
+
+// A funcFact is one ABI of one function of the driver.
+type funcFact struct {
+	export    string // what dlsym knows
+	ask       string // what cuGetProcAddress knows
+	version   int    // of CUDA, that brought this ABI
+	perThread bool   // of the flavour whose default stream is the thread's own
+	class     string
+	dlsym     bool   // cuGetProcAddress cannot be asked for it
+	current   bool   // what the header makes of base
+	base      string // what a C programmer writes
+	ret       string
+	params    []paramFact
+}
+
+// A paramFact is one parameter.
+type paramFact struct {
+	name string
+	typ  string
+	size int64 // in bytes, of a struct or union that is passed by value, else 0
+}
+
+// manifestHead explains the file to whoever reads a diff of it.
+const manifestHead = `# Facts about the CUDA driver API, written by gen-symbols extract. Do not edit.
+# version	CUDA_VERSION
+# result	code	name	sticky or -	text
+# define	name	value
+# enum	type	constant	value
+# func	export	name to ask for	since	plain or per-thread	class	proc or dlsym	current or -	name in C	returns	parameter:type[:size if by value]…
+`
+
+// format writes m as the text of a manifest.
+func (m *manifest) format() []byte {
+	var b strings.Builder
+	b.WriteString(manifestHead)
+	row := func(fields ...string) {
+		b.WriteString(strings.Join(fields, "\t"))
+		b.WriteByte('\n')
+	}
+	either := func(ok bool, yes, no string) string {
+		if ok {
+			return yes
+		}
+		return no
+	}
+	row("version", strconv.Itoa(m.version))
+	for _, r := range m.results {
+		row("result", strconv.FormatInt(r.code, 10), r.name, either(r.sticky, "sticky", "-"), r.text)
+	}
+	for _, d := range m.defines {
+		row("define", d.name, hex(d.value))
+	}
+	for _, e := range m.enums {
+		for _, c := range e.constants {
+			row("enum", e.name, c.name, hex(c.value))
+		}
+	}
+	for _, f := range m.funcs {
+		fields := []string{"func", f.export, f.ask, strconv.Itoa(f.version), either(f.perThread, "per-thread", "plain"),
+			f.class, either(f.dlsym, "dlsym", "proc"), either(f.current, "current", "-"), f.base, f.ret}
+		for _, p := range f.params {
+			s := p.name + ":" + p.typ
+			if p.size > 0 {
+				s += ":" + strconv.FormatInt(p.size, 10)
+			}
+			fields = append(fields, s)
+		}
+		row(fields...)
+	}
+	return []byte(b.String())
+}
+
+func hex(v int64) string {
+	if v < 0 {
+		return strconv.FormatInt(v, 10)
+	}
+	return fmt.Sprintf("%#x", v)
+}
+
+// parseManifest reads what format wrote.
+func parseManifest(file, text string) (*manifest, error) {
+	var errs errorList
+	m := &manifest{}
+	eachRow(file, text, &errs, func(r row) {
+		switch r.fields[0] {
+		case "version":
+			r.want(2)
+			m.version = int(r.number(1))
+		case "result":
+			r.want(5)
+			m.results = append(m.results, resultFact{r.number(1), r.field(2), r.choice(3, "-", "sticky"), r.field(4)})
+		case "define":
+			r.want(3)
+			m.defines = append(m.defines, constant{r.field(1), r.number(2)})
+		case "enum":
+			r.want(4)
+			if n := len(m.enums); n == 0 || m.enums[n-1].name != r.field(1) {
+				m.enums = append(m.enums, enumFact{name: r.field(1)})
+			}
+			e := &m.enums[len(m.enums)-1]
+			e.constants = append(e.constants, constant{r.field(2), r.number(3)})
+		case "func":
+			if len(r.fields) < 10 {
+				r.bad("func row has %d columns, want 10 or more", len(r.fields))
+				return
+			}
+			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)),
+				perThread: r.choice(4, "plain", "per-thread"), class: r.field(5), dlsym: r.choice(6, "proc", "dlsym"),
+				current: r.choice(7, "-", "current"), base: r.field(8), ret: r.field(9)}
+			if !isClass(f.class) {
+				r.bad("unknown class %q", f.class)
+			}
+			for _, s := range r.fields[10:] {
+				parts := strings.Split(s, ":")
+				p := paramFact{name: parts[0]}
+				switch len(parts) {
+				case 3:
+					n, err := strconv.ParseInt(parts[2], 10, 64)
+					if err != nil || n <= 0 {
+						r.bad("parameter %q has no size", s)
+					}
+					p.size = n
+					fallthrough
+				case 2:
+					p.typ = parts[1]
+				default:
+					r.bad("malformed parameter %q", s)
+				}
+				f.params = append(f.params, p)
+			}
+			m.funcs = append(m.funcs, f)
+		default:
+			r.bad("unknown kind of row %q", r.fields[0])
+		}
+	})
+	return m, errs.err()
+}
+
+// A row is one line of one of the tab-separated files.
+type row struct {
+	file   string
+	line   int
+	fields []string
+	errs   *errorList
+}
+
+// eachRow calls f for every line of text that is neither empty nor a comment.
+func eachRow(file, text string, errs *errorList, f func(row)) {
+	line := 0
+	for s := range strings.Lines(text) {
+		line++
+		s = strings.TrimRight(s, "\r\n")
+		if strings.TrimSpace(s) == "" || strings.HasPrefix(s, "#") {
+			continue
+		}
+		f(row{file, line, strings.Split(s, "\t"), errs})
+	}
+}
+
+func (r row) bad(format string, args ...any) { r.errs.add(r.file, r.line, format, args...) }
+
+func (r row) want(n int) {
+	if len(r.fields) != n {
+		r.bad("%s row has %d columns, want %d", r.fields[0], len(r.fields), n)
+	}
+}
+
+func (r row) field(i int) string {
+	if i < len(r.fields) {
+		return r.fields[i]
+	}
+	return ""
+}
+
+func (r row) number(i int) int64 {
+	v, err := strconv.ParseInt(r.field(i), 0, 64)
+	if err != nil {
+		r.bad("column %d: %q is not a number", i+1, r.field(i))
+	}
+	return v
+}
+
+// choice reads a column that holds one of two words, and reports whether it is
+// the second.
+func (r row) choice(i int, no, yes string) bool {
+	if s := r.field(i); s != no && s != yes {
+		r.bad("column %d: %q is neither %q nor %q", i+1, s, no, yes)
+	}
+	return r.field(i) == yes
+}

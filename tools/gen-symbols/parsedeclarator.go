@@ -1,0 +1,101 @@
+package main
+
+import "slices"
+
+// declarator reads pointers, a name, and what follows the name.
+func (p *parser) declarator(base *ctype) (name token, typ *ctype) {
+	defer p.nest()()
+	typ = base
+	for {
+		switch t := p.peek(); {
+		case t.is("*"):
+			typ = &ctype{shape: sPointer, elem: typ}
+			p.pos++
+		case t.is("const") && typ.shape == sPointer:
+			typ.isCons = true
+			p.pos++
+		case t.is("const"), t.is("volatile"), t.is("restrict"), t.is("__restrict"), t.is("__stdcall"), t.is("__cdecl"):
+			p.pos++
+		default:
+			return p.directDeclarator(typ)
+		}
+	}
+}
+
+func (p *parser) directDeclarator(typ *ctype) (name token, _ *ctype) {
+	// A parenthesis before the name holds a declarator whose base is what comes
+	// behind it: read that first.
+	if p.peek().is("(") && (p.at(1).is("*") || p.at(1).is("(") || p.at(1).is("__stdcall")) {
+		inner := p.pos
+		p.parens()
+		typ = p.suffixes(typ)
+		end := p.pos
+		p.pos = inner + 1
+		name, typ = p.declarator(typ)
+		p.expect(")")
+		p.pos = end
+		return name, typ
+	}
+	if p.peek().kind == tIdent {
+		name = p.take()
+	}
+	return name, p.suffixes(typ)
+}
+
+// suffixes reads parameter lists and array bounds.
+func (p *parser) suffixes(typ *ctype) *ctype {
+	switch t := p.peek(); {
+	case t.is("("):
+		return &ctype{shape: sFunc, elem: typ, params: p.parameters()}
+	case t.is("["):
+		start := p.pos + 1
+		for !p.peek().is("]") {
+			if p.take().kind == tEOF {
+				p.fail("missing ]")
+			}
+		}
+		bound := p.toks[start:p.pos]
+		p.pos++
+		elem := p.suffixes(typ)
+		if len(bound) == 0 {
+			return &ctype{shape: sArray, elem: elem}
+		}
+		n := p.constant(t, bound)
+		if n < 0 || n > 1<<20 {
+			p.fail("array bound %d is out of range", n)
+		}
+		return &ctype{shape: sArray, elem: elem, n: n}
+	}
+	return typ
+}
+
+func (p *parser) parameters() []param {
+	p.expect("(")
+	var params []param
+	if p.peek().is("void") && p.at(1).is(")") {
+		p.pos += 2
+		return nil
+	}
+	for !p.accept(")") {
+		if p.accept("...") {
+			p.fail("variadic functions are not supported")
+		}
+		line := p.peek().line
+		inline := false
+		base := p.specifiers(&inline)
+		name, typ := p.declarator(base)
+		// Arrays and functions are passed as pointers.
+		switch typ.shape {
+		case sArray:
+			typ = &ctype{shape: sPointer, elem: typ.elem}
+		case sFunc:
+			typ = &ctype{shape: sPointer, elem: typ}
+		}
+		params = append(params, param{name.text, typ, line})
+		if !p.accept(",") {
+			p.expect(")")
+			break
+		}
+	}
+	return slices.Clip(params)
+}

@@ -1,0 +1,120 @@
+package main
+
+import "strconv"
+
+// structOrUnion reads a struct or a union, with or without its members.
+func (p *parser) structOrUnion() *ctype {
+	word := p.take().text
+	align := p.attributes()
+	tag := ""
+	if p.peek().kind == tIdent {
+		tag = p.take().text
+	} else {
+		p.anonymous++
+		tag = "#" + strconv.Itoa(p.anonymous)
+	}
+	key := word + " " + tag
+	typ := p.records[key]
+	if typ == nil {
+		typ = &ctype{shape: sRecord, name: tag, union: word == "union", record: &record{}}
+		p.records[key] = typ
+	}
+	if !p.peek().is("{") {
+		return typ
+	}
+	if typ.record.defined {
+		p.fail("%s is defined twice", key)
+	}
+	p.pos++
+	rec := typ.record
+	rec.defined, rec.align = true, align
+	for !p.accept("}") {
+		p.member(rec)
+	}
+	return typ
+}
+
+// member reads one line of a struct.
+func (p *parser) member(rec *record) {
+	rec.align = max(rec.align, p.attributes())
+	inline := false
+	base := p.specifiers(&inline)
+	if p.accept(";") { // an unnamed struct or union, whose members belong to this one
+		rec.members = append(rec.members, param{typ: base})
+		return
+	}
+	for {
+		line := p.peek().line
+		name, typ := p.declarator(base)
+		if p.peek().is(":") {
+			p.fail("bit fields are not supported")
+		}
+		rec.members = append(rec.members, param{name.text, typ, line})
+		if !p.accept(",") {
+			break
+		}
+	}
+	p.expect(";")
+}
+
+// enumeration reads an enum, with or without its constants.
+func (p *parser) enumeration() *ctype {
+	p.pos++
+	tag := ""
+	if p.peek().kind == tIdent {
+		tag = p.take().text
+	} else {
+		p.anonymous++
+		tag = "#" + strconv.Itoa(p.anonymous)
+	}
+	var e *enum
+	for _, known := range p.enums {
+		if known.typ.name == tag {
+			e = known
+		}
+	}
+	if e == nil {
+		e = &enum{name: "enum " + tag, typ: &ctype{shape: sEnum, name: tag}}
+		p.enums = append(p.enums, e)
+	}
+	if !p.accept("{") {
+		return e.typ
+	}
+	if len(e.constants) > 0 {
+		p.fail("enum %s is defined twice", tag)
+	}
+	next := int64(0)
+	for !p.accept("}") {
+		t := p.take()
+		if t.kind != tIdent {
+			p.pos--
+			p.fail("expected a constant's name, found %q", t.text)
+		}
+		p.attributes()
+		if p.accept("=") {
+			start := p.pos
+			for depth := 0; depth > 0 || !p.peek().is(",") && !p.peek().is("}"); p.pos++ {
+				switch u := p.peek(); {
+				case u.kind == tEOF:
+					p.fail("enum %s does not end", tag)
+				case u.is("("):
+					depth++
+				case u.is(")"):
+					depth--
+				}
+			}
+			next = p.constant(t, p.toks[start:p.pos])
+		}
+		if old, ok := p.constants[t.text]; ok && old != next {
+			p.errs.add(t.file, t.line, "constant %s is %d here and %d before", t.text, next, old)
+		}
+		p.constants[t.text] = next
+		e.constants = append(e.constants, enumerator{t.text, next, t.doc, t.file, t.line})
+		next++
+		if !p.accept(",") {
+			p.expect("}")
+			break
+		}
+	}
+	return e.typ
+}
