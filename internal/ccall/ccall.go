@@ -126,22 +126,13 @@ type Scope struct {
 	Mode int32
 }
 
-// scopeFrame is a Scope as the thunk sees it: keep the order of the fields and
-// the offsets in the assembly files in step.
-type scopeFrame struct {
-	thunk               unsafe.Pointer // what the call itself goes through
-	frame               unsafe.Pointer // its frame
-	exchange, push, pop uintptr
-	context             uintptr
-	mode                uintptr // in and out: an int in the low half
-	popped              uintptr // out
-
-	rExchange, rPush, rPop, rRestore uintptr
-}
+// scopeResults are the result registers of the steps of a scope. A step that
+// was not taken has 0.
+type scopeResults struct{ rExchange, rPush, rPop, rRestore uintptr }
 
 // outcome returns the result of the first step around the call that failed, or
 // 0, and whether the call itself was made.
-func (s *scopeFrame) outcome() (result int32, made bool) {
+func (s *scopeResults) outcome() (result int32, made bool) {
 	if r := int32(s.rExchange); r != 0 {
 		return r, false
 	}
@@ -166,6 +157,7 @@ func Heap[T any](p *T) *T {
 // that escape stores its argument.
 var alwaysFalse bool
 
+//lint:ignore U1000 it is there to be written to
 var escaped unsafe.Pointer
 
 // escape returns p and makes what it points to escape to the heap.

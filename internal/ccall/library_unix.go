@@ -17,7 +17,8 @@ type Library struct{ handle uintptr }
 //
 // The disposition of SIGURG is put back afterwards: a library written in Go
 // takes the signal over when it is loaded, and the runtime of this program
-// would be unable to preempt its goroutines from then on.
+// would be unable to preempt its goroutines from then on. Such a library is
+// best opened early: a preemption that falls into the loading itself is lost.
 func Open(name string) (Library, error) {
 	// dlerror's message is kept per thread and read in a second call.
 	runtime.LockOSThread()

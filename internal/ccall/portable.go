@@ -70,6 +70,13 @@ func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, made bool) {
 	})
 }
 
+// scopeFrame is what the steps of a scope write to.
+type scopeFrame struct {
+	mode   uintptr // in and out: an int in the low half
+	popped uintptr // out
+	scopeResults
+}
+
 // run takes the steps of a scope one by one. The thread is locked meanwhile:
 // the state that the steps change belongs to it.
 func (s Scope) run(body func() int32) (result int32, made bool) {

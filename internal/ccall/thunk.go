@@ -60,13 +60,25 @@ func (s Scope) Each(e *Each, _ Class, _ *Thread) (result int32, made bool) {
 	return s.call(eachABI0, unsafe.Pointer(e))
 }
 
+// scopeFrame is a Scope as the thunk sees it: keep the order of the fields and
+// the offsets in the assembly files in step.
+type scopeFrame struct {
+	thunk               unsafe.Pointer // what the call itself goes through
+	frame               unsafe.Pointer // its frame
+	exchange, push, pop uintptr
+	context             uintptr
+	mode                uintptr // in and out: an int in the low half
+	popped              uintptr // out
+	scopeResults
+}
+
 func (s Scope) call(thunk, f unsafe.Pointer) (result int32, made bool) {
-	// A literal, not an assignment through a pointer: f must not escape.
-	sf := scopeFrame{
-		thunk: thunk, frame: f,
-		exchange: s.Exchange, push: s.Push, pop: s.Pop,
-		context: s.Context, mode: uintptr(uint32(s.Mode)),
-	}
+	// Field by field: the compiler puts a literal of this size together
+	// elsewhere and copies it, in units that stall on what was just stored.
+	var sf scopeFrame
+	sf.thunk, sf.frame = thunk, f
+	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
+	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
 	cgocall(scopeABI0, unsafe.Pointer(&sf))
 	return sf.outcome()
 }

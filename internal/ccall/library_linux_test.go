@@ -1,0 +1,179 @@
+package ccall
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+func TestLookup(t *testing.T) {
+	cfunc(t, "query") // skips where there is no library
+	lib, err := clib()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fn, err := lib.Lookup("query"); fn == 0 || err != nil {
+		t.Errorf("Lookup of a symbol: %#x, %v", fn, err)
+	}
+	const name = "no_such_symbol"
+	fn, err := lib.Lookup(name)
+	if fn != 0 || err == nil {
+		t.Fatalf("Lookup(%q) = %#x, %v; want an error", name, fn, err)
+	}
+	if !strings.Contains(err.Error(), name) {
+		t.Errorf("Lookup(%q): %v; want the name in it", name, err)
+	}
+}
+
+// TestErrorTexts holds that everyone gets the text of their own failure: the C
+// library keeps it for the thread, and it takes a second call to read it.
+func TestErrorTexts(t *testing.T) {
+	cfunc(t, "query")
+	lib, err := clib()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	stop := collect()
+	defer stop()
+	dir := t.TempDir()
+	together(t, 64, func(g int) error {
+		for i := range rounds(300) {
+			name := fmt.Sprintf("missing_%d_%d_", g, i)
+			if _, err := Open(filepath.Join(dir, name)); err == nil || !strings.Contains(err.Error(), name) {
+				return fmt.Errorf("Open of %s: %v", name, err)
+			}
+			if _, err := lib.Lookup(name); err == nil || !strings.Contains(err.Error(), name) {
+				return fmt.Errorf("Lookup of %s: %v", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// gourg builds the Go library in testdata/gourg and returns its path, unless
+// PURECU_TEST_CLIB has it as libgourg.so.
+func gourg(t *testing.T) string {
+	t.Helper()
+	if path := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libgourg.so"); path != "libgourg.so" {
+		if _, err := os.Stat(path); err != nil {
+			t.Skip("PURECU_TEST_CLIB has no libgourg.so")
+		}
+		return path
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command to build the test library with")
+	}
+	cc, err := compiler()
+	if why := skip(""); errors.As(err, &why) {
+		t.Skip(why)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "libgourg.so")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", path, "./testdata/gourg")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "CC="+cc)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// TestPreemptSignal loads a library written in Go, which takes SIGURG over. If
+// it kept it, this program could not stop its goroutines any more: a loop that
+// does not call anything would make the garbage collector wait for ever.
+func TestPreemptSignal(t *testing.T) {
+	path := os.Getenv("PURECU_TEST_GOURG")
+	what := os.Getenv(childEnv)
+	if what == "" {
+		path := gourg(t)
+		for _, what := range []string{"dlopen", "Open"} {
+			out, err := runChild(t, "TestPreemptSignal", what, "PURECU_TEST_GOURG="+path)
+			if err != nil {
+				t.Errorf("%s: %v; the child's output:\n%s", what, err, out)
+			}
+		}
+		return
+	}
+
+	before := urgAction(t)
+	if what == "dlopen" {
+		// Without this package: is there something to test at all?
+		if _, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL); err != nil {
+			t.Fatal(err)
+		}
+		if urgAction(t) == before {
+			t.Error("the library has left SIGURG alone: this test shows nothing")
+		}
+		return
+	}
+
+	lib, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := urgAction(t); after != before {
+		t.Errorf("the disposition of SIGURG changed from %#x to %#x", before, after)
+	}
+	answer, err := lib.Lookup("Answer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := int32(call6(answer)); got != 42 {
+		t.Errorf("the library's answer is %d, want 42", got)
+	}
+	if after := urgAction(t); after != before {
+		t.Errorf("the disposition of SIGURG changed from %#x to %#x when the library was called", before, after)
+	}
+
+	runtime.GOMAXPROCS(4)
+	var started, stop atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		started.Store(true)
+		for !stop.Load() {
+		}
+	}()
+	for !started.Load() {
+		runtime.Gosched()
+	}
+	for range 10 {
+		runtime.GC() // for ever, if the loop cannot be stopped
+	}
+	stop.Store(true)
+	<-ended
+
+	// The handlers of faults remain with the library, which passes on what is
+	// not its own.
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic from a nil pointer")
+			}
+		}()
+		var p *int
+		*p = 1
+	}()
+}
+
+// urgAction returns how this process handles SIGURG, as the kernel has it.
+func urgAction(t *testing.T) (action [4]uint64) {
+	t.Helper()
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGURG),
+		0, uintptr(unsafe.Pointer(&action)), 8, 0, 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	return action
+}

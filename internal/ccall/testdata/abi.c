@@ -1,0 +1,539 @@
+// The C side of this package's tests: functions that record what they were
+// called with, that check how they were called, and that keep the state which
+// a driver keeps for each thread.
+//
+// Build it with: cc -shared -fPIC -o libabi.so abi.c
+
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// result is an int in a register whose upper half is not zero.
+static uint64_t result(int32_t v) { return 0xdeadbeef00000000u | (uint32_t)v; }
+
+// ---- Arguments: their order and width.
+
+// seen holds the arguments of the latest recorder, for words_seen.
+static uint64_t seen[14];
+
+// fold stores n words and returns a hash that depends on every bit of each and
+// on their order.
+static uint64_t fold(const uint64_t *v, int n) {
+	uint64_t h = 1469598103934665603u;
+	memset(seen, 0, sizeof seen);
+	for (int i = 0; i < n; i++) {
+		seen[i] = v[i];
+		h = (h ^ v[i]) * 1099511628211u;
+		h ^= h >> 29;
+	}
+	return h;
+}
+
+uint64_t words_seen(uint64_t *to) {
+	memcpy(to, seen, sizeof seen);
+	return 0;
+}
+
+#define W(x) uint64_t x
+#define RECORDER(n, params, ...) \
+	uint64_t words##n params { \
+		uint64_t v[] = {__VA_ARGS__}; \
+		return fold(v, n); \
+	}
+
+uint64_t words0(void) { return fold(NULL, 0); }
+RECORDER(1, (W(a)), a)
+RECORDER(2, (W(a), W(b)), a, b)
+RECORDER(3, (W(a), W(b), W(c)), a, b, c)
+RECORDER(4, (W(a), W(b), W(c), W(d)), a, b, c, d)
+RECORDER(5, (W(a), W(b), W(c), W(d), W(e)), a, b, c, d, e)
+RECORDER(6, (W(a), W(b), W(c), W(d), W(e), W(f)), a, b, c, d, e, f)
+RECORDER(7, (W(a), W(b), W(c), W(d), W(e), W(f), W(g)), a, b, c, d, e, f, g)
+RECORDER(8, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h)), a, b, c, d, e, f, g, h)
+RECORDER(9, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i)), a, b, c, d, e, f, g, h, i)
+RECORDER(10, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j)),
+	a, b, c, d, e, f, g, h, i, j)
+RECORDER(11, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k)),
+	a, b, c, d, e, f, g, h, i, j, k)
+RECORDER(12, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l)),
+	a, b, c, d, e, f, g, h, i, j, k, l)
+RECORDER(13, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m)),
+	a, b, c, d, e, f, g, h, i, j, k, l, m)
+RECORDER(14, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m), W(n)),
+	a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+
+// Narrow parameters, in registers and on the stack.
+uint64_t narrow6(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f) {
+	uint64_t v[] = {a, b, c, d, e, f};
+	return fold(v, 6);
+}
+
+uint64_t narrow14(int32_t a, uint32_t b, int32_t c, uint32_t d, int32_t e, uint32_t f, int32_t g,
+	uint32_t h, int32_t i, int32_t j, int16_t k, uint16_t l, int8_t m, uint8_t n) {
+	uint64_t v[] = {a, b, c, d, e, f, g, h, i, j, k, l, m, n};
+	return fold(v, 14);
+}
+
+// Structs by value.
+struct pair { uint32_t x, y; };
+struct handle { uint64_t w[8]; };
+
+uint64_t pair_between(uint64_t a, struct pair p, uint64_t b) {
+	uint64_t v[] = {a, p.x, p.y, b};
+	return fold(v, 4);
+}
+
+uint64_t handle_after(uint64_t *out, struct handle h) {
+	*out = h.w[7];
+	return fold(h.w, 8);
+}
+
+uint64_t handle_between(uint64_t *out, struct handle h, unsigned flags) {
+	uint64_t v[9];
+	memcpy(v, h.w, sizeof h);
+	v[8] = flags;
+	*out = h.w[0];
+	return fold(v, 9);
+}
+
+uint64_t handle_among(uint64_t a, uint64_t b, struct handle h, uint64_t c, uint64_t d) {
+	uint64_t v[12] = {a, b};
+	memcpy(v + 2, h.w, sizeof h);
+	v[10] = c;
+	v[11] = d;
+	return fold(v, 12);
+}
+
+// ---- Results and out-values.
+
+uint64_t dirty(int32_t v) { return result(v); }
+
+uint64_t out4(uint32_t *out, uint32_t v) {
+	*out = v;
+	return result(0);
+}
+
+uint64_t out8(uint64_t *out, uint64_t v) {
+	*out = v;
+	return result(0);
+}
+
+uint64_t out_float(float *out, int32_t thousandths) {
+	*out = (float)thousandths / 1000;
+	return result(0);
+}
+
+// out_slow takes long enough for the runtime to hand the processor over.
+uint64_t out_slow(uint64_t *out, uint64_t v, uint32_t us) {
+	usleep(us);
+	*out = v;
+	return result(0);
+}
+
+// out_deep uses 200 KiB of stack.
+uint64_t out_deep(uint64_t *out, uint64_t v) {
+	volatile unsigned char big[200 << 10];
+	for (size_t i = 0; i < sizeof big; i += 512)
+		big[i] = (unsigned char)v;
+	uint64_t sum = 0;
+	for (size_t i = 0; i < sizeof big; i += 512)
+		sum += big[i];
+	*out = v;
+	return result(sum == (v & 0xff) * (sizeof big / 512) ? 0 : 1);
+}
+
+// out_many is called once for each item: *out = a + b.
+uint64_t out_many(uint64_t *out, uint64_t a, uint64_t b) {
+	*out = a + b;
+	return result(0);
+}
+
+// length counts the bytes of a C string.
+uint64_t length(const char *s) { return strlen(s); }
+
+// ---- The stack pointer.
+
+typedef float vec __attribute__((vector_size(16)));
+
+// crooked is how many of the functions that look were entered with a stack
+// pointer that the ABI forbids.
+static int crooked;
+
+// LOOK evaluates in the function itself. A function with a frame pointer has
+// it on a multiple of 16, as long as its caller kept the ABI. The vector makes
+// the compiler use aligned stores.
+#define LOOK() \
+	do { \
+		if ((uintptr_t)__builtin_frame_address(0) % 16 != 0) { \
+			__atomic_add_fetch(&crooked, 1, __ATOMIC_RELAXED); \
+		} else { \
+			volatile vec v = {1, 2, 3, 4}; \
+			v = v + v; \
+		} \
+	} while (0)
+
+uint64_t look(int32_t v) {
+	LOOK();
+	return result(v);
+}
+
+uint64_t look14(int32_t v, W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m), W(n)) {
+	LOOK();
+	return result(v);
+}
+
+uint64_t crooked_calls(void) { return result(crooked); }
+
+// ---- Calls back into Go, and loops in C for comparison.
+
+// call_back writes its out-value and returns after the callback.
+uint64_t call_back(uint64_t (*back)(uint64_t), uint64_t v, uint64_t *out) {
+	uint64_t r = back(v);
+	*out = 2 * v + 1;
+	return r;
+}
+
+// query returns at once.
+int query(uint64_t handle) { return handle == 0; }
+
+// query_times calls f, which is query, n times.
+uint64_t query_times(int (*f)(uint64_t), uint64_t handle, uint64_t n) {
+	uint64_t sum = 0;
+	for (uint64_t i = 0; i < n; i++)
+		sum += (uint64_t)f(handle);
+	return sum;
+}
+
+// each_item depends on its words' order and width.
+uint64_t each_item(uint64_t a, uint64_t b, uint64_t c) {
+	LOOK();
+	return result((int32_t)((a ^ a >> 32) * 3 + (b ^ b >> 32) * 5 - (c ^ c >> 32) * 7));
+}
+
+// Cheap ones, for the benchmarks.
+static __thread uint64_t quick_current;
+static __thread int quick_mode;
+
+int quick_exchange(int *mode) {
+	int m = quick_mode;
+	quick_mode = *mode;
+	*mode = m;
+	return 0;
+}
+
+int quick_push(uint64_t ctx) {
+	quick_current = ctx;
+	return 0;
+}
+
+int quick_pop(uint64_t *ctx) {
+	*ctx = quick_current;
+	quick_current = 0;
+	return 0;
+}
+
+// ---- The state of a thread: a stack of contexts and a mode.
+
+// Contexts and modes at which steps fail, and what they fail with.
+enum {
+	CTX_PUSH_FAILS = 66,
+	CTX_POP_FAILS = 67,
+	MODE_EXCHANGE_FAILS = 76,
+	MODE_RESTORE_FAILS = 77,
+
+	ERR_EXCHANGE = 901,
+	ERR_PUSH = 902,
+	ERR_POP = 903,
+	ERR_CREATE = 904,
+	ERR_RESTORE = 905,
+	ERR_EMPTY = 201,
+};
+
+struct state {
+	uint64_t tid;
+	uint64_t stack[16];
+	int depth, mode;
+	int restore_fails;
+	int ntrace;
+	char trace[40]; // a letter for each step, a capital if it failed
+	struct state *next;
+};
+
+// States are never freed, so that audit can look at those of ended threads.
+static struct state *all;
+static __thread struct state *mine;
+
+static struct state *state(void) {
+	if (mine == NULL) {
+		mine = calloc(1, sizeof *mine);
+		mine->tid = (uint64_t)syscall(SYS_gettid);
+		mine->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
+		while (!__atomic_compare_exchange_n(&all, &mine->next, mine, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			;
+	}
+	return mine;
+}
+
+static uint64_t step(struct state *s, char letter, int err) {
+	if (s->ntrace < (int)sizeof s->trace)
+		s->trace[s->ntrace++] = err == 0 ? letter : (char)(letter - 'a' + 'A');
+	return result(err);
+}
+
+uint64_t state_exchange(int *mode) {
+	struct state *s = state();
+	LOOK();
+	if (*mode == MODE_EXCHANGE_FAILS)
+		return step(s, 'x', ERR_EXCHANGE);
+	if (s->restore_fails)
+		return step(s, 'x', ERR_RESTORE);
+	s->restore_fails = *mode == MODE_RESTORE_FAILS;
+	int m = s->mode;
+	s->mode = *mode;
+	*mode = m;
+	return step(s, 'x', 0);
+}
+
+static int enter(struct state *s, uint64_t ctx) {
+	if (s->depth == 16)
+		return ERR_PUSH;
+	s->stack[s->depth++] = ctx;
+	return 0;
+}
+
+uint64_t state_push(uint64_t ctx) {
+	struct state *s = state();
+	LOOK();
+	return step(s, 'p', ctx == CTX_PUSH_FAILS ? ERR_PUSH : enter(s, ctx));
+}
+
+uint64_t state_pop(uint64_t *ctx) {
+	struct state *s = state();
+	LOOK();
+	if (s->depth == 0)
+		return step(s, 'o', ERR_EMPTY);
+	if (s->stack[s->depth - 1] == CTX_POP_FAILS)
+		return step(s, 'o', ERR_POP);
+	*ctx = s->stack[--s->depth];
+	return step(s, 'o', 0);
+}
+
+// state_create makes ctx current and stores it, or fails if ctx is zero.
+uint64_t state_create(uint64_t *out, uint64_t ctx) {
+	struct state *s = state();
+	LOOK();
+	if (ctx == 0)
+		return step(s, 'c', ERR_CREATE);
+	*out = ctx;
+	return step(s, 'c', enter(s, ctx));
+}
+
+struct view { uint64_t tid, depth, top, mode; };
+
+// state_view is the call inside a scope: it stores what it sees and returns
+// err. Its third argument is how long it takes.
+uint64_t state_view(struct view *out, int32_t err, uint32_t us) {
+	struct state *s = state();
+	LOOK();
+	if (us != 0)
+		usleep(us);
+	out->tid = s->tid;
+	out->depth = (uint64_t)s->depth;
+	out->top = s->depth ? s->stack[s->depth - 1] : 0;
+	out->mode = (uint64_t)(int64_t)s->mode;
+	return step(s, 'c', err);
+}
+
+// state_view14 is state_view with the same arguments at both ends of fourteen.
+uint64_t state_view14(struct view *out, int32_t err, uint32_t us, W(d), W(e), W(f), W(g), W(h), W(i),
+	W(j), W(k), uint32_t us2, int32_t err2, struct view *out2) {
+	LOOK();
+	if (out != out2 || err != err2 || us != us2)
+		return step(state(), 'c', 999);
+	return state_view(out, err, us);
+}
+
+// state_item is the call inside a scope for Each: it fails if it is not called
+// with ctx as the current context.
+uint64_t state_item(uint64_t ctx, int32_t err) {
+	struct state *s = state();
+	LOOK();
+	if (s->depth == 0 || s->stack[s->depth - 1] != ctx)
+		return step(s, 'c', 999);
+	return step(s, 'c', err);
+}
+
+// state_set gives the thread a state; a base of zero leaves the stack empty.
+uint64_t state_set(uint64_t base, int32_t mode) {
+	struct state *s = state();
+	s->depth = 0;
+	if (base != 0)
+		enter(s, base);
+	s->mode = mode;
+	s->restore_fails = 0;
+	s->ntrace = 0;
+	memset(s->trace, 0, sizeof s->trace);
+	return result(0);
+}
+
+struct full { struct view view; char trace[40]; };
+
+// state_read stores the state of the thread and its trace, and records nothing.
+uint64_t state_read(struct full *out) {
+	struct state *s = state();
+	state_view(&out->view, 0, 0);
+	s->ntrace--;
+	if (s->ntrace < (int)sizeof s->trace)
+		s->trace[s->ntrace] = 0;
+	memcpy(out->trace, s->trace, sizeof s->trace);
+	return result(0);
+}
+
+// audit stores how many threads came by, and how many of them are not in the
+// state that they began with.
+uint64_t state_audit(uint64_t *threads, uint64_t *changed) {
+	*threads = *changed = 0;
+	for (struct state *s = __atomic_load_n(&all, __ATOMIC_ACQUIRE); s != NULL; s = s->next) {
+		++*threads;
+		*changed += s->depth != 0 || s->mode != 0 || s->restore_fails;
+	}
+	return result(0);
+}
+
+uint64_t thread_id(uint64_t *out) {
+	*out = (uint64_t)syscall(SYS_gettid);
+	return result(0);
+}
+
+// ---- Registers.
+
+// uint64_t call_saved(void (*thunk)(void *), void *frame) calls thunk(frame)
+// with every register that a function has to preserve set to a value of its
+// own, and returns a bit for each that was not preserved.
+//
+// uint64_t clobber(int32_t v) returns v + 1 and leaves garbage in every register
+// that a function need not preserve; clobber14 also in its stack arguments.
+
+#if defined __x86_64__
+__asm__(
+	".text\n"
+	".globl call_saved, clobber, clobber14\n"
+	".type call_saved, @function\n"
+	".type clobber, @function\n"
+	".type clobber14, @function\n"
+	"call_saved:\n"
+	"	push %rbx\n"
+	"	push %rbp\n"
+	"	push %r12\n"
+	"	push %r13\n"
+	"	push %r14\n"
+	"	push %r15\n"
+	"	sub $8, %rsp\n"
+	"	mov %rdi, %rax\n"
+	"	mov %rsi, %rdi\n"
+	"	mov $0x1b1b1b1b, %rbx\n"
+	"	mov $0x1c1c1c1c, %rbp\n"
+	"	mov $0x1d1d1d1d, %r12\n"
+	"	mov $0x1e1e1e1e, %r13\n"
+	"	mov $0x1f1f1f1f, %r14\n"
+	"	mov $0x2a2a2a2a, %r15\n"
+	"	call *%rax\n"
+	"	xor %eax, %eax\n"
+	"	cmp $0x1b1b1b1b, %rbx\n	je 1f\n	or $1, %eax\n1:\n"
+	"	cmp $0x1c1c1c1c, %rbp\n	je 1f\n	or $2, %eax\n1:\n"
+	"	cmp $0x1d1d1d1d, %r12\n	je 1f\n	or $4, %eax\n1:\n"
+	"	cmp $0x1e1e1e1e, %r13\n	je 1f\n	or $8, %eax\n1:\n"
+	"	cmp $0x1f1f1f1f, %r14\n	je 1f\n	or $16, %eax\n1:\n"
+	"	cmp $0x2a2a2a2a, %r15\n	je 1f\n	or $32, %eax\n1:\n"
+	"	add $8, %rsp\n"
+	"	pop %r15\n"
+	"	pop %r14\n"
+	"	pop %r13\n"
+	"	pop %r12\n"
+	"	pop %rbp\n"
+	"	pop %rbx\n"
+	"	ret\n"
+	".size call_saved, .-call_saved\n"
+
+	"clobber14:\n"
+	"	mov $0x7e7e7e7e, %eax\n"
+	"	mov %rax, 8(%rsp)\n"
+	"	mov %rax, 16(%rsp)\n"
+	"	mov %rax, 24(%rsp)\n"
+	"	mov %rax, 32(%rsp)\n"
+	"	mov %rax, 40(%rsp)\n"
+	"	mov %rax, 48(%rsp)\n"
+	"	mov %rax, 56(%rsp)\n"
+	"	mov %rax, 64(%rsp)\n"
+	".size clobber14, .-clobber14\n"
+	// Goes on in clobber.
+	"clobber:\n"
+	"	movabs $0x7e7e7e7e00000000, %rcx\n"
+	"	lea 1(%rdi), %eax\n"
+	"	or %rcx, %rax\n"
+	"	mov %rcx, %rdx\n"
+	"	mov %rcx, %rsi\n"
+	"	mov %rcx, %rdi\n"
+	"	mov %rcx, %r8\n"
+	"	mov %rcx, %r9\n"
+	"	mov %rcx, %r10\n"
+	"	mov %rcx, %r11\n"
+	"	movq %rcx, %xmm0\n"
+	"	movq %rcx, %xmm1\n"
+	"	movq %rcx, %xmm7\n"
+	"	movq %rcx, %xmm15\n"
+	"	ret\n"
+	".size clobber, .-clobber\n");
+#elif defined __aarch64__
+#define SET(n) "	mov x" #n ", #0x1" #n "\n"
+#define CHECK(n, bit) "	cmp x" #n ", #0x1" #n "\n	b.eq 1f\n	orr x0, x0, #(1 << " #bit ")\n1:\n"
+#define JUNK(n) "	mov x" #n ", x17\n"
+__asm__(
+	".text\n"
+	".globl call_saved, clobber, clobber14\n"
+	".type call_saved, %function\n"
+	".type clobber, %function\n"
+	".type clobber14, %function\n"
+	"call_saved:\n"
+	"	stp x29, x30, [sp, #-96]!\n"
+	"	stp x19, x20, [sp, #16]\n"
+	"	stp x21, x22, [sp, #32]\n"
+	"	stp x23, x24, [sp, #48]\n"
+	"	stp x25, x26, [sp, #64]\n"
+	"	stp x27, x28, [sp, #80]\n"
+	"	mov x9, x0\n"
+	"	mov x0, x1\n"
+	SET(19) SET(20) SET(21) SET(22) SET(23) SET(24) SET(25) SET(26) SET(27) SET(28) SET(29)
+	"	blr x9\n"
+	"	mov x0, #0\n"
+	CHECK(19, 0) CHECK(20, 1) CHECK(21, 2) CHECK(22, 3) CHECK(23, 4) CHECK(24, 5)
+	CHECK(25, 6) CHECK(26, 7) CHECK(27, 8) CHECK(28, 9) CHECK(29, 10)
+	"	ldp x19, x20, [sp, #16]\n"
+	"	ldp x21, x22, [sp, #32]\n"
+	"	ldp x23, x24, [sp, #48]\n"
+	"	ldp x25, x26, [sp, #64]\n"
+	"	ldp x27, x28, [sp, #80]\n"
+	"	ldp x29, x30, [sp], #96\n"
+	"	ret\n"
+	".size call_saved, .-call_saved\n"
+
+	"clobber14:\n"
+	"	mov x17, #0x7e7e\n"
+	"	stp x17, x17, [sp]\n"
+	"	stp x17, x17, [sp, #16]\n"
+	"	stp x17, x17, [sp, #32]\n"
+	".size clobber14, .-clobber14\n"
+	// Goes on in clobber.
+	"clobber:\n"
+	"	mov x17, #0x7e7e\n"
+	"	lsl x17, x17, #32\n"
+	"	add w0, w0, #1\n"
+	"	orr x0, x0, x17\n"
+	JUNK(1) JUNK(2) JUNK(3) JUNK(4) JUNK(5) JUNK(6) JUNK(7) JUNK(8) JUNK(9) JUNK(10)
+	JUNK(11) JUNK(12) JUNK(13) JUNK(14) JUNK(15) JUNK(16)
+	"	ret\n"
+	".size clobber, .-clobber\n");
+#endif
