@@ -1,0 +1,33 @@
+# Targets for people. What is checked on every change is .ci/run.
+
+# Flags for the test targets: make test TESTFLAGS=-v
+TESTFLAGS =
+
+.PHONY: help test race lint generate bench model ci gpu
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+test: ## run the tests; needs neither a C compiler nor a GPU
+	CGO_ENABLED=0 go test $(TESTFLAGS) ./...
+
+race: ## run the tests under the race detector (needs a C compiler)
+	go test -race $(TESTFLAGS) ./...
+
+lint: ## check the format, vet and staticcheck, as CI does
+	@.ci/run format vet staticcheck
+
+generate: ## write the generated files anew
+	go generate ./...
+
+bench: ## run the benchmarks
+	CGO_ENABLED=0 go test -run '^$$' -bench . -benchmem ./...
+
+model: ## run ten million operations against the model of handles (minutes)
+	go test ./cu -run TestHandleModel -race -model.ops=10000000 -timeout 60m
+
+ci: ## run everything that CI runs
+	@.ci/run
+
+gpu: ## build the bundle of tests for a machine with a GPU, into build/gpu
+	tests/gpu/build build/gpu

@@ -1,0 +1,204 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// publicPackages are the packages whose exported names are a promise. One that
+// does not exist yet is left out.
+var publicPackages = []string{"cu", "cusim", "cutest", "loader"}
+
+// TestAPI compares the exported declarations of the public packages with
+// testdata/api.txt, one line each, in the manner of Go's own api files. A line
+// that disappears breaks somebody's program.
+func TestAPI(t *testing.T) {
+	golden := filepath.Join("testdata", "api.txt")
+	got := publicAPI(t)
+	if *update {
+		if err := os.WriteFile(golden, []byte(strings.Join(got, "")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	data, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Collect(strings.Lines(string(data)))
+
+	var diff strings.Builder
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			diff.WriteString("- " + line)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			diff.WriteString("+ " + line)
+		}
+	}
+	if diff.Len() > 0 {
+		t.Errorf("the exported API is not what tests/%s says:\n%s\nIf that is meant, run\n\tgo test ./tests -run '^TestAPI$' -update\nand describe it in CHANGELOG.md.", filepath.ToSlash(golden), diff.String())
+	}
+}
+
+// publicAPI lists the exported API, sorted, from the compiler's export data.
+func publicAPI(t *testing.T) []string {
+	t.Helper()
+	args := []string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}
+	var paths []string
+	for _, p := range publicPackages {
+		// Reading the sources here lets go test see that they changed.
+		files, _ := filepath.Glob(filepath.Join(moduleRoot, p, "*.go"))
+		for _, f := range files {
+			if _, err := os.ReadFile(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(files) > 0 {
+			paths = append(paths, modulePath+"/"+p)
+		}
+	}
+	if len(paths) == 0 {
+		t.Fatal("no public package")
+	}
+	cmd := exec.Command("go", append(args, paths...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = new(strings.Builder)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, cmd.Stderr)
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		p, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		exports[p] = file
+	}
+	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) {
+		return os.Open(exports[p])
+	})
+
+	var lines []string
+	for _, p := range paths {
+		pkg, err := imp.Import(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range packageAPI(pkg) {
+			lines = append(lines, fmt.Sprintf("pkg %s, %s\n", strings.TrimPrefix(p, modulePath+"/"), line))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// packageAPI lists the exported declarations of pkg.
+func packageAPI(pkg *types.Package) []string {
+	qualify := func(p *types.Package) string {
+		if p == pkg {
+			return ""
+		}
+		return p.Name()
+	}
+	text := func(t types.Type) string { return types.TypeString(withoutNames(t), qualify) }
+
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, name := range pkg.Scope().Names() {
+		if !token.IsExported(name) {
+			continue
+		}
+		switch o := pkg.Scope().Lookup(name).(type) {
+		case *types.Const:
+			add("const %s %s = %s", name, text(o.Type()), o.Val().ExactString())
+		case *types.Var:
+			add("var %s %s", name, text(o.Type()))
+		case *types.Func:
+			add("func %s%s%s", name, typeParams(o.Signature().TypeParams(), text), strings.TrimPrefix(text(o.Type()), "func"))
+		case *types.TypeName:
+			if o.IsAlias() {
+				add("type %s = %s", name, text(types.Unalias(o.Type())))
+				continue
+			}
+			named := o.Type().(*types.Named)
+			head := "type " + name + typeParams(named.TypeParams(), text)
+			switch u := named.Underlying().(type) {
+			case *types.Struct:
+				add("%s struct", head)
+				for f := range u.Fields() {
+					if f.Exported() {
+						add("%s struct, %s %s", head, f.Name(), text(f.Type()))
+					}
+				}
+			case *types.Interface:
+				add("%s interface", head)
+				for m := range u.Methods() {
+					if m.Exported() {
+						add("%s interface, %s%s", head, m.Name(), strings.TrimPrefix(text(m.Type()), "func"))
+					} else {
+						add("%s interface, unexported methods", head)
+					}
+				}
+			default:
+				add("%s %s", head, text(u))
+			}
+			if types.IsInterface(named) {
+				continue
+			}
+			onValue := types.NewMethodSet(named)
+			for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
+				if !m.Obj().Exported() {
+					continue
+				}
+				receiver := "*" + name
+				if onValue.Lookup(pkg, m.Obj().Name()) != nil {
+					receiver = name
+				}
+				add("method (%s) %s%s", receiver, m.Obj().Name(), strings.TrimPrefix(text(m.Obj().Type()), "func"))
+			}
+		}
+	}
+	return lines
+}
+
+// typeParams gives type parameters, in brackets; nothing where there are none.
+func typeParams(params *types.TypeParamList, text func(types.Type) string) string {
+	if params.Len() == 0 {
+		return ""
+	}
+	var list []string
+	for p := range params.TypeParams() {
+		list = append(list, p.Obj().Name()+" "+text(p.Constraint()))
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// withoutNames gives t without the names of its parameters and results, if it
+// is a function: they are no part of the promise.
+func withoutNames(t types.Type) types.Type {
+	sig, ok := t.(*types.Signature)
+	if !ok {
+		return t
+	}
+	strip := func(tuple *types.Tuple) *types.Tuple {
+		var vars []*types.Var
+		for v := range tuple.Variables() {
+			vars = append(vars, types.NewParam(v.Pos(), v.Pkg(), "", v.Type()))
+		}
+		return types.NewTuple(vars...)
+	}
+	return types.NewSignatureType(nil, nil, nil, strip(sig.Params()), strip(sig.Results()), sig.Variadic())
+}

@@ -1,0 +1,439 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A rule says what one package may do.
+type rule struct {
+	imports []string // packages of this module that it may import
+	modules []string // modules of others that it may import from
+	unsafe  []string // its files that may import unsafe: patterns of path.Match
+	cgo     bool     // whether it may import "C"
+	program bool     // not a library: it may print, exit, and panic
+}
+
+const (
+	modPurego = "github.com/ebitengine/purego"
+	modCmp    = "github.com/google/go-cmp"
+	modGoleak = "go.uber.org/goleak"
+)
+
+// rules holds every package of this module, by its directory; a key that ends
+// in /... stands for what is below it and not named itself. The
+// packages lower down build on those above.
+var rules = map[string]rule{
+	"internal/ccall":                  {modules: []string{modPurego}, unsafe: []string{"*"}},
+	"internal/ccall/internal/cgocost": {cgo: true},
+
+	"loader":          {imports: []string{"internal/ccall"}},
+	"internal/driver": {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
+	"cu":              {imports: []string{"internal/driver", "loader"}, unsafe: []string{"mem.go", "launch.go"}},
+	"cusim":           {imports: []string{"internal/driver"}, unsafe: []string{"mem*.go", "ipc*.go"}},
+	"cusim/libcuda":   {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
+	"cutest":          {imports: []string{"cu", "cusim"}},
+	"cmd/cuprobe":     {imports: []string{"cu", "loader"}, program: true},
+	"examples/...":    {imports: []string{"cu", "cusim", "cutest"}, program: true},
+	"tests":           {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
+	"tests/...":       {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
+}
+
+// testModules are the modules that any package's tests may import from. Inside
+// this module tests may import what they like.
+var testModules = []string{modCmp, modGoleak}
+
+// variables holds the package-level variables that count as mutable state, and
+// why each is right, as "directory.name". A variable is state unless it has an
+// initial value, not from new or make, that nothing in its package changes or
+// takes the address of.
+var variables = map[string]string{
+	"internal/ccall.call6ABI0":   "set by the assembler",
+	"internal/ccall.call14ABI0":  "set by the assembler",
+	"internal/ccall.eachABI0":    "set by the assembler",
+	"internal/ccall.scopeABI0":   "set by the assembler",
+	"internal/ccall.alwaysFalse": "never set; keeps the compiler from knowing that",
+	"internal/ccall.escaped":     "never set; makes a frame escape to the heap",
+	"internal/driver.results":    "a generated table that is only read",
+	"internal/driver.symbols":    "a generated table that is only read",
+}
+
+// calls holds the calls in libraries that are forbidden elsewhere, and why
+// each is right, as "file: call".
+var calls = map[string]string{}
+
+// forbidden are the functions that no library calls: output and the end of the
+// process belong to the program.
+var forbidden = []string{
+	"panic", "print", "println",
+	"fmt.Print", "fmt.Printf", "fmt.Println",
+	"log.Fatal", "log.Fatalf", "log.Fatalln", "log.Panic", "log.Panicf", "log.Panicln", "log.Print", "log.Printf", "log.Println",
+	"os.Exit", "syscall.Exit",
+}
+
+// ruleFor gives the rule for the package in directory dir.
+func ruleFor(dir string) (rule, bool) {
+	if r, ok := rules[dir]; ok {
+		return r, true
+	}
+	for up := path.Dir(dir); up != "."; up = path.Dir(up) {
+		if r, ok := rules[up+"/..."]; ok {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+func TestImports(t *testing.T) {
+	tree := parseModule(t, moduleRoot)
+	for dir, files := range tree.packages {
+		r, ok := ruleFor(dir)
+		if !ok {
+			t.Errorf("package %s has no rule: add it to the table rules in tests/deps_test.go, with what it may import", dir)
+			continue
+		}
+		for _, f := range files {
+			for _, p := range f.imports() {
+				if err := r.allows(f, p); err != nil {
+					t.Errorf("%s imports %s: %v", f.Name, p, err)
+				}
+			}
+		}
+	}
+}
+
+// allows reports why file f, of a package under rule r, may not import p.
+func (r rule) allows(f sourceFile, p string) error {
+	switch {
+	case p == "C":
+		if !r.cgo {
+			return errors.New("cgo is allowed only where its rule says so")
+		}
+	case p == "unsafe":
+		match := func(pattern string) bool { ok, _ := path.Match(pattern, path.Base(f.Name)); return ok }
+		if !f.isTest() && !slices.ContainsFunc(r.unsafe, match) {
+			return fmt.Errorf("of this package only the files %q may", r.unsafe)
+		}
+	case p == modulePath || strings.HasPrefix(p, modulePath+"/"):
+		rel := strings.TrimPrefix(p, modulePath+"/")
+		if !f.isTest() && !slices.Contains(r.imports, "*") && !slices.Contains(r.imports, rel) {
+			return fmt.Errorf("of this module the package may import only %q", r.imports)
+		}
+	case !isStandard(p):
+		allowed := r.modules
+		if f.isTest() {
+			allowed = slices.Concat(allowed, testModules)
+		}
+		within := func(module string) bool { return p == module || strings.HasPrefix(p, module+"/") }
+		if !slices.ContainsFunc(allowed, within) {
+			return fmt.Errorf("of other modules it may import only %q", allowed)
+		}
+	}
+	return nil
+}
+
+// isStandard reports whether p is a package of the standard library.
+func isStandard(p string) bool {
+	first, _, _ := strings.Cut(p, "/")
+	return !strings.Contains(first, ".")
+}
+
+// TestRules checks the table itself: who must not reach whom, even by a detour.
+func TestRules(t *testing.T) {
+	reach := func(from string) map[string]bool {
+		seen := map[string]bool{}
+		var visit func(string)
+		visit = func(p string) {
+			for _, q := range rules[p].imports {
+				if !seen[q] {
+					seen[q] = true
+					visit(q)
+				}
+			}
+		}
+		visit(from)
+		return seen
+	}
+	for from := range rules {
+		if reach(from)[from] {
+			t.Errorf("by the rules, %s may import itself", from)
+		}
+	}
+	for _, tt := range []struct{ from, to string }{
+		{"cu", "cusim"}, {"cu", "cutest"}, {"cusim", "cu"}, {"loader", "internal/driver"}, {"internal/ccall", "loader"},
+	} {
+		if reach(tt.from)[tt.to] {
+			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)
+		}
+	}
+	for dir, r := range rules {
+		if slices.Contains(r.modules, modPurego) && dir != "internal/ccall" {
+			t.Errorf("by the rules, %s may import purego", dir)
+		}
+	}
+}
+
+// TestModules checks what the module is built from, per platform and tag: a
+// module outside the table could come in through one that is inside.
+func TestModules(t *testing.T) {
+	own := []string{modulePath, modPurego}
+	withTests := append(slices.Clone(own), testModules...)
+	for _, tt := range []struct{ goos, goarch, tags string }{
+		{"linux", "amd64", ""},
+		{"linux", "amd64", "cu_portable"},
+		{"linux", "arm64", ""},
+		{"windows", "amd64", ""},
+		{"darwin", "arm64", ""},
+		{"freebsd", "amd64", ""},
+	} {
+		name := strings.TrimSuffix(tt.goos+"/"+tt.goarch+"/"+tt.tags, "/")
+		t.Run(name, func(t *testing.T) {
+			for _, q := range []struct {
+				flag    string
+				allowed []string
+			}{{"-test=false", own}, {"-test=true", withTests}} {
+				cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Module", q.flag, "-tags="+tt.tags, "./...")
+				cmd.Dir = moduleRoot
+				cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+tt.goos, "GOARCH="+tt.goarch)
+				for _, p := range goList(t, cmd) {
+					if p.Module != nil && !slices.Contains(q.allowed, p.Module.Path) {
+						t.Errorf("%s: %s of module %s, which is not one of %q", q.flag, p.ImportPath, p.Module.Path, q.allowed)
+					}
+				}
+			}
+		})
+	}
+}
+
+type listed struct {
+	ImportPath string
+	Module     *struct{ Path string }
+}
+
+// goList gives what cmd, a go list -json, prints.
+func goList(t *testing.T, cmd *exec.Cmd) []listed {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, stderr.String())
+	}
+	var list []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return list
+		case err != nil:
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		list = append(list, p)
+	}
+}
+
+// TestTools holds the generators to the standard library.
+func TestTools(t *testing.T) {
+	tree := parseModule(t, filepath.Join(moduleRoot, "tools"))
+	if len(tree.packages) == 0 {
+		t.Error("no package in tools")
+	}
+	for _, files := range tree.packages {
+		for _, f := range files {
+			for _, p := range f.imports() {
+				if !isStandard(p) && !strings.HasPrefix(p, modulePath+"/tools/") {
+					t.Errorf("tools/%s imports %s: the tools import the standard library only", f.Name, p)
+				}
+			}
+		}
+	}
+}
+
+// TestLowLevel keeps assembly and go:linkname inside internal/ccall.
+func TestLowLevel(t *testing.T) {
+	const home = "internal/ccall"
+	tree := parseModule(t, moduleRoot)
+	for _, name := range tree.assembly {
+		if path.Dir(name) != home {
+			t.Errorf("%s: assembly belongs in %s", name, home)
+		}
+	}
+	for dir, files := range tree.packages {
+		if dir == home {
+			continue
+		}
+		for _, f := range files {
+			for _, group := range f.AST.Comments {
+				for _, c := range group.List {
+					if strings.HasPrefix(c.Text, "//go:linkname") {
+						t.Errorf("%s: go:linkname belongs in %s", tree.fset.Position(c.Pos()), home)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestHabits checks what every library package keeps to: no init function, no
+// mutable package state, no output, no exit, no panic.
+func TestHabits(t *testing.T) {
+	tree := parseModule(t, moduleRoot)
+	unusedVariables, unusedCalls := maps.Clone(variables), maps.Clone(calls)
+	for dir, files := range tree.packages {
+		if r, ok := ruleFor(dir); !ok || r.program {
+			continue // TestImports complains of the former
+		}
+		files = slices.DeleteFunc(slices.Clone(files), sourceFile.isTest)
+		for _, f := range files {
+			for _, d := range f.AST.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+					t.Errorf("%s: a library has no init function", tree.fset.Position(fn.Pos()))
+				}
+			}
+			ast.Inspect(f.AST, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || !slices.Contains(forbidden, types.ExprString(call.Fun)) {
+					return true
+				}
+				key := f.Name + ": " + types.ExprString(call.Fun)
+				delete(unusedCalls, key)
+				if calls[key] == "" {
+					t.Errorf("%s: a library does not call %s", tree.fset.Position(call.Pos()), types.ExprString(call.Fun))
+				}
+				return true
+			})
+		}
+		for name, why := range mutableState(tree.fset, files) {
+			key := dir + "." + name
+			delete(unusedVariables, key)
+			if variables[key] == "" {
+				t.Errorf("%s is mutable package state: %s", key, why)
+			}
+		}
+	}
+	for key := range unusedVariables {
+		t.Errorf("the table variables names %s, which is no mutable state any more", key)
+	}
+	for key := range unusedCalls {
+		t.Errorf("the table calls names %q, which is no longer there", key)
+	}
+}
+
+// mutableState finds the package-level variables of files that count as
+// mutable state, and says why each does.
+func mutableState(fset *token.FileSet, files []sourceFile) map[string]string {
+	state := map[string]string{}
+	vars := map[string]bool{}
+	for _, f := range files {
+		for _, d := range f.AST.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				spec := s.(*ast.ValueSpec)
+				for i, id := range spec.Names {
+					if id.Name == "_" {
+						continue
+					}
+					vars[id.Name] = true
+					if len(spec.Values) == 0 {
+						state[id.Name] = fmt.Sprintf("%s: it has no initial value", fset.Position(id.Pos()))
+					} else if len(spec.Values) == len(spec.Names) && isMade(spec.Values[i]) {
+						state[id.Name] = fmt.Sprintf("%s: made to be filled", fset.Position(id.Pos()))
+					}
+				}
+			}
+		}
+	}
+
+	// Name resolution needs no types, and so no imports: whatever else does not
+	// check is none of this test's business.
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Error: func(error) {}, Importer: noImporter{}, FakeImportC: true}
+	asts := make([]*ast.File, len(files))
+	for i, f := range files {
+		asts[i] = f.AST
+	}
+	pkg, _ := conf.Check("p", fset, asts, info)
+	changed := func(e ast.Expr, how string) {
+		id := baseIdent(e)
+		if id == nil || !vars[id.Name] {
+			return
+		}
+		// A redeclaration under another build tag leaves the second unresolved.
+		if o := info.Uses[id]; o != nil && o.Parent() == pkg.Scope() {
+			state[id.Name] = fmt.Sprintf("%s: %s", fset.Position(e.Pos()), how)
+		}
+	}
+	for _, f := range files {
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for _, e := range n.Lhs {
+					changed(e, "assigned to")
+				}
+			case *ast.IncDecStmt:
+				changed(n.X, "assigned to")
+			case *ast.RangeStmt:
+				if n.Tok == token.ASSIGN {
+					changed(n.Key, "assigned to")
+					changed(n.Value, "assigned to")
+				}
+			case *ast.UnaryExpr:
+				if n.Op == token.AND {
+					changed(n.X, "its address is taken")
+				}
+			}
+			return true
+		})
+	}
+	return state
+}
+
+// isMade reports whether e is new(…) or make(…).
+func isMade(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	fn, ok := call.Fun.(*ast.Ident)
+	return ok && (fn.Name == "new" || fn.Name == "make")
+}
+
+// baseIdent gives v of the expressions v, v.f, v[i], *v, and their like.
+func baseIdent(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		default:
+			return nil
+		}
+	}
+}
+
+type noImporter struct{}
+
+func (noImporter) Import(string) (*types.Package, error) { return nil, errors.New("not imported") }

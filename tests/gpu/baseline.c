@@ -1,0 +1,117 @@
+// The C side of the measurements: what the same driver calls cost when a C
+// program makes them in a loop. Each function returns nanoseconds per call,
+// times 1000, so that an integer register carries it.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t per_call(uint64_t since, uint64_t n) { return (now() - since) * 1000 / n; }
+
+typedef int (*fn1)(void *);
+typedef int (*fn2)(void *, void *);
+typedef int (*fn_elapsed)(float *, void *, void *);
+typedef int (*fn_create)(void **, unsigned);
+
+uint64_t baseline_loop1(fn1 f, void *a, uint64_t n) {
+	volatile int r;
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		r = f(a);
+	(void)r;
+	return per_call(t, n);
+}
+
+uint64_t baseline_loop2(fn2 f, void *a, void *b, uint64_t n) {
+	volatile int r;
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		r = f(a, b);
+	(void)r;
+	return per_call(t, n);
+}
+
+uint64_t baseline_elapsed(fn_elapsed f, void *a, void *b, uint64_t n) {
+	volatile float sum = 0;
+	float ms = 0;
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++) {
+		f(&ms, a, b);
+		sum += ms;
+	}
+	return per_call(t, n);
+}
+
+uint64_t baseline_create_destroy(fn_create create, fn1 destroy, uint64_t flags, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++) {
+		void *e = 0;
+		if (create(&e, (unsigned)flags))
+			return 0;
+		destroy(e);
+	}
+	return per_call(t, n);
+}
+
+// baseline_array calls f once for each of n handles, rounds times.
+uint64_t baseline_array(fn1 f, void **handles, uint64_t n, uint64_t rounds) {
+	volatile int r;
+	uint64_t t = now();
+	for (uint64_t k = 0; k < rounds; k++)
+		for (uint64_t i = 0; i < n; i++)
+			r = f(handles[i]);
+	(void)r;
+	return per_call(t, n * rounds);
+}
+
+struct worker {
+	fn1 f;
+	void *handle;
+	uint64_t n;
+	pthread_barrier_t *start;
+	uint64_t began, ended;
+};
+
+static void *work(void *p) {
+	struct worker *w = p;
+	volatile int r;
+	pthread_barrier_wait(w->start);
+	w->began = now();
+	for (uint64_t i = 0; i < w->n; i++)
+		r = w->f(w->handle);
+	(void)r;
+	w->ended = now();
+	return 0;
+}
+
+// baseline_threads lets threads threads, of at most 64, call f, each with a
+// handle of its own, n times, and returns the wall time per call of all of them
+// together.
+uint64_t baseline_threads(fn1 f, void **handles, uint64_t threads, uint64_t n) {
+	pthread_t id[64];
+	struct worker w[64];
+	pthread_barrier_t start;
+	if (threads > 64)
+		return 0;
+	pthread_barrier_init(&start, 0, (unsigned)threads);
+	for (uint64_t i = 0; i < threads; i++) {
+		w[i] = (struct worker){f, handles[i], n, &start, 0, 0};
+		pthread_create(&id[i], 0, work, &w[i]);
+	}
+	uint64_t first = ~0ull, last = 0;
+	for (uint64_t i = 0; i < threads; i++) {
+		pthread_join(id[i], 0);
+		if (w[i].began < first)
+			first = w[i].began;
+		if (w[i].ended > last)
+			last = w[i].ended;
+	}
+	pthread_barrier_destroy(&start);
+	return (last - first) * 1000 / (threads * n);
+}

@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// modulePath is the path of the module that these tests are about, and
+// moduleRoot its directory, seen from this one.
+const (
+	modulePath = "github.com/purecu/purecu"
+	moduleRoot = ".."
+)
+
+// A sourceFile is one Go file of the module.
+type sourceFile struct {
+	Name string // slash-separated, relative to the module's root
+	AST  *ast.File
+}
+
+// isTest reports whether f is part of a test only.
+func (f sourceFile) isTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
+
+// imports lists the import paths of f.
+func (f sourceFile) imports() []string {
+	var list []string
+	for _, spec := range f.AST.Imports {
+		p, _ := strconv.Unquote(spec.Path.Value) // the parser has accepted it
+		list = append(list, p)
+	}
+	return list
+}
+
+// A sourceTree is every Go file of a module, whatever its build constraints
+// say: what holds here holds on every platform and with every tag.
+type sourceTree struct {
+	fset     *token.FileSet
+	packages map[string][]sourceFile // by directory, relative to the module's root
+	assembly []string                // the .s files
+}
+
+// parseModule reads the module at root, a path relative to this directory.
+func parseModule(t *testing.T, root string) sourceTree {
+	t.Helper()
+	tree := sourceTree{fset: token.NewFileSet(), packages: map[string][]sourceFile{}}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		name, base := filepath.ToSlash(rel), d.Name()
+		switch {
+		case rel == ".":
+			return nil
+		case d.IsDir():
+			// What the go command leaves out, and nested modules.
+			if base == "testdata" || base[0] == '.' || base[0] == '_' || isFile(filepath.Join(p, "go.mod")) {
+				return filepath.SkipDir
+			}
+			return nil
+		case path.Ext(name) == ".s":
+			tree.assembly = append(tree.assembly, name)
+			return nil
+		case path.Ext(name) != ".go" || base[0] == '.' || base[0] == '_':
+			return nil
+		}
+		f, err := parser.ParseFile(tree.fset, p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(name)
+		tree.packages[dir] = append(tree.packages[dir], sourceFile{name, f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func isFile(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// TestReadmeTestCommand holds the README to the test command that CI runs: it
+// is the first command of the README's second fenced block.
+func TestReadmeTestCommand(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllSubmatch(data, -1)
+	var commands []string
+	for _, b := range blocks {
+		commands = append(commands, strings.TrimSpace(string(b[1])))
+	}
+	if !slices.Contains(commands, "make test") {
+		t.Errorf("README.md has no fenced block that says just: make test")
+	}
+}

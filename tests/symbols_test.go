@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+// realLibraries returns the real driver libraries to test with: those that
+// PURECU_TEST_LIBCUDA lists, and with PURECU_TEST_GPU the system's. It skips
+// the test if there are none.
+func realLibraries(t *testing.T) []string {
+	t.Helper()
+	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
+	switch gpu := os.Getenv("PURECU_TEST_GPU"); gpu {
+	case "":
+	case "1":
+		paths = append(paths, "libcuda.so.1")
+	default:
+		paths = append(paths, gpu)
+	}
+	if len(paths) == 0 {
+		t.Skip("PURECU_TEST_LIBCUDA and PURECU_TEST_GPU are not set: this needs a real driver library (see tests/libcuda/fetch)")
+	}
+	return paths
+}
+
+// TestSymbols proves the table of symbols on real drivers: for every symbol,
+// what the lookup by name and version returns is what the library exports under
+// the symbol's own name, or the driver is older than the symbol, and the lookup
+// is refused.
+func TestSymbols(t *testing.T) {
+	for _, path := range realLibraries(t) {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			lib, err := loader.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table := driver.New(lib)
+			var proved, viaDlsym, refused int
+			for s := range driver.Symbol(driver.NumSymbols) {
+				info := s.Info()
+				got, err := table.Resolve(s)
+				if lib.Version() < info.Version {
+					var m *driver.MissingError
+					if !errors.As(err, &m) || m.Since != info.Version || m.Driver != lib.Version() || !errors.Is(err, errors.ErrUnsupported) {
+						t.Errorf("%s of CUDA %d: %#x, %v; want it refused", info.Export, info.Version, got, err)
+					}
+					refused++
+					continue
+				}
+				want, exportErr := lib.Symbol(info.Export)
+				if exportErr != nil {
+					t.Errorf("%s is not exported: %v", info.Export, exportErr)
+					continue
+				}
+				if err != nil || got != want {
+					t.Errorf("%s resolved to %#x, %v; it is exported at %#x", info.Export, got, err, want)
+				}
+				if info.ViaDlsym {
+					viaDlsym++
+					continue
+				}
+				asked, err := lib.Proc(info.Ask, info.Version, info.PerThread)
+				if err != nil || asked != want {
+					t.Errorf("Proc(%s, %d, %v) = %#x, %v; %s is exported at %#x", info.Ask, info.Version, info.PerThread, asked, err, info.Export, want)
+				}
+				proved++
+			}
+			t.Logf("CUDA %s: of %d symbols %d proved by name and version, %d known by export only, %d newer than the driver",
+				driver.VersionString(lib.Version()), driver.NumSymbols, proved, viaDlsym, refused)
+		})
+	}
+}
+
+// Without a device the real driver says so, in a way that programs can tell
+// from the lack of a driver.
+func TestNoDevice(t *testing.T) {
+	if os.Getenv("PURECU_TEST_GPU") != "" {
+		t.Skip("there is a device")
+	}
+	for _, path := range realLibraries(t) {
+		_, err := cu.Open(cu.WithLibrary(path))
+		if !errors.Is(err, cu.ErrNoDevice) || !errors.Is(err, cu.ResultNoDevice) || errors.Is(err, cu.ErrNoDriver) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// cuEventElapsedTime_v2 came with CUDA 12.8. An older driver answers a request
+// for it with success and the older function, and must not be believed.
+func TestElapsedTimeFallback(t *testing.T) {
+	v1, ok1 := driver.FindExport("cuEventElapsedTime")
+	v2, ok2 := driver.FindSymbol("cuEventElapsedTime")
+	if !ok1 || !ok2 || v1 == v2 {
+		t.Fatalf("cuEventElapsedTime is symbol %d, %v and %d, %v", v1, ok1, v2, ok2)
+	}
+	for _, path := range realLibraries(t) {
+		lib, err := loader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := driver.New(lib)
+		if _, err := table.Resolve(v1); err != nil {
+			t.Error(err)
+		}
+		switch _, err := table.Resolve(v2); {
+		case lib.Version() >= 12080:
+			if err != nil {
+				t.Error(err)
+			}
+		case !errors.Is(err, errors.ErrUnsupported):
+			t.Errorf("%s: %v", path, err)
+		default:
+			t.Logf("%v", err)
+		}
+	}
+}
