@@ -96,8 +96,28 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// TestReadmeTestCommand holds the README to the test command that CI runs: it
-// is the first command of the README's second fenced block.
+// TestReadmeExample holds the README's program to one that is compiled.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(filepath.Join(moduleRoot, "examples", "hello-event", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(readme, -1)
+	if len(blocks) == 0 {
+		t.Error("README.md has no Go program")
+	}
+	for _, b := range blocks {
+		if !strings.Contains(string(program), string(b[1])) {
+			t.Errorf("this is in README.md and not in examples/hello-event:\n%s", b[1])
+		}
+	}
+}
+
+// TestReadmeTestCommand holds the README to the test command that CI runs.
 func TestReadmeTestCommand(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
 	if err != nil {

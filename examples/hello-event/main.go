@@ -1,5 +1,5 @@
-// Command hello-event records two events on a stream and prints the time
-// between them.
+// Command hello-event lets the GPU measure the time between two points of a
+// stream.
 package main
 
 import (
@@ -11,44 +11,33 @@ import (
 )
 
 func main() {
-	if err := hello(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	drv := must(cu.Open())
+	dev := must(drv.Device(0))
+	gpu := must(dev.PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	start, stop := must(gpu.NewEvent(cu.EventDefault)), must(gpu.NewEvent(cu.EventDefault))
+	defer start.Close()
+	defer stop.Close()
+
+	check(start.Record(s))
+	// … enqueue work on s …
+	check(stop.Record(s))
+
+	st := must(stop.Query()) // cu.Pending or cu.Complete, at once
+	fmt.Println("the stop event is", st)
+	d := must(cu.Elapsed(context.Background(), start, stop)) // waits; holds no thread
+	fmt.Println("the GPU was at it for", d)
 }
 
-func hello(ctx context.Context) error {
-	drv, err := cu.Open()
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	dev, err := drv.Device(0)
-	if err != nil {
-		return err
-	}
-	gpu, err := dev.PrimaryContext()
-	if err != nil {
-		return err
-	}
-	defer gpu.Close()
-	s, err := gpu.NewStream(cu.StreamNonBlocking)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	var events [2]*cu.Event
-	for i := range events {
-		if events[i], err = gpu.NewEvent(cu.EventDefault); err != nil {
-			return err
-		}
-		defer events[i].Close()
-		if err := events[i].Record(s); err != nil {
-			return err
-		}
-	}
-	d, err := cu.Elapsed(ctx, events[0], events[1])
-	if err != nil {
-		return err
-	}
-	fmt.Println("the second event was recorded", d, "after the first")
-	return nil
 }
