@@ -228,7 +228,14 @@ func (c *Context) Synchronize() error {
 	return nil
 }
 
-// takeEvent returns a CUevent that nobody uses, created if need be.
+// createEvent creates a CUevent.
+func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, driver.Result) {
+	at.Context = c.raw
+	return c.drv.table.EventCreate(at, uint32(flags))
+}
+
+// takeEvent returns a CUevent that nobody uses, created if need be. It may have
+// somebody else's record, perhaps a pending one, until it is recorded again.
 func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, driver.Result) {
 	c.mu.Lock()
 	if s := c.spare[flags]; len(s) > 0 {
@@ -238,8 +245,7 @@ func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, d
 		return e, driver.ResultSuccess
 	}
 	c.mu.Unlock()
-	at.Context = c.raw
-	return c.drv.table.EventCreate(at, uint32(flags))
+	return c.createEvent(flags, at)
 }
 
 // keepEvent puts a CUevent that nobody uses any more aside for takeEvent. It

@@ -205,9 +205,13 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 }
 
 // asynchronous reports whether a result can be the belated answer to an earlier
-// call.
+// call, though it is not sticky.
 func asynchronous(r Result) bool {
-	return r >= 200 && r < 300 || r >= 700 && r < 900 && r != ResultContextIsDestroyed
+	switch r {
+	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:
+		return true
+	}
+	return false
 }
 
 // hint says what to do about results that stream capture brings about.

@@ -62,26 +62,30 @@ func (e *Event) core() *eventCore {
 }
 
 // create gives a zero Event its CUevent, in the stream's context.
-func (e *Event) create(sc *streamCore) (*eventCore, error) {
+func (e *Event) create(sc *streamCore) (*eventOwner, error) {
 	ec, err := newEventCore(sc.ctx, EventDisableTiming)
 	if err != nil {
 		return nil, err
 	}
 	o := newEventOwner(ec)
-	if !e.owner.CompareAndSwap(nil, o) {
-		// Another record was faster.
-		o.cleanup.Stop()
-		ec.close(driver.At{Relaxed: true})
-		return e.core(), nil
+	for !e.owner.CompareAndSwap(nil, o) {
+		if other := e.owner.Load(); other != nil {
+			// Another record was faster.
+			o.cleanup.Stop()
+			ec.close(driver.At{Relaxed: true})
+			return other, nil
+		}
+		// It was, and then the event moved.
 	}
-	return ec, nil
+	return o, nil
 }
 
 // leave ends a call on the event. The owner must not be collected, and thereby
-// closed, before the call that it was used for.
-func (e *Event) leave(sl *slot) {
+// closed, before the call that it was used for; the Event that it was found
+// through may have moved.
+func (o *eventOwner) leave(sl *slot) {
 	sl.leave()
-	runtime.KeepAlive(e)
+	runtime.KeepAlive(o)
 }
 
 // Move returns a new Event that has taken over this one's CUevent, and leaves
@@ -137,24 +141,25 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 	if s == nil || s.core == nil {
 		return errNil(op, "stream")
 	}
-	c := e.core()
-	if c != nil && c.ctx != s.core.ctx {
-		return c.mismatch(op, s.core)
+	o, sc := e.owner.Load(), s.core
+	if o != nil && o.core.ctx != sc.ctx {
+		return o.core.mismatch(op, sc)
 	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return err
+	if !sc.acquire() {
+		s.leave()
+		return errClosed(op, "stream", uintptr(sc.raw))
 	}
-	if c == nil {
-		if c, err = e.create(sc); err == nil && c.ctx != sc.ctx {
-			err = c.mismatch(op, sc)
+	var err error
+	if o == nil {
+		if o, err = e.create(sc); err == nil && o.core.ctx != sc.ctx {
+			err = o.core.mismatch(op, sc)
 		}
 	}
 	if err == nil {
-		err = c.record(op, sc, flags, withFlags)
+		err = o.core.record(op, sc, flags, withFlags)
 	}
 	s.leave()
-	runtime.KeepAlive(e)
+	runtime.KeepAlive(o)
 	return err
 }
 
@@ -183,20 +188,29 @@ func (e *Event) Query() (Status, error) {
 	if e == nil {
 		return StatusUnknown, errNil(op, "event")
 	}
-	c := e.core()
-	if c == nil {
+	o := e.owner.Load()
+	if o == nil {
 		return Complete, nil
 	}
-	if sl := c.slot.Load(); sl != nil && sl.complete() {
-		return Complete, nil
+	for {
+		sl := o.core.slot.Load()
+		if sl == nil {
+			return StatusUnknown, errClosed(op, "event", 0)
+		}
+		if sl.complete() {
+			return Complete, nil
+		}
+		if !sl.acquire() {
+			sl.leave() // it was retired, or the event was closed, just now
+			continue
+		}
+		st, err := Pending, error(nil)
+		if res := sl.query(driver.At{}); res != driver.ResultNotReady {
+			st, err = o.core.status(op, sl, res)
+		}
+		o.leave(sl)
+		return st, err
 	}
-	sl, err := c.enter(op)
-	if err != nil {
-		return StatusUnknown, err
-	}
-	st, err := c.status(op, sl, sl.query(driver.At{}))
-	e.leave(sl)
-	return st, err
 }
 
 // status turns the result of a query into a status.
@@ -219,15 +233,16 @@ func (e *Event) Synchronize() error {
 	if e == nil {
 		return errNil(op, "event")
 	}
-	c := e.core()
-	if c == nil {
+	o := e.owner.Load()
+	if o == nil {
 		return nil
 	}
+	c := o.core
 	sl, err := c.enter(op)
 	if err != nil {
 		return err
 	}
-	defer e.leave(sl)
+	defer o.leave(sl)
 	c.ctx.drv.trace(traceEventSynchronized, sl.raw, 0)
 	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
 		return c.ctx.fail(op, uintptr(sl.raw), res)
@@ -249,10 +264,11 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	if e == nil || start == nil {
 		return 0, StatusUnknown, errNil(op, "event")
 	}
-	c, sc := e.core(), start.core()
-	if c == nil || sc == nil {
+	o, so := e.owner.Load(), start.owner.Load()
+	if o == nil || so == nil {
 		return 0, StatusUnknown, errUntimed(op, 0)
 	}
+	c, sc := o.core, so.core
 	if c.ctx.drv != sc.ctx.drv {
 		return 0, StatusUnknown, mixed(op, "event", c.ctx, "start event", sc.ctx)
 	}
@@ -260,12 +276,12 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	if err != nil {
 		return 0, StatusUnknown, err
 	}
-	defer e.leave(sl)
+	defer o.leave(sl)
 	startSlot, err := sc.enter(op)
 	if err != nil {
 		return 0, StatusUnknown, err
 	}
-	defer start.leave(startSlot)
+	defer so.leave(startSlot)
 
 	switch {
 	case c.ctx != sc.ctx:
@@ -274,9 +290,9 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 		err = errUntimed(op, uintptr(startSlot.raw))
 	case c.flags&EventDisableTiming != 0:
 		err = errUntimed(op, uintptr(sl.raw))
-	case !sc.recorded.Load() && !sc.foreign.Load():
+	case !sc.recorded.Load() && !startSlot.foreign():
 		err = errUnrecorded(op, uintptr(startSlot.raw))
-	case !c.recorded.Load() && !c.foreign.Load():
+	case !c.recorded.Load() && !sl.foreign():
 		err = errUnrecorded(op, uintptr(sl.raw))
 	}
 	if err != nil {
@@ -288,6 +304,14 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
 	case driver.ResultNotReady:
 		return 0, Pending, nil
+	case driver.ResultInvalidHandle:
+		// It may be that nobody has recorded a foreign event so far.
+		if !sc.recorded.Load() {
+			return 0, StatusUnknown, errUnrecorded(op, uintptr(startSlot.raw))
+		}
+		if !c.recorded.Load() {
+			return 0, StatusUnknown, errUnrecorded(op, uintptr(sl.raw))
+		}
 	}
 	return 0, StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
 }

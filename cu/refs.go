@@ -34,19 +34,24 @@ func (r *refs) release() (last bool) {
 // close lets no further call begin. first is true for one caller only; if last
 // is true, the caller has to destroy the handle.
 func (r *refs) close() (first, last bool) {
+	first, idle := r.markClosed()
+	return first, idle && r.takeDestruction()
+}
+
+// markClosed lets no further call begin. first is true for one caller only, and
+// idle if no call was in flight then.
+func (r *refs) markClosed() (first, idle bool) {
 	old := r.state.Or(refClosed)
-	if old&refClosed != 0 {
-		return false, false
-	}
-	return true, old == 0 && r.takeDestruction()
+	return old&refClosed == 0, old == 0
 }
 
 // closed reports whether close was called.
 func (r *refs) closed() bool { return r.state.Load()&refClosed != 0 }
 
-// takeDestruction reports true to one caller, and only while no call is in
-// flight. A call that begins too late, and finds the handle closed, passes
-// through refOne and back; it may be the one that gets here first.
+// takeDestruction reports true to one caller, and only while the handle is
+// closed and no call is in flight. A call that begins too late, and finds the
+// handle closed, passes through refOne and back; it may be the one that gets
+// here first.
 func (r *refs) takeDestruction() bool {
 	return r.state.CompareAndSwap(refClosed, refClosed|refGone)
 }

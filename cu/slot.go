@@ -11,49 +11,114 @@ import (
 // for its earlier record: the waiters keep the old slot, with the record that
 // they wait for, and the CUevent is used again when the last of them is done.
 //
-// A slot fills cache lines of its own, as goroutines that poll other events
-// write to their counters all the time.
+// The fields that a query or a record touches come first, and, with the pointer
+// that precedes an event's first slot, fill a cache line: between two calls the
+// driver has thrown most of the cache's content out.
 type slot struct {
+	// refs counts the calls in flight, but for records, which gen counts. The
+	// CUevent is destroyed when the slot is closed and neither is left.
 	refs
-	raw  driver.Event
-	core *eventCore
-
 	// gen counts the records that were begun, in steps of genOne, plus those
 	// that are under way.
 	gen atomic.Uint64
 	// done is the value of gen whose record is known to have completed; 0 if
 	// none is.
-	done atomic.Uint64
+	done  atomic.Uint64
+	raw   driver.Event
+	table *driver.Table
+	drv   *Driver
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
-	// retired says that the event has moved on to another slot.
-	retired atomic.Bool
+	// marks holds slotRetired and slotForeign.
+	marks atomic.Uint32
 
-	_ [128 - 48]byte
+	core *eventCore
 }
+
+// Marks of a slot. They are never taken back.
+const (
+	// slotRetired says that the event has moved on to another slot.
+	slotRetired = 1 << iota
+	// slotForeign says that others may record the CUevent: then its completion
+	// is not remembered, and it keeps its place, also while somebody waits.
+	slotForeign
+)
 
 const (
 	genOne  = 1 << 24    // one more record
 	genBusy = genOne - 1 // the records under way
 )
 
-// beginRecord and endRecord stand around the driver call that records.
-func (sl *slot) beginRecord() { sl.gen.Add(genOne + 1) }
-func (sl *slot) endRecord()   { sl.gen.Add(^uint64(0)) }
+// beginRecord begins a record: it counts it, and keeps the CUevent until
+// endRecord. If it reports false the slot is closed, and the caller must still
+// call endRecord.
+//
+// One addition does both. It and the closing of refs are atomic operations on
+// different words, each followed by a look at the other's: at least one of the
+// two sees the other.
+func (sl *slot) beginRecord() bool {
+	sl.gen.Add(genOne + 1)
+	return !sl.closed()
+}
+
+// endRecord ends a record.
+func (sl *slot) endRecord() {
+	sl.gen.Add(^uint64(0))
+	if sl.closed() {
+		sl.finish()
+	}
+}
+
+// acquire and release of refs stand around all other calls; leave is release.
+func (sl *slot) leave() {
+	if sl.state.Add(-refOne) == refClosed {
+		sl.finish()
+	}
+}
+
+// finish destroys the CUevent of a closed slot, unless a call or a record is
+// under way, which will get here too, or somebody else was faster.
+func (sl *slot) finish() {
+	if sl.idle() {
+		sl.destroyLate()
+	}
+}
+
+// idle reports true to one caller, and only if the slot is closed and nothing
+// is under way: that caller has to destroy the CUevent.
+func (sl *slot) idle() bool {
+	return sl.gen.Load()&genBusy == 0 && sl.takeDestruction()
+}
+
+// close lets no further call begin. If it reports true, the caller has to
+// destroy the CUevent.
+func (sl *slot) close() (last bool) {
+	_, idle := sl.markClosed()
+	return idle && sl.idle()
+}
+
+// foreign reports whether others may record the CUevent.
+func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
+
+// retire takes the slot out of its event's service.
+func (sl *slot) retire() {
+	sl.marks.Or(slotRetired)
+	if sl.close() {
+		sl.destroyLate()
+	}
+}
 
 // complete reports whether the newest record is known to have completed. It
 // asks nobody.
 func (sl *slot) complete() bool {
 	g := sl.gen.Load()
-	return g != 0 && sl.done.Load() == g
+	return g != 0 && sl.done.Load() == g && !sl.foreign()
 }
 
-// unrecorded reports whether the event has never been recorded. Such an event
-// is complete, and the driver is not asked: the CUevent may have served another
-// event before, and still remember that one's record.
+// unrecorded reports whether no record of the CUevent was ever begun. Such an
+// event is complete, and the driver need not be asked.
 func (sl *slot) unrecorded() bool {
-	// In this order: recorded is set before a record ceases to be under way.
-	return sl.gen.Load()&genBusy == 0 && !sl.core.recorded.Load() && !sl.core.foreign.Load()
+	return sl.gen.Load() == 0 && !sl.foreign()
 }
 
 // query asks the driver for the status, and remembers completion.
@@ -62,7 +127,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	res := sl.core.ctx.drv.table.EventQuery(at, sl.raw)
+	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	return res
 }
@@ -73,7 +138,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	res := sl.core.ctx.drv.table.EventSynchronize(at, sl.raw)
+	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	return res
 }
@@ -82,16 +147,18 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 // gen was g. That is about generation g only if no record was under way then,
 // and none has begun since.
 func (sl *slot) remember(g uint64, res driver.Result) {
-	if res == driver.ResultSuccess && g&genBusy == 0 && sl.gen.Load() == g && !sl.core.foreign.Load() {
+	if res == driver.ResultSuccess && g&genBusy == 0 && sl.gen.Load() == g && !sl.foreign() {
 		sl.done.Store(g)
 	}
 }
 
-// destroy destroys the CUevent, or keeps it for other events if it is good.
+// destroy destroys the CUevent, or keeps it for other events if it is good and
+// nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
 	var err error
-	if !sl.retired.Load() || ctx.poison.Load() != nil || !ctx.keepEvent(sl.core.flags, sl.raw) {
+	keep := sl.marks.Load() == slotRetired && ctx.poison.Load() == nil
+	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
 		ctx.drv.trace(traceEventDestroyed, sl.raw, 0)
 		if res := ctx.drv.table.EventDestroy(at, sl.raw); res != driver.ResultSuccess {
 			err = ctx.fail("cuEventDestroy", uintptr(sl.raw), res)
@@ -108,52 +175,52 @@ func (sl *slot) destroyLate() {
 	}
 }
 
-// leave ends a call on the slot.
-func (sl *slot) leave() {
-	if sl.release() {
-		sl.destroyLate()
-	}
-}
-
-// retire takes the slot out of its event's service.
-func (sl *slot) retire() {
-	sl.retired.Store(true)
-	if _, last := sl.close(); last {
-		sl.destroyLate()
-	}
-}
-
 // eventCore is what an event's owner owns, and what calls in flight and waiters
-// hold on to.
+// hold on to. It fills cache lines of its own, as goroutines that poll other
+// events write to their counters all the time.
 type eventCore struct {
+	// slot is nil once the event is closed.
+	slot  atomic.Pointer[slot]
+	first slot // in service until another one is needed
+
 	ctx   *contextCore
 	flags EventFlags
-	// slot is nil once the event is closed.
-	slot atomic.Pointer[slot]
 	// recorded says that some record succeeded.
 	recorded atomic.Bool
-	// foreign says that others may record the event: then its completion is not
-	// remembered, and it keeps its CUevent for life.
-	foreign atomic.Bool
+
+	_ [128 - 88]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
 func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
-	raw, res := ctx.takeEvent(flags, driver.At{})
+	raw, res := ctx.createEvent(flags, driver.At{})
 	if res != driver.ResultSuccess {
 		return nil, ctx.fail("cuEventCreate", 0, res)
 	}
 	c := &eventCore{ctx: ctx, flags: flags}
-	c.foreign.Store(flags&EventInterprocess != 0)
-	c.slot.Store(c.newSlot(raw))
+	c.put(&c.first, raw)
+	if flags&EventInterprocess != 0 {
+		c.first.marks.Store(slotForeign)
+	}
+	c.slot.Store(&c.first)
 	ctx.drv.trace(traceEventCreated, raw, 0)
 	return c, nil
 }
 
-// newSlot returns a slot for a CUevent. The slot is a user of the context.
-func (c *eventCore) newSlot(raw driver.Event) *slot {
+// put puts a CUevent into a slot. The slot is a user of the context.
+func (c *eventCore) put(sl *slot, raw driver.Event) {
 	c.ctx.use() // cannot fail: the caller is a user, or acts for one
-	return &slot{raw: raw, core: c}
+	sl.raw, sl.table, sl.drv, sl.core = raw, c.ctx.drv.table, c.ctx.drv, c
+}
+
+// newSlot returns another slot with a CUevent.
+func (c *eventCore) newSlot(raw driver.Event) *slot {
+	padded := new(struct {
+		slot
+		_ [128 - 64]byte
+	})
+	c.put(&padded.slot, raw)
+	return &padded.slot
 }
 
 // enter begins a call on the event's present slot.
@@ -172,26 +239,36 @@ func (c *eventCore) enter(op string) (*slot, error) {
 
 // record records the event on a stream, of which the caller holds a reference.
 func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	sl, err := c.enter(op)
-	if err != nil {
+	for {
+		sl := c.slot.Load()
+		if sl == nil {
+			return errClosed(op, "event", 0)
+		}
+		if sl.watchers.Load() != 0 && !sl.foreign() {
+			return c.recordElsewhere(op, sc, flags, withFlags)
+		}
+		if !sl.beginRecord() {
+			sl.endRecord() // it was retired, or the event was closed, just now
+			continue
+		}
+		if flags&RecordExternal != 0 {
+			sl.marks.Or(slotForeign) // from now on a graph records it
+		}
+		res := sl.record(sc, flags, withFlags)
+		if res == driver.ResultSuccess {
+			sl.drv.trace(traceEventRecorded, sl.raw, sc.raw)
+			sl.endRecord()
+			return nil
+		}
+		err := c.ctx.fail(op, uintptr(sl.raw), res)
+		sl.endRecord()
 		return err
 	}
-	if sl.watchers.Load() != 0 && !c.foreign.Load() {
-		return c.recordElsewhere(op, sl, sc, flags, withFlags)
-	}
-	if flags&RecordExternal != 0 {
-		c.foreign.Store(true) // from now on a graph records it
-	}
-	res := sl.record(sc, flags, withFlags)
-	raw := sl.raw
-	sl.leave()
-	return c.recordDone(op, raw, sc, res)
 }
 
-// record calls the driver.
+// record calls the driver, between beginRecord and endRecord.
 func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res driver.Result) {
-	t := sc.ctx.drv.table
-	sl.beginRecord()
+	t := sl.table
 	if withFlags {
 		res = t.EventRecordWithFlags(driver.At{}, sl.raw, sc.raw, uint32(flags))
 	} else {
@@ -200,45 +277,43 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	if res == driver.ResultSuccess && !sl.core.recorded.Load() {
 		sl.core.recorded.Store(true)
 	}
-	sl.endRecord()
 	return res
 }
 
 // recordElsewhere records another CUevent on the stream and makes it the
-// event's present one, because somebody waits for the record of old, to which
-// the caller holds a reference.
-func (c *eventCore) recordElsewhere(op string, old *slot, sc *streamCore, flags RecordFlags, withFlags bool) error {
+// event's present one, because somebody waits for the event's present record.
+func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+	old, err := c.enter(op)
+	if err != nil {
+		return err
+	}
 	defer old.leave()
-	raw, res := c.ctx.takeEvent(c.flags, driver.At{Relaxed: true})
+	take := c.ctx.takeEvent
+	if flags&RecordExternal != 0 {
+		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
+	}
+	raw, res := take(c.flags, driver.At{Relaxed: true})
 	if res != driver.ResultSuccess {
 		return c.ctx.fail("cuEventCreate", 0, res)
 	}
 	fresh := c.newSlot(raw)
-	fresh.acquire()
-	defer fresh.leave()
 	if flags&RecordExternal != 0 {
-		c.foreign.Store(true)
+		fresh.marks.Store(slotForeign)
 	}
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete.
-	res = fresh.record(sc, flags, withFlags)
-	switch {
-	case res == driver.ResultSuccess && c.slot.CompareAndSwap(old, fresh):
-		old.retire()
-	default:
-		// The record failed, and the old one stands. Or another record, or
-		// Close, was faster, and this one came before it.
-		fresh.retire()
-	}
-	return c.recordDone(op, raw, sc, res)
-}
-
-// recordDone ends a record that the driver answered with res.
-func (c *eventCore) recordDone(op string, raw driver.Event, sc *streamCore, res driver.Result) error {
-	if res != driver.ResultSuccess {
+	fresh.beginRecord()
+	defer fresh.endRecord()
+	if res := fresh.record(sc, flags, withFlags); res != driver.ResultSuccess {
+		fresh.retire() // and the old one stands
 		return c.ctx.fail(op, uintptr(raw), res)
 	}
 	c.ctx.drv.trace(traceEventRecorded, raw, sc.raw)
+	// Only a CUevent that is recorded may take the place: one that is not says
+	// that it is complete.
+	if c.slot.CompareAndSwap(old, fresh) {
+		old.retire()
+	} else {
+		fresh.retire() // another record, or Close, was faster, and this one came before it
+	}
 	return nil
 }
 
@@ -248,7 +323,7 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	if sl == nil {
 		return false, nil
 	}
-	if _, last := sl.close(); last {
+	if sl.close() {
 		err = sl.destroy(at)
 	}
 	return true, err

@@ -162,23 +162,23 @@ func (s *Stream) WaitEvent(e *Event) error {
 	if e == nil {
 		return errNil(op, "event")
 	}
-	ec := e.core()
-	if ec == nil {
-		return nil // a zero Event that was never recorded
-	}
-	if ec.ctx.drv != s.core.ctx.drv {
-		return mixed(op, "event", ec.ctx, "stream", s.core.ctx)
+	o := e.owner.Load()
+	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
+		return mixed(op, "event", o.core.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	sl, err := ec.enter(op)
+	if o == nil {
+		return nil // a zero Event that was never recorded
+	}
+	sl, err := o.core.enter(op)
 	if err != nil {
 		return err
 	}
-	defer e.leave(sl)
+	defer o.leave(sl)
 	if sl.unrecorded() {
 		return nil
 	}

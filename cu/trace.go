@@ -25,9 +25,15 @@ type tracer interface {
 }
 
 // trace tells the tracer, if there is one. Where there is none it costs one
-// atomic load.
+// atomic load: this much is inlined.
 func (d *Driver) trace(op traceOp, e driver.Event, s driver.Stream) {
-	if t := d.tracer.Load(); t != nil {
+	if d.tracer.Load() != nil {
+		d.tellTracer(op, e, s)
+	}
+}
+
+func (d *Driver) tellTracer(op traceOp, e driver.Event, s driver.Stream) {
+	if t := d.tracer.Load(); t != nil { // it may just have been removed
 		(*t).trace(op, e, s)
 	}
 }

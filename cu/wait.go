@@ -44,8 +44,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		err = sl.wait(ctx)
 		sl.watchers.Add(-1)
 	}
-	sl.leave()
-	runtime.KeepAlive(o) // not e: the event may have moved
+	o.leave(sl)
 	return err
 }
 

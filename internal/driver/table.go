@@ -119,12 +119,18 @@ func (t *Table) Missing(r Result) *MissingError {
 // not have a function.
 func NotImplemented(s Symbol) Result { return missing(s) }
 
-// call6 makes the call that a frame of six argument words describes.
+// call6 makes the call that a frame of six argument words describes. It is small
+// enough to be inlined.
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
 		ccall.Call6(f, class, at.Thread.cc())
 		return Result(int32((*ccall.Head)(f).R))
 	}
+	return t.scoped6(at, class, f)
+}
+
+// scoped6 is call6 with something to set up.
+func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	sc, res := t.scope(at)
 	if res != ResultSuccess {
 		return res
@@ -139,6 +145,11 @@ func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
 		ccall.Call14(f, class, at.Thread.cc())
 		return Result(int32((*ccall.Head)(f).R))
 	}
+	return t.scoped14(at, class, f)
+}
+
+// scoped14 is call14 with something to set up.
+func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	sc, res := t.scope(at)
 	if res != ResultSuccess {
 		return res

@@ -1,0 +1,101 @@
+package cu
+
+import (
+	"testing"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// BenchmarkHandles compares what a call costs with what the call into the
+// (fake) driver costs by itself: the difference is the price of the handle. The
+// fake driver takes a lock for each call; nothing here says what a GPU's driver
+// costs.
+func BenchmarkHandles(b *testing.B) {
+	r := newRig(b)
+	held := r.stream(r.gpu)
+	r.hold(held)
+	pending, complete, start := r.event(r.gpu, 0), r.event(r.gpu, 0), r.event(r.gpu, 0)
+	r.ok(pending.Record(held))
+	r.ok(complete.Record(r.s))
+	r.ok(start.Record(r.s))
+	r.status(complete, Complete)
+	tab, at := r.drv.table, driver.At{}
+	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.raw
+	rawStart := driver.Event(rawEvent(start))
+	sl := pending.core().slot.Load()
+
+	b.Run("query/table", func(b *testing.B) {
+		for b.Loop() {
+			tab.EventQuery(at, raw)
+		}
+	})
+	b.Run("query/pending", func(b *testing.B) {
+		for b.Loop() {
+			pending.Query()
+		}
+	})
+	b.Run("query/remembered", func(b *testing.B) {
+		for b.Loop() {
+			complete.Query()
+		}
+	})
+	b.Run("query/relaxed", func(b *testing.B) {
+		for b.Loop() {
+			sl.query(driver.At{Relaxed: true})
+		}
+	})
+	b.Run("record/table", func(b *testing.B) {
+		for b.Loop() {
+			tab.EventRecord(at, rawStart, rawStream)
+		}
+	})
+	b.Run("record/event", func(b *testing.B) {
+		for b.Loop() {
+			start.Record(r.s)
+		}
+	})
+	b.Run("wait/table", func(b *testing.B) {
+		for b.Loop() {
+			tab.StreamWaitEvent(at, rawStream, rawStart, 0)
+		}
+	})
+	b.Run("wait/stream", func(b *testing.B) {
+		for b.Loop() {
+			r.s.WaitEvent(start)
+		}
+	})
+	b.Run("elapsed/table", func(b *testing.B) {
+		for b.Loop() {
+			tab.EventElapsedTimeV2(at, rawStart, rawStart)
+		}
+	})
+	b.Run("elapsed/since", func(b *testing.B) {
+		for b.Loop() {
+			start.Since(start)
+		}
+	})
+	b.Run("create/table", func(b *testing.B) {
+		in := driver.At{Context: r.gpu.own.core.raw}
+		for b.Loop() {
+			e, _ := tab.EventCreate(in, 0)
+			tab.EventDestroy(at, e)
+		}
+	})
+	b.Run("create/event", func(b *testing.B) {
+		for b.Loop() {
+			e, _ := r.gpu.NewEvent(0)
+			e.Close()
+		}
+	})
+	b.Run("handle/refs", func(b *testing.B) {
+		for b.Loop() {
+			sl.acquire()
+			sl.leave()
+		}
+	})
+	b.Run("handle/tracer", func(b *testing.B) {
+		for b.Loop() {
+			r.drv.trace(traceEventRecorded, 0, 0)
+		}
+	})
+}

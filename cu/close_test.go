@@ -1,0 +1,524 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// permutations calls f with every order of 0 … n-1.
+func permutations(n int, f func([]int)) {
+	order := make([]int, 0, n)
+	var choose func(left int)
+	choose = func(left int) {
+		if left == 0 {
+			f(order)
+			return
+		}
+		for i := range n {
+			if used := func() bool {
+				for _, j := range order {
+					if i == j {
+						return true
+					}
+				}
+				return false
+			}(); !used {
+				order = append(order, i)
+				choose(left - 1)
+				order = order[:len(order)-1]
+			}
+		}
+	}
+	choose(n)
+}
+
+// TestCloseOrder closes a context and its children in every order. Each object
+// is destroyed when it is closed, but the context, which goes last.
+func TestCloseOrder(t *testing.T) {
+	kinds := []int{kindContext, kindStream, kindEvent, kindModule, kindMemory}
+	permutations(len(kinds), func(order []int) {
+		name := fmt.Sprint(order)
+		f := newFake(t)
+		drv := f.open()
+		gpu := f.context(drv, 0)
+		s := f.stream(gpu)
+		objects := []io.Closer{gpu, s, f.event(gpu, 0), f.module(gpu), f.memory(gpu, 8)}
+		f.ok(objects[2].(*Event).Record(s))
+		left := f.all()
+		if left != [kindCount]int{0, 1, 1, 1, 1, 0, 1} {
+			t.Fatalf("%s: census %v", name, left)
+		}
+		for i, k := range order {
+			for range 2 {
+				if err := objects[k].Close(); err != nil {
+					t.Errorf("%s: Close: %v", name, err)
+				}
+			}
+			if k != 0 {
+				left[kinds[k]] = 0
+			}
+			if i < len(order)-1 {
+				if diff := cmp.Diff(left, f.all()); diff != "" {
+					t.Errorf("%s: census after %d closes (-want +got):\n%s", name, i+1, diff)
+				}
+			}
+		}
+		f.finish()
+		for _, kind := range kinds {
+			if n := f.ask("fake_destroyed", kind); n != 1 {
+				t.Errorf("%s: %d objects of kind %d destroyed, want 1", name, n, kind)
+			}
+		}
+		if got := f.leaked(); got != nil {
+			t.Errorf("%s: reports %v", name, got)
+		}
+	})
+}
+
+// TestClosedAnswersErrClosed calls everything on objects that were closed.
+func TestClosedAnswersErrClosed(t *testing.T) {
+	r := newRig(t)
+	other := r.stream(r.gpu)
+	good := r.event(r.gpu, 0)
+	r.ok(good.Record(other))
+	e, m, mem := r.event(r.gpu, 0), r.module(r.gpu), r.memory(r.gpu, 8)
+	fn := must(m.Function("axpy"))(t)
+	noop := must(r.module(r.gpu).Function("noop"))(t)
+	axpy := must(r.module(r.gpu).Function("axpy"))(t)
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	r.ok(e.Record(r.s))
+	gpu2 := r.context(r.drv, 0)
+	for _, c := range []io.Closer{e, r.s, m, mem, gpu2} {
+		r.ok(c.Close())
+	}
+	for name, f := range map[string]func() error{
+		"Record":              func() error { return e.Record(other) },
+		"Record on":           func() error { return good.Record(r.s) },
+		"RecordWithFlags":     func() error { return e.RecordWithFlags(other, 0) },
+		"Record, zero Event":  func() error { return new(Event).Record(r.s) },
+		"Query":               func() error { _, err := e.Query(); return err },
+		"Synchronize":         e.Synchronize,
+		"Wait":                func() error { return e.Wait(t.Context()) },
+		"Ticket":              func() error { _, err := e.Ticket(); return err },
+		"Since":               func() error { _, _, err := e.Since(good); return err },
+		"Since, start":        func() error { _, _, err := good.Since(e); return err },
+		"Elapsed":             func() error { _, err := Elapsed(t.Context(), good, e); return err },
+		"WaitEvent":           func() error { return other.WaitEvent(e) },
+		"WaitEvent on":        func() error { return r.s.WaitEvent(good) },
+		"Stream.Query":        func() error { _, err := r.s.Query(); return err },
+		"Stream.Synchronize":  r.s.Synchronize,
+		"Launch on":           func() error { return noop.Launch(r.s, one) },
+		"Launch":              func() error { return fn.Launch(other, one, Ptr(mem), U32(1), U64(1)) },
+		"Launch with":         func() error { return axpy.Launch(other, one, Ptr(mem), U32(1), U64(1)) },
+		"Function":            func() error { _, err := m.Function("noop"); return err },
+		"CopyFrom":            func() error { return mem.CopyFrom([]byte{1}) },
+		"CopyTo":              func() error { return mem.CopyTo([]byte{1}) },
+		"NewEvent":            func() error { _, err := gpu2.NewEvent(0); return err },
+		"NewStream":           func() error { _, err := gpu2.NewStream(0); return err },
+		"Alloc":               func() error { _, err := gpu2.Alloc(1); return err },
+		"LoadModule":          func() error { _, err := gpu2.LoadModule([]byte("fake")); return err },
+		"Context.Synchronize": gpu2.Synchronize,
+	} {
+		n := r.ask("fake_all_calls")
+		if err := f(); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v; want %v", name, err, ErrClosed)
+		}
+		if r.ask("fake_all_calls") != n {
+			t.Errorf("%s: the driver was called", name)
+		}
+	}
+}
+
+// TestCloseConcurrently closes things from many goroutines, beside calls.
+func TestCloseConcurrently(t *testing.T) {
+	r := newRig(t)
+	r.tell("fake_spread", 1)
+	for range 100 {
+		s := must(r.gpu.NewStream(0))(t)
+		e := must(r.gpu.NewEvent(0))(t)
+		m := must(r.gpu.Alloc(8))(t)
+		gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for _, c := range []io.Closer{s, e, m, gpu} {
+			for range 3 {
+				wg.Go(func() {
+					<-start
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		for _, f := range []func() error{
+			func() error { return e.Record(s) },
+			func() error { _, err := e.Query(); return err },
+			func() error { return m.CopyTo(make([]byte, 8)) },
+			func() error { _, err := gpu.NewEvent(0); return err },
+			func() error { _, err := s.Query(); return err },
+		} {
+			wg.Go(func() {
+				<-start
+				if err := f(); err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+	}
+}
+
+// TestCloseDuringCall closes an object while a call on it is in the driver: the
+// close returns, and the call's end destroys.
+func TestCloseDuringCall(t *testing.T) {
+	for _, c := range []struct {
+		fn   string
+		kind int
+		set  func(r *rig) (io.Closer, func() error)
+	}{
+		{"cuEventQuery", kindEvent, func(r *rig) (io.Closer, func() error) {
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			return e, func() error { _, err := e.Query(); return err }
+		}},
+		{"cuEventSynchronize", kindEvent, func(r *rig) (io.Closer, func() error) {
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			return e, e.Synchronize
+		}},
+		{"cuEventRecord", kindStream, func(r *rig) (io.Closer, func() error) {
+			e := r.event(r.gpu, 0)
+			return r.s, func() error { return e.Record(r.s) }
+		}},
+		{"cuStreamWaitEvent", kindStream, func(r *rig) (io.Closer, func() error) {
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			return r.s, func() error { return r.s.WaitEvent(e) }
+		}},
+		{"cuLaunchKernel", kindModule, func(r *rig) (io.Closer, func() error) {
+			m := r.module(r.gpu)
+			fn := must(m.Function("noop"))(r.t)
+			return m, func() error { return fn.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}) }
+		}},
+		{"cuMemcpyHtoD_v2", kindMemory, func(r *rig) (io.Closer, func() error) {
+			m := r.memory(r.gpu, 8)
+			return m, func() error { return m.CopyFrom(make([]byte, 8)) }
+		}},
+	} {
+		t.Run(c.fn, func(t *testing.T) {
+			r := newRig(t)
+			object, call := c.set(r)
+			n := r.census(c.kind)
+			r.tell("fake_block", c.fn, 1, 1)
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			r.tell("fake_await_blocked", c.fn, 1)
+			r.ok(object.Close())
+			if r.census(c.kind) != n {
+				t.Error("it was destroyed while a call was in flight")
+			}
+			r.tell("fake_unblock", c.fn)
+			r.ok(<-done)
+			if !eventually(func() bool { return r.census(c.kind) == n-1 }) {
+				t.Errorf("%d objects left, want %d", r.census(c.kind), n-1)
+			}
+		})
+	}
+}
+
+// TestCloseContextDuringCreation closes a context while something is being
+// created in it.
+func TestCloseContextDuringCreation(t *testing.T) {
+	f := newFake(t)
+	gpu := f.context(f.open(), 0)
+	f.tell("fake_block", "cuEventCreate", 1, 1)
+	done := make(chan *Event, 1)
+	go func() { done <- must(gpu.NewEvent(0))(t) }()
+	f.tell("fake_await_blocked", "cuEventCreate", 1)
+	f.ok(gpu.Close())
+	f.tell("fake_unblock", "cuEventCreate")
+	e := <-done
+	f.status(e, Complete)
+	if f.census(kindContext) != 1 {
+		t.Error("the context was released before its event")
+	}
+	f.ok(e.Close())
+}
+
+// TestSharedContext opens a device twice: it is one context, and is released
+// with the last of what is open.
+func TestSharedContext(t *testing.T) {
+	f := newFake(t)
+	drv := f.open()
+	a, b := f.context(drv, 0), f.context(drv, 0)
+	s, e := f.stream(a), f.event(b, 0)
+	f.ok(e.Record(s))
+	f.status(e, Complete)
+	f.ok(a.Close())
+	c := f.context(drv, 0)
+	f.ok(f.event(c, 0).Record(s))
+	f.ok(b.Close())
+	f.ok(c.Close())
+	if n := f.census(kindContext); n != 1 {
+		t.Errorf("%d contexts, want 1", n)
+	}
+}
+
+// TestReopenedContext opens a context again after its release: it has the same
+// handle, and is another one.
+func TestReopenedContext(t *testing.T) {
+	for _, version := range []int{12080, 11080} { // cuCtxGetId came with 12.0
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			f := newFake(t)
+			f.tell("fake_version", version)
+			drv := f.open()
+			a := f.context(drv, 0)
+			s, e := f.stream(a), f.event(a, 0)
+			f.ok(e.Record(s))
+			for _, c := range []io.Closer{e, s, a} {
+				f.ok(c.Close())
+			}
+			if !eventually(func() bool { return f.census(kindContext) == 0 }) {
+				t.Fatal("the context was not released")
+			}
+			b := f.context(drv, 0)
+			if a.own.core.raw != b.own.core.raw {
+				t.Error("the fake driver did not use the handle again")
+			}
+			if a.own.core == b.own.core {
+				t.Error("the old context's core came back")
+			}
+			s2, e2 := f.stream(b), f.event(b, 0)
+			f.ok(e2.Record(s2))
+			f.status(e2, Complete)
+			for name, err := range map[string]error{
+				"new event, old stream": e2.Record(s),
+				"old event, new stream": e.Record(s2),
+				"wait":                  s2.WaitEvent(e),
+				"since":                 func() error { _, _, err := e2.Since(e); return err }(),
+				"new event, old one":    func() error { _, err := a.NewEvent(0); return err }(),
+			} {
+				if !errors.Is(err, ErrClosed) {
+					t.Errorf("%s: %v; want %v", name, err, ErrClosed)
+				}
+			}
+		})
+	}
+}
+
+// TestOldContext looks at objects of a context whose handle has another
+// context behind it by now, as after a reset behind this package's back.
+func TestOldContext(t *testing.T) {
+	r := newRig(t)
+	e := r.event(r.gpu, 0)
+	now := r.context(r.drv, 0)
+	// As if cuCtxGetId had said something else.
+	core := &contextCore{drv: r.drv, raw: now.own.core.raw, dev: now.own.core.dev}
+	core.users.Store(1)
+	s := &Stream{core: &streamCore{raw: r.s.core.raw, ctx: core}}
+	err := e.Record(s)
+	if !errors.Is(err, ErrContextMismatch) || !errors.Is(err, ResultInvalidHandle) {
+		t.Errorf("Record: %v", err)
+	}
+	other := new(Event)
+	other.owner.Store(&eventOwner{core: &eventCore{ctx: core}})
+	other.core().slot.Store(&slot{core: other.core()})
+	core.users.Add(1)
+	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
+		t.Errorf("Since: %v", err)
+	}
+}
+
+// TestForgotten drops objects without closing them: they are destroyed and
+// reported, once each.
+func TestForgotten(t *testing.T) {
+	f := newFake(t)
+	func() {
+		gpu := must(must(f.open().Device(0))(t).PrimaryContext())(t)
+		s := must(gpu.NewStream(0))(t)
+		e := must(gpu.NewEvent(0))(t)
+		f.ok(e.Record(s))
+		f.ok(new(Event).Record(s))
+		f.ok(must(gpu.NewEvent(0))(t).Move().Record(s))
+		m := must(gpu.LoadModule([]byte("fake")))(t)
+		must(m.Function("noop"))(t)
+		must(gpu.Alloc(8))(t)
+		closed := must(gpu.NewEvent(0))(t)
+		f.ok(closed.Close())
+	}()
+	if !eventually(func() bool { return f.all() == [kindCount]int{} }) {
+		t.Fatalf("left: %v", f.all())
+	}
+	if diff := cmp.Diff([]string{
+		"context forgotten", "device memory forgotten", "event forgotten", "event forgotten", "event forgotten",
+		"module forgotten", "stream forgotten",
+	}, f.leaked()); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+}
+
+// TestFunctionKeepsModule drops a module, but not its kernel.
+func TestFunctionKeepsModule(t *testing.T) {
+	r := newRig(t)
+	fn := must(must(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)
+	for range 5 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	r.ok(fn.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}))
+	runtime.KeepAlive(fn)
+}
+
+// TestLateErrors lets deferred destructions fail: the hook hears of it, and
+// nothing is tried again.
+func TestLateErrors(t *testing.T) {
+	r := newRig(t)
+	e := must(r.gpu.NewEvent(0))(t)
+	raw := rawEvent(e)
+	r.ok(e.Record(r.s))
+	r.tell("fake_block", "cuEventQuery", 1, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.Query()
+	}()
+	r.tell("fake_await_blocked", "cuEventQuery", 1)
+	r.ok(e.Close())
+	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
+	r.tell("fake_unblock", "cuEventQuery")
+	<-done
+	if n := r.calls("cuEventDestroy_v2"); n != 1 {
+		t.Errorf("%d attempts to destroy", n)
+	}
+	if len(r.leaks) != 1 || r.leaks[0].Kind != "event" || r.leaks[0].Forgotten || r.leaks[0].Handle != raw || !errors.Is(r.leaks[0].Err, ResultUnknown) {
+		t.Errorf("reports %+v", r.leaks)
+	}
+	r.ok(e.Close())
+
+	e = must(r.gpu.NewEvent(0))(t)
+	raw2 := rawEvent(e)
+	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
+	if err := e.Close(); !errors.Is(err, ResultUnknown) {
+		t.Errorf("Close: %v", err)
+	}
+	r.ok(e.Close())
+	if n := r.calls("cuEventDestroy_v2"); n != 2 {
+		t.Errorf("%d attempts to destroy", n)
+	}
+	r.tell("fake_forgive", raw) // what the fault kept alive
+	r.tell("fake_forgive", raw2)
+}
+
+// TestMove transfers an event.
+func TestMove(t *testing.T) {
+	r := newRig(t)
+	r.hold(r.s)
+	e := r.event(r.gpu, 0)
+	r.ok(e.Record(r.s))
+	raw := rawEvent(e)
+	m := e.Move()
+	r.status(e, Complete)
+	r.status(m, Pending)
+	if rawEvent(m) != raw {
+		t.Error("another CUevent")
+	}
+	r.ok(e.Close()) // does nothing
+	r.status(m, Pending)
+	r.ok(e.Record(r.s)) // creates it anew
+	if rawEvent(e) == raw {
+		t.Error("the moved CUevent came back")
+	}
+	r.ok(e.Close())
+	r.ok(m.Close())
+	if _, err := m.Query(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Query: %v", err)
+	}
+	if st, err := (*Event)(nil).Move().Query(); st != Complete || err != nil {
+		t.Errorf("nil moved: %v, %v", st, err)
+	}
+}
+
+// TestZeroEventConcurrently records zero Events from many goroutines, and moves
+// them away: one CUevent for each is left.
+func TestZeroEventConcurrently(t *testing.T) {
+	r := newRig(t)
+	r.tell("fake_spread", 1)
+	for range 200 {
+		var e Event
+		var moved sync.Map
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				if i%2 == 0 {
+					moved.Store(i, e.Move())
+				} else if err := e.Record(r.s); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		r.ok(e.Close())
+		moved.Range(func(_, m any) bool {
+			r.ok(m.(*Event).Close())
+			return true
+		})
+		if n := r.census(kindEvent); n != 0 {
+			t.Fatalf("%d CUevents left", n)
+		}
+	}
+	if got := r.leaked(); got != nil {
+		t.Errorf("reports %v", got)
+	}
+}
+
+// TestZeroEvent creates an event with its first record.
+func TestZeroEvent(t *testing.T) {
+	r := newRig(t)
+	var e Event
+	if n := r.asked("cuEventCreate", func() {
+		r.status(&e, Complete)
+		r.ok(e.Synchronize())
+		r.ok(e.Wait(t.Context()))
+		r.ok(must(e.Ticket())(t).Wait(t.Context()))
+		r.ok(r.s.WaitEvent(&e))
+		r.ok(e.Close())
+	}); n != 0 {
+		t.Error("created before the first record")
+	}
+	timed := r.event(r.gpu, 0)
+	r.ok(timed.Record(r.s))
+	since := func() {
+		t.Helper()
+		if _, _, err := timed.Since(&e); !errors.Is(err, ErrNotTimed) {
+			t.Errorf("Since: %v", err)
+		}
+		if _, _, err := e.Since(timed); !errors.Is(err, ErrNotTimed) {
+			t.Errorf("Since: %v", err)
+		}
+	}
+	since()
+	r.ok(e.Record(r.s))
+	if f := e.core().flags; f != EventDisableTiming {
+		t.Errorf("flags %v", f)
+	}
+	r.status(&e, Complete)
+	since()
+	other := r.stream(r.context(r.drv, 1))
+	err := e.Record(other)
+	if !errors.Is(err, ErrDeviceMismatch) || !errors.Is(err, ResultInvalidHandle) {
+		t.Errorf("Record on another device: %v", err)
+	}
+	r.ok(other.WaitEvent(&e)) // GPU waits may cross
+	r.ok(e.Close())
+	if _, err := e.Query(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Query: %v", err)
+	}
+}

@@ -1,0 +1,426 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestMistakes checks what is said about mistakes: each message names the
+// operation, the object and the remedy, each error matches its sentinel and the
+// code that the driver would have given, and the driver is not called.
+func TestMistakes(t *testing.T) {
+	r := newRig(t)
+	foreign := r.open()
+	other := r.context(foreign, 0)
+	foreignStream, foreignEvent := r.stream(other), r.event(other, 0)
+	far := r.context(r.drv, 1)
+	farStream, farEvent := r.stream(far), r.event(far, 0)
+	e, untimed, unrecorded, closed := r.event(r.gpu, 0), r.event(r.gpu, EventDisableTiming), r.event(r.gpu, 0), r.event(r.gpu, 0)
+	for event, stream := range map[*Event]*Stream{e: r.s, untimed: r.s, foreignEvent: foreignStream, farEvent: farStream} {
+		r.ok(event.Record(stream))
+	}
+	r.ok(closed.Close())
+	axpy := must(r.module(r.gpu).Function("axpy"))(t)
+	mem, foreignMem, freed := r.memory(r.gpu, 8), r.memory(other, 8), r.memory(r.gpu, 8)
+	r.ok(freed.Close())
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	since := func(stop, start *Event) error { _, _, err := stop.Since(start); return err }
+
+	for _, c := range []struct {
+		name string
+		err  func() error
+		is   error
+		code Result
+		want string // handles stand as H, the library's path as LIB
+	}{
+		{"record nil", func() error { return (*Event)(nil).Record(r.s) }, ErrNil, ResultInvalidHandle,
+			"cu: cuEventRecord: nil object; the event is nil"},
+		{"record on nil", func() error { return e.Record(nil) }, ErrNil, ResultInvalidHandle,
+			"cu: cuEventRecord: nil object; the stream is nil"},
+		{"record on a zero Stream", func() error { return e.Record(new(Stream)) }, ErrNil, ResultInvalidHandle,
+			"cu: cuEventRecord: nil object; the stream is nil"},
+		{"record, drivers", func() error { return e.Record(foreignStream) }, ErrDriverMismatch, ResultInvalidHandle,
+			"cu: cuEventRecord: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+		{"record, closed and drivers", func() error { return closed.Record(foreignStream) }, ErrDriverMismatch, ResultInvalidHandle,
+			"cu: cuEventRecord: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+		{"record, devices", func() error { return e.Record(farStream) }, ErrDeviceMismatch, ResultInvalidHandle,
+			"cu: cuEventRecord: objects of different devices; the event is on device 0, the stream on device 1: create both on one device"},
+		{"record, closed and devices", func() error { return closed.Record(farStream) }, ErrClosed, ResultInvalidHandle,
+			"cu: cuEventRecord: already closed; the event was closed before the call"},
+		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, errInvalid, ResultInvalidValue,
+			"cu: cuEventRecordWithFlags: invalid argument; unknown record flags 0x8"},
+		{"wait, drivers", func() error { return r.s.WaitEvent(foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
+			"cu: cuStreamWaitEvent: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+		{"since, drivers", func() error { return since(e, foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
+			"cu: cuEventElapsedTime: objects of different drivers; the event belongs to LIB, the start event to LIB: open one driver and share it"},
+		{"since, devices", func() error { return since(e, farEvent) }, ErrDeviceMismatch, ResultInvalidHandle,
+			"cu: cuEventElapsedTime: objects of different devices; the event is on device 0, the start event on device 1: create both on one device"},
+		{"since, untimed", func() error { return since(e, untimed) }, ErrNotTimed, ResultInvalidHandle,
+			"cu: cuEventElapsedTime(H): event records no time; create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
+		{"since, unrecorded", func() error { return since(unrecorded, e) }, ErrNotRecorded, ResultInvalidHandle,
+			"cu: cuEventElapsedTime(H): event was not recorded; record both events before asking for the time between them"},
+		{"since, untimed and unrecorded", func() error { return since(unrecorded, untimed) }, ErrNotTimed, ResultInvalidHandle,
+			"cu: cuEventElapsedTime(H): event records no time; create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
+		{"since, closed and untimed", func() error { return since(closed, untimed) }, ErrClosed, ResultInvalidHandle,
+			"cu: cuEventElapsedTime: already closed; the event was closed before the call"},
+		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuEventCreate: invalid argument; unknown event flags EventBlockingSync|0x8"},
+		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuEventCreate: invalid argument; an interprocess event cannot record the time: add EventDisableTiming"},
+		{"stream flags", func() error { _, err := r.gpu.NewStream(2); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuStreamCreate: invalid argument; unknown stream flags 0x2"},
+		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuMemAlloc: invalid argument; the size is 0 bytes"},
+		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, errInvalid, ResultInvalidValue,
+			"cu: cuMemcpyHtoD: invalid argument; 9 bytes do not fit into 8"},
+		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuModuleLoadData: invalid argument; the image is empty"},
+		{"launch, drivers", func() error { return axpy.Launch(foreignStream, one) }, ErrDriverMismatch, ResultInvalidHandle,
+			"cu: cuLaunchKernel: objects of different drivers; the kernel belongs to LIB, the stream to LIB: open one driver and share it"},
+		{"launch, devices", func() error { return axpy.Launch(farStream, one) }, ErrDeviceMismatch, ResultInvalidHandle,
+			"cu: cuLaunchKernel: objects of different devices; the kernel is on device 0, the stream on device 1: create both on one device"},
+		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, errInvalid, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: Grid.X and Block.X must be at least 1"},
+		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, errInvalid, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): invalid argument; kernel axpy takes 3 arguments, not 1"},
+		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, errInvalid, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4"},
+		{"launch, freed", func() error { return axpy.Launch(r.s, one, Ptr(freed), U32(1), U64(1)) }, ErrClosed, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): already closed; argument 0 is memory that was freed; kernel axpy"},
+		{"launch, nil memory", func() error { return axpy.Launch(r.s, one, Ptr(nil), U32(1), U64(1)) }, ErrNil, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): nil object; argument 0; kernel axpy"},
+		{"launch, another driver's memory", func() error { return axpy.Launch(r.s, one, Ptr(foreignMem), U32(1), U64(1)) }, ErrDriverMismatch, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): objects of different drivers; argument 0 is memory of another driver; kernel axpy"},
+		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, errInvalid, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; argument 0; kernel axpy"},
+	} {
+		calls := r.ask("fake_all_calls")
+		err := c.err()
+		if r.ask("fake_all_calls") != calls {
+			t.Errorf("%s: the driver was called", c.name)
+		}
+		if !errors.Is(err, c.is) || !errors.Is(err, c.code) {
+			t.Errorf("%s: %v; want one that matches %q and %s", c.name, err, c.is, c.code.Name())
+			continue
+		}
+		if diff := cmp.Diff(c.want, r.plain(err)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+var handles = regexp.MustCompile(`0x[0-9a-f]{8,}`)
+
+// plain returns the message without what differs from run to run.
+func (f *fake) plain(err error) string {
+	return handles.ReplaceAllString(strings.ReplaceAll(err.Error(), f.path, "LIB"), "H")
+}
+
+// TestNil calls every method on nil: the answer is ErrNil, and no panic.
+func TestNil(t *testing.T) {
+	r := newRig(t)
+	e := r.event(r.gpu, 0)
+	var (
+		noEvent   *Event
+		noStream  *Stream
+		noContext *Context
+		noMemory  *DeviceMem
+		noModule  *Module
+		noFunc    *Function
+		noTicket  *Ticket
+		noDevice  *Device
+		noDriver  *Driver
+	)
+	second := func(_ any, err error) error { return err }
+	third := func(_, _ any, err error) error { return err }
+	for name, err := range map[string]error{
+		"Event.Close":           noEvent.Close(),
+		"Event.Record":          noEvent.Record(r.s),
+		"Event.RecordWithFlags": noEvent.RecordWithFlags(r.s, 0),
+		"Event.Query":           second(noEvent.Query()),
+		"Event.Synchronize":     noEvent.Synchronize(),
+		"Event.Wait":            noEvent.Wait(t.Context()),
+		"Event.Ticket":          second(noEvent.Ticket()),
+		"Event.Since":           third(noEvent.Since(e)),
+		"Event.Since nil":       third(e.Since(nil)),
+		"Elapsed":               second(Elapsed(t.Context(), e, nil)),
+		"Ticket.Wait":           noTicket.Wait(t.Context()),
+		"Stream.Close":          noStream.Close(),
+		"Stream.Query":          second(noStream.Query()),
+		"Stream.Synchronize":    noStream.Synchronize(),
+		"Stream.WaitEvent":      noStream.WaitEvent(e),
+		"Stream.WaitEvent nil":  r.s.WaitEvent(nil),
+		"zero Stream":           new(Stream).Close(),
+		"Context.Close":         noContext.Close(),
+		"Context.Err":           noContext.Err(),
+		"Context.NewEvent":      second(noContext.NewEvent(0)),
+		"Context.NewStream":     second(noContext.NewStream(0)),
+		"Context.Alloc":         second(noContext.Alloc(1)),
+		"Context.LoadModule":    second(noContext.LoadModule(nil)),
+		"Context.Synchronize":   noContext.Synchronize(),
+		"zero Context":          new(Context).Close(),
+		"DeviceMem.Close":       noMemory.Close(),
+		"DeviceMem.CopyTo":      noMemory.CopyTo(nil),
+		"DeviceMem.CopyFrom":    noMemory.CopyFrom(nil),
+		"Module.Close":          noModule.Close(),
+		"Module.Function":       second(noModule.Function("noop")),
+		"Function.Launch":       noFunc.Launch(r.s, LaunchConfig{}),
+		"zero Function":         new(Function).Launch(r.s, LaunchConfig{}),
+		"Device.PrimaryContext": second(noDevice.PrimaryContext()),
+		"Device.Name":           second(noDevice.Name()),
+		"Device.TotalMem":       second(noDevice.TotalMem()),
+		"Driver.Device":         second(noDriver.Device(0)),
+		"Driver.DeviceCount":    second(noDriver.DeviceCount()),
+		"Driver.Version":        second(noDriver.Version()),
+		"Driver.Proc":           second(noDriver.Proc("cuInit")),
+	} {
+		if !errors.Is(err, ErrNil) || !errors.Is(err, ResultInvalidHandle) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, got := range map[string]any{
+		"Driver.String":  noDriver.String() != "",
+		"Device.Ordinal": noDevice.Ordinal() == -1,
+		"Context.Device": noContext.Device() == -1,
+		"DeviceMem.Size": noMemory.Size() == 0,
+	} {
+		if got != true {
+			t.Errorf("%s of nil", name)
+		}
+	}
+}
+
+// TestPoisoned lets a context fail for good: the first error is kept, and later
+// ones say both.
+func TestPoisoned(t *testing.T) {
+	r := newRig(t)
+	e := r.event(r.gpu, 0)
+	r.ok(e.Record(r.s))
+	r.ok(r.gpu.Err())
+	far := r.context(r.drv, 1)
+
+	r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+	r.ok(r.gpu.Err()) // nobody has asked so far
+	_, err := r.s.Query()
+	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
+		t.Errorf("Query: %v", err)
+	}
+	r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 719)
+	err = e.Record(r.s)
+	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultLaunchFailed) {
+		t.Errorf("Record: %v", err)
+	}
+	want := "cu: cuEventRecord(H): context is poisoned by an earlier error: CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; " +
+		"cuStreamQuery was the first to report it, for work that was enqueued earlier; " +
+		"nothing on this GPU works in this process any more: start a new one; " +
+		"the first error was CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
+	if diff := cmp.Diff(want, r.plain(err)); diff != "" {
+		t.Errorf("the second error (-want +got):\n%s", diff)
+	}
+	if err := r.gpu.Err(); !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
+		t.Errorf("Err: %v", err)
+	}
+	r.ok(far.Err())
+	r.ok(far.Synchronize())
+	// Closing works, and says what is wrong, once.
+	for _, c := range []interface{ Close() error }{e, r.s, r.gpu} {
+		if err := c.Close(); !errors.Is(err, ResultLaunchFailed) {
+			t.Errorf("first Close: %v", err)
+		}
+		r.ok(c.Close())
+	}
+}
+
+// TestDriverErrors checks what is said about errors that the driver reports.
+func TestDriverErrors(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct {
+		code Result
+		want string
+	}{
+		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument"},
+		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; it may come from work that was enqueued earlier"},
+		{ResultStreamCaptureUnsupported, "cu: cuStreamQuery(H): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): operation not permitted when stream is capturing; " +
+			"a stream is being captured in global mode, and this call is not allowed meanwhile, from any thread: make it after the capture, or capture in thread-local or relaxed mode"},
+		{ResultCapturedEvent, "cu: cuStreamQuery(H): CUDA_ERROR_CAPTURED_EVENT (907): operation not permitted on an event last recorded in a capturing stream; " +
+			"the event's newest record is part of a capture, so it has no status and no time of its own: record it with RecordExternal, or ask after recording it outside the capture"},
+		{12345, "cu: cuStreamQuery(H): CUresult 12345; the driver calls it CUDA_ERROR_OF_TOMORROW: an error that only a newer driver knows"},
+		{54321, "cu: cuStreamQuery(H): CUresult 54321"},
+	} {
+		r.fail("cuStreamQuery", 1, c.code)
+		st, err := r.s.Query()
+		if st != StatusUnknown || !errors.Is(err, c.code) {
+			t.Errorf("%d: %v, %v", int(c.code), st, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, r.plain(err)); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", int(c.code), diff)
+		}
+	}
+	if err := r.gpu.Err(); err != nil {
+		t.Errorf("the context is poisoned: %v", err)
+	}
+}
+
+// TestOldDrivers opens drivers that lack what newer ones have.
+func TestOldDrivers(t *testing.T) {
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	for _, c := range []struct {
+		version         int
+		elapsed         string
+		params, byFlags bool
+	}{
+		{13000, "cuEventElapsedTime_v2", true, true},
+		{12080, "cuEventElapsedTime_v2", true, true},
+		{12050, "cuEventElapsedTime", true, true},
+		{11010, "cuEventElapsedTime", false, true},
+		{11000, "cuEventElapsedTime", false, false},
+	} {
+		t.Run(fmt.Sprint(c.version), func(t *testing.T) {
+			f := newFake(t)
+			f.tell("fake_version", c.version)
+			drv := f.open()
+			gpu := f.context(drv, 0)
+			s, e := f.stream(gpu), f.event(gpu, 0)
+			f.ok(e.Record(s))
+			f.ok(e.Record(s))
+			if n := f.asked(c.elapsed, func() {
+				if _, st, err := e.Since(e); st != Complete || err != nil {
+					t.Errorf("Since = %v, %v", st, err)
+				}
+			}); n != 1 {
+				t.Errorf("%d calls of %s, want 1", n, c.elapsed)
+			}
+			fn := must(f.module(gpu).Function("axpy"))(t)
+			mem := f.memory(gpu, 8)
+			f.ok(fn.Launch(s, one, Ptr(mem), F32(1), U64(7)))
+			if err := fn.Launch(s, one, Ptr(mem), U64(1), U64(7)); (err != nil) != c.params {
+				t.Errorf("Launch with a wrong argument: %v", err)
+			}
+			err := e.RecordWithFlags(s, 0)
+			if c.byFlags {
+				f.ok(err)
+				return
+			}
+			if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) {
+				t.Errorf("RecordWithFlags: %v", err)
+			}
+			var missing *driver.MissingError
+			if !errors.As(err, &missing) {
+				t.Fatalf("RecordWithFlags: %v", err)
+			}
+			want := &driver.MissingError{Symbol: "cuEventRecordWithFlags", Since: 11010, Driver: 11000}
+			if diff := cmp.Diff(want, missing); diff != "" {
+				t.Errorf("what is missing (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff("cu: cuEventRecordWithFlags(H): cuEventRecordWithFlags needs a driver for CUDA 11.1 or newer; this one is for CUDA 11.0", f.plain(err)); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+			if _, err := drv.Proc("cuEventRecordWithFlags"); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("Proc: %v", err)
+			}
+		})
+	}
+}
+
+// TestOpenErrors opens what cannot be opened.
+func TestOpenErrors(t *testing.T) {
+	if _, err := Open(WithLibrary("/nonexistent/libcuda.so.1")); !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "/nonexistent/libcuda.so.1") {
+		t.Errorf("no library: %v", err)
+	}
+	f := newFake(t)
+	for _, c := range []struct {
+		fn   string
+		code Result
+		is   error
+	}{
+		{"cuInit", ResultNoDevice, ErrNoDevice},
+		{"cuInit", ResultUnknown, ResultUnknown},
+		{"cuDriverGetVersion", ResultStubLibrary, ErrNoDriver},
+		{"cuDriverGetVersion", ResultUnknown, ErrNoDriver},
+	} {
+		f.fail(c.fn, 1, c.code)
+		if drv, err := Open(WithLibrary(f.path)); drv != nil || !errors.Is(err, c.is) {
+			t.Errorf("%s returns %d: %v, %v", c.fn, int(c.code), drv, err)
+		}
+	}
+	drv := f.open()
+	for _, n := range []int{-1, 3, 1 << 40} {
+		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), fmt.Sprintf("there is no device %d", n)) {
+			t.Errorf("device %d: %v", n, err)
+		}
+	}
+}
+
+// TestDevice asks a device for what it is.
+func TestDevice(t *testing.T) {
+	f := newFake(t)
+	drv := f.open()
+	dev := must(drv.Device(1))(t)
+	major, minor, err := dev.ComputeCapability()
+	got := []any{must(drv.Version())(t), must(drv.DeviceCount())(t), dev.Ordinal(), must(dev.Name())(t), must(dev.TotalMem())(t), major, minor, err}
+	if diff := cmp.Diff([]any{12080, 3, 1, "Fake GPU 1", uint64(1 << 34), 9, 0, nil}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p := must(drv.Proc("cuDeviceTotalMem"))(t)
+	if p.Addr() == 0 {
+		t.Error("no address")
+	}
+	if r := must(drv.Proc("cuCtxPopCurrent"))(t).Call(0); r != ResultInvalidContext {
+		t.Errorf("Call = %v", r)
+	}
+}
+
+// TestLaunch looks at what the driver gets.
+func TestLaunch(t *testing.T) {
+	r := newRig(t)
+	m := r.module(r.gpu)
+	axpy, wide := must(m.Function("axpy"))(t), must(m.Function("wide"))(t)
+	mem := r.memory(r.gpu, 8)
+	launched := func(from, n int) (words []uint64) {
+		for i := range n {
+			words = append(words, r.ask("fake_launched", from+i))
+		}
+		return words
+	}
+	r.ok(axpy.Launch(r.s, LaunchConfig{Dim3{2, 3, 4}, Dim3{5, 6, 0}, 7}, Ptr(mem), F32(1), I64(-1)))
+	stream := uint64(r.s.core.raw)
+	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6, 1, 7, stream}, launched(0, 9)); diff != "" {
+		t.Errorf("shape (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]uint64{uint64(mem.core.raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	type triple struct {
+		A uint64
+		B [2]int32
+		C float64
+	}
+	r.ok(wide.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Value(triple{1, [2]int32{2, 3}, 1})))
+	if diff := cmp.Diff([]uint64{1, 3<<32 | 2, 0x3ff0000000000000, 0}, launched(16, 4)); diff != "" {
+		t.Errorf("a struct (-want +got):\n%s", diff)
+	}
+	if _, err := m.Function("absent"); !errors.Is(err, ResultNotFound) || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("Function: %v", err)
+	}
+}
+
+// TestCopy copies to the device and back.
+func TestCopy(t *testing.T) {
+	r := newRig(t)
+	m := r.memory(r.gpu, 8)
+	r.ok(m.CopyFrom([]byte("purecu")))
+	got := make([]byte, 6)
+	r.ok(m.CopyTo(got))
+	if string(got) != "purecu" || m.Size() != 8 {
+		t.Errorf("%q, of %d", got, m.Size())
+	}
+	r.ok(m.CopyFrom(nil))
+}

@@ -1,0 +1,534 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Tests in this file need a real GPU: see gpuEnv. tests/gpu/run runs them.
+
+const spinPTX = `
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry spin(.param .u64 ns)
+{
+	.reg .u64 %limit, %begin, %now;
+	.reg .pred %more;
+	ld.param.u64 %limit, [ns];
+	mov.u64 %begin, %globaltimer;
+again:
+	mov.u64 %now, %globaltimer;
+	sub.u64 %now, %now, %begin;
+	setp.lt.u64 %more, %now, %limit;
+	@%more bra again;
+	ret;
+}
+.visible .entry add(.param .u64 ptr, .param .u32 n, .param .f32 x)
+{
+	.reg .u64 %p, %off;
+	.reg .u32 %i, %n;
+	.reg .f32 %x, %v;
+	.reg .pred %out;
+	ld.param.u64 %p, [ptr];
+	ld.param.u32 %n, [n];
+	ld.param.f32 %x, [x];
+	mov.u32 %i, %tid.x;
+	setp.ge.u32 %out, %i, %n;
+	@%out ret;
+	mul.wide.u32 %off, %i, 4;
+	add.u64 %p, %p, %off;
+	ld.global.f32 %v, [%p];
+	add.f32 %v, %v, %x;
+	st.global.f32 [%p], %v;
+	ret;
+}
+.visible .entry bad()
+{
+	.reg .u64 %p;
+	.reg .u32 %v;
+	mov.u64 %p, 16;
+	mov.u32 %v, 1;
+	st.global.u32 [%p], %v;
+	ret;
+}
+`
+
+func TestGPUEventStates(t *testing.T) {
+	gpu := gpuContext(t)
+	g := newGate(t, gpu)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	start, stop := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	defer start.Close()
+	defer stop.Close()
+	want := func(e *Event, w Status) {
+		t.Helper()
+		if st, err := e.Query(); st != w || err != nil {
+			t.Fatalf("Query = %v, %v, want %v", st, err, w)
+		}
+	}
+
+	want(stop, Complete) // never recorded
+	if _, _, err := stop.Since(start); !errors.Is(err, ErrNotRecorded) || !errors.Is(err, ResultInvalidHandle) {
+		t.Errorf("Since of unrecorded events: %v", err)
+	}
+	if err := start.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	g.hold(t, s)
+	if err := stop.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		want(stop, Pending)
+	}
+	if d, st, err := stop.Since(start); d != 0 || st != Pending || err != nil {
+		t.Errorf("Since of a pending event = %v, %v, %v", d, st, err)
+	}
+	if st, err := s.Query(); st != Pending || err != nil {
+		t.Errorf("Stream.Query = %v, %v", st, err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	if err := stop.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ResultNotReady) {
+		t.Errorf("Wait that timed out: %v", err)
+	}
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		g.open()
+	}()
+	d, err := Elapsed(context.Background(), start, stop)
+	if err != nil || d < 10*time.Millisecond || d > 10*time.Second {
+		t.Errorf("Elapsed = %v, %v", d, err)
+	}
+	want(stop, Complete)
+	if d, st, err := start.Since(stop); d >= 0 || st != Complete || err != nil {
+		t.Errorf("Since, the wrong way round = %v, %v, %v", d, st, err)
+	}
+}
+
+// A wait is for the record of its time. Recording again meanwhile uses another
+// CUevent, and the driver is not confused by it.
+func TestGPURecordWhileWaiting(t *testing.T) {
+	gpu := gpuContext(t)
+	first, second := newGate(t, gpu), newGate(t, gpu)
+	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer a.Close()
+	defer b.Close()
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	defer e.Close()
+	first.hold(t, a)
+	second.hold(t, b)
+	if err := e.Record(a); err != nil {
+		t.Fatal(err)
+	}
+	ticket := must(e.Ticket())(t)
+	waited := make(chan error, 1)
+	before := e.core().slot.Load()
+	go func() { waited <- e.Wait(context.Background()) }()
+	for before.watchers.Load() < 2 {
+		runtime.Gosched()
+	}
+	if err := e.Record(b); err != nil {
+		t.Fatal(err)
+	}
+	if e.core().slot.Load() == before {
+		t.Error("the event kept its CUevent")
+	}
+	first.open()
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	if err := ticket.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if st, err := e.Query(); st != Pending || err != nil {
+		t.Errorf("the second record is %v, %v", st, err)
+	}
+	second.open()
+	if err := e.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing that the library does on its own ends somebody's capture, also not
+// in global mode.
+func TestGPUCaptureSurvives(t *testing.T) {
+	gpu := gpuContext(t)
+	g := newGate(t, gpu)
+	s, captured := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	defer captured.Close()
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	defer e.Close()
+	g.hold(t, s)
+	if err := e.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	tab := gpu.own.core.drv.table
+	th := tab.Pin()
+	defer th.Unpin()
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+		t.Fatal(res)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Wait: %v", err)
+			}
+		})
+	}
+	for range 20 { // dropped objects are destroyed by cleanups
+		must(gpu.NewEvent(EventDisableTiming))(t)
+		must(gpu.NewStream(StreamNonBlocking))(t)
+		runtime.GC()
+	}
+	wg.Wait()
+	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core.raw)
+	if res != 0 {
+		t.Fatalf("the capture ended with %v", res)
+	}
+	tab.GraphDestroy(driver.At{}, graph)
+
+	// A call that the user makes gets the driver's answer, and an explanation.
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+		t.Fatal(res)
+	}
+	if _, err := e.Query(); !errors.Is(err, ResultStreamCaptureUnsupported) || !strings.Contains(err.Error(), "capture") {
+		t.Errorf("Query during a capture in global mode: %v", err)
+	}
+	tab.StreamEndCapture(driver.At{Thread: th}, captured.core.raw)
+}
+
+func TestGPULaunch(t *testing.T) {
+	gpu := gpuContext(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	add := must(mod.Function("add"))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	const n = 100
+	mem := must(gpu.Alloc(4 * n))(t)
+	defer mem.Close()
+	if err := mem.CopyFrom(make([]byte, 4*n)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 128}}
+	for range 3 {
+		if err := add.Launch(s, cfg, Ptr(mem), U32(n), F32(0.5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add.Launch(s, cfg, Value(uint64(mem.core.raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]byte, 4*n)
+	if err := mem.CopyTo(out); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n { // 2.0 is 0x40000000
+		if out[4*i+3] != 0x40 || out[4*i] != 0 {
+			t.Fatalf("element %d is % x", i, out[4*i:4*i+4])
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		args []Arg
+	}{
+		{"too few", []Arg{Ptr(mem), U32(n)}},
+		{"too many", []Arg{Ptr(mem), U32(n), F32(0), F32(0)}},
+		{"wrong size", []Arg{Ptr(mem), U64(n), F32(0)}},
+		{"nil memory", []Arg{Ptr(nil), U32(n), F32(0)}},
+		{"a Go pointer", []Arg{Value(&mem), U32(n), F32(0)}},
+	} {
+		if err := add.Launch(s, cfg, tt.args...); !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	if _, err := mod.Function("nosuch"); !errors.Is(err, ResultNotFound) {
+		t.Errorf("Function of an unknown name: %v", err)
+	}
+	if _, err := gpu.LoadModule([]byte("this is not PTX")); err == nil {
+		t.Error("LoadModule took nonsense")
+	} else {
+		t.Logf("a bad image: %v", err)
+	}
+}
+
+// TestGPUWithoutContext notes which calls need a current context.
+func TestGPUWithoutContext(t *testing.T) {
+	gpu := gpuContext(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("spin"))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	tab := gpu.own.core.drv.table
+	th := tab.Pin()
+	defer th.Unpin()
+	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
+	t.Logf("current context on a fresh thread: %#x, %v", cur, res)
+	if cur != 0 {
+		t.Error("the library left a context current")
+	}
+	lf := new(launchFrame)
+	lf.fill(gpu.own.core.drv, []Arg{U64(1000)})
+	t.Logf("cuLaunchKernel: %v", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, lf.params))
+	_, res = tab.FuncGetAttribute(driver.At{Thread: th}, 0, spin.raw)
+	t.Logf("cuFuncGetAttribute: %v", res)
+	mem := must(gpu.Alloc(16))(t)
+	t.Logf("cuMemcpyHtoD: %v", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)))
+	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.core.raw}, 16)
+	t.Logf("cuMemFree: %v (alloc %v)", tab.MemFree(driver.At{Thread: th}, p), res)
+	mem.Close()
+}
+
+// Creating a context pushes it, and the thread's own current context is put back
+// in the same crossing. Destroying one takes it off the thread's stack only if
+// it is on top.
+func TestGPUCreatedContext(t *testing.T) {
+	gpu := gpuContext(t)
+	tab, primary := gpu.own.core.drv.table, gpu.own.core.raw
+	th := tab.Pin()
+	defer th.Unpin()
+	at := driver.At{Thread: th}
+	current := func(want driver.Context) {
+		t.Helper()
+		if c, res := tab.CtxGetCurrent(at); res != 0 || c != want {
+			t.Errorf("the current context is %#x, %v; want %#x", c, res, want)
+		}
+	}
+	current(0)
+	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.core.dev)
+	if res != 0 {
+		t.Fatal(res)
+	}
+	current(0)
+	e, res := tab.EventCreate(driver.At{Thread: th, Context: created}, 0)
+	if res != 0 || tab.EventDestroy(at, e) != 0 {
+		t.Error("no event in the created context")
+	}
+	current(0)
+	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.core.dev); res == 0 {
+		t.Error("unknown flags were taken")
+	}
+	current(0)
+
+	tab.CtxPushCurrent(at, primary)
+	if res := tab.CtxDestroy(at, created); res != 0 {
+		t.Error(res)
+	}
+	current(primary)
+	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.core.dev); res != 0 {
+		t.Fatal(res)
+	}
+	current(primary)
+	tab.CtxPushCurrent(at, created)
+	if res := tab.CtxDestroy(at, created); res != 0 {
+		t.Error(res)
+	}
+	current(primary)
+	if c, res := tab.CtxPopCurrent(at); res != 0 || c != primary {
+		t.Errorf("pop: %#x, %v", c, res)
+	}
+	current(0)
+	// A scope whose push fails makes no call and leaves nothing behind.
+	if res := tab.CtxSynchronize(driver.At{Thread: th}); res != driver.ResultInvalidContext {
+		t.Errorf("without a context: %v", res)
+	}
+	if mode, res := tab.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 || mode != driver.CU_STREAM_CAPTURE_MODE_GLOBAL {
+		t.Errorf("the thread's capture mode is %v, %v", mode, res)
+	}
+	tab.EventQuery(driver.At{Thread: th, Relaxed: true}, 0)
+	if mode, _ := tab.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); mode != driver.CU_STREAM_CAPTURE_MODE_GLOBAL {
+		t.Errorf("after an exchange the thread's capture mode is %v", mode)
+	}
+}
+
+// Objects may be closed in any order, whatever the GPU is doing.
+func TestGPUCloseOrders(t *testing.T) {
+	drv := gpuDriver(t)
+	dev := must(drv.Device(0))(t)
+	for seed := range uint64(12) {
+		gpu := must(dev.PrimaryContext())(t)
+		g := newGate(t, gpu)
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		var closers []func() error
+		e := must(gpu.NewEvent(EventDefault))(t)
+		lazy := new(Event)
+		g.hold(t, s)
+		for _, e := range []*Event{e, lazy} {
+			if err := e.Record(s); err != nil {
+				t.Fatal(err)
+			}
+			closers = append(closers, e.Close, e.Close)
+		}
+		closers = append(closers, s.Close, s.Close, gpu.Close, gpu.Close)
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(closers), func(i, j int) { closers[i], closers[j] = closers[j], closers[i] })
+		var wg sync.WaitGroup
+		for i, f := range closers {
+			if seed%2 == 0 {
+				if err := f(); err != nil {
+					t.Fatalf("seed %d, step %d: %v", seed, i, err)
+				}
+				continue
+			}
+			wg.Go(func() {
+				if err := f(); err != nil {
+					t.Errorf("seed %d, step %d: %v", seed, i, err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := e.Record(s); !errors.Is(err, ErrClosed) {
+			t.Fatalf("Record after Close: %v", err)
+		}
+		g.close(t)
+	}
+}
+
+// TestGPUStorm lets many goroutines do everything at once.
+func TestGPUStorm(t *testing.T) {
+	gpu := gpuContext(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("spin"))(t)
+	deadline := time.Now().Add(10 * time.Second)
+	if testing.Short() {
+		deadline = time.Now().Add(time.Second)
+	}
+	var shared [8]*Event
+	var streams [8]*Stream
+	for i := range shared {
+		shared[i] = must(gpu.NewEvent(EventDefault))(t)
+		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		defer shared[i].Close()
+		defer streams[i].Close()
+	}
+	check := func(what string, err error) {
+		if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrNotRecorded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 1))
+			for time.Now().Before(deadline) && !t.Failed() {
+				e, s := shared[r.IntN(8)], streams[r.IntN(8)]
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(2000))*time.Microsecond)
+				switch r.IntN(10) {
+				case 0, 1:
+					check("record", e.Record(s))
+				case 2:
+					_, err := e.Query()
+					check("query", err)
+				case 3:
+					check("wait", e.Wait(ctx))
+				case 4:
+					check("launch", spin.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(r.IntN(20000)))))
+				case 5:
+					_, _, err := e.Since(shared[r.IntN(8)])
+					check("since", err)
+				case 6:
+					check("wait event", s.WaitEvent(e))
+				case 7:
+					tmp, err := gpu.NewEvent(EventDisableTiming)
+					check("create", err)
+					check("record", tmp.Record(s))
+					if r.IntN(2) == 0 {
+						check("close", tmp.Close())
+					} // else the collector finds it
+				case 8:
+					check("synchronize", e.Synchronize())
+				case 9:
+					ticket, err := e.Ticket()
+					check("ticket", err)
+					if r.IntN(2) == 0 {
+						check("ticket wait", ticket.Wait(ctx))
+					}
+				}
+				cancel()
+				if r.IntN(2000) == 0 {
+					runtime.GC()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A kernel that writes where it must not poisons the context. It runs in a
+// process of its own, which cannot recover.
+func TestGPUPoison(t *testing.T) {
+	if os.Getenv("PURECU_TEST_POISON") == "" {
+		gpuDriver(t) // or skip
+		cmd := exec.Command(os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
+		cmd.Env = append(os.Environ(), "PURECU_TEST_POISON=1")
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	dev := must(gpuDriver(t).Device(0))(t)
+	gpu := must(dev.PrimaryContext())(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	bad := must(mod.Function("bad"))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	before, after := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	if err := before.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := after.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := gpu.Err(); err != nil {
+		t.Fatal(err)
+	}
+	err := after.Wait(context.Background())
+	t.Logf("Wait: %v", err)
+	if !errors.Is(err, ResultIllegalAddress) || !errors.Is(err, ErrContextPoisoned) {
+		t.Errorf("Wait: %v", err)
+	}
+	if err := gpu.Err(); !errors.Is(err, ResultIllegalAddress) {
+		t.Errorf("Err: %v", err)
+	}
+	for name, f := range map[string]func() error{
+		"query":  func() error { _, err := after.Query(); return err },
+		"record": func() error { return before.Record(s) },
+		"create": func() error { _, err := gpu.NewEvent(EventDefault); return err },
+		"since":  func() error { _, _, err := after.Since(before); return err },
+	} {
+		if err := f(); !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, c := range []interface{ Close() error }{after, before, s, mod, gpu} {
+		t.Logf("%T.Close: %v", c, c.Close())
+	}
+	fmt.Println("the process is still alive")
+}

@@ -1,0 +1,448 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// ended returns a context that has ended with a cause of its own.
+func ended() (context.Context, error) {
+	cause := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(cause)
+	return ctx, cause
+}
+
+// TestWaitIsForItsRecord records an event on one held stream and again on
+// another, and lets them go on in both orders.
+func TestWaitIsForItsRecord(t *testing.T) {
+	for _, newestFirst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("newest first %v", newestFirst), func(t *testing.T) {
+			r := newRig(t)
+			s1, s2 := r.stream(r.gpu), r.stream(r.gpu)
+			r.hold(s1)
+			r.hold(s2)
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(s1))
+			raw1, record1 := rawEvent(e), r.record(e)
+			ticket := must(e.Ticket())(t)
+			waited := make(chan error, 1)
+			go func() { waited <- e.Wait(t.Context()) }()
+			for e.core().slot.Load().watchers.Load() != 2 {
+				time.Sleep(time.Millisecond)
+			}
+			r.ok(e.Record(s2))
+			if rawEvent(e) == raw1 || r.record(e) != record1+1 {
+				t.Fatalf("record %d of CUevent %#x; want record %d of another than %#x", r.record(e), rawEvent(e), record1+1, raw1)
+			}
+			// GPU waits are for the newest record.
+			r.ok(r.s.WaitEvent(e))
+			if n := int(r.ask("fake_waited", uintptr(r.s.core.raw))); n != record1+1 {
+				t.Errorf("the stream waits for record %d, want %d", n, record1+1)
+			}
+			r.status(e, Pending)
+			ctx, cause := ended()
+			if newestFirst {
+				r.release(s2)
+				r.status(e, Complete)
+				if err := ticket.Wait(ctx); !errors.Is(err, cause) {
+					t.Errorf("Wait for the older record: %v", err)
+				}
+			}
+			r.release(s1)
+			r.ok(<-waited)
+			r.ok(ticket.Wait(t.Context()))
+			r.ok(ticket.Wait(ctx)) // it stays complete
+			if !newestFirst {
+				r.status(e, Pending)
+				if err := e.Wait(ctx); !errors.Is(err, cause) {
+					t.Errorf("Wait for the newest record: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestExternalDuringWait records an event for a graph while a ticket is out for
+// its earlier record. Whether or not that succeeds, later records leave the
+// ticket's alone.
+func TestExternalDuringWait(t *testing.T) {
+	for _, fn := range []string{"", "cuEventRecordWithFlags", "cuEventCreate"} {
+		t.Run("fails "+fn, func(t *testing.T) {
+			r := newRig(t)
+			free := r.stream(r.gpu)
+			r.hold(r.s)
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			ticket := must(e.Ticket())(t)
+			if fn != "" {
+				r.fail(fn, 1, ResultOutOfMemory)
+			}
+			if err := e.RecordWithFlags(free, RecordExternal); (err != nil) != (fn != "") {
+				t.Errorf("RecordWithFlags: %v", err)
+			}
+			external := rawEvent(e)
+			r.ok(e.Record(free))
+			r.status(e, Complete)
+			if fn == "" && rawEvent(e) != external {
+				t.Error("the CUevent that the graph records lost its place")
+			}
+			ctx, cause := ended()
+			if err := ticket.Wait(ctx); !errors.Is(err, cause) {
+				t.Errorf("Wait for the first record: %v", err)
+			}
+			r.release(r.s)
+			r.ok(ticket.Wait(t.Context()))
+		})
+	}
+}
+
+// TestRecordFailsDuringWait keeps the record that is waited for.
+func TestRecordFailsDuringWait(t *testing.T) {
+	for _, fn := range []string{"cuEventRecord", "cuEventCreate"} {
+		t.Run(fn, func(t *testing.T) {
+			r := newRig(t)
+			r.hold(r.s)
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			raw := rawEvent(e)
+			ticket := must(e.Ticket())(t)
+			r.fail(fn, 1, ResultOutOfMemory)
+			err := e.Record(r.s)
+			if !errors.Is(err, ResultOutOfMemory) {
+				t.Errorf("Record: %v", err)
+			}
+			if rawEvent(e) != raw {
+				t.Error("another CUevent took the place")
+			}
+			r.status(e, Pending)
+			r.release(r.s)
+			r.ok(ticket.Wait(t.Context()))
+			r.status(e, Complete)
+		})
+	}
+}
+
+// TestWaitEnds looks at the ends that a wait can have, and that nothing of it
+// stays behind: the next record takes the same CUevent.
+func TestWaitEnds(t *testing.T) {
+	ctx, cause := ended()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		do   func(*rig, *Event)
+		is   []error
+		not  []error
+		left bool // whether the event is usable
+	}{
+		{"released", nil, func(r *rig, _ *Event) { r.release(r.s) }, nil, nil, true},
+		{"cancelled before", ctx, func(*rig, *Event) {}, []error{cause}, []error{ErrClosed, ResultNotReady}, true},
+		{"closed", nil, func(r *rig, e *Event) { r.ok(e.Close()) }, []error{ErrClosed, ResultInvalidHandle}, []error{ResultNotReady}, false},
+		{"poisoned", nil, func(r *rig, e *Event) {
+			r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+		}, []error{ErrContextPoisoned, ResultIllegalAddress}, nil, false},
+		{"query failed", nil, func(r *rig, e *Event) { r.fail("cuEventQuery", 1, ResultUnknown) }, []error{ResultUnknown}, nil, true},
+	} {
+		for _, through := range []string{"event", "ticket", "moved event"} {
+			if through == "moved event" && c.ctx != nil {
+				continue // the wait might begin after the move
+			}
+			t.Run(c.name+" "+through, func(t *testing.T) {
+				r := newRig(t)
+				r.hold(r.s)
+				e := r.event(r.gpu, 0)
+				r.ok(e.Record(r.s))
+				raw := rawEvent(e)
+				var err error
+				ticket := must(e.Ticket())(t)
+				wait := e.Wait
+				if through == "ticket" {
+					wait = ticket.Wait
+				} else {
+					ticket.core.use() // as if it had been collected
+				}
+				ctx := c.ctx
+				if ctx == nil {
+					ctx = t.Context()
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() { err = wait(ctx) })
+				if c.ctx == nil {
+					for r.calls("cuEventQuery") == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				if through == "moved event" {
+					e = e.Move()
+				}
+				c.do(r, e)
+				wg.Wait()
+				if (err == nil) != (c.is == nil) {
+					t.Errorf("Wait: %v", err)
+				}
+				for _, is := range c.is {
+					if !errors.Is(err, is) {
+						t.Errorf("Wait: %v; want one that matches %v", err, is)
+					}
+				}
+				for _, not := range c.not {
+					if errors.Is(err, not) {
+						t.Errorf("Wait: %v; want one that does not match %v", err, not)
+					}
+				}
+				if c.left {
+					if through == "ticket" && err != nil {
+						ticket.core.use()
+					}
+					r.ok(e.Record(r.s))
+					if rawEvent(e) != raw {
+						t.Error("the wait has left something behind: a record took another CUevent")
+					}
+				}
+				e.Close()
+			})
+		}
+	}
+}
+
+// TestForgottenTicket lets a ticket be collected: its hold ends.
+func TestForgottenTicket(t *testing.T) {
+	r := newRig(t)
+	r.hold(r.s)
+	e := r.event(r.gpu, 0)
+	r.ok(e.Record(r.s))
+	func() { must(e.Ticket())(t) }()
+	sl := e.core().slot.Load()
+	if !eventually(func() bool { return sl.watchers.Load() == 0 }) {
+		t.Error("the ticket is still there")
+	}
+	r.ok(e.Record(r.s))
+	if e.core().slot.Load() != sl {
+		t.Error("a record took another CUevent")
+	}
+}
+
+// TestWaitKeepsEvent waits for events that nothing else refers to. Collecting
+// one would close it, and the wait would say so.
+func TestWaitKeepsEvent(t *testing.T) {
+	for name, start := range map[string]func(*Event) func(context.Context) error{
+		"wait":   func(e *Event) func(context.Context) error { return e.Wait },
+		"moved":  func(e *Event) func(context.Context) error { return e.Move().Wait },
+		"ticket": func(e *Event) func(context.Context) error { return must(e.Ticket())(t).Wait },
+		"synchronize": func(e *Event) func(context.Context) error {
+			return func(context.Context) error { return e.Synchronize() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.hold(r.s)
+			done := make(chan error, 1)
+			func() {
+				e := must(r.gpu.NewEvent(0))(t)
+				r.ok(e.Record(r.s))
+				wait := start(e)
+				go func() { done <- wait(t.Context()) }()
+			}()
+			for r.calls("cuEventQuery")+r.calls("cuEventSynchronize") == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for range 5 {
+				runtime.GC()
+				time.Sleep(time.Millisecond)
+			}
+			if got := r.leaked(); got != nil {
+				t.Errorf("reported during the wait: %v", got)
+			}
+			r.release(r.s)
+			r.ok(<-done)
+			if !eventually(func() bool { return r.leaked() != nil }) {
+				t.Error("the forgotten event was not reported")
+			}
+			if diff := cmp.Diff([]string{"event forgotten"}, r.leaked()); diff != "" {
+				t.Errorf("reports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestElapsed waits for both records.
+func TestElapsed(t *testing.T) {
+	r := newRig(t)
+	start, stop := r.event(r.gpu, 0), r.event(r.gpu, 0)
+	s1, s2 := r.stream(r.gpu), r.stream(r.gpu)
+	r.hold(s1)
+	r.hold(s2)
+	r.ok(start.Record(s1))
+	r.ok(r.event(r.gpu, 0).Record(r.s))
+	r.ok(stop.Record(s2))
+	if d, st, err := stop.Since(start); d != 0 || st != Pending || err != nil {
+		t.Errorf("Since = %v, %v, %v", d, st, err)
+	}
+	r.release(s2)
+	if d, st, err := stop.Since(start); d != 0 || st != Pending || err != nil {
+		t.Errorf("Since, while start is pending = %v, %v, %v", d, st, err)
+	}
+	ctx, cause := ended()
+	if _, err := Elapsed(ctx, start, stop); !errors.Is(err, cause) {
+		t.Errorf("Elapsed: %v", err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if d, err := Elapsed(t.Context(), start, stop); d != 2*time.Millisecond || err != nil {
+			t.Errorf("Elapsed = %v, %v; want 2ms", d, err)
+		}
+	})
+	r.release(s1)
+	wg.Wait()
+	if d, st, err := start.Since(stop); d != -2*time.Millisecond || st != Complete || err != nil {
+		t.Errorf("Since, the wrong way round = %v, %v, %v", d, st, err)
+	}
+	if d, st, err := stop.Since(stop); d != 0 || st != Complete || err != nil {
+		t.Errorf("Since itself = %v, %v, %v", d, st, err)
+	}
+}
+
+// softEvents is a software driver with a clock: of events, and what they need.
+type softEvents struct {
+	driver.Software
+	clock *testClock
+
+	mu      sync.Mutex
+	pending bool
+	queries int
+}
+
+func (*softEvents) Init(*driver.Thread, uint32) driver.Result { return 0 }
+func (*softEvents) DeviceGet(_ *driver.Thread, n int32) (driver.Device, driver.Result) {
+	return driver.Device(n), 0
+}
+func (*softEvents) DevicePrimaryCtxRetain(*driver.Thread, driver.Device) (driver.Context, driver.Result) {
+	return 1, 0
+}
+func (*softEvents) DevicePrimaryCtxRelease(*driver.Thread, driver.Device) driver.Result { return 0 }
+func (*softEvents) CtxGetId(*driver.Thread, driver.Context) (uint64, driver.Result)     { return 1, 0 }
+func (*softEvents) CtxPushCurrent(*driver.Thread, driver.Context) driver.Result         { return 0 }
+func (*softEvents) CtxPopCurrent(*driver.Thread) (driver.Context, driver.Result)        { return 1, 0 }
+func (*softEvents) ThreadExchangeStreamCaptureMode(_ *driver.Thread, mode int32) (int32, driver.Result) {
+	return 0, 0
+}
+func (*softEvents) StreamCreate(*driver.Thread, uint32) (driver.Stream, driver.Result) { return 2, 0 }
+func (*softEvents) StreamDestroy(*driver.Thread, driver.Stream) driver.Result          { return 0 }
+func (*softEvents) EventCreate(*driver.Thread, uint32) (driver.Event, driver.Result)   { return 3, 0 }
+func (*softEvents) EventDestroy(*driver.Thread, driver.Event) driver.Result            { return 0 }
+
+func (d *softEvents) EventRecord(*driver.Thread, driver.Event, driver.Stream) driver.Result {
+	d.set(true)
+	return 0
+}
+
+func (d *softEvents) EventQuery(*driver.Thread, driver.Event) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queries++
+	if d.pending {
+		return driver.ResultNotReady
+	}
+	return driver.ResultSuccess
+}
+
+func (d *softEvents) set(pending bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending = pending
+}
+
+func (d *softEvents) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.queries
+}
+
+func (d *softEvents) Clock() driver.Clock { return d.clock }
+
+// testClock is a clock that only a test advances.
+type testClock struct {
+	timers chan *testTimer // one for each time that somebody went to sleep
+}
+
+type testTimer struct {
+	clock *testClock
+	c     chan time.Time
+	d     time.Duration
+}
+
+func (*testClock) Now() time.Time { return time.Unix(0, 0) }
+
+func (c *testClock) NewTimer(d time.Duration) driver.Timer {
+	t := &testTimer{clock: c, c: make(chan time.Time, 1)}
+	t.Reset(d)
+	return t
+}
+
+func (t *testTimer) C() <-chan time.Time { return t.c }
+func (t *testTimer) Stop()               {}
+func (t *testTimer) Reset(d time.Duration) {
+	t.d = d
+	t.clock.timers <- t
+}
+
+// TestWaitSleeps follows a wait on a clock of the test's own: it polls a number
+// of times, then sleeps longer and longer, up to a limit.
+func TestWaitSleeps(t *testing.T) {
+	soft := &softEvents{clock: &testClock{timers: make(chan *testTimer)}}
+	drv := must(Open(WithSoftware(soft)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	s := must(gpu.NewStream(0))(t)
+	e := must(gpu.NewEvent(0))(t)
+	if err := e.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- e.Wait(t.Context()) }()
+	var slept []time.Duration
+	for range 8 {
+		timer := <-soft.clock.timers
+		slept = append(slept, timer.d)
+		if n, want := soft.asked(), spinPolls+len(slept); n != want {
+			t.Errorf("sleep %d comes after %d queries, want %d", len(slept), n, want)
+		}
+		if len(slept) == 8 {
+			soft.set(false)
+		}
+		timer.c <- time.Time{}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	us := time.Microsecond
+	if diff := cmp.Diff([]time.Duration{20 * us, 40 * us, 80 * us, 160 * us, 320 * us, 640 * us, 1000 * us, 1000 * us}, slept); diff != "" {
+		t.Errorf("sleeps (-want +got):\n%s", diff)
+	}
+
+	// A wait that sleeps wakes when its context ends, whatever the clock does.
+	if err := e.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	go func() { done <- e.Wait(ctx) }()
+	<-soft.clock.timers
+	cancel(cause)
+	if err := <-done; !errors.Is(err, cause) {
+		t.Errorf("Wait: %v", err)
+	}
+	for _, c := range []interface{ Close() error }{e, s, gpu} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

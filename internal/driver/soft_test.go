@@ -1,0 +1,375 @@
+package driver
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// soft is a software driver of a dozen functions, made for nothing but to show
+// that one can be written: strings, buffers, counts, values of a kernel's
+// parameters, callbacks and threads all pass through [Software]. It writes down
+// what it is called for.
+type soft struct {
+	Software // what is missing panics
+
+	log      []string
+	fail     map[string]Result
+	recorded map[Event]bool
+	memory   [8]byte
+}
+
+func newSoft() (*soft, *Table) {
+	s := &soft{fail: make(map[string]Result), recorded: make(map[Event]bool)}
+	return s, NewSoftware(s)
+}
+
+// state is what the driver keeps for a thread.
+type state struct {
+	stack []Context
+	mode  int32
+}
+
+func local(th *Thread) *state {
+	if th.Local == nil {
+		th.Local = new(state)
+	}
+	return th.Local.(*state)
+}
+
+func (s *soft) note(format string, args ...any) Result {
+	line := fmt.Sprintf(format, args...)
+	s.log = append(s.log, line)
+	return s.fail[line]
+}
+
+// noted returns what was written down since it was last called.
+func (s *soft) noted() []string {
+	log := s.log
+	s.log = nil
+	return log
+}
+
+func (s *soft) Init(_ *Thread, flags uint32) Result { return s.note("init %d", flags) }
+
+func (s *soft) DriverGetVersion(*Thread) (int32, Result) { return 12080, ResultSuccess }
+
+func (s *soft) GetErrorName(_ *Thread, code Result) (string, Result) {
+	return "CUDA_ERROR_" + fmt.Sprint(int(code)), ResultSuccess
+}
+
+func (s *soft) DeviceGetName(_ *Thread, name []byte, dev Device) Result {
+	n := copy(name, fmt.Sprintf("soft %d", dev))
+	clear(name[n:])
+	return ResultSuccess
+}
+
+func (s *soft) ModuleGetFunction(_ *Thread, m Module, name string) (Function, Result) {
+	return Function(m) + Function(len(name)), s.note("function %s", name)
+}
+
+func (s *soft) GraphGetNodes(_ *Thread, _ Graph, nodes []GraphNode) (uint64, Result) {
+	all := []GraphNode{11, 12, 13}
+	if nodes == nil {
+		return uint64(len(all)), ResultSuccess
+	}
+	return uint64(copy(nodes, all)), ResultSuccess
+}
+
+func (s *soft) CtxPushCurrent(th *Thread, ctx Context) Result {
+	res := s.note("push %d", ctx)
+	if res == ResultSuccess {
+		st := local(th)
+		st.stack = append(st.stack, ctx)
+	}
+	return res
+}
+
+func (s *soft) CtxPopCurrent(th *Thread) (Context, Result) {
+	st := local(th)
+	if len(st.stack) == 0 {
+		return 0, ResultInvalidContext
+	}
+	ctx := st.stack[len(st.stack)-1]
+	st.stack = st.stack[:len(st.stack)-1]
+	return ctx, s.note("pop %d", ctx)
+}
+
+func (s *soft) CtxGetCurrent(th *Thread) (Context, Result) {
+	if th == nil || len(local(th).stack) == 0 {
+		return 0, ResultSuccess
+	}
+	st := local(th)
+	return st.stack[len(st.stack)-1], ResultSuccess
+}
+
+func (s *soft) CtxCreate(th *Thread, flags uint32, dev Device) (Context, Result) {
+	res := s.note("create context")
+	if res != ResultSuccess {
+		return 0, res
+	}
+	local(th).stack = append(local(th).stack, 9)
+	return 9, res
+}
+
+func (s *soft) ThreadExchangeStreamCaptureMode(th *Thread, mode int32) (int32, Result) {
+	st := local(th)
+	old := st.mode
+	res := s.note("mode %d to %d", old, mode)
+	if res == ResultSuccess {
+		st.mode = mode
+	}
+	return old, res
+}
+
+func (s *soft) EventCreate(th *Thread, flags uint32) (Event, Result) {
+	ctx, _ := s.CtxGetCurrent(th)
+	if ctx == 0 {
+		return 0, ResultInvalidContext
+	}
+	return Event(100 + flags), s.note("create event in %d", ctx)
+}
+
+func (s *soft) EventRecord(_ *Thread, e Event, _ Stream) Result {
+	s.recorded[e] = true
+	return ResultSuccess
+}
+
+func (s *soft) EventQuery(_ *Thread, e Event) Result {
+	if s.recorded[e] {
+		return ResultNotReady
+	}
+	return ResultSuccess
+}
+
+func (s *soft) LaunchKernel(_ *Thread, f Function, gx, gy, gz, bx, by, bz, shared uint32, _ Stream, p KernelParams) Result {
+	var values []uint64
+	for i, ptr := range p.Ptrs {
+		var v [8]byte
+		copy(v[:], unsafe.Slice((*byte)(ptr), p.Sizes[i]))
+		values = append(values, *(*uint64)(unsafe.Pointer(&v)))
+	}
+	return s.note("launch %d %v %v %d %v", f, [3]uint32{gx, gy, gz}, [3]uint32{bx, by, bz}, shared, values)
+}
+
+func (s *soft) LaunchHostFunc(_ *Thread, _ Stream, f Callback) Result {
+	f.Go()
+	return ResultSuccess
+}
+
+func (s *soft) MemcpyHtoD(_ *Thread, dst DevicePtr, src []byte) Result {
+	copy(s.memory[dst:], src)
+	return ResultSuccess
+}
+
+func (s *soft) MemcpyDtoH(_ *Thread, dst []byte, src DevicePtr) Result {
+	copy(dst, s.memory[src:])
+	return ResultSuccess
+}
+
+func (s *soft) IpcGetEventHandle(_ *Thread, e Event) (h IPCEventHandle, _ Result) {
+	for i := range h {
+		h[i] = byte(int(e) + i)
+	}
+	return h, ResultSuccess
+}
+
+func (s *soft) IpcOpenEventHandle(_ *Thread, h IPCEventHandle) (Event, Result) {
+	return Event(h[0]) + Event(h[63])<<8, ResultSuccess
+}
+
+// TestSoftware passes every shape of argument to a software driver and back.
+func TestSoftware(t *testing.T) {
+	s, tab := newSoft()
+	check := func(what string, want, got any) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	if !tab.Software() {
+		t.Error("Software() = false")
+	}
+	at := At{}
+	check("Init", ResultSuccess, tab.Init(at, 3))
+	v, _ := tab.DriverGetVersion(at)
+	check("a result", int32(12080), v)
+	name, _ := tab.GetErrorName(at, 7)
+	check("a string out", "CUDA_ERROR_7", name)
+	buf := []byte("................")
+	tab.DeviceGetName(at, buf, 5)
+	check("a buffer", []byte("soft 5\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), buf)
+	f, _ := tab.ModuleGetFunction(at, 10, "four")
+	check("a string in", Function(14), f)
+	if _, res := tab.ModuleGetFunction(at, 10, "a\x00b"); res != ResultInvalidValue {
+		t.Errorf("a NUL in a string: %v", res)
+	}
+	n, _ := tab.GraphGetNodes(at, 1, nil)
+	nodes := make([]GraphNode, 2)
+	m, _ := tab.GraphGetNodes(at, 1, nodes)
+	check("counts", []uint64{3, 2}, []uint64{n, m})
+	check("what is counted", []GraphNode{11, 12}, nodes)
+
+	a, b := uint32(7), uint64(1<<40)
+	res := tab.LaunchKernel(at, 1, 2, 3, 4, 5, 6, 7, 8, 0, KernelParams{
+		Ptrs:  []unsafe.Pointer{unsafe.Pointer(&a), unsafe.Pointer(&b)},
+		Sizes: []uint32{4, 8},
+	})
+	check("LaunchKernel", ResultSuccess, res)
+	called := false
+	tab.LaunchHostFunc(at, 0, Callback{Go: func() { called = true }})
+	check("a callback", true, called)
+	tab.MemcpyHtoD(at, 2, []byte("abc"))
+	back := make([]byte, 4)
+	tab.MemcpyDtoH(at, back, 1)
+	check("copies", true, bytes.Equal([]byte("\x00abc"), back))
+	h, _ := tab.IpcGetEventHandle(at, 3)
+	e, _ := tab.IpcOpenEventHandle(at, h)
+	check("64 bytes by value", Event(3+66<<8), e)
+	check("log", []string{"init 3", "function four", "launch 1 [2 3 4] [5 6 7] 8 [7 1099511627776]"}, s.noted())
+
+	if _, err := tab.Resolve(symEventQuery); err == nil {
+		t.Error("a software driver's function has an address")
+	}
+	if _, res := tab.CallSymbol(at, symEventQuery); tab.Missing(res) == nil {
+		t.Errorf("CallSymbol: %v", res)
+	}
+	check("what is not implemented", "the software driver has no cuEventQuery", tab.Missing(NotImplemented(symEventQuery)).Error())
+}
+
+// TestSoftwareScopes sets a thread up around calls, and puts it back, whatever
+// fails.
+func TestSoftwareScopes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		at   At
+		fail string
+		call func(*Table, At) Result
+		want []string
+		res  Result
+	}{
+		{"plain", At{}, "", nil, nil, ResultInvalidContext},
+		{"context", At{Context: 5}, "", nil, []string{"push 5", "create event in 5", "pop 5"}, 0},
+		{"relaxed", At{Context: 5, Relaxed: true}, "", nil, []string{"mode 0 to 2", "push 5", "create event in 5", "pop 5", "mode 2 to 0"}, 0},
+		{"the call fails", At{Context: 5, Relaxed: true}, "create event in 5", nil, []string{"mode 0 to 2", "push 5", "create event in 5", "pop 5", "mode 2 to 0"}, ResultUnknown},
+		{"push fails", At{Context: 5, Relaxed: true}, "push 5", nil, []string{"mode 0 to 2", "push 5", "mode 2 to 0"}, ResultUnknown},
+		{"pop fails", At{Context: 5, Relaxed: true}, "pop 5", nil, []string{"mode 0 to 2", "push 5", "create event in 5", "pop 5", "mode 2 to 0"}, ResultUnknown},
+		{"exchange fails", At{Context: 5, Relaxed: true}, "mode 0 to 2", nil, []string{"mode 0 to 2"}, ResultUnknown},
+		{"exchange back fails", At{Context: 5, Relaxed: true}, "mode 2 to 0", nil, []string{"mode 0 to 2", "push 5", "create event in 5", "pop 5", "mode 2 to 0"}, ResultUnknown},
+		{"the call pushes", At{Pop: true}, "", createContext, []string{"create context", "pop 9"}, 0},
+		{"the call would push", At{Pop: true}, "create context", createContext, []string{"create context"}, ResultUnknown},
+	} {
+		for _, pinned := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, pinned %v", c.name, pinned), func(t *testing.T) {
+				s, tab := newSoft()
+				at := c.at
+				if pinned {
+					at.Thread = tab.Pin()
+					defer at.Thread.Unpin()
+				} else if at.Pop {
+					t.Skip("a context is created on a thread of one's own")
+				}
+				s.fail[c.fail] = ResultUnknown
+				call := c.call
+				if call == nil {
+					call = func(tab *Table, at At) Result { _, res := tab.EventCreate(at, 1); return res }
+				}
+				if res := call(tab, at); res != c.res {
+					t.Errorf("%v, want %v", res, c.res)
+				}
+				if diff := cmp.Diff(c.want, s.noted()); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+				if pinned && c.fail != "mode 2 to 0" && at.Thread.Local != nil {
+					if st := local(at.Thread); len(st.stack) != 0 || st.mode != 0 {
+						t.Errorf("left on the thread: %+v", *st)
+					}
+				}
+			})
+		}
+	}
+}
+
+func createContext(tab *Table, at At) Result {
+	_, res := tab.CtxCreate(at, 0, 0)
+	return res
+}
+
+// TestThread keeps what belongs to a thread from call to call.
+func TestThread(t *testing.T) {
+	s, tab := newSoft()
+	th := tab.Pin()
+	at := At{Thread: th}
+	if res := tab.CtxPushCurrent(at, 3); res != 0 {
+		t.Fatal(res)
+	}
+	if _, res := tab.EventCreate(at, 0); res != 0 {
+		t.Errorf("the context is not current: %v", res)
+	}
+	if _, res := tab.EventCreate(At{Thread: th, Context: 4}, 0); res != 0 {
+		t.Error(res)
+	}
+	other := tab.Pin()
+	if _, res := tab.EventCreate(At{Thread: other}, 0); res != ResultInvalidContext {
+		t.Errorf("another thread has the context: %v", res)
+	}
+	if ctx, _ := tab.CtxPopCurrent(at); ctx != 3 {
+		t.Errorf("popped %d", ctx)
+	}
+	want := []string{"push 3", "create event in 3", "push 4", "create event in 4", "pop 4", "pop 3"}
+	if diff := cmp.Diff(want, s.noted()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	for range 2 {
+		th.Unpin()
+	}
+	other.Abandon()
+	(*Thread)(nil).cc()
+}
+
+// TestSoftwareQueryAll asks about several events at once.
+func TestSoftwareQueryAll(t *testing.T) {
+	s, tab := newSoft()
+	tab.EventRecord(At{}, 2, 0)
+	for _, at := range []At{{}, {Relaxed: true}} {
+		results := []Result{7, 7, 7, 7}
+		if res := tab.EventQueryAll(at, []Event{1, 2, 3}, results); res != 0 {
+			t.Error(res)
+		}
+		if diff := cmp.Diff([]Result{0, ResultNotReady, 0, 7}, results); diff != "" {
+			t.Errorf("results (-want +got):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"mode 0 to 2", "mode 2 to 0"}, s.noted()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	s.fail["mode 0 to 2"] = ResultUnknown
+	if res := tab.EventQueryAll(At{Relaxed: true}, []Event{1}, make([]Result, 1)); res != ResultUnknown {
+		t.Error(res)
+	}
+	if res := tab.EventQueryAll(At{Relaxed: true}, nil, nil); res != 0 {
+		t.Errorf("of none: %v", res)
+	}
+}
+
+// TestSoftwareAllocations makes sure that a call to a software driver allocates
+// nothing.
+func TestSoftwareAllocations(t *testing.T) {
+	s, tab := newSoft()
+	s.recorded[1] = true
+	th := tab.Pin()
+	defer th.Unpin()
+	events, results := []Event{1, 2}, make([]Result, 2)
+	for name, f := range map[string]func(){
+		"EventQuery":    func() { tab.EventQuery(At{}, 1) },
+		"on a thread":   func() { tab.EventQuery(At{Thread: th}, 1) },
+		"EventQueryAll": func() { tab.EventQueryAll(At{}, events, results) },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package driver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// library is a Library of addresses that nobody calls.
+type library struct {
+	version int
+	procs   map[string]uintptr // by name, version and stream: "cuEventRecord 2000 false"
+	exports map[string]uintptr
+
+	mu    sync.Mutex
+	asked []string
+}
+
+var errLookup = errors.New("not there")
+
+func (l *library) Version() int { return l.version }
+
+func (l *library) Proc(name string, version int, perThread bool) (uintptr, error) {
+	return l.lookup(l.procs, fmt.Sprintf("%s %d %v", name, version, perThread))
+}
+
+func (l *library) Symbol(export string) (uintptr, error) { return l.lookup(l.exports, export) }
+
+func (l *library) lookup(m map[string]uintptr, key string) (uintptr, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, key)
+	if p, ok := m[key]; ok {
+		return p, nil
+	}
+	return 0, errLookup
+}
+
+func symbol(t *testing.T, export string) Symbol {
+	t.Helper()
+	s, ok := FindExport(export)
+	if !ok {
+		t.Fatalf("no symbol %s", export)
+	}
+	return s
+}
+
+// TestResolve looks symbols up by their rules, twice: the second time nobody
+// is asked again.
+func TestResolve(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		version int
+		procs   map[string]uintptr
+		exports map[string]uintptr
+		symbol  string
+		asked   []string
+		want    uintptr
+		missing *MissingError
+	}{
+		{"by the name to ask for, at its version", 13000, map[string]uintptr{"cuEventElapsedTime 12080 false": 7, "cuEventElapsedTime 2000 false": 6}, nil,
+			"cuEventElapsedTime_v2", []string{"cuEventElapsedTime 12080 false"}, 7, nil},
+		{"the older interface", 13000, map[string]uintptr{"cuEventElapsedTime 12080 false": 7, "cuEventElapsedTime 2000 false": 6}, nil,
+			"cuEventElapsedTime", []string{"cuEventElapsedTime 2000 false"}, 6, nil},
+		{"per-thread streams", 13000, map[string]uintptr{"cuEventRecord 7000 true": 5}, nil,
+			"cuEventRecord_ptsz", []string{"cuEventRecord 7000 true"}, 5, nil},
+		{"refused: the driver would answer with the older interface", 12050, map[string]uintptr{"cuEventElapsedTime 12080 false": 6},
+			map[string]uintptr{"cuEventElapsedTime_v2": 6}, "cuEventElapsedTime_v2", nil, 0,
+			&MissingError{Symbol: "cuEventElapsedTime_v2", Since: 12080, Driver: 12050}},
+		{"what only exports yield", 13000, map[string]uintptr{"cuGetProcAddress 12000 false": 1}, map[string]uintptr{"cuGetProcAddress_v2": 4},
+			"cuGetProcAddress_v2", []string{"cuGetProcAddress_v2"}, 4, nil},
+		{"exports as a way out", 13000, nil, map[string]uintptr{"cuEventQuery": 3},
+			"cuEventQuery", []string{"cuEventQuery 2000 false", "cuEventQuery"}, 3, nil},
+		{"missing", 13000, nil, nil, "cuEventQuery", []string{"cuEventQuery 2000 false", "cuEventQuery"}, 0,
+			&MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 13000, Err: errLookup}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lib := &library{version: c.version, procs: c.procs, exports: c.exports}
+			tab := New(lib)
+			s := symbol(t, c.symbol)
+			for range 2 {
+				p, err := tab.Resolve(s)
+				if p != c.want {
+					t.Errorf("address %d, want %d", p, c.want)
+				}
+				var missing *MissingError
+				if err != nil && (!errors.As(err, &missing) || !errors.Is(err, errors.ErrUnsupported)) {
+					t.Errorf("error %v", err)
+				}
+				if (missing == nil) != (c.missing == nil) {
+					t.Errorf("missing: %v", missing)
+				} else if missing != nil {
+					if diff := cmp.Diff(*c.missing, *missing, cmpopts.EquateErrors()); diff != "" {
+						t.Errorf("what is missing (-want +got):\n%s", diff)
+					}
+				}
+			}
+			if diff := cmp.Diff(c.asked, lib.asked); diff != "" {
+				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMissingCalls calls functions that an old driver lacks.
+func TestMissingCalls(t *testing.T) {
+	lib := &library{version: 9000}
+	tab := New(lib)
+	for range 2 {
+		_, res := tab.EventElapsedTimeV2(At{}, 1, 2)
+		if m := tab.Missing(res); m == nil || m.Symbol != "cuEventElapsedTime_v2" {
+			t.Errorf("%v: %v", res, m)
+		}
+	}
+	if r := tab.EventQueryAll(At{}, []Event{1}, make([]Result, 1)); tab.Missing(r) == nil {
+		t.Errorf("EventQueryAll: %v", r)
+	}
+	if _, r := tab.CallSymbol(At{}, symEventElapsedTime_v2); tab.Missing(r) == nil {
+		t.Errorf("CallSymbol: %v", r)
+	}
+	tab.procs[symEventQuery].Store(1)
+	if r := tab.EventQuery(At{Context: 1}, 1); tab.Missing(r) == nil || tab.Missing(r).Symbol != "cuCtxPushCurrent_v2" {
+		t.Errorf("a context, without cuCtxPushCurrent: %v", r)
+	}
+	if _, r := tab.CallSymbol(At{}, symEventQuery, make([]uintptr, 15)...); r != ResultInvalidValue {
+		t.Errorf("fifteen words: %v", r)
+	}
+	for _, r := range []Result{0, 1, 600, missing(numSymbols), -1 << 31} {
+		if m := tab.Missing(r); m != nil {
+			t.Errorf("Missing(%d) = %v", r, m)
+		}
+	}
+}
+
+// TestResolveConcurrently makes the first use from many goroutines at once.
+func TestResolveConcurrently(t *testing.T) {
+	lib := &library{version: 13000, exports: map[string]uintptr{"cuEventQuery": 3}}
+	tab := New(lib)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for range 16 {
+		wg.Go(func() {
+			<-start
+			for _, c := range []struct {
+				s    Symbol
+				want uintptr
+			}{{symEventQuery, 3}, {symEventCreate, 0}} {
+				if p, err := tab.Resolve(c.s); p != c.want || (err == nil) != (c.want != 0) {
+					t.Errorf("%d, %v; want %d", p, err, c.want)
+				}
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+// TestSymbols checks the generated table as a whole.
+func TestSymbols(t *testing.T) {
+	for i := range Symbol(NumSymbols) {
+		f := i.Info()
+		if s, ok := FindExport(f.Export); !ok || s != i {
+			t.Errorf("FindExport(%s) = %d, %v; want %d", f.Export, s, ok, i)
+		}
+		if f.Current && !f.PerThread {
+			if s, ok := FindSymbol(f.Base); !ok || s != i {
+				t.Errorf("FindSymbol(%s) = %d, %v; want %s", f.Base, s, ok, f.Export)
+			}
+		}
+		if f.Version < 2000 || f.Ask == "" || !strings.HasPrefix(f.Export, "cu") {
+			t.Errorf("%+v", f)
+		}
+	}
+	for name, want := range map[string]string{
+		"cuMemAlloc":               "cuMemAlloc_v2",
+		"cuCtxCreate":              "cuCtxCreate_v4",
+		"cuCtxCreate_v2":           "cuCtxCreate_v2",
+		"cuGraphInstantiate":       "cuGraphInstantiateWithFlags",
+		"cuEventElapsedTime":       "cuEventElapsedTime_v2",
+		"cuEventRecord_ptsz":       "cuEventRecord_ptsz",
+		"cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRetain",
+	} {
+		if s, ok := FindSymbol(name); !ok || s.Info().Export != want {
+			t.Errorf("FindSymbol(%s) = %s, %v; want %s", name, s.Info().Export, ok, want)
+		}
+	}
+	if _, ok := FindSymbol("cuNothing"); ok {
+		t.Error("FindSymbol(cuNothing) found something")
+	}
+}
+
+func TestMissingError(t *testing.T) {
+	for _, c := range []struct {
+		err  MissingError
+		want string
+	}{
+		{MissingError{Symbol: "cuEventRecordWithFlags", Since: 11010, Driver: 11000}, "cuEventRecordWithFlags needs a driver for CUDA 11.1 or newer; this one is for CUDA 11.0"},
+		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 12080, Err: errLookup}, "cuEventQuery is missing from a driver for CUDA 12.8, though CUDA 2.0 introduced it: not there"},
+		{MissingError{Symbol: "cuEventQuery", Since: 2000}, "the software driver has no cuEventQuery"},
+		{MissingError{Symbol: "cuNothing"}, "cuNothing is not a function of the CUDA driver API"},
+	} {
+		if diff := cmp.Diff(c.want, c.err.Error()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if !errors.Is(&c.err, errors.ErrUnsupported) {
+			t.Errorf("%v does not match errors.ErrUnsupported", &c.err)
+		}
+		if c.err.Err != nil && !errors.Is(&c.err, c.err.Err) {
+			t.Errorf("%v does not match its cause", &c.err)
+		}
+	}
+}
+
+func TestVersionString(t *testing.T) {
+	for v, want := range map[int]string{2000: "2.0", 11080: "11.8", 12080: "12.8", 13000: "13.0", 13010: "13.1", 14120: "14.12"} {
+		if got := VersionString(v); got != want {
+			t.Errorf("VersionString(%d) = %q, want %q", v, got, want)
+		}
+	}
+}
+
+// TestResults compares the generated results with what a driver says about
+// each, which somebody wrote down.
+func TestResults(t *testing.T) {
+	f, err := os.Open("../../tools/gen-symbols/results.tsv")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the sources of the generated files are not here")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	known := make(map[Result]bool)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "#") || lines.Text() == "" {
+			continue
+		}
+		fields := strings.Split(lines.Text(), "\t")
+		code, err := strconv.Atoi(fields[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Result(code)
+		known[r] = true
+		if r.Name() != fields[1] || r.Text() != fields[2] || r.String() != fields[1] {
+			t.Errorf("%d: %q, %q; want %q, %q", code, r.Name(), r.Text(), fields[1], fields[2])
+		}
+		if len(fields) > 3 && fields[3] == "sticky" && !r.Sticky() {
+			t.Errorf("%v is not sticky", r)
+		}
+	}
+	for code := Result(-5); code < 2000; code++ {
+		if known[code] {
+			continue
+		}
+		if code.Name() != "" || code.Text() != "" || code.Sticky() || code.String() != strconv.Itoa(int(code)) {
+			t.Errorf("%d: %q, %q, %v, %v", int(code), code.Name(), code.Text(), code.Sticky(), code)
+		}
+	}
+	for _, r := range []Result{ResultIllegalAddress, ResultLaunchFailed, ResultLaunchTimeout, ResultAssert, ResultIllegalInstruction} {
+		if !r.Sticky() {
+			t.Errorf("%v is not sticky", r)
+		}
+	}
+	for _, r := range []Result{ResultSuccess, ResultNotReady, ResultInvalidHandle, ResultOutOfMemory, ResultUnknown, ResultLaunchOutOfResources} {
+		if r.Sticky() {
+			t.Errorf("%v is sticky", r)
+		}
+	}
+}
+
+// TestSystemClock is about the clock of drivers that bring none.
+func TestSystemClock(t *testing.T) {
+	c := New(&library{}).Clock()
+	before := time.Now()
+	if c.Now().Before(before) {
+		t.Error("the clock is slow")
+	}
+	timer := c.NewTimer(time.Hour)
+	timer.Stop()
+	timer.Reset(time.Nanosecond)
+	<-timer.C()
+}
