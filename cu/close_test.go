@@ -323,7 +323,8 @@ func TestOldContext(t *testing.T) {
 	// As if cuCtxGetId had said something else.
 	core := &contextCore{drv: r.drv, raw: now.own.core.raw, dev: now.own.core.dev}
 	core.users.Store(1)
-	s := &Stream{core: &streamCore{raw: r.s.core.raw, ctx: core}}
+	s := &Stream{core: new(streamCore)}
+	s.core.raw, s.core.ctx = r.s.core.raw, core
 	err := e.Record(s)
 	if !errors.Is(err, ErrContextMismatch) || !errors.Is(err, ResultInvalidHandle) {
 		t.Errorf("Record: %v", err)

@@ -146,8 +146,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		return o.core.mismatch(op, sc)
 	}
 	if !sc.acquire() {
-		s.leave()
-		return errClosed(op, "stream", uintptr(sc.raw))
+		return sc.refuse(op)
 	}
 	var err error
 	if o == nil {

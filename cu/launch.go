@@ -116,11 +116,11 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	defer s.leave()
+	if err := mc.enter(op); err != nil {
+		return err
+	}
 	defer runtime.KeepAlive(f)
 	defer mc.leave()
-	if !mc.acquire() {
-		return errClosed(op, "module", uintptr(mc.raw))
-	}
 	if mc.ctx != sc.ctx {
 		return mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
 	}
@@ -178,7 +178,7 @@ func (d Dim3) norm() Dim3 {
 type launchFrame struct {
 	values []uint64
 	params driver.KernelParams
-	mem    []*deviceMemCore // of which a reference is held
+	mem    []*resource[driver.DevicePtr] // of which a reference is held
 }
 
 // fill takes the arguments over.

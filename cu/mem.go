@@ -9,15 +9,9 @@ import (
 
 // DeviceMem is memory on the device.
 type DeviceMem struct {
-	core    *deviceMemCore
+	core    *resource[driver.DevicePtr]
+	size    uint64
 	cleanup runtime.Cleanup
-}
-
-type deviceMemCore struct {
-	refs
-	raw  driver.DevicePtr
-	size uint64
-	ctx  *contextCore
 }
 
 // Alloc allocates size bytes of device memory (cuMemAlloc). Its content is
@@ -36,46 +30,9 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
-	core.use()
-	mc := &deviceMemCore{raw: raw, size: size, ctx: core}
-	m := &DeviceMem{core: mc}
-	m.cleanup = runtime.AddCleanup(m, func(mc *deviceMemCore) { mc.forgotten() }, mc)
+	m := &DeviceMem{core: new(resource[driver.DevicePtr]), size: size}
+	m.cleanup = owned(m, m.core, core, raw)
 	return m, nil
-}
-
-func (mc *deviceMemCore) destroy(at driver.At) error {
-	at.Context = mc.ctx.raw
-	var err error
-	if res := mc.ctx.drv.table.MemFree(at, mc.raw); res != driver.ResultSuccess {
-		err = mc.ctx.fail("cuMemFree", uintptr(mc.raw), res)
-	}
-	mc.ctx.childDone()
-	return err
-}
-
-// destroyLate frees the memory when nobody waits for the outcome, on a
-// goroutine of its own, since freeing waits for the GPU.
-func (mc *deviceMemCore) destroyLate() {
-	go func() {
-		if err := mc.destroy(driver.At{Relaxed: true}); err != nil {
-			mc.ctx.drv.leak(Leak{Kind: "device memory", Handle: uintptr(mc.raw), Err: err})
-		}
-	}()
-}
-
-func (mc *deviceMemCore) forgotten() {
-	if first, last := mc.close(); first {
-		mc.ctx.drv.leak(Leak{Kind: "device memory", Handle: uintptr(mc.raw), Forgotten: true})
-		if last {
-			mc.destroyLate()
-		}
-	}
-}
-
-func (mc *deviceMemCore) leave() {
-	if mc.release() {
-		mc.destroyLate()
-	}
 }
 
 // Close frees the memory (cuMemFree). This waits for all work that the device
@@ -86,14 +43,7 @@ func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
 	}
-	first, last := m.core.close()
-	if first {
-		m.cleanup.Stop()
-	}
-	if last {
-		return m.core.destroy(driver.At{})
-	}
-	return nil
+	return m.core.finish(m.cleanup)
 }
 
 // Size returns the size in bytes, 0 for nil.
@@ -101,7 +51,7 @@ func (m *DeviceMem) Size() uint64 {
 	if m == nil || m.core == nil {
 		return 0
 	}
-	return m.core.size
+	return m.size
 }
 
 // CopyFrom copies src to the beginning of the device memory, and returns when
@@ -126,13 +76,13 @@ func (m *DeviceMem) copy(op string, n int, f func(*driver.Table, driver.At) driv
 		return errNil(op, "device memory")
 	}
 	mc := m.core
+	if err := mc.enter(op); err != nil {
+		return err
+	}
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
-	if !mc.acquire() {
-		return errClosed(op, "device memory", uintptr(mc.raw))
-	}
-	if uint64(n) > mc.size {
-		return invalid(op, fmt.Sprintf("%d bytes do not fit into %d", n, mc.size))
+	if uint64(n) > m.size {
+		return invalid(op, fmt.Sprintf("%d bytes do not fit into %d", n, m.size))
 	}
 	if n == 0 {
 		return nil

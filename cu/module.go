@@ -9,14 +9,8 @@ import (
 
 // Module is GPU code that was loaded into a context.
 type Module struct {
-	core    *moduleCore
+	core    *resource[driver.Module]
 	cleanup runtime.Cleanup
-}
-
-type moduleCore struct {
-	refs
-	raw driver.Module
-	ctx *contextCore
 }
 
 // LoadModule loads GPU code: PTX, which the driver compiles, a cubin or a
@@ -37,46 +31,9 @@ func (c *Context) LoadModule(image []byte) (*Module, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
-	core.use()
-	mc := &moduleCore{raw: raw, ctx: core}
-	m := &Module{core: mc}
-	m.cleanup = runtime.AddCleanup(m, func(mc *moduleCore) { mc.forgotten() }, mc)
+	m := &Module{core: new(resource[driver.Module])}
+	m.cleanup = owned(m, m.core, core, raw)
 	return m, nil
-}
-
-func (mc *moduleCore) destroy(at driver.At) error {
-	at.Context = mc.ctx.raw
-	var err error
-	if res := mc.ctx.drv.table.ModuleUnload(at, mc.raw); res != driver.ResultSuccess {
-		err = mc.ctx.fail("cuModuleUnload", uintptr(mc.raw), res)
-	}
-	mc.ctx.childDone()
-	return err
-}
-
-// destroyLate unloads the module when nobody waits for the outcome, on a
-// goroutine of its own, since unloading may wait for the GPU.
-func (mc *moduleCore) destroyLate() {
-	go func() {
-		if err := mc.destroy(driver.At{Relaxed: true}); err != nil {
-			mc.ctx.drv.leak(Leak{Kind: "module", Handle: uintptr(mc.raw), Err: err})
-		}
-	}()
-}
-
-func (mc *moduleCore) forgotten() {
-	if first, last := mc.close(); first {
-		mc.ctx.drv.leak(Leak{Kind: "module", Handle: uintptr(mc.raw), Forgotten: true})
-		if last {
-			mc.destroyLate()
-		}
-	}
-}
-
-func (mc *moduleCore) leave() {
-	if mc.release() {
-		mc.destroyLate()
-	}
 }
 
 // Close unloads the module (cuModuleUnload), which may wait for kernels that
@@ -86,14 +43,7 @@ func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
 	}
-	first, last := m.core.close()
-	if first {
-		m.cleanup.Stop()
-	}
-	if last {
-		return m.core.destroy(driver.At{})
-	}
-	return nil
+	return m.core.finish(m.cleanup)
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module
@@ -115,11 +65,11 @@ func (m *Module) Function(name string) (*Function, error) {
 		return nil, errNil(op, "module")
 	}
 	mc := m.core
+	if err := mc.enter(op); err != nil {
+		return nil, err
+	}
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
-	if !mc.acquire() {
-		return nil, errClosed(op, "module", uintptr(mc.raw))
-	}
 	at := driver.At{Context: mc.ctx.raw}
 	raw, res := mc.ctx.drv.table.ModuleGetFunction(at, mc.raw, name)
 	if res == driver.ResultNotFound {

@@ -12,14 +12,11 @@ type Stream struct {
 	cleanup runtime.Cleanup
 }
 
-// streamCore is what a Stream owns, and what calls in flight hold on to. It
-// fills cache lines of its own: goroutines on other streams write to their
-// counters all the time.
+// streamCore fills cache lines of its own: goroutines on other streams write to
+// their counters all the time.
 type streamCore struct {
-	refs
-	raw driver.Stream
-	ctx *contextCore
-	_   [128 - 24]byte
+	resource[driver.Stream]
+	_ [128 - 24]byte
 }
 
 // NewStream creates a stream (cuStreamCreate).
@@ -37,10 +34,8 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
-	core.use() // cannot fail: the owner is a user
-	sc := &streamCore{raw: raw, ctx: core}
-	s := &Stream{core: sc}
-	s.cleanup = runtime.AddCleanup(s, func(sc *streamCore) { sc.forgotten() }, sc)
+	s := &Stream{core: new(streamCore)}
+	s.cleanup = owned(s, &s.core.resource, core, raw)
 	core.drv.trace(traceStreamCreated, 0, raw)
 	return s, nil
 }
@@ -50,49 +45,14 @@ func (s *Stream) enter(op string) (*streamCore, error) {
 	if s == nil || s.core == nil {
 		return nil, errNil(op, "stream")
 	}
-	if !s.core.acquire() {
-		s.leave()
-		return nil, errClosed(op, "stream", uintptr(s.core.raw))
-	}
-	return s.core, nil
+	return s.core, s.core.enter(op)
 }
 
 func (s *Stream) leave() {
-	if s.core.release() {
-		s.core.destroyLate()
-	}
+	s.core.leave()
 	// The owner must not be collected, and thereby closed, before the call that
 	// it was used for.
 	runtime.KeepAlive(s)
-}
-
-// destroy destroys the CUstream. What was enqueued on it is still done.
-func (sc *streamCore) destroy(at driver.At) error {
-	d := sc.ctx.drv
-	d.trace(traceStreamDestroyed, 0, sc.raw)
-	var err error
-	if res := d.table.StreamDestroy(at, sc.raw); res != driver.ResultSuccess {
-		err = sc.ctx.fail("cuStreamDestroy", uintptr(sc.raw), res)
-	}
-	sc.ctx.childDone()
-	return err
-}
-
-// destroyLate destroys the CUstream when nobody waits for the outcome.
-func (sc *streamCore) destroyLate() {
-	if err := sc.destroy(driver.At{Relaxed: true}); err != nil {
-		sc.ctx.drv.leak(Leak{Kind: "stream", Handle: uintptr(sc.raw), Err: err})
-	}
-}
-
-// forgotten closes a stream that the garbage collector found.
-func (sc *streamCore) forgotten() {
-	if first, last := sc.close(); first {
-		sc.ctx.drv.leak(Leak{Kind: "stream", Handle: uintptr(sc.raw), Forgotten: true})
-		if last {
-			sc.destroyLate()
-		}
-	}
 }
 
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
@@ -103,14 +63,7 @@ func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
-	first, last := s.core.close()
-	if first {
-		s.cleanup.Stop()
-	}
-	if last {
-		return s.core.destroy(driver.At{})
-	}
-	return nil
+	return s.core.finish(s.cleanup)
 }
 
 // Query reports whether all work that was enqueued on the stream has completed
