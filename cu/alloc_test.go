@@ -11,14 +11,10 @@ import (
 )
 
 // TestAllocations makes sure that calls which are made often allocate nothing.
-// Other engines than the thunks allocate, and so does the race detector.
+// Other engines than the thunks allocate, and so does the race detector: there
+// the calls are just made.
 func TestAllocations(t *testing.T) {
-	if ccall.Engine != "thunk" {
-		t.Skipf("the engine %q allocates", ccall.Engine)
-	}
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
+	exact := ccall.Engine == "thunk" && !raceEnabled
 	r := newRig(t)
 	held := r.stream(r.gpu)
 	r.hold(held)
@@ -59,11 +55,11 @@ func TestAllocations(t *testing.T) {
 			sl.leave()
 		},
 	} {
-		if n := testing.AllocsPerRun(100, f); n != 0 {
+		if n := testing.AllocsPerRun(100, f); n != 0 && exact {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { r.ok(mem.CopyFrom(buf)) }); n > 2 {
+	if n := testing.AllocsPerRun(100, func() { r.ok(mem.CopyFrom(buf)) }); n > 2 && exact {
 		t.Errorf("CopyFrom: %v allocations", n)
 	}
 }

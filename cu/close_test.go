@@ -176,6 +176,66 @@ func TestCloseConcurrently(t *testing.T) {
 	}
 }
 
+// TestCloseBesideCalls closes an event while others call, over and over, so that
+// the close comes at every point of a call.
+func TestCloseBesideCalls(t *testing.T) {
+	r := newRig(t)
+	other := r.event(r.gpu, 0)
+	r.ok(other.Record(r.s))
+	for name, call := range map[string]func(*Event) error{
+		"Record":      func(e *Event) error { return e.Record(r.s) },
+		"Query":       func(e *Event) error { _, err := e.Query(); return err },
+		"Synchronize": func(e *Event) error { return e.Synchronize() },
+		"WaitEvent":   func(e *Event) error { return r.s.WaitEvent(e) },
+		"Since":       func(e *Event) error { _, _, err := other.Since(e); return err },
+		"Wait":        func(e *Event) error { return e.Wait(t.Context()) },
+		"Ticket, Record": func(e *Event) error {
+			ticket, err := e.Ticket()
+			if err == nil {
+				err = e.Record(r.s)
+				ticket.core.use()
+			}
+			return err
+		},
+	} {
+		asks := name != "Record" && name != "Ticket, Record"
+		for range rounds(2000) {
+			e := must(r.gpu.NewEvent(0))(t)
+			r.ok(e.Record(r.s))
+			if asks {
+				// As of an event that others may record, completion is asked for
+				// every time.
+				e.core().slot.Load().marks.Store(slotForeign)
+			}
+			var wg sync.WaitGroup
+			started := make(chan struct{})
+			wg.Go(func() { // no more than one: the close must not have to wait for its turn
+				r.ok(call(e))
+				close(started)
+				for {
+					if err := call(e); errors.Is(err, ErrClosed) {
+						return
+					} else if err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+			})
+			<-started
+			r.ok(e.Close())
+			wg.Wait()
+		}
+	}
+}
+
+// rounds returns n, or a tenth of it if tests should be short or are slow.
+func rounds(n int) int {
+	if testing.Short() || raceEnabled {
+		return n/10 + 1
+	}
+	return n
+}
+
 // TestCloseDuringCall closes an object while a call on it is in the driver: the
 // close returns, and the call's end destroys.
 func TestCloseDuringCall(t *testing.T) {

@@ -110,7 +110,7 @@ func (c *contextCore) giveUp() error {
 // few hundred milliseconds. No thread's current context is changed.
 func (dev *Device) PrimaryContext() (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
-	if dev == nil {
+	if dev == nil || dev.drv == nil {
 		return nil, errNil(op, "device")
 	}
 	d := dev.drv

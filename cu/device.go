@@ -17,7 +17,7 @@ type Device struct {
 // Device returns the device with the given ordinal, counted from 0
 // (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
-	if d == nil {
+	if !d.open() {
 		return nil, errNil("cuDeviceGet", "driver")
 	}
 	if int(int32(ordinal)) != ordinal {
@@ -37,7 +37,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 // Ordinal returns the number by which [Driver.Device] finds the device. It
 // returns -1 for nil.
 func (dev *Device) Ordinal() int {
-	if dev == nil {
+	if dev == nil || dev.drv == nil {
 		return -1
 	}
 	return dev.ordinal
@@ -46,7 +46,7 @@ func (dev *Device) Ordinal() int {
 // Name returns the device's name, such as "NVIDIA H200" (cuDeviceGetName).
 func (dev *Device) Name() (string, error) {
 	const op = "cuDeviceGetName"
-	if dev == nil {
+	if dev == nil || dev.drv == nil {
 		return "", errNil(op, "device")
 	}
 	buf := make([]byte, 256)
@@ -68,7 +68,7 @@ func (dev *Device) ComputeCapability() (major, minor int, err error) {
 
 func (dev *Device) attribute(a int32) (int, error) {
 	const op = "cuDeviceGetAttribute"
-	if dev == nil {
+	if dev == nil || dev.drv == nil {
 		return 0, errNil(op, "device")
 	}
 	v, res := dev.drv.table.DeviceGetAttribute(driver.At{}, a, dev.raw)
@@ -81,7 +81,7 @@ func (dev *Device) attribute(a int32) (int, error) {
 // TotalMem returns the size of the device's memory in bytes (cuDeviceTotalMem).
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
-	if dev == nil {
+	if dev == nil || dev.drv == nil {
 		return 0, errNil(op, "device")
 	}
 	n, res := dev.drv.table.DeviceTotalMem(driver.At{}, dev.raw)

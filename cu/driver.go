@@ -102,6 +102,9 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 }
 
+// open reports whether the driver came from Open.
+func (d *Driver) open() bool { return d != nil && d.table != nil }
+
 // Close does nothing to the driver itself, which a process cannot unload, and
 // nothing to objects that exist: they stay usable until they are closed. It is
 // here so that programs may treat a Driver like any other resource.
@@ -109,7 +112,7 @@ func (d *Driver) Close() error { return nil }
 
 // String names the library.
 func (d *Driver) String() string {
-	if d == nil {
+	if !d.open() {
 		return "no driver"
 	}
 	return d.name
@@ -118,7 +121,7 @@ func (d *Driver) String() string {
 // Version returns the newest CUDA version that the driver supports, as CUDA
 // counts: 12080 is 12.8 (cuDriverGetVersion).
 func (d *Driver) Version() (int, error) {
-	if d == nil {
+	if !d.open() {
 		return 0, errNil("cuDriverGetVersion", "driver")
 	}
 	v, res := d.table.DriverGetVersion(driver.At{})
@@ -131,7 +134,7 @@ func (d *Driver) Version() (int, error) {
 // DeviceCount returns the number of devices that the driver sees
 // (cuDeviceGetCount).
 func (d *Driver) DeviceCount() (int, error) {
-	if d == nil {
+	if !d.open() {
 		return 0, errNil("cuDeviceGetCount", "driver")
 	}
 	n, res := d.table.DeviceGetCount(driver.At{})
@@ -160,7 +163,7 @@ type Proc struct {
 // that interface. The error matches errors.ErrUnsupported if the driver is too
 // old for it.
 func (d *Driver) Proc(name string) (Proc, error) {
-	if d == nil {
+	if !d.open() {
 		return Proc{}, errNil(name, "driver")
 	}
 	sym, ok := driver.FindSymbol(name)

@@ -289,9 +289,9 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 		err = errUntimed(op, uintptr(startSlot.raw))
 	case c.flags&EventDisableTiming != 0:
 		err = errUntimed(op, uintptr(sl.raw))
-	case !sc.recorded.Load() && !startSlot.foreign():
+	case !startSlot.recorded() && !startSlot.foreign():
 		err = errUnrecorded(op, uintptr(startSlot.raw))
-	case !c.recorded.Load() && !sl.foreign():
+	case !sl.recorded() && !sl.foreign():
 		err = errUnrecorded(op, uintptr(sl.raw))
 	}
 	if err != nil {
@@ -305,10 +305,10 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		// It may be that nobody has recorded a foreign event so far.
-		if !sc.recorded.Load() {
+		if !startSlot.recorded() {
 			return 0, StatusUnknown, errUnrecorded(op, uintptr(startSlot.raw))
 		}
-		if !c.recorded.Load() {
+		if !sl.recorded() {
 			return 0, StatusUnknown, errUnrecorded(op, uintptr(sl.raw))
 		}
 	}

@@ -29,7 +29,7 @@ type slot struct {
 	drv   *Driver
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
-	// marks holds slotRetired and slotForeign.
+	// marks holds slotRetired, slotForeign and slotRecorded.
 	marks atomic.Uint32
 
 	core *eventCore
@@ -42,6 +42,9 @@ const (
 	// slotForeign says that others may record the CUevent: then its completion
 	// is not remembered, and it keeps its place, also while somebody waits.
 	slotForeign
+	// slotRecorded says that some record succeeded. It is the slot's own: an
+	// event's earlier slot may have none when a later one has.
+	slotRecorded
 )
 
 const (
@@ -96,6 +99,9 @@ func (sl *slot) close() (last bool) {
 	_, idle := sl.markClosed()
 	return idle && sl.idle()
 }
+
+// recorded reports whether some record succeeded.
+func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
 
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
@@ -157,7 +163,7 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
 	var err error
-	keep := sl.marks.Load() == slotRetired && ctx.poison.Load() == nil
+	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
 		ctx.drv.trace(traceEventDestroyed, sl.raw, 0)
 		if res := ctx.drv.table.EventDestroy(at, sl.raw); res != driver.ResultSuccess {
@@ -185,8 +191,6 @@ type eventCore struct {
 
 	ctx   *contextCore
 	flags EventFlags
-	// recorded says that some record succeeded.
-	recorded atomic.Bool
 
 	_ [128 - 88]byte
 }
@@ -274,8 +278,8 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	} else {
 		res = t.EventRecord(driver.At{}, sl.raw, sc.raw)
 	}
-	if res == driver.ResultSuccess && !sl.core.recorded.Load() {
-		sl.core.recorded.Store(true)
+	if res == driver.ResultSuccess && !sl.recorded() {
+		sl.marks.Or(slotRecorded)
 	}
 	return res
 }

@@ -51,6 +51,9 @@ func (e *Event) Wait(ctx context.Context) error {
 // wait waits for the slot's record. The caller is one of its watchers.
 func (sl *slot) wait(ctx context.Context) error {
 	const op = "cuEventQuery"
+	if ctx == nil { // a mistake that should not bring the process down
+		ctx = context.Background()
+	}
 	c := sl.core
 	var timer driver.Timer
 	sleep := minSleep

@@ -311,6 +311,32 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
+// TestSinceBesideFirstRecord asks for the time of an event that is being
+// recorded for the first time, on a CUevent of its own because a ticket is out.
+func TestSinceBesideFirstRecord(t *testing.T) {
+	r := newRig(t)
+	stop := r.event(r.gpu, 0)
+	r.ok(stop.Record(r.s))
+	for range rounds(2000) {
+		start := must(r.gpu.NewEvent(0))(t)
+		ticket := must(start.Ticket())(t)
+		var wg sync.WaitGroup
+		wg.Go(func() { r.ok(start.Record(r.s)) })
+		for {
+			_, _, err := stop.Since(start)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ErrNotRecorded) {
+				t.Fatal(err)
+			}
+		}
+		wg.Wait()
+		r.ok(ticket.Wait(t.Context()))
+		r.ok(start.Close())
+	}
+}
+
 // softEvents is a software driver with a clock: of events, and what they need.
 type softEvents struct {
 	driver.Software

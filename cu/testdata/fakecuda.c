@@ -146,7 +146,6 @@ struct object {
 			int64_t done_at;
 			int32_t polls; // complete when this many queries were made
 			uint32_t flags;
-			uint64_t captured; // the thing that RecordExternal left
 		} e;
 		struct { // function
 			struct object *module;
@@ -175,6 +174,7 @@ static bool initialized;
 static int driver_version = 12080;
 static int64_t latency;   // of a record, in nanoseconds
 static int polls;         // that a record takes
+static bool capturing;    // RecordExternal records nothing yet
 static bool spread;       // let other threads in during every call
 static uint64_t records;  // made so far
 static uint64_t ctx_ids;  // given so far
@@ -728,6 +728,8 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	if (flags > 1)
 		return leave(INVALID_VALUE);
 	pause_at(fn, BEFORE, e, s);
+	if (flags == 1 && capturing)
+		return leave(SUCCESS);
 	e->e.record = ++records;
 	e->e.stream = s;
 	e->e.epoch = s->s.held ? s->s.epoch + 1 : 0;
@@ -735,8 +737,6 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	e->e.done_at = 0;
 	if (latency > 0)
 		e->e.done_at = s->s.done_at = now() + latency;
-	if (flags == 1)
-		e->e.captured = e->e.record;
 	pause_at(fn, AFTER, e, s);
 	return leave(SUCCESS);
 }
@@ -1006,7 +1006,7 @@ void fake_reset(void) {
 	memset(&launched, 0, sizeof launched);
 	driver_version = 12080;
 	latency = polls = 0;
-	spread = trapping = false;
+	spread = trapping = capturing = false;
 	orphans = trapped = 0;
 	pthread_cond_broadcast(&changed);
 	unlock();
@@ -1022,6 +1022,10 @@ void fake_polls(int n) { lock(); polls = n; unlock(); }
 
 // fake_spread lets other threads in during every call.
 void fake_spread(int on) { lock(); spread = on; unlock(); }
+
+// fake_capture makes streams capture: RecordExternal records nothing until a
+// graph runs, which none does.
+void fake_capture(int on) { lock(); capturing = on; unlock(); }
 
 // fake_trap makes what would abort return TRAPPED. fake_trapped counts.
 void fake_trap(int on) { lock(); trapping = on; unlock(); }

@@ -263,6 +263,9 @@ func TestSoftwareScopes(t *testing.T) {
 		{"the call would push", At{Pop: true}, "create context", createContext, []string{"create context"}, ResultUnknown},
 	} {
 		for _, pinned := range []bool{false, true} {
+			if c.at.Pop && !pinned {
+				continue // a context is created on a thread of one's own
+			}
 			t.Run(fmt.Sprintf("%s, pinned %v", c.name, pinned), func(t *testing.T) {
 				s, tab := newSoft()
 				at := c.at
