@@ -96,7 +96,9 @@ func (c *contextCore) giveUp() error {
 	d.mu.Unlock()
 	for _, events := range c.spare { // nobody else is left to touch it
 		for _, e := range events {
-			d.table.EventDestroy(driver.At{Relaxed: true}, e)
+			if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
+				d.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
+			}
 		}
 	}
 	if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
@@ -119,8 +121,12 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 		return nil, d.fail(op, 0, res)
 	}
 	key := contextKey{raw: raw}
-	if id, res := d.table.CtxGetId(driver.At{}, raw); res == driver.ResultSuccess {
+	switch id, res := d.table.CtxGetId(driver.At{}, raw); {
+	case res == driver.ResultSuccess:
 		key = contextKey{id: id}
+	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
+		dev.release()
+		return nil, d.fail("cuCtxGetId", uintptr(raw), res)
 	}
 
 	d.mu.Lock()
@@ -133,14 +139,21 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	}
 	d.mu.Unlock()
 	if shared {
-		// The core has a claim already, so this returns at once.
-		d.table.DevicePrimaryCtxRelease(driver.At{}, dev.raw)
+		dev.release() // the core has a claim already, so this returns at once
 	}
 
 	own := &contextOwner{core: core}
 	c := &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
 	return c, nil
+}
+
+// release gives a claim to the primary context back that turned out not to be
+// needed.
+func (dev *Device) release() {
+	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{}, dev.raw); res != driver.ResultSuccess {
+		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.fail("cuDevicePrimaryCtxRelease", 0, res)})
+	}
 }
 
 // Close gives the context up (cuDevicePrimaryCtxRelease). If nothing that was
@@ -229,20 +242,34 @@ func (c *Context) Synchronize() error {
 }
 
 // createEvent creates a CUevent.
-func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, driver.Result) {
+func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
-	return c.drv.table.EventCreate(at, uint32(flags))
+	e, res := c.drv.table.EventCreate(at, uint32(flags))
+	if res != driver.ResultSuccess {
+		return 0, c.fail("cuEventCreate", 0, res)
+	}
+	c.drv.trace(traceEventCreated, e, 0)
+	return e, nil
+}
+
+// destroyEvent destroys a CUevent.
+func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
+	c.drv.trace(traceEventDestroyed, e, 0)
+	if res := c.drv.table.EventDestroy(at, e); res != driver.ResultSuccess {
+		return c.fail("cuEventDestroy", uintptr(e), res)
+	}
+	return nil
 }
 
 // takeEvent returns a CUevent that nobody uses, created if need be. It may have
 // somebody else's record, perhaps a pending one, until it is recorded again.
-func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, driver.Result) {
+func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	c.mu.Lock()
 	if s := c.spare[flags]; len(s) > 0 {
 		e := s[len(s)-1]
 		c.spare[flags] = s[:len(s)-1]
 		c.mu.Unlock()
-		return e, driver.ResultSuccess
+		return e, nil
 	}
 	c.mu.Unlock()
 	return c.createEvent(flags, at)

@@ -53,14 +53,6 @@ func newEventOwner(c *eventCore) *eventOwner {
 	return o
 }
 
-// core returns the event's core, or nil if it was not created yet.
-func (e *Event) core() *eventCore {
-	if o := e.owner.Load(); o != nil {
-		return o.core
-	}
-	return nil
-}
-
 // create gives a zero Event its CUevent, in the stream's context.
 func (e *Event) create(sc *streamCore) (*eventOwner, error) {
 	ec, err := newEventCore(sc.ctx, EventDisableTiming)

@@ -395,3 +395,11 @@ func TestFakeNotices(t *testing.T) {
 	f.tell("fake_reset")
 	f.tell("fake_forgive", uintptr(lost))
 }
+
+// core returns the event's core, or nil if it was not created yet.
+func (e *Event) core() *eventCore {
+	if o := e.owner.Load(); o != nil {
+		return o.core
+	}
+	return nil
+}

@@ -241,6 +241,9 @@ type modelTicket struct {
 	t      *Ticket
 	record modelRecord
 	known  bool
+	// closed is set once the ticket has answered that the event was closed: that
+	// is final.
+	closed bool
 }
 
 func (m *model) run(seed uint64) {
@@ -813,7 +816,7 @@ func (a *actor) takeTicket() {
 	}
 	a.counts[countTicket].Add(1)
 	_, again, still := e.peek()
-	n := modelTicket{e.modelLife, ticket, r, ok && still && stamp == again}
+	n := modelTicket{e.modelLife, ticket, r, ok && still && stamp == again, false}
 	if len(a.tickets) < 4 {
 		a.tickets = append(a.tickets, n)
 	} else {
@@ -839,10 +842,14 @@ func (a *actor) useTicket() {
 		if done && !n.record.canBeComplete() {
 			a.wrong("a ticket's wait returned while the stream of its record was held")
 		}
-		if !done && sure && !errors.Is(err, ResultOutOfMemory) {
+		if n.closed && !errors.Is(err, ErrClosed) {
+			a.wrong("a ticket's wait: %v, after it said that the event was closed", err)
+		}
+		if !done && sure && !n.closed && !errors.Is(err, ResultOutOfMemory) {
 			a.wrong("a ticket's wait: %v, though the stream of its record went on before", err)
 		}
 	}
+	a.tickets[i].closed = n.closed || errors.Is(err, ErrClosed)
 	if done && a.IntN(2) == 0 || a.IntN(8) == 0 {
 		a.tickets = append(a.tickets[:i], a.tickets[i+1:]...)
 	}

@@ -40,7 +40,7 @@ func (r *resource[H]) refuse(op string) error {
 // leave ends a call.
 func (r *resource[H]) leave() {
 	if r.release() {
-		r.destroyLate()
+		r.destroyLate(false)
 	}
 }
 
@@ -56,13 +56,11 @@ func (r *resource[H]) finish(cleanup runtime.Cleanup) error {
 	return nil
 }
 
-// forgotten closes a resource whose owner the garbage collector found.
+// forgotten closes a resource whose owner the garbage collector found. No call
+// can be in flight: calls keep the owner.
 func (r *resource[H]) forgotten() {
-	if first, last := r.close(); first {
-		r.ctx.drv.leak(Leak{Kind: r.kind(), Handle: uintptr(r.raw), Forgotten: true})
-		if last {
-			r.destroyLate()
-		}
+	if _, last := r.close(); last {
+		r.destroyLate(true)
 	}
 }
 
@@ -101,13 +99,13 @@ func (r *resource[H]) destroy(at driver.At) error {
 	return err
 }
 
-// destroyLate destroys the resource when nobody waits for the outcome; on a
-// goroutine of its own, unless it is a stream: the others may wait for the GPU.
-func (r *resource[H]) destroyLate() {
+// destroyLate destroys the resource when nobody waits for the outcome, which
+// goes to the leak hook; on a goroutine of its own, unless it is a stream: the
+// others may wait for the GPU.
+func (r *resource[H]) destroyLate(forgotten bool) {
 	destroy := func() {
-		if err := r.destroy(driver.At{Relaxed: true}); err != nil {
-			r.ctx.drv.leak(Leak{Kind: r.kind(), Handle: uintptr(r.raw), Err: err})
-		}
+		err := r.destroy(driver.At{Relaxed: true})
+		r.ctx.drv.leak(Leak{Kind: r.kind(), Handle: uintptr(r.raw), Forgotten: forgotten, Err: err})
 	}
 	if _, ok := any(r.raw).(driver.Stream); ok {
 		destroy()

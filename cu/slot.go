@@ -165,10 +165,7 @@ func (sl *slot) destroy(at driver.At) error {
 	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
-		ctx.drv.trace(traceEventDestroyed, sl.raw, 0)
-		if res := ctx.drv.table.EventDestroy(at, sl.raw); res != driver.ResultSuccess {
-			err = ctx.fail("cuEventDestroy", uintptr(sl.raw), res)
-		}
+		err = ctx.destroyEvent(sl.raw, at)
 	}
 	ctx.childDone()
 	return err
@@ -197,9 +194,9 @@ type eventCore struct {
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
 func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
-	raw, res := ctx.createEvent(flags, driver.At{})
-	if res != driver.ResultSuccess {
-		return nil, ctx.fail("cuEventCreate", 0, res)
+	raw, err := ctx.createEvent(flags, driver.At{})
+	if err != nil {
+		return nil, err
 	}
 	c := &eventCore{ctx: ctx, flags: flags}
 	c.put(&c.first, raw)
@@ -207,7 +204,6 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 		c.first.marks.Store(slotForeign)
 	}
 	c.slot.Store(&c.first)
-	ctx.drv.trace(traceEventCreated, raw, 0)
 	return c, nil
 }
 
@@ -296,9 +292,9 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 	if flags&RecordExternal != 0 {
 		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
 	}
-	raw, res := take(c.flags, driver.At{Relaxed: true})
-	if res != driver.ResultSuccess {
-		return c.ctx.fail("cuEventCreate", 0, res)
+	raw, err := take(c.flags, driver.At{Relaxed: true})
+	if err != nil {
+		return err
 	}
 	fresh := c.newSlot(raw)
 	if flags&RecordExternal != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -41,15 +42,17 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	if !sl.complete() {
 		sl.watchers.Add(1)
-		err = sl.wait(ctx)
+		_, err = sl.wait(ctx)
 		sl.watchers.Add(-1)
 	}
 	o.leave(sl)
 	return err
 }
 
-// wait waits for the slot's record. The caller is one of its watchers.
-func (sl *slot) wait(ctx context.Context) error {
+// wait waits for the slot's record. The caller is one of its watchers. final is
+// false if another wait may have another outcome: if ctx ended this one, or the
+// driver failed to answer.
+func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	const op = "cuEventQuery"
 	if ctx == nil { // a mistake that should not bring the process down
 		ctx = context.Background()
@@ -60,22 +63,22 @@ func (sl *slot) wait(ctx context.Context) error {
 	for i := 0; ; i++ {
 		switch st, err := c.status(op, sl, sl.query(driver.At{Relaxed: true})); {
 		case err != nil:
-			return err
+			return c.ctx.poison.Load() != nil, err
 		case st == Complete:
-			return nil
+			return true, nil
 		}
 		if c.slot.Load() == nil {
-			return mistake(op, ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
+			return true, mistake(op, ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
 		}
-		if err := ctx.Err(); err != nil {
-			return waitEnded(op, sl, ctx)
+		if ctx.Err() != nil {
+			return false, waitEnded(op, sl, ctx)
 		}
 		if i < spinPolls {
 			runtime.Gosched()
 			continue
 		}
 		if timer == nil {
-			timer = c.ctx.drv.table.Clock().NewTimer(sleep)
+			timer = sl.table.Clock().NewTimer(sleep)
 			defer timer.Stop()
 		} else {
 			timer.Reset(sleep)
@@ -84,7 +87,7 @@ func (sl *slot) wait(ctx context.Context) error {
 		case <-timer.C():
 			sleep = min(2*sleep, maxSleep)
 		case <-ctx.Done():
-			return waitEnded(op, sl, ctx)
+			return false, waitEnded(op, sl, ctx)
 		}
 	}
 }
@@ -103,11 +106,14 @@ type Ticket struct {
 	cleanup runtime.Cleanup
 }
 
-// ticketCore is what a ticket holds on to until its record has completed, or
-// the ticket is collected. Calls in flight on it keep the slot's CUevent.
+// ticketCore is what a ticket holds on to until the outcome is known, or the
+// ticket is collected. Calls in flight on it keep the slot's CUevent.
 type ticketCore struct {
 	refs
 	slot *slot
+	// failure is the outcome if it is an error. It is set before the core is
+	// closed.
+	failure atomic.Pointer[error]
 }
 
 // Ticket returns a ticket for the event's present record. For an event that was
@@ -144,6 +150,8 @@ func (tc *ticketCore) letGo() {
 }
 
 // Wait waits until the ticket's record has completed, like [Event.Wait].
+// Completion is remembered, and so is that the event was closed or its context
+// poisoned before. After another error, such as ctx's, another wait may follow.
 func (t *Ticket) Wait(ctx context.Context) error {
 	if t == nil {
 		return errNil("cuEventQuery", "ticket")
@@ -158,11 +166,17 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			tc.letGo()
 		}
 	}()
-	if !tc.acquire() {
-		return nil // it was used up: the record has completed
+	if !tc.acquire() { // the outcome is known
+		if err := tc.failure.Load(); err != nil {
+			return *err
+		}
+		return nil
 	}
-	err := tc.slot.wait(ctx)
-	if err == nil {
+	final, err := tc.slot.wait(ctx)
+	if final {
+		if err != nil {
+			tc.failure.CompareAndSwap(nil, &err)
+		}
 		t.cleanup.Stop()
 		tc.use()
 	}
