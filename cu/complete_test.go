@@ -244,7 +244,7 @@ func TestEventAfterOthers(t *testing.T) {
 		if err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v", err)
 		}
-		ticket.core.use() // as if it had been collected
+		ticket.core.settle(errCollected) // as if it had been collected
 	}
 	for _, c := range []struct {
 		name string

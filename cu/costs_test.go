@@ -82,7 +82,7 @@ type gate struct {
 func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
 	g := &gate{ctx: gpu.own.core}
-	g.ctx.use()
+	g.ctx.hold()
 	tab, at := g.ctx.drv.table, driver.At{Context: g.ctx.raw}
 	var res driver.Result
 	if g.host, res = tab.MemHostAlloc(at, 4096, driver.CU_MEMHOSTALLOC_DEVICEMAP|driver.CU_MEMHOSTALLOC_PORTABLE); res != 0 {

@@ -14,6 +14,7 @@ import (
 // A Context that is closed refuses new children; what was made in it goes on
 // working, and the primary context is released with the last of them.
 type Context struct {
+	_       noCopy
 	own     *contextOwner
 	cleanup runtime.Cleanup
 }
@@ -31,6 +32,8 @@ type contextCore struct {
 	raw driver.Context
 	dev driver.Device
 	key contextKey
+	// device is dev for callers.
+	device *Device
 
 	poison atomic.Pointer[poison]
 	users  atomic.Int64
@@ -53,9 +56,9 @@ type contextKey struct {
 // maxSpare is how many unused events of a kind a context keeps.
 const maxSpare = 64
 
-// use counts one more user, unless there is none left, in which case the claim
+// hold counts one more user, unless there is none left, in which case the claim
 // is being given up.
-func (c *contextCore) use() bool {
+func (c *contextCore) hold() bool {
 	for {
 		n := c.users.Load()
 		if n == 0 {
@@ -67,16 +70,16 @@ func (c *contextCore) use() bool {
 	}
 }
 
-// done takes a user away. If it was the last one the caller has to call
+// drop takes a user away. If it was the last one the caller has to call
 // giveUp.
-func (c *contextCore) done() (last bool) {
+func (c *contextCore) drop() (last bool) {
 	return c.users.Add(-1) == 0
 }
 
 // childDone takes a child away. Giving the context up may block, and whoever
 // closes a child must not.
 func (c *contextCore) childDone() {
-	if c.done() {
+	if c.drop() {
 		go func() {
 			if err := c.giveUp(); err != nil {
 				c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
@@ -121,7 +124,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 		return nil, d.fail(op, 0, res)
 	}
 	key := contextKey{raw: raw}
-	switch id, res := d.table.CtxGetId(driver.At{}, raw); {
+	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
 	case res == driver.ResultSuccess:
 		key = contextKey{id: id}
 	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
@@ -131,9 +134,9 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 
 	d.mu.Lock()
 	core := d.contexts[key]
-	shared := core != nil && core.use()
+	shared := core != nil && core.hold()
 	if !shared {
-		core = &contextCore{drv: d, raw: raw, dev: dev.raw, key: key, spare: make(map[EventFlags][]driver.Event)}
+		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, spare: make(map[EventFlags][]driver.Event)}
 		core.users.Store(1)
 		d.contexts[key] = core
 	}
@@ -151,7 +154,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 // release gives a claim to the primary context back that turned out not to be
 // needed.
 func (dev *Device) release() {
-	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{}, dev.raw); res != driver.ResultSuccess {
+	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev.raw); res != driver.ResultSuccess {
 		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.fail("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }
@@ -169,7 +172,7 @@ func (c *Context) Close() error {
 	if first {
 		c.cleanup.Stop()
 	}
-	if last && c.own.core.done() {
+	if last && c.own.core.drop() {
 		return c.own.core.giveUp()
 	}
 	return nil
@@ -204,18 +207,18 @@ func (c *Context) leave() {
 	runtime.KeepAlive(c)
 }
 
-// Device returns the ordinal of the context's device.
-func (c *Context) Device() int {
+// Device returns the context's device, nil for a nil Context.
+func (c *Context) Device() *Device {
 	if c == nil || c.own == nil {
-		return -1
+		return nil
 	}
-	return int(c.own.core.dev)
+	return c.own.core.device
 }
 
 // Err returns the error that poisoned the context, or nil. It asks the driver
-// nothing: an error that no call has reported yet is not known. A poisoned
-// context answers every call with an error that matches [ErrContextPoisoned],
-// and on real GPUs the process cannot get another one.
+// nothing: an error that no call has reported yet is not known. Every call that
+// reaches the driver of a poisoned context fails with an error that matches
+// [ErrContextPoisoned], and on real GPUs the process cannot get another context.
 func (c *Context) Err() error {
 	if c == nil || c.own == nil {
 		return errNil("cuCtxGetCurrent", "context")

@@ -12,10 +12,14 @@ import (
 // Driver is a loaded and initialised CUDA driver. Programs open one and share
 // it: objects of two drivers do not mix.
 type Driver struct {
-	table  *driver.Table
-	name   string
-	hook   func(Leak)
+	// The tracer, and what every call looks at first in the table, share a cache
+	// line.
 	tracer atomic.Pointer[tracer]
+	calls  driver.Table
+
+	table *driver.Table // &calls
+	name  string
+	hook  func(Leak)
 
 	mu       sync.Mutex
 	contexts map[contextKey]*contextCore
@@ -45,7 +49,7 @@ func WithSoftware(s driver.Software) Option {
 
 // WithLeakHook makes the driver report objects that the program forgot to
 // close, and errors of destructions that nobody waits for. hook is called on a
-// goroutine of the library's and must be safe for concurrent use.
+// goroutine of its own, and must be safe for concurrent use.
 func WithLeakHook(hook func(Leak)) Option {
 	return func(o *options) { o.hook = hook }
 }
@@ -81,14 +85,17 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore)}
 	d.launches.New = func() any { return new(launchFrame) }
+	d.table = &d.calls
 	if o.software != nil {
-		d.table, d.name = driver.NewSoftware(o.software), "the software driver"
+		d.table.UseSoftware(o.software)
+		d.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
 			return nil, fmt.Errorf("cu: %w: %w", ErrNoDriver, err)
 		}
-		d.table, d.name = driver.New(lib), lib.Name()
+		d.table.Use(lib)
+		d.name = lib.Name()
 	}
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
@@ -144,12 +151,19 @@ func (d *Driver) DeviceCount() (int, error) {
 	return int(n), nil
 }
 
-// leak reports to the hook, if there is one.
+// leak reports to the hook, if there is one: not on the caller's goroutine,
+// which may hold locks that the hook takes, nor on the one that the runtime runs
+// all cleanups on.
 func (d *Driver) leak(l Leak) {
 	if d.hook != nil && (l.Forgotten || l.Err != nil) {
-		d.hook(l)
+		go d.hook(l)
 	}
 }
+
+// MissingError is the error behind a call of a function that the driver does not
+// have. It matches errors.ErrUnsupported, and names the function, the CUDA
+// version that introduced it and the driver's.
+type MissingError = driver.MissingError
 
 // Proc is a function of the driver, for what this package has no wrapper for.
 type Proc struct {
@@ -186,21 +200,20 @@ func (p Proc) Addr() uintptr {
 }
 
 // Call calls the function with up to fourteen words and returns what it
-// returned. Nothing is checked, and none of this package's promises holds: a
+// returned, whatever it is; the error is for calls that could not be made.
+// Nothing is checked, and none of this package's promises holds: a
 // wrong argument crashes the process. Arguments that are addresses must be of
 // memory that does not move and that outlives the call, which a Go variable is
 // only if it is known to be on the heap. The call is made on whichever thread
 // the goroutine runs on.
-func (p Proc) Call(args ...uintptr) Result {
+func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
-		return ResultNotFound
+		return ResultNotFound, errNil("Proc.Call", "function")
 	}
 	r, res := p.drv.table.CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {
-		if p.drv.table.Missing(res) != nil {
-			return ResultNotSupported
-		}
-		return Result(res)
+		err := p.drv.fail(p.sym.Info().Export, 0, res)
+		return ResultInvalidValue, err
 	}
-	return Result(int32(r))
+	return Result(int32(r)), nil
 }

@@ -34,9 +34,9 @@ func (r Result) Error() string {
 // later call fails with it too. See [ErrContextPoisoned].
 func (r Result) Sticky() bool { return driver.Result(r).Sticky() }
 
-// Mistakes that are found before the driver is asked. Errors that match one of
-// these also match the [Result] that the driver would have given, or, where it
-// would have crashed, [ResultInvalidHandle].
+// Mistakes that are found before the driver is asked. But for [ErrNoDriver],
+// errors that match one of these also match the [Result] that the driver would
+// have given, or, where it would have crashed, [ResultInvalidHandle].
 var (
 	// ErrNoDriver means that no driver library could be loaded. The error
 	// wraps a *loader.LoadError, which lists what was tried.
@@ -132,22 +132,33 @@ func mistake(op string, err error, handle uintptr, detail string) error {
 
 // errNil and errClosed name the kind of object.
 func errNil(op, kind string) error {
-	return mistake(op, ErrNil, 0, "the "+kind+" is nil")
+	return mistake(op, ErrNil, 0, "the "+kind+" is nil: check the error of the call that should have made it")
 }
 
 func errClosed(op, kind string, handle uintptr) error {
-	return mistake(op, ErrClosed, handle, "the "+kind+" was closed before the call")
+	return mistake(op, ErrClosed, handle, "the "+kind+" was closed before the call: close it after its last use")
+}
+
+// mismatch says how two contexts that are not the same differ.
+func mismatch(a, b *contextCore) error {
+	switch {
+	case a.drv != b.drv:
+		return ErrDriverMismatch
+	case a.dev != b.dev:
+		return ErrDeviceMismatch
+	}
+	return ErrContextMismatch
 }
 
 // mixed returns the error for two objects that do not belong together: of two
 // drivers, two devices, or two contexts.
 func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore) error {
-	switch {
-	case a.drv != b.drv:
-		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf("the %s belongs to %v, the %s to %v: open one driver and share it",
+	switch err := mismatch(a, b); err {
+	case ErrDriverMismatch:
+		return mistake(op, err, 0, fmt.Sprintf("the %s belongs to %v, the %s to %v: open one driver and share it",
 			aKind, a.drv, bKind, b.drv))
-	case a.dev != b.dev:
-		return mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
+	case ErrDeviceMismatch:
+		return mistake(op, err, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
 			aKind, a.dev, bKind, b.dev))
 	}
 	return mistake(op, ErrContextMismatch, 0, fmt.Sprintf("the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
@@ -158,6 +169,10 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 // is not success. It is for calls that concern no context.
 func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 	e := &Error{Op: op, Result: Result(res), Handle: handle}
+	if res.Sticky() {
+		e.Err = ErrContextPoisoned
+		e.Detail = poisonedDetail
+	}
 	if m := d.table.Missing(res); m != nil {
 		e.Result, e.Err = ResultNotSupported, m
 		return e
@@ -170,6 +185,8 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 	}
 	return e
 }
+
+const poisonedDetail = "nothing on this GPU works in this process any more: start a new one"
 
 // poison is the first sticky error of a context.
 type poison struct {
@@ -191,13 +208,12 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 	switch p := c.poison.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = join(e.Detail, fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; "+
-			"nothing on this GPU works in this process any more: start a new one", p.op))
+		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, poisonedDetail)
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
-	case hint(Result(res)) != "":
-		e.Detail = join(e.Detail, hint(Result(res)))
+	case hint(op, Result(res)) != "":
+		e.Detail = join(e.Detail, hint(op, Result(res)))
 	case asynchronous(Result(res)):
 		e.Detail = join(e.Detail, "it may come from work that was enqueued earlier")
 	}
@@ -215,8 +231,14 @@ func asynchronous(r Result) bool {
 }
 
 // hint says what to do about results that stream capture brings about.
-func hint(r Result) string {
+func hint(op string, r Result) string {
 	switch r {
+	case ResultInvalidValue:
+		switch op {
+		case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamWaitEvent":
+			return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
+				"record it again, or use RecordExternal in the capture"
+		}
 	case ResultStreamCaptureUnsupported:
 		return "a stream is being captured in global mode, and this call is not allowed meanwhile, " +
 			"from any thread: make it after the capture, or capture in thread-local or relaxed mode"

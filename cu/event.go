@@ -120,9 +120,6 @@ func (e *Event) Record(s *Stream) error {
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
-	if flags&^RecordExternal != 0 {
-		return invalid(op, "unknown record flags "+flags.String())
-	}
 	return e.record(op, s, flags, true)
 }
 
@@ -132,6 +129,9 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 	}
 	if s == nil || s.core == nil {
 		return errNil(op, "stream")
+	}
+	if flags&^RecordExternal != 0 {
+		return invalid(op, "unknown record flags "+flags.String())
 	}
 	o, sc := e.owner.Load(), s.core
 	if o != nil && o.core.ctx != sc.ctx {
@@ -159,7 +159,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
 	if c.ctx.drv == sc.ctx.drv {
 		if c.slot.Load() == nil {
-			return errClosed(op, "event", 0)
+			return errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sc.closed() {
 			return errClosed(op, "stream", uintptr(sc.raw))
@@ -186,7 +186,7 @@ func (e *Event) Query() (Status, error) {
 	for {
 		sl := o.core.slot.Load()
 		if sl == nil {
-			return StatusUnknown, errClosed(op, "event", 0)
+			return StatusUnknown, errClosed(op, "event", uintptr(o.core.first.raw))
 		}
 		if sl.complete() {
 			return Complete, nil
@@ -234,7 +234,6 @@ func (e *Event) Synchronize() error {
 		return err
 	}
 	defer o.leave(sl)
-	c.ctx.drv.trace(traceEventSynchronized, sl.raw, 0)
 	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
 		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
@@ -252,44 +251,77 @@ func (e *Event) Synchronize() error {
 // and lengthen the interval.
 func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
-	if e == nil || start == nil {
-		return 0, StatusUnknown, errNil(op, "event")
-	}
-	o, so := e.owner.Load(), start.owner.Load()
-	if o == nil || so == nil {
-		return 0, StatusUnknown, errUntimed(op, 0)
-	}
-	c, sc := o.core, so.core
-	if c.ctx.drv != sc.ctx.drv {
-		return 0, StatusUnknown, mixed(op, "event", c.ctx, "start event", sc.ctx)
-	}
-	sl, err := c.enter(op)
+	iv, err := enterInterval(op, start, e)
 	if err != nil {
 		return 0, StatusUnknown, err
 	}
-	defer o.leave(sl)
-	startSlot, err := sc.enter(op)
-	if err != nil {
-		return 0, StatusUnknown, err
-	}
-	defer so.leave(startSlot)
+	d, st, err := iv.measure(op)
+	iv.leave()
+	return d, st, err
+}
 
+// interval is two events' records, with a call in flight on both.
+type interval struct {
+	start, stop         *eventOwner
+	startSlot, stopSlot *slot
+}
+
+// enterInterval begins a call on two events, if the time between them can be
+// measured. It finds mistakes in the order driver, closed, context, timing,
+// record.
+func enterInterval(op string, start, stop *Event) (iv interval, err error) {
+	if start == nil || stop == nil {
+		return iv, errNil(op, "event")
+	}
+	iv.start, iv.stop = start.owner.Load(), stop.owner.Load()
+	a, b := iv.start, iv.stop
+	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
+		return iv, mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
+	}
+	if a != nil {
+		if iv.startSlot, err = a.core.enter(op); err != nil {
+			return iv, err
+		}
+	}
+	if b != nil {
+		if iv.stopSlot, err = b.core.enter(op); err != nil {
+			iv.leave()
+			return iv, err
+		}
+	}
 	switch {
-	case c.ctx != sc.ctx:
-		err = mixed(op, "event", c.ctx, "start event", sc.ctx)
-	case sc.flags&EventDisableTiming != 0:
-		err = errUntimed(op, uintptr(startSlot.raw))
-	case c.flags&EventDisableTiming != 0:
-		err = errUntimed(op, uintptr(sl.raw))
-	case !startSlot.recorded() && !startSlot.foreign():
-		err = errUnrecorded(op, uintptr(startSlot.raw))
-	case !sl.recorded() && !sl.foreign():
-		err = errUnrecorded(op, uintptr(sl.raw))
+	case a != nil && b != nil && a.core.ctx != b.core.ctx:
+		err = mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
+	case a == nil || b == nil:
+		err = errUntimed(op, 0)
+	case a.core.flags&EventDisableTiming != 0:
+		err = errUntimed(op, uintptr(iv.startSlot.raw))
+	case b.core.flags&EventDisableTiming != 0:
+		err = errUntimed(op, uintptr(iv.stopSlot.raw))
+	case !iv.startSlot.recorded() && !iv.startSlot.foreign():
+		err = errUnrecorded(op, uintptr(iv.startSlot.raw))
+	case !iv.stopSlot.recorded() && !iv.stopSlot.foreign():
+		err = errUnrecorded(op, uintptr(iv.stopSlot.raw))
 	}
 	if err != nil {
-		return 0, StatusUnknown, err
+		iv.leave()
 	}
-	ms, res := c.ctx.drv.elapsed(startSlot.raw, sl.raw)
+	return iv, err
+}
+
+// leave ends the call.
+func (iv *interval) leave() {
+	if iv.startSlot != nil {
+		iv.start.leave(iv.startSlot)
+	}
+	if iv.stopSlot != nil {
+		iv.stop.leave(iv.stopSlot)
+	}
+}
+
+// measure asks the driver for the time between the two records.
+func (iv *interval) measure(op string) (time.Duration, Status, error) {
+	ms, res := iv.stopSlot.drv.elapsed(iv.startSlot.raw, iv.stopSlot.raw)
 	switch res {
 	case driver.ResultSuccess:
 		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
@@ -297,14 +329,13 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		// It may be that nobody has recorded a foreign event so far.
-		if !startSlot.recorded() {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(startSlot.raw))
-		}
-		if !sl.recorded() {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(sl.raw))
+		for _, sl := range []*slot{iv.startSlot, iv.stopSlot} {
+			if !sl.recorded() {
+				return 0, StatusUnknown, errUnrecorded(op, uintptr(sl.raw))
+			}
 		}
 	}
-	return 0, StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
+	return 0, StatusUnknown, iv.stop.core.ctx.fail(op, uintptr(iv.stopSlot.raw), res)
 }
 
 // elapsed returns the milliseconds between two records.

@@ -205,12 +205,25 @@ func (f *fake) leak(l Leak) {
 	f.leaks = append(f.leaks, l)
 }
 
-// leaked returns the reports so far, in words, sorted.
-func (f *fake) leaked() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// reports returns the first n reports, once there are so many, and any others
+// that there are by then.
+func (f *fake) reports(n int) []Leak {
+	f.t.Helper()
+	var reports []Leak
+	eventually(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		reports = slices.Clone(f.leaks)
+		return len(reports) >= n
+	})
+	return reports
+}
+
+// leaked returns n reports, in words, sorted.
+func (f *fake) leaked(n int) []string {
+	f.t.Helper()
 	var words []string
-	for _, l := range f.leaks {
+	for _, l := range f.reports(n) {
 		w := l.Kind
 		if l.Forgotten {
 			w += " forgotten"

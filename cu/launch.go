@@ -129,18 +129,19 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	}
 	d := sc.ctx.drv
 	lf := d.launches.Get().(*launchFrame)
+	defer runtime.KeepAlive(args) // and with it the owners of device memory, until after done
 	defer lf.done(d)
-	if err := lf.fill(d, args); err != nil {
+	if err := lf.fill(sc.ctx, args); err != nil {
 		err.Op, err.Handle = op, uintptr(f.raw)
 		err.Detail = join(err.Detail, "kernel "+f.name)
 		return err
 	}
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
 	res := d.table.LaunchKernel(driver.At{Context: sc.ctx.raw}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
-	runtime.KeepAlive(args) // and with it the owners of device memory
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(f.raw), res)
 	}
+	d.trace(traceLaunched, 0, sc.raw)
 	return nil
 }
 
@@ -182,7 +183,7 @@ type launchFrame struct {
 }
 
 // fill takes the arguments over.
-func (lf *launchFrame) fill(d *Driver, args []Arg) *Error {
+func (lf *launchFrame) fill(ctx *contextCore, args []Arg) *Error {
 	// All values first: the slice must not grow under the pointers into it.
 	for _, a := range args {
 		lf.values = append(lf.values, a.bits)
@@ -193,8 +194,9 @@ func (lf *launchFrame) fill(d *Driver, args []Arg) *Error {
 		}
 		if a.mem != nil {
 			mc := a.mem.core
-			if mc.ctx.drv != d {
-				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch, Detail: fmt.Sprintf("argument %d is memory of another driver", i)}
+			if mc.ctx != ctx {
+				return &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, ctx),
+					Detail: fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)}
 			}
 			ok := mc.acquire()
 			lf.mem = append(lf.mem, mc)

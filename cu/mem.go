@@ -9,6 +9,7 @@ import (
 
 // DeviceMem is memory on the device.
 type DeviceMem struct {
+	_       noCopy
 	core    *resource[driver.DevicePtr]
 	size    uint64
 	cleanup runtime.Cleanup
@@ -43,7 +44,7 @@ func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
 	}
-	return m.core.finish(m.cleanup)
+	return m.core.closeOwned(m.cleanup)
 }
 
 // Size returns the size in bytes, 0 for nil.

@@ -129,7 +129,8 @@ type modelModule struct {
 
 type modelMemory struct {
 	*modelLife
-	m *DeviceMem
+	m      *DeviceMem
+	device int
 }
 
 // modelEvent is an event and, if it is tracked, what is known about its newest
@@ -583,7 +584,7 @@ func (a *actor) renewMemory(i int) {
 		return
 	}
 	a.forgot("device memory").Add(1)
-	if old := a.memories[i].Swap(&modelMemory{new(modelLife), mem}); old != nil {
+	if old := a.memories[i].Swap(&modelMemory{new(modelLife), mem, c.device}); old != nil {
 		a.letGo(old.modelLife, "device memory", old.m.Close)
 	}
 }
@@ -901,7 +902,7 @@ func (a *actor) launch() {
 		err = mod.noop.Launch(s.s, cfg)
 	} else {
 		want = involve(mod.modelLife, s.modelLife, mem.modelLife)
-		want.device = mod.device != s.device
+		want.device = mod.device != s.device || mem.device != mod.device
 		err = mod.axpy.Launch(s.s, cfg, Ptr(mem.m), F32(2), U64(3))
 	}
 	a.judge("Launch", want, err)

@@ -9,12 +9,15 @@ import (
 
 // Module is GPU code that was loaded into a context.
 type Module struct {
+	_       noCopy
 	core    *resource[driver.Module]
 	cleanup runtime.Cleanup
 }
 
 // LoadModule loads GPU code: PTX, which the driver compiles, a cubin or a
-// fatbin (cuModuleLoadData).
+// fatbin (cuModuleLoadData). The driver is not told how long the image is: a
+// binary image that is shorter than its own headers say is refused, but one
+// that is corrupt elsewhere is outside of what this package can make safe.
 func (c *Context) LoadModule(image []byte) (*Module, error) {
 	const op = "cuModuleLoadData"
 	core, err := c.enter(op)
@@ -22,8 +25,8 @@ func (c *Context) LoadModule(image []byte) (*Module, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if len(image) == 0 {
-		return nil, invalid(op, "the image is empty")
+	if err := checkImage(image); err != nil {
+		return nil, err
 	}
 	// PTX is text that ends with a NUL. One byte more does no harm to the
 	// binary formats, which know their own size.
@@ -43,7 +46,7 @@ func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
 	}
-	return m.core.finish(m.cleanup)
+	return m.core.closeOwned(m.cleanup)
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module
@@ -80,16 +83,31 @@ func (m *Module) Function(name string) (*Function, error) {
 		return nil, mc.ctx.fail(op, uintptr(mc.raw), res)
 	}
 	f := &Function{mod: m, raw: raw, name: name}
-	for i := uint64(0); ; i++ {
-		_, size, res := mc.ctx.drv.table.FuncGetParamInfo(at, raw, i)
-		if res == driver.ResultInvalidValue { // there is no such parameter
+	if err := f.findParams(at); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// findParams asks for the sizes of the kernel's parameters.
+func (f *Function) findParams(at driver.At) error {
+	const op = "cuFuncGetParamInfo"
+	// A kernel has at most this many bytes of parameters. The bound is for a
+	// driver that answers nonsense.
+	const limit = 32764
+	ctx := f.mod.core.ctx
+	for i := range uint64(limit + 1) {
+		_, size, res := ctx.drv.table.FuncGetParamInfo(at, f.raw, i)
+		switch {
+		case res == driver.ResultInvalidValue: // there is no such parameter
 			f.known = true
-			break
-		}
-		if res != driver.ResultSuccess { // before CUDA 12.4
-			break
+			return nil
+		case ctx.drv.table.Missing(res) != nil: // before CUDA 12.4
+			return nil
+		case res != driver.ResultSuccess:
+			return ctx.fail(op, uintptr(f.raw), res)
 		}
 		f.params = append(f.params, size)
 	}
-	return f, nil
+	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw), Detail: "the driver lists more parameters than a kernel can have"}
 }

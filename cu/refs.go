@@ -2,6 +2,13 @@ package cu
 
 import "sync/atomic"
 
+// noCopy lets go vet find copies of what must not be copied: the garbage
+// collector closes an object when nobody refers to the original.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
 // refs counts the calls in flight on a handle, and knows whether the handle
 // was closed. The handle is destroyed by whoever takes the last step: the
 // close, if no call is in flight, else the last call's release. Its zero value

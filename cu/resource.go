@@ -18,7 +18,7 @@ type resource[H driver.Stream | driver.Module | driver.DevicePtr] struct {
 // owned fills a resource, which becomes a user of the context, and has it
 // closed when the garbage collector finds that nobody refers to its owner.
 func owned[O any, H driver.Stream | driver.Module | driver.DevicePtr](owner *O, r *resource[H], ctx *contextCore, raw H) runtime.Cleanup {
-	ctx.use() // cannot fail: the caller is a user
+	ctx.hold() // cannot fail: the caller is a user
 	r.raw, r.ctx = raw, ctx
 	return runtime.AddCleanup(owner, func(r *resource[H]) { r.forgotten() }, r)
 }
@@ -44,8 +44,8 @@ func (r *resource[H]) leave() {
 	}
 }
 
-// finish is the owner's Close.
-func (r *resource[H]) finish(cleanup runtime.Cleanup) error {
+// closeOwned is the owner's Close.
+func (r *resource[H]) closeOwned(cleanup runtime.Cleanup) error {
 	first, last := r.close()
 	if first {
 		cleanup.Stop()

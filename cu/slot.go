@@ -15,9 +15,10 @@ import (
 // that precedes an event's first slot, fill a cache line: between two calls the
 // driver has thrown most of the cache's content out.
 type slot struct {
-	// refs counts the calls in flight, but for records, which gen counts. The
-	// CUevent is destroyed when the slot is closed and neither is left.
-	refs
+	// calls counts the calls in flight, but for records, which gen counts. The
+	// CUevent is destroyed when the slot is closed and neither is left. It is
+	// not embedded: its release alone would lose the destruction.
+	calls refs
 	// gen counts the records that were begun, in steps of genOne, plus those
 	// that are under way.
 	gen atomic.Uint64
@@ -61,27 +62,30 @@ const (
 // two sees the other.
 func (sl *slot) beginRecord() bool {
 	sl.gen.Add(genOne + 1)
-	return !sl.closed()
+	return !sl.calls.closed()
 }
 
 // endRecord ends a record.
 func (sl *slot) endRecord() {
 	sl.gen.Add(^uint64(0))
-	if sl.closed() {
-		sl.finish()
+	if sl.calls.closed() {
+		sl.destroyIfIdle()
 	}
 }
 
-// acquire and release of refs stand around all other calls; leave is release.
+// acquire begins any other call, and leave ends it. If acquire reports false the
+// slot is closed, and the caller must still call leave.
+func (sl *slot) acquire() bool { return sl.calls.acquire() }
+
 func (sl *slot) leave() {
-	if sl.state.Add(-refOne) == refClosed {
-		sl.finish()
+	if sl.calls.state.Add(-refOne) == refClosed {
+		sl.destroyIfIdle()
 	}
 }
 
-// finish destroys the CUevent of a closed slot, unless a call or a record is
+// destroyIfIdle destroys the CUevent of a closed slot, unless a call or a record is
 // under way, which will get here too, or somebody else was faster.
-func (sl *slot) finish() {
+func (sl *slot) destroyIfIdle() {
 	if sl.idle() {
 		sl.destroyLate()
 	}
@@ -90,13 +94,13 @@ func (sl *slot) finish() {
 // idle reports true to one caller, and only if the slot is closed and nothing
 // is under way: that caller has to destroy the CUevent.
 func (sl *slot) idle() bool {
-	return sl.gen.Load()&genBusy == 0 && sl.takeDestruction()
+	return sl.gen.Load()&genBusy == 0 && sl.calls.takeDestruction()
 }
 
 // close lets no further call begin. If it reports true, the caller has to
 // destroy the CUevent.
 func (sl *slot) close() (last bool) {
-	_, idle := sl.markClosed()
+	_, idle := sl.calls.markClosed()
 	return idle && sl.idle()
 }
 
@@ -133,6 +137,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
+	sl.drv.trace(traceEventQueried, sl.raw, 0)
 	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -144,6 +149,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
+	sl.drv.trace(traceEventSynchronized, sl.raw, 0)
 	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -151,7 +157,8 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 
 // remember notes that the driver reported completion with res, when asked after
 // gen was g. That is about generation g only if no record was under way then,
-// and none has begun since.
+// and none has begun since. (Values of gen never come back, so done would not be
+// believed otherwise either; but done should not have to say what is not known.)
 func (sl *slot) remember(g uint64, res driver.Result) {
 	if res == driver.ResultSuccess && g&genBusy == 0 && sl.gen.Load() == g && !sl.foreign() {
 		sl.done.Store(g)
@@ -209,7 +216,7 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 
 // put puts a CUevent into a slot. The slot is a user of the context.
 func (c *eventCore) put(sl *slot, raw driver.Event) {
-	c.ctx.use() // cannot fail: the caller is a user, or acts for one
+	c.ctx.hold() // cannot fail: the caller is a user, or acts for one
 	sl.raw, sl.table, sl.drv, sl.core = raw, c.ctx.drv.table, c.ctx.drv, c
 }
 
@@ -228,7 +235,7 @@ func (c *eventCore) enter(op string) (*slot, error) {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
-			return nil, errClosed(op, "event", 0)
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sl.acquire() {
 			return sl, nil
@@ -242,7 +249,7 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
-			return errClosed(op, "event", 0)
+			return errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sl.watchers.Load() != 0 && !sl.foreign() {
 			return c.recordElsewhere(op, sc, flags, withFlags)
@@ -250,9 +257,6 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 		if !sl.beginRecord() {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
-		}
-		if flags&RecordExternal != 0 {
-			sl.marks.Or(slotForeign) // from now on a graph records it
 		}
 		res := sl.record(sc, flags, withFlags)
 		if res == driver.ResultSuccess {
@@ -274,8 +278,14 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	} else {
 		res = t.EventRecord(driver.At{}, sl.raw, sc.raw)
 	}
-	if res == driver.ResultSuccess && !sl.recorded() {
-		sl.marks.Or(slotRecorded)
+	if res == driver.ResultSuccess {
+		// Before endRecord: while a record is under way nothing is remembered.
+		if flags&RecordExternal != 0 {
+			sl.marks.Or(slotForeign) // from now on a graph records it
+		}
+		if !sl.recorded() {
+			sl.marks.Or(slotRecorded)
+		}
 	}
 	return res
 }
@@ -297,9 +307,6 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 		return err
 	}
 	fresh := c.newSlot(raw)
-	if flags&RecordExternal != 0 {
-		fresh.marks.Store(slotForeign)
-	}
 	fresh.beginRecord()
 	defer fresh.endRecord()
 	if res := fresh.record(sc, flags, withFlags); res != driver.ResultSuccess {

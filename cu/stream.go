@@ -8,6 +8,7 @@ import (
 
 // Stream is a queue of work for the GPU, which executes it in order.
 type Stream struct {
+	_       noCopy
 	core    *streamCore
 	cleanup runtime.Cleanup
 }
@@ -63,7 +64,7 @@ func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
-	return s.core.finish(s.cleanup)
+	return s.core.closeOwned(s.cleanup)
 }
 
 // Query reports whether all work that was enqueued on the stream has completed
@@ -74,6 +75,7 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
+	sc.ctx.drv.trace(traceStreamQueried, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(driver.At{}, sc.raw)
 	s.leave()
 	switch res {

@@ -10,10 +10,13 @@ const (
 	traceEventRecorded
 	traceEventDestroyed
 	traceEventSynchronized
+	traceEventQueried
 	traceStreamCreated
 	traceStreamDestroyed
 	traceStreamWaited
 	traceStreamSynchronized
+	traceStreamQueried
+	traceLaunched
 )
 
 // tracer is told about operations with the handles involved: of destructions

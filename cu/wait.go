@@ -2,6 +2,7 @@ package cu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -32,6 +33,9 @@ func (e *Event) Wait(ctx context.Context) error {
 	if e == nil {
 		return errNil(op, "event")
 	}
+	if ctx == nil {
+		return errNil(op, "context.Context")
+	}
 	o := e.owner.Load()
 	if o == nil {
 		return nil
@@ -40,12 +44,13 @@ func (e *Event) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !sl.complete() {
-		sl.watchers.Add(1)
-		_, err = sl.wait(ctx)
-		sl.watchers.Add(-1)
+	defer o.leave(sl)
+	if sl.complete() {
+		return nil
 	}
-	o.leave(sl)
+	sl.watchers.Add(1)
+	defer sl.watchers.Add(-1)
+	_, err = sl.wait(ctx)
 	return err
 }
 
@@ -54,9 +59,6 @@ func (e *Event) Wait(ctx context.Context) error {
 // driver failed to answer.
 func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	const op = "cuEventQuery"
-	if ctx == nil { // a mistake that should not bring the process down
-		ctx = context.Background()
-	}
 	c := sl.core
 	var timer driver.Timer
 	sleep := minSleep
@@ -93,16 +95,23 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 }
 
 func waitEnded(op string, sl *slot, ctx context.Context) error {
-	return &Error{Op: op, Handle: uintptr(sl.raw), Err: fmt.Errorf("wait ended: %w", context.Cause(ctx)),
-		Detail: "the event's record was still pending"}
+	err := fmt.Errorf("wait ended: %w", ctx.Err())
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return &Error{Op: op, Handle: uintptr(sl.raw), Err: err, Detail: "the event's record was still pending"}
 }
 
 // Ticket stands for one record of an event: the newest one at the time of
 // [Event.Ticket]. The event may be recorded again; the ticket is still for its
-// own record. It is safe for concurrent use, and need not be used up.
+// own record. It is safe for concurrent use, and must not be copied.
+//
+// Until its outcome is known a ticket keeps the CUevent of its record, and with
+// it the context: a ticket that nobody waits for does so until it is collected.
 type Ticket struct {
+	_       noCopy
 	owner   *eventOwner // keeps the event from being collected
-	core    *ticketCore
+	core    *ticketCore // nil if the outcome was known from the start
 	cleanup runtime.Cleanup
 }
 
@@ -111,9 +120,9 @@ type Ticket struct {
 type ticketCore struct {
 	refs
 	slot *slot
-	// failure is the outcome if it is an error. It is set before the core is
-	// closed.
-	failure atomic.Pointer[error]
+	// outcome is nil until it is known. It is set once, before refs is closed,
+	// and success is an outcome too.
+	outcome atomic.Pointer[error]
 }
 
 // Ticket returns a ticket for the event's present record. For an event that was
@@ -131,17 +140,28 @@ func (e *Event) Ticket() (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sl.complete() || sl.unrecorded() {
+		o.leave(sl)
+		return new(Ticket), nil
+	}
 	sl.watchers.Add(1)
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
-	t.cleanup = runtime.AddCleanup(t, func(tc *ticketCore) { tc.use() }, t.core)
+	t.cleanup = runtime.AddCleanup(t, func(tc *ticketCore) { tc.settle(errCollected) }, t.core)
 	return t, nil
 }
 
-// use gives up the ticket's hold on the slot.
-func (tc *ticketCore) use() {
-	if _, last := tc.close(); last {
-		tc.letGo()
+// errCollected is the outcome of a ticket that was collected: nobody asks.
+var errCollected = errors.New("the ticket was collected")
+
+// settle decides on the outcome, unless it is decided already, gives up the
+// ticket's hold on the slot, and returns the outcome.
+func (tc *ticketCore) settle(outcome error) error {
+	if tc.outcome.CompareAndSwap(nil, &outcome) {
+		if _, last := tc.close(); last {
+			tc.letGo()
+		}
 	}
+	return *tc.outcome.Load()
 }
 
 func (tc *ticketCore) letGo() {
@@ -153,8 +173,12 @@ func (tc *ticketCore) letGo() {
 // Completion is remembered, and so is that the event was closed or its context
 // poisoned before. After another error, such as ctx's, another wait may follow.
 func (t *Ticket) Wait(ctx context.Context) error {
+	const op = "cuEventQuery"
 	if t == nil {
-		return errNil("cuEventQuery", "ticket")
+		return errNil(op, "ticket")
+	}
+	if ctx == nil {
+		return errNil(op, "context.Context")
 	}
 	tc := t.core
 	if tc == nil {
@@ -166,37 +190,52 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			tc.letGo()
 		}
 	}()
-	if !tc.acquire() { // the outcome is known
-		if err := tc.failure.Load(); err != nil {
-			return *err
-		}
-		return nil
+	if !tc.acquire() {
+		return *tc.outcome.Load() // it is set before the core is closed
 	}
 	final, err := tc.slot.wait(ctx)
-	if final {
-		if err != nil {
-			tc.failure.CompareAndSwap(nil, &err)
-		}
-		t.cleanup.Stop()
-		tc.use()
+	if !final {
+		return err
 	}
-	return err
+	t.cleanup.Stop()
+	return tc.settle(err)
 }
 
-// Elapsed waits for both events and returns the time between their records, as
-// the GPU measured it; see [Event.Since] and [Event.Wait].
+// Elapsed waits for the records that both events have now, and returns the time
+// between them, as the GPU measured it; see [Event.Since] and [Event.Wait].
+// Recording one of the events again meanwhile changes nothing.
 func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
+	const op = "cuEventElapsedTime"
+	if ctx == nil {
+		return 0, errNil(op, "context.Context")
+	}
+	iv, err := enterInterval(op, start, stop)
+	if err != nil {
+		return 0, err
+	}
+	defer iv.leave()
+	// A watcher of both, from start to end: neither is recorded over.
+	slots := [...]*slot{iv.stopSlot, iv.startSlot}
+	for _, sl := range slots {
+		sl.watchers.Add(1)
+		defer sl.watchers.Add(-1)
+	}
 	for {
-		// Since finds mistakes before anything is waited for.
-		d, st, err := stop.Since(start)
+		for _, sl := range slots {
+			if sl.complete() {
+				continue
+			}
+			if _, err := sl.wait(ctx); err != nil {
+				return 0, err
+			}
+		}
+		d, st, err := iv.measure(op)
 		if err != nil || st == Complete {
 			return d, err
 		}
-		if err := stop.Wait(ctx); err != nil {
-			return 0, err
-		}
-		if err := start.Wait(ctx); err != nil {
-			return 0, err
+		// A record that had begun when this call did, or one by somebody else.
+		if ctx.Err() != nil {
+			return 0, waitEnded(op, iv.stopSlot, ctx)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func TestWaitEnds(t *testing.T) {
 				if through == "ticket" {
 					wait = ticket.Wait
 				} else {
-					ticket.core.use() // as if it had been collected
+					ticket.core.settle(errCollected) // as if it had been collected
 				}
 				ctx := c.ctx
 				if ctx == nil {
@@ -201,7 +201,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				if c.left {
 					if through == "ticket" && err != nil {
-						ticket.core.use()
+						ticket.core.settle(errCollected)
 					}
 					r.ok(e.Record(r.s))
 					if rawEvent(e) != raw {
@@ -259,15 +259,15 @@ func TestWaitKeepsEvent(t *testing.T) {
 				runtime.GC()
 				time.Sleep(time.Millisecond)
 			}
-			if got := r.leaked(); got != nil {
+			if got := r.leaked(0); got != nil {
 				t.Errorf("reported during the wait: %v", got)
 			}
 			r.release(r.s)
 			r.ok(<-done)
-			if !eventually(func() bool { return r.leaked() != nil }) {
+			if !eventually(func() bool { return r.leaked(0) != nil }) {
 				t.Error("the forgotten event was not reported")
 			}
-			if diff := cmp.Diff([]string{"event forgotten"}, r.leaked()); diff != "" {
+			if diff := cmp.Diff([]string{"event forgotten"}, r.leaked(1)); diff != "" {
 				t.Errorf("reports (-want +got):\n%s", diff)
 			}
 		})

@@ -33,17 +33,30 @@ type Table struct {
 
 // New returns a Table that calls lib.
 func New(lib Library) *Table {
-	return &Table{lib: lib, clock: systemClock{}}
+	t := new(Table)
+	t.Use(lib)
+	return t
 }
 
-// NewSoftware returns a Table that calls a software driver. If s has a method
-// Clock() Clock, waits and measurements go by it.
+// Use makes a new Table call lib. It comes before all calls.
+func (t *Table) Use(lib Library) {
+	t.lib, t.clock = lib, systemClock{}
+}
+
+// NewSoftware returns a Table that calls a software driver.
 func NewSoftware(s Software) *Table {
-	t := &Table{soft: s, clock: systemClock{}}
+	t := new(Table)
+	t.UseSoftware(s)
+	return t
+}
+
+// UseSoftware makes a new Table call a software driver. If s has a method
+// Clock() Clock, waits and measurements go by it. It comes before all calls.
+func (t *Table) UseSoftware(s Software) {
+	t.soft, t.clock = s, systemClock{}
 	if c, ok := s.(interface{ Clock() Clock }); ok {
 		t.clock = c.Clock()
 	}
-	return t
 }
 
 // Clock returns the clock that goes with the driver.
@@ -180,8 +193,8 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 	}
 	if at.Relaxed {
 		// A driver without the function has no capture to disturb either.
-		if t.lib.Version() >= int(symbols[symThreadExchangeStreamCaptureMode].version) {
-			sc.Exchange = get(symThreadExchangeStreamCaptureMode)
+		if sc.Exchange = get(symThreadExchangeStreamCaptureMode); sc.Exchange == 0 {
+			res = ResultSuccess
 		}
 		sc.Mode = CU_STREAM_CAPTURE_MODE_RELAXED
 	}
@@ -237,7 +250,8 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 // CallSymbol calls a symbol with words, for functions that have no typed call.
 // Nothing is checked: arguments that are addresses must be of memory that does
 // not move and outlives the call. It takes up to fourteen words; more are
-// refused with ResultInvalidValue. The result register is returned whole.
+// refused with ResultInvalidValue. The function's result register is returned
+// whole; res is about the call's having been made, and what was set up for it.
 func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Result) {
 	if t.soft != nil {
 		return 0, missing(s)
@@ -257,6 +271,14 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	// Nobody knows whether an arbitrary function calls back: the frame goes to
 	// the heap.
 	h := ccall.Heap(&f)
-	res = t.call14(at, symbols[s].class, unsafe.Pointer(h))
-	return h.R, res
+	if at.plain() {
+		ccall.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
+		return h.R, ResultSuccess
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return 0, res
+	}
+	around, _ := sc.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
+	return h.R, Result(around)
 }

@@ -2,6 +2,9 @@ package driver
 
 import "unsafe"
 
+// Frames and handles have 64-bit words: nothing else compiles.
+const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
+
 // Handles, as the driver hands them out. All but Device are addresses of the
 // driver's own objects: they mean nothing to Go's garbage collector.
 type (

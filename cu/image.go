@@ -1,0 +1,57 @@
+package cu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// checkImage refuses images that would lead the driver beyond their end.
+func checkImage(image []byte) error {
+	const op = "cuModuleLoadData"
+	size := uint64(len(image))
+	truncated := func(kind string, want uint64) error {
+		return invalid(op, fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header speaks of %d", kind, size, want))
+	}
+	le := binary.LittleEndian
+	switch {
+	case size == 0:
+		return invalid(op, "the image is empty")
+	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
+		const header = 64
+		if size < header {
+			return truncated("cubin", header)
+		}
+		// Where the program headers and the section headers are, and how many
+		// of which size.
+		for _, t := range []struct{ offset, entry, count int }{{32, 54, 56}, {40, 58, 60}} {
+			offset := le.Uint64(image[t.offset:])
+			n := uint64(le.Uint16(image[t.entry:])) * uint64(le.Uint16(image[t.count:]))
+			if offset > size || n > size-offset {
+				return truncated("cubin", offset+n)
+			}
+		}
+		offset, entry, count := le.Uint64(image[40:]), uint64(le.Uint16(image[58:])), uint64(le.Uint16(image[60:]))
+		for i := range count {
+			const noBits = 8 // a section that takes no room in the file
+			h := image[offset+i*entry:]
+			if entry < 64 || le.Uint32(h[4:]) == noBits {
+				continue
+			}
+			if at, n := le.Uint64(h[24:]), le.Uint64(h[32:]); at > size || n > size-at {
+				return truncated("cubin", at+n)
+			}
+		}
+	case size >= 4 && le.Uint32(image) == 0xba55ed50: // a fatbin
+		const header = 16
+		if size < header {
+			return truncated("fatbin", header)
+		}
+		if n := le.Uint64(image[8:]); n > size-header {
+			return truncated("fatbin", n+header)
+		}
+	case size >= 4 && le.Uint32(image) == 0x466243b1:
+		return invalid(op, "the image is the wrapper that nvcc puts around a fatbin, which holds an address: pass the fatbin itself")
+	}
+	return nil
+}
