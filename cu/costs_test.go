@@ -335,10 +335,6 @@ func BenchmarkAgainstC(b *testing.B) {
 				return c.ns("create_destroy", c.proc("cuEventCreate"), c.proc("cuEventDestroy"), int(EventDisableTiming), n)
 			})
 		}, n / 10, nil},
-		// Few at a time: a full queue makes the faster side wait.
-		{"cuStreamWaitEvent: Stream.WaitEvent", loop(func() { ok(s.WaitEvent(untimed)) }), func(n int) float64 {
-			return c.ns("loop2", c.proc("cuStreamWaitEvent"), uintptr(s.core.raw), raw(untimed), n)
-		}, 500, sync},
 	}
 	// Streams that are held may hold up others, as the GPU has few queues:
 	// from here on nothing may need one.

@@ -17,12 +17,18 @@
 //
 // # What cannot happen
 //
-// No sequence of calls through this package makes the driver touch a handle
-// that was destroyed: every object counts the calls that are in flight on it,
+// No sequence of calls through this package crashes the process, or makes the
+// driver touch a handle that was destroyed: every object counts the calls that are in flight on it,
 // and is destroyed when it is closed and the last of them has returned. Close
 // may be called twice, concurrently with anything, in any order of parents and
 // children, or never: what the garbage collector finds is closed. A closed
 // object answers [ErrClosed].
+//
+// Outside of this promise are functions called through a [Proc]; launches with
+// arguments that do not fit, on drivers before CUDA 12.4, which cannot tell a
+// kernel's parameters; kernels that write where they should not; binary images
+// that are corrupt; and contexts that somebody else in the process resets or
+// destroys (cuDevicePrimaryCtxReset, cudaDeviceReset).
 //
 // NOT_READY is not an error. Queries answer with a [Status], [Pending] or
 // [Complete]. Every other result of the driver that is not success is an
@@ -30,7 +36,7 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, and no call depends on the
-// operating system thread that it runs on: the goroutine needs no
+// All methods are safe for concurrent use, and no call, but for a [Proc]'s,
+// depends on the operating system thread that it runs on: the goroutine needs no
 // runtime.LockOSThread, and a thread's current context is never changed.
 package cu

@@ -111,9 +111,8 @@ func candidates(path string) []Candidate {
 	return systemCandidates()
 }
 
-// elevated reports whether the program runs with rights that its user lacks,
-// in which case the user's environment must not choose what code it loads.
-func elevated() bool {
+// otherIDs reports whether the program runs as somebody else than its user.
+func otherIDs() bool {
 	return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid()
 }
 

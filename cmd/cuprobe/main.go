@@ -67,7 +67,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = probe(stdout, drv, *device, *spin)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "cuprobe: "+explain(err))
+		given := *path != "" || os.Getenv(loader.Environment) != ""
+		fmt.Fprintln(stderr, "cuprobe: "+explain(err, given))
 	}
 	return status(err)
 }
@@ -86,8 +87,8 @@ func status(err error) int {
 }
 
 // explain returns an error as one paragraph. For a missing driver it says what
-// was tried, and what to do.
-func explain(err error) string {
+// was tried, and what to do; given says whether the user named the library.
+func explain(err error, given bool) string {
 	var le *loader.LoadError
 	if !errors.As(err, &le) || len(le.Candidates) == 0 {
 		return err.Error()
@@ -95,6 +96,10 @@ func explain(err error) string {
 	var tried []string
 	for _, c := range le.Candidates {
 		tried = append(tried, fmt.Sprintf("%s (%s): %v", c.Name, c.Source, c.Err))
+	}
+	if given {
+		return fmt.Sprintf("the CUDA driver library that was named could not be loaded: %s. Leave -driver and %s away to search for one.",
+			strings.Join(tried, "; "), loader.Environment)
 	}
 	return fmt.Sprintf("there is no CUDA driver on this machine that could be loaded. Tried %s. "+
 		"Install the NVIDIA driver, run the container with its GPU runtime, or name the library with -driver or %s.",
