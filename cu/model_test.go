@@ -381,10 +381,13 @@ type expect struct {
 	wasClosed bool
 	closed    []*modelEvent // those that were closed, if they are not zero Events
 	stranger  bool
-	device    bool // whether objects of two devices may be involved
-	recorded  bool // whether ErrNotRecorded is impossible
-	timed     bool // whether ErrNotTimed is impossible
-	ctx       context.Context
+	// Whether objects of two drivers may be involved: what has moved is a zero
+	// Event, and somebody may have recorded it on a stranger.
+	mixed    bool
+	device   bool // whether objects of two devices may be involved
+	recorded bool // whether ErrNotRecorded is impossible
+	timed    bool // whether ErrNotTimed is impossible
+	ctx      context.Context
 }
 
 // involve prepares for an operation on objects. It comes before it.
@@ -434,7 +437,7 @@ func (m *model) judge(op string, e expect, err error) bool {
 		possible = possible && closing && (errors.Is(err, ResultInvalidHandle) || errors.Is(err, ResultInvalidValue))
 	case errors.Is(err, ErrDriverMismatch):
 		m.counts[countMismatch].Add(1)
-		possible = possible && e.stranger
+		possible = possible && (e.stranger || e.mixed)
 	case errors.Is(err, ErrDeviceMismatch):
 		m.counts[countMismatch].Add(1)
 		possible = possible && e.device
@@ -668,7 +671,9 @@ func (a *actor) act() {
 		e, s := a.event(), a.stream()
 		want := involve(s.modelLife)
 		want.involveEvent(e)
-		a.judge("WaitEvent", want, s.s.WaitEvent(e.e))
+		err := s.s.WaitEvent(e.e)
+		want.mixed = e.moved.Load()
+		a.judge("WaitEvent", want, err)
 	case n < 700:
 		s := a.stream()
 		want := involve(s.modelLife)
@@ -778,7 +783,8 @@ func (a *actor) record() {
 		return e.e.RecordWithFlags(s.s, RecordExternal)
 	})
 	e.endRecord(r, err)
-	want.device = want.device || e.moved.Load()
+	want.mixed = e.moved.Load()
+	want.device = want.device || want.mixed
 	a.judge("Record", want, err)
 }
 
@@ -870,6 +876,7 @@ func (a *actor) since() {
 		moved := start.moved.Load() || stop.moved.Load()
 		want.timed = start.timed && stop.timed && !moved
 		want.device = want.device || moved
+		want.mixed = moved
 	}
 	if a.IntN(4) == 0 {
 		ctx, cancel := a.patience()
