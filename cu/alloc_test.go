@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -101,4 +102,113 @@ func TestTrace(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
 	}
+}
+
+// traceBook keeps account of what a tracer is told about each handle.
+type traceBook struct {
+	t  *testing.T
+	mu sync.Mutex
+	// alive says of each CUevent that was created whether it still is.
+	alive  map[driver.Event]bool
+	counts [traceLaunched + 1]int
+}
+
+func (b *traceBook) trace(op traceOp, e driver.Event, _ driver.Stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts[op]++
+	alive, known := b.alive[e]
+	switch {
+	case op == traceEventCreated && known:
+		b.t.Errorf("%#x was created twice", e)
+	case op == traceEventCreated:
+		b.alive[e] = true
+	case e != 0 && !alive:
+		b.t.Errorf("operation %d on %#x, which is not alive", op, e)
+	case op == traceEventDestroyed:
+		b.alive[e] = false
+	}
+}
+
+// TestTraceStorm records events again and again, from many goroutines, while
+// others wait for them: what the tracer is told adds up.
+func TestTraceStorm(t *testing.T) {
+	f := newFake(t)
+	f.tell("fake_spread", 1)
+	f.tell("fake_polls", 2)
+	drv := f.open()
+	book := &traceBook{t: t, alive: make(map[driver.Event]bool)}
+	tr := tracer(book)
+	drv.tracer.Store(&tr)
+	gpu := f.context(drv, 0)
+	events := []*Event{f.event(gpu, 0), f.event(gpu, EventDisableTiming), new(Event)}
+	var wg sync.WaitGroup
+	const workers = 6
+	n := rounds(150)
+	var records, syncs atomic.Int32
+	for range workers {
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		wg.Go(func() {
+			defer s.Close()
+			for i := range n {
+				e := events[i%len(events)]
+				if err := e.Record(s); err != nil {
+					t.Error(err)
+				}
+				records.Add(1)
+				ticket, err := e.Ticket()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := e.Record(s); err != nil {
+					t.Error(err)
+				}
+				records.Add(1)
+				if i%4 == 0 {
+					if err := e.Synchronize(); err != nil {
+						t.Error(err)
+					}
+					syncs.Add(1)
+				}
+				if err := s.WaitEvent(e); err != nil {
+					t.Error(err)
+				}
+				if err := ticket.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, e := range events {
+		f.ok(e.Close())
+	}
+	f.ok(gpu.Close())
+	f.finish()
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	for e, alive := range book.alive {
+		if alive {
+			t.Errorf("%#x was not destroyed", e)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		op   traceOp
+		fn   string
+		want int32
+	}{
+		{"records", traceEventRecorded, "cuEventRecord", records.Load()},
+		{"synchronizations", traceEventSynchronized, "cuEventSynchronize", syncs.Load()},
+		{"queries", traceEventQueried, "cuEventQuery", 0},
+		{"creations", traceEventCreated, "cuEventCreate", 0},
+		{"destructions", traceEventDestroyed, "cuEventDestroy_v2", 0},
+		{"GPU waits", traceStreamWaited, "cuStreamWaitEvent", workers * int32(n)},
+	} {
+		if got := book.counts[c.op]; got != f.calls(c.fn) || c.want != 0 && got != int(c.want) {
+			t.Errorf("%d %s traced; %d calls of %s, %d asked for", got, c.name, f.calls(c.fn), c.fn, c.want)
+		}
+	}
+	t.Logf("%v", book.counts)
 }

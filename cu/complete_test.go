@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // TestRememberedCompletion counts the driver's queries: a completed record is
@@ -35,11 +33,11 @@ func TestRememberedCompletion(t *testing.T) {
 		}, [3]int{}},
 		{"waited for", 0, func(r *rig, e *Event) {
 			record(r, e)
-			r.ok(e.Wait(t.Context()))
+			r.ok(e.Wait(r.patient()))
 		}, [3]int{}},
 		{"ticket waited for", 0, func(r *rig, e *Event) {
 			record(r, e)
-			r.ok(must(e.Ticket())(t).Wait(t.Context()))
+			r.ok(must(e.Ticket())(t).Wait(r.patient()))
 		}, [3]int{}},
 		{"a record failed", 0, func(r *rig, e *Event) {
 			record(r, e)
@@ -207,7 +205,7 @@ func TestUnrecorded(t *testing.T) {
 			r.hold(r.s)
 			r.status(e, Complete)
 			r.ok(e.Synchronize())
-			r.ok(e.Wait(t.Context()))
+			r.ok(e.Wait(r.patient()))
 			ticket := must(e.Ticket())(t)
 			r.ok(r.s.WaitEvent(e))
 			recorded := r.event(r.gpu, 0)
@@ -218,7 +216,7 @@ func TestUnrecorded(t *testing.T) {
 			// The ticket stays what it was.
 			r.ok(e.Record(r.s))
 			r.status(e, Pending)
-			r.ok(ticket.Wait(t.Context()))
+			r.ok(ticket.Wait(r.patient()))
 			r.status(e, Pending)
 		})
 	}
@@ -298,7 +296,7 @@ func TestSpareEvents(t *testing.T) {
 		r.ok(e.Record(r.s))
 		ticket := must(e.Ticket())(t)
 		r.ok(e.Record(r.s))
-		r.ok(ticket.Wait(t.Context()))
+		r.ok(ticket.Wait(r.patient()))
 	}
 	first := rawEvent(e)
 	next()
@@ -333,7 +331,7 @@ func TestSpareLimit(t *testing.T) {
 		t.Errorf("%d CUevents while tickets are out, want %d", n, maxSpare+20)
 	}
 	for _, ticket := range tickets {
-		r.ok(ticket.Wait(t.Context()))
+		r.ok(ticket.Wait(r.patient()))
 	}
 	if n := r.census(kindEvent); n != maxSpare+1 {
 		t.Errorf("%d CUevents after that, want %d", n, maxSpare+1)
@@ -345,19 +343,16 @@ func TestSpareLimit(t *testing.T) {
 func TestRelaxed(t *testing.T) {
 	r := newRig(t)
 	e := r.event(r.gpu, 0)
-	relaxed := func(name string) int {
-		return int(r.ask("fake_calls_in", name, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
-	}
 	r.tell("fake_polls", 3)
 	r.ok(e.Record(r.s))
 	r.status(e, Pending)
 	r.ok(e.Synchronize())
-	if n := relaxed("cuEventQuery") + relaxed("cuEventSynchronize"); n != 0 {
+	if n := r.relaxed("cuEventQuery") + r.relaxed("cuEventSynchronize"); n != 0 {
 		t.Errorf("%d relaxed calls of the program's own", n)
 	}
 	r.ok(e.Record(r.s))
-	if n := r.asked("cuEventQuery", func() { r.ok(e.Wait(t.Context())) }); n < 2 || relaxed("cuEventQuery") != n {
-		t.Errorf("%d of a wait's %d queries are relaxed", relaxed("cuEventQuery"), n)
+	if n := r.asked("cuEventQuery", func() { r.ok(e.Wait(r.patient())) }); n < 2 || r.relaxed("cuEventQuery") != n {
+		t.Errorf("%d of a wait's %d queries are relaxed", r.relaxed("cuEventQuery"), n)
 	}
 	func() {
 		must(r.gpu.Alloc(16))(t)
@@ -369,8 +364,112 @@ func TestRelaxed(t *testing.T) {
 		t.Fatalf("forgotten objects left: %v", r.all())
 	}
 	for _, fn := range []string{"cuMemFree_v2", "cuModuleUnload", "cuStreamDestroy_v2", "cuEventDestroy_v2"} {
-		if relaxed(fn) != 1 {
-			t.Errorf("%s: %d relaxed calls, want 1", fn, relaxed(fn))
+		if r.relaxed(fn) != 1 {
+			t.Errorf("%s: %d relaxed calls, want 1", fn, r.relaxed(fn))
 		}
 	}
+
+	// A context that is retained once more and given back, a CUevent that a
+	// record needs, and a spare one that its context destroys.
+	gpu, gpu2 := r.context(r.drv, 1), r.context(r.drv, 1)
+	s := r.stream(gpu)
+	e = r.event(gpu, 0)
+	r.hold(s)
+	r.ok(e.Record(s))
+	ticket := must(e.Ticket())(t)
+	created := r.relaxed("cuEventCreate")
+	r.ok(e.Record(s))
+	if n := r.relaxed("cuEventCreate") - created; n != 1 {
+		t.Errorf("%d relaxed creations of a CUevent, want 1", n)
+	}
+	r.release(s)
+	r.ok(ticket.Wait(r.patient()))
+	r.ok(e.Close())
+	r.ok(s.Close())
+	r.ok(gpu.Close())
+	destroyed := r.relaxed("cuEventDestroy_v2")
+	r.ok(gpu2.Close())
+	if n := r.relaxed("cuEventDestroy_v2") - destroyed; n != 1 {
+		t.Errorf("%d relaxed destructions of a spare CUevent, want 1", n)
+	}
+	for _, fn := range []string{"cuEventQuery", "cuCtxGetId", "cuDevicePrimaryCtxRelease_v2"} {
+		want := map[string]int{"cuEventQuery": r.calls("cuEventQuery") - 1, "cuCtxGetId": 3, "cuDevicePrimaryCtxRelease_v2": 2}[fn]
+		if r.relaxed(fn) != want {
+			t.Errorf("%s: %d relaxed calls, want %d", fn, r.relaxed(fn), want)
+		}
+	}
+}
+
+// TestSparesThatAreNone looks at CUevents that go out of service and must not
+// serve again, and at a record that must not take a spare one.
+func TestSparesThatAreNone(t *testing.T) {
+	spares := func(c *Context) int { return len(c.own.core.spare[EventDefault]) }
+
+	t.Run("external", func(t *testing.T) {
+		// Two records while a ticket is out: the one for a graph comes second, and
+		// what it recorded goes out of service at once.
+		r := newRig(t)
+		r.hold(r.s)
+		e := r.event(r.gpu, 0)
+		r.ok(e.Record(r.s))
+		ticket := must(e.Ticket())(t)
+		r.tell("fake_block", "cuEventRecordWithFlags", 2, 1)
+		done := make(chan error, 1)
+		go func() { done <- e.RecordWithFlags(r.s, RecordExternal) }()
+		r.tell("fake_await_blocked", "cuEventRecordWithFlags", 1)
+		r.ok(e.Record(r.s))
+		raw := rawEvent(e)
+		r.tell("fake_unblock", "cuEventRecordWithFlags")
+		r.ok(<-done)
+		if rawEvent(e) != raw {
+			t.Error("the slower record took the place of the faster one")
+		}
+		if n := r.calls("cuEventDestroy_v2"); n != 1 || spares(r.gpu) != 0 {
+			t.Errorf("%d CUevents destroyed, %d kept; want the one that a graph records destroyed", n, spares(r.gpu))
+		}
+		r.release(r.s)
+		r.ok(ticket.Wait(r.patient()))
+		if spares(r.gpu) != 1 {
+			t.Errorf("%d CUevents kept, want the ticket's", spares(r.gpu))
+		}
+	})
+
+	t.Run("taken for a graph", func(t *testing.T) {
+		r := newRig(t)
+		held := r.stream(r.gpu)
+		r.hold(held)
+		e := r.event(r.gpu, 0)
+		for range 2 {
+			r.ok(e.Record(held))
+			ticket := must(e.Ticket())(t)
+			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
+				r.ok(e.Record(held))
+				ticket.core.settle(errCollected)
+				continue
+			}
+			r.tell("fake_capture", 1)
+			if n := r.asked("cuEventCreate", func() { r.ok(e.RecordWithFlags(r.s, RecordExternal)) }); n != 1 || spares(r.gpu) != 1 {
+				t.Errorf("%d CUevents created, %d spare; want a new one taken, and the spare one left", n, spares(r.gpu))
+			}
+			r.status(e, Complete) // the graph has not run
+			runtime.KeepAlive(ticket)
+		}
+	})
+
+	t.Run("poisoned", func(t *testing.T) {
+		r := newRig(t)
+		r.hold(r.s)
+		e := r.event(r.gpu, 0)
+		r.ok(e.Record(r.s))
+		ticket := must(e.Ticket())(t)
+		r.ok(e.Record(r.s))
+		r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+		if n := r.asked("cuEventDestroy_v2", func() {
+			if err := ticket.Wait(r.patient()); !errors.Is(err, ErrContextPoisoned) {
+				t.Errorf("Wait: %v", err)
+			}
+		}); n != 1 || spares(r.gpu) != 0 {
+			t.Errorf("%d CUevents destroyed, %d kept; want the ticket's destroyed", n, spares(r.gpu))
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestMistakes(t *testing.T) {
 	}
 	r.ok(closed.Close())
 	axpy := must(r.module(r.gpu).Function("axpy"))(t)
-	mem, foreignMem, freed := r.memory(r.gpu, 8), r.memory(other, 8), r.memory(r.gpu, 8)
+	mem, foreignMem, farMem, freed := r.memory(r.gpu, 8), r.memory(other, 8), r.memory(far, 8), r.memory(r.gpu, 8)
 	r.ok(freed.Close())
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	since := func(stop, start *Event) error { _, _, err := stop.Since(start); return err }
@@ -98,6 +99,8 @@ func TestMistakes(t *testing.T) {
 			"cu: cuLaunchKernel(H): nil object; argument 0; kernel axpy"},
 		{"launch, another driver's memory", func() error { return axpy.Launch(r.s, one, Ptr(foreignMem), U32(1), U64(1)) }, ErrDriverMismatch, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): objects of different drivers; argument 0 is memory of another context, which the kernel might not reach: allocate it in the kernel's; kernel axpy"},
+		{"launch, another device's memory", func() error { return axpy.Launch(r.s, one, Ptr(farMem), U32(1), U64(1)) }, ErrDeviceMismatch, ResultInvalidValue,
+			"cu: cuLaunchKernel(H): objects of different devices; argument 0 is memory of another context, which the kernel might not reach: allocate it in the kernel's; kernel axpy"},
 		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, errInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; argument 0; kernel axpy"},
 	} {
@@ -328,6 +331,39 @@ func TestOldDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFunctionParameters asks drivers for a kernel's parameters: one that fails
+// to tell makes no kernel with arguments that nobody checks, but one that cannot
+// tell does.
+func TestFunctionParameters(t *testing.T) {
+	r := newRig(t)
+	m := r.module(r.gpu)
+	for nth := 1; nth <= 4; nth++ {
+		r.fail("cuFuncGetParamInfo", nth, ResultUnknown)
+		if fn, err := m.Function("axpy"); fn != nil || !errors.Is(err, ResultUnknown) {
+			t.Errorf("question %d fails: %v, %v", nth, fn, err)
+		}
+	}
+	r.ok(r.gpu.Err())
+	if fn := must(m.Function("axpy"))(t); !fn.known || !slices.Equal(fn.params, []uint64{8, 4, 8}) {
+		t.Errorf("parameters %v, known %v", fn.params, fn.known)
+	}
+	r.fail("cuFuncGetParamInfo", 2, ResultIllegalAddress)
+	if fn, err := m.Function("axpy"); fn != nil || !errors.Is(err, ErrContextPoisoned) {
+		t.Errorf("poisoned: %v, %v", fn, err)
+	}
+	if err := r.gpu.Err(); !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
+		t.Errorf("Err: %v", err)
+	}
+
+	r.tell("fake_version", 12030) // the function came with 12.4
+	old := r.context(r.open(), 1)
+	fn := must(r.module(old).Function("axpy"))(t)
+	if fn.known || fn.params != nil {
+		t.Errorf("an old driver's parameters: %v, known %v", fn.params, fn.known)
+	}
+	r.ok(fn.Launch(r.stream(old), LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(r.memory(old, 8)), F32(1), U64(7)))
 }
 
 // TestOpenErrors opens what cannot be opened.

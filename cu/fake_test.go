@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -89,6 +91,51 @@ var fakeLibrary = sync.OnceValues(func() (string, error) {
 	return "", skip("no C compiler for the fake driver, and PURECU_TEST_CLIB is not set")
 })
 
+// patience is how long something may take that takes no time, unless it is
+// broken.
+const patience = 10 * time.Second
+
+// patient returns a context that ends when something took too long.
+func (f *fake) patient() context.Context {
+	ctx, cancel := context.WithTimeoutCause(f.t.Context(), patience, errors.New("the test has lost its patience"))
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+// watch ends the process, and says what the driver's state is, if the test hangs.
+func (f *fake) watch() {
+	const limit = 3 * time.Minute
+	timer := time.AfterFunc(limit, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s has not ended after %v: objects left: %v (by kind); %d calls, %d event queries, %d records; reports %v",
+			f.t.Name(), limit, f.all(), f.ask("fake_all_calls"), f.calls("cuEventQuery"), f.ask("fake_records"), f.leaked(0)))
+	})
+	f.t.Cleanup(func() { timer.Stop() })
+}
+
+// collect collects garbage, and has its cleanups run.
+func (f *fake) collect() {
+	f.t.Helper()
+	for range 2 { // cleanups need not run in order
+		done := make(chan struct{})
+		runtime.AddCleanup(&[8]*int{}, func(done chan struct{}) { close(done) }, done)
+		if !eventually(func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}) {
+			f.t.Fatal("cleanups do not run")
+		}
+	}
+}
+
+// spoiled is the name of a test that has left objects behind: with them in the
+// count no later test could succeed.
+var spoiled string
+
 // newFake returns the fake driver as good as new. When the test ends nothing
 // may be left of what it made: not even of what it forgot to close. It skips
 // the test where there is no C compiler.
@@ -100,6 +147,9 @@ func newFake(t testing.TB) *fake {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if spoiled != "" {
+		t.Skip("objects are left of ", spoiled)
 	}
 	lib, err := ccall.Open(path)
 	if err != nil {
@@ -184,6 +234,7 @@ func (f *fake) finish() {
 	}
 	if !eventually(func() bool { return f.all() == [kindCount]int{} }) {
 		f.t.Errorf("objects left: %v (by kind)", f.all())
+		spoiled = f.t.Name()
 	}
 	for _, what := range []string{"fake_orphans", "fake_depth", "fake_off_modes", "fake_trapped"} {
 		if n := int64(f.ask(what)); n != 0 {
@@ -285,6 +336,9 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	f := newFake(t)
+	if _, ok := t.(*testing.T); ok {
+		f.watch()
+	}
 	drv := f.open()
 	gpu := f.context(drv, 0)
 	return &rig{f, drv, gpu, f.stream(gpu)}
@@ -304,6 +358,11 @@ func (f *fake) status(e *Event, want Status) {
 	if st, err := e.Query(); st != want || err != nil {
 		f.t.Fatalf("Query = %v, %v; want %v", st, err, want)
 	}
+}
+
+// relaxed counts the calls of a function that cannot invalidate a capture.
+func (f *fake) relaxed(name string) int {
+	return int(f.ask("fake_calls_in", name, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
 }
 
 // asked returns how often f calls a function of the driver.

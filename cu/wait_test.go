@@ -36,7 +36,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			raw1, record1 := rawEvent(e), r.record(e)
 			ticket := must(e.Ticket())(t)
 			waited := make(chan error, 1)
-			go func() { waited <- e.Wait(t.Context()) }()
+			go func() { waited <- e.Wait(r.patient()) }()
 			for e.core().slot.Load().watchers.Load() != 2 {
 				time.Sleep(time.Millisecond)
 			}
@@ -60,7 +60,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			}
 			r.release(s1)
 			r.ok(<-waited)
-			r.ok(ticket.Wait(t.Context()))
+			r.ok(ticket.Wait(r.patient()))
 			r.ok(ticket.Wait(ctx)) // it stays complete
 			if !newestFirst {
 				r.status(e, Pending)
@@ -101,7 +101,7 @@ func TestExternalDuringWait(t *testing.T) {
 				t.Errorf("Wait for the first record: %v", err)
 			}
 			r.release(r.s)
-			r.ok(ticket.Wait(t.Context()))
+			r.ok(ticket.Wait(r.patient()))
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestRecordFailsDuringWait(t *testing.T) {
 			}
 			r.status(e, Pending)
 			r.release(r.s)
-			r.ok(ticket.Wait(t.Context()))
+			r.ok(ticket.Wait(r.patient()))
 			r.status(e, Complete)
 		})
 	}
@@ -172,7 +172,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				ctx := c.ctx
 				if ctx == nil {
-					ctx = t.Context()
+					ctx = r.patient()
 				}
 				var wg sync.WaitGroup
 				wg.Go(func() { err = wait(ctx) })
@@ -250,7 +250,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 				e := must(r.gpu.NewEvent(0))(t)
 				r.ok(e.Record(r.s))
 				wait := start(e)
-				go func() { done <- wait(t.Context()) }()
+				go func() { done <- wait(r.patient()) }()
 			}()
 			for r.calls("cuEventQuery")+r.calls("cuEventSynchronize") == 0 {
 				time.Sleep(time.Millisecond)
@@ -297,7 +297,7 @@ func TestElapsed(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if d, err := Elapsed(t.Context(), start, stop); d != 2*time.Millisecond || err != nil {
+		if d, err := Elapsed(r.patient(), start, stop); d != 2*time.Millisecond || err != nil {
 			t.Errorf("Elapsed = %v, %v; want 2ms", d, err)
 		}
 	})
@@ -332,7 +332,7 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		r.ok(ticket.Wait(t.Context()))
+		r.ok(ticket.Wait(r.patient()))
 		r.ok(start.Close())
 	}
 }

@@ -1,0 +1,185 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// apiTypes holds a pointer to a zero value of each exported type.
+var apiTypes = []any{
+	new(Arg), new(Context), new(Device), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags),
+	new(Function), new(LaunchConfig), new(Leak), new(MissingError), new(Module), new(Option), new(Proc), new(RecordFlags),
+	new(Result), new(Status), new(Stream), new(StreamFlags), new(Ticket),
+}
+
+// apiFuncs are the exported functions, called with nil and zero arguments.
+var apiFuncs = map[string]func(){
+	"Elapsed": func() {
+		var none context.Context
+		Elapsed(none, nil, nil)
+		Elapsed(none, new(Event), new(Event))
+		Elapsed(context.Background(), new(Event), new(Event))
+	},
+	"F32": func() { _ = F32(0) }, "F64": func() { _ = F64(0) },
+	"I32": func() { _ = I32(0) }, "I64": func() { _ = I64(0) },
+	"U32": func() { _ = U32(0) }, "U64": func() { _ = U64(0) },
+	"Open":         func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
+	"Ptr":          func() { Ptr(nil); Ptr(new(DeviceMem)) },
+	"Value":        func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
+	"WithLeakHook": func() { WithLeakHook(nil)(new(options)) },
+	"WithLibrary":  func() { WithLibrary("")(new(options)) },
+	"WithSoftware": func() { WithSoftware(nil)(new(options)) },
+}
+
+// TestAPIListed compares apiTypes and apiFuncs with the package's source.
+func TestAPIListed(t *testing.T) {
+	files := must(filepath.Glob("*.go"))(t)
+	if len(files) == 0 {
+		t.Skip("the source is not here")
+	}
+	var want []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f := must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
+		for _, decl := range f.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv == nil && decl.Name.IsExported() {
+					want = append(want, decl.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					if spec, ok := spec.(*ast.TypeSpec); ok && spec.Name.IsExported() {
+						want = append(want, spec.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(want)
+	got := slices.Collect(maps.Keys(apiFuncs))
+	for _, p := range apiTypes {
+		got = append(got, reflect.TypeOf(p).Elem().Name())
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exported types and functions (-source +listed):\n%s", diff)
+	}
+}
+
+// TestNothingPanics calls every method of every exported type on nil, on the
+// zero value and on a good object, with nil, with zero values and with good
+// objects for arguments.
+func TestNothingPanics(t *testing.T) {
+	r := newRig(t)
+	try := func(what string, do func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("%s: panic: %v", what, p)
+			}
+		}()
+		do()
+	}
+	// Each makes an object anew, as methods close theirs.
+	good := []func() any{
+		func() any { return r.drv },
+		func() any { return r.gpu.Device() },
+		func() any { return must(r.gpu.Device().PrimaryContext())(t) },
+		func() any { return r.stream(r.gpu) },
+		func() any { return r.event(r.gpu, 0) },
+		func() any { return r.memory(r.gpu, 8) },
+		func() any { return r.module(r.gpu) },
+		func() any { return must(r.module(r.gpu).Function("noop"))(t) },
+		func() any {
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			return must(e.Ticket())(t)
+		},
+	}
+	goodOf := func(typ reflect.Type) func() any {
+		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
+		if i < 0 {
+			return nil
+		}
+		return good[i]
+	}
+	for _, p := range apiTypes {
+		typ := reflect.TypeOf(p).Elem()
+		receivers := map[string]func() reflect.Value{
+			"zero": func() reflect.Value { return reflect.New(typ) },
+		}
+		// A nil error is no error, and errors are not called through nil.
+		if _, ok := p.(error); !ok {
+			receivers["nil"] = func() reflect.Value { return reflect.Zero(reflect.PointerTo(typ)) }
+		}
+		if f := goodOf(reflect.TypeOf(p)); f != nil {
+			receivers["good"] = func() reflect.Value { return reflect.ValueOf(f()) }
+		}
+		for kind, receiver := range receivers {
+			for i := range receiver().NumMethod() {
+				method := reflect.PointerTo(typ).Method(i)
+				if _, byValue := typ.MethodByName(method.Name); byValue && kind == "nil" {
+					continue // there is no value to call it on, and the language panics
+				}
+				for _, with := range []string{"nil", "zero", "good"} {
+					args := []reflect.Value{receiver()}
+					for j := 1; j < method.Type.NumIn(); j++ {
+						in := method.Type.In(j)
+						switch {
+						case in == reflect.TypeFor[context.Context]() && with != "nil":
+							args = append(args, reflect.ValueOf(t.Context()))
+						case method.Type.IsVariadic() && j == method.Type.NumIn()-1:
+							if with != "nil" {
+								args = append(args, reflect.Zero(in.Elem()))
+							}
+						case in.Kind() == reflect.Pointer && with == "good":
+							args = append(args, reflect.ValueOf(goodOf(in)()))
+						case in.Kind() == reflect.Pointer && with == "zero":
+							args = append(args, reflect.New(in.Elem()))
+						default:
+							args = append(args, reflect.Zero(in))
+						}
+					}
+					try(kind+" "+typ.Name()+"."+method.Name+" with "+with, func() {
+						for _, result := range method.Func.Call(args) {
+							if c, ok := result.Interface().(io.Closer); ok && !result.IsNil() {
+								t.Cleanup(func() { c.Close() })
+							}
+							if err, ok := result.Interface().(error); ok && err.Error() == "" {
+								t.Error("an error says nothing")
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+	for name, call := range apiFuncs {
+		try(name, call)
+	}
+	e, s := r.event(r.gpu, 0), r.stream(r.gpu)
+	noop := must(r.module(r.gpu).Function("noop"))(t)
+	for name, err := range map[string]error{
+		"record on a zero Stream":   e.Record(new(Stream)),
+		"launch on a zero Stream":   noop.Launch(new(Stream), LaunchConfig{}),
+		"launch with a zero memory": noop.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(new(DeviceMem))),
+	} {
+		if !errors.Is(err, ErrNil) && !errors.Is(err, errInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package cu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The parts of testELF, in the order in which they follow each other.
+const (
+	elfHeader   = 64
+	elfProgram  = 56
+	elfContents = 16
+	elfSection  = 64
+)
+
+// testELF returns a 64-bit ELF file of one program header and one section with
+// contents. The section header comes last.
+func testELF() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, elfHeader+elfProgram+elfContents+elfSection)
+	copy(b, "\x7fELF\x02\x01\x01")
+	le.PutUint64(b[32:], elfHeader)
+	le.PutUint64(b[40:], elfHeader+elfProgram+elfContents)
+	for i, n := range []uint16{elfHeader, elfProgram, 1, elfSection, 1} {
+		le.PutUint16(b[52+2*i:], n)
+	}
+	h := b[elfHeader+elfProgram+elfContents:]
+	le.PutUint32(h[4:], 1) // SHT_PROGBITS
+	le.PutUint64(h[24:], elfHeader+elfProgram)
+	le.PutUint64(h[32:], elfContents)
+	return b
+}
+
+// testFatbin returns a fatbin of 32 bytes.
+func testFatbin() []byte {
+	b := make([]byte, 32)
+	binary.LittleEndian.PutUint32(b, 0xba55ed50)
+	binary.LittleEndian.PutUint64(b[8:], 16)
+	return b
+}
+
+// TestCheckImage offers images that are whole, and some that would lead the
+// driver beyond their end: those it never sees.
+func TestCheckImage(t *testing.T) {
+	r := newRig(t)
+	le := binary.LittleEndian
+	const section = elfHeader + elfProgram + elfContents
+	elf := func(change func(b []byte)) []byte {
+		b := testELF()
+		change(b)
+		return b
+	}
+	fatbin := testFatbin()
+	wrapper := make([]byte, 24)
+	le.PutUint32(wrapper, 0x466243b1)
+	for _, c := range []struct {
+		name  string
+		image []byte
+		want  string // what the error says, "" if the image is good
+	}{
+		{"ELF", testELF(), ""},
+		{"ELF with a byte too many", append(testELF(), 0), ""},
+		{"fatbin", fatbin, ""},
+		{"fatbin with a byte too many", append(testFatbin(), 0), ""},
+		{"PTX", []byte(".version 8.0\n.entry noop() { ret; }"), ""},
+		{"one byte", []byte("x"), ""},
+		{"a section without room in the file", elf(func(b []byte) {
+			le.PutUint32(b[section+4:], 8) // SHT_NOBITS
+			le.PutUint64(b[section+32:], 1<<40)
+		}), ""},
+		{"nil", nil, "is empty"},
+		{"empty", []byte{}, "is empty"},
+		{"ELF, half a header", testELF()[:elfHeader-1], "truncated cubin: it has 63 bytes, and its header speaks of 64"},
+		{"ELF, program headers beyond the end", elf(func(b []byte) { le.PutUint16(b[56:], 4) }), "truncated cubin: it has 200 bytes, and its header speaks of 288"},
+		{"ELF, program headers far beyond the end", elf(func(b []byte) { le.PutUint64(b[32:], 1<<64-1) }), "truncated cubin"},
+		{"ELF, section headers beyond the end", testELF()[:section+elfSection-1], "truncated cubin: it has 199 bytes, and its header speaks of 200"},
+		{"ELF, section headers far beyond the end", elf(func(b []byte) { le.PutUint64(b[40:], 1<<64-1) }), "truncated cubin"},
+		{"ELF, a section beyond the end", elf(func(b []byte) { le.PutUint64(b[section+32:], 81) }), "truncated cubin: it has 200 bytes, and its header speaks of 201"},
+		{"ELF, a section far beyond the end", elf(func(b []byte) { le.PutUint64(b[section+24:], 1<<64-1) }), "truncated cubin"},
+		{"fatbin, half a header", fatbin[:15], "truncated fatbin: it has 15 bytes, and its header speaks of 16"},
+		{"fatbin, half a body", fatbin[:31], "truncated fatbin: it has 31 bytes, and its header speaks of 32"},
+		{"fatbin, of any length", append(bytes.Clone(fatbin[:8]), bytes.Repeat([]byte{0xff}, 24)...), "truncated fatbin"},
+		{"nvcc's wrapper", wrapper, "the wrapper that nvcc puts around a fatbin"},
+	} {
+		if c.want == "" {
+			if err := checkImage(c.image); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		n := r.ask("fake_all_calls")
+		_, err := r.gpu.LoadModule(c.image)
+		if !errors.Is(err, errInvalid) || !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
+		if r.ask("fake_all_calls") != n {
+			t.Errorf("%s: the driver was called", c.name)
+		}
+	}
+	for name, image := range map[string][]byte{"ELF": testELF(), "fatbin": fatbin} {
+		for n := 4; n < len(image); n++ {
+			if checkImage(image[:n]) == nil {
+				t.Errorf("%d of the %d bytes of the %s were accepted", n, len(image), name)
+			}
+		}
+		for i := range image {
+			changed := bytes.Clone(image)
+			changed[i] ^= 0xff
+			checkImage(changed) // must not panic
+		}
+	}
+	// What is good gets there, with a NUL at its end.
+	r.ok(must(r.gpu.LoadModule([]byte(".entry noop() { ret; }")))(t).Close())
+}
