@@ -33,9 +33,14 @@ func checkImage(image []byte) error {
 		}
 		offset, entry, count := le.Uint64(image[40:]), uint64(le.Uint16(image[58:])), uint64(le.Uint16(image[60:]))
 		for i := range count {
-			const noBits = 8 // a section that takes no room in the file
+			// Sections of these types may take no room in the file: "no bits",
+			// and NVIDIA's own, of uninitialized and shared memory among them.
+			const noBits, nvidia = 8, 0x70000000
 			h := image[offset+i*entry:]
-			if entry < 64 || le.Uint32(h[4:]) == noBits {
+			if entry < 64 {
+				continue
+			}
+			if kind := le.Uint32(h[4:]); kind == noBits || kind >= nvidia {
 				continue
 			}
 			if at, n := le.Uint64(h[24:]), le.Uint64(h[32:]); at > size || n > size-at {
