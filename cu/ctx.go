@@ -224,7 +224,7 @@ func (c *Context) Err() error {
 		return errNil("cuCtxGetCurrent", "context")
 	}
 	if p := c.own.core.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(c.own.core.raw), Err: ErrContextPoisoned}
+		return &Error{Op: p.op, Result: p.res, Handle: uintptr(c.own.core.raw), Err: ErrContextPoisoned, Detail: poisonedDetail}
 	}
 	return nil
 }

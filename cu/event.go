@@ -244,8 +244,8 @@ func (e *Event) Synchronize() error {
 // the GPU measured it: negative if start was recorded later. If one of them has
 // not completed it returns Pending, and no error (cuEventElapsedTime).
 //
-// Both events must be timed, recorded, and of one context; mistakes are found in
-// the order timing, record. The resolution is about half a microsecond, and
+// Both events must be of one driver, open, of one context, timed and recorded;
+// mistakes are found in this order. The resolution is about half a microsecond, and
 // coarser for intervals of more than eight seconds, as the driver measures in
 // float32 milliseconds. Work of other streams may run between the two records
 // and lengthen the interval.

@@ -6,7 +6,10 @@ import "sync/atomic"
 // collector closes an object when nobody refers to the original.
 type noCopy struct{}
 
-func (*noCopy) Lock()   {}
+// Lock makes go vet take the type for a lock.
+func (*noCopy) Lock() {}
+
+// Unlock does nothing either.
 func (*noCopy) Unlock() {}
 
 // refs counts the calls in flight on a handle, and knows whether the handle

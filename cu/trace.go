@@ -19,8 +19,9 @@ const (
 	traceLaunched
 )
 
-// tracer is told about operations with the handles involved: of destructions
-// and synchronizations before the call, of the others after success. It is
+// tracer is told about operations with the handles involved: of destructions,
+// synchronizations and queries before the call, of the others after success. It
+// is told of what reaches the driver, not of remembered answers. It is
 // called on the goroutine that makes the call, and has to be safe for
 // concurrent use.
 type tracer interface {

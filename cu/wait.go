@@ -34,7 +34,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return errNil(op, "event")
 	}
 	if ctx == nil {
-		return errNil(op, "context.Context")
+		return errNoGoContext(op)
 	}
 	o := e.owner.Load()
 	if o == nil {
@@ -92,6 +92,11 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 			return false, waitEnded(op, sl, ctx)
 		}
 	}
+}
+
+// errNoGoContext returns the error for a nil context.Context.
+func errNoGoContext(op string) error {
+	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without an end")
 }
 
 func waitEnded(op string, sl *slot, ctx context.Context) error {
@@ -178,7 +183,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return errNil(op, "ticket")
 	}
 	if ctx == nil {
-		return errNil(op, "context.Context")
+		return errNoGoContext(op)
 	}
 	tc := t.core
 	if tc == nil {
@@ -207,7 +212,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, errNil(op, "context.Context")
+		return 0, errNoGoContext(op)
 	}
 	iv, err := enterInterval(op, start, stop)
 	if err != nil {

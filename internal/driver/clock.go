@@ -25,12 +25,20 @@ type Timer interface {
 // systemClock is the machine's clock.
 type systemClock struct{}
 
+// Now is time.Now.
 func (systemClock) Now() time.Time { return time.Now() }
 
+// NewTimer is time.NewTimer.
 func (systemClock) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
 
+// systemTimer is a timer of the machine's clock.
 type systemTimer struct{ t *time.Timer }
 
-func (t systemTimer) C() <-chan time.Time   { return t.t.C }
+// C is the timer's channel.
+func (t systemTimer) C() <-chan time.Time { return t.t.C }
+
+// Reset is the timer's Reset.
 func (t systemTimer) Reset(d time.Duration) { t.t.Reset(d) }
-func (t systemTimer) Stop()                 { t.t.Stop() }
+
+// Stop is the timer's Stop.
+func (t systemTimer) Stop() { t.t.Stop() }

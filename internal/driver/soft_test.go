@@ -347,6 +347,9 @@ func TestSoftwareQueryAll(t *testing.T) {
 	if diff := cmp.Diff([]string{"mode 0 to 2", "mode 2 to 0"}, s.noted()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
+	if res := tab.EventQueryAll(At{}, []Event{1, 2}, make([]Result, 1, 2)); res != ResultInvalidValue {
+		t.Errorf("with too few results: %v", res)
+	}
 	s.fail["mode 0 to 2"] = ResultUnknown
 	if res := tab.EventQueryAll(At{Relaxed: true}, []Event{1}, make([]Result, 1)); res != ResultUnknown {
 		t.Error(res)

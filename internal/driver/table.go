@@ -132,8 +132,7 @@ func (t *Table) Missing(r Result) *MissingError {
 // not have a function.
 func NotImplemented(s Symbol) Result { return missing(s) }
 
-// call6 makes the call that a frame of six argument words describes. It is small
-// enough to be inlined.
+// call6 makes the call that a frame of six argument words describes.
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
 		ccall.Call6(f, class, at.Thread.cc())
@@ -208,10 +207,12 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 }
 
 // EventQueryAll asks for the status of each event, in one crossing, and stores
-// the answers in results, which must be as long. Its own result is that of
-// what was set up around the calls.
+// the answers in results. Its own result is that of what was set up around the
+// calls, or ResultInvalidValue if results is shorter than events.
 func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
-	results = results[:len(events)]
+	if len(results) < len(events) {
+		return ResultInvalidValue
+	}
 	if len(events) == 0 {
 		return ResultSuccess
 	}

@@ -18,6 +18,7 @@ type posError struct {
 	msg  string
 }
 
+// Error puts the place first, as compilers do.
 func (e posError) Error() string { return fmt.Sprintf("%s:%d: %s", e.file, e.line, e.msg) }
 
 // An errorList collects complaints, so that one run reports all of them.
