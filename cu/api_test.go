@@ -19,9 +19,10 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(Arg), new(Context), new(Device), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags),
-	new(Function), new(LaunchConfig), new(Leak), new(MissingError), new(Module), new(Option), new(Proc), new(RecordFlags),
-	new(Result), new(Status), new(Stream), new(StreamFlags), new(Ticket),
+	new(Arg), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
+	new(EventFlags), new(Features), new(Function), new(FunctionAttribute), new(HostFlags), new(HostMem), new(JITOption), new(LaunchConfig),
+	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Proc), new(RecordFlags),
+	new(Result), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(UUID), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
@@ -35,12 +36,15 @@ var apiFuncs = map[string]func(){
 	"F32": func() { _ = F32(0) }, "F64": func() { _ = F64(0) },
 	"I32": func() { _ = I32(0) }, "I64": func() { _ = I64(0) },
 	"U32": func() { _ = U32(0) }, "U64": func() { _ = U64(0) },
-	"Open":         func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
-	"Ptr":          func() { Ptr(nil); Ptr(new(DeviceMem)) },
-	"Value":        func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
-	"WithLeakHook": func() { WithLeakHook(nil)(new(options)) },
-	"WithLibrary":  func() { WithLibrary("")(new(options)) },
-	"WithSoftware": func() { WithSoftware(nil)(new(options)) },
+	"JITDebugInfo": func() { _ = JITDebugInfo() }, "JITLineInfo": func() { _ = JITLineInfo() }, "JITVerbose": func() { _ = JITVerbose() },
+	"JITMaxRegisters":      func() { _ = JITMaxRegisters(0) },
+	"JITOptimizationLevel": func() { _ = JITOptimizationLevel(0) },
+	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
+	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
+	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
+	"WithLeakHook":         func() { WithLeakHook(nil)(new(options)) },
+	"WithLibrary":          func() { WithLibrary("")(new(options)) },
+	"WithSoftware":         func() { WithSoftware(nil)(new(options)) },
 }
 
 // TestAPIListed compares apiTypes and apiFuncs with the package's source.
@@ -102,6 +106,7 @@ func TestNothingPanics(t *testing.T) {
 		func() any { return r.stream(r.gpu) },
 		func() any { return r.event(r.gpu, 0) },
 		func() any { return r.memory(r.gpu, 8) },
+		func() any { return must(r.gpu.AllocHost(8, 0))(t) },
 		func() any { return r.module(r.gpu) },
 		func() any { return must(r.module(r.gpu).Function("noop"))(t) },
 		func() any {
@@ -146,6 +151,12 @@ func TestNothingPanics(t *testing.T) {
 							if with != "nil" {
 								args = append(args, reflect.Zero(in.Elem()))
 							}
+						case in == reflect.TypeFor[Memory]() && with != "nil":
+							args = append(args, reflect.ValueOf(r.memory(r.gpu, 8)))
+						case in.Kind() == reflect.Func && with != "nil":
+							args = append(args, reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
+								return []reflect.Value{reflect.Zero(in.Out(0))}
+							}))
 						case in.Kind() == reflect.Pointer && with == "good":
 							args = append(args, reflect.ValueOf(goodOf(in)()))
 						case in.Kind() == reflect.Pointer && with == "zero":

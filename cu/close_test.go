@@ -54,7 +54,7 @@ func TestCloseOrder(t *testing.T) {
 		objects := []io.Closer{gpu, s, f.event(gpu, 0), f.module(gpu), f.memory(gpu, 8)}
 		f.ok(objects[2].(*Event).Record(s))
 		left := f.all()
-		if left != [kindCount]int{0, 1, 1, 1, 1, 0, 1} {
+		if left != [kindCount]int{0, 1, 1, 1, 1, 0, 1, 0} {
 			t.Fatalf("%s: census %v", name, left)
 		}
 		for i, k := range order {
@@ -601,7 +601,7 @@ func TestLateGiveUp(t *testing.T) {
 	if _, res := r.drv.table.DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
 		t.Fatal(res)
 	}
-	old := &contextCore{drv: r.drv, raw: now.raw, dev: now.dev, device: now.device, key: now.key}
+	old := &contextCore{drv: r.drv, raw: now.raw, dev: now.dev, device: now.device, key: now.key, claim: retained}
 	r.ok(old.giveUp())
 	if r.drv.contexts[now.key] != now {
 		t.Error("the context lost its place to one that went before it")

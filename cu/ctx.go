@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -8,11 +10,13 @@ import (
 	"github.com/purecu/purecu/internal/driver"
 )
 
-// Context is a device's primary context, retained until it is closed. Two
-// Contexts of one device are of the same CUDA context, and their objects mix.
+// Context is a CUDA context: a device's primary context, retained until the
+// Context is closed, one that [Device.NewContext] created, or somebody else's.
+// Two Contexts may be of the same CUDA context, as those of one device's primary
+// context are; then their objects mix.
 //
 // A Context that is closed refuses new children; what was made in it goes on
-// working, and the primary context is released with the last of them.
+// working, and the CUDA context is given up with the last of them.
 type Context struct {
 	_       noCopy
 	own     *contextOwner
@@ -34,13 +38,25 @@ type contextCore struct {
 	key contextKey
 	// device is dev for callers.
 	device *Device
+	// claim is what has to be given up in the end. The driver's mutex guards it.
+	claim claim
 
 	poison atomic.Pointer[poison]
 	users  atomic.Int64
 
 	mu    sync.Mutex
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
+	peers map[contextKey]bool           // contexts whose memory kernels here can reach
 }
+
+// claim is the kind of hold on a CUDA context.
+type claim uint8
+
+const (
+	borrowed claim = iota // somebody else's
+	retained              // a primary context
+	created               // made by cuCtxCreate
+)
 
 // contextKey tells CUDA contexts apart. Handles do not: a primary context that
 // was released comes back with the same one.
@@ -88,8 +104,8 @@ func (c *contextCore) childDone() {
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases the primary
-// context.
+// giveUp destroys what the context itself keeps, and releases or destroys the
+// CUDA context.
 func (c *contextCore) giveUp() error {
 	d := c.drv
 	d.mu.Lock()
@@ -104,8 +120,15 @@ func (c *contextCore) giveUp() error {
 			}
 		}
 	}
-	if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
-		return c.fail("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
+	switch c.claim {
+	case retained:
+		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
+			return c.fail("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
+		}
+	case created:
+		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, c.raw); res != driver.ResultSuccess {
+			return c.fail("cuCtxDestroy", uintptr(c.raw), res)
+		}
 	}
 	return nil
 }
@@ -115,7 +138,7 @@ func (c *contextCore) giveUp() error {
 // few hundred milliseconds. No thread's current context is changed.
 func (dev *Device) PrimaryContext() (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
-	if dev == nil || dev.drv == nil {
+	if !dev.valid() {
 		return nil, errNil(op, "device")
 	}
 	d := dev.drv
@@ -123,32 +146,110 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	if res != driver.ResultSuccess {
 		return nil, d.fail(op, 0, res)
 	}
+	c, redundant, err := d.newContext(raw, dev, retained)
+	if err != nil || redundant {
+		dev.release() // if another claim stands, this returns at once
+	}
+	return c, err
+}
+
+// NewContext creates a context beside the primary one (cuCtxCreate). Most
+// programs want the primary context, which they share with CUDA's runtime and the
+// libraries that are built on it; work of two contexts takes turns on the GPU.
+// No thread's current context is changed.
+func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
+	const op = "cuCtxCreate"
+	if !dev.valid() {
+		return nil, errNil(op, "device")
+	}
+	if err := flags.check(op); err != nil {
+		return nil, err
+	}
+	d := dev.drv
+	at := driver.At{Pop: true} // cuCtxCreate makes the context current
+	raw, res := d.table.CtxCreate(at, uint32(flags), dev.raw)
+	if d.table.Missing(res) != nil { // before CUDA 12.5
+		raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
+	}
+	if res != driver.ResultSuccess {
+		return nil, d.fail(op, 0, res)
+	}
+	c, _, err := d.newContext(raw, dev, created)
+	if err != nil {
+		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
+			d.leak(Leak{Kind: "context", Handle: uintptr(raw), Err: d.fail("cuCtxDestroy", uintptr(raw), res)})
+		}
+	}
+	return c, err
+}
+
+// WrapContext returns a Context for a CUcontext that somebody else made, and
+// goes on to own: it has to outlive its use here, and Close does not destroy it.
+// A number that is not a context's handle crashes the process.
+func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
+	const op = "cuCtxGetDevice"
+	if !d.open() {
+		return nil, errNil(op, "driver")
+	}
+	if handle == 0 {
+		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUcontext, such as CurrentContext returns while one is current")
+	}
+	raw := driver.Context(handle)
+	dev, res := d.table.CtxGetDevice(driver.At{Context: raw})
+	if res != driver.ResultSuccess {
+		return nil, d.fail(op, handle, res)
+	}
+	c, _, err := d.newContext(raw, d.device(dev, int(dev)), borrowed)
+	return c, err
+}
+
+// CurrentContext returns the CUcontext that is current on the operating system
+// thread that the goroutine runs on now, 0 if there is none (cuCtxGetCurrent).
+// Unless the goroutine is locked to its thread, as in [Context.Do], the answer
+// says nothing about the next call.
+func (d *Driver) CurrentContext() (uintptr, error) {
+	const op = "cuCtxGetCurrent"
+	if !d.open() {
+		return 0, errNil(op, "driver")
+	}
+	raw, res := d.table.CtxGetCurrent(driver.At{})
+	if res != driver.ResultSuccess {
+		return 0, d.fail(op, 0, res)
+	}
+	return uintptr(raw), nil
+}
+
+// newContext returns the owner of a claim to a CUDA context. redundant says that
+// the context has a claim of this kind already, so that the caller has to give
+// this one up; so it has if newContext fails.
+func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Context, redundant bool, err error) {
 	key := contextKey{raw: raw}
 	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
 	case res == driver.ResultSuccess:
 		key = contextKey{id: id}
 	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
-		dev.release()
-		return nil, d.fail("cuCtxGetId", uintptr(raw), res)
+		return nil, false, d.fail("cuCtxGetId", uintptr(raw), res)
 	}
 
 	d.mu.Lock()
 	core := d.contexts[key]
-	shared := core != nil && core.hold()
-	if !shared {
-		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, spare: make(map[EventFlags][]driver.Event)}
+	if core != nil && core.hold() {
+		// A claim takes the place of somebody else's.
+		redundant = core.claim != borrowed
+		if !redundant {
+			core.claim = hold
+		}
+	} else {
+		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, claim: hold, spare: make(map[EventFlags][]driver.Event)}
 		core.users.Store(1)
 		d.contexts[key] = core
 	}
 	d.mu.Unlock()
-	if shared {
-		dev.release() // the core has a claim already, so this returns at once
-	}
 
 	own := &contextOwner{core: core}
-	c := &Context{own: own}
+	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
-	return c, nil
+	return c, redundant, nil
 }
 
 // release gives a claim to the primary context back that turned out not to be
@@ -159,11 +260,11 @@ func (dev *Device) release() {
 	}
 }
 
-// Close gives the context up (cuDevicePrimaryCtxRelease). If nothing that was
-// made in it is still open, and no other Context of the device, this waits for
-// all of the context's work on the GPU. If something is, Close returns nil at
-// once, and whatever is closed last gives the context up in the background.
-// Further calls return nil.
+// Close gives the context up (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one
+// that was created). If nothing that was made in it is still open, and no other
+// Context of it, this waits for all of the context's work on the GPU. If something
+// is, Close returns nil at once, and whatever is closed last gives the context up
+// in the background. Further calls return nil.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")
@@ -215,6 +316,246 @@ func (c *Context) Device() *Device {
 	return c.own.core.device
 }
 
+// Handle lends the CUcontext to code that calls the driver in another way. It is
+// good until the Context is closed or collected. For a nil or a closed Context it
+// is 0.
+func (c *Context) Handle() uintptr {
+	if c == nil || c.own == nil || c.own.closed() {
+		return 0
+	}
+	return uintptr(c.own.core.raw)
+}
+
+// ID returns a number that no other context of the process has or will have
+// (cuCtxGetId, CUDA 12.0). Handles come back: a primary context that was released
+// and retained again has the same one.
+func (c *Context) ID() (uint64, error) {
+	return askContext(c, "cuCtxGetId", func(t *driver.Table, at driver.At) (uint64, driver.Result) {
+		return t.CtxGetId(at, at.Context)
+	})
+}
+
+// Flags returns the flags that the context has (cuCtxGetFlags).
+func (c *Context) Flags() (ContextFlags, error) {
+	f, err := askContext(c, "cuCtxGetFlags", (*driver.Table).CtxGetFlags)
+	return ContextFlags(f), err
+}
+
+// APIVersion returns the version of the driver API that the context was created
+// for, as CUDA counts it for contexts: 3020 for all of today's
+// (cuCtxGetApiVersion).
+func (c *Context) APIVersion() (int, error) {
+	v, err := askContext(c, "cuCtxGetApiVersion", func(t *driver.Table, at driver.At) (uint32, driver.Result) {
+		return t.CtxGetApiVersion(at, at.Context)
+	})
+	return int(v), err
+}
+
+// PriorityRange returns the priorities that streams may have. Lower numbers go
+// first: on most GPUs least is 0 and greatest is -5. Both are 0 on devices without
+// priorities (cuCtxGetStreamPriorityRange).
+func (c *Context) PriorityRange() (least, greatest int, err error) {
+	r, err := askContext(c, "cuCtxGetStreamPriorityRange", func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
+		l, g, res := t.CtxGetStreamPriorityRange(at)
+		return [2]int32{l, g}, res
+	})
+	return int(r[0]), int(r[1]), err
+}
+
+// MemInfo returns how much of the device's memory is free, and how much there
+// is, in bytes (cuMemGetInfo).
+func (c *Context) MemInfo() (free, total uint64, err error) {
+	n, err := askContext(c, "cuMemGetInfo", func(t *driver.Table, at driver.At) ([2]uint64, driver.Result) {
+		f, a, res := t.MemGetInfo(at)
+		return [2]uint64{f, a}, res
+	})
+	return n[0], n[1], err
+}
+
+// Limit is a resource of a context that has a limit.
+type Limit int32
+
+// String returns the limit's name in lower case.
+func (l Limit) String() string { return nameOf(namesLimit[:], int32(l)) }
+
+// Limit returns a limit of the context; the unit is that of the resource, bytes
+// for most (cuCtxGetLimit).
+func (c *Context) Limit(l Limit) (uint64, error) {
+	return askContext(c, "cuCtxGetLimit", func(t *driver.Table, at driver.At) (uint64, driver.Result) {
+		return t.CtxGetLimit(at, int32(l))
+	})
+}
+
+// SetLimit asks for a limit of the context. The driver may choose another value:
+// Limit says which (cuCtxSetLimit).
+func (c *Context) SetLimit(l Limit, value uint64) error {
+	_, err := askContext(c, "cuCtxSetLimit", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
+		return struct{}{}, t.CtxSetLimit(at, int32(l), value)
+	})
+	return err
+}
+
+// askContext makes a call with the context current, for which at says so.
+func askContext[T any](c *Context, op string, call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
+	core, err := c.enter(op)
+	if err != nil {
+		return v, err
+	}
+	defer c.leave()
+	v, res := call(core.drv.table, driver.At{Context: core.raw})
+	if res != driver.ResultSuccess {
+		var zero T
+		return zero, core.fail(op, uintptr(core.raw), res)
+	}
+	return v, nil
+}
+
+// EnablePeerAccess lets kernels of this context reach the memory of another
+// device's context (cuCtxEnablePeerAccess). It is not mutual. Copies between
+// devices need it not. If access is enabled already, nothing happens.
+func (c *Context) EnablePeerAccess(peer *Context) error {
+	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
+}
+
+// DisablePeerAccess takes EnablePeerAccess back (cuCtxDisablePeerAccess).
+func (c *Context) DisablePeerAccess(peer *Context) error {
+	return c.setPeerAccess("cuCtxDisablePeerAccess", peer, false)
+}
+
+func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
+	core, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	pc, err := peer.enter(op)
+	if err != nil {
+		return err
+	}
+	defer peer.leave()
+	if pc.drv != core.drv {
+		return mixed(op, "context", core, "peer", pc)
+	}
+	t, at := core.drv.table, driver.At{Context: core.raw}
+	var res, already driver.Result
+	if on {
+		res, already = t.CtxEnablePeerAccess(at, pc.raw, 0), driver.ResultPeerAccessAlreadyEnabled
+	} else {
+		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
+	}
+	if res != driver.ResultSuccess && res != already {
+		return core.fail(op, uintptr(pc.raw), res)
+	}
+	core.mu.Lock()
+	defer core.mu.Unlock()
+	if on {
+		if core.peers == nil {
+			core.peers = make(map[contextKey]bool)
+		}
+		core.peers[pc.key] = true
+	} else {
+		delete(core.peers, pc.key)
+	}
+	return nil
+}
+
+// reaches reports whether kernels of the context can use memory of another.
+func (c *contextCore) reaches(other *contextCore) bool {
+	if c == other {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peers[other.key]
+}
+
+// Thread is the operating system thread that [Context.Do] holds. It is good
+// while Do runs, on the goroutine that called Do.
+type Thread struct {
+	ctx    *contextCore
+	raw    *driver.Thread
+	mu     sync.Mutex
+	stream *Stream
+	ended  bool
+}
+
+// Do calls f with the context current on the thread that f runs on, and puts the
+// thread's own current context back afterwards, also if f panics
+// (cuCtxPushCurrent, cuCtxPopCurrent). It is for foreign code, which relies on a
+// current context: nothing in this package does. Meanwhile the goroutine is
+// locked to the thread; goroutines that f starts are not.
+//
+// If f leaves another context current than it found, the thread cannot be put
+// back: Do returns an error, and the goroutine stays locked to the thread, which
+// ends with it.
+func (c *Context) Do(f func(t *Thread) error) (err error) {
+	const op = "cuCtxPushCurrent"
+	core, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	if f == nil {
+		return mistake(op, ErrNil, 0, "the function is nil: pass what is to run with the context current")
+	}
+	table := core.drv.table
+	t := &Thread{ctx: core, raw: table.Pin()}
+	at := driver.At{Thread: t.raw}
+	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
+		t.raw.Unpin()
+		return core.fail(op, uintptr(core.raw), res)
+	}
+	defer func() {
+		t.end()
+		switch raw, res := table.CtxPopCurrent(at); {
+		case res != driver.ResultSuccess:
+			t.raw.Abandon()
+			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
+		case raw != core.raw:
+			t.raw.Abandon()
+			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
+				Detail: fmt.Sprintf("context %#x was current instead: let the function pop what it pushes", uintptr(raw))})
+		default:
+			t.raw.Unpin()
+		}
+	}()
+	return f(t)
+}
+
+// errUnbalanced is behind the error of a Do whose function changed the thread's
+// stack of contexts.
+var errUnbalanced = errors.New("the function left another context current")
+
+// DefaultStream returns the thread's own default stream in the context of Do
+// (CU_STREAM_PER_THREAD): it waits for no other stream but the legacy one. It is
+// for the goroutine that called Do, and closed when Do ends. Each call returns
+// the same Stream.
+func (t *Thread) DefaultStream() (*Stream, error) {
+	const op = "CU_STREAM_PER_THREAD"
+	if t == nil || t.ctx == nil {
+		return nil, errNil(op, "thread")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return nil, mistake(op, ErrClosed, 0, "the Do that the thread belongs to has returned: use it inside")
+	}
+	if t.stream == nil {
+		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
+	}
+	return t.stream, nil
+}
+
+// end closes the thread's stream.
+func (t *Thread) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.stream != nil {
+		t.stream.Close() // it destroys nothing
+	}
+}
+
 // Err returns the error that poisoned the context, or nil. It asks the driver
 // nothing: an error that no call has reported yet is not known. Every call that
 // reaches the driver of a poisoned context fails with an error that matches
@@ -224,7 +565,7 @@ func (c *Context) Err() error {
 		return errNil("cuCtxGetCurrent", "context")
 	}
 	if p := c.own.core.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(c.own.core.raw), Err: ErrContextPoisoned, Detail: poisonedDetail}
+		return &Error{Op: p.op, Result: p.res, Handle: uintptr(c.own.core.raw), Err: ErrContextPoisoned, Detail: join(p.res.Remedy(), poisonedDetail)}
 	}
 	return nil
 }
@@ -276,6 +617,16 @@ func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, e
 	}
 	c.mu.Unlock()
 	return c.createEvent(flags, at)
+}
+
+// doneWith takes an event back that takeEvent gave, or destroys it.
+func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
+	if c.poison.Load() == nil && c.keepEvent(flags, e) {
+		return
+	}
+	if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
+		c.drv.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
+	}
 }
 
 // keepEvent puts a CUevent that nobody uses any more aside for takeEvent. It

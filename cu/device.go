@@ -2,12 +2,14 @@ package cu
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/purecu/purecu/internal/driver"
 )
 
-// Device is a GPU. It needs no closing.
+// Device is a GPU. It needs no closing. A driver has one *Device for each GPU,
+// so that they can be compared.
 type Device struct {
 	drv     *Driver
 	raw     driver.Device
@@ -17,71 +19,283 @@ type Device struct {
 // Device returns the device with the given ordinal, counted from 0
 // (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
+	const op = "cuDeviceGet"
 	if !d.open() {
-		return nil, errNil("cuDeviceGet", "driver")
+		return nil, errNil(op, "driver")
 	}
-	if int(int32(ordinal)) != ordinal {
-		return nil, &Error{Op: "cuDeviceGet", Result: ResultInvalidDevice, Detail: fmt.Sprintf("there is no device %d", ordinal)}
+	raw, res := driver.Device(0), driver.ResultInvalidDevice
+	if int(int32(ordinal)) == ordinal {
+		raw, res = d.table.DeviceGet(driver.At{}, int32(ordinal))
 	}
-	raw, res := d.table.DeviceGet(driver.At{}, int32(ordinal))
-	if res == driver.ResultInvalidDevice {
+	switch res {
+	case driver.ResultSuccess:
+		return d.device(raw, ordinal), nil
+	case driver.ResultInvalidDevice:
 		n, _ := d.DeviceCount()
-		return nil, &Error{Op: "cuDeviceGet", Result: Result(res), Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n)}
+		return nil, &Error{Op: op, Result: Result(res), Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n)}
 	}
-	if res != driver.ResultSuccess {
-		return nil, d.fail("cuDeviceGet", 0, res)
-	}
-	return &Device{d, raw, ordinal}, nil
+	return nil, d.fail(op, 0, res)
 }
+
+// device returns the Device of a handle.
+func (d *Driver) device(raw driver.Device, ordinal int) *Device {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dev := d.devices[raw]
+	if dev == nil {
+		dev = &Device{d, raw, ordinal}
+		d.devices[raw] = dev
+	}
+	return dev
+}
+
+// Devices returns all devices that the driver sees, by their ordinals.
+func (d *Driver) Devices() ([]*Device, error) {
+	n, err := d.DeviceCount()
+	if err != nil {
+		return nil, err
+	}
+	devs := make([]*Device, n)
+	for i := range devs {
+		if devs[i], err = d.Device(i); err != nil {
+			return nil, err
+		}
+	}
+	return devs, nil
+}
+
+// DeviceByPCIBusID returns the device in a PCI slot, such as "0000:3b:00.0",
+// "3b:00.0" or "0000:3b:00" (cuDeviceGetByPCIBusId).
+func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
+	const op = "cuDeviceGetByPCIBusId"
+	if !d.open() {
+		return nil, errNil(op, "driver")
+	}
+	raw, res := d.table.DeviceGetByPCIBusId(driver.At{}, id)
+	switch res {
+	case driver.ResultSuccess:
+	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
+		return nil, &Error{Op: op, Result: Result(res), Detail: fmt.Sprintf("the driver sees no device in PCI slot %q", id)}
+	default:
+		return nil, d.fail(op, 0, res)
+	}
+	// The handle is the ordinal, today; the list of devices is what is promised.
+	devs, err := d.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, dev := range devs {
+		if dev.raw == raw {
+			return dev, nil
+		}
+	}
+	return nil, &Error{Op: op, Result: ResultInvalidDevice, Detail: fmt.Sprintf("the device in PCI slot %q is not among those that the driver lists", id)}
+}
+
+// valid reports whether the device came from a driver.
+func (dev *Device) valid() bool { return dev != nil && dev.drv != nil }
 
 // Ordinal returns the number by which [Driver.Device] finds the device. It
 // returns -1 for nil.
 func (dev *Device) Ordinal() int {
-	if dev == nil || dev.drv == nil {
+	if !dev.valid() {
 		return -1
 	}
 	return dev.ordinal
 }
 
+// Driver returns the driver that the device belongs to, nil for nil.
+func (dev *Device) Driver() *Driver {
+	if !dev.valid() {
+		return nil
+	}
+	return dev.drv
+}
+
+// UUID is the identity of a device, which stays with it from one boot to the
+// next.
+type UUID [16]byte
+
+// String returns the UUID the way NVIDIA's tools write it:
+// "GPU-01234567-89ab-cdef-0123-456789abcdef".
+func (u UUID) String() string {
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// MarshalText returns the UUID as String does.
+func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UUID returns the device's UUID, or that of its MIG instance
+// (cuDeviceGetUuid_v2).
+func (dev *Device) UUID() (UUID, error) {
+	const op = "cuDeviceGetUuid"
+	if !dev.valid() {
+		return UUID{}, errNil(op, "device")
+	}
+	u, res := dev.drv.table.DeviceGetUUID(driver.At{}, dev.raw)
+	if res != driver.ResultSuccess {
+		return UUID{}, dev.drv.fail(op, 0, res)
+	}
+	return UUID(u), nil
+}
+
 // Name returns the device's name, such as "NVIDIA H200" (cuDeviceGetName).
 func (dev *Device) Name() (string, error) {
-	const op = "cuDeviceGetName"
-	if dev == nil || dev.drv == nil {
+	return dev.text("cuDeviceGetName", (*driver.Table).DeviceGetName)
+}
+
+// PCIBusID returns the device's PCI address, such as "0000:3b:00.0"
+// (cuDeviceGetPCIBusId).
+func (dev *Device) PCIBusID() (string, error) {
+	return dev.text("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
+}
+
+func (dev *Device) text(op string, get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
+	if !dev.valid() {
 		return "", errNil(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := dev.drv.table.DeviceGetName(driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
+	if res := get(dev.drv.table, driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
 		return "", dev.drv.fail(op, 0, res)
 	}
-	name, _, _ := bytes.Cut(buf, []byte{0})
-	return string(name), nil
+	text, _, _ := bytes.Cut(buf, []byte{0})
+	return string(text), nil
 }
 
 // ComputeCapability returns the major and minor number of the device's compute
 // capability (cuDeviceGetAttribute).
 func (dev *Device) ComputeCapability() (major, minor int, err error) {
-	if major, err = dev.attribute(driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR); err == nil {
-		minor, err = dev.attribute(driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+	if major, err = dev.Attribute(DeviceAttributeComputeCapabilityMajor); err == nil {
+		minor, err = dev.Attribute(DeviceAttributeComputeCapabilityMinor)
 	}
 	return major, minor, err
 }
 
-func (dev *Device) attribute(a int32) (int, error) {
+// DeviceAttribute is a property of a device.
+type DeviceAttribute int32
+
+// String returns the attribute's name in lower case.
+func (a DeviceAttribute) String() string { return nameOf(namesDeviceAttribute[:], int32(a)) }
+
+// MarshalText returns the attribute as String does.
+func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// Attribute returns a property of the device: a number, in the unit that CUDA's
+// documentation names (clock rates in kHz, sizes in bytes), or 1 and 0 for yes
+// and no (cuDeviceGetAttribute). The error matches [ResultInvalidValue] if the
+// driver is too old to know the attribute.
+func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
-	if dev == nil || dev.drv == nil {
+	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
-	v, res := dev.drv.table.DeviceGetAttribute(driver.At{}, a, dev.raw)
+	v, res := dev.drv.table.DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
+	switch res {
+	case driver.ResultSuccess:
+		return int(v), nil
+	case driver.ResultInvalidValue:
+		return 0, invalid(op, fmt.Sprintf("the driver does not know attribute %d (%v)", int32(a), a))
+	}
+	return 0, dev.drv.fail(op, 0, res)
+}
+
+// Attributes returns all properties that the driver knows, of those that have a
+// name in this package.
+func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
+	all := make(map[DeviceAttribute]int)
+	for _, n := range namesDeviceAttribute {
+		v, err := dev.Attribute(DeviceAttribute(n.value))
+		switch {
+		case err == nil:
+			all[DeviceAttribute(n.value)] = v
+		case !errors.Is(err, ResultInvalidValue) && !errors.Is(err, ResultNotSupported):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// CanAccessPeer reports whether kernels on this device can be given access to
+// another device's memory; see [Context.EnablePeerAccess]
+// (cuDeviceCanAccessPeer).
+func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
+	const op = "cuDeviceCanAccessPeer"
+	if err := dev.with(op, peer); err != nil {
+		return false, err
+	}
+	can, res := dev.drv.table.DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
+	if res != driver.ResultSuccess {
+		return false, dev.drv.fail(op, 0, res)
+	}
+	return can != 0, nil
+}
+
+// P2PAttribute is a property of the link from one device to another.
+type P2PAttribute int32
+
+// String returns the attribute's name in lower case.
+func (a P2PAttribute) String() string { return nameOf(namesP2PAttribute[:], int32(a)) }
+
+// P2PAttribute returns a property of the link from this device to another one
+// (cuDeviceGetP2PAttribute).
+func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
+	const op = "cuDeviceGetP2PAttribute"
+	if err := dev.with(op, peer); err != nil {
+		return 0, err
+	}
+	v, res := dev.drv.table.DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.drv.fail(op, 0, res)
 	}
 	return int(v), nil
 }
 
+// with checks the devices of a call that is about two.
+func (dev *Device) with(op string, peer *Device) error {
+	if !dev.valid() || !peer.valid() {
+		return errNil(op, "device")
+	}
+	if dev.drv != peer.drv {
+		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf("one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv))
+	}
+	return nil
+}
+
+// PrimaryContextState returns the flags of the device's primary context, and
+// whether somebody in the process retains it (cuDevicePrimaryCtxGetState).
+func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
+	const op = "cuDevicePrimaryCtxGetState"
+	if !dev.valid() {
+		return 0, false, errNil(op, "device")
+	}
+	f, a, res := dev.drv.table.DevicePrimaryCtxGetState(driver.At{}, dev.raw)
+	if res != driver.ResultSuccess {
+		return 0, false, dev.drv.fail(op, 0, res)
+	}
+	return ContextFlags(f), a != 0, nil
+}
+
+// SetPrimaryContextFlags sets the flags of the device's primary context
+// (cuDevicePrimaryCtxSetFlags). Drivers before CUDA 11 refuse it while the
+// context is active.
+func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
+	const op = "cuDevicePrimaryCtxSetFlags"
+	if !dev.valid() {
+		return errNil(op, "device")
+	}
+	if err := flags.check(op); err != nil {
+		return err
+	}
+	if res := dev.drv.table.DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags)); res != driver.ResultSuccess {
+		return dev.drv.fail(op, 0, res)
+	}
+	return nil
+}
+
 // TotalMem returns the size of the device's memory in bytes (cuDeviceTotalMem).
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
-	if dev == nil || dev.drv == nil {
+	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
 	n, res := dev.drv.table.DeviceTotalMem(driver.At{}, dev.raw)

@@ -23,6 +23,7 @@ type Driver struct {
 
 	mu       sync.Mutex
 	contexts map[contextKey]*contextCore
+	devices  map[driver.Device]*Device
 
 	launches sync.Pool // of *launchFrame
 }
@@ -83,7 +84,7 @@ func Open(opts ...Option) (*Driver, error) {
 			f(&o)
 		}
 	}
-	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore)}
+	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device)}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls
 	if o.software != nil {
@@ -158,6 +159,91 @@ func (d *Driver) leak(l Leak) {
 	if d.hook != nil && (l.Forgotten || l.Err != nil) {
 		go d.hook(l)
 	}
+}
+
+// has reports whether the driver has a function, by its current interface.
+func (d *Driver) has(name string) bool {
+	sym, ok := driver.FindSymbol(name)
+	if !ok {
+		return false
+	}
+	_, err := d.table.Resolve(sym)
+	return err == nil
+}
+
+// Features says what the driver can do beyond what every driver for CUDA 11 can.
+// What is missing has a substitute where that is possible: see each field.
+type Features struct {
+	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
+	Version int `json:"version"`
+	// ContextID: contexts have ids (12.0). Else handles stand for them.
+	ContextID bool `json:"contextID"`
+	// StreamID: [Stream.ID] works (12.0).
+	StreamID bool `json:"streamID"`
+	// ParamInfo: the driver tells the sizes of a kernel's parameters (12.4).
+	// Else they are read from the PTX, if there is any.
+	ParamInfo bool `json:"paramInfo"`
+	// ElapsedTimeV2: times between events are asked for by
+	// cuEventElapsedTime_v2 (12.8). Else by its predecessor, which may report
+	// errors of work that has nothing to do with the events.
+	ElapsedTimeV2 bool `json:"elapsedTimeV2"`
+	// RecordExternal: [Event.RecordWithFlags] works (11.1).
+	RecordExternal bool `json:"recordExternal"`
+	// ContextEvents: a whole context can be recorded, and wait (12.5).
+	ContextEvents bool `json:"contextEvents"`
+	// GreenContexts: the driver has green contexts (12.4).
+	GreenContexts bool `json:"greenContexts"`
+}
+
+// Features returns what the driver can do.
+func (d *Driver) Features() (Features, error) {
+	v, err := d.Version()
+	if err != nil {
+		return Features{}, err
+	}
+	return Features{
+		Version:        v,
+		ContextID:      d.has("cuCtxGetId"),
+		StreamID:       d.has("cuStreamGetId"),
+		ParamInfo:      d.has("cuFuncGetParamInfo"),
+		ElapsedTimeV2:  d.has("cuEventElapsedTime"),
+		RecordExternal: d.has("cuEventRecordWithFlags"),
+		ContextEvents:  d.has("cuCtxRecordEvent"),
+		GreenContexts:  d.has("cuGreenCtxCreate"),
+	}, nil
+}
+
+// Symbol says what became of one function of the driver API, in one of its
+// interfaces.
+type Symbol struct {
+	// Name is what a C program writes.
+	Name string `json:"name"`
+	// Export is what the library calls this interface.
+	Export string `json:"export"`
+	// Since is the CUDA version that introduced the interface: 12080 is 12.8.
+	Since int `json:"since"`
+	// Current marks the interface that Name means in the headers of CUDA 13.0.
+	Current bool `json:"current"`
+	// Addr is the function's address, 0 if the driver lacks it.
+	Addr uintptr `json:"-"`
+	// Err is why the driver lacks it, else nil; it matches
+	// errors.ErrUnsupported.
+	Err error `json:"-"`
+}
+
+// Symbols looks up every function of the driver API of CUDA 13.0, in each of its
+// interfaces, sorted by what the library calls them. A software driver has none.
+func (d *Driver) Symbols() []Symbol {
+	if !d.open() {
+		return nil
+	}
+	all := make([]Symbol, driver.NumSymbols)
+	for i := range all {
+		info := driver.Symbol(i).Info()
+		addr, err := d.table.Resolve(driver.Symbol(i))
+		all[i] = Symbol{Name: info.Base, Export: info.Export, Since: info.Version, Current: info.Current, Addr: addr, Err: err}
+	}
+	return all
 }
 
 // MissingError is the error behind a call of a function that the driver does not

@@ -101,6 +101,9 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		b.WriteString("; " + e.Detail)
 	}
+	if d := e.Doc(); d != docs { // there is a section on it
+		b.WriteString(" (" + d + ")")
+	}
 	return b.String()
 }
 
@@ -171,7 +174,7 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 	e := &Error{Op: op, Result: Result(res), Handle: handle}
 	if res.Sticky() {
 		e.Err = ErrContextPoisoned
-		e.Detail = poisonedDetail
+		e.Detail = join(e.Result.Remedy(), poisonedDetail)
 	}
 	if m := d.table.Missing(res); m != nil {
 		e.Result, e.Err = ResultNotSupported, m
@@ -182,6 +185,9 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 			text, _ := d.table.GetErrorString(driver.At{}, res)
 			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
 		}
+	}
+	if e.Detail == "" {
+		e.Detail = hint(op, e.Result)
 	}
 	return e
 }
@@ -208,14 +214,12 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 	switch p := c.poison.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, poisonedDetail)
+		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, join(p.res.Remedy(), poisonedDetail))
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
-	case hint(op, Result(res)) != "":
-		e.Detail = join(e.Detail, hint(op, Result(res)))
 	case asynchronous(Result(res)):
-		e.Detail = join(e.Detail, "it may come from work that was enqueued earlier")
+		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
 }
@@ -230,28 +234,23 @@ func asynchronous(r Result) bool {
 	return false
 }
 
-// hint says what to do about results that stream capture brings about.
+// hint says what to do about a result of a call: Remedy, or, where that depends
+// on the call, more.
 func hint(op string, r Result) string {
-	switch r {
-	case ResultInvalidValue:
-		switch op {
-		case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamWaitEvent":
-			return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
-				"record it again, or use RecordExternal in the capture"
-		}
-	case ResultStreamCaptureUnsupported:
-		return "a stream is being captured in global mode, and this call is not allowed meanwhile, " +
-			"from any thread: make it after the capture, or capture in thread-local or relaxed mode"
-	case ResultCapturedEvent:
-		return "the event's newest record is part of a capture, so it has no status and no time of its own: " +
-			"record it with RecordExternal, or ask after recording it outside the capture"
+	if r != ResultInvalidValue {
+		return r.Remedy()
+	}
+	switch op {
+	case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamWaitEvent":
+		return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
+			"record it again, or use RecordExternal in the capture"
 	}
 	return ""
 }
 
 func join(a, b string) string {
-	if a == "" {
-		return b
+	if a == "" || b == "" {
+		return a + b
 	}
 	return a + "; " + b
 }

@@ -47,6 +47,33 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 	return e, nil
 }
 
+// WrapEvent returns an Event for a CUevent of this context that somebody else
+// created with these flags, and goes on to own: it has to outlive its use here,
+// and Close does not destroy it. As others may record it, its completion is not
+// remembered, and a wait is for its newest record. A number that is not an
+// event's handle crashes the process at the first use.
+func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
+	const op = "cuEventQuery"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if handle == 0 {
+		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUevent")
+	}
+	if err := flags.check(); err != nil {
+		return nil, err
+	}
+	ec := &eventCore{ctx: core, flags: flags, foreign: true}
+	ec.put(&ec.first, driver.Event(handle))
+	ec.first.marks.Store(slotForeign)
+	ec.slot.Store(&ec.first)
+	e := new(Event)
+	e.owner.Store(newEventOwner(ec))
+	return e, nil
+}
+
 func newEventOwner(c *eventCore) *eventOwner {
 	o := &eventOwner{core: c}
 	o.cleanup = runtime.AddCleanup(o, func(c *eventCore) { c.forgotten() }, c)
@@ -107,6 +134,61 @@ func (e *Event) Close() error {
 		o.cleanup.Stop()
 	}
 	return err
+}
+
+// Handle lends the CUevent to code that calls the driver in another way. It is
+// good until the Event is closed or collected. As that code may record it,
+// completion is not remembered from now on, and a wait is for the newest record.
+// Handle returns 0 for an Event that is nil, closed or not created yet.
+func (e *Event) Handle() uintptr {
+	if e == nil {
+		return 0
+	}
+	o := e.owner.Load()
+	if o == nil {
+		return 0
+	}
+	for {
+		sl := o.core.slot.Load()
+		if sl == nil {
+			return 0
+		}
+		sl.marks.Or(slotForeign)
+		// A record that began before the mark was there may have moved the event
+		// on to another CUevent.
+		if o.core.slot.Load() == sl {
+			runtime.KeepAlive(o)
+			return uintptr(sl.raw)
+		}
+	}
+}
+
+// Created reports whether the event has a CUevent: it has, but for a zero Event
+// that was not recorded.
+func (e *Event) Created() bool { return e != nil && e.owner.Load() != nil }
+
+// Flags returns the flags that the event was created with, or, for a zero Event,
+// will be.
+func (e *Event) Flags() EventFlags {
+	if e == nil {
+		return EventDefault
+	}
+	if o := e.owner.Load(); o != nil {
+		return o.core.flags
+	}
+	return EventDisableTiming
+}
+
+// Device returns the device of the event's context. ok is false for a zero Event
+// that was not recorded: it belongs to no device yet.
+func (e *Event) Device() (dev *Device, ok bool) {
+	if e == nil {
+		return nil, false
+	}
+	if o := e.owner.Load(); o != nil {
+		return o.core.ctx.device, true
+	}
+	return nil, false
 }
 
 // Record makes the event mark the end of what is enqueued on the stream now

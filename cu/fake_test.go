@@ -42,6 +42,7 @@ const (
 	kindModule
 	kindFunction
 	kindMemory
+	kindHost
 	kindCount
 )
 

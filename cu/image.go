@@ -8,7 +8,7 @@ import (
 
 // checkImage refuses images that would lead the driver beyond their end.
 func checkImage(image []byte) error {
-	const op = "cuModuleLoadData"
+	const op = "cuModuleLoadDataEx"
 	size := uint64(len(image))
 	truncated := func(kind string, want uint64) error {
 		return invalid(op, fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header speaks of %d", kind, size, want))
@@ -59,4 +59,9 @@ func checkImage(image []byte) error {
 		return invalid(op, "the image is the wrapper that nvcc puts around a fatbin, which holds an address: pass the fatbin itself")
 	}
 	return nil
+}
+
+// isPTX reports whether an image is text.
+func isPTX(image []byte) bool {
+	return !bytes.HasPrefix(image, []byte("\x7fELF")) && (len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
 }

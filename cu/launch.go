@@ -20,15 +20,19 @@ type LaunchConfig struct {
 	Grid, Block Dim3
 	// SharedMem is the size of the dynamic shared memory of a block, in bytes.
 	SharedMem uint32
+	// Flags choose how the kernel is launched.
+	Flags LaunchFlags
 }
 
 // Arg is an argument of a kernel, of a definite type: see [U32], [Ptr], [Value].
 type Arg struct {
 	bits uint64
 	size uint32
-	data []byte     // the value, if it does not fit bits
-	mem  *DeviceMem // what bits points to
-	err  error
+	data []byte   // the value, if it does not fit bits
+	mem  *memCore // what bits points to
+	// owner keeps mem from being collected.
+	owner any
+	err   error
 }
 
 // I32 passes a 32-bit signed integer.
@@ -49,13 +53,19 @@ func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4}
 // F64 passes a 64-bit float.
 func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
 
-// Ptr passes the address of device memory. The memory is not freed before the
-// launch has returned; freeing waits for the GPU.
-func Ptr(m *DeviceMem) Arg {
-	if m == nil || m.core == nil {
+// Ptr passes the address of memory. The memory is not freed before the kernel
+// has run.
+func Ptr(m Memory) Arg {
+	s := spanOf(m)
+	switch {
+	case s.err != nil:
+		return Arg{err: s.err}
+	case s.mem == nil:
 		return Arg{err: ErrNil}
+	case s.mem.raw == 0:
+		return Arg{err: errUnmapped}
 	}
-	return Arg{bits: uint64(m.core.raw), size: 8, mem: m}
+	return Arg{bits: uint64(s.addr()), size: 8, mem: s.mem, owner: s.owner}
 }
 
 // Value passes a value of a type that has no Go pointers in it, byte by byte.
@@ -96,9 +106,10 @@ func plain(t reflect.Type) bool {
 // kernel is enqueued, not when it has run. The stream must be of the context
 // that the module was loaded into.
 //
-// The number and the sizes of the arguments are compared with the kernel's if
-// the driver can tell them (CUDA 12.4). With older drivers a launch with wrong
-// arguments is outside of what this package can make safe.
+// The number and the sizes of the arguments are compared with the kernel's, which
+// the driver tells (CUDA 12.4), or else the PTX that the module was loaded from.
+// If [Function.Params] knows of none, a launch with wrong arguments is outside of
+// what this package can make safe.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	const op = "cuLaunchKernel"
 	if f == nil || f.mod == nil {
@@ -137,7 +148,13 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
-	res := d.table.LaunchKernel(driver.At{Context: sc.ctx.raw}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
+	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
+	var res driver.Result
+	if cfg.Flags&LaunchCooperative != 0 {
+		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
+	} else {
+		res = d.table.LaunchKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
+	}
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(f.raw), res)
 	}
@@ -151,6 +168,9 @@ func (f *Function) check(cfg LaunchConfig, args []Arg) error {
 	refuse := func(format string, a ...any) error {
 		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
 			Detail: "kernel " + f.name + fmt.Sprintf(format, a...)}
+	}
+	if cfg.Flags&^LaunchCooperative != 0 {
+		return refuse(": unknown launch flags %v", cfg.Flags)
 	}
 	if cfg.Grid.X == 0 || cfg.Block.X == 0 {
 		return refuse(": Grid.X and Block.X must be at least 1")
@@ -179,7 +199,7 @@ func (d Dim3) norm() Dim3 {
 type launchFrame struct {
 	values []uint64
 	params driver.KernelParams
-	mem    []*resource[driver.DevicePtr] // of which a reference is held
+	mem    []*memCore // of which a reference is held
 }
 
 // fill takes the arguments over.
@@ -193,16 +213,18 @@ func (lf *launchFrame) fill(ctx *contextCore, args []Arg) *Error {
 			return &Error{Result: ResultInvalidValue, Err: a.err, Detail: fmt.Sprintf("argument %d", i)}
 		}
 		if a.mem != nil {
-			mc := a.mem.core
-			if mc.ctx != ctx {
+			mc := a.mem
+			if mc.ctx.drv != ctx.drv || (mc.host == 0 && !ctx.reaches(mc.ctx)) {
 				return &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, ctx),
-					Detail: fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)}
+					Detail: fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: "+
+						"allocate it in the kernel's, or enable peer access", i)}
 			}
 			ok := mc.acquire()
 			lf.mem = append(lf.mem, mc)
 			if !ok {
 				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed", i)}
 			}
+			mc.used(ctx)
 		}
 		p := unsafe.Pointer(&lf.values[i])
 		if a.data != nil {

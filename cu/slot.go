@@ -169,6 +169,10 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
+	if sl.core.foreign {
+		ctx.childDone()
+		return nil
+	}
 	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
@@ -195,6 +199,8 @@ type eventCore struct {
 
 	ctx   *contextCore
 	flags EventFlags
+	// foreign says that the CUevent is not ours to destroy.
+	foreign bool
 
 	_ [128 - 88]byte
 }
@@ -274,9 +280,9 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res driver.Result) {
 	t := sl.table
 	if withFlags {
-		res = t.EventRecordWithFlags(driver.At{}, sl.raw, sc.raw, uint32(flags))
+		res = t.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
 	} else {
-		res = t.EventRecord(driver.At{}, sl.raw, sc.raw)
+		res = t.EventRecord(sc.at, sl.raw, sc.raw)
 	}
 	if res == driver.ResultSuccess {
 		// Before endRecord: while a record is under way nothing is remembered.

@@ -1,7 +1,10 @@
 package cu
 
 import (
+	"context"
+	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -16,13 +19,59 @@ type Stream struct {
 // streamCore fills cache lines of its own: goroutines on other streams write to
 // their counters all the time.
 type streamCore struct {
-	resource[driver.Stream]
-	_ [128 - 24]byte
+	resource
+	raw driver.Stream
+	// at is how calls on the stream are made: as the thread is for a stream
+	// with a handle of its own, in the context for default streams.
+	at driver.At
+	// foreign says that the handle is not ours to destroy.
+	foreign bool
+
+	_ [128 - 80]byte
 }
 
-// NewStream creates a stream (cuStreamCreate).
+func (sc *streamCore) kind() string    { return "stream" }
+func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
+
+func (sc *streamCore) free(at driver.At) (string, driver.Result) {
+	if sc.foreign {
+		return "", driver.ResultSuccess
+	}
+	sc.ctx.drv.trace(traceStreamDestroyed, 0, sc.raw)
+	return "cuStreamDestroy", sc.ctx.drv.table.StreamDestroy(at, sc.raw)
+}
+
+// newStream returns the owner of a handle.
+func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
+	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign}}
+	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
+	return s
+}
+
+// NewStream creates a stream of the default priority (cuStreamCreate).
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
+	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
+		return core.drv.table.StreamCreate(at, uint32(flags))
+	})
+}
+
+// NewStreamPriority creates a stream with a priority: the lower the number, the
+// sooner its work begins. [Context.PriorityRange] says which numbers there are;
+// the driver takes the nearest for others (cuStreamCreateWithPriority).
+func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
+	const op = "cuStreamCreateWithPriority"
+	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
+		return core.drv.table.StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
+	})
+}
+
+// clamp32 returns the nearest number of 32 bits.
+func clamp32(n int) int32 {
+	return int32(max(-1<<31, min(n, 1<<31-1)))
+}
+
+func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCore, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -31,14 +80,55 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	if flags&^StreamNonBlocking != 0 {
 		return nil, invalid(op, "unknown stream flags "+flags.String())
 	}
-	raw, res := core.drv.table.StreamCreate(driver.At{Context: core.raw}, uint32(flags))
+	raw, res := create(core, driver.At{Context: core.raw})
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
-	s := &Stream{core: new(streamCore)}
-	s.cleanup = owned(s, &s.core.resource, core, raw)
+	s := newStream(core, raw, driver.At{}, false)
 	core.drv.trace(traceStreamCreated, 0, raw)
 	return s, nil
+}
+
+// LegacyStream returns the context's legacy default stream, which C programs
+// name by a NULL or CU_STREAM_LEGACY: it waits for all blocking streams of the
+// context, and they wait for it. Calls on it make the context current for their
+// duration. Closing it ends the use of the value, and nothing else.
+func (c *Context) LegacyStream() (*Stream, error) {
+	core, err := c.enter("CU_STREAM_LEGACY")
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	return newStream(core, driver.CU_STREAM_LEGACY, driver.At{Context: core.raw}, true), nil
+}
+
+// WrapStream returns a Stream for a CUstream of this context that somebody else
+// created, and goes on to own: it has to outlive its use here, and Close does
+// not destroy it. A number that is not a stream's handle crashes the process
+// (cuStreamGetCtx).
+func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
+	const op = "cuStreamGetCtx"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	switch handle {
+	case 0, driver.CU_STREAM_LEGACY:
+		return nil, invalid(op, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+	case driver.CU_STREAM_PER_THREAD:
+		return nil, invalid(op, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+	}
+	raw := driver.Stream(handle)
+	of, res := core.drv.table.StreamGetCtx(driver.At{}, raw)
+	switch {
+	case res != driver.ResultSuccess:
+		return nil, core.fail(op, handle, res)
+	case of != core.raw:
+		return nil, mistake(op, ErrContextMismatch, handle,
+			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it by its own", of, core.raw))
+	}
+	return newStream(core, raw, driver.At{}, true), nil
 }
 
 // enter begins a call on the stream, and leave ends it.
@@ -67,6 +157,57 @@ func (s *Stream) Close() error {
 	return s.core.closeOwned(s.cleanup)
 }
 
+// Handle lends the CUstream to code that calls the driver in another way. It is
+// good until the Stream is closed or collected. For a default stream it is
+// CUDA's small number, for a nil or a closed Stream 0.
+func (s *Stream) Handle() uintptr {
+	if s == nil || s.core == nil || s.core.closed() {
+		return 0
+	}
+	return uintptr(s.core.raw)
+}
+
+// Device returns the device of the stream's context, nil for a nil Stream.
+func (s *Stream) Device() *Device {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	return s.core.ctx.device
+}
+
+// Priority returns the stream's priority; lower numbers go first
+// (cuStreamGetPriority).
+func (s *Stream) Priority() (int, error) {
+	p, err := ask(s, "cuStreamGetPriority", (*driver.Table).StreamGetPriority)
+	return int(p), err
+}
+
+// Flags returns the flags that the stream was created with (cuStreamGetFlags).
+func (s *Stream) Flags() (StreamFlags, error) {
+	f, err := ask(s, "cuStreamGetFlags", (*driver.Table).StreamGetFlags)
+	return StreamFlags(f), err
+}
+
+// ID returns a number that no other stream of the process has or will have
+// (cuStreamGetId, CUDA 12.0).
+func (s *Stream) ID() (uint64, error) {
+	return ask(s, "cuStreamGetId", (*driver.Table).StreamGetId)
+}
+
+// ask asks the driver something about a stream.
+func ask[T any](s *Stream, op string, get func(*driver.Table, driver.At, driver.Stream) (T, driver.Result)) (v T, err error) {
+	sc, err := s.enter(op)
+	if err != nil {
+		return v, err
+	}
+	defer s.leave()
+	v, res := get(sc.ctx.drv.table, sc.at, sc.raw)
+	if res != driver.ResultSuccess {
+		return v, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	return v, nil
+}
+
 // Query reports whether all work that was enqueued on the stream has completed
 // (cuStreamQuery). It may report an error of any of it.
 func (s *Stream) Query() (Status, error) {
@@ -76,7 +217,7 @@ func (s *Stream) Query() (Status, error) {
 		return StatusUnknown, err
 	}
 	sc.ctx.drv.trace(traceStreamQueried, 0, sc.raw)
-	res := sc.ctx.drv.table.StreamQuery(driver.At{}, sc.raw)
+	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
 	s.leave()
 	switch res {
 	case driver.ResultSuccess:
@@ -97,7 +238,7 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	sc.ctx.drv.trace(traceStreamSynchronized, 0, sc.raw)
-	res := sc.ctx.drv.table.StreamSynchronize(driver.At{}, sc.raw)
+	res := sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 	s.leave()
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
@@ -110,12 +251,20 @@ func (s *Stream) Synchronize() error {
 // does not wait. An event that was never recorded holds back nothing. The event
 // may be of another context or device; later records of it change nothing.
 func (s *Stream) WaitEvent(e *Event) error {
+	return s.WaitEventWithFlags(e, WaitDefault)
+}
+
+// WaitEventWithFlags is WaitEvent with flags.
+func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
 		return errNil(op, "stream")
 	}
 	if e == nil {
 		return errNil(op, "event")
+	}
+	if flags&^WaitExternal != 0 {
+		return invalid(op, "unknown wait flags "+flags.String())
 	}
 	o := e.owner.Load()
 	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
@@ -134,12 +283,97 @@ func (s *Stream) WaitEvent(e *Event) error {
 		return err
 	}
 	defer o.leave(sl)
-	if sl.unrecorded() {
+	if sl.unrecorded() && flags == WaitDefault {
 		return nil
 	}
-	if res := sc.ctx.drv.table.StreamWaitEvent(driver.At{}, sc.raw, sl.raw, 0); res != driver.ResultSuccess {
+	if res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags)); res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	sc.ctx.drv.trace(traceStreamWaited, sl.raw, sc.raw)
 	return nil
+}
+
+// WaitStream makes the GPU hold back what is enqueued on the stream from now on
+// until what is enqueued on the other stream now has completed. The other stream
+// may be of another context or device (cuEventRecord and cuStreamWaitEvent, on
+// an event that the library keeps for this).
+func (s *Stream) WaitStream(other *Stream) error {
+	const op = "cuStreamWaitEvent"
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	if other == nil || other.core == nil {
+		return errNil(op, "other stream")
+	}
+	if s.core.ctx.drv != other.core.ctx.drv {
+		return mixed(op, "stream", s.core.ctx, "other stream", other.core.ctx)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	if s == other {
+		return nil // it is in order as it is
+	}
+	oc, err := other.enter(op)
+	if err != nil {
+		return err
+	}
+	defer other.leave()
+
+	e, err := oc.ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	if err != nil {
+		return err
+	}
+	// The wait captures the record; the event is free again when it is enqueued.
+	defer oc.ctx.doneWith(EventDisableTiming, e)
+	if res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw); res != driver.ResultSuccess {
+		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
+	}
+	oc.ctx.drv.trace(traceEventRecorded, e, oc.raw)
+	if res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, 0); res != driver.ResultSuccess {
+		return sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	sc.ctx.drv.trace(traceStreamWaited, e, sc.raw)
+	return nil
+}
+
+// Time calls work, which enqueues work on the stream, waits until the GPU has
+// done it, and returns how long that took the GPU. The waiting follows ctx, and
+// holds no operating system thread. If work returns an error, Time returns it,
+// and does not wait.
+func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
+	const op = "cuEventElapsedTime"
+	if ctx == nil {
+		return 0, errNoGoContext(op)
+	}
+	if work == nil {
+		return 0, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	var events [2]*Event
+	for i := range events {
+		ec, err := newEventCore(sc.ctx, EventDefault)
+		if err != nil {
+			return 0, err
+		}
+		events[i] = new(Event)
+		events[i].owner.Store(newEventOwner(ec))
+		defer events[i].Close()
+	}
+	if err := events[0].Record(s); err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	if err := events[1].Record(s); err != nil {
+		return 0, err
+	}
+	return Elapsed(ctx, events[0], events[1])
 }

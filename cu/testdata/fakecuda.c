@@ -30,6 +30,9 @@ enum {
 	OUT_OF_MEMORY = 2,
 	NOT_INITIALIZED = 3,
 	INVALID_DEVICE = 101,
+	INVALID_PTX = 218,
+	PEER_ALREADY = 704,
+	PEER_NOT = 705,
 	INVALID_CONTEXT = 201,
 	INVALID_HANDLE = 400,
 	NOT_FOUND = 500,
@@ -51,9 +54,27 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuDeviceGetName, 2000, cuDeviceGetName) \
 	F(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute) \
 	F(cuDeviceTotalMem_v2, 3020, cuDeviceTotalMem) \
+	F(cuDeviceGetUuid_v2, 11040, cuDeviceGetUuid) \
+	F(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId) \
+	F(cuDeviceGetByPCIBusId, 4010, cuDeviceGetByPCIBusId) \
+	F(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer) \
+	F(cuDeviceGetP2PAttribute, 8000, cuDeviceGetP2PAttribute) \
+	F(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState) \
+	F(cuDevicePrimaryCtxSetFlags_v2, 11000, cuDevicePrimaryCtxSetFlags) \
 	F(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain) \
 	F(cuDevicePrimaryCtxRelease_v2, 11000, cuDevicePrimaryCtxRelease) \
+	F(cuCtxCreate_v2, 3020, cuCtxCreate) \
+	F(cuCtxCreate_v4, 12050, cuCtxCreate) \
+	F(cuCtxDestroy_v2, 4000, cuCtxDestroy) \
 	F(cuCtxGetId, 12000, cuCtxGetId) \
+	F(cuCtxGetDevice, 2000, cuCtxGetDevice) \
+	F(cuCtxGetFlags, 7000, cuCtxGetFlags) \
+	F(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion) \
+	F(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange) \
+	F(cuCtxGetLimit, 3010, cuCtxGetLimit) \
+	F(cuCtxSetLimit, 3010, cuCtxSetLimit) \
+	F(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess) \
+	F(cuCtxDisablePeerAccess, 4000, cuCtxDisablePeerAccess) \
 	F(cuCtxPushCurrent_v2, 4000, cuCtxPushCurrent) \
 	F(cuCtxPopCurrent_v2, 4000, cuCtxPopCurrent) \
 	F(cuCtxGetCurrent, 4000, cuCtxGetCurrent) \
@@ -61,6 +82,11 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuCtxSynchronize, 2000, cuCtxSynchronize) \
 	F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode) \
 	F(cuStreamCreate, 2000, cuStreamCreate) \
+	F(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority) \
+	F(cuStreamGetPriority, 5050, cuStreamGetPriority) \
+	F(cuStreamGetFlags, 5050, cuStreamGetFlags) \
+	F(cuStreamGetId, 12000, cuStreamGetId) \
+	F(cuStreamGetCtx, 9020, cuStreamGetCtx) \
 	F(cuStreamDestroy_v2, 4000, cuStreamDestroy) \
 	F(cuStreamQuery, 2000, cuStreamQuery) \
 	F(cuStreamSynchronize, 2000, cuStreamSynchronize) \
@@ -73,13 +99,30 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuEventSynchronize, 2000, cuEventSynchronize) \
 	F(cuEventElapsedTime, 2000, cuEventElapsedTime) \
 	F(cuEventElapsedTime_v2, 12080, cuEventElapsedTime) \
-	F(cuModuleLoadData, 2000, cuModuleLoadData) \
+	F(cuModuleLoadDataEx, 2010, cuModuleLoadDataEx) \
+	F(cuModuleGetGlobal_v2, 3020, cuModuleGetGlobal) \
+	F(cuFuncGetAttribute, 2020, cuFuncGetAttribute) \
+	F(cuFuncSetAttribute, 9000, cuFuncSetAttribute) \
+	F(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+	F(cuOccupancyMaxPotentialBlockSize, 6050, cuOccupancyMaxPotentialBlockSize) \
+	F(cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel) \
 	F(cuModuleUnload, 2000, cuModuleUnload) \
 	F(cuModuleGetFunction, 2000, cuModuleGetFunction) \
 	F(cuFuncGetParamInfo, 12040, cuFuncGetParamInfo) \
 	F(cuLaunchKernel, 4000, cuLaunchKernel) \
 	F(cuMemAlloc_v2, 3020, cuMemAlloc) \
 	F(cuMemFree_v2, 3020, cuMemFree) \
+	F(cuMemGetInfo_v2, 3020, cuMemGetInfo) \
+	F(cuMemHostAlloc, 2020, cuMemHostAlloc) \
+	F(cuMemFreeHost, 2000, cuMemFreeHost) \
+	F(cuMemHostGetDevicePointer_v2, 3020, cuMemHostGetDevicePointer) \
+	F(cuMemcpyHtoDAsync_v2, 3020, cuMemcpyHtoDAsync) \
+	F(cuMemcpyDtoHAsync_v2, 3020, cuMemcpyDtoHAsync) \
+	F(cuMemcpyDtoDAsync_v2, 3020, cuMemcpyDtoDAsync) \
+	F(cuMemcpyPeerAsync, 4000, cuMemcpyPeerAsync) \
+	F(cuMemsetD8_v2, 3020, cuMemsetD8) \
+	F(cuMemsetD8Async, 3020, cuMemsetD8Async) \
+	F(cuMemsetD32Async, 3020, cuMemsetD32Async) \
 	F(cuMemcpyHtoD_v2, 3020, cuMemcpyHtoD) \
 	F(cuMemcpyDtoH_v2, 3020, cuMemcpyDtoH)
 
@@ -110,9 +153,9 @@ static struct {
 
 // Objects.
 
-enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, MEMORY, KIND_COUNT };
+enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, MEMORY, HOST, KIND_COUNT };
 
-static const char *const kind_names[] = {"no object", "context", "stream", "event", "module", "function", "memory"};
+static const char *const kind_names[] = {"no object", "context", "stream", "event", "module", "function", "memory", "host memory"};
 
 #define MAGIC UINT64_C(0x66616b6563756461)
 #define FREED UINT64_C(0xdeadbeefdeadbeef)
@@ -131,13 +174,21 @@ struct object {
 		struct { // context
 			uint64_t id; // 0 while it is released
 			int device, retained, sticky;
+			unsigned flags;
 			int64_t children;
+			struct object *legacy; // its default stream
+			uint64_t limit;        // of every kind
+			unsigned peers;        // a bit for each device whose memory it reaches
+			bool created;
 		} c;
 		struct { // stream; still looked at when it is destroyed
 			uint64_t epoch; // counts releases
 			int64_t done_at;
 			uint64_t waited; // the record that was last waited for
 			bool held;
+			unsigned flags;
+			int priority;
+			int own; // 1, 2: a default stream; 0: created
 		} s;
 		struct { // event
 			uint64_t record; // 0 if there is none
@@ -151,7 +202,7 @@ struct object {
 			struct object *module;
 			const struct kernel *kernel;
 		} f;
-		struct { // memory
+		struct { // memory, of either kind, and a module's variable
 			uint64_t size;
 			char *data;
 		} m;
@@ -184,6 +235,7 @@ static int64_t orphans;   // objects that their context took along
 static int64_t depth;     // of all threads' context stacks together
 static int64_t off_modes; // threads whose capture mode is not 0
 static struct object *primaries[DEVICES];
+static unsigned primary_flags[DEVICES];
 
 static bool trapping;
 static int64_t trapped;
@@ -193,6 +245,17 @@ static char trap_text[256];
 static _Thread_local struct object *stack[STACK];
 static _Thread_local int stack_depth;
 static _Thread_local int capture_mode;
+static _Thread_local struct object *per_thread; // its default stream
+
+// op is work on memory that a held stream has not come to.
+static struct op {
+	int fn;
+	struct object *stream;
+	uint64_t epoch; // the stream's, when it is done
+	uint64_t dst, src, n;
+	unsigned value;
+} ops[256];
+static int op_count;
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
@@ -362,6 +425,121 @@ static CUresult enter_current(enum function fn, struct object **ctx) {
 	return check(fn, *ctx, CONTEXT);
 }
 
+// resolve replaces the small numbers that stand for default streams by the
+// stream, which belongs to the current context.
+static CUresult resolve(enum function fn, struct object **s) {
+	uintptr_t h = (uintptr_t)*s;
+	if (h > 2)
+		return check(fn, *s, STREAM);
+	struct object *ctx = current();
+	if (ctx == NULL)
+		return INVALID_CONTEXT;
+	CUresult r = check(fn, ctx, CONTEXT);
+	if (r == TRAPPED)
+		return r;
+	struct object **place = h == 2 ? &per_thread : &ctx->c.legacy;
+	if (*place == NULL || (*place)->ctx != ctx || (*place)->ctx_id != ctx->c.id) {
+		*place = new_object(STREAM, ctx);
+		(*place)->s.own = h == 2 ? 2 : 1;
+		live[STREAM]--; // it goes with its context
+		ctx->c.children--;
+	}
+	*s = *place;
+	return r;
+}
+
+// A device address holds the place of the memory's object, and the offset.
+#define ADDRESS_BITS 28
+
+static uint64_t address_of(const struct object *m) {
+	return (uint64_t)(((char *)m - arena) / SLOT) << ADDRESS_BITS;
+}
+
+// memory_at returns the memory that n bytes at an address are in.
+static CUresult memory_at(enum function fn, uint64_t p, uint64_t n, struct object **m, char **data) {
+	uint64_t place = (p >> ADDRESS_BITS) * SLOT, off = p & ((1 << ADDRESS_BITS) - 1);
+	*m = (struct object *)(arena + place);
+	if (place == 0 || place >= arena_used)
+		return crash(fn, (void *)p, "this is no device address");
+	if ((*m)->magic == MAGIC && (*m)->kind != MEMORY && (*m)->kind != HOST)
+		return crash(fn, (void *)p, "this is the address of an object of kind %s", kind_names[(*m)->kind]);
+	CUresult r = check(fn, *m, (*m)->kind == HOST ? HOST : MEMORY);
+	if (r == SUCCESS && (off > (*m)->m.size || n > (*m)->m.size - off))
+		return INVALID_VALUE;
+	*data = r == SUCCESS ? (*m)->m.data + off : NULL;
+	return r;
+}
+
+static struct object *hosts[1024]; // all that ever were; late comers find them
+static int host_count;
+
+// host_at returns the host memory that n bytes at an address are in.
+static CUresult host_at(enum function fn, uint64_t p, uint64_t n, struct object **m, char **data) {
+	for (int i = host_count - 1; i >= 0; i--) {
+		uint64_t begin = (uintptr_t)hosts[i]->m.data;
+		if (p < begin || p - begin >= hosts[i]->m.size)
+			continue;
+		*m = hosts[i];
+		CUresult r = check(fn, *m, HOST);
+		if (r == SUCCESS && n > hosts[i]->m.size - (p - begin))
+			return INVALID_VALUE;
+		*data = (char *)p;
+		return r;
+	}
+	return crash(fn, (void *)p, "this is no pinned host memory");
+}
+
+// perform does work on memory. Memory that was freed meanwhile is a crash.
+static CUresult perform(const struct op *o) {
+	struct object *d, *s;
+	char *to, *from;
+	CUresult r = o->fn == FN_cuMemcpyDtoHAsync_v2 ? host_at(o->fn, o->dst, o->n, &d, &to) : memory_at(o->fn, o->dst, o->n, &d, &to);
+	if (r != SUCCESS)
+		return r;
+	switch (o->fn) {
+	case FN_cuLaunchKernel: // the kernel reads it
+		return SUCCESS;
+	case FN_cuMemsetD8Async:
+		memset(to, o->value, o->n);
+		return SUCCESS;
+	case FN_cuMemsetD32Async:
+		for (uint64_t i = 0; i + 4 <= o->n; i += 4)
+			memcpy(to + i, &o->value, 4);
+		return SUCCESS;
+	case FN_cuMemcpyHtoDAsync_v2:
+		r = host_at(o->fn, o->src, o->n, &s, &from);
+		break;
+	default:
+		r = memory_at(o->fn, o->src, o->n, &s, &from);
+	}
+	if (r == SUCCESS)
+		memmove(to, from, o->n);
+	return r;
+}
+
+// enqueue does work on memory now, or when the stream is released.
+static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64_t src, uint64_t n, unsigned value) {
+	struct op o = {fn, s, s->s.epoch + 1, dst, src, n, value};
+	if (!s->s.held)
+		return perform(&o);
+	if (op_count == sizeof ops / sizeof ops[0]) {
+		fprintf(stderr, "fakecuda: too many operations on held streams\n");
+		abort();
+	}
+	ops[op_count++] = o;
+	return SUCCESS;
+}
+
+// busy reports whether work on memory is to be done in the context.
+static bool busy(const struct object *ctx) {
+	for (int i = 0; i < op_count; i++)
+		if (ops[i].stream->ctx == ctx)
+			return true;
+	return false;
+}
+
+static void wait_a_little(void);
+
 // The driver API: initialisation and devices.
 
 CUresult cuInit(unsigned flags) {
@@ -471,7 +649,70 @@ CUresult cuDeviceTotalMem_v2(size_t *n, int dev) {
 	return leave(r);
 }
 
+CUresult cuDeviceGetUuid_v2(unsigned char *uuid, int dev) {
+	CUresult r = enter_device(FN_cuDeviceGetUuid_v2, dev);
+	if (r == SUCCESS)
+		for (int i = 0; i < 16; i++)
+			uuid[i] = i * 16 + dev;
+	return leave(r);
+}
+
+CUresult cuDeviceGetPCIBusId(char *id, int len, int dev) {
+	CUresult r = enter_device(FN_cuDeviceGetPCIBusId, dev);
+	if (r == SUCCESS)
+		snprintf(id, len, "0000:%02X:00.0", 0x3b + dev);
+	return leave(r);
+}
+
+CUresult cuDeviceGetByPCIBusId(int *dev, const char *id) {
+	CUresult r = enter(FN_cuDeviceGetByPCIBusId);
+	unsigned domain, bus, device, function;
+	if (r == SUCCESS && sscanf(id, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
+		r = INVALID_VALUE;
+	if (r == SUCCESS && (bus < 0x3b || bus >= 0x3b + DEVICES))
+		r = INVALID_DEVICE;
+	if (r == SUCCESS)
+		*dev = bus - 0x3b;
+	return leave(r);
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, int dev, int peer) {
+	CUresult r = enter_device(FN_cuDeviceCanAccessPeer, dev);
+	if (r == SUCCESS && (peer < 0 || peer >= DEVICES))
+		r = INVALID_DEVICE;
+	if (r == SUCCESS)
+		*can = dev != peer;
+	return leave(r);
+}
+
+CUresult cuDeviceGetP2PAttribute(int *v, int attribute, int dev, int peer) {
+	CUresult r = enter_device(FN_cuDeviceGetP2PAttribute, dev);
+	if (r == SUCCESS && (peer < 0 || peer >= DEVICES || peer == dev))
+		r = INVALID_DEVICE;
+	if (r == SUCCESS)
+		*v = attribute;
+	return leave(r);
+}
+
 // Contexts.
+
+CUresult cuDevicePrimaryCtxGetState(int dev, unsigned *flags, int *active) {
+	CUresult r = enter_device(FN_cuDevicePrimaryCtxGetState, dev);
+	if (r == SUCCESS) {
+		*flags = primary_flags[dev];
+		*active = primaries[dev] != NULL && primaries[dev]->c.retained > 0;
+	}
+	return leave(r);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(int dev, unsigned flags) {
+	CUresult r = enter_device(FN_cuDevicePrimaryCtxSetFlags_v2, dev);
+	if (r == SUCCESS && flags > 0xff)
+		r = INVALID_VALUE;
+	if (r == SUCCESS)
+		primary_flags[dev] = flags;
+	return leave(r);
+}
 
 CUresult cuDevicePrimaryCtxRetain(struct object **ctx, int dev) {
 	CUresult r = enter_device(FN_cuDevicePrimaryCtxRetain, dev);
@@ -511,6 +752,145 @@ CUresult cuDevicePrimaryCtxRelease_v2(int dev) {
 		c->c.children = 0;
 	}
 	return leave(c->c.sticky);
+}
+
+static CUresult create(enum function fn, struct object **ctx, unsigned flags, int dev) {
+	CUresult r = enter_device(fn, dev);
+	if (r == SUCCESS && flags > 0xff)
+		r = INVALID_VALUE;
+	if (r != SUCCESS)
+		return leave(r);
+	struct object *c = new_object(CONTEXT, NULL);
+	c->c.device = dev;
+	c->c.id = ++ctx_ids;
+	c->c.flags = flags;
+	c->c.created = true;
+	if (stack_depth == STACK)
+		return leave(crash(fn, c, "the thread's stack of contexts is full"));
+	stack[stack_depth++] = c;
+	depth++;
+	*ctx = c;
+	return leave(SUCCESS);
+}
+
+CUresult cuCtxCreate_v2(struct object **ctx, unsigned flags, int dev) {
+	return create(FN_cuCtxCreate_v2, ctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(struct object **ctx, void *params, unsigned flags, int dev) {
+	return params != NULL ? INVALID_VALUE : create(FN_cuCtxCreate_v4, ctx, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(struct object *c) {
+	enum function fn = FN_cuCtxDestroy_v2;
+	CUresult r = enter(fn);
+	if (r == SUCCESS && c == NULL)
+		r = INVALID_VALUE;
+	if (r != SUCCESS)
+		return leave(r);
+	r = check(fn, c, CONTEXT);
+	if (r == TRAPPED)
+		return leave(r);
+	if (!c->c.created)
+		return leave(INVALID_CONTEXT);
+	if (c->in_use != 0)
+		return leave(crash(fn, c, "%u calls in the context are under way", c->in_use));
+	if (current() == c) {
+		stack_depth--;
+		depth--;
+	}
+	while (busy(c))
+		wait_a_little();
+	c->c.id = 0;
+	c->magic = FREED;
+	live[CONTEXT]--;
+	destroyed[CONTEXT]++;
+	orphans += c->c.children;
+	return leave(r);
+}
+
+CUresult cuCtxGetDevice(int *dev) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuCtxGetDevice, &ctx);
+	if (r == SUCCESS)
+		*dev = ctx->c.device;
+	return leave(r);
+}
+
+CUresult cuCtxGetFlags(unsigned *flags) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuCtxGetFlags, &ctx);
+	if (r == SUCCESS)
+		*flags = ctx->c.created ? ctx->c.flags : primary_flags[ctx->c.device];
+	return leave(r);
+}
+
+CUresult cuCtxGetApiVersion(struct object *ctx, unsigned *version) {
+	CUresult r = enter(FN_cuCtxGetApiVersion);
+	if (r == SUCCESS)
+		r = check(FN_cuCtxGetApiVersion, ctx, CONTEXT);
+	if (r == SUCCESS)
+		*version = 3020;
+	return leave(r);
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuCtxGetStreamPriorityRange, &ctx);
+	if (r == SUCCESS)
+		*least = 0, *greatest = -5;
+	return leave(r);
+}
+
+CUresult cuCtxGetLimit(size_t *v, int limit) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuCtxGetLimit, &ctx);
+	if (r == SUCCESS && (limit < 0 || limit > 6))
+		r = 215; // CUDA_ERROR_UNSUPPORTED_LIMIT
+	if (r == SUCCESS)
+		*v = ctx->c.limit;
+	return leave(r);
+}
+
+CUresult cuCtxSetLimit(int limit, size_t v) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuCtxSetLimit, &ctx);
+	if (r == SUCCESS && (limit < 0 || limit > 6))
+		r = 215; // CUDA_ERROR_UNSUPPORTED_LIMIT
+	if (r == SUCCESS)
+		ctx->c.limit = v;
+	return leave(r);
+}
+
+static CUresult peer_access(enum function fn, struct object *peer, bool on) {
+	struct object *ctx;
+	CUresult r = enter_current(fn, &ctx);
+	if (r == SUCCESS)
+		r = check(fn, peer, CONTEXT);
+	if (r == SUCCESS && peer->c.device == ctx->c.device)
+		r = INVALID_DEVICE;
+	unsigned bit = r == SUCCESS ? 1u << peer->c.device : 0;
+	if (r == SUCCESS && on == ((ctx->c.peers & bit) != 0))
+		r = on ? PEER_ALREADY : PEER_NOT;
+	if (r == SUCCESS)
+		ctx->c.peers ^= bit;
+	return leave(r);
+}
+
+CUresult cuCtxEnablePeerAccess(struct object *peer, unsigned flags) {
+	return flags != 0 ? INVALID_VALUE : peer_access(FN_cuCtxEnablePeerAccess, peer, true);
+}
+
+CUresult cuCtxDisablePeerAccess(struct object *peer) {
+	return peer_access(FN_cuCtxDisablePeerAccess, peer, false);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+	struct object *ctx;
+	CUresult r = enter_current(FN_cuMemGetInfo_v2, &ctx);
+	if (r == SUCCESS)
+		*free_bytes = (size_t)1 << 33, *total = (size_t)1 << 34;
+	return leave(r);
 }
 
 CUresult cuCtxGetId(struct object *ctx, uint64_t *id) {
@@ -584,8 +964,14 @@ CUresult cuCtxSetCurrent(struct object *ctx) {
 CUresult cuCtxSynchronize(void) {
 	struct object *ctx;
 	CUresult r = enter_current(FN_cuCtxSynchronize, &ctx);
-	if (r == SUCCESS)
+	if (r == SUCCESS) {
 		pause_at(FN_cuCtxSynchronize, BEFORE, ctx, NULL);
+		ctx->in_use++;
+		while (busy(ctx) && ctx->c.sticky == 0)
+			wait_a_little();
+		ctx->in_use--;
+		r = ctx->c.sticky;
+	}
 	return leave(r);
 }
 
@@ -604,13 +990,58 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
 
 // Streams.
 
-CUresult cuStreamCreate(struct object **s, unsigned flags) {
+static CUresult create_stream(enum function fn, struct object **s, unsigned flags, int priority) {
 	struct object *ctx;
-	CUresult r = enter_current(FN_cuStreamCreate, &ctx);
+	CUresult r = enter_current(fn, &ctx);
 	if (r == SUCCESS && flags > 1)
 		r = INVALID_VALUE;
-	if (r == SUCCESS)
+	if (r == SUCCESS) {
 		*s = new_object(STREAM, ctx);
+		(*s)->s.flags = flags;
+		(*s)->s.priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+	}
+	return leave(r);
+}
+
+CUresult cuStreamCreate(struct object **s, unsigned flags) {
+	return create_stream(FN_cuStreamCreate, s, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(struct object **s, unsigned flags, int priority) {
+	return create_stream(FN_cuStreamCreateWithPriority, s, flags, priority);
+}
+
+// ask_stream looks at a stream.
+static CUresult ask_stream(enum function fn, struct object **s) {
+	CUresult r = enter(fn);
+	return r != SUCCESS ? r : resolve(fn, s);
+}
+
+CUresult cuStreamGetPriority(struct object *s, int *priority) {
+	CUresult r = ask_stream(FN_cuStreamGetPriority, &s);
+	if (r == SUCCESS)
+		*priority = s->s.priority;
+	return leave(r);
+}
+
+CUresult cuStreamGetFlags(struct object *s, unsigned *flags) {
+	CUresult r = ask_stream(FN_cuStreamGetFlags, &s);
+	if (r == SUCCESS)
+		*flags = s->s.flags;
+	return leave(r);
+}
+
+CUresult cuStreamGetId(struct object *s, uint64_t *id) {
+	CUresult r = ask_stream(FN_cuStreamGetId, &s);
+	if (r == SUCCESS)
+		*id = ((char *)s - arena) / SLOT;
+	return leave(r);
+}
+
+CUresult cuStreamGetCtx(struct object *s, struct object **ctx) {
+	CUresult r = ask_stream(FN_cuStreamGetCtx, &s);
+	if (r == SUCCESS)
+		*ctx = s->ctx;
 	return leave(r);
 }
 
@@ -625,10 +1056,8 @@ static bool stream_idle(const struct object *s) {
 CUresult cuStreamQuery(struct object *s) {
 	enum function fn = FN_cuStreamQuery;
 	CUresult r = enter(fn);
-	if (r == SUCCESS && s == NULL)
-		r = current() == NULL ? INVALID_CONTEXT : check(fn, current(), CONTEXT);
-	else if (r == SUCCESS) {
-		r = check(fn, s, STREAM);
+	if (r == SUCCESS) {
+		r = resolve(fn, &s);
 		if (r == SUCCESS) {
 			pause_at(fn, BEFORE, s, NULL);
 			r = stream_idle(s) ? SUCCESS : NOT_READY;
@@ -655,7 +1084,7 @@ CUresult cuStreamSynchronize(struct object *s) {
 	CUresult r = enter(fn);
 	if (r != SUCCESS)
 		return leave(r);
-	r = check(fn, s, STREAM);
+	r = resolve(fn, &s);
 	if (r != SUCCESS)
 		return leave(r);
 	pause_at(fn, BEFORE, s, NULL);
@@ -677,7 +1106,7 @@ CUresult cuStreamWaitEvent(struct object *s, struct object *e, unsigned flags) {
 	if (r == SUCCESS)
 		r = check(fn, e, EVENT);
 	if (r == SUCCESS)
-		r = check(fn, s, STREAM);
+		r = resolve(fn, &s);
 	if (r == SUCCESS && flags > 1)
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
@@ -715,12 +1144,7 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	r = check(fn, e, EVENT);
 	if (r != SUCCESS)
 		return leave(r);
-	if (s == NULL) { // the default stream is the current context's
-		if (current() == NULL)
-			return leave(INVALID_CONTEXT);
-		return leave(current() == e->ctx ? SUCCESS : INVALID_HANDLE);
-	}
-	r = check(fn, s, STREAM);
+	r = resolve(fn, &s);
 	if (r != SUCCESS)
 		return leave(r);
 	if (e->ctx != s->ctx)
@@ -833,14 +1257,58 @@ static struct {
 	unsigned char values[4][32];
 } launched;
 
-CUresult cuModuleLoadData(struct object **m, const char *image) {
+static const char *option(unsigned n, const int *options, void **values, int key, size_t *size) {
+	const char *buffer = NULL;
+	for (unsigned i = 0; i < n; i++) {
+		if (options[i] == key)
+			buffer = values[i];
+		if (options[i] == key + 1) // the size of this buffer
+			*size = (size_t)values[i];
+	}
+	return buffer;
+}
+
+static uint64_t options_seen; // the sum of the options' values but for the logs
+
+CUresult cuModuleLoadDataEx(struct object **m, const char *image, unsigned n, const int *options, void **values) {
 	struct object *ctx;
-	CUresult r = enter_current(FN_cuModuleLoadData, &ctx);
-	if (r == SUCCESS && strncmp(image, "fake", 4) != 0 && !strstr(image, ".entry "))
-		r = 200; // CUDA_ERROR_INVALID_IMAGE
-	if (r == SUCCESS)
+	CUresult r = enter_current(FN_cuModuleLoadDataEx, &ctx);
+	size_t size = 0;
+	if (r == SUCCESS && strncmp(image, "fake", 4) != 0 && !strstr(image, ".entry ")) {
+		r = INVALID_PTX;
+		char *log = (char *)option(n, options, values, 5, &size);
+		if (log != NULL)
+			snprintf(log, size, "line 1; fatal: Parsing error near '%.8s': syntax error\nsecond line\n", image);
+	}
+	if (r == SUCCESS) {
 		*m = new_object(MODULE, ctx);
+		options_seen = 0;
+		for (unsigned i = 0; i < n; i++)
+			if (options[i] < 3 || options[i] > 6)
+				options_seen += (uintptr_t)values[i];
+		char *log = (char *)option(n, options, values, 3, &size);
+		if (log != NULL)
+			snprintf(log, size, "info: 0 bytes gmem\n");
+	}
 	return leave(r);
+}
+
+CUresult cuModuleGetGlobal_v2(uint64_t *p, size_t *size, struct object *m, const char *name) {
+	CUresult r = enter(FN_cuModuleGetGlobal_v2);
+	if (r == SUCCESS)
+		r = check(FN_cuModuleGetGlobal_v2, m, MODULE);
+	if (r == SUCCESS && strcmp(name, "counter") != 0)
+		r = NOT_FOUND;
+	if (r != SUCCESS)
+		return leave(r);
+	struct object *v = new_object(MEMORY, m->ctx);
+	live[MEMORY]--; // it goes with its module
+	m->ctx->c.children--;
+	v->m.size = 8;
+	v->m.data = calloc(1, 8);
+	*p = address_of(v);
+	*size = 8;
+	return leave(SUCCESS);
 }
 
 CUresult cuModuleUnload(struct object *m) {
@@ -885,6 +1353,47 @@ CUresult cuFuncGetParamInfo(struct object *f, size_t i, size_t *offset, size_t *
 	return leave(r);
 }
 
+CUresult cuFuncGetAttribute(int *v, int attribute, struct object *f) {
+	CUresult r = enter(FN_cuFuncGetAttribute);
+	if (r == SUCCESS)
+		r = check_function(FN_cuFuncGetAttribute, f);
+	if (r == SUCCESS)
+		*v = attribute == 0 ? 1024 : attribute;
+	return leave(r);
+}
+
+CUresult cuFuncSetAttribute(struct object *f, int attribute, int v) {
+	CUresult r = enter(FN_cuFuncSetAttribute);
+	if (r == SUCCESS)
+		r = check_function(FN_cuFuncSetAttribute, f);
+	if (r == SUCCESS && (attribute != 8 || v < 0)) // the dynamic shared memory
+		r = INVALID_VALUE;
+	return leave(r);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, struct object *f, int threads, size_t shared) {
+	CUresult r = enter(FN_cuOccupancyMaxActiveBlocksPerMultiprocessor);
+	if (r == SUCCESS)
+		r = check_function(FN_cuOccupancyMaxActiveBlocksPerMultiprocessor, f);
+	if (r == SUCCESS)
+		*n = shared > 1 << 16 ? 0 : 2048 / threads;
+	return leave(r);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *blocks, int *threads, struct object *f, void *callback, size_t shared, int limit) {
+	(void)shared;
+	CUresult r = enter(FN_cuOccupancyMaxPotentialBlockSize);
+	if (r == SUCCESS)
+		r = check_function(FN_cuOccupancyMaxPotentialBlockSize, f);
+	if (r == SUCCESS && callback != NULL)
+		r = INVALID_VALUE;
+	if (r == SUCCESS) {
+		*threads = limit == 0 || limit > 1024 ? 1024 : limit;
+		*blocks = 264;
+	}
+	return leave(r);
+}
+
 CUresult cuLaunchKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 	unsigned shared, struct object *s, void **params, void **extra) {
 	enum function fn = FN_cuLaunchKernel;
@@ -892,7 +1401,7 @@ CUresult cuLaunchKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz,
 	if (r == SUCCESS)
 		r = check_function(fn, f);
 	if (r == SUCCESS)
-		r = check(fn, s, STREAM);
+		r = resolve(fn, &s);
 	if (r == SUCCESS && f->ctx != s->ctx)
 		r = INVALID_HANDLE;
 	if (r == SUCCESS && (gx * gy * gz == 0 || bx * by * bz == 0 || extra != NULL))
@@ -910,68 +1419,203 @@ CUresult cuLaunchKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz,
 	for (int i = 0; i < f->f.kernel->n; i++)
 		memcpy(launched.values[i], params[i], f->f.kernel->sizes[i]);
 	if (f->f.kernel == &kernels[1]) { // axpy reads memory through its first parameter
-		struct object *mem;
+		uint64_t mem;
 		memcpy(&mem, params[0], sizeof mem);
-		r = check(fn, mem, MEMORY);
+		r = enqueue(fn, s, mem, 0, 1, 0);
 	}
 	return leave(r);
 }
 
-// Memory. A device address is a handle.
+CUresult cuLaunchCooperativeKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, struct object *s, void **params) {
+	lock();
+	functions[FN_cuLaunchCooperativeKernel].calls[capture_mode]++;
+	unlock();
+	return gx * gy * gz > 264 ? 720 : cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s, params, NULL);
+}
 
-CUresult cuMemAlloc_v2(struct object **p, size_t size) {
+// Memory.
+
+CUresult cuMemAlloc_v2(uint64_t *p, size_t size) {
 	struct object *ctx;
 	CUresult r = enter_current(FN_cuMemAlloc_v2, &ctx);
 	if (r == SUCCESS && size == 0)
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
 		return leave(r);
-	char *data = malloc(size);
+	char *data = size >> ADDRESS_BITS != 0 ? NULL : malloc(size);
 	if (data == NULL)
 		return leave(OUT_OF_MEMORY);
 	memset(data, 0xa5, size);
-	*p = new_object(MEMORY, ctx);
-	(*p)->m.size = size;
-	(*p)->m.data = data;
+	struct object *m = new_object(MEMORY, ctx);
+	m->m.size = size;
+	m->m.data = data;
+	*p = address_of(m);
 	return leave(SUCCESS);
 }
 
-CUresult cuMemFree_v2(struct object *p) {
+CUresult cuMemFree_v2(uint64_t p) {
+	enum function fn = FN_cuMemFree_v2;
 	lock();
+	struct object *m = (struct object *)(arena + (p >> ADDRESS_BITS) * SLOT);
 	char *data = NULL;
-	if ((char *)p >= arena + SLOT && (char *)p < arena + arena_used && p->magic == MAGIC && p->kind == MEMORY && p->in_use == 0)
-		data = p->m.data;
+	if (p != 0 && p % (1 << ADDRESS_BITS) == 0 && (char *)m < arena + arena_used && m->magic == MAGIC && m->kind == MEMORY && m->in_use == 0) {
+		// NVIDIA's driver waits for the device.
+		while (busy(m->ctx) && m->ctx->c.sticky == 0)
+			wait_a_little();
+		data = m->m.data;
+	}
 	unlock();
-	CUresult r = destroy(FN_cuMemFree_v2, p, MEMORY);
-	if (r != TRAPPED && p != NULL && p->magic == FREED)
+	CUresult r = destroy(fn, m, MEMORY);
+	if (r != TRAPPED && m->magic == FREED)
 		free(data);
 	return r;
 }
 
-static CUresult enter_copy(enum function fn, struct object *p, size_t n) {
+CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
 	struct object *ctx;
-	CUresult r = enter_current(fn, &ctx);
-	if (r == SUCCESS)
-		r = check(fn, p, MEMORY);
-	if (r == SUCCESS && n > p->m.size)
+	CUresult r = enter_current(FN_cuMemHostAlloc, &ctx);
+	if (r == SUCCESS && (size == 0 || flags > 7))
 		r = INVALID_VALUE;
-	if (r == SUCCESS)
-		pause_at(fn, BEFORE, p, ctx);
+	if (r != SUCCESS)
+		return leave(r);
+	void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (data == MAP_FAILED || host_count == sizeof hosts / sizeof hosts[0])
+		return leave(OUT_OF_MEMORY);
+	struct object *m = new_object(HOST, ctx);
+	m->m.size = size;
+	m->m.data = data;
+	hosts[host_count++] = m;
+	*p = data;
+	return leave(SUCCESS);
+}
+
+// cuMemFreeHost does not wait for the GPU, as nothing says that it does. The
+// memory cannot be touched any more.
+CUresult cuMemFreeHost(void *p) {
+	enum function fn = FN_cuMemFreeHost;
+	struct object *m = NULL;
+	char *data;
+	lock();
+	CUresult r = host_at(fn, (uintptr_t)p, 0, &m, &data);
+	if (r == TRAPPED)
+		return leave(r);
+	for (int i = 0; i < op_count; i++) {
+		uint64_t begin = (uintptr_t)p, end = begin + m->m.size;
+		if ((ops[i].fn == FN_cuMemcpyDtoHAsync_v2 && ops[i].dst >= begin && ops[i].dst < end) ||
+			(ops[i].fn == FN_cuMemcpyHtoDAsync_v2 && ops[i].src >= begin && ops[i].src < end))
+			return leave(crash(fn, p, "a copy that uses the memory is under way"));
+	}
+	size_t size = m->m.size;
+	unlock();
+	r = destroy(fn, m, HOST);
+	if (r != TRAPPED && m->magic == FREED) {
+		mprotect(p, size, PROT_NONE);
+		lock();
+		m->m.size = size; // for those who come late
+		m->m.data = p;
+		unlock();
+	}
 	return r;
 }
 
-CUresult cuMemcpyHtoD_v2(struct object *dst, const void *src, size_t n) {
-	CUresult r = enter_copy(FN_cuMemcpyHtoD_v2, dst, n);
+CUresult cuMemHostGetDevicePointer_v2(uint64_t *dev, void *p, unsigned flags) {
+	enum function fn = FN_cuMemHostGetDevicePointer_v2;
+	struct object *m;
+	char *data;
+	CUresult r = enter(fn);
 	if (r == SUCCESS)
-		memcpy(dst->m.data, src, n);
+		r = flags != 0 ? INVALID_VALUE : host_at(fn, (uintptr_t)p, 0, &m, &data);
+	if (r == SUCCESS)
+		*dev = address_of(m) + ((char *)p - m->m.data);
 	return leave(r);
 }
 
-CUresult cuMemcpyDtoH_v2(void *dst, struct object *src, size_t n) {
-	CUresult r = enter_copy(FN_cuMemcpyDtoH_v2, src, n);
+static CUresult enter_copy(enum function fn, uint64_t p, size_t n, struct object **m, char **data) {
+	struct object *ctx;
+	CUresult r = enter_current(fn, &ctx);
 	if (r == SUCCESS)
-		memcpy(dst, src->m.data, n);
+		r = memory_at(fn, p, n, m, data);
+	if (r == SUCCESS)
+		pause_at(fn, BEFORE, *m, ctx);
+	return r;
+}
+
+CUresult cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t n) {
+	struct object *m;
+	char *data;
+	CUresult r = enter_copy(FN_cuMemcpyHtoD_v2, dst, n, &m, &data);
+	if (r == SUCCESS)
+		memcpy(data, src, n);
 	return leave(r);
+}
+
+CUresult cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t n) {
+	struct object *m;
+	char *data;
+	CUresult r = enter_copy(FN_cuMemcpyDtoH_v2, src, n, &m, &data);
+	if (r == SUCCESS)
+		memcpy(dst, data, n);
+	return leave(r);
+}
+
+CUresult cuMemsetD8_v2(uint64_t dst, unsigned value, size_t n) {
+	struct object *m;
+	char *data;
+	CUresult r = enter_copy(FN_cuMemsetD8_v2, dst, n, &m, &data);
+	if (r == SUCCESS)
+		memset(data, value, n);
+	return leave(r);
+}
+
+static CUresult work(enum function fn, uint64_t dst, uint64_t src, size_t n, unsigned value, struct object *s) {
+	struct object *ctx;
+	CUresult r = enter_current(fn, &ctx);
+	if (r == SUCCESS)
+		r = resolve(fn, &s);
+	if (r == SUCCESS) {
+		pause_at(fn, BEFORE, s, ctx);
+		r = enqueue(fn, s, dst, src, n, value);
+	}
+	return leave(r);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(uint64_t dst, uint64_t src, size_t n, struct object *s) {
+	return work(FN_cuMemcpyHtoDAsync_v2, dst, src, n, 0, s);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(uint64_t dst, uint64_t src, size_t n, struct object *s) {
+	return work(FN_cuMemcpyDtoHAsync_v2, dst, src, n, 0, s);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t n, struct object *s) {
+	return work(FN_cuMemcpyDtoDAsync_v2, dst, src, n, 0, s);
+}
+
+CUresult cuMemcpyPeerAsync(uint64_t dst, struct object *dst_ctx, uint64_t src, struct object *src_ctx, size_t n, struct object *s) {
+	enum function fn = FN_cuMemcpyPeerAsync;
+	struct object *d, *m;
+	char *data;
+	lock();
+	CUresult r = check(fn, dst_ctx, CONTEXT);
+	if (r == SUCCESS)
+		r = check(fn, src_ctx, CONTEXT);
+	if (r == SUCCESS)
+		r = memory_at(fn, dst, n, &d, &data);
+	if (r == SUCCESS)
+		r = memory_at(fn, src, n, &m, &data);
+	if (r == SUCCESS && (d->ctx != dst_ctx || m->ctx != src_ctx))
+		r = INVALID_VALUE;
+	unlock();
+	return r != SUCCESS ? r : work(fn, dst, src, n, 0, s);
+}
+
+CUresult cuMemsetD8Async(uint64_t dst, unsigned value, size_t n, struct object *s) {
+	return work(FN_cuMemsetD8Async, dst, 0, n, value, s);
+}
+
+CUresult cuMemsetD32Async(uint64_t dst, unsigned value, size_t n, struct object *s) {
+	return dst % 4 != 0 ? INVALID_VALUE : work(FN_cuMemsetD32Async, dst, 0, n * 4, value, s);
 }
 
 __attribute__((constructor)) static void fill_in_addresses(void) {
@@ -1006,6 +1650,8 @@ void fake_reset(void) {
 	memset(&launched, 0, sizeof launched);
 	driver_version = 12080;
 	latency = polls = 0;
+	memset(primary_flags, 0, sizeof primary_flags);
+	op_count = 0;
 	spread = trapping = capturing = false;
 	orphans = trapped = 0;
 	pthread_cond_broadcast(&changed);
@@ -1045,6 +1691,15 @@ void fake_release(struct object *s) {
 	lock();
 	s->s.held = false;
 	s->s.epoch++;
+	int kept = 0;
+	for (int i = 0; i < op_count; i++) {
+		struct op o = ops[i];
+		if (o.stream == s && s->s.epoch >= o.epoch)
+			perform(&o);
+		else
+			ops[kept++] = o;
+	}
+	op_count = kept;
 	pthread_cond_broadcast(&changed);
 	unlock();
 }
@@ -1126,8 +1781,11 @@ int64_t fake_destroyed(int kind) { return get(&destroyed[kind]); }
 int64_t fake_orphans(void) { return get(&orphans); }
 
 // fake_forgive takes an object out of the census that a test left on purpose.
+// A handle, or the address of device memory, names it.
 void fake_forgive(struct object *o) {
 	lock();
+	if ((char *)o < arena || (char *)o >= arena + arena_used)
+		o = (struct object *)(arena + ((uintptr_t)o >> ADDRESS_BITS) * SLOT);
 	live[o->kind]--;
 	if (o->ctx->c.id == o->ctx_id)
 		o->ctx->c.children--;
@@ -1166,3 +1824,16 @@ uint64_t fake_launched(int i) {
 	unlock();
 	return v;
 }
+
+// fake_recorded_on says where the event was recorded last: 1 for the legacy
+// default stream, 2 for a thread's own, else 0.
+int fake_recorded_on(struct object *e) {
+	lock();
+	int own = e->e.record == 0 ? 0 : e->e.stream->s.own;
+	unlock();
+	return own;
+}
+
+// fake_options adds up the values of the compiler options of the last module,
+// but for the logs'.
+uint64_t fake_options(void) { return get((int64_t *)&options_seen); }

@@ -3555,6 +3555,44 @@ func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Functi
 	return f.v0, res
 }
 
+// OccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize, which exists from CUDA 6.5.
+func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		minGridSize, blockSize, res = t.soft.OccupancyMaxPotentialBlockSize(th, function, dynamicSMemSize, blockSizeLimit)
+		return minGridSize, blockSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyMaxPotentialBlockSize].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyMaxPotentialBlockSize); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r                      uintptr
+		minGridSize                unsafe.Pointer
+		blockSize                  unsafe.Pointer
+		function                   uintptr
+		blockSizeToDynamicSMemSize uintptr
+		dynamicSMemSize            uintptr
+		blockSizeLimit             uintptr
+		v0                         int32
+		v1                         int32
+	}{
+		fn:              fn,
+		function:        uintptr(function),
+		dynamicSMemSize: uintptr(dynamicSMemSize),
+		blockSizeLimit:  uintptr(uint32(blockSizeLimit)),
+	}
+	f.minGridSize = unsafe.Pointer(&f.v0)
+	f.blockSize = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
 // LaunchKernel calls cuLaunchKernel, which exists from CUDA 4.0.
 func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	if t.soft != nil {

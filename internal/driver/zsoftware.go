@@ -387,6 +387,9 @@ type Software interface {
 	// OccupancyMaxActiveBlocksPerMultiprocessor is cuOccupancyMaxActiveBlocksPerMultiprocessor.
 	OccupancyMaxActiveBlocksPerMultiprocessor(th *Thread, function Function, blockSize int32, dynamicSMemSize uint64) (numBlocks int32, res Result)
 
+	// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
+	OccupancyMaxPotentialBlockSize(th *Thread, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result)
+
 	// LaunchKernel is cuLaunchKernel.
 	LaunchKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result)
 

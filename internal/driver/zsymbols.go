@@ -113,6 +113,7 @@ const (
 	symModuleLoadDataEx                          Symbol = 484
 	symModuleUnload                              Symbol = 486
 	symOccupancyMaxActiveBlocksPerMultiprocessor Symbol = 494
+	symOccupancyMaxPotentialBlockSize            Symbol = 497
 	symStreamAddCallback                         Symbol = 510
 	symStreamBeginCapture_v2                     Symbol = 522
 	symStreamCreate                              Symbol = 526

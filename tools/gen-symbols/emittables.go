@@ -65,15 +65,14 @@ func release(version int) string {
 
 // initialisms are words of results' names that Go spells in its own way.
 var initialisms = map[string]string{
-	"CDP": "CDP", "ECC": "ECC", "GPU": "GPU", "IPC": "IPC", "JIT": "JIT", "MPS": "MPS", "NVLINK": "NVLink",
-	"PC": "PC", "PTX": "PTX", "RPC": "RPC",
+	"CDP": "CDP", "CIG": "CIG", "CUDA": "CUDA", "D3D12": "D3D12", "DMA": "DMA", "ECC": "ECC", "FIFO": "FIFO", "GPU": "GPU", "ID": "ID", "IPC": "IPC",
+	"JIT": "JIT", "MPS": "MPS", "NUMA": "NUMA", "NUMSLICES": "NumSlices", "NVLINK": "NVLink", "P2P": "P2P", "PC": "PC", "PCI": "PCI", "PTX": "PTX",
+	"RDMA": "RDMA", "RPC": "RPC", "SHMEM": "SharedMem", "TCC": "TCC", "VMM": "VMM",
 }
 
-// resultName makes CUDA_ERROR_NOT_READY ResultNotReady.
-func resultName(name string) string {
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_")
+// camel makes READY_OR_NOT ReadyOrNot.
+func camel(name string) string {
 	var b strings.Builder
-	b.WriteString("Result")
 	for _, w := range strings.Split(name, "_") {
 		if s, ok := initialisms[w]; ok {
 			b.WriteString(s)
@@ -82,6 +81,11 @@ func resultName(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// resultName makes CUDA_ERROR_NOT_READY ResultNotReady.
+func resultName(name string) string {
+	return "Result" + camel(strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_"))
 }
 
 func sortedResults(m *manifest) []resultFact {
@@ -165,4 +169,52 @@ func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// publicEnums are the enums of which package cu has all constants: the enum, the
+// prefix of its constants, and the Go type, which is the prefix in Go too.
+var publicEnums = []struct{ enum, prefix, typ string }{
+	{"CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", "DeviceAttribute"},
+	{"CUdevice_P2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_", "P2PAttribute"},
+	{"CUfunction_attribute", "CU_FUNC_ATTRIBUTE_", "FunctionAttribute"},
+	{"CUlimit", "CU_LIMIT_", "Limit"},
+}
+
+// olderSpellings are constants that stand before the name that is used today
+// for the same value. Others stand after it.
+var olderSpellings = map[string]bool{
+	"CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED": true,
+	"CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED":          true,
+}
+
+// emitPublicEnums writes the constants of the public enums and their names, one
+// for each value.
+func emitPublicEnums(m *manifest) string {
+	var b strings.Builder
+	for _, p := range publicEnums {
+		i := slices.IndexFunc(m.enums, func(e enumFact) bool { return e.name == p.enum })
+		if i < 0 {
+			continue
+		}
+		var rows []constant // without the prefix
+		seen := map[int64]bool{}
+		for _, c := range m.enums[i].constants {
+			name := strings.TrimPrefix(c.name, p.prefix)
+			if name != "MAX" && name != "INVALID" && !olderSpellings[c.name] && !seen[c.value] {
+				seen[c.value] = true
+				rows = append(rows, constant{name, c.value})
+			}
+		}
+		slices.SortStableFunc(rows, func(a, b constant) int { return cmp.Compare(a.value, b.value) })
+		fmt.Fprintf(&b, "// The constants of %s of CUDA %s.\nconst (\n", p.enum, release(m.version))
+		for _, c := range rows {
+			fmt.Fprintf(&b, "// %s is %s.\n%[1]s %[3]s = %[4]s\n", p.typ+camel(c.name), p.prefix+c.name, p.typ, hex(c.value))
+		}
+		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\nvar names%[1]s = [...]enumName{\n", p.typ)
+		for _, c := range rows {
+			fmt.Fprintf(&b, "{%s, %q},\n", hex(c.value), strings.ToLower(c.name))
+		}
+		b.WriteString("}\n\n")
+	}
+	return b.String()
 }

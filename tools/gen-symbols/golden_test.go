@@ -128,7 +128,11 @@ func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { retur
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func goString(p unsafe.Pointer) string { return "" }`,
 	"cu": `package cu
-type Result int32`,
+type (
+	Result int32
+	Limit int32
+	enumName struct { value int32; name string }
+)`,
 }
 
 // stubImporter finds the stubs among the packages, and the standard library.

@@ -60,6 +60,9 @@ typedef struct CUipcEventHandle_st {
 } CUipcEventHandle_v1;
 typedef CUipcEventHandle_v1 CUipcEventHandle;
 
+/* An enum that package cu has constants for; one value has an older name. */
+typedef enum CUlimit_enum { CU_LIMIT_SHELF_SIZE = 0, CU_LIMIT_BOARD_SIZE = 0, CU_LIMIT_GPU_ID = 0x10, CU_LIMIT_MAX } CUlimit;
+
 typedef enum CUwidgetPlace_enum { CU_WIDGET_PLACE_SHELF = 1, CU_WIDGET_PLACE_BENCH } CUwidgetPlace;
 
 typedef struct CUmemLocation_st {

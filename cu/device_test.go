@@ -1,0 +1,143 @@
+package cu
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDeviceFacts(t *testing.T) {
+	f := newFake(t)
+	drv := f.open()
+	devs := must(drv.Devices())(t)
+	if len(devs) != 3 {
+		t.Fatalf("%d devices", len(devs))
+	}
+	for i, dev := range devs {
+		if dev.Ordinal() != i || dev.Driver() != drv || dev != must(drv.Device(i))(t) {
+			t.Errorf("device %d is %+v", i, dev)
+		}
+	}
+	dev := devs[1]
+	if name := must(dev.Name())(t); name != "Fake GPU 1" {
+		t.Errorf("Name = %q", name)
+	}
+	uuid := must(dev.UUID())(t)
+	const text = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
+	if j := must(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {
+		t.Errorf("UUID = %v, as JSON %s", uuid, j)
+	}
+	id := must(dev.PCIBusID())(t)
+	if id != "0000:3C:00.0" || must(drv.DeviceByPCIBusID(id))(t) != dev {
+		t.Errorf("PCIBusID = %q", id)
+	}
+	for _, bad := range []string{"", "nonsense", "0000:ff:00.0"} {
+		if _, err := drv.DeviceByPCIBusID(bad); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("DeviceByPCIBusID(%q): %v", bad, err)
+		}
+	}
+	if v := must(dev.Attribute(DeviceAttributeWarpSize))(t); v != int(DeviceAttributeWarpSize) {
+		t.Errorf("Attribute = %d", v)
+	}
+	all := must(dev.Attributes())(t)
+	if len(all) != len(namesDeviceAttribute) || all[DeviceAttributeComputeCapabilityMajor] != 9 {
+		t.Errorf("%d attributes: %v", len(all), all)
+	}
+	if j := string(must(json.Marshal(all))(t)); !strings.Contains(j, `"warp_size":10`) {
+		t.Errorf("as JSON: %.100s", j)
+	}
+	// A driver that is too old for an attribute says so, one that fails does too.
+	f.fail("cuDeviceGetAttribute", 3, ResultInvalidValue)
+	if fewer := must(dev.Attributes())(t); len(fewer) != len(all)-1 {
+		t.Errorf("%d of %d attributes", len(fewer), len(all))
+	}
+	f.fail("cuDeviceGetAttribute", 3, ResultUnknown)
+	if _, err := dev.Attributes(); !errors.Is(err, ResultUnknown) {
+		t.Errorf("Attributes of a failing driver: %v", err)
+	}
+	f.fail("cuDeviceGetAttribute", 1, ResultInvalidValue)
+	if _, err := dev.Attribute(DeviceAttributeWarpSize); !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "warp_size") {
+		t.Errorf("an unknown attribute: %v", err)
+	}
+	for _, n := range []int{-1, 3, 1 << 40} {
+		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver sees 3") {
+			t.Errorf("Device(%d): %v", n, err)
+		}
+	}
+}
+
+func TestDevicePeers(t *testing.T) {
+	f := newFake(t)
+	drv := f.open()
+	a, b := must(drv.Device(0))(t), must(drv.Device(1))(t)
+	if !must(a.CanAccessPeer(b))(t) || must(a.CanAccessPeer(a))(t) {
+		t.Error("CanAccessPeer")
+	}
+	if v := must(a.P2PAttribute(P2PAttributeNativeAtomicSupported, b))(t); v != 3 {
+		t.Errorf("P2PAttribute = %d", v)
+	}
+	if _, err := a.P2PAttribute(0, a); !errors.Is(err, ResultInvalidDevice) {
+		t.Errorf("a device's link to itself: %v", err)
+	}
+	other := must(f.open().Device(1))(t)
+	if _, err := a.CanAccessPeer(other); !errors.Is(err, ErrDriverMismatch) {
+		t.Errorf("devices of two drivers: %v", err)
+	}
+}
+
+func TestEnumNames(t *testing.T) {
+	for got, want := range map[string]string{
+		DeviceAttributeWarpSize.String():                "warp_size",
+		DeviceAttributePCIBusID.String():                "pci_bus_id",
+		DeviceAttribute(9999).String():                  "9999",
+		P2PAttributeCUDAArrayAccessSupported.String():   "cuda_array_access_supported",
+		FunctionAttributeNumRegs.String():               "num_regs",
+		LimitStackSize.String():                         "stack_size",
+		(ContextSchedSpin | ContextMapHost).String():    "ContextSchedSpin|ContextMapHost",
+		ContextDefault.String():                         "ContextDefault",
+		(HostPortable | HostWriteCombined).String():     "HostPortable|HostWriteCombined",
+		WaitExternal.String():                           "WaitExternal",
+		LaunchCooperative.String():                      "LaunchCooperative",
+		LaunchFlags(6).String():                         "0x6",
+		(ContextSchedSpin | ContextSchedYield).String(): "ContextSchedSpin|ContextSchedYield",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestFeatures opens drivers of different ages.
+func TestFeatures(t *testing.T) {
+	for version, want := range map[int]Features{
+		11000: {Version: 11000},
+		12000: {Version: 12000, ContextID: true, StreamID: true, RecordExternal: true},
+		12080: {Version: 12080, ContextID: true, StreamID: true, RecordExternal: true, ParamInfo: true, ElapsedTimeV2: true},
+	} {
+		f := newFake(t)
+		f.tell("fake_version", version)
+		drv := f.open()
+		got := must(drv.Features())(t)
+		got.ContextEvents, got.GreenContexts = false, false // the fake driver has none
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", version, diff)
+		}
+		resolved := map[string]Symbol{}
+		for _, s := range drv.Symbols() {
+			resolved[s.Export] = s
+		}
+		v2 := resolved["cuEventElapsedTime_v2"]
+		if v2.Name != "cuEventElapsedTime" || v2.Since != 12080 || !v2.Current || (v2.Addr != 0) != want.ElapsedTimeV2 || (v2.Err == nil) != want.ElapsedTimeV2 {
+			t.Errorf("%d: %+v", version, v2)
+		}
+		if v2.Err != nil && !errors.Is(v2.Err, errors.ErrUnsupported) {
+			t.Errorf("%d: %v", version, v2.Err)
+		}
+		if len(resolved) < 600 || resolved["cuInit"].Err != nil {
+			t.Errorf("%d: %d symbols, cuInit %+v", version, len(resolved), resolved["cuInit"])
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package cu
+
+import (
+	"bytes"
+	"strings"
+)
+
+// ptxParams finds the kernels of a PTX text and the sizes of their parameters in
+// bytes, for drivers that cannot tell them. A kernel whose parameters it does not
+// understand is left out. Comments may stand anywhere; the driver has compiled the
+// text, so that what looks like a kernel is one.
+func ptxParams(image []byte) map[string][]uint64 {
+	text, _, _ := bytes.Cut(image, []byte{0})
+	tokens := ptxTokens(string(text))
+	kernels := make(map[string][]uint64)
+	for i := 0; i+1 < len(tokens); i++ {
+		if tokens[i] != ".entry" {
+			continue
+		}
+		name := tokens[i+1]
+		i += 2
+		if i >= len(tokens) || tokens[i] != "(" { // no list: no parameters
+			kernels[name] = nil
+			i--
+			continue
+		}
+		end := i
+		for end < len(tokens) && tokens[end] != ")" {
+			end++
+		}
+		if sizes, ok := ptxParamSizes(tokens[i+1 : end]); ok && end < len(tokens) {
+			kernels[name] = sizes
+		}
+		i = end
+	}
+	return kernels
+}
+
+// ptxParamSizes returns the sizes of the parameters between the parentheses: each
+// is ".param", attributes, a type, a name, and a length if it is an array.
+func ptxParamSizes(tokens []string) (sizes []uint64, ok bool) {
+	for len(tokens) > 0 {
+		n := 0
+		for n < len(tokens) && tokens[n] != "," {
+			n++
+		}
+		param := tokens[:n]
+		tokens = tokens[min(n+1, len(tokens)):]
+		if n == 0 || param[0] != ".param" {
+			return nil, false
+		}
+		var size uint64
+		for _, t := range param[1:] {
+			if s, known := ptxTypes[t]; known && size == 0 {
+				size = s
+			}
+		}
+		if k := len(param); param[k-1] == "]" {
+			if k < 4 || param[k-3] != "[" {
+				return nil, false
+			}
+			count, ok := ptxNumber(param[k-2])
+			if !ok {
+				return nil, false
+			}
+			size *= count
+		}
+		if size == 0 {
+			return nil, false
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, true
+}
+
+// ptxTypes are the sizes of PTX's types in bytes.
+var ptxTypes = map[string]uint64{
+	".b8": 1, ".u8": 1, ".s8": 1,
+	".b16": 2, ".u16": 2, ".s16": 2, ".f16": 2, ".bf16": 2,
+	".b32": 4, ".u32": 4, ".s32": 4, ".f32": 4, ".f16x2": 4, ".bf16x2": 4, ".tf32": 4,
+	".b64": 8, ".u64": 8, ".s64": 8, ".f64": 8, ".texref": 8, ".samplerref": 8, ".surfref": 8,
+	".b128": 16,
+}
+
+// ptxNumber reads a length, which no parameter has beyond 32764 bytes.
+func ptxNumber(s string) (uint64, bool) {
+	n := uint64(0)
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n = n*10 + uint64(c-'0'); n > 1<<20 {
+			return 0, false
+		}
+	}
+	return n, s != ""
+}
+
+// ptxTokens splits a text at spaces, comments and punctuation, which are tokens of
+// their own. Strings, which only debug sections have, are skipped.
+func ptxTokens(text string) (tokens []string) {
+	for text != "" {
+		switch c := text[0]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			text = text[1:]
+		case strings.HasPrefix(text, "//"):
+			_, text, _ = strings.Cut(text, "\n")
+		case strings.HasPrefix(text, "/*"):
+			_, text, _ = strings.Cut(text[2:], "*/")
+		case c == '"':
+			_, text, _ = strings.Cut(text[1:], `"`)
+		case strings.IndexByte("()[]{},;:", c) >= 0:
+			tokens, text = append(tokens, text[:1]), text[1:]
+		default:
+			n := strings.IndexAny(text, " \t\n\r()[]{},;:\"/")
+			if n < 0 {
+				n = len(text)
+			}
+			n = max(n, 1) // a "/" that begins no comment
+			tokens, text = append(tokens, text[:n]), text[n:]
+		}
+	}
+	return tokens
+}

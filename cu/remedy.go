@@ -1,0 +1,161 @@
+package cu
+
+import (
+	"errors"
+	"strings"
+)
+
+// docs is the page, in this module, that has a section on every error.
+const docs = "docs/errors.md"
+
+// mistakes are the errors that have a section of their own, by its name.
+func mistakes() []struct {
+	err  error
+	name string
+} {
+	return []struct {
+		err  error
+		name string
+	}{
+		{ErrNoDriver, "ErrNoDriver"},
+		{ErrNoDevice, "ErrNoDevice"},
+		{ErrClosed, "ErrClosed"},
+		{ErrNil, "ErrNil"},
+		{ErrDriverMismatch, "ErrDriverMismatch"},
+		{ErrDeviceMismatch, "ErrDeviceMismatch"},
+		{ErrContextMismatch, "ErrContextMismatch"},
+		{ErrNotTimed, "ErrNotTimed"},
+		{ErrNotRecorded, "ErrNotRecorded"},
+		{ErrContextPoisoned, "ErrContextPoisoned"},
+		{errors.ErrUnsupported, "Unsupported"},
+	}
+}
+
+// Doc returns where this module's documentation explains the error: a file and
+// the section in it, such as "docs/errors.md#errnotrecorded".
+func (e *Error) Doc() string {
+	for _, m := range mistakes() {
+		if errors.Is(e.Err, m.err) {
+			return docs + "#" + strings.ToLower(m.name)
+		}
+	}
+	if name := strings.ToLower(e.Result.Name()); name != "" && e.Result != ResultSuccess {
+		return docs + "#" + name
+	}
+	return docs
+}
+
+// Remedy returns what to do about a result, in a sentence or two, or "" if that
+// depends on the call.
+func (r Result) Remedy() string {
+	switch r {
+	case ResultOutOfMemory:
+		return "close memory that is no longer needed; nvidia-smi shows which processes hold the rest"
+	case ResultNotInitialized:
+		return "open the driver with cu.Open before calling its functions"
+	case ResultDeinitialized:
+		return "the process is exiting: stop using the GPU before main returns"
+	case ResultStubLibrary:
+		return "the library is the CUDA toolkit's stub, for linking only: take the toolkit's stubs folder off LD_LIBRARY_PATH"
+	case ResultCallRequiresNewerDriver:
+		return "update the NVIDIA driver"
+	case ResultDeviceUnavailable:
+		return "another process holds the GPU in exclusive mode, or the driver has lost it: see nvidia-smi, and dmesg for Xid messages"
+	case ResultNoDevice:
+		return "check that nvidia-smi lists a GPU, that CUDA_VISIBLE_DEVICES does not hide it, and that a container was started with it; cuprobe doctor does all of that"
+	case ResultInvalidDevice:
+		return "ask DeviceCount how many there are; CUDA_VISIBLE_DEVICES may hide some"
+	case ResultDeviceNotLicensed:
+		return "the virtual GPU has no license: ask its administrator"
+	case ResultInvalidImage, ResultInvalidSource:
+		return "the image is neither PTX nor a cubin or fatbin that this driver reads: check what was passed, and that it is whole"
+	case ResultInvalidContext:
+		return "no context is current on the thread, or it was destroyed: make the call in gpu.Do"
+	case ResultNoBinaryForGPU:
+		return "the code was compiled for other GPUs: add this one's compute capability, or PTX, when it is built"
+	case ResultECCUncorrectable:
+		return "the GPU's memory is damaged or was hit: see nvidia-smi -q -d ECC, reset or drain the GPU"
+	case ResultUnsupportedLimit:
+		return "this device has no such limit"
+	case ResultContextAlreadyInUse:
+		return "the GPU is in exclusive mode and another thread or process has it"
+	case ResultPeerAccessUnsupported:
+		return "ask Device.CanAccessPeer first; copies between the devices work all the same"
+	case ResultInvalidPTX:
+		return "the compiler's log in this error says which line of the PTX it refuses; ptxas says the same at build time"
+	case ResultNVLinkUncorrectable, ResultContained:
+		return "the link between GPUs failed: see dmesg for Xid messages, reset or drain the GPU"
+	case ResultJITCompilerNotFound:
+		return "libnvidia-ptxjitcompiler.so.1 is missing: install the whole driver (in a container: NVIDIA_DRIVER_CAPABILITIES must hold compute), or load a cubin"
+	case ResultUnsupportedPTXVersion:
+		return "the PTX is newer than the driver: update the driver, or lower .version in the PTX or compile with an older toolkit"
+	case ResultJITCompilationDisabled:
+		return "CUDA_DISABLE_PTX_JIT is set: unset it, or load a cubin for this GPU"
+	case ResultFileNotFound:
+		return "check the path"
+	case ResultSharedObjectSymbolNotFound, ResultSharedObjectInitFailed:
+		return "parts of the driver do not fit together: reinstall it"
+	case ResultOperatingSystem:
+		return "the kernel refused something: see dmesg, ulimit -l and the permissions of /dev/nvidia*"
+	case ResultNotFound:
+		return "check the name; C++ names are mangled unless they are declared extern \"C\""
+	case ResultNotReady:
+		return "this is not an error: the work is pending"
+	case ResultIllegalAddress, ResultMisalignedAddress, ResultInvalidAddressSpace, ResultInvalidPC, ResultIllegalInstruction,
+		ResultHardwareStackError, ResultLaunchFailed, ResultAssert:
+		return "a kernel went wrong: run the program under compute-sanitizer to see which one, and where"
+	case ResultLaunchOutOfResources:
+		return "the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"
+	case ResultLaunchTimeout:
+		return "a kernel ran for longer than the display's watchdog allows: make it shorter, or use a GPU without a display"
+	case ResultPrimaryContextActive:
+		return "set the flags before the primary context is retained"
+	case ResultContextIsDestroyed:
+		return "somebody destroyed or reset the context: look for cuDevicePrimaryCtxReset and cudaDeviceReset"
+	case ResultTooManyPeers:
+		return "disable peer access that is no longer needed"
+	case ResultCooperativeLaunchTooLarge:
+		return "launch at most MaxActiveBlocks times the number of multiprocessors"
+	case ResultNotPermitted:
+		return "the operation is not allowed here: host functions must not call the driver, and some need privileges"
+	case ResultNotSupported:
+		return "this device, platform or driver does not have it"
+	case ResultSystemNotReady:
+		return "the system's services are not up: start nvidia-fabricmanager on NVSwitch machines, and nvidia-persistenced"
+	case ResultSystemDriverMismatch:
+		return "the kernel module and libcuda.so.1 are of different versions: reboot after a driver update; in a container, use the host's library"
+	case ResultCompatNotSupportedOnDevice:
+		return "the compatibility package is for data-centre GPUs only: take it off LD_LIBRARY_PATH"
+	case ResultMPSConnectionFailed, ResultMPSRPCFailure, ResultMPSServerNotReady:
+		return "look after the MPS daemon: start it, or unset CUDA_MPS_PIPE_DIRECTORY"
+	case ResultMPSMaxClientsReached, ResultMPSMaxConnectionsReached:
+		return "too many processes share the GPU through MPS: stop some"
+	case ResultMPSClientTerminated:
+		return "another MPS client's error ended this one too: start the process again"
+	case ResultStreamCaptureUnsupported:
+		return "a stream is being captured in global mode, and this call is not allowed meanwhile, " +
+			"from any thread: make it after the capture, or capture in thread-local or relaxed mode"
+	case ResultStreamCaptureInvalidated:
+		return "an earlier call has spoilt the capture: end it, and look at that call's error"
+	case ResultStreamCaptureMerge:
+		return "two captures cannot become one: let streams wait only for events of their own capture"
+	case ResultStreamCaptureUnmatched:
+		return "end a capture on the stream that it was begun on"
+	case ResultStreamCaptureUnjoined:
+		return "let the stream that the capture began on wait for every stream that joined, before the capture ends"
+	case ResultStreamCaptureIsolation:
+		return "work in a capture cannot wait for work outside: record the event in the capture, or wait with WaitExternal"
+	case ResultStreamCaptureImplicit:
+		return "the legacy default stream cannot take part: use non-blocking streams"
+	case ResultCapturedEvent:
+		return "the event's newest record is part of a capture, so it has no status and no time of its own: " +
+			"record it with RecordExternal, or ask after recording it outside the capture"
+	case ResultStreamCaptureWrongThread:
+		return "end a capture on the thread that began it"
+	case ResultTimeout:
+		return "ask again, or with more time"
+	case ResultUnknown:
+		return "the driver does not say: see dmesg for Xid messages; if nothing works, reload the kernel modules or reboot"
+	}
+	return ""
+}
