@@ -540,6 +540,16 @@ static bool busy(const struct object *ctx) {
 
 static void wait_a_little(void);
 
+static int64_t waiting; // calls that wait for work on memory
+
+// wait_for_work waits until no work on memory is to be done in the context.
+static void wait_for_work(const struct object *ctx) {
+	waiting++;
+	while (busy(ctx) && ctx->c.sticky == 0)
+		wait_a_little();
+	waiting--;
+}
+
 // The driver API: initialisation and devices.
 
 CUresult cuInit(unsigned flags) {
@@ -799,8 +809,7 @@ CUresult cuCtxDestroy_v2(struct object *c) {
 		stack_depth--;
 		depth--;
 	}
-	while (busy(c))
-		wait_a_little();
+	wait_for_work(c);
 	c->c.id = 0;
 	c->magic = FREED;
 	live[CONTEXT]--;
@@ -967,8 +976,7 @@ CUresult cuCtxSynchronize(void) {
 	if (r == SUCCESS) {
 		pause_at(FN_cuCtxSynchronize, BEFORE, ctx, NULL);
 		ctx->in_use++;
-		while (busy(ctx) && ctx->c.sticky == 0)
-			wait_a_little();
+		wait_for_work(ctx);
 		ctx->in_use--;
 		r = ctx->c.sticky;
 	}
@@ -1461,8 +1469,7 @@ CUresult cuMemFree_v2(uint64_t p) {
 	char *data = NULL;
 	if (p != 0 && p % (1 << ADDRESS_BITS) == 0 && (char *)m < arena + arena_used && m->magic == MAGIC && m->kind == MEMORY && m->in_use == 0) {
 		// NVIDIA's driver waits for the device.
-		while (busy(m->ctx) && m->ctx->c.sticky == 0)
-			wait_a_little();
+		wait_for_work(m->ctx);
 		data = m->m.data;
 	}
 	unlock();
@@ -1833,6 +1840,9 @@ int fake_recorded_on(struct object *e) {
 	unlock();
 	return own;
 }
+
+// fake_waiting counts the calls that wait for work on memory.
+int64_t fake_waiting(void) { return get(&waiting); }
 
 // fake_options adds up the values of the compiler options of the last module,
 // but for the logs'.
