@@ -93,7 +93,7 @@ func Open(opts ...Option) (*Driver, error) {
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
-			return nil, fmt.Errorf("cu: %w: %w", ErrNoDriver, err)
+			return nil, &Error{Op: "Open", Err: fmt.Errorf("%w: %w", ErrNoDriver, err), Detail: "cuprobe doctor looks for the cause"}
 		}
 		d.table.Use(lib)
 		d.name = lib.Name()

@@ -30,6 +30,10 @@ func (r Result) Error() string {
 	return fmt.Sprintf("%s (%d): %s", d.Name(), int32(r), d.Text())
 }
 
+// Text returns what the driver says about the code, such as "invalid argument",
+// or "" for a code that this package does not know.
+func (r Result) Text() string { return driver.Result(r).Text() }
+
 // Sticky reports whether the code leaves the process in a state in which every
 // later call fails with it too. See [ErrContextPoisoned].
 func (r Result) Sticky() bool { return driver.Result(r).Sticky() }
@@ -39,7 +43,7 @@ func (r Result) Sticky() bool { return driver.Result(r).Sticky() }
 // have given, or, where it would have crashed, [ResultInvalidHandle].
 var (
 	// ErrNoDriver means that no driver library could be loaded. The error
-	// wraps a *loader.LoadError, which lists what was tried.
+	// wraps a [*loader.LoadError], which lists what was tried.
 	ErrNoDriver = errors.New("no CUDA driver")
 	// ErrNoDevice means that there is a driver, and it sees no device.
 	ErrNoDevice = errors.New("no CUDA device")

@@ -45,10 +45,55 @@ func (e *Error) Doc() string {
 	return docs
 }
 
-// Remedy returns what to do about a result, in a sentence or two, or "" if that
-// depends on the call.
+// Remedy returns what to do about a result, in a sentence or two, or "" for a
+// code that this package does not know, and for success.
 func (r Result) Remedy() string {
 	switch r {
+	case ResultInvalidValue:
+		return "check the arguments: the message names the one that is wrong, if it was found before the driver was asked"
+	case ResultInvalidHandle:
+		return "the objects do not fit the call: an event and the stream that it is recorded on must be of one context, " +
+			"and the time between events takes two that are timed and recorded"
+	case ResultProfilerDisabled, ResultProfilerNotInitialized, ResultProfilerAlreadyStarted, ResultProfilerAlreadyStopped:
+		return "only calls that control a profiler give it: leave starting and stopping to one side, the tool or the program"
+	case ResultContextAlreadyCurrent:
+		return "no current driver gives it: update the driver"
+	case ResultMapFailed, ResultUnmapFailed, ResultArrayIsMapped, ResultAlreadyMapped, ResultNotMapped, ResultNotMappedAsArray, ResultNotMappedAsPointer, ResultAlreadyAcquired:
+		return "resources that are shared with a graphics API are mapped, used and unmapped in this order, each once"
+	case ResultInvalidGraphicsContext:
+		return "make the graphics API's context current on the thread, in gpu.Do"
+	case ResultUnsupportedExecAffinity:
+		return "ask for a number of multiprocessors that the device and MPS allow, or for none"
+	case ResultUnsupportedDevsideSync:
+		return "kernels must not call cudaDeviceSynchronize any more: compile them without it"
+	case ResultIllegalState:
+		return "the object is not in a state for this call: see the C function's documentation for what has to come before"
+	case ResultLossyQuery:
+		return "what was asked for cannot be said with this call: ask with its newer interface"
+	case ResultLaunchIncompatibleTexturing:
+		return "set the texture references up as the kernel was compiled for, or use texture objects"
+	case ResultHostMemoryAlreadyRegistered:
+		return "unregister the memory first; what AllocHost returns is registered already"
+	case ResultHostMemoryNotRegistered:
+		return "register the memory first, or take it from AllocHost"
+	case ResultPeerAccessAlreadyEnabled, ResultPeerAccessNotEnabled:
+		return "EnablePeerAccess and DisablePeerAccess take this for success; code that calls the driver itself should too"
+	case ResultTensorMemoryLeak:
+		return "the kernel must free all tensor memory that it allocates before it ends"
+	case ResultCDPNotSupported, ResultCDPVersionMismatch:
+		return "kernels that launch kernels need one version of that interface, and no MPS: compile everything with one toolkit"
+	case ResultGraphExecUpdateFailure:
+		return "the graphs differ too much: instantiate the new one"
+	case ResultExternalDevice:
+		return "a device that shares a semaphore or memory with the GPU failed: look there"
+	case ResultInvalidClusterSize:
+		return "choose a cluster that the device can schedule: ask cuOccupancyMaxPotentialClusterSize"
+	case ResultFunctionNotLoaded:
+		return "load the kernel first: ask for one of its attributes, or unset CUDA_MODULE_LOADING"
+	case ResultInvalidResourceType, ResultInvalidResourceConfiguration:
+		return "split the device's resources the way that cuDevSmResourceSplitByCount allows"
+	case ResultKeyRotation:
+		return "the GPU's encryption keys changed in an unexpected way (confidential computing): start the process again"
 	case ResultOutOfMemory:
 		return "close memory that is no longer needed; nvidia-smi shows which processes hold the rest"
 	case ResultNotInitialized:

@@ -1,0 +1,397 @@
+package cu_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cu"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/errors.md")
+
+// section is an error that docs/errors.md explains, with a program that gets it.
+type section struct {
+	name    string // of the error in this package
+	is      error
+	meaning string
+	remedy  string // for mistakes; results know theirs
+	trigger func(r *cu.Rig) error
+}
+
+// sections are the mistakes, and the results that a few lines can bring about.
+// The text of each trigger, up to what it is for, becomes part of the page.
+var sections = []section{
+	{
+		"ErrNoDriver", cu.ErrNoDriver,
+		"No driver library could be loaded. The error wraps a `*loader.LoadError`, which lists every candidate with its own reason.",
+		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and go on without.",
+		func(r *cu.Rig) error {
+			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
+			return err
+		},
+	},
+	{
+		"ErrNoDevice", cu.ErrNoDevice,
+		"There is a driver, and it sees no device.",
+		"Check that nvidia-smi lists a GPU, that `CUDA_VISIBLE_DEVICES` does not hide it, and that a container was started with it; `cuprobe doctor` does all of that.",
+		func(r *cu.Rig) error {
+			r.Tell("fake_fail", "cuInit", 1, int32(cu.ResultNoDevice)) // a machine without a GPU
+			_, err := cu.Open(cu.WithLibrary(r.Path))
+			return err
+		},
+	},
+	{
+		"ErrClosed", cu.ErrClosed,
+		"The object was closed before the call, or, for a wait, during it. The driver would have crashed.",
+		"Close an object after its last use; `defer` its Close where it is made. Closing twice is no mistake.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDefault)
+			e.Close()
+			return e.Record(r.Stream)
+		},
+	},
+	{
+		"ErrNil", cu.ErrNil,
+		"A nil pointer was passed for an object. A nil stream is never the default stream.",
+		"Check the error of the call that should have made the object. The default stream is `gpu.LegacyStream()`.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer e.Close()
+			return e.Record(nil)
+		},
+	},
+	{
+		"ErrDriverMismatch", cu.ErrDriverMismatch,
+		"Objects of two drivers were mixed, which includes two that were opened for the same library.",
+		"Open one driver and share it.",
+		func(r *cu.Rig) error {
+			other, _ := cu.Open(cu.WithLibrary(r.Path))
+			dev, _ := other.Device(0)
+			its, _ := dev.PrimaryContext()
+			defer its.Close()
+			e, _ := its.NewEvent(cu.EventDefault)
+			defer e.Close()
+			return e.Record(r.Stream)
+		},
+	},
+	{
+		"ErrDeviceMismatch", cu.ErrDeviceMismatch,
+		"Objects of two devices were mixed where CUDA does not allow it: an event is recorded on streams of its own context, a kernel uses memory that it can reach.",
+		"Create both on one device. Streams may wait for events of other devices, and `Stream.Copy` copies between devices.",
+		func(r *cu.Rig) error {
+			dev, _ := r.Driver.Device(1)
+			other, _ := dev.PrimaryContext()
+			defer other.Close()
+			e, _ := other.NewEvent(cu.EventDefault)
+			defer e.Close()
+			return e.Record(r.Stream)
+		},
+	},
+	{
+		"ErrContextMismatch", cu.ErrContextMismatch,
+		"Objects of two contexts of one device were mixed where CUDA does not allow it.",
+		"Create both in one context: most programs need only `dev.PrimaryContext()`.",
+		func(r *cu.Rig) error {
+			other, _ := r.GPU.Device().NewContext(cu.ContextDefault)
+			defer other.Close()
+			e, _ := other.NewEvent(cu.EventDefault)
+			defer e.Close()
+			return e.Record(r.Stream)
+		},
+	},
+	{
+		"ErrNotTimed", cu.ErrNotTimed,
+		"The time between two events was asked for, and one of them records none.",
+		"Create it with `gpu.NewEvent(cu.EventDefault)`. The zero `Event` and events with `EventDisableTiming` record no time.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
+			defer e.Close()
+			e.Record(r.Stream)
+			_, _, err := e.Since(e)
+			return err
+		},
+	},
+	{
+		"ErrNotRecorded", cu.ErrNotRecorded,
+		"The time between two events was asked for, and one of them was never recorded.",
+		"Record both events before asking.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer e.Close()
+			_, _, err := e.Since(e)
+			return err
+		},
+	},
+	{
+		"ErrContextPoisoned", cu.ErrContextPoisoned,
+		"An earlier error, most often of a kernel, made the context unusable: every later call reports it. `gpu.Err()` keeps the first one.",
+		"The process cannot recover: what has to go on must go on in a new process. To find the kernel, run the program under compute-sanitizer.",
+		func(r *cu.Rig) error {
+			r.Tell("fake_poison", r.GPU.Handle(), int32(cu.ResultIllegalAddress)) // a kernel writes wild
+			return r.Stream.Synchronize()
+		},
+	},
+	{
+		"Unsupported", errors.ErrUnsupported,
+		"The driver is too old for a function, or does not have it (`errors.ErrUnsupported`). The error wraps a `*cu.MissingError`, which names the function, the CUDA version that introduced it and the driver's.",
+		"Update the driver, or do without: `drv.Features()` and `cuprobe symbols` tell what there is.",
+		func(r *cu.Rig) error {
+			_, err := r.Driver.Proc("cuStreamGetDevice") // of CUDA 12.8
+			return err
+		},
+	},
+	{
+		"ResultInvalidValue", cu.ResultInvalidValue, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.GPU.NewEvent(cu.EventInterprocess)
+			return err
+		},
+	},
+	{
+		"ResultOutOfMemory", cu.ResultOutOfMemory, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.GPU.Alloc(1 << 50)
+			return err
+		},
+	},
+	{
+		"ResultInvalidDevice", cu.ResultInvalidDevice, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.Driver.Device(99)
+			return err
+		},
+	},
+	{
+		"ResultUnsupportedLimit", cu.ResultUnsupportedLimit, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.GPU.Limit(cu.Limit(77))
+			return err
+		},
+	},
+	{
+		"ResultInvalidPTX", cu.ResultInvalidPTX, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.GPU.LoadModule([]byte(".entyr oops"))
+			return err
+		},
+	},
+	{
+		"ResultFileNotFound", cu.ResultFileNotFound, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.GPU.LoadModuleFile("/nowhere/kernels.ptx")
+			return err
+		},
+	},
+	{
+		"ResultNotFound", cu.ResultNotFound, "", "",
+		func(r *cu.Rig) error {
+			m, _ := r.GPU.LoadModule([]byte("fake")) // kernels of your own
+			defer m.Close()
+			_, err := m.Function("nosuch")
+			return err
+		},
+	},
+	{
+		"ResultCooperativeLaunchTooLarge", cu.ResultCooperativeLaunchTooLarge, "", "",
+		func(r *cu.Rig) error {
+			m, _ := r.GPU.LoadModule([]byte("fake")) // kernels of your own
+			defer m.Close()
+			kernel, _ := m.Function("noop")
+			return kernel.Launch(r.Stream, cu.LaunchConfig{
+				Grid: cu.Dim3{X: 1 << 20}, Block: cu.Dim3{X: 1}, Flags: cu.LaunchCooperative,
+			})
+		},
+	},
+}
+
+// triggerTexts returns the source of the triggers' bodies, in order.
+func triggerTexts(t *testing.T) []string {
+	fset := token.NewFileSet()
+	const file = "errordocs_test.go"
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Skipf("the source is not here: %v", err)
+	}
+	f, err := parser.ParseFile(fset, file, src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Names[0].Name != "sections" {
+			return true
+		}
+		ast.Inspect(spec, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.FuncLit); ok {
+				body := string(src[fset.Position(lit.Body.Lbrace).Offset+1 : fset.Position(lit.Body.Rbrace).Offset])
+				body = strings.ReplaceAll(strings.Trim(body, "\n\t"), "\n\t\t\t", "\n")
+				// As a program would write it.
+				for from, to := range map[string]string{"r.GPU": "gpu", "r.Driver": "drv", "r.Stream": "s", "cu.WithLibrary(r.Path)": ""} {
+					body = strings.ReplaceAll(body, from, to)
+				}
+				body = fakery.ReplaceAllString(body, "// $1")
+				texts = append(texts, body)
+				return false
+			}
+			return true
+		})
+		return false
+	})
+	return texts
+}
+
+var (
+	fakery  = regexp.MustCompile(`r\.Tell\(.*\) // (.*)`)
+	address = regexp.MustCompile(`0x[0-9a-f]{8,}`)
+)
+
+// TestErrorDocsComplete looks for mistakes that have no section.
+func TestErrorDocsComplete(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
+	if err != nil {
+		t.Skipf("the source is not here: %v", err)
+	}
+	n := 0
+	ast.Inspect(f, func(node ast.Node) bool {
+		if spec, ok := node.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Err") {
+			n++
+			if !slices.ContainsFunc(sections, func(s section) bool { return s.name == spec.Names[0].Name }) {
+				t.Errorf("%s has no section", spec.Names[0].Name)
+			}
+		}
+		return true
+	})
+	if n < 10 {
+		t.Errorf("errors.go declares %d mistakes", n)
+	}
+}
+
+// TestErrorDocs runs every trigger, and compares docs/errors.md with what comes
+// of it. With -update it writes the page.
+func TestErrorDocs(t *testing.T) {
+	texts := triggerTexts(t)
+	messages := map[string]string{}
+	for _, s := range sections {
+		t.Run(s.name, func(t *testing.T) {
+			r := cu.NewRig(t)
+			err := s.trigger(r)
+			if !errors.Is(err, s.is) {
+				t.Fatalf("the trigger's error is %v", err)
+			}
+			text := address.ReplaceAllString(err.Error(), "0x…")
+			anchor := strings.ToLower(s.name)
+			if res, ok := s.is.(cu.Result); ok {
+				anchor = strings.ToLower(res.Name())
+			}
+			if !strings.Contains(text, "docs/errors.md#"+anchor) {
+				t.Errorf("the message does not carry its anchor: %s", text)
+			}
+			messages[s.name] = strings.ReplaceAll(text, r.Path, "libcuda.so.1")
+		})
+	}
+	if t.Failed() || len(messages) == 0 {
+		return
+	}
+
+	var b strings.Builder
+	b.WriteString(`# Errors
+
+<!-- Written by "go test ./cu -run ErrorDocs -update", which runs every example. -->
+
+Every error of package cu is a ` + "`*cu.Error`" + `: it names the C function, the handle, what is wrong and what to do, and ends with its section on this page.
+Ask with ` + "`errors.Is`" + ` for a mistake (` + "`cu.ErrClosed`" + `) or for the driver's code (` + "`cu.ResultOutOfMemory`" + `); a mistake that was found before the driver was asked also
+matches the code that the driver would have given. Work that is not done yet is no error, but ` + "`cu.Pending`" + `.
+
+In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's primary context and a stream, and errors that do not matter are dropped.
+
+# Mistakes
+`)
+	write := func(i int) {
+		fmt.Fprintf(&b, "\n```go\n%s\n```\n\n```text\n%s\n```\n", texts[i], messages[sections[i].name])
+	}
+	for i, s := range sections {
+		if s.meaning == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**What to do.** %s\n", s.name, s.meaning, s.remedy)
+		write(i)
+	}
+	b.WriteString("\n# The driver's results\n\nWhere there is no example, only the driver, the GPU or foreign code can bring the error about.\n")
+	for _, code := range resultCodes(t) {
+		r := cu.Result(code)
+		if r.Remedy() == "" {
+			t.Errorf("%s has no remedy", r.Name())
+		}
+		sticky := ""
+		if r.Sticky() {
+			sticky = " It poisons the context: see [ErrContextPoisoned](#errcontextpoisoned)."
+		}
+		text := strings.TrimRight(r.Text(), ".")
+		fmt.Fprintf(&b, "\n## %s\n\n%d, `cu.%s`: %s.%s\n\n**What to do.** %s.\n", r.Name(), code, goName(t, code), text, sticky, r.Remedy())
+		if i := slices.IndexFunc(sections, func(s section) bool { return s.is == error(r) }); i >= 0 {
+			write(i)
+		}
+	}
+
+	page := filepath.Join("..", "docs", "errors.md")
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), string(have)); diff != "" {
+		t.Errorf("docs/errors.md is not up to date: go test ./cu -run ErrorDocs -update (-want +got):\n%s", diff)
+	}
+}
+
+// resultConstants maps the results' codes to their names in Go.
+func resultConstants(t *testing.T) map[int]string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "zresult.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[int]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			code, err := strconv.Atoi(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names[code] = spec.Names[0].Name
+		}
+		return true
+	})
+	return names
+}
+
+func resultCodes(t *testing.T) []int {
+	var codes []int
+	for code := range resultConstants(t) {
+		if code != 0 {
+			codes = append(codes, code)
+		}
+	}
+	slices.Sort(codes)
+	return codes
+}
+
+func goName(t *testing.T, code int) string { return resultConstants(t)[code] }
