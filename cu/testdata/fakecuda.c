@@ -254,7 +254,7 @@ static struct op {
 	uint64_t epoch; // the stream's, when it is done
 	uint64_t dst, src, n;
 	unsigned value;
-} ops[256];
+} ops[1 << 16];
 static int op_count;
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
@@ -470,23 +470,27 @@ static CUresult memory_at(enum function fn, uint64_t p, uint64_t n, struct objec
 	return r;
 }
 
-static struct object *hosts[1024]; // all that ever were; late comers find them
-static int host_count;
+// Host memory lies in slots of a range of addresses that are never used twice.
+#define HOST_SLOT (UINT64_C(1) << 20)
+#define HOST_SLOTS 65536
+static char *host_arena;
+static uint64_t host_used;
+static struct object *host_owner[HOST_SLOTS];
 
 // host_at returns the host memory that n bytes at an address are in.
 static CUresult host_at(enum function fn, uint64_t p, uint64_t n, struct object **m, char **data) {
-	for (int i = host_count - 1; i >= 0; i--) {
-		uint64_t begin = (uintptr_t)hosts[i]->m.data;
-		if (p < begin || p - begin >= hosts[i]->m.size)
-			continue;
-		*m = hosts[i];
-		CUresult r = check(fn, *m, HOST);
-		if (r == SUCCESS && n > hosts[i]->m.size - (p - begin))
-			return INVALID_VALUE;
-		*data = (char *)p;
+	uint64_t off = p - (uintptr_t)host_arena, slot = off / HOST_SLOT;
+	if (host_arena == NULL || p < (uintptr_t)host_arena || slot >= host_used)
+		return crash(fn, (void *)p, "this is no pinned host memory");
+	*m = host_owner[slot];
+	CUresult r = check(fn, *m, HOST);
+	if (r != SUCCESS)
 		return r;
-	}
-	return crash(fn, (void *)p, "this is no pinned host memory");
+	uint64_t begin = p - (uintptr_t)(*m)->m.data;
+	if (begin > (*m)->m.size || n > (*m)->m.size - begin)
+		return INVALID_VALUE;
+	*data = (char *)p;
+	return SUCCESS;
 }
 
 // perform does work on memory. Memory that was freed meanwhile is a crash.
@@ -1486,13 +1490,25 @@ CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
 		return leave(r);
-	void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (data == MAP_FAILED || host_count == sizeof hosts / sizeof hosts[0])
+	uint64_t slots = (size + HOST_SLOT - 1) / HOST_SLOT;
+	if (host_arena == NULL) {
+		host_arena = mmap(NULL, HOST_SLOT * HOST_SLOTS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (host_arena == MAP_FAILED) {
+			perror("fakecuda: mmap");
+			abort();
+		}
+	}
+	if (slots > HOST_SLOTS - host_used)
+		return leave(OUT_OF_MEMORY);
+	char *data = host_arena + host_used * HOST_SLOT;
+	if (mprotect(data, size, PROT_READ | PROT_WRITE) != 0)
 		return leave(OUT_OF_MEMORY);
 	struct object *m = new_object(HOST, ctx);
 	m->m.size = size;
 	m->m.data = data;
-	hosts[host_count++] = m;
+	for (uint64_t i = 0; i < slots; i++)
+		host_owner[host_used + i] = m;
+	host_used += slots;
 	*p = data;
 	return leave(SUCCESS);
 }
@@ -1517,11 +1533,8 @@ CUresult cuMemFreeHost(void *p) {
 	unlock();
 	r = destroy(fn, m, HOST);
 	if (r != TRAPPED && m->magic == FREED) {
+		madvise(p, size, MADV_DONTNEED);
 		mprotect(p, size, PROT_NONE);
-		lock();
-		m->m.size = size; // for those who come late
-		m->m.data = p;
-		unlock();
 	}
 	return r;
 }
