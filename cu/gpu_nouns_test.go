@@ -1,0 +1,452 @@
+package cu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// The nouns on a real GPU: see gpu_test.go.
+
+const globalPTX = `
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .global .align 4 .u32 counter = 41;
+.visible .entry count(.param .align 4 .b8 step[8])
+{
+	.reg .u64 %p;
+	.reg .u32 %v, %s;
+	mov.u64 %p, counter;
+	ld.param.u32 %s, [step+4];
+	atom.global.add.u32 %v, [%p], %s;
+	ret;
+}
+.visible .entry empty() { ret; }
+`
+
+func TestGPUDevices(t *testing.T) {
+	gpu := gpuContext(t)
+	dev := gpu.Device()
+	drv := dev.Driver()
+	name, uuid, id := must(dev.Name())(t), must(dev.UUID())(t), must(dev.PCIBusID())(t)
+	total := must(dev.TotalMem())(t)
+	major, minor, err := dev.ComputeCapability()
+	if err != nil || name == "" || uuid == (UUID{}) || total < 1<<28 || major < 3 {
+		t.Errorf("%q %v %d.%d %d bytes, %v", name, uuid, major, minor, total, err)
+	}
+	if same := must(drv.DeviceByPCIBusID(id))(t); same != dev {
+		t.Errorf("%s is device %d", id, same.Ordinal())
+	}
+	if _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); !errors.Is(err, ResultInvalidDevice) && !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("an empty slot: %v", err)
+	}
+	all := must(dev.Attributes())(t)
+	if len(all) < 80 || all[DeviceAttributeWarpSize] != 32 || all[DeviceAttributeComputeCapabilityMajor] != major {
+		t.Errorf("%d attributes, warp size %d", len(all), all[DeviceAttributeWarpSize])
+	}
+	if _, err := dev.Attribute(9999); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("an unknown attribute: %v", err)
+	}
+	t.Logf("%s, %v, %s, compute capability %d.%d, %d attributes", name, uuid, id, major, minor, len(all))
+	features := must(drv.Features())(t)
+	t.Logf("%+v", features)
+	missing := 0
+	for _, s := range drv.Symbols() {
+		if s.Err != nil {
+			missing++
+			if s.Since <= features.Version {
+				t.Errorf("%s: %v", s.Export, s.Err)
+			}
+		}
+	}
+	t.Logf("%d symbols are missing", missing)
+	devs := must(drv.Devices())(t)
+	for _, peer := range devs[1:] {
+		can := must(devs[0].CanAccessPeer(peer))(t)
+		rank, err := devs[0].P2PAttribute(P2PAttributePerformanceRank, peer)
+		t.Logf("access from device 0 to %d: %v, rank %d, %v", peer.Ordinal(), can, rank, err)
+	}
+}
+
+func TestGPUContexts(t *testing.T) {
+	gpu := gpuContext(t)
+	dev := gpu.Device()
+	drv := dev.Driver()
+	if _, active, err := dev.PrimaryContextState(); !active || err != nil {
+		t.Errorf("the primary context is active: %v, %v", active, err)
+	}
+	least, greatest, err := gpu.PriorityRange()
+	if err != nil || greatest > least {
+		t.Errorf("priorities %d to %d, %v", least, greatest, err)
+	}
+	free, total, err := gpu.MemInfo()
+	if err != nil || free > total || total == 0 {
+		t.Errorf("%d of %d bytes are free, %v", free, total, err)
+	}
+	version, err := gpu.APIVersion()
+	t.Logf("priorities %d to %d, API version %d, %v", least, greatest, version, err)
+	must(gpu.Limit(LimitStackSize))(t)
+	if err := gpu.SetLimit(LimitPrintfFIFOSize, 2<<20); err != nil {
+		t.Error(err)
+	}
+	if n := must(gpu.Limit(LimitPrintfFIFOSize))(t); n < 2<<20 {
+		t.Errorf("the limit is %d", n)
+	}
+	if _, err := gpu.Limit(99); err == nil {
+		t.Error("an unknown limit was found")
+	} else {
+		t.Log(err)
+	}
+
+	own := must(dev.NewContext(ContextSchedYield))(t)
+	if flags := must(own.Flags())(t); flags&ContextSchedYield == 0 {
+		t.Errorf("Flags = %v", flags)
+	}
+	if must(own.ID())(t) == must(gpu.ID())(t) || own.Handle() == gpu.Handle() {
+		t.Error("the new context is the primary one")
+	}
+	s, e, p := must(own.NewStream(0))(t), must(own.NewEvent(0))(t), must(gpu.NewEvent(0))(t)
+	defer p.Close()
+	if err := e.Record(s); err != nil {
+		t.Error(err)
+	}
+	if err := p.Record(s); !errors.Is(err, ErrContextMismatch) {
+		t.Errorf("an event of the primary context: %v", err)
+	}
+	// What the driver itself says to that is the same.
+	if res := drv.table.EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.raw); res != driver.ResultInvalidHandle {
+		t.Errorf("the driver says %v", res)
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := e.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	e.Close()
+	s.Close()
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := must(drv.CurrentContext())(t)
+	on := must(gpu.NewEvent(0))(t)
+	defer on.Close()
+	err = gpu.Do(func(th *Thread) error {
+		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() {
+			t.Errorf("context %#x is current, not %#x", cur, gpu.Handle())
+		}
+		ptds := must(th.DefaultStream())(t)
+		if err := on.Record(ptds); err != nil {
+			return err
+		}
+		if st, err := ptds.Query(); err != nil || st == StatusUnknown {
+			t.Errorf("Query = %v, %v", st, err)
+		}
+		id, err := ptds.ID()
+		t.Logf("the thread's default stream has id %d, %v", id, err)
+		return ptds.Synchronize()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if after := must(drv.CurrentContext())(t); after != before {
+		t.Errorf("context %#x is current, %#x was", after, before)
+	}
+	wrapped := must(drv.WrapContext(gpu.Handle()))(t)
+	if wrapped.own.core != gpu.own.core {
+		t.Error("the wrapped context is another one")
+	}
+	wrapped.Close()
+}
+
+func TestGPUStreams(t *testing.T) {
+	gpu := gpuContext(t)
+	g := newGate(t, gpu)
+	_, greatest, err := gpu.PriorityRange()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := must(gpu.NewStreamPriority(StreamNonBlocking, greatest))(t)
+	defer a.Close()
+	if p := must(a.Priority())(t); p != greatest {
+		t.Errorf("Priority = %d", p)
+	}
+	if flags := must(a.Flags())(t); flags != StreamNonBlocking {
+		t.Errorf("Flags = %v", flags)
+	}
+	b := must(gpu.NewStreamPriority(StreamNonBlocking, -100))(t)
+	defer b.Close()
+	if p := must(b.Priority())(t); p != greatest {
+		t.Errorf("priority -100 became %d", p)
+	}
+	if must(a.ID())(t) == must(b.ID())(t) {
+		t.Error("two streams have one id")
+	}
+
+	// Each waits for the other in turn, on one event.
+	g.hold(t, a)
+	for range 3 {
+		if err := b.WaitStream(a); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.WaitStream(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := b.Query(); st != Pending || err != nil {
+		t.Errorf("the stream that waits is %v, %v", st, err)
+	}
+	var done Event
+	defer done.Close()
+	if err := done.Record(b); err != nil {
+		t.Fatal(err)
+	}
+	g.open()
+	if err := done.Wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+
+	legacy := must(gpu.LegacyStream())(t)
+	defer legacy.Close()
+	id, err := legacy.ID()
+	t.Logf("the legacy stream has id %d, %v", id, err)
+	if err := legacy.WaitStream(a); err != nil {
+		t.Error(err)
+	}
+	if err := done.Record(legacy); err != nil {
+		t.Error(err)
+	}
+	if err := legacy.Synchronize(); err != nil {
+		t.Error(err)
+	}
+	if st, err := done.Query(); st != Complete || err != nil {
+		t.Errorf("Query = %v, %v", st, err)
+	}
+
+	wrapped := must(gpu.WrapStream(a.Handle()))(t)
+	if must(wrapped.ID())(t) != must(a.ID())(t) {
+		t.Error("the wrapped stream is another one")
+	}
+	wrapped.Close()
+	if _, err := a.Query(); err != nil {
+		t.Errorf("closing the wrapper hurt the stream: %v", err)
+	}
+
+	spin := must(must(gpu.LoadModule([]byte(spinPTX)))(t).Function("spin"))(t)
+	defer spin.mod.Close()
+	d, err := a.Time(context.Background(), func() error {
+		return spin.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(5*time.Millisecond)))
+	})
+	if err != nil || d < 4*time.Millisecond || d > time.Second {
+		t.Errorf("a kernel of 5 ms took %v, %v", d, err)
+	}
+}
+
+func TestGPUMemory(t *testing.T) {
+	gpu := gpuContext(t)
+	g := newGate(t, gpu)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	const size = 1 << 20
+	a, b := must(gpu.Alloc(size))(t), must(gpu.Alloc(size))(t)
+	defer a.Close()
+	defer b.Close()
+	for _, flags := range []HostFlags{0, HostPortable, HostDeviceMap, HostWriteCombined, HostPortable | HostDeviceMap | HostWriteCombined} {
+		src, dst := must(gpu.AllocHost(size, flags))(t), must(gpu.AllocHost(size, HostDefault))(t)
+		if src.core.raw == 0 {
+			t.Errorf("%v: the device cannot reach it", flags)
+		}
+		want := bytes.Repeat([]byte{1, 2, 3, byte(flags)}, size/4)
+		must(src.WriteAt(want, 0))(t)
+		for _, err := range []error{
+			s.Copy(a, src), s.Copy(b, a), s.Memset(b.Span(0, 16), 0xee), s.Memset32(b.Span(16, 16), 0x04030201),
+			s.Memset(src.Span(0, 4), 9), s.Copy(dst, b), s.Synchronize(),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		copy(want, bytes.Repeat([]byte{0xee}, 16))
+		copy(want[16:], bytes.Repeat([]byte{1, 2, 3, 4}, 4))
+		got := make([]byte, size)
+		must(dst.ReadAt(got, 0))(t)
+		if !bytes.Equal(want, got) {
+			t.Errorf("%v: what came back is not what went there", flags)
+		}
+		must(src.ReadAt(got[:4], 0))(t)
+		if !bytes.Equal(got[:4], []byte{9, 9, 9, 9}) {
+			t.Errorf("%v: a set of host memory: %v", flags, got[:4])
+		}
+		src.Close()
+		dst.Close()
+	}
+	if err := a.Memset(0x5a); err != nil {
+		t.Error(err)
+	}
+	got := make([]byte, 8)
+	if n, err := a.ReadAt(got, size-4); n != 4 || err == nil || !bytes.Equal(got[:4], []byte{0x5a, 0x5a, 0x5a, 0x5a}) {
+		t.Errorf("ReadAt = %d, %v: %v", n, err, got)
+	}
+
+	// Memory that is closed under a copy stays until the copy is done.
+	h := must(gpu.AllocHost(size, 0))(t)
+	g.hold(t, s)
+	if err := s.Copy(a, h); err != nil {
+		t.Fatal(err)
+	}
+	var copied Event
+	defer copied.Close()
+	if err := copied.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() { closed <- h.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("Close did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	g.open()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if st, err := copied.Query(); st != Complete || err != nil {
+		t.Errorf("the copy is %v, %v", st, err)
+	}
+	if _, err := gpu.Alloc(1 << 50); !errors.Is(err, ResultOutOfMemory) {
+		t.Errorf("a petabyte: %v", err)
+	}
+}
+
+func TestGPUModules(t *testing.T) {
+	gpu := gpuContext(t)
+	_, err := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.entyr oops() { ret; }\n"))
+	if !errors.Is(err, ResultInvalidPTX) || !strings.Contains(err.Error(), "the compiler says") {
+		t.Errorf("broken PTX: %v", err)
+	} else {
+		t.Log(err)
+	}
+	if _, err := gpu.LoadModule([]byte("\x7fELF" + strings.Repeat("\x00", 60))); err == nil {
+		t.Error("an empty cubin was taken")
+	} else {
+		t.Log(err)
+	}
+	m := must(gpu.LoadModule([]byte(globalPTX), JITVerbose(), JITOptimizationLevel(4), JITLineInfo(), JITMaxRegisters(64)))(t)
+	defer m.Close()
+	t.Logf("the compiler's log: %q", m.Log())
+
+	s := must(gpu.NewStream(0))(t)
+	defer s.Close()
+	counter := must(m.Global("counter"))(t)
+	defer counter.Close()
+	count := must(m.Function("count"))(t)
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	if err := count.Launch(s, one, Value([2]uint32{7, 1})); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4)
+	if err := counter.CopyTo(got); err != nil || got[0] != 42 || counter.Size() != 4 {
+		t.Errorf("the counter is %v, of %d bytes, %v", got, counter.Size(), err)
+	}
+	if _, err := m.Global("nonsense"); !errors.Is(err, ResultNotFound) {
+		t.Errorf("an unknown variable: %v", err)
+	}
+	if err := count.Launch(s, one, U64(1), U64(2)); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("too many arguments: %v", err)
+	}
+
+	// What the driver says about parameters is what the text says.
+	for _, text := range []string{globalPTX, spinPTX} {
+		m := must(gpu.LoadModule([]byte(text)))(t)
+		defer m.Close()
+		for name, want := range ptxParams([]byte(text)) {
+			if sizes, known := must(m.Function(name))(t).Params(); known && cmp.Diff(append([]uint64(nil), want...), sizes) != "" {
+				t.Errorf("%s: the driver says %v, the text %v", name, sizes, want)
+			}
+		}
+	}
+
+	empty := must(m.Function("empty"))(t)
+	if n := must(empty.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n < 64 {
+		t.Errorf("%d threads in a block", n)
+	}
+	if err := empty.SetAttribute(FunctionAttributeMaxDynamicSharedSizeBytes, 16<<10); err != nil {
+		t.Error(err)
+	}
+	active := must(empty.MaxActiveBlocks(256, 0))(t)
+	blocks, threads, err := empty.SuggestBlockSize(0, 0)
+	t.Logf("%d active blocks of 256; %d blocks of %d occupy the device, %v", active, blocks, threads, err)
+	if active < 1 || blocks < 1 || threads < 32 || err != nil {
+		t.Error("occupancy")
+	}
+	sms := must(gpu.Device().Attribute(DeviceAttributeMultiprocessorCount))(t)
+	one.Flags = LaunchCooperative
+	if err := empty.Launch(s, one); err != nil {
+		t.Errorf("a cooperative launch: %v", err)
+	}
+	one.Grid.X = uint32(sms*must(empty.MaxActiveBlocks(1, 0))(t) + 1)
+	if err := empty.Launch(s, one); !errors.Is(err, ResultCooperativeLaunchTooLarge) {
+		t.Errorf("a cooperative launch of %d blocks: %v", one.Grid.X, err)
+	}
+	if err := s.Synchronize(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGPUPeers needs two GPUs.
+func TestGPUPeers(t *testing.T) {
+	gpu := gpuContext(t)
+	devs := must(gpu.Device().Driver().Devices())(t)
+	if len(devs) < 2 {
+		t.Skip("there is only one GPU")
+	}
+	far := must(devs[1].PrimaryContext())(t)
+	defer far.Close()
+	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(far.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	defer other.Close()
+	a, b, back := must(gpu.Alloc(64))(t), must(far.Alloc(64))(t), must(gpu.AllocHost(64, HostPortable))(t)
+	defer a.Close()
+	defer b.Close()
+	defer back.Close()
+	for _, err := range []error{s.Memset(a, 7), s.Copy(b, a), other.WaitStream(s), other.Copy(back, b), other.Synchronize()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, 64)
+	must(back.ReadAt(got, 0))(t)
+	if !bytes.Equal(got, bytes.Repeat([]byte{7}, 64)) {
+		t.Errorf("what came back is %v", got)
+	}
+	if !must(devs[0].CanAccessPeer(devs[1]))(t) {
+		t.Skip("the first device cannot access the second one's memory")
+	}
+	m := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer m.Close()
+	add := must(m.Function("add"))(t)
+	launch := func() error {
+		return add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 16}}, Ptr(b), U32(16), F32(0))
+	}
+	if err := launch(); !errors.Is(err, ErrDeviceMismatch) {
+		t.Errorf("without access: %v", err)
+	}
+	for _, err := range []error{gpu.EnablePeerAccess(far), gpu.EnablePeerAccess(far), launch(), s.Synchronize(),
+		gpu.DisablePeerAccess(far), gpu.DisablePeerAccess(far)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package behaviour
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+// jobEnv is set, to a job, in the processes that this package starts of its own
+// test binary.
+const jobEnv = "PURECU_TEST_BEHAVIOUR"
+
+// A job is what such a process is to do.
+type job struct {
+	Suite  suiteName
+	Case   string
+	Part   string `json:",omitempty"` // which process of the case it is: "" or peer
+	Target target
+}
+
+// peer is the second process of a case.
+const peer = "peer"
+
+// A suiteName names a set of cases.
+type suiteName string
+
+const (
+	suiteRaw  suiteName = "raw"  // through driver.Table
+	suiteCu   suiteName = "cu"   // through package cu
+	suiteFake suiteName = "fake" // to test what runs the others
+)
+
+// A testCase is a function that makes the steps of a case and reports what the
+// driver answered.
+type testCase struct {
+	name string
+	run  func(job, *reporter)
+}
+
+// suites returns the cases of each suite, in the order of the table.
+func suites() map[suiteName][]testCase {
+	return map[suiteName][]testCase{suiteRaw: rawCases(), suiteCu: cuCases(), suiteFake: fakeCases()}
+}
+
+// A target is a driver to run the cases on: a library, or a software driver.
+type target struct {
+	Name     string
+	Library  string `json:",omitempty"` // a path; "" where Software is set, or for the system's
+	Software string `json:",omitempty"` // a key of softwareDrivers
+	// NoDevice marks a library on a machine without a GPU.
+	NoDevice bool `json:",omitempty"`
+}
+
+// softwareDrivers returns the software drivers that have to behave as the table
+// says. One more line here makes one more driver.
+func softwareDrivers() map[string]func() driver.Software {
+	return map[string]func() driver.Software{}
+}
+
+// software returns what opens the target's software driver, nil if there is no
+// such driver.
+func (tg target) software() func() driver.Software {
+	if tg.Software == stubName {
+		return newStub
+	}
+	return softwareDrivers()[tg.Software]
+}
+
+// open returns calls to the target. Nothing has been called then.
+func (tg target) open() (*driver.Table, error) {
+	if tg.Software != "" {
+		return driver.NewSoftware(tg.software()()), nil
+	}
+	lib, err := loader.Open(tg.Library)
+	if err != nil {
+		return nil, err
+	}
+	return driver.New(lib), nil
+}
+
+// option lets package cu use the target.
+func (tg target) option() cu.Option {
+	if tg.Software != "" {
+		return cu.WithSoftware(tg.software()())
+	}
+	return cu.WithLibrary(tg.Library)
+}
+
+// runJob is the child's main function. It returns the exit status.
+func runJob(spec string) int {
+	var j job
+	rep := &reporter{w: os.Stdout}
+	if err := json.Unmarshal([]byte(spec), &j); err != nil {
+		rep.fatal("%s: %v", jobEnv, err)
+	}
+	if j.Target.Software != "" && j.Target.software() == nil {
+		rep.fatal("there is no software driver %s", j.Target.Software)
+	}
+	for _, c := range suites()[j.Suite] {
+		if c.name == j.Case {
+			c.run(j, rep)
+			rep.send(report{Kind: ended})
+			return 0
+		}
+	}
+	rep.fatal("suite %s has no case %s", j.Suite, j.Case)
+	return 1
+}
+
+// command returns a process that does the job. An emulator that runs the test
+// binary has to be named, with its arguments, in PURECU_TEST_EXEC.
+func command(ctx context.Context, j job) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	argv := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), exe)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), jobEnv+"="+string(spec),
+		// As many of the GPU's queues as there can be: streams that share one
+		// wait for each other. And no kernel is loaded late, by its launch, which
+		// may wait for the GPU.
+		"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=EAGER",
+		"GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	cmd.WaitDelay = 5 * time.Second
+	return cmd, nil
+}
+
+// launch does the job in a process of its own. The error says how that process
+// ended, if not well, and what it said.
+func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd, err := command(ctx, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+
+	var reports []report
+	var noise []byte
+	last := "the first step"
+	for line := range bytes.Lines(stdout.Bytes()) {
+		rep, ok := parseReport(line)
+		switch {
+		case !ok && len(bytes.TrimSpace(line)) == 0:
+			continue // what precedes each report
+		case !ok:
+			noise = append(noise, line...)
+			continue
+		case rep.Step != "":
+			last = "step " + rep.Step
+		case rep.Kind == skipped, rep.Kind == failed:
+			last = string(rep.Kind)
+		}
+		reports = append(reports, rep)
+	}
+	complete := len(reports) > 0 && (reports[len(reports)-1].Kind == ended || reports[len(reports)-1].Kind == skipped)
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("the process hung after %s, and was killed after %v", last, limit)
+	case err != nil && complete:
+		err = fmt.Errorf("the process did everything, and then ended with %w", err)
+	case err != nil && len(reports) > 0 && reports[len(reports)-1].Kind == failed:
+		err = nil // the report says why
+	case err != nil:
+		err = fmt.Errorf("the process crashed after %s: %w", last, err)
+	case !complete:
+		err = fmt.Errorf("the process ended after %s, though the case goes on", last)
+	}
+	if said := bytes.TrimSpace(append(noise, stderr.Bytes()...)); err != nil && len(said) > 0 {
+		const most = 4000
+		if len(said) > most {
+			said = append(said[:most:most], " …"...)
+		}
+		err = fmt.Errorf("%w; it said:\n%s", err, said)
+	}
+	return reports, err
+}
+
+// A second is another process of a case, seen from the first.
+type second struct {
+	rep *reporter
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// startPeer starts the case's second process, and waits until it is ready.
+func startPeer(j job, rep *reporter) *second {
+	j.Part = peer
+	cmd, err := command(context.Background(), j) // the case's own time limit ends it
+	if err != nil {
+		rep.fatal("%v", err)
+	}
+	cmd.Stderr = os.Stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		rep.fatal("the second process: %v", err)
+	}
+	s := &second{rep, cmd, in, bufio.NewReader(out)}
+	if last := s.forward(); last.Kind != ready {
+		rep.fatal("the second process ended early: %v", cmd.Wait())
+	}
+	return s
+}
+
+// forward passes the second process's steps on, until it reports that it is
+// ready, or has ended.
+func (s *second) forward() (last report) {
+	for {
+		line, err := s.out.ReadBytes('\n')
+		if err != nil {
+			return report{}
+		}
+		switch rep, ok := parseReport(line); {
+		case !ok || rep.Kind == about:
+		case rep.Kind == ready || rep.Kind == ended:
+			return rep
+		default:
+			s.rep.send(rep)
+		}
+	}
+}
+
+// tell gives the second process a handle.
+func (s *second) tell(h driver.IPCEventHandle) {
+	if err := json.NewEncoder(s.in).Encode(h[:]); err != nil {
+		s.rep.fatal("the second process does not listen: %v", err)
+	}
+}
+
+// finish passes on what the second process has to report, until it ends.
+func (s *second) finish() {
+	last := s.forward()
+	if err := s.cmd.Wait(); err != nil || last.Kind != ended {
+		s.rep.fatal("the second process ended early: %v", err)
+	}
+}

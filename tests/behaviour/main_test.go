@@ -1,0 +1,23 @@
+// Package behaviour asserts how a driver behaves, call by call: every driver has
+// to answer as an H200's did (testdata/h200-cuda13.0.tsv), and package cu as the
+// same table says. Each case runs in a process of its own, since some poison
+// theirs.
+//
+// The drivers are the software drivers that softwareDrivers lists, the system's
+// if PURECU_TEST_GPU is set ("1", or a path to it), and, for what needs no GPU,
+// those that PURECU_TEST_LIBCUDA lists.
+package behaviour
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(jobEnv); spec != "" {
+		os.Exit(runJob(spec)) // a child: see launch
+	}
+	goleak.VerifyTestMain(m)
+}

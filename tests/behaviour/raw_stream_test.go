@@ -1,0 +1,144 @@
+package behaviour
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Streams: priorities, the default stream's barriers, host functions.
+
+// rawPrio asks about priorities and flags.
+func rawPrio(c *raw) {
+	c.setup()
+	least, greatest, res := c.CtxGetStreamPriorityRange(c.at)
+	c.must("cuCtxGetStreamPriorityRange", res)
+	c.val("least", least)
+	c.val("greatest", greatest)
+	priority := func(s driver.Stream) int32 {
+		p, res := c.StreamGetPriority(c.at, s)
+		c.must("cuStreamGetPriority", res)
+		return p
+	}
+	low, res := c.StreamCreateWithPriority(c.at, nonBlocking, 100)
+	c.res("prio-100", res)
+	c.val("got", priority(low))
+	high, res := c.StreamCreateWithPriority(c.at, nonBlocking, -100)
+	c.res("prio--100", res)
+	c.val("got2", priority(high))
+	s := c.stream(driver.CU_STREAM_DEFAULT)
+	flags, res := c.StreamGetFlags(c.at, s)
+	c.res("flags-0", res)
+	c.val("flags", flags)
+	c.val("null-prio", priority(null))
+	id, res := c.StreamGetId(c.at, null)
+	c.must("cuStreamGetId", res)
+	c.val("null-id", id)
+	id, res = c.StreamGetId(c.at, s)
+	c.must("cuStreamGetId", res)
+	c.val("S-id-nonzero", id != 0)
+	dev, res := c.StreamGetDevice(c.at, s)
+	if m := c.Missing(res); m != nil {
+		c.res("streamgetdevice", res)
+		return
+	}
+	c.val("streamgetdevice", fmt.Sprintf("%d/%d", int(res), dev))
+}
+
+// rawLegacySync shows for what the legacy default stream waits.
+func rawLegacySync(c *raw) {
+	c.setup()
+	blocking, free := c.stream(driver.CU_STREAM_DEFAULT), c.stream(nonBlocking)
+	legacy, e := c.event(timed), c.event(timed)
+	sp := c.spinner()
+
+	sp.spin(blocking, hold)
+	c.record(legacy, null)
+	c.res("legacy-event-behind-blocking", c.EventQuery(c.at, legacy))
+	c.record(e, free)
+	c.res("nonblocking-free", c.before(e, legacy))
+	c.res("sync", c.EventSynchronize(c.at, legacy))
+
+	sp.spin(free, hold)
+	c.record(e, free)
+	c.record(legacy, null)
+	c.res("legacy-not-behind-nonblocking", c.before(legacy, e))
+}
+
+// rawStreamDestroy destroys a stream that has work to do.
+func rawStreamDestroy(c *raw) {
+	c.setup()
+	s, e := c.stream(nonBlocking), c.event(timed)
+	sp := c.spinner()
+	sp.spin(s, hold)
+	c.record(e, s)
+	c.res("destroy-busy-stream", c.StreamDestroy(c.at, s))
+	res := c.EventQuery(c.at, e)
+	c.val("fast", res == driver.ResultNotReady)
+	c.res("event-pending", res)
+	c.res("sync", c.EventSynchronize(c.at, e))
+	c.res("query", c.EventQuery(c.at, e))
+	c.res("destroy", c.EventDestroy(c.at, e))
+}
+
+// rawHostFn lets a stream call functions on the host.
+func rawHostFn(c *raw) {
+	c.setup()
+	s := c.stream(nonBlocking)
+	done := newSlot(0)
+	c.res("launchhost", c.LaunchHostFunc(c.at, s, c.callback(writeOne(), done, func() { done.Store(1) })))
+	c.res("sync", c.StreamSynchronize(c.at, s))
+	c.val("done", done.Load())
+
+	// cuDriverGetVersion has a host function's signature: it is given the place
+	// to write to. What it answers is seen by what it has written.
+	version := newSlot(0)
+	inside := driver.Callback{Data: address(version)}
+	if c.Software() {
+		inside.Go = func() {
+			if v, res := c.DriverGetVersion(driver.At{}); res == driver.ResultSuccess {
+				version.Store(v)
+			}
+		}
+	} else {
+		sym, _ := driver.FindSymbol("cuDriverGetVersion")
+		addr, err := c.Resolve(sym)
+		if err != nil {
+			c.fatal("%v", err)
+		}
+		inside.Addr = addr
+	}
+	c.res("launchhost-cu", c.LaunchHostFunc(c.at, s, inside))
+	c.finish(s)
+	answered := driver.ResultSuccess
+	if version.Load() == 0 {
+		answered = driver.ResultNotPermitted
+	}
+	c.val("cuda-call-inside-hostfn", int(answered))
+}
+
+// rawHostPoison lets a stream call functions behind a kernel that fails.
+func rawHostPoison(c *raw) {
+	c.setup()
+	s := c.stream(nonBlocking)
+	ran, status := newSlot(0), newSlot(-1)
+	hostFn := c.callback(writeOne(), ran, func() { ran.Store(1) })
+	added := c.callback(writeStatus(), status, func() {})
+	c.spinner().poison(s)
+	c.res("hostfn", c.LaunchHostFunc(c.at, s, hostFn))
+	c.res("addcb", c.StreamAddCallback(c.at, s, added, 0))
+	c.res("sync", c.StreamSynchronize(c.at, s))
+	if !c.Software() {
+		// The callback is not the stream's work, but a thread's of the driver.
+		for i := 0; status.Load() == -1 && i < 2000; i++ {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	c.val("hostfn-ran", ran.Load())
+	if c.Software() {
+		c.leave("cb-status", "a software driver's callback is not told the status")
+		return
+	}
+	c.val("cb-status", status.Load())
+}

@@ -1,0 +1,200 @@
+package behaviour
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// A report is a line that a child prints about its case. Whatever else there is
+// on its standard output is the driver's.
+type report struct {
+	Kind   kind
+	Step   string     `json:",omitempty"`
+	Answer string     `json:",omitempty"` // as in the table
+	Text   string     `json:",omitempty"`
+	Driver driverInfo `json:",omitzero"`
+}
+
+// A kind says what a report is about.
+type kind string
+
+const (
+	about   kind = "about"   // the driver; comes before the steps
+	answer  kind = "answer"  // a step's answer
+	left    kind = "left"    // a step that is not made on this driver; Text says why
+	missing kind = "missing" // a step that a driver so old has no function for
+	skipped kind = "skipped" // the case cannot run here: Text says why
+	failed  kind = "failed"  // the case could not be set up: Text says why
+	ready   kind = "ready"   // for the process that started this one
+	ended   kind = "ended"   // nothing comes after it
+)
+
+// driverInfo is what decides which rows are asserted.
+type driverInfo struct {
+	Version  int // as the driver counts
+	Software bool
+}
+
+// reportPrefix marks reports. It is what no driver prints.
+const reportPrefix = "purecu-behaviour "
+
+// A reporter writes reports.
+type reporter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (r *reporter) send(rep report) {
+	data, err := json.Marshal(rep)
+	if err != nil {
+		data = fmt.Appendf(nil, `{"Kind":%q,"Text":%q}`, failed, err.Error())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// In one piece, and on a line of its own whatever the driver prints.
+	fmt.Fprintf(r.w, "\n%s%s\n", reportPrefix, data)
+}
+
+// parseReport reads a line. ok is false if it is something else.
+func parseReport(line []byte) (rep report, ok bool) {
+	data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte(reportPrefix))
+	return rep, ok && json.Unmarshal(data, &rep) == nil
+}
+
+// res reports what the driver answered to a step.
+func (r *reporter) res(step string, res driver.Result) {
+	r.send(report{Kind: answer, Step: step, Answer: fmt.Sprint(int(res))})
+}
+
+// val reports a value. True counts as 1.
+func (r *reporter) val(step string, v any) {
+	switch v {
+	case true:
+		v = 1
+	case false:
+		v = 0
+	}
+	r.send(report{Kind: answer, Step: step, Answer: fmt.Sprint("=", v)})
+}
+
+// leave reports that a step is not made.
+func (r *reporter) leave(step, why string) {
+	r.send(report{Kind: left, Step: step, Text: why})
+}
+
+// skip ends the process, as the case cannot run here.
+func (r *reporter) skip(format string, args ...any) {
+	r.send(report{Kind: skipped, Text: fmt.Sprintf(format, args...)})
+	os.Exit(0)
+}
+
+// fatal ends the process, as something failed that is no step of the case.
+func (r *reporter) fatal(format string, args ...any) {
+	r.send(report{Kind: failed, Text: fmt.Sprintf(format, args...)})
+	os.Exit(1)
+}
+
+// A verdict is what becomes of a case's reports.
+type verdict struct {
+	errs     []string // what is wrong
+	notes    []string // what differs from the table, or was not made, and is not asserted
+	asserted int      // the number of rows that were compared
+	skip     string   // why the case could not run here
+}
+
+// judge compares the reports of a case with the rows of the table that are its
+// own. Every row has to be there once, in order, and nothing else.
+func judge(rows []row, s suiteName, reports []report) verdict {
+	var v verdict
+	errorf := func(format string, args ...any) { v.errs = append(v.errs, fmt.Sprintf(format, args...)) }
+	var d driverInfo
+	var steps []report
+	for _, rep := range reports {
+		switch rep.Kind {
+		case about:
+			d = rep.Driver
+		case skipped:
+			v.skip = rep.Text
+		case failed:
+			errorf("%s", rep.Text)
+		case answer, left, missing:
+			steps = append(steps, rep)
+		}
+	}
+	if v.skip != "" {
+		if len(steps) > 0 {
+			errorf("it was skipped, but not before step %s", steps[0].Step)
+		}
+		return v
+	}
+	next := 0
+	for _, rep := range steps {
+		at := slices.IndexFunc(rows, func(r row) bool { return r.step == rep.Step })
+		switch {
+		case at < 0:
+			errorf("%s is no step of the table: it answered %s", rep.Step, rep.Answer)
+			continue
+		case at < next:
+			errorf("%s comes again, or too late: after %s", rep.Step, rows[next-1].step)
+			continue
+		}
+		if next < at {
+			errorf("%s not made before %s", span(rows[next:at]), rep.Step)
+		}
+		next = at + 1
+
+		r := rows[at]
+		want, _ := r.want(s)
+		holds := r.holds(s, d)
+		switch {
+		case rep.Kind == missing:
+			v.notes = append(v.notes, fmt.Sprintf("%s: %s", r.step, rep.Text))
+		case rep.Kind == left && holds:
+			errorf("%s was not made: %s", r.step, rep.Text)
+		case rep.Kind == left:
+			v.notes = append(v.notes, fmt.Sprintf("%s was not made: %s", r.step, rep.Text))
+		case holds:
+			v.asserted++
+			if rep.Answer != want {
+				errorf("%s answered %s, want %s", r.step, spell(rep.Answer), spell(want))
+			}
+		case r.step == crash:
+			v.asserted++ // the driver has come back
+			v.notes = append(v.notes, fmt.Sprintf("%s answered %s", r.step, spell(rep.Answer)))
+		case rep.Answer != want:
+			v.notes = append(v.notes, fmt.Sprintf("%s answered %s, not %s; not asserted: %s", r.step, spell(rep.Answer), spell(want), r.note))
+		}
+	}
+	if next < len(rows) {
+		errorf("%s not made", span(rows[next:]))
+	}
+	return v
+}
+
+// span names rows that follow each other.
+func span(rows []row) string {
+	first, last := rows[0].step, rows[len(rows)-1].step
+	switch len(rows) {
+	case 1:
+		return first + " was"
+	case 2:
+		return first + " and " + last + " were"
+	}
+	return fmt.Sprintf("%s to %s, %d steps, were", first, last, len(rows))
+}
+
+// spell adds a result's name to its number.
+func spell(answer string) string {
+	var code driver.Result
+	if n, err := fmt.Sscanf(answer, "%d", &code); n == 1 && err == nil && code.Name() != "" {
+		return fmt.Sprintf("%s (%s)", answer, code.Name())
+	}
+	return answer
+}
