@@ -39,6 +39,7 @@ var apiFuncs = map[string]func(){
 	"JITDebugInfo": func() { _ = JITDebugInfo() }, "JITLineInfo": func() { _ = JITLineInfo() }, "JITVerbose": func() { _ = JITVerbose() },
 	"JITMaxRegisters":      func() { _ = JITMaxRegisters(0) },
 	"JITOptimizationLevel": func() { _ = JITOptimizationLevel(0) },
+	"LibrarySymbols":       func() { LibrarySymbols(nil) },
 	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
 	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
 	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },

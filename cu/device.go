@@ -104,6 +104,18 @@ func (dev *Device) Ordinal() int {
 	return dev.ordinal
 }
 
+// String returns the device's ordinal and name, such as "device 0 (NVIDIA H200)".
+func (dev *Device) String() string {
+	if !dev.valid() {
+		return "no device"
+	}
+	name, err := dev.Name()
+	if err != nil {
+		return fmt.Sprintf("device %d", dev.ordinal)
+	}
+	return fmt.Sprintf("device %d (%s)", dev.ordinal, name)
+}
+
 // Driver returns the driver that the device belongs to, nil for nil.
 func (dev *Device) Driver() *Driver {
 	if !dev.valid() {

@@ -25,6 +25,9 @@ func TestDeviceFacts(t *testing.T) {
 	if name := must(dev.Name())(t); name != "Fake GPU 1" {
 		t.Errorf("Name = %q", name)
 	}
+	if got := dev.String(); got != "device 1 (Fake GPU 1)" {
+		t.Errorf("String = %q", got)
+	}
 	uuid := must(dev.UUID())(t)
 	const text = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
 	if j := must(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {

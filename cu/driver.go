@@ -59,7 +59,7 @@ func WithLeakHook(hook func(Leak)) Option {
 // for the outcome.
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
-	// "device memory".
+	// "device memory", "host memory".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr
@@ -237,10 +237,23 @@ func (d *Driver) Symbols() []Symbol {
 	if !d.open() {
 		return nil
 	}
+	return symbolsOf(d.table)
+}
+
+// LibrarySymbols is [Driver.Symbols] for a library that was loaded and not
+// initialised, so that no device is needed.
+func LibrarySymbols(lib *loader.Library) []Symbol {
+	if lib == nil {
+		return nil
+	}
+	return symbolsOf(driver.New(lib))
+}
+
+func symbolsOf(table *driver.Table) []Symbol {
 	all := make([]Symbol, driver.NumSymbols)
 	for i := range all {
 		info := driver.Symbol(i).Info()
-		addr, err := d.table.Resolve(driver.Symbol(i))
+		addr, err := table.Resolve(driver.Symbol(i))
 		all[i] = Symbol{Name: info.Base, Export: info.Export, Since: info.Version, Current: info.Current, Addr: addr, Err: err}
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/cu"
@@ -88,6 +89,29 @@ func TestNoDevice(t *testing.T) {
 		_, err := cu.Open(cu.WithLibrary(path))
 		if !errors.Is(err, cu.ErrNoDevice) || !errors.Is(err, cu.ResultNoDevice) || errors.Is(err, cu.ErrNoDriver) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// What is missing from a real driver is what is newer than it, and nothing else;
+// no device is needed to see that.
+func TestLibrarySymbols(t *testing.T) {
+	for _, path := range realLibraries(t) {
+		lib, err := loader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, perThread := cu.LibrarySymbols(lib), 0
+		for _, s := range all {
+			if (s.Err != nil) != (s.Since > lib.Version()) || (s.Addr == 0) != (s.Err != nil) {
+				t.Errorf("%s of CUDA %d: %#x, %v", s.Export, s.Since, s.Addr, s.Err)
+			}
+			if strings.HasSuffix(s.Export, "_ptsz") && s.Err == nil {
+				perThread++
+			}
+		}
+		if len(all) != driver.NumSymbols || perThread < 50 {
+			t.Errorf("%s: %d symbols, %d of them for per-thread default streams", path, len(all), perThread)
 		}
 	}
 }
