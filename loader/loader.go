@@ -3,7 +3,8 @@
 // [Open] tries one candidate after the other and tells which one was taken and
 // why; where none serves, [LoadError] names every candidate with its own
 // reason. A [Library] looks functions up by the name and at the CUDA version
-// that the caller was written for.
+// that the caller was written for. [Diagnose] looks at the whole machine and
+// says what keeps CUDA from working there, and what to do about it.
 //
 // Loading the library does not initialise the driver: no device is touched
 // until cuInit is called, which package cu does.
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -20,8 +22,9 @@ import (
 )
 
 // Environment is the name of the environment variable that names the library
-// to load. It is ignored in programs that run with other than their user's
-// rights (setuid, setgid).
+// to load: by its absolute path, or, but for Windows, by a bare name that the
+// system's loader searches for. It is ignored in programs that run with rights
+// that their user lacks (setuid, setgid, file capabilities).
 const Environment = "CUDA_DRIVER_LIBRARY"
 
 // Library is a loaded driver library. It is safe for concurrent use, and it is
@@ -41,11 +44,52 @@ type Candidate struct {
 	// Name is what was given to the system's loader: a path, or a bare name
 	// that it searches for in its own way.
 	Name string
-	// Source says where the name comes from.
+	// Source says where the name comes from, or what kind of system keeps its
+	// driver there.
 	Source string
+	// Path is the file behind the name, with symbolic links resolved, or ""
+	// where there is none, or none that is known.
+	Path string
+	// Problem is the kind of Err; "" for the candidate that was taken.
+	Problem Problem
 	// Err is why the candidate was not taken; nil for the one that was.
 	Err error
 }
+
+// Problem is a kind of reason why a candidate was not taken.
+type Problem string
+
+const (
+	// Absent means that there is no such file.
+	Absent Problem = "absent"
+	// Dangling means that the name is a symbolic link to a file that does not
+	// exist: a driver was removed or exchanged and the link was left, or a
+	// container got the link and not the file.
+	Dangling Problem = "dangling"
+	// Unreadable means that this process may not read the file.
+	Unreadable Problem = "unreadable"
+	// NotALibrary means that the file is something else than a shared library.
+	NotALibrary Problem = "not-a-library"
+	// WrongMachine means that the library is for another architecture.
+	WrongMachine Problem = "wrong-machine"
+	// Truncated means that the end of the file is missing, or all of it:
+	// containers for Jetson hold empty files in place of the driver's. Loading a
+	// file that is cut short can end the process, so it is not tried.
+	Truncated Problem = "truncated"
+	// Unsafe means that the name leads to a file by way of the working
+	// directory, by somebody else's choice than the program's. It was not loaded.
+	Unsafe Problem = "unsafe"
+	// Refused means that the system's loader would not load the library, or
+	// that the library answers with an error.
+	Refused Problem = "refused"
+	// NotADriver means that the library lacks functions that every driver has.
+	NotADriver Problem = "not-a-driver"
+	// Stub means that the library is the CUDA toolkit's stub, which is there
+	// for linking only.
+	Stub Problem = "stub"
+	// Duplicate means that the name leads to a file that was tried before.
+	Duplicate Problem = "duplicate"
+)
 
 // LoadError reports that no candidate could be used.
 type LoadError struct {
@@ -56,17 +100,34 @@ type LoadError struct {
 	Platform string
 }
 
-// Error lists every candidate and its reason, one a line.
+// Error lists the candidates and their reasons, one a line. Folders where
+// there is nothing share the last line; Candidates has them one by one.
 func (e *LoadError) Error() string {
 	if len(e.Candidates) == 0 {
 		return "loader: NVIDIA has no CUDA driver for " + e.Platform
 	}
 	var b strings.Builder
 	b.WriteString("loader: no CUDA driver library could be loaded")
+	var nothing []string
 	for _, c := range e.Candidates {
-		fmt.Fprintf(&b, "\n\t%s (%s): %v", c.Name, c.Source, c.Err)
+		if c.Problem == Absent && len(e.Candidates) > 1 && filepath.IsAbs(c.Name) {
+			nothing = append(nothing, filepath.Dir(c.Name))
+			continue
+		}
+		fmt.Fprintf(&b, "\n\t%s (%s): %s", c.Name, c.Source, c.reason())
+	}
+	if len(nothing) > 0 {
+		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
 	}
 	return b.String()
+}
+
+// reason returns the text of the candidate's error, without its name in front.
+func (c *Candidate) reason() string {
+	if c.Err == nil {
+		return "taken"
+	}
+	return strings.TrimPrefix(c.Err.Error(), c.Name+": ")
 }
 
 // Unwrap returns the candidates' errors, and [errors.ErrUnsupported] on a
@@ -84,63 +145,61 @@ func (e *LoadError) Unwrap() []error {
 
 // Open loads the driver library. If path is not empty only that file is tried;
 // else, if the environment variable CUDA_DRIVER_LIBRARY is set, only the file
-// it names; else libcuda.so.1 and libcuda.so wherever the system's loader finds
-// them, or nvcuda.dll in Windows' system folder. The error is a *LoadError.
+// it names. Else Open searches, and takes the first library that is a driver:
+//
+//   - On Linux, libcuda.so.1 and libcuda.so wherever the system's loader finds
+//     them; then libcuda.so.1 in the folders in which distributions, WSL, container
+//     runtimes, NixOS and Jetson keep it, and in those of the CUDA toolkit's
+//     packages for forward compatibility. The working directory is never searched,
+//     not even if LD_LIBRARY_PATH says so.
+//   - On Windows, nvcuda.dll in the system folder.
+//   - On FreeBSD and NetBSD, libcuda.so.1 and libcuda.so wherever the system's
+//     loader finds them.
+//
+// What Open rejects, such as the toolkit's stub, a library for another machine
+// or one that is cut short, is recorded with its reason and does not end the
+// search; see [Library.Tried]. The error is a *LoadError. [Diagnose] says what
+// to do about it.
 func Open(path string) (*Library, error) {
-	var tried []Candidate
-	for _, c := range candidates(path) {
-		l, err := load(c.Name)
-		if err == nil {
-			l.taken, l.tried = c, append(tried, c)
-			return l, nil
-		}
-		c.Err = err
-		tried = append(tried, c)
+	sys := thisSystem()
+	lib, tried := sys.open(path)
+	if lib == nil {
+		return nil, &LoadError{Candidates: tried, Platform: platform}
 	}
-	return nil, &LoadError{Candidates: tried, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	return lib, nil
 }
 
-// candidates returns what Open tries for path, in order.
-func candidates(path string) []Candidate {
-	if path != "" {
-		return []Candidate{{Name: path, Source: "given by the program"}}
-	}
-	if v := os.Getenv(Environment); v != "" && !elevated() {
-		return []Candidate{{Name: v, Source: "environment variable " + Environment}}
-	}
-	return systemCandidates()
-}
+const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // otherIDs reports whether the program runs as somebody else than its user.
 func otherIDs() bool {
 	return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid()
 }
 
-// load opens one candidate and makes sure that it is a usable driver.
-func load(name string) (*Library, error) {
-	lib, err := ccall.Open(name)
+// verify makes sure that a library that was loaded is a usable driver. The
+// library is returned in any case; the address is that of a function in it, or
+// 0 if it has none that is known.
+func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err error) {
+	l = &Library{lib: lib}
+	addr, err = lib.Lookup("cuInit")
 	if err != nil {
-		return nil, err
-	}
-	l := &Library{lib: lib}
-	if _, err := lib.Lookup("cuInit"); err != nil {
-		return nil, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
+		return l, 0, NotADriver, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
 	}
 	version, err := lib.Lookup("cuDriverGetVersion")
 	if err != nil {
-		return nil, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
+		return l, addr, NotADriver, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
 	}
 	var v int32
 	r, err := ccall.Invoke(version, ccall.Hot, &v)
 	if err != nil {
-		return nil, err
+		return l, addr, Refused, err
 	}
 	switch code := int32(r); {
 	case code == stubLibrary:
-		return nil, fmt.Errorf("it is the CUDA toolkit's stub, which is for linking only (cuDriverGetVersion returned %d): "+
+		return l, addr, Stub, fmt.Errorf("it is the CUDA toolkit's stub, which is for linking only (cuDriverGetVersion returned %d): "+
 			"remove the toolkit's stubs folder from the search path and install the NVIDIA driver", code)
 	case code != 0:
-		return nil, fmt.Errorf("cuDriverGetVersion returned %d", code)
+		return l, addr, Refused, fmt.Errorf("cuDriverGetVersion returned %d", code)
 	}
 	l.version = int(v)
 	if p, err := lib.Lookup("cuGetProcAddress_v2"); err == nil {
@@ -148,7 +207,7 @@ func load(name string) (*Library, error) {
 	} else if p, err := lib.Lookup("cuGetProcAddress"); err == nil {
 		l.getProc = p
 	}
-	return l, nil
+	return l, addr, "", nil
 }
 
 // stubLibrary is CUDA_ERROR_STUB_LIBRARY.
@@ -156,6 +215,11 @@ const stubLibrary = 34
 
 // Name returns what the library was loaded as; see [Candidate].
 func (l *Library) Name() string { return l.taken.Name }
+
+// Path returns the file that the library was loaded from, with symbolic links
+// resolved, such as "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", also if it
+// was loaded by a bare name. It is "" if that cannot be found out.
+func (l *Library) Path() string { return l.taken.Path }
 
 // Source says where the name comes from.
 func (l *Library) Source() string { return l.taken.Source }

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,20 +67,27 @@ int cuInit(unsigned f) { return 0; }
 int cuDriverGetVersion(int *v) { return 999; }`
 	noInit    = `int cuDriverGetVersion(int *v) { return 0; }`
 	noVersion = `int cuInit(unsigned f) { return 0; }`
+	// needy lacks what it calls, which RTLD_NOW brings out.
+	needy = `
+int not_there(void);
+int cuInit(unsigned f) { return not_there(); }
+int cuDriverGetVersion(int *v) { return not_there(); }`
 )
 
 func TestOpen(t *testing.T) {
 	t.Setenv(Environment, "")
 	for _, tt := range []struct {
 		name, source string
+		problem      Problem
 		want         string // in the candidate's error; "" if the library is taken
 	}{
-		{"good", goodDriver, ""},
-		{"old", oldDriver, ""},
-		{"stub", stubDriver, "toolkit's stub"},
-		{"broken", brokenDriver, "cuDriverGetVersion returned 999"},
-		{"without cuInit", noInit, "cuInit"},
-		{"without cuDriverGetVersion", noVersion, "cuDriverGetVersion"},
+		{"good", goodDriver, "", ""},
+		{"old", oldDriver, "", ""},
+		{"stub", stubDriver, Stub, "toolkit's stub"},
+		{"broken", brokenDriver, Refused, "cuDriverGetVersion returned 999"},
+		{"without cuInit", noInit, NotADriver, "cuInit"},
+		{"without cuDriverGetVersion", noVersion, NotADriver, "cuDriverGetVersion"},
+		{"with something missing", needy, Refused, "not_there"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := cLibrary(t, "libdriver.so", tt.source)
@@ -97,7 +105,7 @@ func TestOpen(t *testing.T) {
 			if !errors.As(err, &le) || len(le.Candidates) != 1 {
 				t.Fatalf("Open: %v", err)
 			}
-			if c := le.Candidates[0]; c.Name != path || !strings.Contains(c.Err.Error(), tt.want) || !strings.Contains(err.Error(), c.Err.Error()) {
+			if c := le.Candidates[0]; c.Name != path || c.Problem != tt.problem || !strings.Contains(c.Err.Error(), tt.want) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Open: %v", err)
 			}
 		})
@@ -107,64 +115,182 @@ func TestOpen(t *testing.T) {
 // Whatever is in the way of a library, the error says so for the very file.
 func TestOpenBadFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the messages are those of Linux")
+		t.Skip("what is looked for in the files is particular to Linux")
 	}
 	t.Setenv(Environment, "")
 	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
 	file := func(name, content string) string {
-		p := filepath.Join(dir, name)
-		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return p
+		return at(name)
 	}
-	for _, path := range []string{
-		filepath.Join(dir, "missing.so"),
-		file("empty.so", ""),
-		file("text.so", "not a library"),
-		file("truncated.so", "\x7fELF\x02\x01\x01"),
-		dir,
+	link := func(name, target string) string {
+		if err := os.Symlink(target, at(name)); err != nil {
+			t.Fatal(err)
+		}
+		return at(name)
+	}
+	for _, tt := range []struct {
+		path string
+		want Problem
+		is   error
+	}{
+		{at("missing.so"), Absent, fs.ErrNotExist},
+		{filepath.Join(file("file", ""), "below.so"), Absent, fs.ErrNotExist},
+		{link("dangling.so", "nowhere"), Dangling, fs.ErrNotExist},
+		{link("circle.so", "circle.so"), Unreadable, nil},
+		{file("empty.so", ""), Truncated, nil},
+		{file("text.so", "not a library"), NotALibrary, nil},
+		{file("short.so", "\x7fELF\x02\x01\x01"), Truncated, nil},
+		{dir, NotALibrary, nil},
 	} {
-		lib, err := Open(path)
+		lib, err := Open(tt.path)
 		var le *LoadError
-		if lib != nil || !errors.As(err, &le) || len(le.Candidates) != 1 || !strings.Contains(le.Candidates[0].Err.Error(), path) {
-			t.Errorf("Open(%s) = %v, %v", path, lib, err)
+		if lib != nil || !errors.As(err, &le) || len(le.Candidates) != 1 {
+			t.Errorf("Open(%s) = %v, %v", tt.path, lib, err)
+			continue
+		}
+		c := le.Candidates[0]
+		if c.Problem != tt.want || !strings.HasPrefix(c.Err.Error(), tt.path+": ") || strings.Count(err.Error(), tt.path) != 1 {
+			t.Errorf("Open(%s): %s, %v\n%v", tt.path, c.Problem, c.Err, err)
+		}
+		if tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("Open(%s): %v does not match: %v", tt.path, err, tt.is)
 		}
 	}
 }
 
-func TestCandidates(t *testing.T) {
-	names := func(path string) string {
-		var n []string
-		for _, c := range candidates(path) {
-			n = append(n, c.Name)
-		}
-		return strings.Join(n, " ")
-	}
+// A file that this user may not read, which is no obstacle to root.
+func TestOpenUnreadable(t *testing.T) {
 	t.Setenv(Environment, "")
-	if got := names("/a/b.so"); got != "/a/b.so" {
-		t.Errorf("with a path: %s", got)
+	path := cLibrary(t, "libdriver.so", oldDriver)
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
 	}
-	if got := names(""); runtime.GOOS == "linux" && got != "libcuda.so.1 libcuda.so" {
-		t.Errorf("without a path: %s", got)
+	lib, err := Open(path)
+	if f, rerr := os.Open(path); rerr == nil {
+		f.Close()
+		if err != nil {
+			t.Errorf("this user may read it: %v", err)
+		}
+		return
 	}
-	t.Setenv(Environment, "/from/env.so")
-	if got := names(""); got != "/from/env.so" {
-		t.Errorf("with %s: %s", Environment, got)
+	var le *LoadError
+	if lib != nil || !errors.As(err, &le) || le.Candidates[0].Problem != Unreadable || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("Open = %v, %v", lib, err)
 	}
-	if got := names("/a/b.so"); got != "/a/b.so" {
-		t.Errorf("with a path and %s: %s", Environment, got)
+}
+
+// The file behind a name is found out, by way of links and relative names too.
+func TestPath(t *testing.T) {
+	t.Setenv(Environment, "")
+	path := cLibrary(t, "libdriver.so.12.34", oldDriver)
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("libdriver.so.12.34", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	// The same relative name led elsewhere before.
+	t.Chdir(filepath.Dir(cLibrary(t, "link", noVersion)))
+	if lib, err := Open("./link"); err == nil {
+		t.Errorf("without cuDriverGetVersion: %v", lib)
+	}
+	t.Chdir(dir)
+	want := filepath.Join(dir, "libdriver.so.12.34")
+	for _, name := range []string{path, filepath.Join(dir, "link"), "./link"} {
+		lib, err := Open(name)
+		if err != nil {
+			t.Errorf("Open(%s): %v", name, err)
+		} else if lib.Path() != want || lib.Name() != name {
+			t.Errorf("Open(%s): loaded %s as %s, want %s", name, lib.Path(), lib.Name(), want)
+		}
+	}
+}
+
+// What is asked for by name is the only candidate, and the environment must not
+// lead into the working directory.
+func TestNamed(t *testing.T) {
+	bareAllowed := runtime.GOOS != "windows"
+	abs := func(p string) string {
+		if runtime.GOOS == "windows" {
+			return `C:` + filepath.FromSlash(p)
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		path, env string
+		elevated  bool
+		want      string // the only candidate, "" if it is searched for
+		refused   bool
+	}{
+		{path: abs("/a/b.so"), want: abs("/a/b.so")},
+		{path: "a/b.so", want: "a/b.so"},
+		{path: "b.so", want: "b.so"},
+		{env: abs("/from/env.so"), want: abs("/from/env.so")},
+		{path: abs("/a/b.so"), env: abs("/from/env.so"), want: abs("/a/b.so")},
+		{path: abs("/a/b.so"), env: "./env.so", want: abs("/a/b.so")},
+		{env: "env.so", want: "env.so", refused: !bareAllowed},
+		{env: "./env.so", want: "./env.so", refused: true},
+		{env: "from/env.so", want: "from/env.so", refused: true},
+		{env: "../env.so", want: "../env.so", refused: true},
+		{env: abs("/from/env.so"), elevated: true},
+		{env: "./env.so", elevated: true},
+		{},
+	} {
+		sys := thisSystem()
+		sys.root = t.TempDir()
+		sys.lookupEnv = func(key string) (string, bool) { return tt.env, key == Environment && tt.env != "" }
+		sys.elevated = func() bool { return tt.elevated }
+		choices := sys.choices(tt.path)
+		if tt.want == "" {
+			if runtime.GOOS != "darwin" && (len(choices) == 0 || choices[0].named) {
+				t.Errorf("%+v: %+v", tt, choices)
+			}
+			continue
+		}
+		if len(choices) != 1 || choices[0].Name != tt.want || !choices[0].named {
+			t.Errorf("%+v: %+v", tt, choices)
+			continue
+		}
+		c := choices[0]
+		if refused := c.Err != nil && c.Problem == Unsafe && strings.Contains(c.Err.Error(), "absolute"); refused != tt.refused || !refused && c.Problem != "" {
+			t.Errorf("%+v: %v, %v", tt, c.Problem, c.Err)
+		}
+	}
+}
+
+// A refused name is not loaded, though the file is there.
+func TestRelativeEnvironment(t *testing.T) {
+	path := cLibrary(t, "libdriver.so", oldDriver)
+	t.Chdir(filepath.Dir(path))
+	t.Setenv(Environment, "./libdriver.so")
+	if elevated() {
+		t.Skip("the environment is ignored: this process has rights that its user lacks")
+	}
+	lib, err := Open("")
+	var le *LoadError
+	if lib != nil || !errors.As(err, &le) || le.Candidates[0].Problem != Unsafe {
+		t.Errorf("by the environment: %v, %v", lib, err)
+	}
+	if _, err := Open("./libdriver.so"); err != nil {
+		t.Errorf("by the program: %v", err)
 	}
 }
 
 func TestLoadErrorListsEveryCandidate(t *testing.T) {
 	e := &LoadError{Platform: "linux/amd64", Candidates: []Candidate{
-		{Name: "one.so", Source: "here", Err: os.ErrNotExist},
-		{Name: "two.so", Source: "there", Err: os.ErrPermission},
+		{Name: "one.so", Source: "here", Problem: Absent, Err: os.ErrNotExist},
+		{Name: "two.so", Source: "there", Problem: Unreadable, Err: because("two.so", "", os.ErrPermission)},
+		{Name: "three.so", Source: "where", Problem: Stub, Err: because("/lib/three.so", "it is a stub", nil)},
 	}}
 	want := "loader: no CUDA driver library could be loaded\n" +
 		"\tone.so (here): file does not exist\n" +
-		"\ttwo.so (there): permission denied"
+		"\ttwo.so (there): permission denied\n" +
+		"\tthree.so (where): /lib/three.so: it is a stub"
 	if e.Error() != want {
 		t.Errorf("got %q", e.Error())
 	}
@@ -174,6 +300,27 @@ func TestLoadErrorListsEveryCandidate(t *testing.T) {
 	none := &LoadError{Platform: "darwin/arm64"}
 	if !errors.Is(none, errors.ErrUnsupported) || !strings.Contains(none.Error(), "darwin/arm64") {
 		t.Errorf("on a platform without CUDA: %v", none)
+	}
+}
+
+// Folders where there is nothing share a line, unless it is all there is.
+func TestLoadErrorSumsUp(t *testing.T) {
+	root := t.TempDir() // absolute, whatever the platform
+	absent := func(dir string) Candidate {
+		name := filepath.Join(root, dir, "libcuda.so.1")
+		return Candidate{Name: name, Source: "somewhere", Problem: Absent, Err: because(name, "", os.ErrNotExist)}
+	}
+	bad := Candidate{Name: filepath.Join(root, "bad"), Source: "somewhere", Problem: Truncated, Err: errors.New("cut short")}
+	for _, tt := range []struct {
+		candidates []Candidate
+		want       string
+	}{
+		{[]Candidate{absent("a"), bad, absent("b")}, "\n\t" + bad.Name + " (somewhere): cut short\n\tnothing in " + filepath.Join(root, "a") + ", " + filepath.Join(root, "b")},
+		{[]Candidate{absent("a")}, "\n\t" + filepath.Join(root, "a", "libcuda.so.1") + " (somewhere): file does not exist"},
+	} {
+		if got := (&LoadError{Candidates: tt.candidates}).Error(); got != "loader: no CUDA driver library could be loaded"+tt.want {
+			t.Errorf("got %q", got)
+		}
 	}
 }
 

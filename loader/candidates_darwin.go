@@ -1,4 +1,0 @@
-package loader
-
-// systemCandidates returns none: macOS has no CUDA driver.
-func systemCandidates() []Candidate { return nil }

@@ -1,0 +1,394 @@
+package loader
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Report is what [Diagnose] found out. It can be marshalled to JSON and back.
+type Report struct {
+	// Platform is the operating system and architecture, such as "linux/amd64".
+	Platform string `json:"platform"`
+	// Distribution is what the operating system calls itself, such as
+	// "Debian GNU/Linux 12 (bookworm)", or "".
+	Distribution string `json:"distribution,omitempty"`
+	// DistributionIDs are its short name and those of the distributions that it
+	// is like, as /etc/os-release has them.
+	DistributionIDs []string `json:"distribution_ids,omitempty"`
+	// WSL is true inside the Windows Subsystem for Linux.
+	WSL bool `json:"wsl,omitempty"`
+	// Jetson is true on a system on a chip with a built-in GPU.
+	Jetson bool `json:"jetson,omitempty"`
+	// OnlyMusl is true if the system's C library is musl, for which NVIDIA
+	// makes no driver.
+	OnlyMusl bool `json:"only_musl,omitempty"`
+	// Container is what kind of container the program runs in: "docker",
+	// "podman", "kubernetes", "apptainer", "lxc" or another name, or "".
+	Container string `json:"container,omitempty"`
+	// UID is the user that the program runs as, or -1 where there are no numbers
+	// for users.
+	UID int `json:"uid"`
+	// Environment holds those environment variables that matter here, and are
+	// set.
+	Environment map[string]string `json:"environment,omitempty"`
+	// EnvironmentIgnored is true if CUDA_DRIVER_LIBRARY is set and does not
+	// count, because the program has rights that its user lacks.
+	EnvironmentIgnored bool `json:"environment_ignored,omitempty"`
+
+	// NamedBy says who asked for just one library: "program", "environment", or
+	// "" if one was searched for.
+	NamedBy string `json:"named_by,omitempty"`
+	// Library is the library that was taken, or nil.
+	Library *LibraryFacts `json:"library,omitempty"`
+	// Candidates are all that were tried, in order.
+	Candidates []CandidateFacts `json:"candidates"`
+
+	// Kernel is what the kernel knows of NVIDIA's driver.
+	Kernel KernelFacts `json:"kernel"`
+	// PCIKnown is true if the devices on the PCI bus could be listed.
+	PCIKnown bool `json:"pci_known"`
+	// GPUs are NVIDIA's GPUs on the PCI bus, with or without a driver. In a
+	// container those are the host's. There are none in WSL and in a Jetson.
+	GPUs []PCIDevice `json:"gpus,omitempty"`
+	// Devices are the device files that CUDA needs, and what others there are.
+	Devices []DeviceFile `json:"devices,omitempty"`
+
+	// Init is what cuInit returned, if [Report.AddInit] was told.
+	Init *InitResult `json:"init,omitempty"`
+	// Findings are what follows from all this: faults first, of which the first
+	// is the most likely cause of the others, then warnings, then notes.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// LibraryFacts describes the library that was taken.
+type LibraryFacts struct {
+	// Name, Source and Path are those of the [Candidate].
+	Name   string `json:"name"`
+	Source string `json:"source"`
+	Path   string `json:"path,omitempty"`
+	// Release is the driver's version, such as "580.95.05", by the library's
+	// file name, or "" if that does not tell.
+	Release string `json:"release,omitempty"`
+	// Version is the CUDA version that the driver supports; see
+	// [Library.Version].
+	Version int `json:"version"`
+}
+
+// CandidateFacts describes a candidate; see [Candidate].
+type CandidateFacts struct {
+	Name    string  `json:"name"`
+	Source  string  `json:"source"`
+	Path    string  `json:"path,omitempty"`
+	Problem Problem `json:"problem,omitempty"`
+	// Error is the text of the candidate's error.
+	Error string `json:"error,omitempty"`
+	// Element is the element of LD_LIBRARY_PATH that led to Path, or "".
+	Element string `json:"ld_library_path_element,omitempty"`
+}
+
+// KernelFacts describes the driver's part in the kernel.
+type KernelFacts struct {
+	// Release is the version of the module that is loaded, such as "580.95.05",
+	// or "" if it is not known.
+	Release string `json:"release,omitempty"`
+	// Flavor is "open" or "proprietary", or "" if it is not known.
+	Flavor string `json:"flavor,omitempty"`
+	// Loaded is true if the kernel has the module nvidia.
+	Loaded bool `json:"loaded"`
+	// UVM is true if the kernel has the module nvidia-uvm, which CUDA needs.
+	UVM bool `json:"uvm"`
+	// Nouveau is true if the kernel has the module nouveau, another driver for
+	// the same GPUs, which has no CUDA.
+	Nouveau bool `json:"nouveau,omitempty"`
+	// Helper is true if nvidia-modprobe is installed such that the driver loads
+	// modules and creates device files with it when they are needed.
+	Helper bool `json:"helper,omitempty"`
+}
+
+// PCIDevice is a GPU on the PCI bus.
+type PCIDevice struct {
+	// Address is where it is, such as "0000:01:00.0".
+	Address string `json:"address"`
+	// ID is its vendor's and its own number, such as "10de:2335".
+	ID string `json:"id"`
+	// Driver is the kernel's driver for it: "nvidia", "nouveau", "vfio-pci", or
+	// "" if there is none.
+	Driver string `json:"driver,omitempty"`
+}
+
+// Access is whether this process can open a device file.
+type Access string
+
+const (
+	// Granted means that the file was opened for reading and writing.
+	Granted Access = "granted"
+	// Missing means that there is no such file.
+	Missing Access = "missing"
+	// Denied means that the file's permissions do not allow it (EACCES).
+	Denied Access = "denied"
+	// Forbidden means that the permissions allow it and something else does
+	// not: the rules that a container or a job is subject to (EPERM).
+	Forbidden Access = "forbidden"
+	// NoDriver means that there is nothing behind the file: the kernel's module
+	// is not loaded, or has no such device (ENXIO, ENODEV).
+	NoDriver Access = "no-driver"
+	// Broken means that the device does not answer (EIO).
+	Broken Access = "broken"
+	// Failed means that it failed for another reason.
+	Failed Access = "failed"
+)
+
+// DeviceFile is a file in /dev.
+type DeviceFile struct {
+	Path   string `json:"path"`
+	Access Access `json:"access"`
+	// Error is why it cannot be opened.
+	Error string `json:"error,omitempty"`
+	// Mode is its type and permissions, such as "crw-rw-rw-".
+	Mode string `json:"mode,omitempty"`
+	// UID and GID are its owner and group, and Group is the name of the latter,
+	// if it has one. They mean nothing if the file is missing.
+	UID   int    `json:"uid"`
+	GID   int    `json:"gid"`
+	Group string `json:"group,omitempty"`
+}
+
+// InitResult is what cuInit returned.
+type InitResult struct {
+	Code int32 `json:"code"`
+	// Name is the name of the C constant, or "" for a code that is not among
+	// those that cuInit is known to return.
+	Name string `json:"name,omitempty"`
+}
+
+// Severity says how bad a [Finding] is.
+type Severity string
+
+const (
+	// Fault is what keeps CUDA from working.
+	Fault Severity = "fault"
+	// Warning is what keeps CUDA from working in some programs, or will.
+	Warning Severity = "warning"
+	// Note is what is good to know.
+	Note Severity = "note"
+	// Fine is the severity of a verdict if there is no fault.
+	Fine Severity = "fine"
+)
+
+// Finding is something that follows from the facts of a [Report].
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Title says what is wrong.
+	Title string `json:"title"`
+	// Detail says by which facts.
+	Detail string `json:"detail,omitempty"`
+	// Fix is what to do: a shell command where there is one. Words in capital
+	// letters in it are to be replaced.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Option is an option for [Diagnose].
+type Option func(*options)
+
+type options struct{ path string }
+
+// WithLibrary looks at the library at this path only, like [Open] with a path.
+func WithLibrary(path string) Option { return func(o *options) { o.path = path } }
+
+// Diagnose finds out what keeps CUDA from working on this machine, and what to
+// do about it. It searches for the driver the way [Open] does and loads no more
+// than that, it reads what the kernel and the system have to say, and it opens
+// and closes the GPUs' device files. That wakes a GPU up that nobody uses, which
+// can take seconds. It starts no process and does not initialise the driver:
+// what cuInit said can be added with [Report.AddInit]. It never fails.
+func Diagnose(opts ...Option) *Report {
+	var o options
+	for _, f := range opts {
+		if f != nil {
+			f(&o)
+		}
+	}
+	m := machine{system: thisSystem(), openDevice: openDevice, uid: os.Geteuid()}
+	return m.diagnose(o.path)
+}
+
+// machine is what Diagnose looks at.
+type machine struct {
+	*system
+	openDevice func(file string) error // for reading and writing; closes it too
+	uid        int
+}
+
+func (m *machine) diagnose(path string) *Report {
+	r := &Report{Platform: platform, UID: m.uid, Environment: map[string]string{}}
+	for _, key := range []string{
+		Environment, "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_JOB_ID",
+	} {
+		if v, set := m.lookupEnv(key); set {
+			r.Environment[key] = v
+		}
+	}
+	named := r.Environment[Environment] != ""
+	r.EnvironmentIgnored = named && m.elevated()
+	switch {
+	case path != "":
+		r.NamedBy = "program"
+	case named && !r.EnvironmentIgnored:
+		r.NamedBy = "environment"
+	}
+	lib, tried := m.open(path)
+	if lib != nil {
+		r.Library = &LibraryFacts{
+			Name: lib.Name(), Source: lib.Source(), Path: lib.Path(), Version: lib.Version(),
+			Release: releaseOf(lib.Path()),
+		}
+	}
+	for _, c := range tried {
+		f := CandidateFacts{Name: c.Name, Source: c.Source, Path: c.Path, Problem: c.Problem, Element: m.elementOf(c)}
+		if c.Err != nil {
+			f.Error = c.reason()
+		}
+		r.Candidates = append(r.Candidates, f)
+	}
+	m.gather(r)
+	r.Findings = r.judge()
+	return r
+}
+
+// AddInit adds what cuInit returned to the report, and draws the conclusions
+// anew.
+func (r *Report) AddInit(code int32) {
+	r.Init = &InitResult{Code: code, Name: initMeaning(code).name}
+	r.Findings = r.judge()
+}
+
+// Verdict returns the first fault, which is the most likely cause of the
+// others, or a finding that is [Fine].
+func (r *Report) Verdict() Finding {
+	if len(r.Findings) > 0 && r.Findings[0].Severity == Fault {
+		return r.Findings[0]
+	}
+	if r.Init != nil {
+		return Finding{Severity: Fine, Title: "CUDA works: cuInit succeeded"}
+	}
+	return Finding{
+		Severity: Fine, Title: "nothing is in the way of CUDA",
+		Detail: "as far as can be told without initialising the driver",
+	}
+}
+
+// releaseOf returns the driver's version that a library has in its file name,
+// libcuda.so.580.95.05, or "".
+func releaseOf(path string) string {
+	i := strings.LastIndex(path, ".so.")
+	if i < 0 || !isRelease(path[i+len(".so."):]) {
+		return ""
+	}
+	return path[i+len(".so."):]
+}
+
+// isRelease reports whether s looks like a version of the driver: three digits,
+// then two or three, then perhaps another two. The libraries' own version, 1.1,
+// does not.
+func isRelease(s string) bool {
+	parts := strings.Split(s, ".")
+	if len(parts) < 2 || len(parts) > 3 || len(parts[0]) < 3 {
+		return false
+	}
+	for _, p := range parts {
+		if p == "" || strings.Trim(p, "0123456789") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the report as text, the verdict and what to do about it last.
+func (r *Report) String() string {
+	var b strings.Builder
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	yes := func(is bool, text string) string {
+		if is {
+			return ", " + text
+		}
+		return ""
+	}
+
+	line("platform", "%s%s%s%s%s", r.Platform, yes(r.Distribution != "", r.Distribution), yes(r.WSL, "WSL"),
+		yes(r.Jetson, "Jetson"), yes(r.OnlyMusl, "musl"))
+	if r.Container != "" {
+		line("container", "%s", r.Container)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Environment)) {
+		line("environment", "%s=%q%s", key, r.Environment[key], yes(key == Environment && r.EnvironmentIgnored, "ignored"))
+	}
+	for _, c := range r.Candidates {
+		label, text := "tried", c.Error
+		if c.Problem == "" {
+			label, text = "taken", c.Path
+		}
+		line(label, "%s (%s): %s", c.Name, c.Source, text)
+	}
+	if l := r.Library; l != nil {
+		line("library", "CUDA %d.%d%s", l.Version/1000, l.Version%1000/10, yes(l.Release != "", "driver "+l.Release))
+	}
+	if strings.HasPrefix(r.Platform, "linux/") {
+		k := r.Kernel
+		switch {
+		case k.Loaded:
+			line("kernel", "nvidia%s%s%s%s", yes(k.Release != "", k.Release), yes(k.Flavor != "", k.Flavor),
+				yes(k.UVM, "nvidia-uvm"), yes(k.Nouveau, "nouveau"))
+		default:
+			line("kernel", "no nvidia%s", yes(k.Nouveau, "nouveau"))
+		}
+		if r.PCIKnown && len(r.GPUs) == 0 {
+			line("gpu", "none on the PCI bus")
+		}
+	}
+	for _, g := range r.GPUs {
+		driver := "no driver"
+		if g.Driver != "" {
+			driver = "driven by " + g.Driver
+		}
+		line("gpu", "%s %s, %s", g.Address, g.ID, driver)
+	}
+	for _, d := range r.Devices {
+		if d.Access == Missing {
+			line("device", "%s: %s", d.Path, d.Access)
+			continue
+		}
+		line("device", "%s %s %d:%d: %s%s", d.Path, d.Mode, d.UID, d.GID, d.Access, yes(d.Error != "", d.Error))
+	}
+	if r.Init != nil {
+		line("cuInit", "%s", r.Init)
+	}
+	for _, f := range r.Findings {
+		line(string(f.Severity), "%s", f.Title)
+		if f.Detail != "" {
+			line("", "%s", f.Detail)
+		}
+		if f.Fix != "" {
+			line("", "fix: %s", f.Fix)
+		}
+	}
+	v := r.Verdict()
+	line("verdict", "%s", v.Title)
+	if v.Fix != "" {
+		line("fix", "%s", v.Fix)
+	}
+	return b.String()
+}
+
+// String returns the name and the number.
+func (i InitResult) String() string {
+	if i.Name == "" {
+		return fmt.Sprintf("CUresult %d", i.Code)
+	}
+	return fmt.Sprintf("%s (%d)", i.Name, i.Code)
+}

@@ -1,0 +1,644 @@
+package loader
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// titles lists findings, with their severity in front.
+func titles(findings []Finding) []string {
+	var list []string
+	for _, f := range findings {
+		list = append(list, string(f.Severity)+": "+f.Title)
+	}
+	return list
+}
+
+// checkFindings holds what is true of all findings.
+func checkFindings(t *testing.T, r *Report) {
+	t.Helper()
+	order := []Severity{Fault, Warning, Note}
+	rank := 0
+	for _, f := range r.Findings {
+		i := slices.Index(order, f.Severity)
+		if i < rank {
+			t.Errorf("out of order: %q", titles(r.Findings))
+		}
+		rank = i
+		if f.Title == "" || f.Severity != Note && f.Fix == "" {
+			t.Errorf("it says too little: %+v", f)
+		}
+	}
+	if v := r.Verdict(); v.Title == "" || v.Severity == Fault && v.Fix == "" {
+		t.Errorf("the verdict says too little: %+v", v)
+	}
+}
+
+// TestDiagnose plays what can be wrong with a machine.
+func TestDiagnose(t *testing.T) {
+	const nothingWrong = "nothing is in the way of CUDA"
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	libraries := all(installed(debianLib), cached(debianLib))
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		path  string // that the program gives
+		title string // of the verdict
+		fix   string
+		rest  []string // the titles of all other findings
+	}{
+		{name: "healthy", parts: []part{libraries, gpu()}, title: nothingWrong},
+		{name: "healthy, in a container", parts: []part{docker, libraries, gpu()}, title: nothingWrong},
+		{name: "healthy, with two GPUs of which one may be used", parts: []part{
+			libraries, pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia0", syscall.EPERM),
+		}, title: nothingWrong},
+		{name: "healthy, and one GPU passed through", parts: []part{libraries, pci("nvidia", "vfio-pci"), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
+		{name: "healthy, in a sandbox without a kernel of its own", parts: []part{docker, libraries, nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
+		{name: "healthy, whatever the bus says", parts: []part{libraries, pci("vfio-pci"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
+		{name: "healthy, on Jetson", parts: []part{jetson, libraries, nodes("nvmap", "nvhost-ctrl-gpu")}, title: nothingWrong},
+		{name: "healthy, on WSL", parts: []part{wsl, nodes("dxg"), library("/usr/lib/wsl/lib/libcuda.so.1", real)}, title: nothingWrong},
+		{
+			name: "healthy, and compatible", parts: []part{installed("/usr/local/cuda/compat"), pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")},
+			title: nothingWrong, rest: []string{"note: the library is that of the CUDA toolkit's package for forward compatibility"},
+		},
+
+		// No GPU.
+		{name: "no GPU and no driver", parts: []part{pci()}, title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
+		{name: "no GPU, and a driver", parts: []part{pci(), libraries}, title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
+		{name: "no GPU, and a file that was left", parts: []part{pci(), nodes("nvidia0", "nvidiactl"), opening("/dev/nvidia0", syscall.ENXIO), opening("/dev/nvidiactl", syscall.ENXIO)},
+			title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
+		{name: "no GPU, in a container", parts: []part{pci(), docker}, title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
+		{
+			name: "no GPU, and a stub", parts: []part{pci(), with("LD_LIBRARY_PATH", "/opt/stubs"), library("/opt/stubs/libcuda.so.1", stub)},
+			title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU",
+			rest: []string{"warning: /opt/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
+		},
+
+		// Another driver has the GPU.
+		{
+			name: "nouveau", parts: []part{debian, libraries, pci("nouveau"), folder("/sys/module/nouveau")},
+			title: "the GPU is driven by nouveau, which has no CUDA",
+			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo update-initramfs -u && sudo reboot",
+		},
+		{
+			name: "nouveau, on Fedora", parts: []part{distribution("fedora", ""), libraries, pci("nouveau")},
+			title: "the GPU is driven by nouveau, which has no CUDA",
+			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo dracut --force && sudo reboot",
+		},
+		{
+			name: "nouveau, and no driver", parts: []part{ubuntu, pci("nouveau"), folder("/sys/module/nouveau")},
+			title: "the GPU is driven by nouveau, which has no CUDA, and NVIDIA's driver is not installed",
+			fix:   "sudo ubuntu-drivers install && sudo reboot",
+		},
+		{name: "passed through", parts: []part{libraries, pci("vfio-pci")}, title: "the GPU is set aside for virtual machines", fix: "run the program in the virtual machine that has the GPU"},
+
+		// The driver.
+		{name: "no driver", parts: []part{debian, pci("")}, title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver && sudo reboot"},
+		{name: "no driver, on another system", parts: []part{pci("")}, title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then: sudo reboot"},
+		{name: "no driver, and nothing is known", title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then: sudo reboot"},
+		{name: "no libraries", parts: []part{distribution("arch", ""), gpu()}, title: "the driver's libraries are not installed", fix: "sudo pacman -S nvidia-open && sudo reboot"},
+		{name: "no libraries, on Jetson", parts: []part{jetson, ubuntu, nodes("nvmap")}, title: "the driver's libraries are not installed", fix: "sudo apt install nvidia-l4t-cuda"},
+		{name: "musl", parts: []part{pci("nvidia"), file("/lib/ld-musl-x86_64.so.1", ""), file("/lib/ld-linux-x86-64.so.2", "")},
+			title: "NVIDIA makes no driver for musl, the C library of this system", fix: "run the program on a distribution with glibc"},
+		{name: "musl beside glibc", parts: []part{debian, pci(""), file("/lib/ld-musl-x86_64.so.1", ""), file(debianLib+"/libc.so.6", "")},
+			title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver && sudo reboot"},
+		{name: "the module is not loaded", parts: []part{libraries, pci("")}, title: "NVIDIA's kernel module is not loaded", fix: "sudo modprobe nvidia"},
+		{name: "the module is not loaded, seen from a container", parts: []part{docker, libraries, pci(""), nodes("nvidia0", "nvidiactl"), opening("/dev/nvidia0", syscall.ENXIO), opening("/dev/nvidiactl", syscall.ENXIO)},
+			title: "NVIDIA's kernel module is not loaded", fix: "on the host: sudo modprobe nvidia"},
+		{
+			name: "the module is not seen in /sys", parts: []part{libraries, pci(""), file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+release+"  x\n")},
+			title: "NVIDIA's kernel module does not drive the GPU", fix: kernelLog,
+		},
+		{name: "the module does not take the GPU", parts: []part{libraries, pci(""), modules(release)}, title: "NVIDIA's kernel module does not drive the GPU", fix: kernelLog},
+		{
+			name: "the module was updated and not loaded", parts: []part{libraries, pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")},
+			title: "the driver's library and its kernel module are of different versions", fix: "sudo reboot",
+		},
+		{
+			name: "the host was updated under a container", parts: []part{docker, libraries, pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")},
+			title: "the driver's library and its kernel module are of different versions", fix: "docker restart CONTAINER",
+		},
+		{
+			name: "both drivers", parts: []part{libraries, gpu(), folder("/sys/module/nouveau")},
+			title: nothingWrong, rest: []string{"note: nouveau is loaded beside NVIDIA's module"},
+		},
+
+		// Candidates.
+		{
+			name: "a stub in front", parts: []part{with("LD_LIBRARY_PATH", "/a:/opt/stubs:/b c"), library("/opt/stubs/libcuda.so.1", stub), libraries, gpu()},
+			title: nothingWrong, rest: []string{"warning: /opt/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
+		},
+		{
+			name: "nothing but a stub", parts: []part{ubuntu, with("LD_LIBRARY_PATH", "/opt/lib"), library("/opt/lib/libcuda.so.1", stub), gpu()},
+			title: "/opt/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", fix: "sudo ubuntu-drivers install && sudo reboot",
+		},
+		{
+			name: "nothing but what is cut short", parts: []part{debian, library(debianLib+"/libcuda.so."+release, truncated), link(debianLib+"/libcuda.so.1", "libcuda.so."+release), gpu()},
+			title: debianLib + "/libcuda.so." + release + " is damaged", fix: `sudo apt install --reinstall "$(dpkg -S ` + debianLib + `/libcuda.so.` + release + ` | cut -d: -f1)"`,
+		},
+		{
+			name: "what is cut short is in front", parts: []part{with("LD_LIBRARY_PATH", "/a:/opt/copied"), library("/opt/copied/libcuda.so.1", truncated), libraries, gpu()},
+			title: nothingWrong, rest: []string{"warning: /opt/copied/libcuda.so.1 is damaged"},
+		},
+		{
+			name: "nothing but a library for another machine", parts: []part{debian, library("/usr/lib64/libcuda.so.1", foreign), gpu()},
+			title: "/usr/lib64/libcuda.so.1 is a library for another machine", fix: "sudo apt install nvidia-driver && sudo reboot",
+		},
+		{
+			name: "nothing but another library", parts: []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/libcuda.so.1", noDriver), gpu()},
+			title: "/opt/libcuda.so.1 is something else than NVIDIA's driver", fix: "unset LD_LIBRARY_PATH",
+		},
+		{
+			name: "nothing but a link that leads nowhere", parts: []part{debian, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
+			title: debianLib + "/libcuda.so.1 leads to a file that does not exist", fix: "sudo apt install nvidia-driver && sudo reboot",
+		},
+		{
+			name: "a container with a link that leads nowhere", parts: []part{docker, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
+			title: debianLib + "/libcuda.so.1 leads to a file that does not exist", fix: "docker run --gpus all IMAGE",
+		},
+		{
+			name: "a container for Jetson with an empty file", parts: []part{docker, jetson, library(debianLib+"/nvidia/libcuda.so.1", empty), cached(debianLib + "/nvidia"), nodes("nvmap")},
+			title: debianLib + "/nvidia/libcuda.so.1 is damaged", fix: "docker run --runtime nvidia IMAGE",
+		},
+		{
+			name: "the environment names what does not exist", parts: []part{with(Environment, "/opt/libcuda.so"), libraries, gpu()},
+			title: "the library that " + Environment + " names cannot be used: /opt/libcuda.so", fix: "unset " + Environment,
+		},
+		{
+			name: "the environment names a relative path", parts: []part{with(Environment, "./libcuda.so"), libraries, gpu()},
+			title: "the library that " + Environment + " names cannot be used: ./libcuda.so", fix: "unset " + Environment,
+		},
+		{
+			name: "the program names a stub", path: "/opt/stubs/libcuda.so", parts: []part{with(Environment, "/does/not/count"), library("/opt/stubs/libcuda.so", stub), gpu()},
+			title: "the library that the program names cannot be used: /opt/stubs/libcuda.so", fix: "let the program name the driver's own library, or none, so that it is searched for",
+		},
+
+		// Device files.
+		{name: "no device files", parts: []part{libraries, pci("nvidia", "nvidia"), modules(release)},
+			title: "there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", fix: "sudo nvidia-modprobe -c 255 -c 0 -c 1 && sudo nvidia-modprobe -u -c 0"},
+		{name: "no nvidia-uvm", parts: []part{libraries, pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl")},
+			title: "there is no /dev/nvidia-uvm", fix: "sudo nvidia-modprobe -u -c 0"},
+		{name: "no nvidia-uvm, in a container", parts: []part{docker, libraries, pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl")},
+			title: "this container was given only a part of the device files", fix: "docker run --gpus all IMAGE"},
+		{
+			name: "device files that the driver will create", parts: []part{
+				libraries, pci("nvidia"), modules(release), file("/usr/bin/nvidia-modprobe", ""), setuid("/usr/bin/nvidia-modprobe"),
+			},
+			title: nothingWrong, rest: []string{"note: the driver will create /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm"},
+		},
+		{name: "a helper without rights", parts: []part{libraries, pci("nvidia"), modules(release), file("/usr/bin/nvidia-modprobe", "")},
+			title: "there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", fix: "sudo nvidia-modprobe -c 255 -c 0 && sudo nvidia-modprobe -u -c 0"},
+		{name: "no device file on Jetson", parts: []part{jetson, libraries}, title: "there is no /dev/nvmap", fix: "sudo modprobe nvgpu"},
+		{
+			name: "permissions for a group", parts: []part{libraries, gpu(), mode("/dev/nvidia0", 0o660), mode("/dev/nvidiactl", 0o660), file("/etc/group", groups("video")),
+				opening("/dev/nvidia0", syscall.EACCES), opening("/dev/nvidiactl", syscall.EACCES)},
+			title: "this user may not open /dev/nvidia0, /dev/nvidiactl", fix: permitted("sudo usermod -aG video $USER, then log in again", "sudo chmod a+rw /dev/nvidia0 /dev/nvidiactl"),
+		},
+		{
+			name: "permissions for nobody", parts: []part{libraries, gpu(), mode("/dev/nvidia-uvm", 0o600), opening("/dev/nvidia-uvm", syscall.EACCES)},
+			title: "this user may not open /dev/nvidia-uvm", fix: "sudo chmod a+rw /dev/nvidia-uvm",
+		},
+		{
+			name: "a security policy", parts: []part{libraries, gpu(), mode("/dev/nvidia0", 0o666), opening("/dev/nvidia0", syscall.EACCES), file("/run/.containerenv", "")},
+			title: "a security policy keeps this process from opening /dev/nvidia0", fix: "on the host: sudo setsebool -P container_use_devices 1",
+		},
+		{
+			name: "a container that lost its rights", parts: []part{docker, libraries, gpu(), opening("/dev/nvidia0", syscall.EPERM), opening("/dev/nvidiactl", syscall.EPERM), opening("/dev/nvidia-uvm", syscall.EPERM)},
+			title: "this container has lost its right to use the GPU", fix: "docker restart CONTAINER",
+		},
+		{
+			name: "a job without a GPU", parts: []part{with("SLURM_JOB_ID", "4711"), libraries, gpu(), opening("/dev/nvidia0", syscall.EPERM)},
+			title: "this job was not given a GPU", fix: "srun --gres=gpu:1 PROGRAM",
+		},
+		{
+			name: "a unit without rights", parts: []part{libraries, gpu(), opening("/dev/nvidia0", syscall.EPERM)},
+			title: "this process has no right to use the GPU", fix: `sudo systemctl set-property UNIT "DeviceAllow=char-nvidia* rw"`,
+		},
+		{
+			name: "no driver behind nvidia-uvm", parts: []part{libraries, gpu(), opening("/dev/nvidia-uvm", syscall.ENXIO)},
+			title: "there is no driver behind /dev/nvidia-uvm", fix: "sudo modprobe nvidia-uvm",
+		},
+		{
+			name: "no driver behind anything", parts: []part{libraries, gpu(), opening("/dev/nvidia0", syscall.ENODEV), opening("/dev/nvidiactl", syscall.ENODEV)},
+			title: "there is no driver behind /dev/nvidia0, /dev/nvidiactl", fix: "sudo modprobe nvidia",
+		},
+		{
+			name: "no driver behind a device file of Jetson", parts: []part{jetson, libraries, nodes("nvmap"), opening("/dev/nvmap", syscall.ENODEV)},
+			title: "there is no driver behind /dev/nvmap", fix: "sudo modprobe nvgpu",
+		},
+		{
+			name: "no driver behind the device file of WSL", parts: []part{wsl, library("/usr/lib/wsl/lib/libcuda.so.1", real), nodes("dxg"), opening("/dev/dxg", syscall.ENODEV)},
+			title: "there is no driver behind /dev/dxg", fix: "wsl.exe --shutdown",
+		},
+		{
+			name: "a GPU that fell off the bus", parts: []part{libraries, gpu(), opening("/dev/nvidia0", syscall.EIO)},
+			title: "the GPU does not answer", fix: kernelLog,
+		},
+		{
+			name: "a device file that fails otherwise", parts: []part{libraries, gpu(), opening("/dev/nvidiactl", syscall.EMFILE)},
+			title: "opening /dev/nvidiactl fails", fix: kernelLog,
+		},
+
+		// Containers.
+		{name: "a container without GPUs", parts: []part{docker, pci("nvidia"), modules(release)}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
+		{name: "a container without GPUs, with a driver", parts: []part{docker, pci("nvidia"), modules(release), libraries}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
+		{name: "a container of which nothing is known", parts: []part{docker}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
+		{name: "podman", parts: []part{file("/run/.containerenv", ""), pci("nvidia")}, title: "this container was started without GPUs", fix: "podman run --device nvidia.com/gpu=all IMAGE"},
+		{name: "kubernetes", parts: []part{with("KUBERNETES_SERVICE_HOST", "10.0.0.1"), pci("nvidia")}, title: "this container was started without GPUs",
+			fix: "add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}"},
+		{name: "apptainer", parts: []part{with("APPTAINER_CONTAINER", "/x.sif"), pci("nvidia")}, title: "this container was started without GPUs", fix: "apptainer exec --nv IMAGE PROGRAM"},
+		{name: "lxc", parts: []part{with("container", "lxc"), pci("nvidia")}, title: "this container was started without GPUs", fix: "lxc config device add CONTAINER gpu gpu"},
+		{name: "by cgroup", parts: []part{file("/proc/self/cgroup", "0::/kubepods.slice/pod1\n"), pci("nvidia")}, title: "this container was started without GPUs",
+			fix: "add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}"},
+		{name: "a container for Jetson", parts: []part{docker, jetson}, title: "this container was started without GPUs", fix: "docker run --runtime nvidia IMAGE"},
+		{name: "a container without the CUDA library", parts: []part{docker, gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "graphics,utility")},
+			title: "this container was started without the driver's CUDA library", fix: "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE"},
+		{name: "a container with all capabilities and no library", parts: []part{docker, gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "all")},
+			title: "this container has a GPU, but not the driver's libraries", fix: "docker run --gpus all IMAGE"},
+
+		// WSL.
+		{name: "WSL without a GPU", parts: []part{wsl}, title: "WSL has no GPU here", fix: "wsl.exe --update && wsl.exe --shutdown"},
+		{name: "WSL without a driver", parts: []part{wsl, nodes("dxg")}, title: "NVIDIA's driver is not installed in Windows", fix: "install NVIDIA's driver in Windows, then: wsl.exe --shutdown"},
+		{name: "WSL with a Linux driver", parts: []part{wsl, ubuntu, nodes("dxg"), library("/usr/lib/wsl/lib/libcuda.so.1", real), libraries},
+			title: "a Linux driver is installed inside WSL, where it cannot work", fix: `sudo apt remove "$(dpkg -S ` + debianLib + `/libcuda.so.` + release + ` | cut -d: -f1)"`},
+		{name: "docker on WSL, without GPUs", parts: []part{wsl, docker}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
+
+		// The environment.
+		{name: "every GPU is hidden", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
+		{name: "every GPU but -1", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "-1,0")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
+		{name: "every GPU but one that is not there", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "1")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
+		{name: "every GPU but a word", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "NoDevFiles")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
+		{name: "one GPU is visible", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "0,7")}, title: nothingWrong},
+		{name: "one GPU is visible, by its UUID", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "GPU-955ef018")}, title: nothingWrong},
+		{name: "a part of a GPU is visible", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "MIG-955ef018")}, title: nothingWrong},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newFixture(t, tt.parts...).machine()
+			r := m.diagnose(tt.path)
+			v := r.Verdict()
+			if v.Title != tt.title || v.Fix != tt.fix {
+				t.Errorf("verdict %q\nfix     %q\nwant    %q\nfix     %q\n%s", v.Title, v.Fix, tt.title, tt.fix, r)
+			}
+			if (v.Severity == Fine) != (tt.fix == "") {
+				t.Errorf("it is %q:\n%s", v.Severity, r)
+			}
+			rest := titles(r.Findings)
+			if v.Severity != Fine {
+				rest = rest[1:]
+			}
+			if !slices.Equal(rest, tt.rest) {
+				t.Errorf("the other findings are %q, want %q", rest, tt.rest)
+			}
+			checkFindings(t, r)
+
+			// What Diagnose tells of the library is what Open does.
+			lib, tried := m.open(tt.path)
+			if (lib == nil) != (r.Library == nil) || len(tried) != len(r.Candidates) {
+				t.Fatalf("Open: %v, %v; Diagnose: %v, %v", lib, tried, r.Library, r.Candidates)
+			}
+			for i, c := range tried {
+				if d := r.Candidates[i]; d.Name != c.Name || d.Path != c.Path || d.Problem != c.Problem || (d.Error == "") != (c.Err == nil) {
+					t.Errorf("Open: %+v, Diagnose: %+v", c, d)
+				}
+			}
+
+			// It survives JSON, as a whole.
+			data, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := new(Report)
+			if err := json.Unmarshal(data, back); err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Environment) == 0 {
+				back.Environment = r.Environment
+			}
+			if diff := cmp.Diff(r, back); diff != "" {
+				t.Errorf("by way of JSON (-want +got):\n%s", diff)
+			}
+
+			// Whatever it looks like: it works if cuInit says so, and if cuInit
+			// fails, there is a fault.
+			r.AddInit(0)
+			if v := r.Verdict(); v.Severity != Fine || v.Title != "CUDA works: cuInit succeeded" {
+				t.Errorf("though cuInit succeeded: %+v", v)
+			}
+			checkFindings(t, r)
+			r.AddInit(999)
+			if v := r.Verdict(); v.Severity != Fault {
+				t.Errorf("though cuInit failed: %+v", v)
+			}
+			checkFindings(t, r)
+		})
+	}
+}
+
+// mode gives a file permissions.
+func mode(name string, perm os.FileMode) part {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		if err := os.Chmod(f.root+name, perm); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// setuid lets a program run with its owner's rights.
+func setuid(name string) part { return mode(name, 0o755|os.ModeSetuid) }
+
+// groups is /etc/group, in which this process's own group has a name.
+func groups(name string) string {
+	return "other:x:4711:\n" + name + ":x:" + itoa(os.Getegid()) + ":someone\nbroken\n"
+}
+
+func itoa(n int) string {
+	b, _ := json.Marshal(n) // a number always works
+	return string(b)
+}
+
+// permitted chooses between what is right for a group, and what is if the
+// files of fixtures belong to root's.
+func permitted(group, root string) string {
+	if os.Getegid() == 0 {
+		return root
+	}
+	return group
+}
+
+// TestAddInit says what each result means when nothing else is wrong, and what
+// is made of it when something is.
+func TestAddInit(t *testing.T) {
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	healthy := all(installed(debianLib), cached(debianLib), gpu())
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		code  int32
+		title string
+		fix   string
+		more  string // the next finding's title
+	}{
+		{"healthy", []part{healthy}, 0, "CUDA works: cuInit succeeded", "", ""},
+		{"no device", []part{healthy}, 100, "cuInit failed with CUDA_ERROR_NO_DEVICE (100)", kernelLog, ""},
+		{"no device", []part{healthy, with("CUDA_VISIBLE_DEVICES", "-1")}, 100, "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES",
+			"cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
+		{"unknown", []part{healthy}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
+		{"unknown, in a container", []part{healthy, docker}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "on the host: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
+		{"mismatch", []part{healthy}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "sudo reboot", ""},
+		{"mismatch, in a container", []part{healthy, docker}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "docker restart CONTAINER", ""},
+		{"mismatch", []part{healthy, modules("535.1.2")}, 803, "the driver's library and its kernel module are of different versions", "sudo reboot",
+			"cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"},
+		{"not compatible", []part{healthy}, 804, "cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "sudo reboot", ""},
+		{"not compatible", []part{with("LD_LIBRARY_PATH", "/usr/local/cuda/compat:/opt"), installed("/usr/local/cuda/compat"), gpu()}, 804,
+			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "export LD_LIBRARY_PATH=/opt", "the library is that of the CUDA toolkit's package for forward compatibility"},
+		{"not compatible", []part{distribution("rocky", "rhel fedora"), installed("/usr/local/cuda/compat"), gpu()}, 804,
+			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", `sudo dnf remove "$(rpm -qf /usr/local/cuda/compat/libcuda.so.` + release + `)"`,
+			"the library is that of the CUDA toolkit's package for forward compatibility"},
+		{"not ready", []part{healthy}, 802, "cuInit failed with CUDA_ERROR_SYSTEM_NOT_READY (802)", "sudo systemctl enable --now nvidia-fabricmanager", ""},
+		{"a stub after all", []part{healthy}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "remove " + debianLib + "/libcuda.so." + release + " from where programs look for the driver", ""},
+		{"a stub after all", []part{with("LD_LIBRARY_PATH", "/opt"), installed("/opt"), gpu()}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "unset LD_LIBRARY_PATH", ""},
+		{"unavailable", []part{healthy}, 46, "cuInit failed with CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "sudo nvidia-smi --compute-mode=DEFAULT", ""},
+		{"invalid", []part{healthy}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", kernelLog, ""},
+		{"invalid", []part{healthy, with("CUDA_VISIBLE_DEVICES", "0,0")}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", "unset CUDA_VISIBLE_DEVICES", ""},
+		{"not initialized", []part{healthy}, 3, "cuInit failed with CUDA_ERROR_NOT_INITIALIZED (3)", kernelLog, ""},
+		{"not supported", []part{healthy}, 801, "cuInit failed with CUDA_ERROR_NOT_SUPPORTED (801)", kernelLog, ""},
+		{"not known", []part{healthy}, 12345, "cuInit failed with CUresult 12345", kernelLog, ""},
+		{"no GPU", []part{installed(debianLib), pci()}, 100, "this machine has no NVIDIA GPU", "run the program on a machine with an NVIDIA GPU", "cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
+		{"the helper did not help", []part{installed(debianLib), pci("nvidia"), modules(release), file("/usr/bin/nvidia-modprobe", ""), setuid("/usr/bin/nvidia-modprobe")}, 100,
+			"there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", "sudo nvidia-modprobe -c 255 -c 0 && sudo nvidia-modprobe -u -c 0", "cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
+	} {
+		r := newFixture(t, tt.parts...).machine().diagnose("")
+		r.AddInit(1)
+		r.AddInit(tt.code) // which replaces what was there
+		v := r.Verdict()
+		if v.Title != tt.title || v.Fix != tt.fix {
+			t.Errorf("%s: verdict %q\nfix     %q\nwant    %q\nfix     %q\n%s", tt.name, v.Title, v.Fix, tt.title, tt.fix, r)
+		}
+		var more string
+		if len(r.Findings) > 1 {
+			more = r.Findings[1].Title
+		}
+		if more != tt.more {
+			t.Errorf("%s: then %q, want %q", tt.name, more, tt.more)
+		}
+		checkFindings(t, r)
+	}
+}
+
+// TestFacts holds what is gathered, as opposed to what follows from it.
+func TestFacts(t *testing.T) {
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	f := newFixture(t, distribution("ubuntu", "debian"), docker, with("CUDA_VISIBLE_DEVICES", ""), with("HOME", "/root"),
+		with("LD_LIBRARY_PATH", "/opt/stubs"), library("/opt/stubs/libcuda.so.1", stub), installed(debianLib), cached(debianLib),
+		pci("nvidia", ""), nodes("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-modeset", "nvidia-caps-imex-channels"),
+		file("/sys/module/nvidia/version", "535.261.03\n"), opening("/dev/nvidiactl", syscall.EPERM),
+		file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Aug 15 00:00:00 UTC 2025\n"))
+	for _, name := range []string{"nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-modeset"} {
+		mode("/dev/"+name, 0o640)(t, f)
+	}
+	r := f.machine().diagnose("")
+	device := func(path string, a Access, text string) DeviceFile {
+		if a == Missing {
+			return DeviceFile{Path: path, Access: a, Error: text}
+		}
+		return DeviceFile{Path: path, Access: a, Error: text, Mode: "-rw-r-----", UID: os.Geteuid(), GID: os.Getegid()}
+	}
+	want := &Report{
+		Platform: platform, Distribution: "The ubuntu system", DistributionIDs: []string{"ubuntu", "debian"},
+		Container: "docker", UID: 1000,
+		Environment: map[string]string{"CUDA_VISIBLE_DEVICES": "", "LD_LIBRARY_PATH": "/opt/stubs"},
+		Library: &LibraryFacts{
+			Name: debianLib + "/libcuda.so.1", Source: "the system's library search path",
+			Path: debianLib + "/libcuda.so.580.95.05", Release: "580.95.05", Version: 12030,
+		},
+		Candidates: []CandidateFacts{
+			{
+				Name: "libcuda.so.1", Source: "the system's library search path", Path: "/opt/stubs/libcuda.so.1", Problem: Stub, Element: "/opt/stubs",
+				Error: "/opt/stubs/libcuda.so.1: it is in the CUDA toolkit's folder of stubs, which are for linking only: remove the folder from the search path and install the NVIDIA driver",
+			},
+			{
+				Name: "libcuda.so", Source: "the system's library search path", Problem: Absent,
+				Error: "cannot open shared object file: No such file or directory",
+			},
+			{Name: debianLib + "/libcuda.so.1", Source: "the system's library search path", Path: debianLib + "/libcuda.so.580.95.05"},
+		},
+		Kernel:   KernelFacts{Release: "535.261.03", Flavor: "proprietary", Loaded: true},
+		PCIKnown: true,
+		GPUs: []PCIDevice{
+			{Address: "0000:01:00.0", ID: "10de:2335", Driver: "nvidia"},
+			{Address: "0000:02:00.0", ID: "10de:2335"},
+		},
+		Devices: []DeviceFile{
+			device("/dev/nvidia0", Granted, ""), device("/dev/nvidia2", Granted, ""), device("/dev/nvidia10", Granted, ""),
+			device("/dev/nvidiactl", Forbidden, "operation not permitted"), device("/dev/nvidia-uvm", Missing, "no such file or directory"),
+			device("/dev/nvidia-modeset", Granted, ""),
+		},
+	}
+	got := *r
+	got.Findings = nil
+	if diff := cmp.Diff(want, &got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The helper needs rights: its own, or this process's.
+func TestHelper(t *testing.T) {
+	for _, tt := range []struct {
+		parts []part
+		uid   int
+		want  bool
+	}{
+		{nil, 0, false},
+		{[]part{file("/usr/bin/nvidia-modprobe", "")}, 0, true},
+		{[]part{file("/usr/bin/nvidia-modprobe", "")}, 1000, false},
+		{[]part{file("/usr/bin/nvidia-modprobe", ""), setuid("/usr/bin/nvidia-modprobe")}, 1000, true},
+	} {
+		m := newFixture(t, tt.parts...).machine()
+		m.uid = tt.uid
+		if got := m.kernel().Helper; got != tt.want {
+			t.Errorf("user %d: %v", tt.uid, got)
+		}
+	}
+}
+
+// A variable that is set and must not count is reported as such.
+func TestEnvironmentIgnored(t *testing.T) {
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	m := newFixture(t, with(Environment, "/opt/mine.so"), installed(debianLib), gpu()).machine()
+	m.elevated = func() bool { return true }
+	r := m.diagnose("")
+	if !r.EnvironmentIgnored || r.NamedBy != "" || r.Library == nil || r.Library.Name != debianLib+"/libcuda.so.1" {
+		t.Errorf("%+v", r)
+	}
+	if want := []string{"warning: CUDA_DRIVER_LIBRARY is ignored"}; !slices.Equal(titles(r.Findings), want) {
+		t.Errorf("findings %q", titles(r.Findings))
+	}
+	if !strings.Contains(r.String(), `CUDA_DRIVER_LIBRARY="/opt/mine.so", ignored`) {
+		t.Error(r)
+	}
+}
+
+// The device files are really opened: what is not there is missing, what must
+// not be opened is denied.
+func TestOpenDevice(t *testing.T) {
+	dir := t.TempDir()
+	if err := openDevice(filepath.Join(dir, "missing")); err != syscall.ENOENT {
+		t.Errorf("missing: %v", err)
+	}
+	if err := openDevice("/dev/null"); err != nil {
+		t.Errorf("/dev/null: %v", err)
+	}
+	if err := openDevice(dir); err != syscall.EISDIR {
+		t.Errorf("a folder: %v", err)
+	}
+	locked := filepath.Join(dir, "locked")
+	if err := os.WriteFile(locked, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := error(nil)
+	if os.Geteuid() != 0 {
+		want = syscall.EACCES
+	}
+	if err := openDevice(locked); err != want {
+		t.Errorf("locked: %v, want %v", err, want)
+	}
+}
+
+func TestReportText(t *testing.T) {
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	f := newFixture(t, debian, docker, installed(debianLib), pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl"),
+		with("CUDA_VISIBLE_DEVICES", "0"), opening("/dev/nvidiactl", syscall.EPERM))
+	mode("/dev/nvidia0", 0o666)(t, f)
+	mode("/dev/nvidiactl", 0o666)(t, f)
+	owner := itoa(os.Geteuid()) + ":" + itoa(os.Getegid())
+	r := f.machine().diagnose("")
+	r.AddInit(100)
+	want := `platform     ` + platform + `, The debian system
+container    docker
+environment  CUDA_VISIBLE_DEVICES="0"
+tried        libcuda.so.1 (the system's library search path): cannot open shared object file: No such file or directory
+tried        libcuda.so (the system's library search path): cannot open shared object file: No such file or directory
+taken        ` + debianLib + `/libcuda.so.1 (Debian and Ubuntu): ` + debianLib + `/libcuda.so.580.95.05
+library      CUDA 12.3, driver 580.95.05
+kernel       nvidia, 535.261.03, open, nvidia-uvm
+gpu          0000:01:00.0 10de:2335, driven by nvidia
+device       /dev/nvidia0 -rw-rw-rw- ` + owner + `: granted
+device       /dev/nvidiactl -rw-rw-rw- ` + owner + `: forbidden, operation not permitted
+device       /dev/nvidia-uvm: missing
+cuInit       CUDA_ERROR_NO_DEVICE (100)
+fault        the driver's library and its kernel module are of different versions
+             ` + debianLib + `/libcuda.so.580.95.05 is of version 580.95.05, and the kernel's module of 535.261.03: one of the two was updated and the other is still in use
+             fix: docker restart CONTAINER
+fault        this container has lost its right to use the GPU
+             the permissions of /dev/nvidiactl allow it, and opening fails: operation not permitted; systemctl daemon-reload on the host takes such rights from containers that are running
+             fix: docker restart CONTAINER
+fault        this container was given only a part of the device files
+             there is no /dev/nvidia-uvm
+             fix: docker run --gpus all IMAGE
+fault        cuInit failed with CUDA_ERROR_NO_DEVICE (100)
+             the driver sees no GPU that it may use; most likely because the driver's library and its kernel module are of different versions
+             fix: docker restart CONTAINER
+verdict      the driver's library and its kernel module are of different versions
+fix          docker restart CONTAINER
+`
+	if diff := cmp.Diff(want, r.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRealDriver diagnoses NVIDIA's own libraries: on a machine without a GPU,
+// and on one that seems in order.
+func TestRealDriver(t *testing.T) {
+	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
+	if len(paths) == 0 {
+		t.Skip("PURECU_TEST_LIBCUDA is not set: this needs a real driver library (see tests/libcuda/fetch)")
+	}
+	for _, path := range paths {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := func(t *testing.T, f *fixture) {
+			if err := os.MkdirAll(f.root+"/usr/lib64", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, f.root+"/usr/lib64/libcuda.so.1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		version := strings.TrimPrefix(filepath.Base(target), "libcuda.so.")
+		for _, tt := range []struct {
+			parts []part
+			title string
+		}{
+			{[]part{here, pci()}, "this machine has no NVIDIA GPU"},
+			{[]part{here, pci("nvidia"), modules(version), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, "cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
+		} {
+			r := newFixture(t, tt.parts...).machine().diagnose("")
+			r.AddInit(100)
+			if v := r.Verdict(); v.Title != tt.title {
+				t.Errorf("%s: %s\n%s", path, v.Title, r)
+			}
+			if l := r.Library; l == nil || l.Path != target || l.Release != version || l.Version < 12000 {
+				t.Errorf("%s: %+v", path, l)
+			}
+			checkFindings(t, r)
+		}
+		// This machine as it is, whichever it is.
+		r := Diagnose(WithLibrary(path))
+		r.AddInit(100)
+		if v := r.Verdict(); v.Severity != Fault || r.Init.Name != "CUDA_ERROR_NO_DEVICE" || r.Library.Path != target {
+			t.Errorf("%s: %s", path, r)
+		}
+		checkFindings(t, r)
+	}
+}

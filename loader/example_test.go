@@ -1,0 +1,46 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/purecu/purecu/loader"
+)
+
+// A program that can do without a GPU looks at why there is no driver: that there
+// is none is as it should be, and anything else is worth a word.
+func ExampleOpen() {
+	_, err := loader.Open("/nowhere/libcuda.so.1")
+	var le *loader.LoadError
+	if errors.As(err, &le) {
+		for _, c := range le.Candidates {
+			switch c.Problem {
+			case loader.Absent, loader.Duplicate:
+			default:
+				fmt.Printf("%s is there, but: %v\n", c.Name, c.Err)
+			}
+		}
+		fmt.Println("going on without a GPU")
+	}
+	// Output: going on without a GPU
+}
+
+// A program that cannot do without says what to do.
+func ExampleDiagnose() {
+	report := loader.Diagnose(loader.WithLibrary("/nowhere/libcuda.so.1"))
+	v := report.Verdict()
+	fmt.Printf("%s: %s\n", v.Severity, v.Title)
+	fmt.Printf("do this: %s\n", v.Fix)
+	_ = report.String() // all of it, as text
+	// Output:
+	// fault: the library that the program names cannot be used: /nowhere/libcuda.so.1
+	// do this: let the program name the driver's own library, or none, so that it is searched for
+}
+
+// What cuInit returned belongs to the facts.
+func ExampleReport_AddInit() {
+	report := loader.Diagnose()
+	report.AddInit(0)
+	fmt.Println(report.Verdict().Title)
+	// Output: CUDA works: cuInit succeeded
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package loader
+
+// find returns no forecast of what the system's loader does.
+func (s *system) find(string) []hit { return nil }
+
+// mappedFile returns "": that is not known.
+func mappedFile(uintptr) string { return "" }

@@ -1,0 +1,282 @@
+package loader
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/purecu/purecu/internal/ccall"
+)
+
+// fixture is a machine in a folder.
+type fixture struct {
+	root     string
+	env      map[string]string
+	searched []string                 // folders that the system's loader searches after LD_LIBRARY_PATH
+	refused  map[string]syscall.Errno // what opening a device file fails with
+	loaded   []string                 // files that were given to the system's loader
+}
+
+// part is something that a machine has.
+type part func(t *testing.T, f *fixture)
+
+// newFixture builds a machine. The test is skipped if that cannot be done here.
+func newFixture(t *testing.T, parts ...part) *fixture {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{root: root, env: map[string]string{}, refused: map[string]syscall.Errno{}}
+	for _, p := range parts {
+		p(t, f)
+	}
+	return f
+}
+
+// machine returns the machine the way this package sees one.
+func (f *fixture) machine() *machine {
+	return &machine{
+		system: &system{
+			root:      f.root,
+			lookupEnv: func(key string) (string, bool) { v, set := f.env[key]; return v, set },
+			elevated:  func() bool { return false },
+			dlopen:    f.dlopen,
+		},
+		openDevice: func(file string) error {
+			if errno, refused := f.refused[strings.TrimPrefix(file, f.root)]; refused {
+				return errno
+			}
+			return openDevice(file)
+		},
+		uid: 1000,
+	}
+}
+
+// dlopen is the system's loader, as far as the search for a name goes.
+func (f *fixture) dlopen(name string) (ccall.Library, error) {
+	if strings.Contains(name, "/") {
+		f.loaded = append(f.loaded, strings.TrimPrefix(name, f.root))
+		return ccall.Open(name)
+	}
+	var folders []string
+	if v := f.env["LD_LIBRARY_PATH"]; v != "" {
+		folders = strings.Split(v, ":")
+	}
+	for _, folder := range append(folders, f.searched...) {
+		file := filepath.Join(f.root+folder, name)
+		b, err := os.ReadFile(file)
+		if err != nil || len(b) >= 20 && uint16(b[18])|uint16(b[19])<<8 != ownMachine() {
+			continue
+		}
+		f.loaded = append(f.loaded, strings.TrimPrefix(file, f.root))
+		return ccall.Open(file)
+	}
+	return ccall.Library{}, errors.New(name + ": cannot open shared object file: No such file or directory")
+}
+
+// file is a file with this content.
+func file(name, content string) part {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(f.root+name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.root+name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// folder is an empty folder.
+func folder(name string) part {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		if err := os.MkdirAll(f.root+name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// link is a symbolic link.
+func link(name, target string) part {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		if filepath.IsAbs(target) {
+			target = f.root + target
+		}
+		if err := os.MkdirAll(filepath.Dir(f.root+name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, f.root+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// with is an environment variable.
+func with(key, value string) part {
+	return func(_ *testing.T, f *fixture) { f.env[key] = value }
+}
+
+// opening lets opening a device file fail.
+func opening(name string, errno syscall.Errno) part {
+	return func(_ *testing.T, f *fixture) { f.refused[name] = errno }
+}
+
+// cached is a folder whose libraries of the driver's name are in the cache of
+// the system's loader. It comes behind the libraries, and only once.
+func cached(folders ...string) part {
+	return func(t *testing.T, f *fixture) {
+		f.searched = folders
+		var entries []cacheEntry
+		for _, folder := range folders {
+			for _, name := range []string{"libcuda.so.1", "libcuda.so"} {
+				if _, err := os.Lstat(f.root + folder + "/" + name); err == nil {
+					entries = append(entries, cacheEntry{name, folder + "/" + name, 0})
+				}
+			}
+		}
+		file("/etc/ld.so.cache", string(cacheFile(entries...)))(t, f)
+	}
+}
+
+// The libraries that fixtures are built from.
+const (
+	real      = "real"      // a driver
+	stub      = "stub"      // the toolkit's stub
+	noDriver  = "no driver" // a library without cuInit
+	truncated = "truncated" // a driver without its end
+	foreign   = "foreign"   // a driver for another machine
+	text      = "text"      // no library at all
+	empty     = "empty"
+)
+
+// compiled returns the libraries, or an error that is a reason to skip.
+var compiled = sync.OnceValues(func() (map[string]string, error) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "loader")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	libs := map[string]string{text: "version 1", empty: ""}
+	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit} {
+		src, lib := filepath.Join(dir, "lib.c"), filepath.Join(dir, "lib.so")
+		if err := os.WriteFile(src, []byte(source), 0o600); err != nil {
+			return nil, err
+		}
+		if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput(); err != nil {
+			return nil, errors.New(string(out))
+		}
+		b, err := os.ReadFile(lib)
+		if err != nil {
+			return nil, err
+		}
+		libs[kind] = string(b)
+	}
+	libs[truncated] = libs[real][:len(libs[real])/2]
+	other := byte(elfAMD64)
+	if runtime.GOARCH == "amd64" {
+		other = elfARM64
+	}
+	libs[foreign] = string(changed([]byte(libs[real]), 18, other, 0))
+	return libs, nil
+})
+
+// library is a shared library of a kind.
+func library(name, kind string) part {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		libs, err := compiled()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skipf("there is no C compiler: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		file(name, libs[kind])(t, f)
+	}
+}
+
+// all is several parts together.
+func all(parts ...part) part {
+	return func(t *testing.T, f *fixture) {
+		for _, p := range parts {
+			p(t, f)
+		}
+	}
+}
+
+const release = "580.95.05"
+
+// installed is the driver's library in a folder, the way packages have it.
+func installed(folder string) part {
+	return all(library(folder+"/libcuda.so."+release, real), link(folder+"/libcuda.so.1", "libcuda.so."+release))
+}
+
+// pci is a PCI bus with a network card, and GPUs with this driver, or without
+// one.
+func pci(drivers ...string) part {
+	const bus = "/sys/bus/pci/devices/"
+	parts := []part{
+		file(bus+"0000:00:01.0/vendor", "0x8086\n"),
+		file(bus+"0000:00:01.0/class", "0x020000\n"),
+		// A switch for GPUs is no GPU.
+		file(bus+"0000:00:02.0/vendor", "0x10de\n"),
+		file(bus+"0000:00:02.0/class", "0x068000\n"),
+	}
+	for i, driver := range drivers {
+		dev := bus + "0000:0" + string(rune('1'+i)) + ":00.0"
+		parts = append(parts, file(dev+"/vendor", "0x10de\n"), file(dev+"/class", "0x030200\n"), file(dev+"/device", "0x2335\n"))
+		if driver != "" {
+			parts = append(parts, folder("/sys/bus/pci/drivers/"+driver), link(dev+"/driver", "/sys/bus/pci/drivers/"+driver))
+		}
+	}
+	return all(parts...)
+}
+
+// modules is NVIDIA's part in the kernel.
+func modules(release string) part {
+	return all(
+		file("/sys/module/nvidia/version", release+"\n"),
+		folder("/sys/module/nvidia_uvm"),
+		file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "+release+
+			"  Release Build  (builder@host)  Tue Sep 23 09:55:41 UTC 2025\nGCC version:  gcc version 12.2.0\n"),
+	)
+}
+
+// nodes are device files. That they are plain files here makes no difference.
+func nodes(names ...string) part {
+	var parts []part
+	for _, n := range names {
+		parts = append(parts, file("/dev/"+n, ""))
+	}
+	return all(parts...)
+}
+
+// gpu is a GPU in order, of which only the driver's library is missing.
+func gpu() part {
+	return all(pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm"))
+}
+
+// distribution is what a system says of its name.
+func distribution(id, like string) part {
+	return file("/etc/os-release", "PRETTY_NAME=\"The "+id+" system\"\nID="+id+"\nID_LIKE=\""+like+"\"\n")
+}
+
+var (
+	debian = distribution("debian", "")
+	ubuntu = distribution("ubuntu", "debian")
+	docker = file("/.dockerenv", "")
+	wsl    = file("/proc/sys/kernel/osrelease", "6.6.87.2-microsoft-standard-WSL2\n")
+	jetson = file("/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3\n")
+)

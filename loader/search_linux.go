@@ -1,0 +1,206 @@
+package loader
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// looksFirst is set where a library's file can be examined before it is loaded.
+const looksFirst = true
+
+// libraryName is the driver's name on Linux. libcuda.so belongs to development
+// packages.
+const libraryName = "libcuda.so.1"
+
+// triplet returns what Debian calls an architecture in its library folders.
+func triplet(arch string) string {
+	switch arch {
+	case "amd64":
+		return "x86_64-linux-gnu"
+	case "arm64":
+		return "aarch64-linux-gnu"
+	case "ppc64le":
+		return "powerpc64le-linux-gnu"
+	case "loong64":
+		return "loongarch64-linux-gnu"
+	}
+	return arch + "-linux-gnu"
+}
+
+// place is a folder in which a kind of system keeps its driver.
+type place struct{ folder, kind string }
+
+// places returns the folders that are searched when the system's loader has
+// found nothing that serves, in order. Forward compatibility comes last: it
+// stands in for the driver's own library on some GPUs only.
+func places(arch string) []place {
+	debian := "/usr/lib/" + triplet(arch)
+	list := []place{
+		{debian, "Debian and Ubuntu"},
+		{"/usr/lib64", "Red Hat, Fedora and SUSE"},
+		{"/usr/lib", "Arch and others"},
+		{"/usr/lib/wsl/lib", "WSL"},
+		{"/usr/local/nvidia/lib64", "container runtimes, as on GKE"},
+		{"/usr/local/nvidia/lib", "container runtimes"},
+		{"/run/opengl-driver/lib", "NixOS"},
+	}
+	jetson := arch == "arm64"
+	if jetson {
+		list = append(list,
+			place{debian + "/tegra", "Jetson, before JetPack 6"},
+			place{debian + "/nvidia", "Jetson, since JetPack 6"})
+	}
+	list = append(list, place{"/usr/local/cuda/compat", "the CUDA toolkit's forward compatibility"})
+	if jetson {
+		list = append(list, place{"/usr/local/cuda/compat_orin", "the CUDA toolkit's forward compatibility for Jetson Orin"})
+	}
+	return list
+}
+
+// systemChoices returns what to try when nobody named a library.
+func (s *system) systemChoices() []choice {
+	const source = "the system's library search path"
+	var list, further []choice
+	for _, name := range []string{libraryName, "libcuda.so"} {
+		c := choice{Candidate: Candidate{Name: name, Source: source}, bare: true, hits: s.find(name)}
+		list = append(list, c)
+		// The system's loader takes one file of this name. If that one does not
+		// serve, the others might.
+		taken := forecast(c.hits)
+		for i, h := range c.hits {
+			if i != taken && h.unsafe == nil && !h.guess {
+				further = append(further, choice{Candidate: Candidate{Name: s.name(h.file), Source: source}})
+			}
+		}
+	}
+	list = append(list, further...)
+	for _, p := range places(runtime.GOARCH) {
+		list = append(list, choice{Candidate: Candidate{Name: p.folder + "/" + libraryName, Source: p.kind}})
+	}
+	return list
+}
+
+// find returns the files that glibc's loader comes across when it searches for
+// name, in its order: in the folders of LD_LIBRARY_PATH, in /etc/ld.so.cache, and
+// if there is none in the folders that are always searched. What it says is a
+// forecast: glibc has read LD_LIBRARY_PATH when the program was started, it looks
+// into subfolders for newer processors first, other C libraries have other ways,
+// and what the process has loaded under this name is not searched for at all. So
+// it is the name that is loaded, and the forecast serves to keep away from files
+// that must not be, and to explain.
+func (s *system) find(name string) []hit {
+	var files []string
+	if v := s.getenv("LD_LIBRARY_PATH"); v != "" && !s.elevated() {
+		for _, folder := range splitSearchPath(v) {
+			if strings.IndexByte(folder, '$') < 0 { // such as $ORIGIN, which is rare
+				files = append(files, filepath.Join(folder, name))
+			}
+		}
+	}
+	hits := s.hits(append(files, cachedLibraries(s.read("/etc/ld.so.cache"), name)...))
+	if len(hits) == 0 {
+		files = nil
+		for _, folder := range defaultFolders() {
+			files = append(files, folder+"/"+name)
+		}
+		hits = s.hits(files)
+		for i := range hits {
+			hits[i].guess = true
+		}
+	}
+	return hits
+}
+
+// defaultFolders returns the folders in which systems with glibc have libraries.
+func defaultFolders() []string {
+	t := triplet(runtime.GOARCH)
+	return []string{"/lib/" + t, "/usr/lib/" + t, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+}
+
+// hits returns those files that exist.
+func (s *system) hits(files []string) []hit {
+	var hits []hit
+	for _, name := range files {
+		h := hit{file: s.file(name)}
+		if h.examined = s.examine(h.file); h.info == nil {
+			continue
+		}
+		if !filepath.IsAbs(name) {
+			h.unsafe = because(name, "LD_LIBRARY_PATH leads to it in the working directory, where anybody may have put it", nil)
+		}
+		hits = append(hits, h)
+	}
+	return hits
+}
+
+// cachedLibraries returns the files that glibc's cache has for a name, for
+// whatever architecture, in glibc's order.
+//
+// The cache is a header of 48 bytes, of which the first 20 are its name and
+// version and the next 4 the number of entries; then the entries of 24 bytes:
+// 4 of flags, 4 each of where name and file are, counted from the header, 4 that
+// are no longer used, 8 of what the processor must have. An older format may
+// stand in front.
+func cachedLibraries(cache, name string) []string {
+	const magic, header, entry = "glibc-ld.so.cache1.1", 48, 24
+	start := strings.Index(cache, magic)
+	if start < 0 || len(cache)-start < header {
+		return nil
+	}
+	cache = cache[start:]
+	number := func(at int) int {
+		return int(cache[at]) | int(cache[at+1])<<8 | int(cache[at+2])<<16 | int(cache[at+3])<<24
+	}
+	text := func(at int) string {
+		if at >= len(cache) {
+			return ""
+		}
+		s, _, _ := strings.Cut(cache[at:], "\x00")
+		return s
+	}
+	var files []string
+	for e := header; e < header+number(len(magic))*entry && e+entry <= len(cache); e += entry {
+		anyProcessor := number(e+16) == 0 && number(e+20) == 0
+		if anyProcessor && text(number(e+4)) == name {
+			files = append(files, text(number(e+8)))
+		}
+	}
+	return files
+}
+
+// mappedFile returns the file that is mapped at an address of this process, or
+// "" if there is none. The kernel knows it with symbolic links resolved.
+func mappedFile(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(maps)) {
+		from, rest := hexadecimal(line)
+		to, rest := hexadecimal(strings.TrimPrefix(rest, "-"))
+		if addr < from || addr >= to {
+			continue
+		}
+		i := strings.IndexByte(rest, '/')
+		if i < 0 {
+			return ""
+		}
+		// What was replaced on the disk is still known by its name.
+		return strings.TrimSuffix(strings.TrimSuffix(rest[i:], "\n"), " (deleted)")
+	}
+	return ""
+}
+
+// hexadecimal returns the number that s begins with, and what is behind it.
+func hexadecimal(s string) (n uintptr, rest string) {
+	for i := range len(s) {
+		digit := strings.IndexByte("0123456789abcdef", s[i])
+		if digit < 0 {
+			return n, s[i:]
+		}
+		n = n<<4 | uintptr(digit)
+	}
+	return n, ""
+}

@@ -1,0 +1,62 @@
+package loader
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/purecu/purecu/internal/ccall"
+)
+
+// system is the machine as this package sees it. Tests put another in its
+// place, which lives in a folder.
+type system struct {
+	// root is put before absolute paths: nothing, but for a test's folder.
+	root      string
+	lookupEnv func(key string) (value string, set bool)
+	elevated  func() bool
+	dlopen    func(name string) (ccall.Library, error)
+}
+
+// thisSystem returns the machine that the program runs on.
+func thisSystem() *system {
+	return &system{lookupEnv: os.LookupEnv, elevated: elevated, dlopen: ccall.Open}
+}
+
+// getenv returns the value of an environment variable, "" if it is not set.
+func (s *system) getenv(key string) string {
+	v, _ := s.lookupEnv(key)
+	return v
+}
+
+// file returns where the file of this name is.
+func (s *system) file(name string) string {
+	if s.root != "" && filepath.IsAbs(name) {
+		return s.root + name
+	}
+	return name
+}
+
+// name returns the name of a file: the inverse of file.
+func (s *system) name(file string) string {
+	if rest, ok := strings.CutPrefix(file, s.root); ok && filepath.IsAbs(rest) {
+		return rest
+	}
+	return file
+}
+
+// resolve returns the name of a file with all symbolic links resolved, or ""
+// if they lead nowhere.
+func (s *system) resolve(file string) string {
+	file, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return ""
+	}
+	return s.name(file)
+}
+
+// read returns what is in a small file, or "".
+func (s *system) read(name string) string {
+	data, _ := os.ReadFile(s.file(name))
+	return string(data)
+}
