@@ -96,23 +96,31 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// TestReadmeExample holds the README's program to one that is compiled.
+// TestReadmeExample holds the README's programs to ones that are compiled.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.ReadFile(filepath.Join(moduleRoot, "examples", "hello-event", "main.go"))
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob(filepath.Join(moduleRoot, "examples", "*", "main.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(readme, -1)
+	var programs []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, string(data))
+	}
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(readme), -1)
 	if len(blocks) == 0 {
 		t.Error("README.md has no Go program")
 	}
 	for _, b := range blocks {
-		if !strings.Contains(string(program), string(b[1])) {
-			t.Errorf("this is in README.md and not in examples/hello-event:\n%s", b[1])
+		if !slices.ContainsFunc(programs, func(p string) bool { return strings.Contains(p, b[1]) }) {
+			t.Errorf("this is in README.md and in no example:\n%s", b[1])
 		}
 	}
 }

@@ -1,35 +1,57 @@
-// Command cuprobe shows that CUDA works on this machine: it finds the driver,
-// compiles a kernel that spins for a given time, and times it with events and
-// with the host's clock.
+// Command cuprobe says whether CUDA works on this machine, and how well.
 //
 // Usage:
 //
-//	cuprobe [-driver PATH] [-device N] [-spin DURATION]
+//	cuprobe [FLAGS] [COMMAND] [FLAGS] [ARGUMENTS]
 //
-// The exit status is 0 if all went well, 3 if there is no CUDA driver, 4 if
-// there is a driver but no device, 2 for wrong usage, and 1 for any other
-// failure.
+// The commands are:
+//
+//	demo     run two streams, one waiting for the other, and draw what happened
+//	time     time kernels, copies and calls, by events and by the host's clock
+//	devices  list the devices
+//	doctor   find out what is wrong, and how to mend it
+//	symbols  list the driver's functions: what it has, what it lacks
+//	help     say more about a command, as cuprobe COMMAND -h does
+//
+// Without a command cuprobe runs demo. Every command takes these flags:
+//
+//	-json    print one JSON object instead of text
+//	-driver auto|cuda|PATH
+//	         auto and cuda search for NVIDIA's driver; PATH is loaded, and nothing else
+//	-device N
+//	         use the device with this ordinal; by default 0, and all in devices and doctor
+//
+// The exit status is 0 if all went well, 1 for a failure or an interrupted
+// measurement, 2 for wrong usage, 3 if there is no CUDA driver, and 4 if there is
+// a driver that sees no device.
+//
+// With -json a command that fails prints {"error": {…}} with the fields op,
+// result, code, doc, message and fix; a measurement that fails half way prints
+// what it has, and the error beside it. Times are in nanoseconds and sizes in
+// bytes, as the ends of the fields' names say.
+//
+// For more see cuprobe -h, and cuprobe COMMAND -h.
 package main
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
-
-	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/loader"
 )
 
 //go:embed spin.ptx
 var spinPTX []byte
 
+// The exit statuses.
 const (
+	exitOK       = 0
 	exitFailure  = 1
 	exitUsage    = 2
 	exitNoDriver = 3
@@ -37,176 +59,242 @@ const (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }
 
-// run is the command with its arguments and output. It returns the exit status.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("cuprobe", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	var (
-		path   = fs.String("driver", "", "load the driver library at this `path` only")
-		device = fs.Int("device", 0, "use the device with this `ordinal`")
-		spin   = fs.Duration("spin", 10*time.Millisecond, "let the kernel run for this `duration`")
-	)
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return exitUsage
-	case fs.NArg() > 0 || *spin <= 0:
-		fmt.Fprintln(stderr, "cuprobe: it takes no arguments but flags, and -spin must be positive; see cuprobe -h")
-		return exitUsage
-	}
-	var opts []cu.Option
-	if *path != "" {
-		opts = append(opts, cu.WithLibrary(*path))
-	}
-	drv, err := cu.Open(opts...)
+// call is one run of a command: what the user asked for, and where the answer
+// goes.
+type call struct {
+	ctx context.Context
+	out *output
+	err io.Writer
+	env func(name string) (string, bool)
+
+	json   bool
+	driver string // auto, cuda, or a path
+	device int    // an ordinal, or anyDevice
+	args   []string
+}
+
+// anyDevice stands for a -device flag that was not given.
+const anyDevice = -1
+
+// command is one of cuprobe's commands.
+type command struct {
+	name  string
+	args  string // the arguments, for the usage line
+	short string // what it does, in a line
+	long  string // the rest of its help
+	// define defines the command's own flags, and returns what runs the command.
+	define func(*flag.FlagSet) func(*call) error
+}
+
+// commands returns all commands, the one that runs unasked first.
+func commands() []command {
+	return []command{demoCommand(), timeCommand(), devicesCommand(), doctorCommand(), symbolsCommand(), helpCommand()}
+}
+
+// run is the program with its arguments, output and environment. It returns the
+// exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
+	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: "auto", device: anyDevice}
+	err := c.run(args)
 	if err == nil {
-		err = probe(stdout, drv, *device, *spin)
+		err = c.out.err
 	}
-	if err != nil {
-		given := *path != "" || os.Getenv(loader.Environment) != ""
-		fmt.Fprintln(stderr, "cuprobe: "+explain(err, given))
-	}
-	return status(err)
+	return c.finish(err)
 }
 
-// status returns the exit status for an error.
-func status(err error) int {
+// run finds the command, parses its flags, and runs it.
+func (c *call) run(args []string) error {
+	top := newFlagSet()
+	c.define(top)
+	version := top.Bool("version", false, "print the version of cuprobe")
+	help, err := parse(top, args)
 	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, cu.ErrNoDriver):
-		return exitNoDriver
-	case errors.Is(err, cu.ErrNoDevice):
-		return exitNoDevice
+	case err != nil:
+		c.json = c.json || slices.ContainsFunc(args, asksForJSON)
+		return foreignFlag(err)
+	case help:
+		return c.topHelp()
+	case *version:
+		return c.show(programVersion())
 	}
-	return exitFailure
+	all := commands()
+	name, rest := all[0].name, top.Args()
+	if len(rest) > 0 {
+		name, rest = rest[0], rest[1:]
+	}
+	cmd, err := findCommand(name)
+	if err != nil {
+		c.json = c.json || slices.ContainsFunc(rest, asksForJSON)
+		return err
+	}
+	return c.runCommand(cmd, rest)
 }
 
-// explain returns an error as one paragraph. For a missing driver it says what
-// was tried, and what to do; given says whether the user named the library.
-func explain(err error, given bool) string {
-	var le *loader.LoadError
-	if !errors.As(err, &le) || len(le.Candidates) == 0 {
-		return err.Error()
-	}
-	var tried []string
-	for _, c := range le.Candidates {
-		tried = append(tried, fmt.Sprintf("%s (%s): %v", c.Name, c.Source, c.Err))
-	}
-	if given {
-		return fmt.Sprintf("the CUDA driver library that was named could not be loaded: %s. Leave -driver and %s away to search for one.",
-			strings.Join(tried, "; "), loader.Environment)
-	}
-	return fmt.Sprintf("there is no CUDA driver on this machine that could be loaded. Tried %s. "+
-		"Install the NVIDIA driver, run the container with its GPU runtime, or name the library with -driver or %s.",
-		strings.Join(tried, "; "), loader.Environment)
-}
-
-// probe times the kernel on a device.
-func probe(w io.Writer, drv *cu.Driver, ordinal int, spin time.Duration) error {
-	version, err := drv.Version()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "driver  %v, CUDA %d.%d\n", drv, version/1000, version%1000/10)
-	dev, err := drv.Device(ordinal)
-	if err != nil {
-		return err
-	}
-	name, err := dev.Name()
-	if err != nil {
-		return err
-	}
-	major, minor, err := dev.ComputeCapability()
-	if err != nil {
-		return err
-	}
-	mem, err := dev.TotalMem()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "device  %d: %s, compute capability %d.%d, %.1f GiB\n", ordinal, name, major, minor, float64(mem)/(1<<30))
-
-	gpu, err := dev.PrimaryContext()
-	if err != nil {
-		return err
-	}
-	defer gpu.Close()
-	began := time.Now()
-	mod, err := gpu.LoadModule(spinPTX)
-	if err != nil {
-		return err
-	}
-	defer mod.Close()
-	fmt.Fprintf(w, "kernel  cusim_spin, compiled from PTX in %v\n", time.Since(began).Round(100*time.Microsecond))
-
-	t, err := timeKernel(gpu, mod, spin)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "poll    %d × %v, then %v\n", t.pending, cu.Pending, cu.Complete)
-	fmt.Fprintf(w, "events  %v\n", t.events)
-	fmt.Fprintf(w, "host    %v (%+.2f %%)\n", t.host, 100*(t.host.Seconds()/t.events.Seconds()-1))
-	return nil
-}
-
-// timing is what was seen of one run of the kernel.
-type timing struct {
-	pending      int           // answers of Pending before the answer of Complete
-	events, host time.Duration // by either clock
-}
-
-// timeKernel runs the kernel twice, so that the first run's set-up costs do not
-// count, and times the second run.
-func timeKernel(gpu *cu.Context, mod *cu.Module, spin time.Duration) (t timing, err error) {
-	kernel, err := mod.Function("cusim_spin")
-	if err != nil {
-		return t, err
-	}
-	s, err := gpu.NewStream(cu.StreamNonBlocking)
-	if err != nil {
-		return t, err
-	}
-	defer s.Close()
-	start, err := gpu.NewEvent(cu.EventDefault)
-	if err != nil {
-		return t, err
-	}
-	defer start.Close()
-	stop, err := gpu.NewEvent(cu.EventDefault)
-	if err != nil {
-		return t, err
-	}
-	defer stop.Close()
-
-	for _, d := range []time.Duration{time.Microsecond, spin} {
-		t = timing{}
-		began := time.Now()
-		if err := start.Record(s); err != nil {
-			return t, err
-		}
-		if err := kernel.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d))); err != nil {
-			return t, err
-		}
-		if err := stop.Record(s); err != nil {
-			return t, err
-		}
-		st, err := stop.Query()
-		for ; err == nil && st == cu.Pending; st, err = stop.Query() {
-			t.pending++
-			runtime.Gosched()
-		}
+// runCommand runs a command with the arguments after its name.
+func (c *call) runCommand(cmd command, args []string) error {
+	fs := newFlagSet()
+	c.define(fs)
+	runIt := cmd.define(fs)
+	for { // flags may follow arguments
+		help, err := parse(fs, args)
 		if err != nil {
-			return t, err
+			c.json = c.json || slices.ContainsFunc(args, asksForJSON)
+			return usage("%v; see cuprobe %s -h", err, cmd.name)
 		}
-		t.host = time.Since(began)
-		if t.events, _, err = stop.Since(start); err != nil {
-			return t, err
+		if help {
+			return c.commandHelp(cmd)
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		c.args, args = append(c.args, fs.Arg(0)), fs.Args()[1:]
+	}
+	if cmd.args == "" && len(c.args) > 0 {
+		return usage("%s takes no arguments, and there is %q; see cuprobe %s -h", cmd.name, c.args[0], cmd.name)
+	}
+	return runIt(c)
+}
+
+// define defines the flags that every command takes. They may stand before the
+// command and after it.
+func (c *call) define(fs *flag.FlagSet) {
+	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
+	fs.Func("driver", "the `DRIVER` to use: auto, cuda, or the path of a library (default auto)", func(s string) error {
+		if s == "" {
+			return errors.New("name auto, cuda, or a path")
+		}
+		c.driver = s
+		return nil
+	})
+	fs.Func("device", "use the device with the ordinal `N` (default 0; devices and doctor: all)", func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 0 {
+			return errors.New("a device's ordinal is a whole number, counted from 0")
+		}
+		c.device = int(n)
+		return nil
+	})
+}
+
+// newFlagSet returns a flag set that leaves all output to its user.
+func newFlagSet() *flag.FlagSet {
+	fs := flag.NewFlagSet("cuprobe", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	return fs
+}
+
+// parse parses flags up to the first argument that is none. help reports that
+// the user asked for help instead.
+func parse(fs *flag.FlagSet, args []string) (help bool, err error) {
+	err = fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return true, nil
+	}
+	return false, err
+}
+
+// asksForJSON reports whether an argument is the -json flag. It is for errors
+// that end the parsing before it.
+func asksForJSON(arg string) bool {
+	return arg == "-json" || arg == "--json" || arg == "-json=true" || arg == "--json=true"
+}
+
+// usageError is a mistake in the command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usage(format string, args ...any) error {
+	return usageError(fmt.Sprintf(format, args...))
+}
+
+// foreignFlag returns the error for flags before the command, which says so if
+// the flag is a command's.
+func foreignFlag(err error) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		for _, cmd := range commands() {
+			fs := newFlagSet()
+			cmd.define(fs)
+			if fs.Lookup(name) != nil {
+				return usage("-%s is a flag of cuprobe %s, and belongs after the command; see cuprobe %s -h", name, cmd.name, cmd.name)
+			}
 		}
 	}
-	return t, nil
+	return usage("%v; see cuprobe -h", err)
+}
+
+// findCommand returns the command with a name, or an error that names the
+// nearest.
+func findCommand(name string) (command, error) {
+	var names []string
+	for _, cmd := range commands() {
+		if cmd.name == name {
+			return cmd, nil
+		}
+		names = append(names, cmd.name)
+	}
+	slices.Sort(names)
+	if near := nearest(name, names); len(near) > 0 {
+		return command{}, usage("there is no command %q: did you mean %s? See cuprobe -h", name, strings.Join(near, " or "))
+	}
+	return command{}, usage("there is no command %q: there are %s. See cuprobe -h", name, strings.Join(names, ", "))
+}
+
+// nearest returns the names that a mistyped one may stand for: those that it
+// begins, or else those that are least, and at most two, edits away.
+func nearest(name string, names []string) []string {
+	var near []string
+	for _, n := range names {
+		if name != "" && strings.HasPrefix(n, name) {
+			near = append(near, n)
+		}
+	}
+	for best := 1; best <= 2 && len(near) == 0; best++ {
+		for _, n := range names {
+			if distance(name, n) == best {
+				near = append(near, n)
+			}
+		}
+	}
+	return near
+}
+
+// distance returns the number of bytes to insert, delete, replace, or swap with
+// the next, that make b of a.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// columns returns the width of the terminal: $COLUMNS if that makes sense, else
+// 80.
+func (c *call) columns() int {
+	text, _ := c.env("COLUMNS")
+	if n, err := strconv.Atoi(text); err == nil && n >= 40 && n <= 400 {
+		return n
+	}
+	return 80
 }

@@ -2,103 +2,410 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/loader"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProgram is the environment variable that makes the test binary the program.
+const asProgram = "PURECU_TEST_CUPROBE"
 
-// probed runs the command and returns its exit status and output.
-func probed(args ...string) (status int, stdout, stderr string) {
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	if dir, err := scratch(); err == nil {
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			os.RemoveAll(dir)
+			os.Exit(code)
+		}))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// scratch returns a directory that is removed when the test binary ends.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "cuprobe") })
+
+// skip is an error that says why tests cannot run here.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+// fakeLibrary returns the path of the C driver that package cu is tested with.
+// It is compiled, unless PURECU_TEST_CLIB names a directory that holds it.
+var fakeLibrary = sync.OnceValues(func() (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", skip("the fake driver is for Linux")
+	}
+	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" {
+		path := filepath.Join(dir, "libfakecuda.so")
+		if _, err := os.Stat(path); err != nil {
+			return "", skip("PURECU_TEST_CLIB has no libfakecuda.so: " + err.Error())
+		}
+		return path, nil
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return "", skip("there is no C compiler: " + err.Error())
+	}
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "libfakecuda.so")
+	out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-pthread", "-o", path, "../../cu/testdata/fakecuda.c").CombinedOutput()
+	if err != nil {
+		return "", errors.New(cc + ": " + err.Error() + "\n" + string(out))
+	}
+	return path, nil
+})
+
+// fake is the C driver. Its functions are described in cu/testdata/fakecuda.c.
+type fake struct {
+	t    *testing.T
+	path string
+	lib  ccall.Library
+}
+
+// newFake returns the fake driver as good as new. At the end of the test nothing
+// may be left in it.
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	t.Setenv(loader.Environment, "")
+	path, err := fakeLibrary()
+	if why := skip(""); errors.As(err, &why) {
+		t.Skip(why)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := ccall.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t, path, lib}
+	f.ask("fake_reset")
+	t.Cleanup(func() {
+		f.ask("fake_reset")
+		for kind, name := range []string{1: "contexts", "streams", "events", "modules", 6: "device memory", "host memory"} {
+			if n := f.ask("fake_census", kind); name != "" && n != 0 {
+				t.Errorf("%d %s are left", n, name)
+			}
+		}
+	})
+	return f
+}
+
+// ask calls one of the driver's functions.
+func (f *fake) ask(name string, args ...any) uint64 {
+	f.t.Helper()
+	p, err := f.lib.Lookup(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r, err := ccall.Invoke(p, ccall.Blocking, args...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return uint64(r)
+}
+
+// fail lets the nth call of a function from now on return code.
+func (f *fake) fail(name string, nth int, code cu.Result) {
+	f.t.Helper()
+	f.ask("fake_fail", name, nth, int32(code))
+}
+
+// probe is a run of the program.
+type probe struct {
+	ctx context.Context
+	env map[string]string
+	out io.Writer // beside what result returns
+}
+
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+func (p probe) run(args ...string) result {
 	var o, e bytes.Buffer
-	status = run(args, &o, &e)
-	return status, o.String(), e.String()
+	ctx, out := p.ctx, io.Writer(&o)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if p.out != nil {
+		out = io.MultiWriter(&o, p.out)
+	}
+	env := func(name string) (string, bool) { v, ok := p.env[name]; return v, ok }
+	status := run(ctx, args, out, &e, env)
+	return result{status, o.String(), e.String()}
+}
+
+// run runs the program on the fake driver.
+func (f *fake) run(args ...string) result {
+	return probe{}.run(append([]string{"-driver", f.path}, args...)...)
+}
+
+// decode decodes what the program printed with -json, all of it, into v, which
+// knows every field.
+func decode(t *testing.T, r result, v any) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(r.stdout))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		t.Fatalf("%v\nexit status %d\n%s%s", err, r.status, r.stdout, r.stderr)
+	}
+	if rest, _ := io.ReadAll(dec.Buffered()); len(bytes.TrimSpace(rest)) > 0 {
+		t.Errorf("after the object there is %q", rest)
+	}
+	if r.stderr != "" {
+		t.Errorf("beside the object it says %q", r.stderr)
+	}
+}
+
+// documented checks that a command's help names every field of its JSON.
+func documented(t *testing.T, command, text string) {
+	t.Helper()
+	help := probe{}.run("-h").stdout + probe{}.run(command, "-h").stdout
+	words := strings.FieldsFunc(help, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, member := range v {
+				if path == ".devices.attributes" {
+					continue // these are CUDA's
+				}
+				if !slices.Contains(words, key) {
+					t.Errorf("the help for %s does not name %s.%s", command, path, key)
+				}
+				walk(path+"."+key, member)
+			}
+		case []any:
+			for _, element := range v {
+				walk(path, element)
+			}
+		}
+	}
+	walk("", v)
+}
+
+func TestHelp(t *testing.T) {
+	top := probe{}.run("-h")
+	var names []string
+	for _, cmd := range commands() {
+		names = append(names, cmd.name)
+		help := probe{}.run(cmd.name, "-h")
+		if help.status != exitOK || help.stderr != "" {
+			t.Errorf("cuprobe %s -h: exit status %d, %s", cmd.name, help.status, help.stderr)
+		}
+		if diff := cmp.Diff(help, probe{}.run("help", cmd.name), cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("cuprobe help %s (-%s -h +help):\n%s", cmd.name, cmd.name, diff)
+		}
+		fs := newFlagSet()
+		cmd.define(fs)
+		(&call{}).define(fs)
+		fs.VisitAll(func(f *flag.Flag) {
+			if !strings.Contains(help.stdout, "\n  -"+f.Name+" ") {
+				t.Errorf("cuprobe %s -h does not explain -%s:\n%s", cmd.name, f.Name, help.stdout)
+			}
+		})
+		checkText(t, cmd.name+" -h", help.stdout)
+	}
+	checkText(t, "-h", top.stdout)
+	for _, want := range append(names, "-json", "-driver", "-device", "-version", "Exit status", loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS") {
+		if !strings.Contains(top.stdout, want) {
+			t.Errorf("cuprobe -h does not speak of %s:\n%s", want, top.stdout)
+		}
+	}
+	for _, args := range [][]string{{"help"}, {"--help"}, {"-json", "-h"}} {
+		if diff := cmp.Diff(top, probe{}.run(args...), cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("cuprobe %q (-cuprobe -h, +this):\n%s", args, diff)
+		}
+	}
+}
+
+// checkText checks that a text is ASCII, in lines that are not too long.
+func checkText(t *testing.T, what, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if len(line) > 101 || strings.IndexFunc(line, func(r rune) bool { return r > 126 }) >= 0 {
+			t.Errorf("%s: this line is too long, or not ASCII: %q", what, line)
+		}
+	}
+}
+
+// The package's documentation names what there is.
+func TestPackageComment(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, _, _ := strings.Cut(string(source), "\npackage main")
+	for _, cmd := range commands() {
+		if !strings.Contains(doc, "//\t"+cmd.name+" ") || !strings.Contains(doc, cmd.short) {
+			t.Errorf("the package's comment does not have: %s %s", cmd.name, cmd.short)
+		}
+	}
 }
 
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
-		args   []string
-		status int
-		want   string
+		args []string
+		want string // in the message
 	}{
-		{[]string{"-h"}, 0, "-driver path"},
-		{[]string{"-nonsense"}, exitUsage, "nonsense"},
-		{[]string{"argument"}, exitUsage, "takes no arguments"},
-		{[]string{"-spin", "0"}, exitUsage, "-spin must be positive"},
+		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
+		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
+		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
+		{[]string{"nonsense"}, `no command "nonsense": there are demo, devices, doctor, help, symbols, time.`},
+		{[]string{""}, `no command ""`},
+		{[]string{"devcies"}, "did you mean devices?"},
+		{[]string{"d"}, "did you mean demo or devices or doctor?"},
+		{[]string{"help", "symbls"}, "did you mean symbols?"},
+		{[]string{"help", "time", "devices"}, "name of one command"},
+		{[]string{"demo", "argument"}, `demo takes no arguments, and there is "argument"`},
+		{[]string{"devices", "0"}, "devices takes no arguments"},
+		{[]string{"symbols", "a", "-missing", "b"}, `there is "b" too`},
+		{[]string{"-device", "x"}, "whole number, counted from 0"},
+		{[]string{"devices", "-device", "-1"}, "whole number, counted from 0"},
+		{[]string{"-device", "99999999999"}, "whole number, counted from 0"},
+		{[]string{"-device"}, "needs an argument"},
+		{[]string{"-driver", ""}, "name auto, cuda, or a path"},
+		{[]string{"time", "-spin", "10"}, `"10" is no duration from 1ns to 10s`},
+		{[]string{"time", "-spin", "1ms,,2ms"}, `"" is no duration`},
+		{[]string{"time", "-spin", "0"}, "no duration"},
+		{[]string{"time", "-spin", "1h"}, "no duration"},
+		{[]string{"time", "-copy", "16XB"}, `"16XB" is no size`},
+		{[]string{"time", "-n", "0"}, "whole number from 1"},
+		{[]string{"time", "-n", "many"}, "whole number from 1"},
 	} {
-		status, stdout, stderr := probed(tt.args...)
-		if status != tt.status || stdout != "" || !strings.Contains(stderr, tt.want) {
-			t.Errorf("cuprobe %q: exit status %d\n%s%s", tt.args, status, stdout, stderr)
+		r := probe{}.run(tt.args...)
+		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("cuprobe %q: exit status %d\n%s%s", tt.args, r.status, r.stdout, r.stderr)
+		}
+		for _, args := range [][]string{append([]string{"-json"}, tt.args...), append(slices.Clone(tt.args), "-json")} {
+			if len(tt.args) == 1 && tt.args[0] == "-device" && args[0] != "-json" {
+				continue // there -json is the device
+			}
+			r := probe{}.run(args...)
+			var v struct{ Error failure }
+			decode(t, r, &v)
+			if r.status != exitUsage || !strings.Contains(v.Error.Message, tt.want) || v.Error.Code != 0 {
+				t.Errorf("cuprobe %q: exit status %d\n%s", args, r.status, r.stdout)
+			}
 		}
 	}
 }
 
-// Without a driver there is one paragraph that says what was tried.
-func TestNoDriver(t *testing.T) {
-	t.Setenv(loader.Environment, "")
-	path := filepath.Join(t.TempDir(), "libcuda.so.1")
-	status, stdout, stderr := probed("-driver", path)
-	if status != exitNoDriver || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Count(stderr, path) < 2 {
-		t.Errorf("exit status %d\n%s%s", status, stdout, stderr)
-	}
-	t.Setenv(loader.Environment, path)
-	if status, _, stderr := probed(); status != exitNoDriver || !strings.Contains(stderr, "environment variable "+loader.Environment) {
-		t.Errorf("by the environment: exit status %d\n%s", status, stderr)
-	}
-}
-
-// A real driver without a device.
-func TestNoDevice(t *testing.T) {
-	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
-	if len(paths) == 0 {
-		t.Skip("PURECU_TEST_LIBCUDA is not set: this needs a real driver library (see tests/libcuda/fetch)")
-	}
-	for _, path := range paths {
-		status, stdout, stderr := probed("-driver", path)
-		if status != exitNoDevice || stdout != "" || !strings.Contains(stderr, "no CUDA device") || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit status %d\n%s%s", path, status, stdout, stderr)
-		}
-	}
-}
-
-// The whole program, on the C driver that package cu is tested with.
-func TestProbe(t *testing.T) {
-	lib := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libfakecuda.so")
-	if os.Getenv("PURECU_TEST_CLIB") == "" {
-		cc, err := exec.LookPath("cc")
-		if err != nil || runtime.GOOS != "linux" {
-			t.Skipf("there is no C compiler: %v", err)
-		}
-		lib = filepath.Join(t.TempDir(), "libfakecuda.so")
-		if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-pthread", "-o", lib, "../../cu/testdata/fakecuda.c").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	status, stdout, stderr := probed("-driver", lib)
-	if status != 0 || stderr != "" {
-		t.Fatalf("exit status %d\n%s%s", status, stdout, stderr)
-	}
-	for _, want := range []string{
-		`driver  .*libfakecuda\.so, CUDA \d+\.\d`,
-		`device  0: .+, compute capability \d+\.\d, .+ GiB`,
-		`poll    \d+ × pending, then complete`,
-		`events  .*s`,
-		`host    .*s \([+-].* %\)`,
+func TestNearest(t *testing.T) {
+	names := []string{"demo", "devices", "doctor", "help", "symbols", "time"}
+	for _, tt := range []struct {
+		name string
+		want []string
+	}{
+		{"devices", []string{"devices"}},
+		{"dev", []string{"devices"}},
+		{"de", []string{"demo", "devices"}},
+		{"tiem", []string{"time"}},
+		{"tine", []string{"time"}},
+		{"symbol", []string{"symbols"}},
+		{"simbolss", []string{"symbols"}},
+		{"docker", []string{"doctor"}},
+		{"", nil},
+		{"nothing", nil},
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(stdout) {
-			t.Errorf("no line like %q in\n%s", want, stdout)
+		if diff := cmp.Diff(tt.want, nearest(tt.name, names)); diff != "" {
+			t.Errorf("nearest(%q) (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	if status, _, stderr := probed("-driver", lib, "-device", "99"); status != exitFailure || !strings.Contains(stderr, "there is no device 99") {
-		t.Errorf("device 99: exit status %d\n%s", status, stderr)
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abd", 1},
+		{"abc", "ab", 1}, {"ab", "abc", 1}, {"ca", "abc", 3}, {"time", "demo", 3},
+	} {
+		if got := distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	r := probe{}.run("-version")
+	if want := ", " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; r.status != 0 ||
+		!strings.HasPrefix(r.stdout, "cuprobe ") || !strings.HasSuffix(r.stdout, want) {
+		t.Errorf("exit status %d, %q", r.status, r.stdout)
+	}
+	var v buildReport
+	r = probe{}.run("-json", "-version")
+	decode(t, r, &v)
+	if v.Module != "github.com/purecu/purecu" || v.Go != runtime.Version() {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Flags may stand before the command, after it, and after its arguments.
+func TestFlagsAnywhere(t *testing.T) {
+	f := newFake(t)
+	want := f.run("symbols", "cuEventQuery", "-json")
+	for _, args := range [][]string{
+		{"-driver", f.path, "-json", "symbols", "cuEventQuery"},
+		{"-json", "symbols", "-driver", f.path, "cuEventQuery"},
+		{"symbols", "cuEventQuery", "-driver=" + f.path, "--json"},
+		{"-driver", "/nowhere", "symbols", "-driver", f.path, "cuEventQuery", "-json"}, // the last one counts
+	} {
+		if diff := cmp.Diff(want, probe{}.run(args...), cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("cuprobe %q (-want +got):\n%s", args, diff)
+		}
+	}
+}
+
+// Output that cannot be written is a failure.
+func TestWriteError(t *testing.T) {
+	f := newFake(t)
+	for _, args := range [][]string{{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"}, {"symbols"}, {"-h"}, {"-version"}} {
+		r := probe{out: full{}}.run(append([]string{"-driver", f.path}, args...)...)
+		if r.status != exitFailure || !strings.Contains(r.stderr, "could not be written: the disk is full") {
+			t.Errorf("cuprobe %q: exit status %d, %q", args, r.status, r.stderr)
+		}
+	}
+}
+
+// full is a disk that is full.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"": 80, "80": 80, "120": 120, "40": 40, "39": 80, "-5": 80, "401": 80, "wide": 80} {
+		c := &call{env: func(string) (string, bool) { return text, true }}
+		if got := c.columns(); got != want {
+			t.Errorf("COLUMNS=%q: %d columns, want %d", text, got, want)
+		}
 	}
 }

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// bundle is what -bundle writes. The file is marshalled from it, with home
+// folders and user names replaced in every text.
+type bundle struct {
+	// Contents says what the file holds.
+	Contents string       `json:"contents"`
+	Cuprobe  *buildReport `json:"cuprobe"`
+	// Environment holds those of bundledVariables that are set.
+	Environment map[string]string `json:"environment"`
+	Doctor      *doctorReport     `json:"doctor"`
+	// Text is what the doctor prints.
+	Text []string `json:"text"`
+}
+
+// bundledVariables are the environment variables that go into a bundle: those
+// that say what CUDA and its containers do, and none else.
+func bundledVariables() []string {
+	return []string{
+		"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
+		"CUDA_DISABLE_PTX_JIT", "CUDA_DRIVER_LIBRARY", "CUDA_FORCE_PTX_JIT", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD",
+		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES",
+	}
+}
+
+// writeBundle writes the file, and says so.
+func (c *call) writeBundle(path string, r *doctorReport) error {
+	text, err := c.newBundle(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("the bundle cannot be written: %w", err)
+	}
+	_, err = f.Write(text)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("the bundle could not be written: %w", err)
+	}
+	w := io.Writer(c.out)
+	if c.json {
+		w = c.err
+	}
+	said := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
+	fmt.Fprintln(w, strings.Join(wrap(said, strings.Repeat(" ", 13), c.columns()), "\n"))
+	return nil
+}
+
+// bundleContents says what a bundle holds.
+func bundleContents() string {
+	return "the doctor's report (platform, container, libraries that were tried, kernel module, device files, PCI devices, " +
+		"driver, devices with UUIDs, checks, findings), the functions that the driver lacks, cuprobe's and Go's versions, and these " +
+		"environment variables if they are set: " + strings.Join(bundledVariables(), ", ") +
+		"; home folders and user names in paths are replaced"
+}
+
+// newBundle returns the file's text.
+func (c *call) newBundle(r *doctorReport) ([]byte, error) {
+	var text bytes.Buffer
+	r.text(&text)
+	b := bundle{
+		Contents: bundleContents(), Cuprobe: programVersion(), Environment: map[string]string{}, Doctor: r,
+		Text: strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"),
+	}
+	for _, name := range bundledVariables() {
+		if v, set := c.env(name); set {
+			b.Environment[name] = v
+		}
+	}
+	out, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	// Every text, wherever it is: so that none is forgotten.
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(out))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, err
+	}
+	var clean bytes.Buffer
+	enc := json.NewEncoder(&clean)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err = enc.Encode(mapTexts(tree, newAnonymizer(c.env)))
+	return clean.Bytes(), err
+}
+
+// mapTexts replaces every text in a JSON value.
+func mapTexts(v any, f func(string) string) any {
+	switch v := v.(type) {
+	case string:
+		return f(v)
+	case []any:
+		for i := range v {
+			v[i] = mapTexts(v[i], f)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = mapTexts(v[key], f)
+		}
+	}
+	return v
+}
+
+// newAnonymizer returns a function that replaces home folders, and the user's
+// name in paths.
+func newAnonymizer(env func(string) (string, bool)) func(string) string {
+	var homes, users []string
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		if home, _ := env(name); len(filepath.Clean(home)) > 1 {
+			homes = append(homes, filepath.Clean(home))
+		}
+	}
+	for _, name := range []string{"USER", "LOGNAME", "SUDO_USER", "USERNAME"} {
+		if user, _ := env(name); user != "" && user != "root" {
+			users = append(users, user)
+		}
+	}
+	return func(s string) string {
+		for _, home := range homes {
+			s = replaceHome(s, home)
+		}
+		return replaceUsers(s, users)
+	}
+}
+
+// between are the bytes that end an element of a path, and may stand between
+// paths.
+const between = `/\:;,=()"' ` + "\n\t"
+
+// replaceHome replaces a folder by a tilde, where it is not part of a longer
+// name.
+func replaceHome(s, home string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, home)
+		if i < 0 {
+			return b.String() + s
+		}
+		end := i + len(home)
+		b.WriteString(s[:i])
+		if end == len(s) || strings.IndexByte(between, s[end]) >= 0 {
+			b.WriteByte('~')
+		} else {
+			b.WriteString(home)
+		}
+		s = s[end:]
+	}
+}
+
+// replaceUsers replaces the elements of paths that are one of the users' names,
+// or the name of a home folder.
+func replaceUsers(s string, users []string) string {
+	var b strings.Builder
+	before, above := byte(' '), "" // the byte and the element before this one
+	for {
+		n := strings.IndexAny(s, between)
+		element := s
+		if n >= 0 {
+			element = s[:n]
+		}
+		inPath := before == '/' || before == '\\'
+		switch {
+		case element == "" || !inPath:
+			b.WriteString(element)
+		case above == "home" || above == "Users" || slices.Contains(users, element):
+			b.WriteString("USER")
+		default:
+			b.WriteString(element)
+		}
+		if n < 0 {
+			return b.String()
+		}
+		b.WriteByte(s[n])
+		before, above, s = s[n], element, s[n+1:]
+	}
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+func demoCommand() command {
+	return command{
+		name:  "demo",
+		short: "run two streams, one waiting for the other, and draw what happened",
+		long: `Four kernels run on two streams. Kernel C, on stream 2, waits on the GPU for the
+event that follows kernel A on stream 1; the host enqueues everything beforehand
+and only polls. The drawing is to scale, from the times of the events.
+
+It takes less than a second, most of which is the driver's start.
+
+Fields with -json: driver, device, compileNS, lanes (name, spans: name, fromNS,
+toNS, waiting), waitNS (from A's end to C's begin), polls (pending, complete),
+held (everything was enqueued before anything ran), eventsNS, hostNS (the same
+interval by either clock).`,
+		define: func(*flag.FlagSet) func(*call) error { return runDemo },
+	}
+}
+
+func runDemo(c *call) error {
+	drv, dev, err := c.openDevice()
+	if err != nil {
+		return err
+	}
+	r := &demoReport{width: c.columns()}
+	if r.Driver, err = newDriverInfo(drv); err != nil {
+		return err
+	}
+	if r.Device, err = newDeviceInfo(dev); err != nil {
+		return err
+	}
+	if err := r.demo(dev, c.ctx.Err); err != nil {
+		return err
+	}
+	if err := c.show(r); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// demoReport is what the demo saw.
+type demoReport struct {
+	Driver  driverInfo    `json:"driver"`
+	Device  deviceInfo    `json:"device"`
+	Compile time.Duration `json:"compileNS"`
+	Lanes   []lane        `json:"lanes"`
+	// Wait is the time from the end of A to the begin of C, which waits for it.
+	Wait  time.Duration `json:"waitNS"`
+	Polls polls         `json:"polls"`
+	// Held says that the GPU began after everything was enqueued.
+	Held bool `json:"held"`
+	// Events and Host are the time from the begin of A to the end of everything,
+	// by either clock.
+	Events time.Duration `json:"eventsNS"`
+	Host   time.Duration `json:"hostNS"`
+
+	width int
+}
+
+// What the demo's kernels take.
+const (
+	demoA = 12 * time.Millisecond
+	demoB = 18 * time.Millisecond
+	demoC = 9 * time.Millisecond
+	demoD = 6 * time.Millisecond
+)
+
+// demo runs the kernels, again with a longer lead if they began too early.
+func (r *demoReport) demo(dev *cu.Device, done func() error) (err error) {
+	rig, err := newRig(dev)
+	if err != nil {
+		return err
+	}
+	defer rig.closeAfter(&err)
+	r.Compile = rig.compiled
+	d, err := newDemoRun(rig)
+	if err != nil {
+		return err
+	}
+	// The first launch of a kernel loads it, which may wait for the GPU.
+	for _, s := range d.streams {
+		if err := rig.launch(s, time.Microsecond); err != nil {
+			return err
+		}
+		if err := s.Synchronize(); err != nil {
+			return err
+		}
+	}
+	for lead := 2 * time.Millisecond; lead <= 50*time.Millisecond && !r.Held; lead *= 5 {
+		if err := d.run(r, lead, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demoRun is what the demo runs on. The events mark the begin of everything, the
+// end of each kernel, and when stream 2 began to wait and went on.
+type demoRun struct {
+	rig                         *rig
+	streams                     [2]*cu.Stream
+	begin, a, b, wait, c0, c, d *cu.Event
+}
+
+func newDemoRun(rig *rig) (*demoRun, error) {
+	d := &demoRun{rig: rig}
+	var err error
+	for i := range d.streams {
+		if d.streams[i], err = rig.stream(); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range []**cu.Event{&d.begin, &d.a, &d.b, &d.wait, &d.c0, &d.c, &d.d} {
+		if *e, err = rig.event(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// run enqueues everything behind a kernel that takes as long as lead, and
+// watches it.
+func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) error {
+	s1, s2 := d.streams[0], d.streams[1]
+	kernel := func(s *cu.Stream, t time.Duration) func() error {
+		return func() error { return d.rig.launch(s, t) }
+	}
+	record := func(e *cu.Event, s *cu.Stream) func() error { return func() error { return e.Record(s) } }
+	waitFor := func(s *cu.Stream, e *cu.Event) func() error { return func() error { return s.WaitEvent(e) } }
+	for _, step := range []func() error{
+		kernel(s1, lead), record(d.begin, s1), waitFor(s2, d.begin), record(d.wait, s2), // both streams are held
+		kernel(s1, demoA), record(d.a, s1),
+		waitFor(s2, d.a), record(d.c0, s2),
+		kernel(s1, demoB), record(d.b, s1),
+		kernel(s2, demoC), record(d.c, s2),
+		kernel(s2, demoD), record(d.d, s2),
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	st, err := d.begin.Query()
+	if err != nil {
+		return err
+	}
+	r.Held = st == cu.Pending
+	r.Polls = polls{}
+	if r.Held {
+		r.Polls.Pending = 1
+	}
+	if err := r.Polls.await(d.begin, done); err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, e := range []*cu.Event{d.wait, d.a, d.c0, d.c, d.d, d.b} { // as they should complete
+		if err := r.Polls.await(e, done); err != nil {
+			return err
+		}
+	}
+	r.Host = time.Since(began)
+	return r.read(d)
+}
+
+// read reads the events' times.
+func (r *demoReport) read(d *demoRun) error {
+	var at [6]time.Duration
+	for i, e := range []*cu.Event{d.a, d.b, d.wait, d.c0, d.c, d.d} {
+		t, st, err := e.Since(d.begin)
+		if err != nil {
+			return err
+		}
+		if st != cu.Complete {
+			return errors.New("the driver says of an event that it is pending, after a later one in its stream was complete")
+		}
+		at[i] = t
+	}
+	a, b, wait, c0, c, end := at[0], at[1], at[2], at[3], at[4], at[5]
+	r.Lanes = []lane{
+		{"stream 1", []span{{Name: "A", From: 0, To: a}, {Name: "B", From: a, To: b}}},
+		{"stream 2", []span{{From: wait, To: c0, Waiting: true}, {Name: "C", From: c0, To: c}, {Name: "D", From: c, To: end}}},
+	}
+	r.Wait = c0 - a
+	r.Events = max(b, end)
+	return nil
+}
+
+// check returns an error if the streams did not do as they were told.
+func (r *demoReport) check() error {
+	if r.Wait < -2*resolution { // two events' times, each rounded
+		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream was told to wait for A's event", duration(-r.Wait))
+	}
+	return nil
+}
+
+func (r *demoReport) text(w io.Writer) {
+	r.Driver.text(w)
+	r.Device.text(w)
+	fmt.Fprintf(w, "kernel   cusim_spin, compiled from PTX in %s\n\n", digits(r.Compile, 3))
+	links := []link{{r.Lanes[1].Spans[1].From - r.Wait, r.Lanes[1].Spans[1].From, "C waits for A's event"}}
+	for _, line := range timeline(r.width, r.Lanes, links) {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintf(w, "\nwait     C began %s after A ended\n", duration(r.Wait))
+	// An error would have ended the demo.
+	fmt.Fprintf(w, "polls    %d times pending (C: CUDA_ERROR_NOT_READY), never an error\n", r.Polls.Pending)
+	fmt.Fprintf(w, "events   %s\n", duration(r.Events))
+	fmt.Fprintf(w, "host     %s (%+.2f %%)\n", duration(r.Host), 100*deviation(r.Host, r.Events))
+	if !r.Held {
+		const hint = "hint     the GPU began before everything was enqueued, so the times hold some of the host's; is CUDA_LAUNCH_BLOCKING set?"
+		fmt.Fprintln(w, strings.Join(wrap(hint, "         ", r.width), "\n"))
+	}
+}

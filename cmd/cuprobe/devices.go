@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/purecu/purecu/cu"
+)
+
+func devicesCommand() command {
+	return command{
+		name:  "devices",
+		short: "list the devices",
+		long: `All devices, or the one that -device names, with the memory that is free while
+cuprobe has a context there (a few hundred MB), and, if there are several, which of
+them can reach the memory of which.
+
+Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
+computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
+null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
+access). What a device or driver does not tell is "" or 0.`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			all := fs.Bool("v", false, "list all attributes too")
+			return func(c *call) error { return runDevices(c, *all) }
+		},
+	}
+}
+
+// deviceInfo is what reports say about a device.
+type deviceInfo struct {
+	Ordinal           int    `json:"ordinal"`
+	Name              string `json:"name"`
+	UUID              string `json:"uuid"`
+	PCIBusID          string `json:"pciBusID"`
+	ComputeCapability string `json:"computeCapability"`
+	Multiprocessors   int    `json:"multiprocessors"`
+	ClockKHz          int    `json:"clockKHz"`
+	MemoryTotal       uint64 `json:"memoryTotalBytes"`
+}
+
+// newDeviceInfo asks the driver about a device.
+func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
+	info = deviceInfo{Ordinal: dev.Ordinal()}
+	if info.Name, err = dev.Name(); err != nil {
+		return info, err
+	}
+	major, minor, err := dev.ComputeCapability()
+	if err != nil {
+		return info, err
+	}
+	info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
+	if info.MemoryTotal, err = dev.TotalMem(); err != nil {
+		return info, err
+	}
+	uuid, err := dev.UUID()
+	if err == nil {
+		info.UUID = uuid.String()
+	}
+	if err = optional(err); err != nil {
+		return info, err
+	}
+	if info.PCIBusID, err = dev.PCIBusID(); optional(err) != nil {
+		return info, err
+	}
+	if info.Multiprocessors, err = dev.Attribute(cu.DeviceAttributeMultiprocessorCount); optional(err) != nil {
+		return info, err
+	}
+	info.ClockKHz, err = dev.Attribute(cu.DeviceAttributeClockRate)
+	return info, optional(err)
+}
+
+// optional returns the error of a question, but for that the driver or the
+// device does not know the answer.
+func optional(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) || errors.Is(err, cu.ResultInvalidValue) {
+		return nil
+	}
+	return err
+}
+
+func (d deviceInfo) text(w io.Writer) {
+	fmt.Fprintf(w, "device   %d: %s, compute capability %s, %s GiB\n", d.Ordinal, d.Name, d.ComputeCapability, gibibytes(d.MemoryTotal))
+}
+
+// devicesReport is the list of devices.
+type devicesReport struct {
+	Driver  driverInfo     `json:"driver"`
+	Devices []deviceDetail `json:"devices"`
+	// Peers holds every pair of the devices that are listed.
+	Peers []peer `json:"peers"`
+}
+
+// deviceDetail is a device in the list.
+type deviceDetail struct {
+	deviceInfo
+	// MemoryFree is nil if it is not known; then MemoryFreeError says why.
+	MemoryFree      *uint64        `json:"memoryFreeBytes"`
+	MemoryFreeError string         `json:"memoryFreeError,omitempty"`
+	Attributes      map[string]int `json:"attributes,omitempty"`
+}
+
+// peer says whether kernels on one device can be given access to another's
+// memory.
+type peer struct {
+	From   int  `json:"from"`
+	To     int  `json:"to"`
+	Access bool `json:"access"`
+}
+
+func runDevices(c *call, all bool) error {
+	drv, err := c.open()
+	if err != nil {
+		return err
+	}
+	r := &devicesReport{Devices: []deviceDetail{}, Peers: []peer{}}
+	if r.Driver, err = newDriverInfo(drv); err != nil {
+		return err
+	}
+	devs, err := c.devices(drv)
+	if err != nil {
+		return err
+	}
+	for _, dev := range devs {
+		d, err := newDeviceDetail(dev, all)
+		if err != nil {
+			return err
+		}
+		r.Devices = append(r.Devices, d)
+		for _, to := range devs {
+			if to == dev {
+				continue
+			}
+			can, err := dev.CanAccessPeer(to)
+			if err != nil {
+				return err
+			}
+			r.Peers = append(r.Peers, peer{dev.Ordinal(), to.Ordinal(), can})
+		}
+	}
+	return c.show(r)
+}
+
+// newDeviceDetail asks for all there is to list. That a device cannot be used
+// now is no reason to leave it out.
+func newDeviceDetail(dev *cu.Device, all bool) (d deviceDetail, err error) {
+	if d.deviceInfo, err = newDeviceInfo(dev); err != nil {
+		return d, err
+	}
+	if free, err := freeMem(dev); err == nil {
+		d.MemoryFree = &free
+	} else {
+		d.MemoryFreeError = err.Error()
+	}
+	if all {
+		attributes, err := dev.Attributes()
+		if err != nil {
+			return d, err
+		}
+		d.Attributes = make(map[string]int, len(attributes))
+		for a, v := range attributes {
+			d.Attributes[a.String()] = v
+		}
+	}
+	return d, nil
+}
+
+// freeMem returns the free memory of a device, which takes a context there.
+func freeMem(dev *cu.Device) (free uint64, err error) {
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		return 0, err
+	}
+	free, _, err = gpu.MemInfo()
+	if e := gpu.Close(); err == nil {
+		err = e
+	}
+	return free, err
+}
+
+func (r *devicesReport) text(w io.Writer) {
+	r.Driver.text(w)
+	fmt.Fprintln(w)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "#\tNAME\tCC\tSMS\tCLOCK\tFREE/TOTAL GIB\tPCI\tUUID")
+	for _, d := range r.Devices {
+		free, clock := "?", "?"
+		if d.MemoryFree != nil {
+			free = gibibytes(*d.MemoryFree)
+		}
+		if d.ClockKHz > 0 {
+			clock = fmt.Sprintf("%.2fGHz", float64(d.ClockKHz)/1e6)
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s\t%s/%s\t%s\t%s\n", d.Ordinal, d.Name, d.ComputeCapability, d.Multiprocessors, clock,
+			free, gibibytes(d.MemoryTotal), orUnknown(d.PCIBusID), orUnknown(d.UUID))
+	}
+	tw.Flush() // w keeps the error
+	r.textPeers(w)
+	for _, d := range r.Devices {
+		if d.MemoryFreeError != "" {
+			fmt.Fprintf(w, "\ndevice %d: its free memory is not known: %s\n", d.Ordinal, oneLine(d.MemoryFreeError))
+		}
+	}
+	for _, d := range r.Devices {
+		if d.Attributes == nil {
+			continue
+		}
+		fmt.Fprintf(w, "\ndevice %d\n", d.Ordinal)
+		for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+			fmt.Fprintf(w, "  %-50s %d\n", name, d.Attributes[name])
+		}
+	}
+}
+
+// textPeers prints the matrix of peer access, if there are several devices.
+func (r *devicesReport) textPeers(w io.Writer) {
+	if len(r.Peers) == 0 {
+		return
+	}
+	access := make(map[[2]int]string)
+	for _, p := range r.Peers {
+		access[[2]int{p.From, p.To}] = "no"
+		if p.Access {
+			access[[2]int{p.From, p.To}] = "yes"
+		}
+	}
+	fmt.Fprint(w, "\npeer access, from the device on the left\n")
+	fmt.Fprint(w, "   ")
+	for _, to := range r.Devices {
+		fmt.Fprintf(w, " %4d", to.Ordinal)
+	}
+	fmt.Fprintln(w)
+	for _, from := range r.Devices {
+		line := fmt.Sprintf("%3d", from.Ordinal)
+		for _, to := range r.Devices {
+			line += fmt.Sprintf(" %4s", access[[2]int{from.Ordinal, to.Ordinal}])
+		}
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
+	}
+}
+
+// orUnknown returns a text, or a question mark if there is none.
+func orUnknown(s string) string {
+	if s == "" {
+		return "?"
+	}
+	return s
+}

@@ -1,0 +1,448 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/loader"
+)
+
+func doctorCommand() command {
+	return command{
+		name:  "doctor",
+		short: "find out what is wrong, and how to mend it",
+		long: `It looks for the driver's library, at the kernel's part of the driver, the device
+files, the container and the environment; then it initialises the driver, and, on
+every device, or on the one that -device names, makes a context, compiles and times
+a kernel, and copies memory there and back. Its last lines are the verdict and, if
+something is wrong, one thing to do about it, which can be pasted into a shell if it
+is a command.
+
+The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
+and 1 if something else fails.
+
+-bundle writes all of that, with versions, what the driver can and cannot do, and
+those environment variables that matter to CUDA, as one JSON file to attach to a bug
+report. It says what the file holds. Home folders and user names in paths are
+replaced; read it before you send it all the same.
+
+Fields with -json: report (what the loader's Diagnose found, with its findings),
+driver and features (null if the driver cannot be opened), missing (export, since:
+functions of today's API that the driver lacks), devices, checks (device, name,
+passed, detail, tookNS), verdict (severity: fine or fault, title, detail, fix), and
+error if the driver cannot be opened.`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			bundle := fs.String("bundle", "", "write a bug report to this `FILE`, which must not exist")
+			return func(c *call) error { return runDoctor(c, *bundle) }
+		},
+	}
+}
+
+// doctorReport is what the doctor found out.
+type doctorReport struct {
+	Report   *loader.Report  `json:"report"`
+	Driver   *driverInfo     `json:"driver"`
+	Features *cu.Features    `json:"features"`
+	Missing  []missingSymbol `json:"missing"`
+	Devices  []deviceInfo    `json:"devices"`
+	Checks   []check         `json:"checks"`
+	Verdict  loader.Finding  `json:"verdict"`
+	Error    *failure        `json:"error,omitempty"`
+}
+
+// missingSymbol is a function of today's API that the driver lacks.
+type missingSymbol struct {
+	Export string `json:"export"`
+	Since  int    `json:"since"`
+}
+
+// check is a step of the live check of a device.
+type check struct {
+	Device int    `json:"device"`
+	Name   string `json:"name"`
+	Passed bool   `json:"passed"`
+	// Detail says what was seen, or what went wrong.
+	Detail string        `json:"detail"`
+	Took   time.Duration `json:"tookNS"`
+
+	err error // nil if it passed
+}
+
+// diagnose looks at the machine, and adds what the attempt to open the driver
+// came to.
+func (c *call) diagnose(opened error) *loader.Report {
+	r := c.look()
+	addInit(r, opened)
+	return r
+}
+
+// look looks at the machine.
+func (c *call) look() *loader.Report {
+	var opts []loader.Option
+	if path := c.library(); path != "" {
+		opts = append(opts, loader.WithLibrary(path))
+	}
+	r := loader.Diagnose(opts...)
+	if r.NamedBy == "program" && r.Library == nil && len(r.Findings) > 0 {
+		// Here it was the program's user.
+		f := &r.Findings[0]
+		f.Title, f.Fix = strings.Replace(f.Title, "the program names", "-driver names", 1), "cuprobe doctor # without -driver it searches"
+	}
+	return r
+}
+
+// addInit tells a report what the attempt to open the driver came to. If that
+// failed it sees to it that there is a fault.
+func addInit(r *loader.Report, opened error) {
+	var e *cu.Error
+	switch {
+	case opened == nil:
+		r.AddInit(int32(cu.ResultSuccess))
+		return
+	case errors.As(opened, &e) && e.Op == opInit:
+		r.AddInit(int32(e.Result))
+	}
+	if r.Verdict().Severity != loader.Fine {
+		return
+	}
+	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
+	if errors.Is(opened, cu.ErrNoDevice) { // and cuInit succeeds, as it does where there is MIG without instances
+		f.Title, f.Fix = "the driver counts no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
+	}
+	r.Findings = slices.Insert(r.Findings, 0, f)
+}
+
+// kernelLog shows what the kernel's part of the driver has to say.
+const kernelLog = "sudo dmesg | grep -e NVRM -e Xid"
+
+// patience is how long the driver may take to open, and a device for all checks;
+// the first context of a process takes a second or so, and longer on large
+// machines.
+const patience = time.Minute
+
+// errHangs is the error of what does not return.
+var errHangs = errors.New("it has not ended: the GPU or the driver hangs")
+
+// within calls f, and goes on without it when tooLong tells: a driver that hangs
+// cannot be called back.
+func within[T any](tooLong <-chan time.Time, f func() (T, error)) (T, error) {
+	type outcome struct {
+		v   T
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		v, err := f()
+		done <- outcome{v, err}
+	}()
+	select {
+	case o := <-done:
+		return o.v, o.err
+	case <-tooLong:
+		var none T
+		return none, errHangs
+	}
+}
+
+func runDoctor(c *call, bundle string) error {
+	r := &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
+	r.Report = c.look()
+	// Functions are looked up before anything that may hang, and without a device.
+	if lib, err := loader.Open(c.library()); err == nil {
+		for _, s := range cu.LibrarySymbols(lib) {
+			if s.Current && s.Err != nil {
+				r.Missing = append(r.Missing, missingSymbol{s.Export, s.Since})
+			}
+		}
+	}
+	drv, opened := within(time.After(patience), c.open)
+	addInit(r.Report, opened)
+	if opened == nil {
+		devs, err := c.devices(drv)
+		if err != nil && c.device != anyDevice {
+			return err
+		}
+		if err == nil {
+			err = r.examine(drv, devs)
+		}
+		if err != nil {
+			r.Checks = append(r.Checks, check{Device: anyDevice, Name: "asking the driver", Detail: err.Error(), err: err})
+		}
+	}
+	r.judge()
+	if opened != nil {
+		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
+	}
+	var unwritten error
+	if bundle != "" {
+		unwritten = c.writeBundle(bundle, r)
+	}
+	if err := c.show(r); err != nil {
+		return err
+	}
+	if unwritten != nil {
+		return unwritten
+	}
+	if s := r.status(opened); s != exitOK {
+		return told(s)
+	}
+	return nil
+}
+
+// examine asks the driver for what it can do, and checks the devices.
+func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device) error {
+	info, err := newDriverInfo(drv)
+	if err != nil {
+		return err
+	}
+	features, err := drv.Features()
+	if err != nil {
+		return err
+	}
+	r.Driver, r.Features = &info, &features
+	for _, dev := range devs {
+		info, err := newDeviceInfo(dev)
+		if err != nil {
+			return err
+		}
+		r.Devices = append(r.Devices, info)
+		r.Checks = append(r.Checks, checkDevice(dev, time.After(patience))...)
+	}
+	return nil
+}
+
+// judge adds what follows from the checks to the findings, and comes to the
+// verdict.
+func (r *doctorReport) judge() {
+	if i := slices.IndexFunc(r.Checks, func(c check) bool { return !c.Passed }); i >= 0 {
+		r.Report.Findings = slices.Insert(r.Report.Findings, 0, r.failed(r.Checks[i]))
+	}
+	r.Verdict = r.Report.Verdict()
+	if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
+		r.Verdict = loader.Finding{Severity: loader.Fine, Title: "CUDA works: " + count(len(r.Devices), "device") + " passed every check"}
+	}
+}
+
+// failed returns what follows from a check that did not pass.
+func (r *doctorReport) failed(c check) loader.Finding {
+	f := loader.Finding{Severity: loader.Fault, Title: "the driver fails: " + c.Name, Detail: oneLine(c.Detail)}
+	if c.Device != anyDevice {
+		f.Title = fmt.Sprintf("device %d fails: %s", c.Device, c.Name)
+	}
+	var e *cu.Error
+	if errors.As(c.err, &e) {
+		switch e.Result {
+		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound, cu.ResultNotPermitted:
+			// Their remedies are for programs that call the driver wrongly.
+		default:
+			f.Fix = e.Result.Remedy()
+		}
+	}
+	if f.Fix == "" {
+		f.Fix = "nvidia-smi -q; " + kernelLog
+		// CUDA's ordinals are not nvidia-smi's.
+		if i := slices.IndexFunc(r.Devices, func(d deviceInfo) bool { return d.Ordinal == c.Device }); i >= 0 && r.Devices[i].PCIBusID != "" {
+			f.Fix = "nvidia-smi -q -i " + r.Devices[i].PCIBusID + "; " + kernelLog
+		}
+	}
+	return f
+}
+
+// status returns the exit status for what was found.
+func (r *doctorReport) status(opened error) int {
+	if opened == nil && r.Verdict.Severity != loader.Fine {
+		return exitFailure
+	}
+	return status(opened)
+}
+
+func (r *doctorReport) text(w io.Writer) {
+	// The report's own text ends with a verdict that does not know of everything.
+	facts := r.Report.String()
+	if i := strings.LastIndex(facts, "\nverdict "); i >= 0 {
+		facts = facts[:i+1]
+	}
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	io.WriteString(w, facts) // w keeps the error
+	if r.Report.Library != nil {
+		line("symbols", "it lacks %s of the API of CUDA 13.0", count(len(r.Missing), "function"))
+	}
+	for _, d := range r.Devices {
+		line("device", "%d: %s, %s, compute capability %s, %s GiB", d.Ordinal, d.Name, d.PCIBusID, d.ComputeCapability, gibibytes(d.MemoryTotal))
+		r.textChecks(line, d.Ordinal)
+	}
+	r.textChecks(line, anyDevice)
+	line("verdict", "%s", oneLine(r.Verdict.Title))
+	if r.Verdict.Fix != "" {
+		line("fix", "%s", oneLine(r.Verdict.Fix))
+	}
+}
+
+// textChecks prints a line for each check of a device.
+func (r *doctorReport) textChecks(line func(label, format string, args ...any), ordinal int) {
+	for _, c := range r.Checks {
+		passed := "passed"
+		if !c.Passed {
+			passed = "FAILED"
+		}
+		if c.Device == ordinal {
+			line("", "%s %s: %s", passed, c.Name, oneLine(c.Detail))
+		}
+	}
+}
+
+// checkDevice checks a device. A driver that hangs cannot be called back: when
+// tooLong tells, the checks are left alone, with all they hold.
+func checkDevice(dev *cu.Device, tooLong <-chan time.Time) []check {
+	type progress struct {
+		name string // of the step that begins
+		done *check // the step that has ended
+	}
+	steps := make(chan progress, 64) // more than there are, so that nothing waits for us
+	go func() {
+		defer close(steps)
+		p := &physician{dev: dev, step: func(name string, f func() (string, error)) bool {
+			steps <- progress{name: name}
+			began := time.Now()
+			detail, err := f()
+			if err != nil {
+				detail = err.Error()
+			}
+			steps <- progress{done: &check{dev.Ordinal(), name, err == nil, detail, time.Since(began), err}}
+			return err == nil
+		}}
+		p.check()
+	}()
+	checks, present := []check{}, ""
+	for {
+		select {
+		case s, ok := <-steps:
+			switch {
+			case !ok:
+				return checks
+			case s.done != nil:
+				checks = append(checks, *s.done)
+			default:
+				present = s.name
+			}
+		case <-tooLong:
+			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
+		}
+	}
+}
+
+// physician checks a device.
+type physician struct {
+	dev  *cu.Device
+	step func(name string, f func() (detail string, err error)) (passed bool)
+
+	rig    *rig
+	stream *cu.Stream
+}
+
+// What the checks use.
+const (
+	checkSpin = time.Millisecond
+	checkSize = 1 << 20
+)
+
+// check goes through the steps until one fails.
+func (p *physician) check() {
+	passed := p.step("context, and a kernel compiled from PTX", func() (detail string, err error) {
+		if p.rig, err = newRig(p.dev); err != nil {
+			return "", err
+		}
+		p.stream, err = p.rig.stream()
+		return "compiled in " + digits(p.rig.compiled, 3), err
+	})
+	if p.rig == nil {
+		return
+	}
+	passed = passed && p.step("events around a kernel", p.events) && p.step("memory there and back", p.memory)
+	if !passed {
+		// The rig is closed as far as that can be done; its errors tell no more.
+		_ = p.rig.close()
+		return
+	}
+	p.step("closing everything", func() (string, error) { return "done", p.rig.close() })
+}
+
+// events times a kernel.
+func (p *physician) events() (string, error) {
+	start, err := p.rig.event()
+	if err != nil {
+		return "", err
+	}
+	stop, err := p.rig.event()
+	if err != nil {
+		return "", err
+	}
+	if err := start.Record(p.stream); err != nil {
+		return "", err
+	}
+	if err := p.rig.launch(p.stream, checkSpin); err != nil {
+		return "", err
+	}
+	if err := stop.Record(p.stream); err != nil {
+		return "", err
+	}
+	var polled polls
+	if err := polled.await(stop, func() error { return nil }); err != nil {
+		return "", err
+	}
+	d, st, err := stop.Since(start)
+	switch {
+	case err != nil:
+		return "", err
+	case st != cu.Complete:
+		return "", errors.New("the driver says of an event that it is pending, after it was complete")
+	case d < checkSpin-2*resolution:
+		return "", fmt.Errorf("by its events, a kernel that spins for %s took %s", duration(checkSpin), duration(d))
+	}
+	return fmt.Sprintf("%s for a kernel of %s, polled %s", duration(d), duration(checkSpin), count(polled.Pending+polled.Complete, "time")), nil
+}
+
+// memory copies a pattern to the device and back.
+func (p *physician) memory() (_ string, err error) {
+	var mem [2]*cu.HostMem
+	for i := range mem {
+		if mem[i], err = keep(p.rig, func() (*cu.HostMem, error) { return p.rig.gpu.AllocHost(checkSize, cu.HostDefault) }); err != nil {
+			return "", err
+		}
+	}
+	dev, err := keep(p.rig, func() (*cu.DeviceMem, error) { return p.rig.gpu.Alloc(checkSize) })
+	if err != nil {
+		return "", err
+	}
+	pattern := make([]byte, checkSize)
+	for i := range pattern {
+		pattern[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	if _, err := mem[0].WriteAt(pattern, 0); err != nil {
+		return "", err
+	}
+	if err := p.stream.Copy(dev, mem[0]); err != nil {
+		return "", err
+	}
+	if err := p.stream.Copy(mem[1], dev); err != nil {
+		return "", err
+	}
+	if err := p.stream.Synchronize(); err != nil {
+		return "", err
+	}
+	return size(checkSize) + " arrived whole", mem[1].View(func(b []byte) error {
+		if !bytes.Equal(b, pattern) {
+			return errors.New("what came back is not what was sent: the GPU's memory, or the bus, is faulty")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/loader"
+)
+
+// output is where answers go. It keeps the first error of writing.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.err = fmt.Errorf("the output could not be written: %w", err)
+	}
+	return n, err
+}
+
+// report is the answer of a command. Marshalled it is what -json prints.
+type report interface {
+	text(w io.Writer)
+}
+
+// show prints a report the way the user asked for.
+func (c *call) show(r report) error {
+	if c.json {
+		return c.showJSON(r)
+	}
+	r.text(c.out)
+	return nil
+}
+
+// showJSON prints one JSON object.
+func (c *call) showJSON(v any) error {
+	enc := json.NewEncoder(c.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); c.out.err == nil {
+		return err
+	}
+	return c.out.err
+}
+
+// told is an exit status whose reason the output holds already.
+type told int
+
+func (t told) Error() string { return "exit status " + strconv.Itoa(int(t)) }
+
+// finish reports a run's error, and returns the exit status.
+func (c *call) finish(err error) int {
+	var t told
+	if err == nil {
+		return exitOK
+	}
+	if errors.As(err, &t) {
+		if c.out.err == nil {
+			return int(t)
+		}
+		err = c.out.err
+	}
+	if c.json && c.out.err == nil {
+		_ = c.showJSON(struct {
+			Error *failure `json:"error"`
+		}{c.failure(err)})
+	} else {
+		fmt.Fprintln(c.err, "cuprobe: "+c.failure(err).Message)
+	}
+	return status(err)
+}
+
+// status returns the exit status for an error.
+func status(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &u):
+		return exitUsage
+	case errors.Is(err, cu.ErrNoDriver):
+		return exitNoDriver
+	case errors.Is(err, cu.ErrNoDevice):
+		return exitNoDevice
+	}
+	return exitFailure
+}
+
+// failure is an error in JSON. All fields are always there.
+type failure struct {
+	// Op is the C function that failed, or would have been called; "" if the
+	// error is not about one.
+	Op string `json:"op"`
+	// Result is the name of the CUresult, such as "CUDA_ERROR_NO_DEVICE", and
+	// Code its number; "" and 0 if there is none.
+	Result string `json:"result"`
+	Code   int    `json:"code"`
+	// Doc is where purecu's documentation explains the error, or "".
+	Doc string `json:"doc"`
+	// Message is what cuprobe prints without -json.
+	Message string `json:"message"`
+	// Fix is a command to paste, or what to do, if that is known, else "".
+	Fix string `json:"fix"`
+}
+
+// failure returns what there is to say about an error. For that it looks at the
+// machine, if the driver cannot be opened.
+func (c *call) failure(err error) *failure {
+	return newFailure(err, func() *loader.Report { return c.diagnose(err) })
+}
+
+func newFailure(err error, diagnose func() *loader.Report) *failure {
+	f := &failure{Message: err.Error()}
+	var e *cu.Error
+	if errors.As(err, &e) {
+		f.Op, f.Doc = e.Op, e.Doc()
+		if e.Result != cu.ResultSuccess { // else the driver was not asked
+			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), e.Result.Remedy()
+		}
+	}
+	if errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice) || f.Op == opInit {
+		r := diagnose()
+		f.Message, f.Fix = explain(r, fmt.Sprintf("%s fails with %s (%d)", f.Op, f.Result, f.Code)), r.Verdict().Fix
+	}
+	return f
+}
+
+// opInit is the operation of errors that come from the driver's initialisation.
+const opInit = "cuInit"
+
+// explain returns the error of a driver that cannot be opened as one paragraph:
+// what was tried, what is wrong, and what to do about it. what is wrong with a
+// library that was loaded.
+func explain(r *loader.Report, what string) string {
+	var b strings.Builder
+	switch {
+	case r.Library != nil:
+		fmt.Fprintf(&b, "%s is a driver for CUDA %s, and its %s. ", r.Library.Name, cudaVersion(r.Library.Version), what)
+	case len(r.Candidates) > 0:
+		b.WriteString("no CUDA driver library could be loaded. Tried " + sentence(strings.Join(tried(r.Candidates), "; ")))
+	default:
+		b.WriteString("NVIDIA has no CUDA driver for " + sentence(r.Platform))
+	}
+	v := r.Verdict()
+	if v.Severity != loader.Fine {
+		b.WriteString("Verdict: " + sentence(oneLine(v.Title)))
+	}
+	if v.Fix != "" {
+		b.WriteString("Fix: " + sentence(oneLine(v.Fix)))
+	}
+	b.WriteString("For more run: cuprobe doctor")
+	return b.String()
+}
+
+// tried says of each candidate what was wrong with it. Folders that hold no
+// library are only counted.
+func tried(candidates []loader.CandidateFacts) []string {
+	var list []string
+	absent := 0
+	for _, c := range candidates {
+		if c.Problem == loader.Absent && strings.ContainsAny(c.Name, `/\`) && len(candidates) > 1 {
+			absent++
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s (%s): %s", c.Name, c.Source, oneLine(c.Error)))
+	}
+	if absent > 0 {
+		list = append(list, fmt.Sprintf("and %s where others keep it, which hold none", count(absent, "folder")))
+	}
+	return list
+}
+
+// oneLine returns a text without line breaks.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// sentence returns a text that ends with a period and a space.
+func sentence(s string) string { return strings.TrimSuffix(s, ".") + ". " }
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// duration returns a time in five digits and its unit, in ASCII.
+func duration(d time.Duration) string { return digits(d, 5) }
+
+// digits returns a time in some digits and its unit, in ASCII.
+func digits(d time.Duration, n int) string {
+	ns := float64(d)
+	switch a := max(ns, -ns); {
+	case a < 1e3:
+		return strconv.Itoa(int(d)) + "ns"
+	case a < 1e6:
+		return decimal(ns/1e3, n) + "us"
+	case a < 1e9:
+		return decimal(ns/1e6, n) + "ms"
+	}
+	return decimal(ns/1e9, n) + "s"
+}
+
+// decimal returns a number in n digits, or more if its integer part has more.
+func decimal(v float64, n int) string {
+	after := n - 1
+	for a := max(v, -v); after > 0 && a >= 10; a /= 10 {
+		after--
+	}
+	return strconv.FormatFloat(v, 'f', after, 64)
+}
+
+// shortDuration returns a time that somebody chose, such as "10ms", in ASCII.
+func shortDuration(d time.Duration) string {
+	s := strings.ReplaceAll(d.String(), "µ", "u")
+	for _, zero := range []string{"m0s", "h0m"} { // 1m0s is 1m
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// size returns a number of bytes that somebody chose, such as "16MiB".
+func size(n uint64) string {
+	for _, u := range units() {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatUint(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatUint(n, 10) + "B"
+}
+
+type unit struct {
+	name  string
+	bytes uint64
+}
+
+// units returns the units of sizes, the largest first.
+func units() []unit {
+	return []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+}
+
+// gibibytes returns a number of bytes in GiB.
+func gibibytes(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<30)) }
+
+// cudaVersion returns a version as people write it: 12.8 for 12080.
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// buildReport is the version of cuprobe.
+type buildReport struct {
+	Module   string `json:"module"`
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// programVersion returns the version of cuprobe, as far as the build recorded it.
+func programVersion() *buildReport {
+	r := &buildReport{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		r.Module = info.Main.Path
+		if info.Main.Version != "" {
+			r.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				r.Revision = s.Value
+			}
+		}
+	}
+	return r
+}
+
+func (r *buildReport) text(w io.Writer) {
+	fmt.Fprintf(w, "cuprobe %s", r.Version)
+	if r.Revision != "" {
+		fmt.Fprintf(w, " (%s)", r.Revision)
+	}
+	fmt.Fprintf(w, ", %s, %s\n", r.Go, r.Platform)
+}

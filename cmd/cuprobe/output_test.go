@@ -1,0 +1,88 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDuration(t *testing.T) {
+	for _, tt := range []struct {
+		d           time.Duration
+		five, three string
+	}{
+		{0, "0ns", "0ns"},
+		{999, "999ns", "999ns"},
+		{1000, "1.0000us", "1.00us"},
+		{12345, "12.345us", "12.3us"},
+		{123456, "123.46us", "123us"},
+		{ms, "1.0000ms", "1.00ms"},
+		{10005376, "10.005ms", "10.0ms"},
+		{time.Second, "1.0000s", "1.00s"},
+		{123456 * time.Second, "123456s", "123456s"},
+		{-1500, "-1.5000us", "-1.50us"},
+		{-5, "-5ns", "-5ns"},
+	} {
+		if got := duration(tt.d); got != tt.five {
+			t.Errorf("duration(%d) = %s, want %s", tt.d, got, tt.five)
+		}
+		if got := digits(tt.d, 3); got != tt.three {
+			t.Errorf("digits(%d, 3) = %s, want %s", tt.d, got, tt.three)
+		}
+	}
+}
+
+func TestShortDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1: "1ns", us: "1us", 10 * us: "10us", 1500 * us: "1.5ms", 100 * ms: "100ms", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s",
+	} {
+		if got := shortDuration(d); got != want {
+			t.Errorf("shortDuration(%v) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want uint64
+		back string // what size makes of it
+	}{
+		{"1", 1, "1B"},
+		{"512B", 512, "512B"},
+		{"1000", 1000, "1000B"},
+		{"4k", 4096, "4KiB"},
+		{"4K", 4096, "4KiB"},
+		{"4KB", 4096, "4KiB"},
+		{"4KiB", 4096, "4KiB"},
+		{"4kib", 4096, "4KiB"},
+		{"16MiB", 16 << 20, "16MiB"},
+		{"1024M", 1 << 30, "1GiB"},
+		{"64GiB", 64 << 30, "64GiB"},
+	} {
+		n, err := parseSize(tt.text)
+		if err != nil || n != tt.want || size(n) != tt.back {
+			t.Errorf("parseSize(%q) = %d, %v, which is %s", tt.text, n, err, size(n))
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "K", "iB", "1.5M", "65GiB", "18446744073709551615", "99999999999999999999G", "4 KiB", "4KK"} {
+		if n, err := parseSize(text); err == nil {
+			t.Errorf("parseSize(%q) = %d", text, n)
+		}
+	}
+}
+
+func TestCUDAVersion(t *testing.T) {
+	for v, want := range map[int]string{12080: "12.8", 13000: "13.0", 11020: "11.2", 2000: "2.0"} {
+		if got := cudaVersion(v); got != want {
+			t.Errorf("cudaVersion(%d) = %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	if diff := cmp.Diff([]string{"0 folders", "1 folder", "2 folders"}, []string{count(0, "folder"), count(1, "folder"), count(2, "folder")}); diff != "" {
+		t.Error(diff)
+	}
+}

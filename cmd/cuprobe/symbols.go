@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/loader"
+)
+
+func symbolsCommand() command {
+	return command{
+		name:  "symbols",
+		args:  "[TEXT]",
+		short: "list the driver's functions: what it has, what it lacks",
+		long: `Every function of the driver API of CUDA 13.0 is looked up, in each of its
+interfaces. With TEXT only those are listed whose name holds it, in whatever case.
+The columns are the name that a C program writes, what the library calls this
+interface (* marks the one that the name means today), the CUDA version that
+introduced it, and whether the driver has it. The library is loaded and not
+initialised, so that no device is needed.
+
+Fields with -json: driver, symbols (name, export, since: 12080 is 12.8, current,
+found, reason), found, missing.`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			missing := fs.Bool("missing", false, "list only what the driver lacks")
+			return func(c *call) error { return runSymbols(c, *missing) }
+		},
+	}
+}
+
+// symbolsReport is the list of the driver's functions.
+type symbolsReport struct {
+	Driver  driverInfo   `json:"driver"`
+	Symbols []symbolInfo `json:"symbols"`
+	// Found and Missing count the interfaces that match, listed or not.
+	Found   int `json:"found"`
+	Missing int `json:"missing"`
+}
+
+// symbolInfo is a function in one of its interfaces.
+type symbolInfo struct {
+	cu.Symbol
+	Found bool `json:"found"`
+	// Reason is why it was not found.
+	Reason string `json:"reason"`
+}
+
+func runSymbols(c *call, onlyMissing bool) error {
+	if len(c.args) > 1 {
+		return usage("symbols takes one text to look for, and there is %q too; see cuprobe symbols -h", c.args[1])
+	}
+	text := ""
+	if len(c.args) == 1 {
+		text = strings.ToLower(c.args[0])
+	}
+	lib, err := loader.Open(c.library())
+	if err != nil {
+		return &cu.Error{Op: "Open", Err: fmt.Errorf("%w: %w", cu.ErrNoDriver, err)}
+	}
+	r := &symbolsReport{Symbols: []symbolInfo{}}
+	r.Driver = driverInfo{Library: lib.Name(), Version: lib.Version(), CUDA: cudaVersion(lib.Version())}
+	for _, s := range cu.LibrarySymbols(lib) {
+		if !strings.Contains(strings.ToLower(s.Name), text) && !strings.Contains(strings.ToLower(s.Export), text) {
+			continue
+		}
+		r.add(s, onlyMissing)
+	}
+	if r.Found+r.Missing == 0 && len(c.args) > 0 {
+		return fmt.Errorf("no function of the driver API of CUDA 13.0 has %q in its name", c.args[0])
+	}
+	return c.show(r)
+}
+
+// add counts a function, and lists it unless only missing ones are wanted.
+func (r *symbolsReport) add(s cu.Symbol, onlyMissing bool) {
+	info := symbolInfo{Symbol: s, Found: s.Err == nil}
+	if info.Found {
+		r.Found++
+	} else {
+		r.Missing++
+		info.Reason = whyMissing(s.Err)
+	}
+	if !info.Found || !onlyMissing {
+		r.Symbols = append(r.Symbols, info)
+	}
+}
+
+// whyMissing returns a reason that stands beside the name and the version.
+func whyMissing(err error) string {
+	var m *cu.MissingError
+	switch {
+	case !errors.As(err, &m):
+		return oneLine(err.Error())
+	case m.Driver < m.Since:
+		return "the driver is older"
+	case m.Err == nil:
+		return oneLine(m.Error())
+	}
+	return oneLine(strings.TrimPrefix(m.Err.Error(), "loader: "))
+}
+
+func (r *symbolsReport) text(w io.Writer) {
+	r.Driver.text(w)
+	fmt.Fprintln(w)
+	name, export := 0, 0
+	for _, s := range r.Symbols {
+		name, export = max(name, len(s.Name)), max(export, len(s.Export)+2)
+	}
+	for _, s := range r.Symbols {
+		what := s.Export
+		if s.Current {
+			what += " *"
+		}
+		state := "found"
+		if !s.Found {
+			state = "missing: " + s.Reason
+		}
+		fmt.Fprintf(w, "%-*s  %-*s  %5s  %s\n", name, s.Name, export, what, cudaVersion(s.Since), state)
+	}
+	if len(r.Symbols) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s of the driver API of CUDA 13.0: %d found, %d missing; the driver is for CUDA %s\n",
+		count(r.Found+r.Missing, "interface"), r.Found, r.Missing, r.Driver.CUDA)
+}

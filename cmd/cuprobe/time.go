@@ -1,0 +1,475 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+func timeCommand() command {
+	return command{
+		name:  "time",
+		short: "time kernels, copies and calls, by events and by the host's clock",
+		long: `Kernels that spin for a given time, copies from and to pinned memory and within
+the device's, and the calls that enqueue them are timed in turn, after a warm-up.
+The stream is held by another kernel until the work and the events around it are
+enqueued, so that the events' times are the GPU's alone. "host" is the same
+interval as the host's clock has it, which sees both ends by polling; the last
+column is by how much it differs. GB/s counts the bytes that were copied, 10^9 a
+GB: a copy within the device reads each and writes each. In the rows of calls the
+times are the host's own, for one call.
+
+Below the table stand hints where a measurement is poor. Without -spin, -copy and
+-calls everything is measured, in less than ten seconds or so; with one of them,
+only what they name.
+
+An interrupt ends the measurement; what was measured until then is printed, and
+the exit status is 1.
+
+Fields with -json: driver, device, measurements (name, kind: spin, copy, gpu or
+call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95NS,
+madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
+reason), interrupted, and error if there was one. In kind call there is no events,
+and host is for one call.`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			p := &plan{}
+			fs.Func("spin", "time kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
+				p.spins, err = parseList(s, parseSpin)
+				return err
+			})
+			fs.Func("copy", "time copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
+				p.copies, err = parseList(s, parseSize)
+				return err
+			})
+			fs.BoolVar(&p.calls, "calls", false, "time the calls that launch, record, query and measure")
+			fs.BoolVar(&p.quick, "quick", false, "take less than two seconds or so")
+			fs.Func("n", "take `N` samples of everything (default up to 50, in up to a second)", func(s string) error {
+				n, err := strconv.ParseUint(s, 10, 31)
+				if err != nil || n == 0 {
+					return errors.New("the number of samples is a whole number from 1")
+				}
+				p.samples = int(n)
+				return nil
+			})
+			return p.run
+		},
+	}
+}
+
+// plan is what is to be measured.
+type plan struct {
+	spins   []time.Duration
+	copies  []uint64
+	calls   bool
+	quick   bool
+	samples int // 0 if the user leaves it to the program
+
+	warmUp, atLeast, atMost int
+	budget                  time.Duration // for one row; 0 if there is none
+}
+
+// complete fills in what the user left open.
+func (p *plan) complete() {
+	if p.spins == nil && p.copies == nil && !p.calls {
+		for d := time.Microsecond; d <= 100*time.Millisecond; d *= 10 {
+			p.spins = append(p.spins, d)
+		}
+		p.copies = []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}
+		if p.quick {
+			p.spins, p.copies = p.spins[:5], p.copies[:4]
+		}
+		p.calls = true
+	}
+	p.warmUp, p.atLeast, p.atMost, p.budget = 2, 10, 50, time.Second
+	if p.quick {
+		p.warmUp, p.atLeast, p.atMost, p.budget = 1, fewSamples, 15, 100*time.Millisecond
+	}
+	if p.samples > 0 {
+		p.atLeast, p.atMost = p.samples, p.samples
+	}
+}
+
+// parseList parses a list with commas in between.
+func parseList[T any](text string, parse func(string) (T, error)) ([]T, error) {
+	var list []T
+	for _, item := range strings.Split(text, ",") {
+		v, err := parse(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// maxSpin limits how long a kernel may spin: nothing but the end of the process
+// stops it, and a display's watchdog may.
+const maxSpin = 10 * time.Second
+
+func parseSpin(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Nanosecond || d > maxSpin {
+		return 0, fmt.Errorf("%q is no duration from 1ns to %v, such as 10ms", s, maxSpin)
+	}
+	return d, nil
+}
+
+// maxSize limits the memory that copies take.
+const maxSize = 64 << 30
+
+func parseSize(s string) (uint64, error) {
+	factor, number := uint64(1), strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "IB"), "B")
+	for _, u := range units() {
+		if rest, ok := strings.CutSuffix(number, u.name[:1]); ok {
+			number, factor = rest, u.bytes
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n == 0 || n > maxSize/factor {
+		return 0, fmt.Errorf("%q is no size from 1B to %s, such as 4KiB or 16MiB", s, size(maxSize))
+	}
+	return n * factor, nil
+}
+
+// The kinds of measurements.
+const (
+	kindSpin = "spin" // a kernel that spins
+	kindCopy = "copy"
+	kindGPU  = "gpu"  // what the GPU itself adds to any work
+	kindCall = "call" // what a call takes the host
+)
+
+// measurement is a row of the table.
+type measurement struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Asked is for how long a kernel was to spin.
+	Asked time.Duration `json:"askedNS,omitempty"`
+	// Bytes is what a copy copied, and Direction where: h2d, d2h or d2d.
+	Bytes     uint64 `json:"bytes,omitempty"`
+	Direction string `json:"direction,omitempty"`
+	// Events are times by events, Host the same intervals by the host's clock, or
+	// times of one call.
+	Events *stats `json:"events,omitempty"`
+	Host   *stats `json:"host,omitempty"`
+	// Deviation is that of the host's median from the events', as a part of it.
+	Deviation   float64 `json:"deviation"`
+	GBPerSecond float64 `json:"gbPerSecond,omitempty"`
+	// NotHeld counts the samples that began before they were enqueued to the end.
+	NotHeld int    `json:"notHeld"`
+	Hints   []hint `json:"hints"`
+}
+
+// skipped is what could not be measured here, and why.
+type skipped struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// timeReport is what was measured.
+type timeReport struct {
+	Driver       driverInfo     `json:"driver"`
+	Device       deviceInfo     `json:"device"`
+	Measurements []*measurement `json:"measurements"`
+	Skipped      []skipped      `json:"skipped"`
+	Interrupted  bool           `json:"interrupted"`
+	Error        *failure       `json:"error,omitempty"`
+}
+
+// run measures. Rows are printed as they come, unless the answer is to be one
+// JSON object.
+func (p *plan) run(c *call) (err error) {
+	p.complete()
+	drv, dev, err := c.openDevice()
+	if err != nil {
+		return err
+	}
+	r := &timeReport{Measurements: []*measurement{}, Skipped: []skipped{}}
+	if r.Driver, err = newDriverInfo(drv); err != nil {
+		return err
+	}
+	if r.Device, err = newDeviceInfo(dev); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process
+	w := io.Writer(c.out)
+	if c.json {
+		w = io.Discard
+	}
+	r.Driver.text(w)
+	r.Device.text(w)
+	err = p.measure(ctx, dev, r, w)
+	if r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err()); r.Interrupted {
+		err = nil
+	}
+	r.textEnd(w)
+	if c.json {
+		if err != nil {
+			r.Error = c.failure(err)
+		}
+		if err := c.showJSON(r); err != nil {
+			return err
+		}
+		if err != nil {
+			return told(status(err))
+		}
+	}
+	if err == nil && r.Interrupted {
+		return told(exitFailure)
+	}
+	return err
+}
+
+// measure fills the report in.
+func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.Writer) (err error) {
+	rig, err := newRig(dev)
+	if err != nil {
+		return err
+	}
+	defer rig.closeAfter(&err)
+	t, err := newTimer(ctx, rig)
+	if err != nil {
+		return err
+	}
+	var head []string
+	for _, row := range p.rows(t, r) {
+		m, err := row()
+		if m != nil {
+			r.Measurements = append(r.Measurements, m)
+			if h := heads(m.Kind); !slices.Equal(h, head) {
+				head = h
+				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
+			}
+			fmt.Fprintln(w, m.row())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows returns what measures each row. A row that cannot be measured here notes
+// that in the report and returns nil, nil.
+func (p *plan) rows(t *timer, r *timeReport) []func() (*measurement, error) {
+	var rows []func() (*measurement, error)
+	for _, d := range p.spins {
+		rows = append(rows, func() (*measurement, error) {
+			m := &measurement{Name: "spin " + shortDuration(d), Kind: kindSpin, Asked: d}
+			return p.sample(t, m, func() error { return t.rig.launch(t.stream, d) })
+		})
+	}
+	for _, direction := range []string{"h2d", "d2h", "d2d"} {
+		for _, n := range p.copies {
+			rows = append(rows, func() (*measurement, error) { return p.copy(t, r, direction, n) })
+		}
+	}
+	if p.calls {
+		rows = append(rows, p.callRows(t)...)
+	}
+	return rows
+}
+
+// copy measures copies of n bytes.
+func (p *plan) copy(t *timer, r *timeReport, direction string, n uint64) (m *measurement, err error) {
+	m = &measurement{Name: direction + " " + size(n), Kind: kindCopy, Bytes: n, Direction: direction}
+	dst, src, release, err := t.rig.buffers(t.stream, direction, n)
+	if errors.Is(err, cu.ResultOutOfMemory) {
+		r.Skipped = append(r.Skipped, skipped{m.Name, "there is too little memory, " + outOfMemory(err)})
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := errors.Join(t.stream.Synchronize(), release()); err == nil {
+			err = e
+		}
+	}()
+	m, err = p.sample(t, m, func() error { return t.stream.Copy(dst, src) })
+	if m != nil && m.Events.Median > 0 {
+		m.GBPerSecond = float64(n) / float64(m.Events.Median)
+	}
+	return m, err
+}
+
+// outOfMemory says what asked for too much memory.
+func outOfMemory(err error) string {
+	var e *cu.Error
+	if errors.As(err, &e) && e.Op == "cuMemHostAlloc" {
+		return "pinned on the host (cuMemHostAlloc)"
+	}
+	return "on the device (cuMemAlloc)"
+}
+
+// buffers allocates what a copy on the stream needs.
+func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Memory, release func() error, err error) {
+	var opened []io.Closer
+	release = func() error {
+		var errs []error
+		for _, o := range opened {
+			errs = append(errs, o.Close())
+		}
+		return errors.Join(errs...)
+	}
+	alloc := func(host bool) cu.Memory {
+		if err != nil {
+			return nil
+		}
+		if host {
+			var m *cu.HostMem
+			if m, err = r.gpu.AllocHost(n, cu.HostDefault); err == nil {
+				opened = append(opened, m)
+				err = m.View(func(b []byte) error { clear(b); return nil })
+			}
+			return m
+		}
+		var m *cu.DeviceMem
+		if m, err = r.gpu.Alloc(n); err == nil {
+			opened = append(opened, m)
+			err = s.Memset(m, 0)
+		}
+		return m
+	}
+	dst, src = alloc(direction == "d2h"), alloc(direction == "h2d")
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, release())
+	}
+	return dst, src, release, nil
+}
+
+// sample takes the samples of a row of the GPU's.
+func (p *plan) sample(t *timer, m *measurement, work func() error) (*measurement, error) {
+	var events, host []time.Duration
+	err := p.repeat(t.ctx, func(keep bool) error {
+		s, err := t.time(work)
+		if err == nil && keep {
+			events, host = append(events, s.events), append(host, s.host)
+			if !s.held {
+				m.NotHeld++
+			}
+		}
+		return err
+	})
+	if len(events) == 0 {
+		return nil, err
+	}
+	e, h := summarize(events), summarize(host)
+	m.Events, m.Host = &e, &h
+	m.Deviation = deviation(h.Median, e.Median)
+	m.Hints = judge(m.Kind, events, host, m.NotHeld)
+	return m, err
+}
+
+// sampleCall takes the samples of a row of calls. take returns the time of one
+// call, and whether the GPU let it be.
+func (p *plan) sampleCall(t *timer, m *measurement, take func() (time.Duration, bool, error)) (*measurement, error) {
+	var host []time.Duration
+	err := p.repeat(t.ctx, func(keep bool) error {
+		d, held, err := take()
+		if err == nil && keep {
+			host = append(host, d)
+			if !held {
+				m.NotHeld++
+			}
+		}
+		return err
+	})
+	if len(host) == 0 {
+		return nil, err
+	}
+	h := summarize(host)
+	m.Host = &h
+	m.Hints = judge(m.Kind, host, nil, m.NotHeld)
+	return m, err
+}
+
+// repeat takes the samples of a row, after a warm-up of which nothing is kept.
+func (p *plan) repeat(ctx context.Context, sample func(keep bool) error) error {
+	for range p.warmUp {
+		if err := sample(false); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i := range p.atMost {
+		if i >= p.atLeast && time.Since(began) > p.budget {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := sample(true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heads returns the lines above a kind's rows.
+func heads(kind string) []string {
+	if kind == kindCall {
+		return []string{
+			"host, for one call",
+			fmt.Sprintf("%-14s %4s %9s %9s %9s", "", "n", "min", "median", "p95"),
+		}
+	}
+	return []string{
+		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s", "", "", "events", "", "", "host"),
+		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "n", "min", "median", "p95", "median", "deviates", "GB/s"),
+	}
+}
+
+// row returns the measurement's line in the table.
+func (m *measurement) row() string {
+	s := m.Events
+	if s == nil {
+		s = m.Host
+	}
+	line := fmt.Sprintf("%-14s %4d %9s %9s %9s", m.Name, s.Samples, duration(s.Min), duration(s.Median), duration(s.P95))
+	if m.Events != nil {
+		rate := ""
+		if m.Kind == kindCopy {
+			rate = decimal(m.GBPerSecond, 5)
+		}
+		line += fmt.Sprintf("  %9s %+8.2f%% %8s", duration(m.Host.Median), 100*m.Deviation, rate)
+	}
+	return strings.TrimRight(line+" "+m.mark(), " ")
+}
+
+// mark points to the hints.
+func (m *measurement) mark() string {
+	if len(m.Hints) > 0 {
+		return "*"
+	}
+	return ""
+}
+
+// textEnd prints what stands below the table.
+func (r *timeReport) textEnd(w io.Writer) {
+	for i, s := range r.Skipped {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "skipped  %s: %s\n", s.Name, s.Reason)
+	}
+	if lines := explainHints(r.Measurements, 80); len(lines) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	}
+	if r.Interrupted {
+		fmt.Fprintf(w, "\ninterrupted: the rest was not measured\n")
+	}
+}

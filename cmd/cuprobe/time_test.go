@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// A record of the fake driver completes when it was queried a few times, and its
+// records are a millisecond apart.
+func TestTime(t *testing.T) {
+	f := newFake(t)
+	f.ask("fake_polls", 2)
+	r := f.run("time", "-spin", "1us,10ms", "-copy", "4KiB, 1MiB", "-n", "6")
+	// What the host's clock says, and the hints, depend on the machine.
+	host := regexp.MustCompile(`(?m)  +[0-9.]+[mun]?s +[-+][0-9.]+%(?: +([0-9.]+))?(?: +\*)?$`)
+	got, _, _ := strings.Cut(strings.ReplaceAll(r.stdout, f.path, "PATH"), "\n* ")
+	got = host.ReplaceAllString(got, " …$1")
+	want := `driver   PATH, CUDA 12.8
+device   0: Fake GPU 0, compute capability 9.0, 16.0 GiB
+
+                       events                           host
+                  n       min    median       p95     median  deviates     GB/s
+spin 1us          6  1.0000ms  1.0000ms  1.0000ms …
+spin 10ms         6  1.0000ms  1.0000ms  1.0000ms …
+h2d 4KiB          6  1.0000ms  1.0000ms  1.0000ms …0.0041
+h2d 1MiB          6  1.0000ms  1.0000ms  1.0000ms …1.0486
+d2h 4KiB          6  1.0000ms  1.0000ms  1.0000ms …0.0041
+d2h 1MiB          6  1.0000ms  1.0000ms  1.0000ms …1.0486
+d2d 4KiB          6  1.0000ms  1.0000ms  1.0000ms …0.0041
+d2d 1MiB          6  1.0000ms  1.0000ms  1.0000ms …1.0486
+`
+	if diff := cmp.Diff(want, got); diff != "" || r.status != exitOK || r.stderr != "" {
+		t.Errorf("exit status %d, %q (-want +got):\n%s\n%s", r.status, r.stderr, diff, r.stdout)
+	}
+	// One launch to load the kernel; then two warm-ups and six samples of eight
+	// rows, each with a kernel that holds the stream, and of two a kernel more.
+	if n := f.ask("fake_launched", 0); n != 1+8*(8+2) {
+		t.Errorf("%d launches", n)
+	}
+}
+
+func TestTimeJSON(t *testing.T) {
+	f := newFake(t)
+	f.ask("fake_polls", 2)
+	r := f.run("time", "-json", "-device", "1", "-spin", "1ms", "-copy", "64KiB,256MiB", "-calls", "-n", "2")
+	var got timeReport
+	decode(t, r, &got)
+	documented(t, "time", r.stdout)
+	one := &stats{Samples: 2, Min: ms, Median: ms, P95: ms}
+	row := func(name, kind string) *measurement { return &measurement{Name: name, Kind: kind, Events: one} }
+	want := timeReport{
+		Driver: driverInfo{Library: f.path, Version: 12080, CUDA: "12.8"}, Device: fakeDevice(1),
+		Measurements: []*measurement{row("spin 1ms", "spin")},
+	}
+	want.Measurements[0].Asked = ms
+	for _, direction := range []string{"h2d", "d2h", "d2d"} {
+		m := row(direction+" 64KiB", "copy")
+		m.Bytes, m.Direction, m.GBPerSecond = 65536, direction, 0.065536
+		want.Measurements = append(want.Measurements, m)
+		// The fake driver has not that much.
+		want.Skipped = append(want.Skipped, skipped{direction + " 256MiB", "there is too little memory, on the device (cuMemAlloc)"})
+	}
+	want.Measurements = append(want.Measurements, row("two records", "gpu"), row("empty kernel", "gpu"))
+	want.Measurements[5].Events = &stats{Samples: 2, Min: ms, Median: ms, P95: ms}
+	for _, name := range []string{"launch", "record", "query", "since", "round trip"} {
+		want.Measurements = append(want.Measurements, &measurement{Name: name, Kind: "call"})
+	}
+	opts := []cmp.Option{cmpopts.IgnoreFields(measurement{}, "Host", "Deviation", "NotHeld", "Hints")}
+	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
+		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
+	}
+	for _, m := range got.Measurements {
+		if m.Host == nil || m.Host.Samples != 2 || m.Host.Min > m.Host.Median || m.Host.Median > m.Host.P95 || m.Hints == nil {
+			t.Errorf("%s: %+v, %+v", m.Name, m, m.Host)
+		}
+		if m.Kind == "spin" && (m.NotHeld != 0 || m.Deviation != deviation(m.Host.Median, m.Events.Median)) {
+			t.Errorf("%s: %+v", m.Name, m)
+		}
+	}
+}
+
+// Everything is measured unless it is said what, and in not too many samples.
+func TestPlan(t *testing.T) {
+	all := plan{
+		spins:  []time.Duration{us, 10 * us, 100 * us, ms, 10 * ms, 100 * ms},
+		copies: []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}, calls: true,
+		warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second,
+	}
+	quick := plan{
+		spins: all.spins[:5], copies: all.copies[:4], calls: true, quick: true,
+		warmUp: 1, atLeast: 5, atMost: 15, budget: 100 * ms,
+	}
+	for _, tt := range []struct{ given, want plan }{
+		{plan{}, all},
+		{plan{quick: true}, quick},
+		{plan{calls: true}, plan{calls: true, warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second}},
+		{plan{spins: []time.Duration{ms}, samples: 3}, plan{spins: []time.Duration{ms}, samples: 3, warmUp: 2, atLeast: 3, atMost: 3, budget: time.Second}},
+		{plan{copies: []uint64{1}, quick: true, samples: 100},
+			plan{copies: []uint64{1}, quick: true, samples: 100, warmUp: 1, atLeast: 100, atMost: 100, budget: 100 * ms}},
+	} {
+		got := tt.given
+		got.complete()
+		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(plan{})); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", tt.given, diff)
+		}
+	}
+}
+
+// A row ends after its budget, but not before it has samples enough.
+func TestRepeat(t *testing.T) {
+	for _, tt := range []struct {
+		plan plan
+		want int
+	}{
+		{plan{atLeast: 3, atMost: 10, budget: time.Hour}, 10},
+		{plan{atLeast: 3, atMost: 10}, 3}, // the budget is used up at once
+		{plan{atLeast: 10, atMost: 10}, 10},
+	} {
+		kept, warm := 0, 0
+		tt.plan.warmUp = 2
+		err := tt.plan.repeat(context.Background(), func(keep bool) error {
+			time.Sleep(time.Microsecond)
+			if keep {
+				kept++
+			} else {
+				warm++
+			}
+			return nil
+		})
+		if err != nil || kept != tt.want || warm != 2 {
+			t.Errorf("%+v: %d samples, %d to warm up, %v", tt.plan, kept, warm, err)
+		}
+	}
+}
+
+// Here the GPU does everything at once, so that no stream can be held. It says
+// so, and stops trying.
+func TestTimeNotHeld(t *testing.T) {
+	f := newFake(t)
+	r := f.run("time", "-spin", "1ms", "-n", "10")
+	if r.status != exitOK || !strings.Contains(oneLine(r.stdout), "* not-held: the stream could not be held") || !strings.Contains(r.stdout, "    spin 1ms: 10 of 10 were not held\n") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	if n := f.ask("fake_launched", 0); n != 1+2*(3*attempts+9) {
+		t.Errorf("%d launches", n)
+	}
+}
+
+// The stream is held longer each time, and for good if that helps.
+func TestHold(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		timer timer
+		need  time.Duration // the stream has to be held for this long
+		tried []time.Duration
+		hold  time.Duration // in the end
+		vain  int
+	}{
+		{"long enough", timer{hold: minHold, vain: 2}, 0, []time.Duration{minHold}, minHold, 0},
+		{"longer", timer{hold: minHold}, 200 * us, []time.Duration{minHold, 4 * minHold}, 2 * minHold, 0},
+		{"the longest", timer{hold: maxHold}, 10 * ms, []time.Duration{maxHold, 4 * maxHold, 16 * maxHold}, maxHold, 0},
+		{"not long enough", timer{hold: minHold}, time.Hour, []time.Duration{minHold, 4 * minHold, 16 * minHold}, minHold, 1},
+		{"no hope", timer{hold: minHold, vain: enoughVain}, time.Hour, []time.Duration{minHold}, minHold, enoughVain + 1},
+		{"but hope comes back", timer{hold: minHold, vain: enoughVain}, 0, []time.Duration{minHold}, minHold, 0},
+	} {
+		var tried []time.Duration
+		err := tt.timer.held(func(hold time.Duration) (bool, error) {
+			tried = append(tried, hold)
+			return hold >= tt.need, nil
+		})
+		if diff := cmp.Diff(tt.tried, tried); diff != "" || err != nil || tt.timer.hold != tt.hold || tt.timer.vain != tt.vain {
+			t.Errorf("%s: %v, then %v, in vain %d times, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold, tt.timer.vain, err, diff)
+		}
+	}
+	tm := timer{hold: minHold}
+	if err := tm.held(func(time.Duration) (bool, error) { return false, io.EOF }); err != io.EOF {
+		t.Errorf("an error becomes %v", err)
+	}
+}
+
+// cancelAt ends a context when a text is printed.
+type cancelAt struct {
+	text   string
+	cancel context.CancelFunc
+}
+
+func (c cancelAt) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(c.text)) {
+		c.cancel()
+	}
+	return len(p), nil
+}
+
+// Interrupted, it prints what it has.
+func TestTimeInterrupted(t *testing.T) {
+	f := newFake(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := probe{ctx: ctx, out: cancelAt{"spin 10us", cancel}}
+	r := p.run("-driver", f.path, "time", "-spin", "1us,10us,100us")
+	if r.status != exitFailure || r.stderr != "" || !strings.HasSuffix(r.stdout, "\ninterrupted: the rest was not measured\n") ||
+		!strings.Contains(r.stdout, "\nspin 10us ") || strings.Contains(r.stdout, "\nspin 100us ") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	// From the start there is nothing to print.
+	r = probe{ctx: ctx}.run("-driver", f.path, "time", "-json")
+	var got timeReport
+	decode(t, r, &got)
+	if r.status != exitFailure || !got.Interrupted || len(got.Measurements) != 0 || got.Error != nil {
+		t.Errorf("exit status %d\n%s", r.status, r.stdout)
+	}
+}
+
+// A row that fails half way is printed, with the error beside it.
+func TestTimeFails(t *testing.T) {
+	f := newFake(t)
+	f.ask("fake_polls", 2)
+	for _, args := range [][]string{nil, {"-json"}} {
+		// Each sample asks for the time once: two to warm up and five of the first
+		// row, two and one of the second.
+		f.fail("cuEventElapsedTime_v2", 11, cu.ResultLaunchTimeout)
+		r := f.run(append([]string{"time", "-n", "5", "-spin", "1us,10us,100us"}, args...)...)
+		if args == nil {
+			if r.status != exitFailure || !strings.Contains(r.stderr, "CUDA_ERROR_LAUNCH_TIMEOUT") ||
+				!strings.Contains(r.stdout, "\nspin 10us         1 ") || strings.Contains(r.stdout, "\nspin 100us") {
+				t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+			}
+			continue
+		}
+		var got timeReport
+		decode(t, r, &got)
+		if r.status != exitFailure || len(got.Measurements) != 2 || got.Measurements[1].Events.Samples != 1 || got.Interrupted ||
+			got.Error == nil || got.Error.Result != "CUDA_ERROR_LAUNCH_TIMEOUT" {
+			t.Errorf("exit status %d\n%s", r.status, r.stdout)
+		}
+	}
+}
+
+// The whole program, interrupted by a signal.
+func TestInterrupt(t *testing.T) {
+	f := newFake(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no signals to send")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "time", "-driver", f.path, "-spin", "1us", "-n", "2000000000")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil { // when it speaks it is ready for signals
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Error(err)
+	}
+	err = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != exitFailure || stderr.Len() != 0 || !strings.HasSuffix(string(rest), "\ninterrupted: the rest was not measured\n") {
+		t.Errorf("%v\n%s%s", err, rest, stderr.String())
+	}
+}

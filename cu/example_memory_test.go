@@ -1,0 +1,240 @@
+package cu_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// To the device and back, waiting each time.
+func ExampleContext_Alloc() {
+	mem, err := gpu.Alloc(16)
+	if err != nil {
+		log.Fatal(err) // cu.ResultOutOfMemory, perhaps
+	}
+	defer mem.Close()
+	if err := mem.CopyFrom([]byte("as good as new.\n")); err != nil {
+		log.Fatal(err)
+	}
+	got := make([]byte, mem.Size())
+	if err := mem.CopyTo(got); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s", got)
+}
+
+// Numbers are copied as bytes.
+func ExampleDeviceMem_CopyFrom() {
+	b, err := binary.Append(nil, binary.NativeEndian, []float32{1, 2, 3, 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mem, err := gpu.Alloc(uint64(len(b)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := mem.CopyFrom(b); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleDeviceMem_CopyTo() {
+	mem, err := gpu.Alloc(16)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := mem.Memset(0); err != nil {
+		log.Fatal(err)
+	}
+	b := make([]byte, 16)
+	if err := mem.CopyTo(b); err != nil {
+		log.Fatal(err)
+	}
+	numbers := make([]float32, 4)
+	if _, err := binary.Decode(b, binary.NativeEndian, numbers); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(numbers)
+}
+
+// Memory is an io.ReaderAt and an io.WriterAt.
+func ExampleDeviceMem_ReadAt() {
+	mem, err := gpu.Alloc(8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if _, err := mem.WriteAt([]byte{5, 6, 7, 8}, 4); err != nil {
+		log.Fatal(err)
+	}
+	tail, err := io.ReadAll(io.NewSectionReader(mem, 4, 4))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(tail)
+}
+
+// What does not fit is not written, not even in part.
+func ExampleDeviceMem_WriteAt() {
+	mem, err := gpu.Alloc(8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	n, err := mem.WriteAt([]byte{1, 2, 3, 4}, 6)
+	fmt.Println(n, errors.Is(err, cu.ResultInvalidValue))
+}
+
+// A part of an allocation, for copies and kernels.
+func ExampleDeviceMem_Span() {
+	mem, err := gpu.Alloc(1024)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := s.Memset(mem, 0); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Memset32(mem.Span(512, 256), 1); err != nil { // 64 words
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	b := make([]byte, 8)
+	if _, err := mem.ReadAt(b, 508); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(b[:4], binary.NativeEndian.Uint32(b[4:]))
+
+	err = s.Memset(mem.Span(1000, 100), 0) // 24 bytes are left
+	fmt.Println(errors.Is(err, cu.ResultInvalidValue))
+}
+
+// A span of nothing has its size, and no use: whatever it is used for fails.
+func ExampleSpan_nil() {
+	var none *cu.DeviceMem
+	part := none.Span(256, 512)
+	fmt.Println(part.Size())
+	err := none.Memset(0)
+	fmt.Println(errors.Is(err, cu.ErrNil))
+	// Output:
+	// 512
+	// true
+}
+
+// A copy that goes on while the program does takes pinned memory.
+func ExampleStream_Copy() {
+	host, err := gpu.AllocHost(1<<20, cu.HostDefault)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer host.Close()
+	mem, err := gpu.Alloc(1 << 20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+
+	if _, err := host.WriteAt([]byte("hello"), 0); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Copy(mem, host); err != nil { // to the device
+		log.Fatal(err)
+	}
+	if err := s.Copy(host.Span(512, 512), mem.Span(0, 512)); err != nil { // some of it back
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil { // only now may host be looked at
+		log.Fatal(err)
+	}
+	b := make([]byte, 5)
+	if _, err := host.ReadAt(b, 512); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", b)
+}
+
+func ExampleStream_Memset() {
+	mem, err := gpu.Alloc(1 << 20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := s.Memset(mem, 0xff); err != nil { // in the stream's order
+		log.Fatal(err)
+	}
+}
+
+func ExampleContext_AllocHost() {
+	host, err := gpu.AllocHost(1<<20, cu.HostPortable|cu.HostWriteCombined)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer host.Close()
+	fmt.Println(host.Size(), "bytes are pinned")
+}
+
+// The memory is not Go's, and is there for as long as View runs.
+func ExampleHostMem_View() {
+	host, err := gpu.AllocHost(4, cu.HostDefault)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer host.Close()
+	err = host.View(func(b []byte) error {
+		copy(b, "ping")
+		fmt.Println(string(b))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleHostMem_ReadAt() {
+	host, err := gpu.AllocHost(4, cu.HostDefault)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer host.Close()
+	if _, err := host.WriteAt([]byte("pong"), 0); err != nil {
+		log.Fatal(err)
+	}
+	b, err := io.ReadAll(io.NewSectionReader(host, 1, 2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(b))
+}
+
+// Close waits for the GPU: memory is never freed under a kernel that uses it.
+func ExampleDeviceMem_Close() {
+	mem, err := gpu.Alloc(4 * 256)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 256}}
+	if err := scale.Launch(s, cfg, cu.Ptr(mem), cu.F32(2), cu.U64(256)); err != nil {
+		log.Fatal(err)
+	}
+	if err := mem.Close(); err != nil {
+		log.Fatal(err)
+	}
+	err = s.Memset(mem, 0)
+	fmt.Println(errors.Is(err, cu.ErrClosed))
+}
+
+func ExampleHostFlags() {
+	fmt.Println(cu.HostDefault)
+	fmt.Println(cu.HostPortable | cu.HostWriteCombined)
+	// Output:
+	// HostDefault
+	// HostPortable|HostWriteCombined
+}

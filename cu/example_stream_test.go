@@ -1,0 +1,145 @@
+package cu_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// Non-blocking streams, which have nothing to do with the default stream, are
+// what most programs want.
+func ExampleContext_NewStream() {
+	s, err := gpu.NewStream(cu.StreamNonBlocking)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+}
+
+func ExampleContext_NewStreamPriority() {
+	least, greatest, err := gpu.PriorityRange()
+	if err != nil {
+		log.Fatal(err)
+	}
+	urgent, err := gpu.NewStreamPriority(cu.StreamNonBlocking, greatest)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer urgent.Close()
+	p, err := urgent.Priority()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(p == greatest, greatest <= least) // lower numbers go first
+}
+
+// A nil stream is never the default stream: a mistake stays a mistake.
+func ExampleStream_nil() {
+	var e cu.Event
+	var s *cu.Stream
+	fmt.Println(errors.Is(e.Record(s), cu.ErrNil))
+	fmt.Println(errors.Is(s.Synchronize(), cu.ErrNil))
+	// Output:
+	// true
+	// true
+}
+
+func ExampleStream_Query() {
+	st, err := s.Query()
+	if err != nil {
+		log.Fatal(err) // of any work on the stream
+	}
+	if st == cu.Pending {
+		fmt.Println("there is work on the stream")
+	}
+}
+
+// Synchronize holds an operating system thread; Event.Wait does not, and can be
+// given up.
+func ExampleStream_Synchronize() {
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the kernel has run")
+}
+
+// How long the GPU takes, by its own clock.
+func ExampleStream_Time() {
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	d, err := s.Time(ctx, func() error {
+		return spin.Launch(s, cfg, cu.U64(1_000_000))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(d.Round(time.Millisecond))
+}
+
+// Fork and join, without an event of one's own.
+func ExampleStream_WaitStream() {
+	if err := other.WaitStream(s); err != nil { // fork
+		log.Fatal(err)
+	}
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	for _, s := range []*cu.Stream{s, other} { // both at once
+		if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.WaitStream(other); err != nil { // join
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("both kernels have run")
+}
+
+// In a stream that a graph is captured from, the flag makes the graph wait for
+// the event whenever it runs.
+func ExampleStream_WaitEventWithFlags() {
+	var ready cu.Event
+	defer ready.Close()
+	if err := ready.Record(other); err != nil { // not captured
+		log.Fatal(err)
+	}
+	if err := s.WaitEventWithFlags(&ready, cu.WaitExternal); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A stream that another library created, as a CUstream or cudaStream_t.
+func ExampleContext_WrapStream() {
+	handle := other.Handle() // stands for the other library's
+	theirs, err := gpu.WrapStream(handle)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer theirs.Close() // does not destroy it
+	if err := s.WaitStream(theirs); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// What was enqueued is still done after Close. Closing twice does no harm.
+func ExampleStream_Close() {
+	s, err := gpu.NewStream(cu.StreamNonBlocking)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Close(), s.Close())
+	_, err = s.Query()
+	fmt.Println(errors.Is(err, cu.ErrClosed))
+}
+
+func ExampleStreamFlags() {
+	fmt.Println(cu.StreamDefault, cu.StreamNonBlocking)
+	// Output: StreamDefault StreamNonBlocking
+}

@@ -1,0 +1,589 @@
+package tests
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// A page is a Markdown file of this module.
+type page struct {
+	name string // slash-separated, relative to the module's root
+	text string
+}
+
+// pages reads the Markdown files that users read.
+func pages(t *testing.T) []page {
+	t.Helper()
+	var all []page
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		names, err := filepath.Glob(filepath.Join(moduleRoot, filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rel, err := filepath.Rel(moduleRoot, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, page{filepath.ToSlash(rel), string(data)})
+		}
+	}
+	if len(all) < 2 {
+		t.Fatalf("there are only %d pages", len(all))
+	}
+	return all
+}
+
+// A fence is a fenced block of a page.
+type fence struct {
+	language string
+	above    string // the line above it
+	code     string
+}
+
+// split returns the fenced blocks of a page, and its other lines.
+func (p page) split() (fences []fence, lines []string) {
+	inside, above := false, ""
+	for line := range strings.Lines(p.text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			if inside = !inside; inside {
+				fences = append(fences, fence{language: line[3:], above: above})
+			}
+		case inside:
+			fences[len(fences)-1].code += line + "\n"
+		default:
+			lines = append(lines, line)
+		}
+		above = line
+	}
+	return fences, lines
+}
+
+// exampleName is the comment above a program, which names the example whose body
+// the program is.
+var exampleName = regexp.MustCompile(`^<!-- (Example\w*) -->$`)
+
+// wrongPrograms says which Go programs of a page are not the bodies of the
+// examples that they name.
+func wrongPrograms(p page, examples map[string]string) (wrong []string) {
+	fences, _ := p.split()
+	for _, f := range fences {
+		if f.language != "go" {
+			continue
+		}
+		first, _, _ := strings.Cut(f.code, "\n")
+		m := exampleName.FindStringSubmatch(f.above)
+		if m == nil {
+			wrong = append(wrong, fmt.Sprintf("%s: the program %q… has no line <!-- ExampleXxx --> above", p.name, first))
+			continue
+		}
+		switch body, ok := examples[m[1]]; {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("%s: there is no %s", p.name, m[1]))
+		case body != f.code:
+			wrong = append(wrong, fmt.Sprintf("%s: this is not the body of %s (-page +example):\n%s", p.name, m[1], gocmp.Diff(f.code, body)))
+		}
+	}
+	return wrong
+}
+
+// exampleBodies returns what is between the braces of the examples of package
+// cu, one tab less indented.
+func exampleBodies(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(moduleRoot, "cu", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := map[string]string{}
+	for _, name := range names {
+		src, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range functions(t, name, src) {
+			if strings.HasPrefix(f.name, "Example") {
+				bodies[f.name] = f.body
+			}
+		}
+	}
+	if len(bodies) == 0 {
+		t.Fatal("package cu has no examples")
+	}
+	return bodies
+}
+
+// A function is one of a source file.
+type function struct {
+	name, text, body string
+	lines            int
+}
+
+// functions returns the functions of a source file, without the methods.
+func functions(t *testing.T, name string, src []byte) (list []function) {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	for _, d := range file.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Recv != nil || fn.Body == nil {
+			continue
+		}
+		var body strings.Builder
+		for line := range strings.Lines(strings.TrimPrefix(string(src[offset(fn.Body.Lbrace)+1:offset(fn.Body.Rbrace)]), "\n")) {
+			body.WriteString(strings.TrimPrefix(line, "\t"))
+		}
+		text := string(src[offset(fn.Pos()):offset(fn.End())])
+		list = append(list, function{fn.Name.Name, text, body.String(), strings.Count(text, "\n") + 1})
+	}
+	return list
+}
+
+// TestDocsPrograms holds every Go program of the documentation to an example,
+// which is compiled. docs/errors.md is written by the test that runs its
+// programs.
+func TestDocsPrograms(t *testing.T) {
+	examples := exampleBodies(t)
+	for _, p := range pages(t) {
+		if path.Dir(p.name) != "docs" || p.name == "docs/errors.md" {
+			continue
+		}
+		for _, w := range wrongPrograms(p, examples) {
+			t.Error(w)
+		}
+	}
+}
+
+// cellSpans returns the code spans in the last column of a page's tables: where
+// this module's side is.
+func (p page) cellSpans() (spans []string) {
+	_, lines := p.split()
+	for _, line := range lines {
+		row, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
+		if !ok {
+			continue
+		}
+		row = strings.ReplaceAll(strings.TrimSuffix(row, "|"), `\|`, "\x00")
+		for _, m := range codeSpan.FindAllStringSubmatch(row[strings.LastIndex(row, "|")+1:], -1) {
+			spans = append(spans, strings.ReplaceAll(m[1], "\x00", "|"))
+		}
+	}
+	return spans
+}
+
+var codeSpan = regexp.MustCompile("`([^`]+)`")
+
+// identifier is a name of a public package: pkg.Name, pkg.Type.Method, or
+// Type.Method.
+var identifier = regexp.MustCompile(`^(?:([a-z]+)\.)?([A-Z]\w*)(?:\.([A-Z]\w*))?$`)
+
+// vocabulary is what the documentation may speak of.
+type vocabulary struct {
+	imports types.Importer
+	public  map[string]*types.Package
+}
+
+// newVocabulary loads the public packages from the compiler's export data.
+func newVocabulary(t *testing.T) vocabulary {
+	t.Helper()
+	args := []string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}
+	for _, p := range publicPackages {
+		// Reading the sources here lets go test see that they changed.
+		files, _ := filepath.Glob(filepath.Join(moduleRoot, p, "*.go"))
+		for _, f := range files {
+			if _, err := os.ReadFile(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(files) > 0 {
+			args = append(args, modulePath+"/"+p)
+		}
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = new(strings.Builder)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, cmd.Stderr)
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		p, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		exports[p] = file
+	}
+	v := vocabulary{public: map[string]*types.Package{}}
+	v.imports = importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) {
+		file, ok := exports[p]
+		if !ok {
+			return nil, fmt.Errorf("package %s is not among those that the public packages import", p)
+		}
+		return os.Open(file)
+	})
+	for _, p := range args {
+		name, ok := strings.CutPrefix(p, modulePath+"/")
+		if !ok {
+			continue
+		}
+		if v.public[name], err = v.imports.Import(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
+
+// name looks a name up. isName is false for what is not the name of something
+// in a public package, whether or not it exists.
+func (v vocabulary) name(span string) (isName bool, err error) {
+	m := identifier.FindStringSubmatch(span)
+	if m == nil || m[1] == "" && m[3] == "" || m[1] != "" && !slices.Contains(publicPackages, m[1]) {
+		return false, nil
+	}
+	for name, pkg := range v.public {
+		if m[1] != "" && m[1] != name {
+			continue
+		}
+		o := pkg.Scope().Lookup(m[2])
+		if o == nil {
+			continue
+		}
+		if m[3] == "" {
+			return true, nil
+		}
+		if member, _, _ := types.LookupFieldOrMethod(o.Type(), true, pkg, m[3]); member != nil {
+			return true, nil
+		}
+	}
+	return true, fmt.Errorf("there is no %s", span)
+}
+
+// namesInTables declares what the tables of docs/coming-from.md use.
+const namesInTables = `package p
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+var _, _ = errors.Is, time.Now
+
+func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
+	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, host *cu.HostMem, n uint64, b []byte, cfg cu.LaunchConfig,
+	f func(*cu.Thread) error, t *cu.Thread, work func() error, handle uintptr, err error) {
+	{
+		%s
+	}
+}
+`
+
+// compile type-checks an expression or a statement that uses the names in
+// tables.
+func (v vocabulary) compile(span string) error {
+	statement := span
+	expr, err := parser.ParseExpr(span)
+	if err == nil {
+		statement = ""
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "table", fmt.Sprintf(namesInTables, statement), parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	conf := types.Config{Importer: v.imports, Error: func(err error) {
+		if te := (types.Error{}); !errors.As(err, &te) || !te.Soft { // soft: declared and not used
+			errs = append(errs, err)
+		}
+	}}
+	pkg, _ := conf.Check("p", fset, []*ast.File{file}, nil)
+	if statement == "" {
+		inside := file.Decls[len(file.Decls)-1].(*ast.FuncDecl).Body.List[0].Pos() + 1
+		if err := types.CheckExpr(fset, pkg, inside, expr, nil); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wrongSpans says what a page's tables call this module's and is not. If all of
+// it is code, what is no name has to compile.
+func wrongSpans(p page, v vocabulary, allCode bool) (wrong []string) {
+	for _, span := range p.cellSpans() {
+		isName, err := v.name(span)
+		if !isName && allCode {
+			err = v.compile(span)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: in a table, `%s`: %v", p.name, span, err))
+		}
+	}
+	return wrong
+}
+
+// TestDocsTables checks the names and the code in tables against the packages.
+func TestDocsTables(t *testing.T) {
+	v := newVocabulary(t)
+	for _, p := range pages(t) {
+		for _, w := range wrongSpans(p, v, p.name == "docs/coming-from.md") {
+			t.Error(w)
+		}
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`^#{1,6} +(.*)$`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors returns the fragments by which a page's sections are linked to.
+func (p page) anchors() map[string]bool {
+	anchors, seen := map[string]bool{}, map[string]int{}
+	_, lines := p.split()
+	for _, line := range lines {
+		if m := heading.FindStringSubmatch(line); m != nil {
+			slug := strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+			if n := seen[slug]; n > 0 {
+				anchors[fmt.Sprintf("%s-%d", slug, n)] = true
+			} else {
+				anchors[slug] = true
+			}
+			seen[slug]++
+		}
+	}
+	return anchors
+}
+
+// deadLinks says which links of a page lead to no file, or no section, of those
+// that exist.
+func deadLinks(p page, exists func(name string) bool, anchors func(name string) map[string]bool) (dead []string) {
+	_, lines := p.split()
+	for _, line := range lines {
+		for _, m := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(line, ""), -1) {
+			to, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			name := p.name
+			if to != "" {
+				name = path.Join(path.Dir(p.name), to)
+			}
+			switch {
+			case !exists(name):
+				dead = append(dead, fmt.Sprintf("%s links to %s, which does not exist", p.name, m[1]))
+			case fragment != "" && !anchors(name)[fragment]:
+				dead = append(dead, fmt.Sprintf("%s links to %s: there is no such section", p.name, m[1]))
+			}
+		}
+	}
+	return dead
+}
+
+// TestDocsLinks follows the links inside the repository.
+func TestDocsLinks(t *testing.T) {
+	all := pages(t)
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(moduleRoot, filepath.FromSlash(name)))
+		return err == nil
+	}
+	anchors := func(name string) map[string]bool {
+		if i := slices.IndexFunc(all, func(p page) bool { return p.name == name }); i >= 0 {
+			return all[i].anchors()
+		}
+		return nil
+	}
+	for _, p := range all {
+		for _, d := range deadLinks(p, exists, anchors) {
+			t.Error(d)
+		}
+	}
+}
+
+// TestDocsChecks makes sure that the checks find what they are for.
+func TestDocsChecks(t *testing.T) {
+	v := newVocabulary(t)
+	programs := func(text string) int {
+		return len(wrongPrograms(page{"p.md", text}, map[string]string{"ExampleA": "a()\n"}))
+	}
+	spans := func(text string) int { return len(wrongSpans(page{"p.md", text}, v, true)) }
+	links := func(text string) int {
+		exists := func(name string) bool { return name == "docs/p.md" || name == "LICENSE" }
+		p := page{"docs/p.md", text}
+		return len(deadLinks(p, exists, func(string) map[string]bool { return p.anchors() }))
+	}
+	for _, c := range []struct {
+		check func(text string) (problems int)
+		text  string
+		want  int
+	}{
+		{programs, "<!-- ExampleA -->\n```go\na()\n```\n", 0},
+		{programs, "<!-- ExampleA -->\n```go\nb()\n```\n", 1},
+		{programs, "<!-- ExampleB -->\n```go\na()\n```\n", 1},
+		{programs, "<!-- ExampleA -->\n\n```go\na()\n```\n", 1},
+		{programs, "```go\na()\n```\n```c\na();\n```\n", 1},
+
+		{spans, "| `nothing` | `cu.Open`, `cu.Event.Query`, `Event.Query`, `Leak.Kind`, `loader.LoadError` |", 0},
+		{spans, "| `e.Query()`, `var e cu.Event`, `st, err := e.Query()`, `cu.EventDefault\\|cu.EventBlockingSync`, `time.Duration` |", 0},
+		{spans, "not a table: `cu.Nothing`", 0},
+		{spans, "```\n| `cu.Nothing` |\n```", 0},
+		{spans, "| `cu.Nothing` |", 1},
+		{spans, "| `Event.Nothing` |", 1},
+		{spans, "| `cu.Event.Nothing` |", 1},
+		{spans, "| `cu.event` |", 1},
+		{spans, "| `e.Nothing()` |", 1},
+		{spans, "| `e.Query(1)`, `st := e.Query()`, `e.Query(`, `unknown` |", 4},
+
+		{links, "# A `b` c.d\n[a](#a-b-cd) [b](p.md#a-b-cd) [c](../LICENSE) [d](https://example.org/x#y)", 0},
+		{links, "# A\n# A\n[a](#a) [b](#a-1)", 0},
+		{links, "[a](#a)", 1},
+		{links, "[a](nowhere.md)", 1},
+		{links, "[a](LICENSE)", 1},
+		{links, "`[a](nowhere.md)`\n```\n[a](nowhere.md)\n```", 0},
+	} {
+		if got := c.check(c.text); got != c.want {
+			t.Errorf("%d problems, not %d, in\n%s", got, c.want, c.text)
+		}
+	}
+}
+
+// TestExampleNouns looks for the types that users begin with and that have no
+// example.
+func TestExampleNouns(t *testing.T) {
+	shown := map[string]bool{}
+	for name := range exampleBodies(t) {
+		noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
+		shown[noun] = true
+	}
+	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "HostMem", "Module", "Proc", "Stream", "Thread", "Ticket"} {
+		if !shown[noun] {
+			t.Errorf("package cu has no example of %s", noun)
+		}
+	}
+}
+
+// TestTwoStreams holds the first program that a user would write to what fits on
+// a screen, and the README to it.
+func TestTwoStreams(t *testing.T) {
+	const limit = 35
+	name := filepath.Join(moduleRoot, "examples", "two-streams", "main.go")
+	src, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := functions(t, name, src)
+	i := slices.IndexFunc(list, func(f function) bool { return f.name == "main" })
+	if i < 0 {
+		t.Fatal("there is no main")
+	}
+	if list[i].lines > limit {
+		t.Errorf("main has %d lines; it should do with %d", list[i].lines, limit)
+	}
+	readme, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(readme, []byte("two-streams")) && !bytes.Contains(readme, []byte("\n"+list[i].text+"\n")) {
+		t.Errorf("README.md speaks of two-streams, and does not show its main:\n%s", list[i].text)
+	}
+}
+
+// TestExamplePrograms runs the programs in examples: without a driver they say
+// so, and with the fake one they do their work.
+func TestExamplePrograms(t *testing.T) {
+	outputs := map[string]string{
+		"hello-event": `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`,
+		"two-streams": `^both kernels are done, after \d+m?s\n$`,
+	}
+	dirs, err := os.ReadDir(filepath.Join(moduleRoot, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./examples/...")
+	build.Dir = moduleRoot
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	run := func(name, library string) (stdout, stderr string, status int) {
+		t.Helper()
+		var out, errs strings.Builder
+		cmd := exec.Command(filepath.Join(bin, name))
+		cmd.Env = append(os.Environ(), "CUDA_DRIVER_LIBRARY="+library)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+	nowhere := filepath.Join(bin, "libcuda.so.1")
+	for _, d := range dirs {
+		t.Run(d.Name(), func(t *testing.T) {
+			want, ok := outputs[d.Name()]
+			if !ok {
+				t.Fatal("this program is not in the table of what each prints")
+			}
+			if stdout, stderr, status := run(d.Name(), nowhere); status != 1 || stdout != "" || !strings.Contains(stderr, "no CUDA driver") {
+				t.Errorf("without a driver: exit status %d, %q, %q", status, stdout, stderr)
+			}
+			if stdout, stderr, status := run(d.Name(), fakeDriver(t)); status != 0 || stderr != "" || !regexp.MustCompile(want).MatchString(stdout) {
+				t.Errorf("with the fake driver: exit status %d, %q, %q; want %s", status, stdout, stderr, want)
+			}
+		})
+	}
+}
+
+// fakeDriver returns the path of the fake driver of package cu's tests, which it
+// compiles, or takes from the folder that PURECU_TEST_CLIB names. Without a
+// compiler it skips the test.
+func fakeDriver(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the fake driver is for Linux")
+	}
+	const name = "libfakecuda.so"
+	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" {
+		return filepath.Join(dir, name)
+	}
+	cc, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
+	if err != nil {
+		t.Skipf("no C compiler for the fake driver, and PURECU_TEST_CLIB is not set: %v", err)
+	}
+	lib := filepath.Join(t.TempDir(), name)
+	source := filepath.Join(moduleRoot, "cu", "testdata", "fakecuda.c")
+	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-pthread", "-o", lib, source).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cc, err, out)
+	}
+	return lib
+}
