@@ -3,6 +3,7 @@
 // times 1000, so that an integer register carries it.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -18,6 +19,10 @@ typedef int (*fn1)(void *);
 typedef int (*fn2)(void *, void *);
 typedef int (*fn_elapsed)(float *, void *, void *);
 typedef int (*fn_create)(void **, unsigned);
+typedef int (*fn_wait)(void *stream, void *event, unsigned flags);
+typedef int (*fn_launch)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, void *stream,
+	void **params, void **extra);
+typedef int (*fn_copy)(uint64_t to, const void *from, size_t size, void *stream);
 
 uint64_t baseline_loop1(fn1 f, void *a, uint64_t n) {
 	volatile int r;
@@ -56,6 +61,50 @@ uint64_t baseline_create_destroy(fn_create create, fn1 destroy, uint64_t flags, 
 			return 0;
 		destroy(e);
 	}
+	return per_call(t, n);
+}
+
+uint64_t baseline_create_record_destroy(fn_create create, fn2 record, fn1 destroy, uint64_t flags, void *stream, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++) {
+		void *e = 0;
+		if (create(&e, (unsigned)flags) || record(e, stream) || destroy(e))
+			return 0;
+	}
+	return per_call(t, n);
+}
+
+uint64_t baseline_wait(fn_wait wait, void *stream, void *event, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (wait(stream, event, 0))
+			return 0;
+	return per_call(t, n);
+}
+
+// baseline_record_wait lets a stream wait for another, n times.
+uint64_t baseline_record_wait(fn2 record, fn_wait wait, void *event, void *other, void *stream, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (record(event, other) || wait(stream, event, 0))
+			return 0;
+	return per_call(t, n);
+}
+
+// baseline_launch launches one thread of a kernel without parameters, n times.
+uint64_t baseline_launch(fn_launch launch, void *function, void *stream, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+			return 0;
+	return per_call(t, n);
+}
+
+uint64_t baseline_copy(fn_copy copy, uint64_t to, const void *from, uint64_t size, void *stream, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (copy(to, from, size, stream))
+			return 0;
 	return per_call(t, n);
 }
 

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// cell is one operation of one library.
+type cell struct{ operation, peer string }
+
+// measurements are nanoseconds a call.
+type measurements struct {
+	peers      []string // those that there are, in order
+	operations []string
+	runs       []runName
+	rounds     map[cell]map[runName][]float64
+	// order has the operations of each library as they first came.
+	order map[string][]string
+	count int
+}
+
+// add adds a measurement.
+func (m *measurements) add(k key, ns float64) {
+	if m.rounds == nil {
+		m.rounds, m.order = make(map[cell]map[runName][]float64), make(map[string][]string)
+	}
+	c := cell{k.operation, k.peer}
+	if m.rounds[c] == nil {
+		m.rounds[c] = make(map[runName][]float64)
+		m.order[k.peer] = append(m.order[k.peer], k.operation)
+	}
+	if !slices.Contains(m.runs, k.run) {
+		m.runs = append(m.runs, k.run)
+	}
+	m.rounds[c][k.run] = append(m.rounds[c][k.run], ns)
+	m.count++
+}
+
+// arrange puts libraries and operations in order: C's operations first, as it is
+// what the others are compared with, and then what only others have.
+func (m *measurements) arrange() {
+	for _, p := range peers {
+		if len(m.order[p]) == 0 {
+			continue
+		}
+		m.peers = append(m.peers, p)
+		for _, op := range m.order[p] {
+			if !slices.Contains(m.operations, op) {
+				m.operations = append(m.operations, op)
+			}
+		}
+	}
+}
+
+// all returns the measurements of a cell in ascending order.
+func (m *measurements) all(c cell) []float64 {
+	var list []float64
+	for _, run := range m.runs {
+		list = append(list, m.rounds[c][run]...)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// roundsARun says how many rounds a run has.
+func (m *measurements) roundsARun() string {
+	low, high := math.MaxInt, 0
+	for _, runs := range m.rounds {
+		for _, rounds := range runs {
+			low, high = min(low, len(rounds)), max(high, len(rounds))
+		}
+	}
+	if low != high {
+		return fmt.Sprintf("%d to %d rounds", low, high)
+	}
+	return plural(low, "round")
+}
+
+// plural returns so many of a thing.
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// ratio is how much more one library takes than another.
+type ratio struct {
+	median float64
+	// low and high are the ends of the interval that covers the median with
+	// 95 %, if known.
+	low, high float64
+	known     bool
+}
+
+// ratioOf compares a library with C: in each run that has both, the medians of
+// the run's rounds. It reports false if there is no such run.
+func (m *measurements) ratioOf(c cell) (ratio, bool) {
+	base := cell{c.operation, peers[0]}
+	var list []float64
+	for _, run := range m.runs {
+		a, b := m.rounds[c][run], m.rounds[base][run]
+		if len(a) > 0 && len(b) > 0 {
+			list = append(list, median(sorted(a))/median(sorted(b)))
+		}
+	}
+	if len(list) == 0 || c == base {
+		return ratio{}, false
+	}
+	slices.Sort(list)
+	r := ratio{median: median(list)}
+	if k := leftOut(len(list)); k >= 0 {
+		r.low, r.high, r.known = list[k], list[len(list)-1-k], true
+	}
+	return r, true
+}
+
+// leftOut returns how many of n values in order can be left out at either end, so
+// that the interval of the others covers their distribution's median with 95 % at
+// least; -1 if all of them do not.
+func leftOut(n int) int {
+	k, exactly, outside := 0, math.Exp2(float64(-n)), 0.0
+	for ; k < n; k++ {
+		// The interval misses the median if k values or fewer are on one side of
+		// it; each value has a chance of one half.
+		if outside += 2 * exactly; outside > 0.05 {
+			break
+		}
+		exactly *= float64(n-k) / float64(k+1)
+	}
+	return k - 1
+}
+
+// sorted returns the values in ascending order.
+func sorted(v []float64) []float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v
+}
+
+// median returns the middle of values in ascending order, of which there is one
+// at least.
+func median(v []float64) float64 {
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// percentile returns the smallest of values in ascending order that p percent of
+// them do not exceed.
+func percentile(v []float64, p int) float64 {
+	return v[max(0, (len(v)*p+99)/100-1)]
+}
