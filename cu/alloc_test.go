@@ -33,6 +33,11 @@ func TestAllocations(t *testing.T) {
 	args := []Arg{Ptr(mem), F32(1), U64(2)}
 	shape := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 
+	legacy := must(r.gpu.LegacyStream())(t)
+	defer legacy.Close()
+	host := r.host(r.gpu, 64)
+	part := host.Span(8, 8)
+
 	for name, f := range map[string]func(){
 		"Query, pending":          func() { r.status(pending, Pending) },
 		"Query, remembered":       func() { r.status(complete, Complete) },
@@ -50,6 +55,11 @@ func TestAllocations(t *testing.T) {
 		"Launch":                  func() { r.ok(fn.Launch(r.s, shape, args...)) },
 		"Context.Synchronize":     func() { r.ok(r.gpu.Synchronize()) },
 		"Context.Err":             func() { r.ok(r.gpu.Err()) },
+		"Record, legacy stream":   func() { r.ok(start.Record(legacy)) },
+		"WaitStream":              func() { r.ok(r.s.WaitStream(legacy)) },
+		"Stream.Copy":             func() { r.ok(r.s.Copy(mem, &part)) },
+		"Stream.Memset":           func() { r.ok(r.s.Memset(mem, 0)) },
+		"Stream.Priority":         func() { must(r.s.Priority())(t) },
 		"refs": func() {
 			sl := complete.core().slot.Load()
 			sl.acquire()

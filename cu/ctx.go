@@ -46,7 +46,13 @@ type contextCore struct {
 
 	mu    sync.Mutex
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
-	peers map[contextKey]bool           // contexts whose memory kernels here can reach
+	tails map[*streamCore]*tail         // of streams that are gone
+	// peers are the contexts whose memory kernels here can reach. The map is
+	// replaced, never changed.
+	peers atomic.Pointer[map[*contextCore]bool]
+
+	// gone is set when the context has been given up.
+	gone atomic.Bool
 }
 
 // claim is the kind of hold on a CUDA context.
@@ -113,7 +119,21 @@ func (c *contextCore) giveUp() error {
 		delete(d.contexts, c.key)
 	}
 	d.mu.Unlock()
-	for _, events := range c.spare { // nobody else is left to touch it
+	defer c.gone.Store(true)
+	// Whoever waits for the end of a stream's work relies on this.
+	for sc, t := range c.tails { // nobody else is left to touch it
+		if t.err != nil {
+			continue
+		}
+		err := c.waitTail(sc)
+		if err == nil && !t.done { // the context is poisoned
+			err = c.destroyEvent(t.event, driver.At{Relaxed: true})
+		}
+		if err != nil {
+			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+		}
+	}
+	for _, events := range c.spare {
 		for _, e := range events {
 			if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
 				d.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
@@ -199,8 +219,17 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	if res != driver.ResultSuccess {
 		return nil, d.fail(op, handle, res)
 	}
-	c, _, err := d.newContext(raw, d.device(dev, int(dev)), borrowed)
-	return c, err
+	devs, err := d.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, its := range devs {
+		if its.raw == dev {
+			c, _, err := d.newContext(raw, its, borrowed)
+			return c, err
+		}
+	}
+	return nil, &Error{Op: op, Result: ResultInvalidDevice, Handle: handle, Detail: "the context is of a device that the driver does not list"}
 }
 
 // CurrentContext returns the CUcontext that is current on the operating system
@@ -417,7 +446,8 @@ func (c *Context) EnablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
 }
 
-// DisablePeerAccess takes EnablePeerAccess back (cuCtxDisablePeerAccess).
+// DisablePeerAccess takes EnablePeerAccess back (cuCtxDisablePeerAccess). Kernels
+// that are under way with such memory then fail, which poisons the context.
 func (c *Context) DisablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxDisablePeerAccess", peer, false)
 }
@@ -448,14 +478,20 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	core.mu.Lock()
 	defer core.mu.Unlock()
-	if on {
-		if core.peers == nil {
-			core.peers = make(map[contextKey]bool)
+	peers := make(map[*contextCore]bool)
+	if old := core.peers.Load(); old != nil {
+		for p := range *old {
+			if !p.gone.Load() {
+				peers[p] = true
+			}
 		}
-		core.peers[pc.key] = true
-	} else {
-		delete(core.peers, pc.key)
 	}
+	if on {
+		peers[pc] = true
+	} else {
+		delete(peers, pc)
+	}
+	core.peers.Store(&peers)
 	return nil
 }
 
@@ -464,9 +500,8 @@ func (c *contextCore) reaches(other *contextCore) bool {
 	if c == other {
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.peers[other.key]
+	peers := c.peers.Load()
+	return peers != nil && (*peers)[other]
 }
 
 // Thread is the operating system thread that [Context.Do] holds. It is good
@@ -485,8 +520,8 @@ type Thread struct {
 // current context: nothing in this package does. Meanwhile the goroutine is
 // locked to the thread; goroutines that f starts are not.
 //
-// If f leaves another context current than it found, the thread cannot be put
-// back: Do returns an error, and the goroutine stays locked to the thread, which
+// If f leaves another context current than it found, or another capture mode, the
+// thread cannot be put back: Do returns an error, and the goroutine stays locked to the thread, which
 // ends with it.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
@@ -501,20 +536,30 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	table := core.drv.table
 	t := &Thread{ctx: core, raw: table.Pin()}
 	at := driver.At{Thread: t.raw}
-	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
+	before, res := t.state(at)
+	if res == driver.ResultSuccess {
+		res = table.CtxPushCurrent(at, core.raw)
+	}
+	if res != driver.ResultSuccess {
 		t.raw.Unpin()
 		return core.fail(op, uintptr(core.raw), res)
 	}
 	defer func() {
 		t.end()
-		switch raw, res := table.CtxPopCurrent(at); {
+		raw, res := table.CtxPopCurrent(at)
+		var after threadState
+		if res == driver.ResultSuccess {
+			after, res = t.state(at)
+		}
+		switch {
 		case res != driver.ResultSuccess:
 			t.raw.Abandon()
 			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
-		case raw != core.raw:
+		case raw != core.raw || after != before:
 			t.raw.Abandon()
 			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
-				Detail: fmt.Sprintf("context %#x was current instead: let the function pop what it pushes", uintptr(raw))})
+				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
+					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
 		default:
 			t.raw.Unpin()
 		}
@@ -522,9 +567,31 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	return f(t)
 }
 
+// threadState is what Do has to leave as it found it.
+type threadState struct {
+	ctx  driver.Context
+	mode int32
+}
+
+// state returns the thread's current context and capture mode.
+func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
+	table := t.ctx.drv.table
+	if s.ctx, res = table.CtxGetCurrent(at); res != driver.ResultSuccess {
+		return s, res
+	}
+	s.mode, res = table.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	if table.Missing(res) != nil { // before CUDA 10.1
+		return s, driver.ResultSuccess
+	}
+	if res == driver.ResultSuccess {
+		_, res = table.ThreadExchangeStreamCaptureMode(at, s.mode)
+	}
+	return s, res
+}
+
 // errUnbalanced is behind the error of a Do whose function changed the thread's
-// stack of contexts.
-var errUnbalanced = errors.New("the function left another context current")
+// stack of contexts, or its capture mode.
+var errUnbalanced = errors.New("the function left the thread in another state")
 
 // DefaultStream returns the thread's own default stream in the context of Do
 // (CU_STREAM_PER_THREAD): it waits for no other stream but the legacy one. It is
@@ -552,7 +619,8 @@ func (t *Thread) end() {
 	defer t.mu.Unlock()
 	t.ended = true
 	if t.stream != nil {
-		t.stream.Close() // it destroys nothing
+		t.stream.core.leaveTail() // here, on the thread
+		t.stream.Close()          // it destroys nothing
 	}
 }
 

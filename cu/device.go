@@ -128,8 +128,9 @@ func (dev *Device) Driver() *Driver {
 // next.
 type UUID [16]byte
 
-// String returns the UUID the way NVIDIA's tools write it:
-// "GPU-01234567-89ab-cdef-0123-456789abcdef".
+// String returns the UUID the way NVIDIA's tools write that of a whole GPU:
+// "GPU-01234567-89ab-cdef-0123-456789abcdef". Where the device is a MIG instance
+// they write "MIG-" instead.
 func (u UUID) String() string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
@@ -137,14 +138,17 @@ func (u UUID) String() string {
 // MarshalText returns the UUID as String does.
 func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// UUID returns the device's UUID, or that of its MIG instance
-// (cuDeviceGetUuid_v2).
+// UUID returns the device's UUID, or that of its MIG instance, which drivers
+// before CUDA 11.4 cannot tell (cuDeviceGetUuid_v2, cuDeviceGetUuid).
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
 	if !dev.valid() {
 		return UUID{}, errNil(op, "device")
 	}
 	u, res := dev.drv.table.DeviceGetUUID(driver.At{}, dev.raw)
+	if dev.drv.table.Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.drv.table.DeviceGetUUIDV1(driver.At{}, dev.raw)
+	}
 	if res != driver.ResultSuccess {
 		return UUID{}, dev.drv.fail(op, 0, res)
 	}
@@ -156,8 +160,8 @@ func (dev *Device) Name() (string, error) {
 	return dev.text("cuDeviceGetName", (*driver.Table).DeviceGetName)
 }
 
-// PCIBusID returns the device's PCI address, such as "0000:3b:00.0"
-// (cuDeviceGetPCIBusId).
+// PCIBusID returns the device's PCI address, such as "0000:3B:00.0"; Linux writes
+// it in lower case (cuDeviceGetPCIBusId).
 func (dev *Device) PCIBusID() (string, error) {
 	return dev.text("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
 }

@@ -161,11 +161,16 @@ func (d *Driver) leak(l Leak) {
 	}
 }
 
-// has reports whether the driver has a function, by its current interface.
+// has reports whether the driver has a function, by its current interface. Of a
+// software driver only its version tells.
 func (d *Driver) has(name string) bool {
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
 		return false
+	}
+	if d.table.Software() {
+		v, res := d.table.DriverGetVersion(driver.At{})
+		return res == driver.ResultSuccess && int(v) >= sym.Info().Version
 	}
 	_, err := d.table.Resolve(sym)
 	return err == nil

@@ -241,15 +241,23 @@ func asynchronous(r Result) bool {
 // hint says what to do about a result of a call: Remedy, or, where that depends
 // on the call, more.
 func hint(op string, r Result) string {
-	if r != ResultInvalidValue {
-		return r.Remedy()
+	if r == ResultInvalidValue {
+		switch op {
+		case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime":
+			return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
+				"record it again, or use RecordExternal in the capture"
+		case "cuStreamWaitEvent":
+			return "the event's newest record was part of a capture that has ended, and marks nothing any more; " +
+				"or WaitExternal was used on a stream that is not being captured"
+		case "cuLaunchKernel", "cuLaunchCooperativeKernel":
+			return "the block has more threads, or more shared memory, than the kernel or the device allows: ask SuggestBlockSize, " +
+				"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+		}
 	}
-	switch op {
-	case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamWaitEvent":
-		return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
-			"record it again, or use RecordExternal in the capture"
+	if r == ResultIllegalState && op == "cuEventRecordWithFlags" {
+		return "RecordExternal is for streams that are being captured: use Record"
 	}
-	return ""
+	return r.Remedy()
 }
 
 func join(a, b string) string {

@@ -148,19 +148,12 @@ func (e *Event) Handle() uintptr {
 	if o == nil {
 		return 0
 	}
-	for {
-		sl := o.core.slot.Load()
-		if sl == nil {
-			return 0
-		}
-		sl.marks.Or(slotForeign)
-		// A record that began before the mark was there may have moved the event
-		// on to another CUevent.
-		if o.core.slot.Load() == sl {
-			runtime.KeepAlive(o)
-			return uintptr(sl.raw)
-		}
+	sl, err := o.core.enterForeign("Event.Handle")
+	if err != nil {
+		return 0
 	}
+	defer o.leave(sl)
+	return uintptr(sl.raw)
 }
 
 // Created reports whether the event has a CUevent: it has, but for a zero Event
@@ -213,14 +206,14 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		return errNil(op, "stream")
 	}
 	if flags&^RecordExternal != 0 {
-		return invalid(op, "unknown record flags "+flags.String())
+		return invalid(op, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
 	o, sc := e.owner.Load(), s.core
 	if o != nil && o.core.ctx != sc.ctx {
 		return o.core.mismatch(op, sc)
 	}
-	if !sc.acquire() {
-		return sc.refuse(op)
+	if err := sc.begin(op); err != nil {
+		return err
 	}
 	var err error
 	if o == nil {

@@ -60,7 +60,7 @@ func (f EventFlags) check() error {
 	const op = "cuEventCreate"
 	switch {
 	case f&^(EventBlockingSync|EventDisableTiming|EventInterprocess) != 0:
-		return invalid(op, fmt.Sprintf("unknown event flags %v", f))
+		return invalid(op, fmt.Sprintf("unknown event flags %v: see EventFlags", f))
 	case f&EventInterprocess != 0 && f&EventDisableTiming == 0:
 		return invalid(op, "an interprocess event cannot record the time: add EventDisableTiming")
 	}
@@ -74,8 +74,9 @@ const (
 	// RecordDefault records like [Event.Record]: CU_EVENT_RECORD_DEFAULT.
 	RecordDefault RecordFlags = driver.CU_EVENT_RECORD_DEFAULT
 	// RecordExternal, on a capturing stream, adds a node to the graph that
-	// records the event whenever the graph runs, instead of an edge inside it:
-	// CU_EVENT_RECORD_EXTERNAL.
+	// records the event whenever the graph runs, instead of an edge inside it.
+	// Other streams refuse it. The event has to stay open for as long as the graph
+	// is used: CU_EVENT_RECORD_EXTERNAL.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
 
@@ -91,8 +92,9 @@ const (
 	// WaitDefault waits like [Stream.WaitEvent]: CU_EVENT_WAIT_DEFAULT.
 	WaitDefault WaitFlags = driver.CU_EVENT_WAIT_DEFAULT
 	// WaitExternal, on a capturing stream, adds a node to the graph that waits
-	// for the event whenever the graph runs, instead of an edge inside it:
-	// CU_EVENT_WAIT_EXTERNAL.
+	// for the event whenever the graph runs, instead of an edge inside it. Other
+	// streams refuse it. The event has to stay open for as long as the graph is
+	// used: CU_EVENT_WAIT_EXTERNAL.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
 )
 
@@ -159,7 +161,7 @@ func (f ContextFlags) String() string {
 // check refuses combinations that the driver would refuse.
 func (f ContextFlags) check(op string) error {
 	if f&^driver.CU_CTX_FLAGS_MASK != 0 {
-		return invalid(op, "unknown context flags "+f.String())
+		return invalid(op, "unknown context flags "+f.String()+": see ContextFlags")
 	}
 	if sched := f & (ContextSchedSpin | ContextSchedYield | ContextSchedBlockingSync); sched&(sched-1) != 0 {
 		return invalid(op, "a context waits in one way only: choose one of "+sched.String())

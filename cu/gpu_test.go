@@ -291,7 +291,7 @@ func TestGPUWithoutContext(t *testing.T) {
 		t.Error("the library left a context current")
 	}
 	lf := new(launchFrame)
-	lf.fill(gpu.own.core, []Arg{U64(1000)})
+	lf.fill(s.core, []Arg{U64(1000)})
 	t.Logf("cuLaunchKernel: %v", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, lf.params))
 	_, res = tab.FuncGetAttribute(driver.At{Thread: th}, 0, spin.raw)
 	t.Logf("cuFuncGetAttribute: %v", res)

@@ -16,7 +16,7 @@ func checkImage(image []byte) error {
 	le := binary.LittleEndian
 	switch {
 	case size == 0:
-		return invalid(op, "the image is empty")
+		return invalid(op, "the image is empty: check how it was read or embedded")
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
 		const header = 64
 		if size < header {

@@ -111,7 +111,7 @@ func plain(t reflect.Type) bool {
 // If [Function.Params] knows of none, a launch with wrong arguments is outside of
 // what this package can make safe.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
-	const op = "cuLaunchKernel"
+	op := cfg.op()
 	if f == nil || f.mod == nil {
 		return errNil(op, "function")
 	}
@@ -142,10 +142,14 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	lf := d.launches.Get().(*launchFrame)
 	defer runtime.KeepAlive(args) // and with it the owners of device memory, until after done
 	defer lf.done(d)
-	if err := lf.fill(sc.ctx, args); err != nil {
+	if err := lf.fill(sc, args); err != nil {
 		err.Op, err.Handle = op, uintptr(f.raw)
 		err.Detail = join(err.Detail, "kernel "+f.name)
 		return err
+	}
+	mc.usage.note(sc)
+	for _, m := range lf.mem {
+		m.used(sc)
 	}
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
 	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
@@ -164,13 +168,13 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 // check compares the launch with what is known about the kernel.
 func (f *Function) check(cfg LaunchConfig, args []Arg) error {
-	const op = "cuLaunchKernel"
+	op := cfg.op()
 	refuse := func(format string, a ...any) error {
 		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
 			Detail: "kernel " + f.name + fmt.Sprintf(format, a...)}
 	}
 	if cfg.Flags&^LaunchCooperative != 0 {
-		return refuse(": unknown launch flags %v", cfg.Flags)
+		return refuse(": unknown launch flags %v: see LaunchFlags", cfg.Flags)
 	}
 	if cfg.Grid.X == 0 || cfg.Block.X == 0 {
 		return refuse(": Grid.X and Block.X must be at least 1")
@@ -189,6 +193,14 @@ func (f *Function) check(cfg LaunchConfig, args []Arg) error {
 	return nil
 }
 
+// op returns the C function that launches.
+func (cfg *LaunchConfig) op() string {
+	if cfg.Flags&LaunchCooperative != 0 {
+		return "cuLaunchCooperativeKernel"
+	}
+	return "cuLaunchKernel"
+}
+
 // norm replaces the zeros that count as 1.
 func (d Dim3) norm() Dim3 {
 	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
@@ -203,28 +215,42 @@ type launchFrame struct {
 }
 
 // fill takes the arguments over.
-func (lf *launchFrame) fill(ctx *contextCore, args []Arg) *Error {
+func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 	// All values first: the slice must not grow under the pointers into it.
 	for _, a := range args {
 		lf.values = append(lf.values, a.bits)
 	}
 	for i, a := range args {
 		if a.err != nil {
-			return &Error{Result: ResultInvalidValue, Err: a.err, Detail: fmt.Sprintf("argument %d", i)}
+			e := &Error{Result: ResultInvalidValue, Err: a.err, Detail: fmt.Sprintf("argument %d", i)}
+			switch a.err {
+			case ErrNil:
+				e.Detail += " is nil memory: check the error of the call that should have made it"
+			case errUnmapped:
+				e.Detail += ": allocate it with HostDeviceMap"
+			}
+			return e
 		}
 		if a.mem != nil {
 			mc := a.mem
-			if mc.ctx.drv != ctx.drv || (mc.host == 0 && !ctx.reaches(mc.ctx)) {
-				return &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, ctx),
-					Detail: fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: "+
-						"allocate it in the kernel's, or enable peer access", i)}
+			// The driver comes first, then what is closed, then the context.
+			if mc.ctx.drv != sc.ctx.drv {
+				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch,
+					Detail: fmt.Sprintf("argument %d is memory of %v, the kernel is of %v: open one driver and share it", i, mc.ctx.drv, sc.ctx.drv)}
 			}
 			ok := mc.acquire()
 			lf.mem = append(lf.mem, mc)
 			if !ok {
-				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed", i)}
+				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i)}
 			}
-			mc.used(ctx)
+			if mc.host == 0 && !sc.ctx.reaches(mc.ctx) {
+				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
+				e.Detail = fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)
+				if e.Err == ErrDeviceMismatch {
+					e.Detail += ", or enable peer access"
+				}
+				return e
+			}
 		}
 		p := unsafe.Pointer(&lf.values[i])
 		if a.data != nil {

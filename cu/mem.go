@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -34,11 +33,6 @@ type memCore struct {
 	size uint64
 	// module has the variable whose memory this is, and a call in flight for it.
 	module *moduleCore
-
-	mu sync.Mutex
-	// users are the contexts that were given work which uses the memory, but
-	// for device memory's own: freeing that waits for the work in it anyway.
-	users []*contextCore
 }
 
 func (mc *memCore) kind() string {
@@ -55,31 +49,21 @@ func (mc *memCore) handle() uintptr {
 	return uintptr(mc.raw)
 }
 
-// used notes that work which uses the memory was, or is about to be, given to a
-// context, which a caller is a user of: the memory stays until it is done.
-func (mc *memCore) used(ctx *contextCore) {
-	if ctx == mc.ctx && mc.host == 0 {
-		return
+// used notes that work which uses the memory is about to be enqueued on a stream,
+// while calls on both are in flight: the memory stays until it is done. Freeing
+// device memory waits for the work in its own context anyway.
+func (mc *memCore) used(sc *streamCore) {
+	switch {
+	case mc.module != nil:
+		mc.module.usage.note(sc)
+	case mc.host != 0 || sc.ctx != mc.ctx:
+		mc.usage.note(sc)
 	}
-	mc.mu.Lock()
-	defer mc.mu.Unlock()
-	for _, u := range mc.users {
-		if u == ctx {
-			return
-		}
-	}
-	ctx.hold() // cannot fail: the caller is a user
-	mc.users = append(mc.users, ctx)
 }
 
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
-	t := mc.ctx.drv.table
-	// If a context cannot be waited for, it is poisoned, and nothing runs in it.
-	for _, u := range mc.users { // nobody else is left to touch it
-		t.CtxSynchronize(driver.At{Relaxed: true, Context: u.raw})
-		u.childDone()
-	}
 	at.Context = mc.ctx.raw
+	t := mc.ctx.drv.table
 	switch {
 	case mc.module != nil:
 		mc.module.leave()
@@ -123,7 +107,7 @@ func (s Span) Size() uint64 { return s.size }
 // whatever the Span is used for fails.
 func (s Span) Span(off, size uint64) Span {
 	if s.err == nil && (off > s.size || size > s.size-off) {
-		s.err = fmt.Errorf("%w: bytes %d to %d of %d", errInvalid, off, off+size, s.size)
+		s.err = fmt.Errorf("%w: %d bytes at %d, of %d", errInvalid, size, off, s.size)
 	}
 	s.off, s.size = s.off+off, size
 	return s
@@ -138,10 +122,10 @@ func (s Span) hostAddr() driver.HostPtr { return s.mem.host + driver.HostPtr(s.o
 // enter begins a call on the memory of a span.
 func (s Span) enter(op string) error {
 	switch {
-	case s.err != nil:
-		return &Error{Op: op, Result: ResultInvalidValue, Err: s.err, Detail: "choose a span within the memory"}
 	case s.mem == nil:
 		return errNil(op, "memory")
+	case s.err != nil:
+		return &Error{Op: op, Result: ResultInvalidValue, Err: s.err, Detail: "choose a span within the memory"}
 	}
 	return s.mem.enter(op)
 }
@@ -183,7 +167,7 @@ func (m *HostMem) Span(off, size uint64) Span { return m.span().Span(off, size) 
 
 // newDeviceMem returns the owner of device memory.
 func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
-	mc.waits = true
+	mc.waits, mc.usage = true, new(usage)
 	m := &DeviceMem{core: mc}
 	m.cleanup = owned(m, &mc.resource, mc, ctx)
 	return m
@@ -199,7 +183,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if size == 0 {
-		return nil, invalid(op, "the size is 0 bytes")
+		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
 	}
 	raw, res := core.drv.table.MemAlloc(driver.At{Context: core.raw}, size)
 	if res != driver.ResultSuccess {
@@ -219,10 +203,10 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes", size))
+		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least one, and for no more than there can be", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
-		return nil, invalid(op, "unknown host memory flags "+flags.String())
+		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := core.drv.table, driver.At{Context: core.raw}
 	host, res := t.MemHostAlloc(at, size, uint32(flags))
@@ -230,7 +214,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		return nil, core.failAlloc(op, size, res)
 	}
 	mc := &memCore{host: host, size: size}
-	mc.waits = true
+	mc.waits, mc.usage = true, new(usage)
 	// Where the device cannot reach it, copies still work.
 	if raw, res := t.MemHostGetDevicePointer(at, host, 0); res == driver.ResultSuccess {
 		mc.raw = raw
@@ -261,8 +245,9 @@ func (m *DeviceMem) Close() error {
 }
 
 // Close frees the memory (cuMemFreeHost). If the GPU was given work that uses it,
-// this waits for all work of that context. If calls that use the memory are in
-// flight it is freed after them, in the background. Further calls return nil.
+// this waits for what is enqueued on those streams now. If calls that use the
+// memory are in flight, or one of those streams is being captured, it is freed
+// after that, in the background. Further calls return nil.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
@@ -464,6 +449,8 @@ func (s *Stream) Copy(dst, src Memory) error {
 		if r.size == 0 {
 			return driver.ResultSuccess, nil
 		}
+		d.mem.used(sc)
+		r.mem.used(sc)
 		t, at, n := sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, r.size
 		switch {
 		case d.mem.host != 0:
@@ -477,7 +464,8 @@ func (s *Stream) Copy(dst, src Memory) error {
 	})
 }
 
-// Memset enqueues the setting of each byte of the memory (cuMemsetD8Async).
+// Memset enqueues the setting of each byte of the memory, which must be of the
+// stream's context, or on the host (cuMemsetD8Async).
 func (s *Stream) Memset(dst Memory, value byte) error {
 	const op = "cuMemsetD8Async"
 	d := spanOf(dst)
@@ -485,12 +473,14 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
+		d.mem.used(sc)
 		return sc.ctx.drv.table.MemsetD8Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size, sc.raw), nil
 	})
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory, the address
-// and the size of which must be multiples of four bytes (cuMemsetD32Async).
+// and the size of which must be multiples of four bytes. It must be of the
+// stream's context, or on the host (cuMemsetD32Async).
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	const op = "cuMemsetD32Async"
 	d := spanOf(dst)
@@ -501,6 +491,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
+		d.mem.used(sc)
 		return sc.ctx.drv.table.MemsetD32Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size/4, sc.raw), nil
 	})
 }
@@ -530,7 +521,8 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 	defer r.leave()
 	if op == "cuMemcpyPeerAsync" {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
-			return mixed(op, "memory", d.mem.ctx, "stream", sc.ctx)
+			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
+				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context", d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
 		}
 	} else {
 		for _, sp := range []Span{d, r} {
@@ -542,8 +534,6 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 	if d.mem == r.mem && d.mem.host != 0 && d.mem.raw == 0 {
 		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
 	}
-	d.mem.used(sc.ctx)
-	r.mem.used(sc.ctx)
 	res, err := call(sc)
 	if err == nil && res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(sc.raw), res)

@@ -97,7 +97,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 		return nil, err
 	}
 	mc := &moduleCore{raw: raw}
-	mc.waits = true
+	mc.waits, mc.usage = true, new(usage)
 	if isPTX(image) && !core.drv.has("cuFuncGetParamInfo") {
 		mc.ptx = image
 	}
@@ -132,10 +132,10 @@ func (m *Module) Log() string {
 	return m.log
 }
 
-// Close unloads the module (cuModuleUnload), which may wait for kernels that
-// run. If launches are in flight it is unloaded after them, in the background;
-// so it is if memory that [Module.Global] returned is still open. Further calls
-// return nil.
+// Close unloads the module (cuModuleUnload) when its kernels have run, for which
+// it waits. If launches are in flight it is unloaded after them, in the background;
+// so it is if memory that [Module.Global] returned is still open, or a stream that
+// a kernel was launched on is being captured. Further calls return nil.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
@@ -294,7 +294,7 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if int(int32(value)) != value {
-		return invalid(op, fmt.Sprintf("%d is out of range", value))
+		return invalid(op, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
@@ -308,7 +308,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, invalid(op, fmt.Sprintf("a block cannot have %d threads", threads))
+		return 0, invalid(op, fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)
@@ -323,7 +323,7 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, invalid(op, fmt.Sprintf("a block cannot be limited to %d threads", limit))
+		return 0, 0, invalid(op, fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
 		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, sharedMem, int32(limit))

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -36,41 +37,76 @@ func ptxParams(image []byte) map[string][]uint64 {
 	return kernels
 }
 
-// ptxParamSizes returns the sizes of the parameters between the parentheses: each
-// is ".param", attributes, a type, a name, and a length if it is an array.
+// ptxParamSizes returns the sizes of the parameters between the parentheses.
 func ptxParamSizes(tokens []string) (sizes []uint64, ok bool) {
 	for len(tokens) > 0 {
-		n := 0
-		for n < len(tokens) && tokens[n] != "," {
-			n++
+		n := slices.Index(tokens, ",")
+		if n < 0 {
+			n = len(tokens)
 		}
-		param := tokens[:n]
-		tokens = tokens[min(n+1, len(tokens)):]
-		if n == 0 || param[0] != ".param" {
-			return nil, false
-		}
-		var size uint64
-		for _, t := range param[1:] {
-			if s, known := ptxTypes[t]; known && size == 0 {
-				size = s
-			}
-		}
-		if k := len(param); param[k-1] == "]" {
-			if k < 4 || param[k-3] != "[" {
-				return nil, false
-			}
-			count, ok := ptxNumber(param[k-2])
-			if !ok {
-				return nil, false
-			}
-			size *= count
-		}
-		if size == 0 {
+		size, ok := ptxParamSize(tokens[:n])
+		if !ok {
 			return nil, false
 		}
 		sizes = append(sizes, size)
+		tokens = tokens[min(n+1, len(tokens)):]
 	}
 	return sizes, true
+}
+
+// ptxParamSize returns the size of one parameter: ".param", perhaps ".align" and a
+// number, a type, perhaps ".ptr" with a space and an alignment, a name, and a
+// length if it is an array. It understands nothing else.
+func ptxParamSize(tokens []string) (size uint64, ok bool) {
+	next := func() (t string) {
+		if len(tokens) > 0 {
+			t, tokens = tokens[0], tokens[1:]
+		}
+		return t
+	}
+	peek := func() string {
+		if len(tokens) == 0 {
+			return ""
+		}
+		return tokens[0]
+	}
+	align := func() bool {
+		if peek() != ".align" {
+			return true
+		}
+		next()
+		_, ok := ptxNumber(next())
+		return ok
+	}
+	if next() != ".param" || !align() {
+		return 0, false
+	}
+	size, ok = ptxTypes[next()]
+	if !ok || !align() { // some put it behind the type
+		return 0, false
+	}
+	if peek() == ".ptr" {
+		next()
+		switch peek() {
+		case ".global", ".shared", ".const", ".local", ".generic":
+			next()
+		}
+		if !align() {
+			return 0, false
+		}
+	}
+	if name := next(); name == "" || strings.IndexByte(".[](){},;:\"0123456789", name[0]) >= 0 {
+		return 0, false
+	}
+	if peek() == "[" {
+		next()
+		count, ok := ptxNumber(next())
+		if !ok || count == 0 || next() != "]" {
+			return 0, false
+		}
+		size *= count
+	}
+	return size, len(tokens) == 0
 }
 
 // ptxTypes are the sizes of PTX's types in bytes.
@@ -82,9 +118,13 @@ var ptxTypes = map[string]uint64{
 	".b128": 16,
 }
 
-// ptxNumber reads a length, which no parameter has beyond 32764 bytes.
+// ptxNumber reads a decimal number of a size that parameters may have. A number
+// with a zero in front would be octal: nobody writes one.
 func ptxNumber(s string) (uint64, bool) {
 	n := uint64(0)
+	if strings.HasPrefix(s, "0") {
+		return 0, false
+	}
 	for _, c := range s {
 		if c < '0' || c > '9' {
 			return 0, false

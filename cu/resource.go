@@ -2,6 +2,7 @@ package cu
 
 import (
 	"runtime"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -26,6 +27,11 @@ type resource struct {
 	self object
 	// waits says that free may wait for the GPU.
 	waits bool
+	// freed is set when the object is gone.
+	freed atomic.Bool
+	// usage is where the object was used, if that must be over before it is
+	// freed.
+	usage *usage
 }
 
 // owned puts a resource into service, which becomes a user of the context, and
@@ -58,23 +64,30 @@ func (r *resource) leave() {
 	}
 }
 
-// closeOwned is the owner's Close.
+// closeOwned is the owner's Close. It disturbs nobody's capture.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	first, last := r.close()
 	if first {
 		cleanup.Stop()
 	}
-	if last {
-		return r.destroy(driver.At{})
+	if !last {
+		return nil
 	}
-	return nil
+	if r.usage.wait() != nil { // perhaps later
+		r.destroyLate(false)
+		return nil
+	}
+	return r.destroy(driver.At{Relaxed: true})
 }
 
-// forgotten closes a resource whose owner the garbage collector found. No call
-// can be in flight: calls keep the owner.
+// forgotten closes a resource whose owner the garbage collector found. Another
+// object that is part of it may still be in use.
 func (r *resource) forgotten() {
-	if _, last := r.close(); last {
+	switch first, last := r.close(); {
+	case last:
 		r.destroyLate(true)
+	case first:
+		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: true})
 	}
 }
 
@@ -84,15 +97,28 @@ func (r *resource) destroy(at driver.At) error {
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
 		err = r.ctx.fail(op, r.self.handle(), res)
 	}
+	r.freed.Store(true)
 	r.ctx.childDone()
 	return err
+}
+
+// keep leaves the object as it is, for as long as the process lives, because the
+// GPU may use it and there is no way to know when it does not.
+func (r *resource) keep(err error) error {
+	r.ctx.childDone()
+	return &Error{Op: "Close", Handle: r.self.handle(), Err: err, Detail: "the " + r.self.kind() + " is not freed: the GPU may still use it"}
 }
 
 // destroyLate destroys the resource when nobody waits for the outcome, which
 // goes to the leak hook; on a goroutine of its own if that may take a while.
 func (r *resource) destroyLate(forgotten bool) {
 	destroy := func() {
-		err := r.destroy(driver.At{Relaxed: true})
+		err := r.usage.waitLong(r.ctx.drv.table.Clock())
+		if err == nil {
+			err = r.destroy(driver.At{Relaxed: true})
+		} else {
+			err = r.keep(err)
+		}
 		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten, Err: err})
 	}
 	if r.waits {

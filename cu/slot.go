@@ -110,12 +110,40 @@ func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
 
-// retire takes the slot out of its event's service.
-func (sl *slot) retire() {
-	sl.marks.Or(slotRetired)
+// mark adds a mark, unless the slot has one of the others. It reports whether the
+// slot has the mark now, and whether it is new.
+func (sl *slot) mark(m, others uint32) (has, fresh bool) {
+	for {
+		old := sl.marks.Load()
+		switch {
+		case old&others != 0:
+			return false, false
+		case old&m == m:
+			return true, false
+		case sl.marks.CompareAndSwap(old, old|m):
+			return true, true
+		}
+	}
+}
+
+// markForeign makes the slot keep its place for good. It reports false if the
+// event is moving on to another slot.
+func (sl *slot) markForeign() bool {
+	has, _ := sl.mark(slotForeign, slotRetired)
+	return has
+}
+
+// finish lets go of a slot that is out of its event's service.
+func (sl *slot) finish() {
 	if sl.close() {
 		sl.destroyLate()
 	}
+}
+
+// retire takes a slot out of service that nobody but the caller has seen.
+func (sl *slot) retire() {
+	sl.marks.Or(slotRetired)
+	sl.finish()
 }
 
 // complete reports whether the newest record is known to have completed. It
@@ -250,6 +278,17 @@ func (c *eventCore) enter(op string) (*slot, error) {
 	}
 }
 
+// enterForeign is enter for others who will use the CUevent.
+func (c *eventCore) enterForeign(op string) (*slot, error) {
+	for {
+		sl, err := c.enter(op)
+		if err != nil || sl.markForeign() {
+			return sl, err
+		}
+		sl.leave() // the event is moving on just now
+	}
+}
+
 // record records the event on a stream, of which the caller holds a reference.
 func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
 	for {
@@ -260,7 +299,8 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 		if sl.watchers.Load() != 0 && !sl.foreign() {
 			return c.recordElsewhere(op, sc, flags, withFlags)
 		}
-		if !sl.beginRecord() {
+		// An external record makes a graph record the CUevent from now on.
+		if !sl.beginRecord() || (flags&RecordExternal != 0 && !sl.markForeign()) {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
@@ -285,10 +325,6 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 		res = t.EventRecord(sc.at, sl.raw, sc.raw)
 	}
 	if res == driver.ResultSuccess {
-		// Before endRecord: while a record is under way nothing is remembered.
-		if flags&RecordExternal != 0 {
-			sl.marks.Or(slotForeign) // from now on a graph records it
-		}
 		if !sl.recorded() {
 			sl.marks.Or(slotRecorded)
 		}
@@ -313,6 +349,9 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 		return err
 	}
 	fresh := c.newSlot(raw)
+	if flags&RecordExternal != 0 {
+		fresh.marks.Store(slotForeign)
+	}
 	fresh.beginRecord()
 	defer fresh.endRecord()
 	if res := fresh.record(sc, flags, withFlags); res != driver.ResultSuccess {
@@ -322,9 +361,14 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 	c.ctx.drv.trace(traceEventRecorded, raw, sc.raw)
 	// Only a CUevent that is recorded may take the place: one that is not says
 	// that it is complete.
-	if c.slot.CompareAndSwap(old, fresh) {
-		old.retire()
-	} else {
+	switch has, won := old.mark(slotRetired, slotForeign); {
+	case !has:
+		// It was lent out just now, and has to be recorded itself.
+		fresh.retire()
+		return c.record(op, sc, flags, withFlags)
+	case won && c.slot.CompareAndSwap(old, fresh):
+		old.finish()
+	default:
 		fresh.retire() // another record, or Close, was faster, and this one came before it
 	}
 	return nil

@@ -2,8 +2,10 @@ package cu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -19,21 +21,27 @@ type Stream struct {
 // streamCore fills cache lines of its own: goroutines on other streams write to
 // their counters all the time.
 type streamCore struct {
-	resource
+	// What every call looks at comes first.
 	raw driver.Stream
 	// at is how calls on the stream are made: as the thread is for a stream
 	// with a handle of its own, in the context for default streams.
 	at driver.At
+	resource
 	// foreign says that the handle is not ours to destroy.
 	foreign bool
+	// leavesTail says that somebody has to know when the stream's work is done.
+	leavesTail atomic.Bool
 
-	_ [128 - 80]byte
+	_ [128 - 88]byte
 }
 
 func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (string, driver.Result) {
+	if sc.at.Thread == nil {
+		sc.leaveTail() // else [Thread.end] did
+	}
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
@@ -78,7 +86,7 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 	}
 	defer c.leave()
 	if flags&^StreamNonBlocking != 0 {
-		return nil, invalid(op, "unknown stream flags "+flags.String())
+		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
 	raw, res := create(core, driver.At{Context: core.raw})
 	if res != driver.ResultSuccess {
@@ -136,8 +144,23 @@ func (s *Stream) enter(op string) (*streamCore, error) {
 	if s == nil || s.core == nil {
 		return nil, errNil(op, "stream")
 	}
-	return s.core, s.core.enter(op)
+	return s.core, s.core.begin(op)
 }
+
+// begin begins a call.
+func (sc *streamCore) begin(op string) error {
+	if !sc.acquire() {
+		return sc.refuse(op)
+	}
+	if sc.at.Thread != nil && !sc.at.Thread.Here() {
+		sc.leave()
+		return mistake(op, errThread, uintptr(sc.raw), "use it where Do has called the function, and other streams elsewhere")
+	}
+	return nil
+}
+
+// errThread is behind the error of a thread's stream that is used elsewhere.
+var errThread = errors.New("the default stream of another thread")
 
 func (s *Stream) leave() {
 	s.core.leave()
@@ -264,7 +287,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 		return errNil(op, "event")
 	}
 	if flags&^WaitExternal != 0 {
-		return invalid(op, "unknown wait flags "+flags.String())
+		return invalid(op, "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
 	o := e.owner.Load()
 	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
@@ -278,7 +301,11 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if o == nil {
 		return nil // a zero Event that was never recorded
 	}
-	sl, err := o.core.enter(op)
+	enter := o.core.enter
+	if flags&WaitExternal != 0 {
+		enter = o.core.enterForeign // from now on a graph waits for it
+	}
+	sl, err := enter(op)
 	if err != nil {
 		return err
 	}

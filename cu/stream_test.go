@@ -170,9 +170,12 @@ func TestWaitStream(t *testing.T) {
 func TestWaitFlags(t *testing.T) {
 	r := newRig(t)
 	e := r.event(r.gpu, 0)
+	r.ok(r.s.WaitEvent(e))
+	if n := r.calls("cuStreamWaitEvent"); n != 0 {
+		t.Errorf("%d waits for an event that was not recorded", n)
+	}
 	// An external wait is for records to come: the driver has to know of it.
 	r.ok(r.s.WaitEventWithFlags(e, WaitExternal))
-	r.ok(r.s.WaitEvent(e))
 	if n := r.calls("cuStreamWaitEvent"); n != 1 {
 		t.Errorf("%d waits", n)
 	}

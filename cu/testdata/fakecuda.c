@@ -54,6 +54,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuDeviceGetName, 2000, cuDeviceGetName) \
 	F(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute) \
 	F(cuDeviceTotalMem_v2, 3020, cuDeviceTotalMem) \
+	F(cuDeviceGetUuid, 9020, cuDeviceGetUuid) \
 	F(cuDeviceGetUuid_v2, 11040, cuDeviceGetUuid) \
 	F(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId) \
 	F(cuDeviceGetByPCIBusId, 4010, cuDeviceGetByPCIBusId) \
@@ -83,6 +84,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode) \
 	F(cuStreamCreate, 2000, cuStreamCreate) \
 	F(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority) \
+	F(cuStreamIsCapturing, 10000, cuStreamIsCapturing) \
 	F(cuStreamGetPriority, 5050, cuStreamGetPriority) \
 	F(cuStreamGetFlags, 5050, cuStreamGetFlags) \
 	F(cuStreamGetId, 12000, cuStreamGetId) \
@@ -189,6 +191,7 @@ struct object {
 			unsigned flags;
 			int priority;
 			int own; // 1, 2: a default stream; 0: created
+			bool capturing;
 		} s;
 		struct { // event
 			uint64_t record; // 0 if there is none
@@ -197,6 +200,7 @@ struct object {
 			int64_t done_at;
 			int32_t polls; // complete when this many queries were made
 			uint32_t flags;
+			bool captured;
 		} e;
 		struct { // function
 			struct object *module;
@@ -226,6 +230,8 @@ static int driver_version = 12080;
 static int64_t latency;   // of a record, in nanoseconds
 static int polls;         // that a record takes
 static bool capturing;    // RecordExternal records nothing yet
+static int64_t captures;  // streams that are being captured, in global mode
+static int64_t spoilt;    // calls that ended a capture
 static bool spread;       // let other threads in during every call
 static uint64_t records;  // made so far
 static uint64_t ctx_ids;  // given so far
@@ -254,6 +260,7 @@ static struct op {
 	uint64_t epoch; // the stream's, when it is done
 	uint64_t dst, src, n;
 	unsigned value;
+	struct object *module; // whose kernel it is
 } ops[1 << 16];
 static int op_count;
 
@@ -360,6 +367,16 @@ static CUresult leave(CUresult r) {
 	return r;
 }
 
+enum { CAPTURE_UNSUPPORTED = 900, CAPTURED_EVENT = 907 };
+
+// spoils is for calls that end a capture, from any thread that is not relaxed.
+static CUresult spoils(CUresult r) {
+	if (r != SUCCESS || captures == 0 || capture_mode == 2)
+		return r;
+	spoilt++;
+	return CAPTURE_UNSUPPORTED;
+}
+
 enum { BEFORE = 1, AFTER = 2 };
 
 // pause lets tests, and other threads, in: before the call takes effect, or
@@ -392,6 +409,8 @@ static void pause_at(enum function fn, int when, struct object *a, struct object
 // destroy ends an object's life.
 static CUresult destroy(enum function fn, struct object *o, enum kind kind) {
 	CUresult r = enter(fn);
+	if (kind == MEMORY || kind == HOST || kind == MODULE)
+		r = spoils(r);
 	if (r != SUCCESS)
 		return leave(r);
 	r = check(fn, o, kind);
@@ -502,7 +521,7 @@ static CUresult perform(const struct op *o) {
 		return r;
 	switch (o->fn) {
 	case FN_cuLaunchKernel: // the kernel reads it
-		return SUCCESS;
+		return o->module == NULL ? SUCCESS : check(o->fn, o->module, MODULE);
 	case FN_cuMemsetD8Async:
 		memset(to, o->value, o->n);
 		return SUCCESS;
@@ -523,7 +542,9 @@ static CUresult perform(const struct op *o) {
 
 // enqueue does work on memory now, or when the stream is released.
 static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64_t src, uint64_t n, unsigned value) {
-	struct op o = {fn, s, s->s.epoch + 1, dst, src, n, value};
+	if (s->s.capturing)
+		return SUCCESS; // it becomes part of a graph, which nobody launches
+	struct op o = {fn, s, s->s.epoch + 1, dst, src, n, value, NULL};
 	if (!s->s.held)
 		return perform(&o);
 	if (op_count == sizeof ops / sizeof ops[0]) {
@@ -669,6 +690,10 @@ CUresult cuDeviceGetUuid_v2(unsigned char *uuid, int dev) {
 		for (int i = 0; i < 16; i++)
 			uuid[i] = i * 16 + dev;
 	return leave(r);
+}
+
+CUresult cuDeviceGetUuid(unsigned char *uuid, int dev) {
+	return cuDeviceGetUuid_v2(uuid, dev);
 }
 
 CUresult cuDeviceGetPCIBusId(char *id, int len, int dev) {
@@ -979,6 +1004,10 @@ CUresult cuCtxSynchronize(void) {
 	CUresult r = enter_current(FN_cuCtxSynchronize, &ctx);
 	if (r == SUCCESS) {
 		pause_at(FN_cuCtxSynchronize, BEFORE, ctx, NULL);
+		if (captures > 0) { // in any mode
+			spoilt++;
+			return leave(CAPTURE_UNSUPPORTED);
+		}
 		ctx->in_use++;
 		wait_for_work(ctx);
 		ctx->in_use--;
@@ -1029,6 +1058,13 @@ static CUresult ask_stream(enum function fn, struct object **s) {
 	return r != SUCCESS ? r : resolve(fn, s);
 }
 
+CUresult cuStreamIsCapturing(struct object *s, int *status) {
+	CUresult r = ask_stream(FN_cuStreamIsCapturing, &s);
+	if (r == SUCCESS)
+		*status = s->s.capturing;
+	return leave(r);
+}
+
 CUresult cuStreamGetPriority(struct object *s, int *priority) {
 	CUresult r = ask_stream(FN_cuStreamGetPriority, &s);
 	if (r == SUCCESS)
@@ -1067,9 +1103,13 @@ static bool stream_idle(const struct object *s) {
 
 CUresult cuStreamQuery(struct object *s) {
 	enum function fn = FN_cuStreamQuery;
-	CUresult r = enter(fn);
+	CUresult r = spoils(enter(fn));
 	if (r == SUCCESS) {
 		r = resolve(fn, &s);
+		if (r == SUCCESS && s->s.capturing) {
+			spoilt++;
+			r = CAPTURE_UNSUPPORTED;
+		}
 		if (r == SUCCESS) {
 			pause_at(fn, BEFORE, s, NULL);
 			r = stream_idle(s) ? SUCCESS : NOT_READY;
@@ -1166,6 +1206,7 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	pause_at(fn, BEFORE, e, s);
 	if (flags == 1 && capturing)
 		return leave(SUCCESS);
+	e->e.captured = s->s.capturing;
 	e->e.record = ++records;
 	e->e.stream = s;
 	e->e.epoch = s->s.held ? s->s.epoch + 1 : 0;
@@ -1187,10 +1228,14 @@ CUresult cuEventRecordWithFlags(struct object *e, struct object *s, unsigned fla
 
 CUresult cuEventQuery(struct object *e) {
 	enum function fn = FN_cuEventQuery;
-	CUresult r = enter(fn);
+	CUresult r = spoils(enter(fn));
 	if (r != SUCCESS)
 		return leave(r);
 	r = check(fn, e, EVENT);
+	if (r == SUCCESS && e->e.captured) {
+		spoilt++;
+		r = CAPTURED_EVENT;
+	}
 	if (r != SUCCESS)
 		return leave(r);
 	pause_at(fn, BEFORE, e, NULL);
@@ -1434,6 +1479,8 @@ CUresult cuLaunchKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz,
 		uint64_t mem;
 		memcpy(&mem, params[0], sizeof mem);
 		r = enqueue(fn, s, mem, 0, 1, 0);
+		if (r == SUCCESS && s->s.held && !s->s.capturing)
+			ops[op_count - 1].module = m;
 	}
 	return leave(r);
 }
@@ -1450,7 +1497,7 @@ CUresult cuLaunchCooperativeKernel(struct object *f, unsigned gx, unsigned gy, u
 
 CUresult cuMemAlloc_v2(uint64_t *p, size_t size) {
 	struct object *ctx;
-	CUresult r = enter_current(FN_cuMemAlloc_v2, &ctx);
+	CUresult r = spoils(enter_current(FN_cuMemAlloc_v2, &ctx));
 	if (r == SUCCESS && size == 0)
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
@@ -1485,7 +1532,7 @@ CUresult cuMemFree_v2(uint64_t p) {
 
 CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
 	struct object *ctx;
-	CUresult r = enter_current(FN_cuMemHostAlloc, &ctx);
+	CUresult r = spoils(enter_current(FN_cuMemHostAlloc, &ctx));
 	if (r == SUCCESS && (size == 0 || flags > 7))
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
@@ -1672,6 +1719,7 @@ void fake_reset(void) {
 	latency = polls = 0;
 	memset(primary_flags, 0, sizeof primary_flags);
 	op_count = 0;
+	captures = spoilt = 0;
 	spread = trapping = capturing = false;
 	orphans = trapped = 0;
 	pthread_cond_broadcast(&changed);
@@ -1860,3 +1908,19 @@ int64_t fake_waiting(void) { return get(&waiting); }
 // fake_options adds up the values of the compiler options of the last module,
 // but for the logs'.
 uint64_t fake_options(void) { return get((int64_t *)&options_seen); }
+
+// fake_capture_stream begins or ends a capture of the stream in global mode.
+// fake_spoilt counts the calls that would have ended one.
+void fake_capture_stream(struct object *s, int on) {
+	lock();
+	captures += (on != 0) - s->s.capturing;
+	s->s.capturing = on != 0;
+	unlock();
+}
+int64_t fake_spoilt(void) { return get(&spoilt); }
+
+// fake_forgive_host takes host memory out of the census that a test left on purpose.
+void fake_forgive_host(char *p) { fake_forgive(host_owner[(p - host_arena) / HOST_SLOT]); }
+
+// fake_forgive_threads forgets the stacks and capture modes of threads that are gone.
+void fake_forgive_threads(void) { lock(); depth = off_modes = 0; unlock(); }

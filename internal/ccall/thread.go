@@ -10,14 +10,19 @@ import "runtime"
 // locked to the goroutine that called Pin; so a Thread may be used by that
 // goroutine alone.
 type Thread struct {
+	id       int // the operating system's, 0 where it is not known
 	released bool
 }
 
 // Pin claims a thread identity for the calling goroutine until Unpin.
 func Pin() *Thread {
 	runtime.LockOSThread()
-	return new(Thread)
+	return &Thread{id: currentThread()}
 }
+
+// Here reports whether the calling goroutine has the identity, or, where that
+// cannot be told, true.
+func (t *Thread) Here() bool { return t.id == currentThread() }
 
 // Unpin gives the identity back. It must be called by the goroutine that
 // called Pin. Further calls do nothing.

@@ -31,6 +31,10 @@ func (t *Table) Pin() *Thread {
 	return &Thread{pin: ccall.Pin()}
 }
 
+// Here reports whether the calling goroutine runs on the thread, or, where that
+// cannot be told, true.
+func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
+
 // Unpin gives the thread back. It must be called by the goroutine that called
 // Pin, with the thread's state as it was then. Further calls do nothing.
 func (th *Thread) Unpin() {

@@ -260,6 +260,34 @@ func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
 	return f.v0, res
 }
 
+// DeviceGetUUIDV1 calls cuDeviceGetUuid, which exists from CUDA 9.2.
+func (t *Table) DeviceGetUUIDV1(at At, dev Device) (uuid UUID, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		uuid, res = t.soft.DeviceGetUUIDV1(th, dev)
+		return uuid, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetUuid].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetUuid); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		uuid  unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    UUID
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.uuid = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
 // DeviceGetPCIBusId calls cuDeviceGetPCIBusId, which exists from CUDA 4.1.
 func (t *Table) DeviceGetPCIBusId(at At, pciBusId []byte, dev Device) (res Result) {
 	if t.soft != nil {

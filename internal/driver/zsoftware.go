@@ -33,6 +33,9 @@ type Software interface {
 	// DeviceGetUUID is cuDeviceGetUuid_v2.
 	DeviceGetUUID(th *Thread, dev Device) (uuid UUID, res Result)
 
+	// DeviceGetUUIDV1 is cuDeviceGetUuid.
+	DeviceGetUUIDV1(th *Thread, dev Device) (uuid UUID, res Result)
+
 	// DeviceGetPCIBusId is cuDeviceGetPCIBusId.
 	DeviceGetPCIBusId(th *Thread, pciBusId []byte, dev Device) (res Result)
 

@@ -34,6 +34,7 @@ const (
 	symDeviceGetName                             Symbol = 76
 	symDeviceGetP2PAttribute                     Symbol = 79
 	symDeviceGetPCIBusId                         Symbol = 80
+	symDeviceGetUuid                             Symbol = 83
 	symDeviceGetUuid_v2                          Symbol = 84
 	symDevicePrimaryCtxGetState                  Symbol = 86
 	symDevicePrimaryCtxRelease_v2                Symbol = 88

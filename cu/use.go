@@ -1,0 +1,298 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// usage remembers the streams on which work was enqueued that uses an object, so
+// that the object is not destroyed before the work is done. It costs the work
+// nothing: the streams are asked when the object is to be destroyed.
+type usage struct {
+	mu      sync.Mutex
+	streams atomic.Pointer[[]*streamCore]
+}
+
+// note adds a stream, before the work is enqueued, while a call on the stream is
+// in flight.
+func (u *usage) note(sc *streamCore) {
+	if l := u.streams.Load(); l != nil && slices.Contains(*l, sc) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var list []*streamCore
+	if l := u.streams.Load(); l != nil {
+		for _, s := range *l {
+			if s == sc {
+				return
+			}
+			if !s.over() {
+				list = append(list, s)
+			}
+		}
+	}
+	// Before the stream is closed, as a call is in flight: it will leave a tail.
+	sc.leavesTail.Store(true)
+	list = append(list, sc)
+	u.streams.Store(&list)
+}
+
+// errBusy says that it cannot be known yet when a stream's work will be done.
+var errBusy = errors.New("the stream is being captured, belongs to a thread, or is being closed")
+
+// wait waits until all work that was enqueued so far has been done on the
+// streams. It returns errBusy if that cannot be waited for now, and another error
+// if it cannot be known at all.
+func (u *usage) wait() error {
+	if u == nil {
+		return nil
+	}
+	l := u.streams.Load()
+	if l == nil {
+		return nil
+	}
+	for _, sc := range *l {
+		if err := sc.waitIdle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitLong is wait, and has patience with streams that are busy, and some with a
+// driver that fails to answer. It is for a goroutine of its own.
+func (u *usage) waitLong(clock driver.Clock) error {
+	const tries = 20 // at answers; more than a second in all
+	var timer driver.Timer
+	failed := 0
+	for sleep := time.Millisecond; ; sleep = min(2*sleep, 100*time.Millisecond) {
+		err := u.wait()
+		switch {
+		case err == nil, errors.Is(err, errNoTail):
+			return err
+		case !errors.Is(err, errBusy):
+			if failed++; failed == tries {
+				return err
+			}
+		}
+		if timer == nil {
+			timer = clock.NewTimer(sleep)
+			defer timer.Stop()
+		} else {
+			timer.Reset(sleep)
+		}
+		<-timer.C()
+	}
+}
+
+// errNoTail says that it can never be known when a stream's work is done.
+var errNoTail = errors.New("a stream was destroyed, and nothing marks the end of its work")
+
+// tail is an event that marks the end of a destroyed stream's work.
+type tail struct {
+	err error // why there is no event
+
+	mu    sync.Mutex
+	event driver.Event
+	done  bool // it is complete, and the event is given back
+}
+
+// query asks whether the tail is complete. Several may ask; the first to learn of
+// it gives the event back.
+func (t *tail) query(c *contextCore) driver.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return driver.ResultSuccess
+	}
+	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, t.event)
+	if res == driver.ResultSuccess {
+		t.done = true
+		c.doneWith(EventDisableTiming, t.event)
+	}
+	return res
+}
+
+// over reports whether the stream is gone and all its work known to be done.
+func (sc *streamCore) over() bool {
+	if !sc.freed.Load() {
+		return false
+	}
+	sc.ctx.mu.Lock()
+	defer sc.ctx.mu.Unlock()
+	return sc.ctx.tails[sc] == nil
+}
+
+// leaveTail marks the end of the stream's work, if anybody needs to know it,
+// before the stream is destroyed.
+func (sc *streamCore) leaveTail() {
+	if !sc.leavesTail.Load() {
+		return
+	}
+	ctx := sc.ctx
+	t := new(tail)
+	for range 3 { // there is no other chance
+		if t.event, t.err = sc.mark(); t.err == nil || errors.Is(t.err, errBusy) {
+			break
+		}
+	}
+	ctx.mu.Lock()
+	if ctx.tails == nil {
+		ctx.tails = make(map[*streamCore]*tail)
+	}
+	ctx.tails[sc] = t
+	many := len(ctx.tails) > maxSpare
+	ctx.mu.Unlock()
+	if many {
+		ctx.dropTails()
+	}
+}
+
+// dropTails drops the tails that are complete, for which nobody has waited.
+func (c *contextCore) dropTails() {
+	c.mu.Lock()
+	tails := maps.Clone(c.tails)
+	c.mu.Unlock()
+	for sc, t := range tails {
+		if t.err == nil && t.query(c) == driver.ResultSuccess {
+			c.dropTail(sc, t)
+		}
+	}
+}
+
+// dropTail drops a tail that is complete.
+func (c *contextCore) dropTail(sc *streamCore, t *tail) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tails[sc] == t {
+		delete(c.tails, sc)
+	}
+}
+
+// mark records an event at the end of the stream's work. The caller holds the
+// stream, and gives the event back by doneWith.
+func (sc *streamCore) mark() (driver.Event, error) {
+	ctx, t := sc.ctx, sc.ctx.drv.table
+	at := sc.at
+	at.Relaxed = true
+	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
+	case res == driver.ResultSuccess && capturing == 0:
+	case t.Missing(res) != nil: // before CUDA 10.0
+	case res != driver.ResultSuccess && res != driver.ResultStreamCaptureImplicit:
+		return 0, ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
+	default:
+		return 0, errBusy // an event would become part of the capture
+	}
+	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	if err != nil {
+		return 0, err
+	}
+	if res := t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
+		ctx.doneWith(EventDisableTiming, e)
+		return 0, ctx.fail("cuEventRecord", uintptr(sc.raw), res)
+	}
+	return e, nil
+}
+
+// waitIdle waits until what was enqueued on the stream so far is done, whether
+// the stream is still there or not. It may return errBusy.
+func (sc *streamCore) waitIdle() error {
+	ctx := sc.ctx
+	// Who gives a context up waits for the tails of its streams.
+	if !ctx.hold() {
+		if !ctx.gone.Load() {
+			return errBusy
+		}
+		return nil
+	}
+	defer ctx.childDone()
+	if ctx.poison.Load() != nil {
+		return nil // nothing runs any more
+	}
+	if sc.acquire() {
+		defer sc.leave()
+		if sc.at.Thread != nil {
+			return errBusy // only its thread can mark it, and does when it is closed
+		}
+		e, err := sc.mark()
+		if err != nil {
+			return ctx.unlessPoisoned(err)
+		}
+		defer ctx.doneWith(EventDisableTiming, e)
+		return ctx.waitEvent(e)
+	}
+	sc.leave()
+	if !sc.freed.Load() {
+		return errBusy // a call on it is in flight
+	}
+	return ctx.waitTail(sc)
+}
+
+// unlessPoisoned returns err, or nil if the context is poisoned, in which nothing
+// runs any more.
+func (c *contextCore) unlessPoisoned(err error) error {
+	if c.poison.Load() != nil {
+		return nil
+	}
+	return err
+}
+
+// waitTail waits for the end of a destroyed stream's work.
+func (c *contextCore) waitTail(sc *streamCore) error {
+	c.mu.Lock()
+	t := c.tails[sc]
+	c.mu.Unlock()
+	if t == nil {
+		return nil // somebody else has waited for it
+	}
+	if t.err != nil {
+		return fmt.Errorf("%w: %v", errNoTail, t.err) // not %w: it is final, also if the stream was busy then
+	}
+	if err := c.waitFor(func() driver.Result { return t.query(c) }); err != nil {
+		return err
+	}
+	c.dropTail(sc, t)
+	return nil
+}
+
+// waitEvent waits until a CUevent is complete.
+func (c *contextCore) waitEvent(e driver.Event) error {
+	return c.waitFor(func() driver.Result { return c.drv.table.EventQuery(driver.At{Relaxed: true}, e) })
+}
+
+// waitFor polls until the answer is success, another error than that it is not
+// ready, or that the context is poisoned, in which nothing runs any more.
+func (c *contextCore) waitFor(query func() driver.Result) error {
+	var timer driver.Timer
+	sleep := minSleep
+	for i := 0; ; i++ {
+		switch res := query(); res {
+		case driver.ResultSuccess:
+			return nil
+		case driver.ResultNotReady:
+		default:
+			return c.unlessPoisoned(c.fail("cuEventQuery", 0, res))
+		}
+		if i < spinPolls {
+			runtime.Gosched()
+			continue
+		}
+		if timer == nil {
+			timer = c.drv.table.Clock().NewTimer(sleep)
+			defer timer.Stop()
+		} else {
+			timer.Reset(sleep)
+		}
+		<-timer.C()
+		sleep = min(2*sleep, maxSleep)
+	}
+}

@@ -1,0 +1,6 @@
+package ccall
+
+import "syscall"
+
+// currentThread returns the operating system's number of the calling thread.
+func currentThread() int { return syscall.Gettid() }
