@@ -170,15 +170,15 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "the environment names what does not exist", parts: []part{with(Environment, "/opt/libcuda.so"), libraries, gpu()},
-			title: "the library that " + Environment + " names cannot be used: /opt/libcuda.so", fix: "unset " + Environment,
+			title: "the library that " + Environment + " names cannot be used: /opt/libcuda.so does not exist", fix: "unset " + Environment,
 		},
 		{
 			name: "the environment names a relative path", parts: []part{with(Environment, "./libcuda.so"), libraries, gpu()},
-			title: "the library that " + Environment + " names cannot be used: ./libcuda.so", fix: "unset " + Environment,
+			title: "the library that " + Environment + " names cannot be used: ./libcuda.so depends on the working directory", fix: "unset " + Environment,
 		},
 		{
 			name: "the program names a stub", path: "/opt/stubs/libcuda.so", parts: []part{with(Environment, "/does/not/count"), library("/opt/stubs/libcuda.so", stub), gpu()},
-			title: "the library that the program names cannot be used: /opt/stubs/libcuda.so", fix: "let the program name the driver's own library, or none, so that it is searched for",
+			title: "the library that the program names cannot be used: /opt/stubs/libcuda.so is the CUDA toolkit's stub, for linking only", fix: "let the program name the driver's own library, or none, so that it is searched for",
 		},
 
 		// Device files.

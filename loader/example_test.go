@@ -33,7 +33,7 @@ func ExampleDiagnose() {
 	fmt.Printf("do this: %s\n", v.Fix)
 	_ = report.String() // all of it, as text
 	// Output:
-	// fault: the library that the program names cannot be used: /nowhere/libcuda.so.1
+	// fault: the library that the program names cannot be used: /nowhere/libcuda.so.1 does not exist
 	// do this: let the program name the driver's own library, or none, so that it is searched for
 }
 

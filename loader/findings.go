@@ -96,13 +96,39 @@ func (j *judge) named() {
 		return
 	}
 	c := j.Candidates[0]
-	title := "the library that the program names cannot be used: " + c.Name
+	what := c.Name + " " + c.Problem.words()
+	title := "the library that the program names cannot be used: " + what
 	fix := "let the program name the driver's own library, or none, so that it is searched for"
 	if j.NamedBy == "environment" {
-		title = "the library that " + Environment + " names cannot be used: " + c.Name
+		title = "the library that " + Environment + " names cannot be used: " + what
 		fix = "unset " + Environment
 	}
 	j.explain(title, c.Error, fix)
+}
+
+// words completes a sentence that begins with the name of a candidate.
+func (p Problem) words() string {
+	switch p {
+	case Absent:
+		return "does not exist"
+	case Dangling:
+		return "is a link to nothing"
+	case Unreadable:
+		return "may not be read"
+	case NotALibrary:
+		return "is no library"
+	case WrongMachine:
+		return "is for another machine"
+	case Truncated:
+		return "is cut short"
+	case Unsafe:
+		return "depends on the working directory"
+	case NotADriver:
+		return "is no CUDA driver"
+	case Stub:
+		return "is the CUDA toolkit's stub, for linking only"
+	}
+	return "could not be loaded"
 }
 
 // wsl judges what is particular to the Windows Subsystem for Linux, where the
