@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/internal/ptx"
 )
 
 // The nouns on a real GPU: see gpu_test.go.
@@ -371,7 +372,7 @@ func TestGPUModules(t *testing.T) {
 	for _, text := range []string{globalPTX, spinPTX} {
 		m := must(gpu.LoadModule([]byte(text)))(t)
 		defer m.Close()
-		for name, want := range ptxParams([]byte(text)) {
+		for name, want := range ptx.Kernels([]byte(text)) {
 			if sizes, known := must(m.Function(name))(t).Params(); known && cmp.Diff(append([]uint64(nil), want...), sizes) != "" {
 				t.Errorf("%s: the driver says %v, the text %v", name, sizes, want)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/internal/ptx"
 )
 
 // Module is GPU code that was loaded into a context.
@@ -236,7 +237,7 @@ func (f *Function) findParams(at driver.At) error {
 			f.known = true
 			return nil
 		case ctx.drv.table.Missing(res) != nil: // before CUDA 12.4
-			f.params, f.known = ptxParams(f.mod.core.ptx)[f.name]
+			f.params, f.known = ptx.Kernels(f.mod.core.ptx)[f.name]
 			return nil
 		case res != driver.ResultSuccess:
 			return ctx.fail(op, uintptr(f.raw), res)

@@ -347,6 +347,8 @@ type softEvents struct {
 	queries int
 }
 
+func (*softEvents) DriverGetVersion(*driver.Thread) (int32, driver.Result) { return 13000, 0 }
+
 func (*softEvents) Init(*driver.Thread, uint32) driver.Result { return 0 }
 func (*softEvents) DeviceGet(_ *driver.Thread, n int32) (driver.Device, driver.Result) {
 	return driver.Device(n), 0

@@ -40,10 +40,11 @@ var rules = map[string]rule{
 	"internal/ccall":                  {modules: []string{modPurego}, unsafe: []string{"*"}},
 	"internal/ccall/internal/cgocost": {cgo: true},
 
+	"internal/ptx":    {},
 	"loader":          {imports: []string{"internal/ccall"}},
 	"internal/driver": {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":              {imports: []string{"internal/driver", "loader"}, unsafe: []string{"mem.go", "launch.go"}},
-	"cusim":           {imports: []string{"internal/driver"}, unsafe: []string{"mem*.go", "ipc*.go"}},
+	"cu":              {imports: []string{"internal/driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go"}},
+	"cusim":           {imports: []string{"internal/driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":   {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cutest":          {imports: []string{"cu", "cusim"}},
 	"cmd/cuprobe":     {imports: []string{"cu", "loader"}, program: true},

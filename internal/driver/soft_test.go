@@ -377,3 +377,22 @@ func TestSoftwareAllocations(t *testing.T) {
 		}
 	}
 }
+
+// oldSoft plays an old driver.
+type oldSoft struct{ *soft }
+
+func (oldSoft) DriverGetVersion(*Thread) (int32, Result) { return 12000, ResultSuccess }
+
+// A software driver lacks what is newer than the version that it plays, though it
+// has the method.
+func TestSoftwareVersion(t *testing.T) {
+	s, _ := newSoft()
+	table := NewSoftware(oldSoft{s})
+	_, _, res := table.FuncGetParamInfo(At{}, 1, 0)
+	if m := table.Missing(res); m == nil || m.Symbol != "cuFuncGetParamInfo" || m.Since != 12040 || m.Driver != 12000 || !m.Software {
+		t.Errorf("cuFuncGetParamInfo of CUDA 12.4 answered %v: %v", res, m)
+	}
+	if res := table.Init(At{}, 0); res != ResultSuccess {
+		t.Error(res)
+	}
+}

@@ -94,9 +94,10 @@ type MissingError struct {
 	// Since is the CUDA version that introduced it, as the driver counts; 0 if
 	// the symbol is not known.
 	Since int
-	// Driver is the version that the loaded driver supports; 0 if it is a
-	// software driver.
+	// Driver is the version that the driver supports.
 	Driver int
+	// Software says that it is a software driver.
+	Software bool
 	// Err is what the lookup reported, if the driver should have had it.
 	Err error
 }
@@ -106,7 +107,7 @@ func (e *MissingError) Error() string {
 	switch {
 	case e.Since == 0:
 		return fmt.Sprintf("%s is not a function of the CUDA driver API", e.Symbol)
-	case e.Driver == 0:
+	case e.Software && e.Driver >= e.Since:
 		return fmt.Sprintf("the software driver has no %s", e.Symbol)
 	case e.Driver < e.Since:
 		return fmt.Sprintf("%s needs a driver for CUDA %s or newer; this one is for CUDA %s",

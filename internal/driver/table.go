@@ -23,9 +23,10 @@ type Library interface {
 // is safe for concurrent use. Addresses are looked up at first use; from then
 // on a lookup is one atomic load.
 type Table struct {
-	soft  Software
-	lib   Library
-	clock Clock
+	soft    Software
+	version int32 // that a software driver plays
+	lib     Library
+	clock   Clock
 
 	procs   [numSymbols]atomic.Uintptr
 	missing [numSymbols]atomic.Pointer[MissingError]
@@ -50,10 +51,14 @@ func NewSoftware(s Software) *Table {
 	return t
 }
 
-// UseSoftware makes a new Table call a software driver. If s has a method
+// UseSoftware makes a new Table call a software driver, which lacks the functions
+// that are newer than the version that it says it supports. If s has a method
 // Clock() Clock, waits and measurements go by it. It comes before all calls.
 func (t *Table) UseSoftware(s Software) {
 	t.soft, t.clock = s, systemClock{}
+	if s != nil {
+		t.version, _ = s.DriverGetVersion(nil)
+	}
 	if c, ok := s.(interface{ Clock() Clock }); ok {
 		t.clock = c.Clock()
 	}
@@ -68,7 +73,7 @@ func (t *Table) Software() bool { return t.soft != nil }
 // Resolve returns the address of a symbol. The error is a *MissingError.
 func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	if t.soft != nil {
-		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version)}
+		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
 	}
 	if p := t.procs[s].Load(); p != 0 {
 		return p, nil
@@ -125,7 +130,7 @@ func (t *Table) Missing(r Result) *MissingError {
 	if e := t.missing[s].Load(); e != nil {
 		return e
 	}
-	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version)}
+	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
 }
 
 // NotImplemented is the result with which a software driver says that it does

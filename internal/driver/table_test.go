@@ -205,7 +205,8 @@ func TestMissingError(t *testing.T) {
 	}{
 		{MissingError{Symbol: "cuEventRecordWithFlags", Since: 11010, Driver: 11000}, "cuEventRecordWithFlags needs a driver for CUDA 11.1 or newer; this one is for CUDA 11.0"},
 		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 12080, Err: errLookup}, "cuEventQuery is missing from a driver for CUDA 12.8, though CUDA 2.0 introduced it: not there"},
-		{MissingError{Symbol: "cuEventQuery", Since: 2000}, "the software driver has no cuEventQuery"},
+		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 13000, Software: true}, "the software driver has no cuEventQuery"},
+		{MissingError{Symbol: "cuFuncGetParamInfo", Since: 12040, Driver: 12000, Software: true}, "cuFuncGetParamInfo needs a driver for CUDA 12.4 or newer; this one is for CUDA 12.0"},
 		{MissingError{Symbol: "cuNothing"}, "cuNothing is not a function of the CUDA driver API"},
 	} {
 		if diff := cmp.Diff(c.want, c.err.Error()); diff != "" {

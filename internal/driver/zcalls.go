@@ -235,6 +235,10 @@ func (t *Table) DeviceGetName(at At, name []byte, dev Device) (res Result) {
 // DeviceGetUUID calls cuDeviceGetUuid_v2, which exists from CUDA 11.4.
 func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
 	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symDeviceGetUuid_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -571,6 +575,10 @@ func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res R
 // CtxCreate calls cuCtxCreate_v4, which exists from CUDA 12.5.
 func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Result) {
 	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symCtxCreate_v4)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -807,6 +815,10 @@ func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
 // CtxSetFlags calls cuCtxSetFlags, which exists from CUDA 12.1.
 func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symCtxSetFlags)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -910,6 +922,10 @@ func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result
 // CtxGetId calls cuCtxGetId, which exists from CUDA 12.0.
 func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
 	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symCtxGetId)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -990,6 +1006,10 @@ func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
 // CtxRecordEvent calls cuCtxRecordEvent, which exists from CUDA 12.5.
 func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symCtxRecordEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1014,6 +1034,10 @@ func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 // CtxWaitEvent calls cuCtxWaitEvent, which exists from CUDA 12.5.
 func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symCtxWaitEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1160,6 +1184,10 @@ func (t *Table) EventRecord(at At, hEvent Event, hStream Stream) (res Result) {
 // EventRecordWithFlags calls cuEventRecordWithFlags, which exists from CUDA 11.1.
 func (t *Table) EventRecordWithFlags(at At, hEvent Event, hStream Stream, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symEventRecordWithFlags)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1260,6 +1288,10 @@ func (t *Table) EventElapsedTime(at At, hStart Event, hEnd Event) (pMilliseconds
 // EventElapsedTimeV2 calls cuEventElapsedTime_v2, which exists from CUDA 12.8.
 func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symEventElapsedTime_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1524,6 +1556,10 @@ func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Re
 // StreamGetId calls cuStreamGetId, which exists from CUDA 12.0.
 func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result) {
 	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symStreamGetId)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1552,6 +1588,10 @@ func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result)
 // StreamGetDevice calls cuStreamGetDevice, which exists from CUDA 12.8.
 func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Result) {
 	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symStreamGetDevice)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1580,6 +1620,10 @@ func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Resul
 // StreamWaitValue32 calls cuStreamWaitValue32_v2, which exists from CUDA 11.7.
 func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symStreamWaitValue32_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1606,6 +1650,10 @@ func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value ui
 // StreamWaitValue64 calls cuStreamWaitValue64_v2, which exists from CUDA 11.7.
 func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symStreamWaitValue64_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1632,6 +1680,10 @@ func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value ui
 // StreamWriteValue32 calls cuStreamWriteValue32_v2, which exists from CUDA 11.7.
 func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symStreamWriteValue32_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1658,6 +1710,10 @@ func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value u
 // StreamWriteValue64 calls cuStreamWriteValue64_v2, which exists from CUDA 11.7.
 func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symStreamWriteValue64_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1821,6 +1877,10 @@ func (t *Table) StreamIsCapturing(at At, hStream Stream) (captureStatus int32, r
 // StreamGetCaptureInfoV2 calls cuStreamGetCaptureInfo_v2, which exists from CUDA 11.3.
 func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, numDependenciesOut uint64, res Result) {
 	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symStreamGetCaptureInfo_v2)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -1860,6 +1920,10 @@ func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut 
 // StreamGetCaptureInfoV3 calls cuStreamGetCaptureInfo_v3, which exists from CUDA 12.3.
 func (t *Table) StreamGetCaptureInfoV3(at At, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, edgeDataOut HostPtr, numDependenciesOut uint64, res Result) {
 	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symStreamGetCaptureInfo_v3)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2013,6 +2077,10 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		return
 	}
 	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symGraphDebugDotPrint)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2078,6 +2146,10 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 // GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists from CUDA 11.1.
 func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphAddEventRecordNode)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2115,6 +2187,10 @@ func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []Grap
 // GraphAddEventWaitNode calls cuGraphAddEventWaitNode, which exists from CUDA 11.1.
 func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphAddEventWaitNode)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2152,6 +2228,10 @@ func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphN
 // GraphEventRecordNodeGetEvent calls cuGraphEventRecordNodeGetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphEventRecordNodeGetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2180,6 +2260,10 @@ func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut E
 // GraphEventRecordNodeSetEvent calls cuGraphEventRecordNodeSetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphEventRecordNodeSetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2204,6 +2288,10 @@ func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event
 // GraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphEventWaitNodeGetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2232,6 +2320,10 @@ func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Eve
 // GraphEventWaitNodeSetEvent calls cuGraphEventWaitNodeSetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphEventWaitNodeSetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2318,6 +2410,10 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 // GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists from CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symGraphInstantiateWithFlags)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2347,6 +2443,10 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 // GraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphExecEventRecordNodeSetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2372,6 +2472,10 @@ func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hN
 // GraphExecEventWaitNodeSetEvent calls cuGraphExecEventWaitNodeSetEvent, which exists from CUDA 11.1.
 func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphExecEventWaitNodeSetEvent)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2421,6 +2525,10 @@ func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Re
 // GraphUpload calls cuGraphUpload, which exists from CUDA 11.1.
 func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Result) {
 	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphUpload)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2714,6 +2822,10 @@ func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
 // MemAllocAsync calls cuMemAllocAsync, which exists from CUDA 11.2.
 func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr DevicePtr, res Result) {
 	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemAllocAsync)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -2743,6 +2855,10 @@ func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr Devi
 // MemFreeAsync calls cuMemFreeAsync, which exists from CUDA 11.2.
 func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result) {
 	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemFreeAsync)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -3491,6 +3607,10 @@ func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int3
 // FuncGetName calls cuFuncGetName, which exists from CUDA 12.3.
 func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symFuncGetName)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
@@ -3519,6 +3639,10 @@ func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 // FuncGetParamInfo calls cuFuncGetParamInfo, which exists from CUDA 12.4.
 func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
 	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symFuncGetParamInfo)
+			return
+		}
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return

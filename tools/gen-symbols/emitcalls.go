@@ -127,7 +127,11 @@ func (c *call) emitChecks(b *strings.Builder) {
 	}
 }
 
-// emitSoft writes the way to the driver that is made of Go.
+// oldestSoft is the oldest version of CUDA that a software driver may play.
+const oldestSoft = 11000
+
+// emitSoft writes the way to the driver that is made of Go, which lacks what is
+// newer than the version that it plays.
 func (c *call) emitSoft(b *strings.Builder) {
 	args := []string{"th"}
 	for _, p := range c.params {
@@ -136,7 +140,11 @@ func (c *call) emitSoft(b *strings.Builder) {
 		}
 	}
 	soft := "t.soft." + c.method + "(" + strings.Join(args, ", ") + ")"
-	b.WriteString("if t.soft != nil {\nvar th *Thread\nif th, res = t.enter(at); res != ResultSuccess {\nreturn\n}\n")
+	b.WriteString("if t.soft != nil {\n")
+	if c.fact.version > oldestSoft {
+		fmt.Fprintf(b, "if t.version < %d {\nres = missing(%s)\nreturn\n}\n", c.fact.version, symName(c.fact.export))
+	}
+	b.WriteString("var th *Thread\nif th, res = t.enter(at); res != ResultSuccess {\nreturn\n}\n")
 	if outs := c.outs(); len(outs) == 0 {
 		fmt.Fprintf(b, "return t.leave(at, th, %s)\n", soft)
 	} else {

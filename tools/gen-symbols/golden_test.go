@@ -119,11 +119,12 @@ type (
 	Callback struct { Addr, Data uintptr; Go func() }
 	At struct{}
 	Thread struct{}
-	Table struct { soft Software; procs [numSymbols]atomic.Uintptr }
+	Table struct { soft Software; version int32; procs [numSymbols]atomic.Uintptr }
 )
 func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }
 func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
 func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
+func missing(sym Symbol) Result { return 0 }
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func goString(p unsafe.Pointer) string { return "" }`,

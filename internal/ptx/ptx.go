@@ -1,4 +1,6 @@
-package cu
+// Package ptx reads what a driver has to know of a text in NVIDIA's PTX: which
+// kernels it has, and what parameters they take.
+package ptx
 
 import (
 	"bytes"
@@ -6,13 +8,13 @@ import (
 	"strings"
 )
 
-// ptxParams finds the kernels of a PTX text and the sizes of their parameters in
+// Kernels finds the kernels of a PTX text and the sizes of their parameters in
 // bytes, for drivers that cannot tell them. A kernel whose parameters it does not
 // understand is left out. Comments may stand anywhere; the driver has compiled the
 // text, so that what looks like a kernel is one.
-func ptxParams(image []byte) map[string][]uint64 {
+func Kernels(image []byte) map[string][]uint64 {
 	text, _, _ := bytes.Cut(image, []byte{0})
-	tokens := ptxTokens(string(text))
+	tokens := tokenize(string(text))
 	kernels := make(map[string][]uint64)
 	for i := 0; i+1 < len(tokens); i++ {
 		if tokens[i] != ".entry" {
@@ -29,7 +31,7 @@ func ptxParams(image []byte) map[string][]uint64 {
 		for end < len(tokens) && tokens[end] != ")" {
 			end++
 		}
-		if sizes, ok := ptxParamSizes(tokens[i+1 : end]); ok && end < len(tokens) {
+		if sizes, ok := paramSizes(tokens[i+1 : end]); ok && end < len(tokens) {
 			kernels[name] = sizes
 		}
 		i = end
@@ -37,14 +39,14 @@ func ptxParams(image []byte) map[string][]uint64 {
 	return kernels
 }
 
-// ptxParamSizes returns the sizes of the parameters between the parentheses.
-func ptxParamSizes(tokens []string) (sizes []uint64, ok bool) {
+// paramSizes returns the sizes of the parameters between the parentheses.
+func paramSizes(tokens []string) (sizes []uint64, ok bool) {
 	for len(tokens) > 0 {
 		n := slices.Index(tokens, ",")
 		if n < 0 {
 			n = len(tokens)
 		}
-		size, ok := ptxParamSize(tokens[:n])
+		size, ok := paramSize(tokens[:n])
 		if !ok {
 			return nil, false
 		}
@@ -54,10 +56,10 @@ func ptxParamSizes(tokens []string) (sizes []uint64, ok bool) {
 	return sizes, true
 }
 
-// ptxParamSize returns the size of one parameter: ".param", perhaps ".align" and a
+// paramSize returns the size of one parameter: ".param", perhaps ".align" and a
 // number, a type, perhaps ".ptr" with a space and an alignment, a name, and a
 // length if it is an array. It understands nothing else.
-func ptxParamSize(tokens []string) (size uint64, ok bool) {
+func paramSize(tokens []string) (size uint64, ok bool) {
 	next := func() (t string) {
 		if len(tokens) > 0 {
 			t, tokens = tokens[0], tokens[1:]
@@ -75,13 +77,13 @@ func ptxParamSize(tokens []string) (size uint64, ok bool) {
 			return true
 		}
 		next()
-		_, ok := ptxNumber(next())
+		_, ok := number(next())
 		return ok
 	}
 	if next() != ".param" || !align() {
 		return 0, false
 	}
-	size, ok = ptxTypes[next()]
+	size, ok = types[next()]
 	if !ok || !align() { // some put it behind the type
 		return 0, false
 	}
@@ -100,7 +102,7 @@ func ptxParamSize(tokens []string) (size uint64, ok bool) {
 	}
 	if peek() == "[" {
 		next()
-		count, ok := ptxNumber(next())
+		count, ok := number(next())
 		if !ok || count == 0 || next() != "]" {
 			return 0, false
 		}
@@ -109,8 +111,8 @@ func ptxParamSize(tokens []string) (size uint64, ok bool) {
 	return size, len(tokens) == 0
 }
 
-// ptxTypes are the sizes of PTX's types in bytes.
-var ptxTypes = map[string]uint64{
+// types are the sizes of PTX's types in bytes.
+var types = map[string]uint64{
 	".b8": 1, ".u8": 1, ".s8": 1,
 	".b16": 2, ".u16": 2, ".s16": 2, ".f16": 2, ".bf16": 2,
 	".b32": 4, ".u32": 4, ".s32": 4, ".f32": 4, ".f16x2": 4, ".bf16x2": 4, ".tf32": 4,
@@ -118,9 +120,9 @@ var ptxTypes = map[string]uint64{
 	".b128": 16,
 }
 
-// ptxNumber reads a decimal number of a size that parameters may have. A number
+// number reads a decimal number of a size that parameters may have. A number
 // with a zero in front would be octal: nobody writes one.
-func ptxNumber(s string) (uint64, bool) {
+func number(s string) (uint64, bool) {
 	n := uint64(0)
 	if strings.HasPrefix(s, "0") {
 		return 0, false
@@ -136,9 +138,9 @@ func ptxNumber(s string) (uint64, bool) {
 	return n, s != ""
 }
 
-// ptxTokens splits a text at spaces, comments and punctuation, which are tokens of
+// tokenize splits a text at spaces, comments and punctuation, which are tokens of
 // their own. Strings, which only debug sections have, are skipped.
-func ptxTokens(text string) (tokens []string) {
+func tokenize(text string) (tokens []string) {
 	for text != "" {
 		switch c := text[0]; {
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
