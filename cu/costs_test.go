@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -28,12 +30,21 @@ import (
 // value is a driver library's path, or "1" for the system's.
 const gpuEnv = "PURECU_TEST_GPU"
 
-// gpuDriver opens the real driver, or skips the test.
+// gpuDriver opens the real driver, or, where there is none, the software driver.
 func gpuDriver(t testing.TB) *Driver {
 	t.Helper()
 	path := os.Getenv(gpuEnv)
 	if path == "" {
-		t.Skipf("%s is not set: this needs a real GPU", gpuEnv)
+		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel)
+		t.Cleanup(func() {
+			if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+				sim.Check(t)
+			}
+			for _, m := range sim.Misuses() {
+				t.Errorf("misuse: %v", m)
+			}
+		})
+		return must(Open(WithSoftware(sim)))(t)
 	}
 	if path == "1" {
 		path = ""
@@ -45,7 +56,24 @@ func gpuDriver(t testing.TB) *Driver {
 	return drv
 }
 
-// gpuContext opens the real driver and its first device, or skips the test.
+// What the kernels of the tests' modules do on the software driver.
+var (
+	spinKernel = cusim.WithKernel("spin", cusim.Kernel{Time: func(l *cusim.Launch) time.Duration { return time.Duration(l.U64(0)) }})
+	addKernel  = cusim.WithKernel("add", cusim.Kernel{Run: func(l *cusim.Launch) {
+		for i, mem := uint32(0), l.Mem(0); i < l.U32(1) && uint64(i) < l.Threads(); i++ {
+			at := mem[4*i:]
+			v := math.Float32frombits(binary.LittleEndian.Uint32(at)) + l.F32(2)
+			binary.LittleEndian.PutUint32(at, math.Float32bits(v))
+		}
+	}})
+	countKernel = cusim.WithKernel("count", cusim.Kernel{Run: func(l *cusim.Launch) {
+		counter := l.Global("counter")
+		binary.LittleEndian.PutUint32(counter, binary.LittleEndian.Uint32(counter)+binary.LittleEndian.Uint32(l.Bytes(0)[4:]))
+	}})
+	badKernel = cusim.WithKernel("bad", cusim.Kernel{Run: func(l *cusim.Launch) { l.Fault(700) }})
+)
+
+// gpuContext opens the driver and its first device.
 func gpuContext(t testing.TB) *Context {
 	t.Helper()
 	dev, err := gpuDriver(t).Device(0)

@@ -235,7 +235,8 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 // CurrentContext returns the CUcontext that is current on the operating system
 // thread that the goroutine runs on now, 0 if there is none (cuCtxGetCurrent).
 // Unless the goroutine is locked to its thread, as in [Context.Do], the answer
-// says nothing about the next call.
+// says nothing about the next call. A software driver knows threads only as a
+// [Thread], which has a method of the same name.
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
@@ -611,6 +612,20 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
 	}
 	return t.stream, nil
+}
+
+// CurrentContext returns the CUcontext that is current on the thread, 0 if there is
+// none: it is that of Do, unless the function has changed it (cuCtxGetCurrent).
+func (t *Thread) CurrentContext() (uintptr, error) {
+	const op = "cuCtxGetCurrent"
+	if t == nil || t.ctx == nil {
+		return 0, errNil(op, "thread")
+	}
+	raw, res := t.ctx.drv.table.CtxGetCurrent(driver.At{Thread: t.raw})
+	if res != driver.ResultSuccess {
+		return 0, t.ctx.fail(op, 0, res)
+	}
+	return uintptr(raw), nil
 }
 
 // end closes the thread's stream.

@@ -136,7 +136,7 @@ func TestDo(t *testing.T) {
 	var kept *Thread
 	var ptds *Stream
 	f.ok(a.Do(func(th *Thread) error {
-		if current() != a.Handle() {
+		if current() != a.Handle() || must(th.CurrentContext())(t) != a.Handle() {
 			t.Error("the context is not current")
 		}
 		f.ok(b.Do(func(*Thread) error {

@@ -214,7 +214,7 @@ func (d *Driver) Features() (Features, error) {
 		ElapsedTimeV2:  d.has("cuEventElapsedTime"),
 		RecordExternal: d.has("cuEventRecordWithFlags"),
 		ContextEvents:  d.has("cuCtxRecordEvent"),
-		GreenContexts:  d.has("cuGreenCtxCreate"),
+		GreenContexts:  !d.table.Software() && d.has("cuGreenCtxCreate"),
 	}, nil
 }
 

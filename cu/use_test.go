@@ -403,8 +403,8 @@ func (s softVersion) DriverGetVersion(*driver.Thread) (int32, driver.Result) { r
 func TestSoftwareFeatures(t *testing.T) {
 	for version, want := range map[int32]Features{
 		11000: {Version: 11000},
-		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true, GreenContexts: true},
-		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true, GreenContexts: true},
+		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true},
+		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true},
 	} {
 		drv := must(Open(WithSoftware(softVersion{version: version})))(t)
 		if diff := cmp.Diff(want, must(drv.Features())(t)); diff != "" {

@@ -112,13 +112,17 @@ func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	return wrong
 }
 
-// exampleBodies returns what is between the braces of the examples of package
-// cu, one tab less indented.
+// exampleBodies returns what is between the braces of the examples of packages
+// cu and cutest, one tab less indented.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(moduleRoot, "cu", "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, dir := range []string{"cu", "cutest"} {
+		found, err := filepath.Glob(filepath.Join(moduleRoot, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
 	}
 	bodies := map[string]string{}
 	for _, name := range names {
@@ -133,7 +137,7 @@ func exampleBodies(t *testing.T) map[string]string {
 		}
 	}
 	if len(bodies) == 0 {
-		t.Fatal("package cu has no examples")
+		t.Fatal("there are no examples")
 	}
 	return bodies
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/driver"
 	"github.com/purecu/purecu/loader"
 )
@@ -67,7 +68,9 @@ type target struct {
 // softwareDrivers returns the software drivers that have to behave as the table
 // says. One more line here makes one more driver.
 func softwareDrivers() map[string]func() driver.Software {
-	return map[string]func() driver.Software{}
+	return map[string]func() driver.Software{
+		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)) },
+	}
 }
 
 // software returns what opens the target's software driver, nil if there is no

@@ -1,0 +1,311 @@
+package cusim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// capture is a capture that is under way: of one stream, and of those that joined.
+type capture struct {
+	id      uint64
+	mode    int32
+	thread  *thread // that began it
+	origin  *stream
+	streams []*stream
+	events  []*event // whose newest record is part of it
+	graph   *graph
+	spoilt  bool
+}
+
+// work is something to be done on a stream: now, or, if the stream is being
+// captured, whenever the graph runs.
+type work struct {
+	node  nodeKindOf
+	event *event // of a record or a wait
+	// make returns the operation; nil for one that does nothing.
+	make func() *op
+}
+
+// op returns the operation for a stream.
+func (w *work) op() *op {
+	if w.make == nil {
+		return &op{}
+	}
+	return w.make()
+}
+
+// submit enqueues work on a stream, or adds it to the stream's capture.
+func (d *Driver) submit(s *stream, w *work) driver.Result {
+	c := s.capture
+	if c == nil {
+		d.engine.enqueue(s, w.op())
+		return ok
+	}
+	if c.spoilt {
+		return driver.ResultStreamCaptureInvalidated
+	}
+	n := c.graph.add(w, s.deps)
+	s.deps = []*node{n}
+	return ok
+}
+
+// spoil invalidates a capture, and returns the result that says so.
+func (d *Driver) spoil(c *capture, r driver.Result) driver.Result {
+	c.spoilt = true
+	return r
+}
+
+// forbidden is for calls that may not be made while somebody captures, unless the
+// thread says that it knows what it does. It invalidates the captures. Calls that
+// conflict with every capture in a context name the context.
+func (d *Driver) forbidden(t *thread, c *context) driver.Result {
+	r := ok
+	for _, other := range d.captures {
+		switch {
+		case c != nil && slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }):
+		case t.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || other.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED:
+			continue
+		case other.thread == t && t != &d.noThread:
+		case other.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && t.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL:
+		default:
+			continue
+		}
+		r = d.spoil(other, driver.ResultStreamCaptureUnsupported)
+	}
+	return r
+}
+
+// notCapturing is for calls that ask for a stream's status: never while it is being
+// captured itself.
+func (d *Driver) notCapturing(t *thread, s *stream) driver.Result {
+	if s.capture != nil {
+		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	if s.kind == legacyStream {
+		// It would wait for all blocking streams of the context.
+		for _, other := range s.ctx.streams {
+			if other.blocking() && other.capture != nil {
+				return d.spoil(other.capture, driver.ResultStreamCaptureImplicit)
+			}
+		}
+	}
+	return d.forbidden(t, nil)
+}
+
+// forgetCaptured takes an event out of the capture that its newest record was part
+// of.
+func (d *Driver) forgetCaptured(e *event) {
+	if c := e.capture; c != nil {
+		c.events = slices.DeleteFunc(c.events, func(other *event) bool { return other == e })
+	}
+	e.capture, e.deps = nil, nil
+}
+
+// captureRecord makes an event stand for a point in a capture.
+func (d *Driver) captureRecord(e *event, s *stream) driver.Result {
+	c := s.capture
+	switch {
+	case c.spoilt:
+		d.forgetCaptured(e)
+		e.state = invalid
+		return driver.ResultStreamCaptureInvalidated
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
+		return d.spoil(c, driver.ResultStreamCaptureUnsupported)
+	}
+	d.forgetCaptured(e)
+	e.state, e.capture, e.deps = captured, c, slices.Clone(s.deps)
+	c.events = append(c.events, e)
+	return ok
+}
+
+// join makes a stream wait for a point in a capture, of which it becomes part.
+func (d *Driver) join(s *stream, e *event) driver.Result {
+	c := e.capture
+	switch {
+	case c.spoilt:
+		return driver.ResultStreamCaptureInvalidated
+	case s.kind == legacyStream:
+		return d.spoil(c, driver.ResultStreamCaptureImplicit)
+	case s.capture == nil:
+		s.capture, s.deps = c, slices.Clone(e.deps)
+		c.streams = append(c.streams, s)
+		return ok
+	case s.capture != c:
+		d.spoil(s.capture, ok)
+		return d.spoil(c, driver.ResultStreamCaptureMerge)
+	}
+	for _, n := range e.deps {
+		if !slices.Contains(s.deps, n) {
+			s.deps = append(s.deps, n)
+		}
+	}
+	return ok
+}
+
+// abandon takes a stream that is destroyed out of its capture, which is spoilt.
+func (d *Driver) abandon(s *stream) {
+	c := s.capture
+	c.spoilt = true
+	if c.origin == s {
+		d.finish(c)
+		return
+	}
+	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
+	s.capture, s.deps = nil, nil
+}
+
+// finish ends a capture.
+func (d *Driver) finish(c *capture) {
+	for _, s := range c.streams {
+		s.capture, s.deps = nil, nil
+	}
+	for _, e := range c.events {
+		e.state, e.capture, e.deps = invalid, nil, nil
+	}
+	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
+}
+
+// StreamBeginCapture is cuStreamBeginCapture_v2.
+func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
+	defer d.mu.Unlock()
+	s, t, r := d.onStream("cuStreamBeginCapture", th, h)
+	switch {
+	case r != ok:
+		return r
+	case s.kind == legacyStream:
+		return driver.ResultStreamCaptureUnsupported
+	case mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED:
+		return driver.ResultInvalidValue
+	case s.capture != nil:
+		return driver.ResultIllegalState
+	}
+	d.ids.capture++
+	c := &capture{id: d.ids.capture, mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: d.newGraph()}
+	s.capture, s.deps = c, nil
+	d.captures = append(d.captures, c)
+	return ok
+}
+
+// StreamEndCapture is cuStreamEndCapture.
+func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Graph, driver.Result) {
+	defer d.mu.Unlock()
+	s, t, r := d.onStream("cuStreamEndCapture", th, h)
+	if r != ok {
+		return 0, r
+	}
+	c := s.capture
+	switch {
+	case c == nil:
+		return 0, driver.ResultIllegalState
+	case c.origin != s:
+		return 0, d.spoil(c, driver.ResultStreamCaptureUnmatched)
+	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != t:
+		return 0, driver.ResultStreamCaptureWrongThread
+	}
+	joined := c.joined()
+	d.finish(c)
+	switch {
+	case c.spoilt:
+		return 0, driver.ResultStreamCaptureInvalidated
+	case !joined:
+		return 0, driver.ResultStreamCaptureUnjoined
+	}
+	c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
+	return c.graph.handle, ok
+}
+
+// joined reports whether the origin comes after everything that other streams did.
+func (c *capture) joined() bool {
+	before := make(map[*node]bool)
+	list := slices.Clone(c.origin.deps)
+	for len(list) > 0 {
+		n := list[len(list)-1]
+		list = list[:len(list)-1]
+		if !before[n] {
+			before[n] = true
+			list = append(list, n.after...)
+		}
+	}
+	for _, s := range c.streams {
+		for _, n := range s.deps {
+			if !before[n] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// captureStatus returns what a stream's capture is like.
+func (s *stream) captureStatus() int32 {
+	switch {
+	case s.capture == nil:
+		return driver.CU_STREAM_CAPTURE_STATUS_NONE
+	case s.capture.spoilt:
+		return driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+	}
+	return driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+}
+
+// StreamIsCapturing is cuStreamIsCapturing.
+func (d *Driver) StreamIsCapturing(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamIsCapturing", th, h)
+	if r == ok {
+		r = s.implicit()
+	}
+	if r != ok {
+		return 0, r
+	}
+	return s.captureStatus(), ok
+}
+
+// implicit is for calls that ask about a capture: the legacy default stream cannot
+// say, while a blocking stream is being captured.
+func (s *stream) implicit() driver.Result {
+	if s.kind == legacyStream {
+		for _, other := range s.ctx.streams {
+			if other.blocking() && other.capture != nil {
+				return driver.ResultStreamCaptureImplicit
+			}
+		}
+	}
+	return ok
+}
+
+// StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
+func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps driver.HostPtr, n uint64, r driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetCaptureInfo", th, h)
+	if r == ok {
+		r = s.implicit()
+	}
+	if r != ok || s.capture == nil {
+		return 0, 0, 0, 0, 0, r
+	}
+	return s.captureStatus(), s.capture.id, 0, 0, uint64(len(s.deps)), ok
+}
+
+// StreamGetCaptureInfoV3 is cuStreamGetCaptureInfo_v3.
+func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps, edges driver.HostPtr, n uint64, r driver.Result) {
+	status, id, g, deps, n, r = d.StreamGetCaptureInfoV2(th, h)
+	return status, id, g, deps, 0, n, r
+}
+
+// ThreadExchangeStreamCaptureMode is cuThreadExchangeStreamCaptureMode.
+func (d *Driver) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuThreadExchangeStreamCaptureMode"); r != ok {
+		return 0, r
+	}
+	if mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED {
+		return 0, driver.ResultInvalidValue
+	}
+	t := d.thread(th)
+	old := t.mode
+	if th != nil {
+		t.mode = mode
+	}
+	return old, ok
+}

@@ -1,0 +1,524 @@
+package cusim
+
+import (
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// context is a CUDA context. A primary context that is released and retained again
+// is a new one, with the same handle.
+type context struct {
+	handle    driver.Context
+	id        uint64
+	dev       *device
+	flags     uint32
+	primary   bool
+	destroyed bool
+	pending   int // operations that are not complete
+	streams   []*stream
+	legacy    *stream
+	gate      *op // that everything enqueued from now on waits for, or nil
+	limits    map[int32]uint64
+	peers     map[*context]bool
+}
+
+// thread is what the driver keeps for a thread.
+type thread struct {
+	id    uint64
+	stack []*context
+	mode  int32 // of capture
+	own   map[*context]*stream
+}
+
+// thread returns the state of a thread.
+func (d *Driver) thread(th *driver.Thread) *thread {
+	if th == nil {
+		return &d.noThread
+	}
+	t, is := th.Local.(*thread)
+	if !is {
+		d.ids.thread++
+		t = &thread{id: d.ids.thread}
+		th.Local = t
+	}
+	return t
+}
+
+// current returns the thread's current context. One that was destroyed is current
+// until something else is.
+func (t *thread) current() *context {
+	if len(t.stack) == 0 {
+		return nil
+	}
+	return t.stack[len(t.stack)-1]
+}
+
+// live returns ok if a context can be used.
+func (c *context) live() driver.Result {
+	switch {
+	case c == nil:
+		return driver.ResultInvalidContext
+	case c.destroyed:
+		return driver.ResultContextIsDestroyed
+	}
+	return c.dev.poison
+}
+
+// inContext begins a call that needs a current context.
+func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, nil, r
+	}
+	t := d.thread(th)
+	c := t.current()
+	return c, t, c.live()
+}
+
+// of returns ok if what was made in a context can be used.
+func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
+	if c.destroyed {
+		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
+		return driver.ResultContextIsDestroyed
+	}
+	return c.dev.poison
+}
+
+// newContext makes a context.
+func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
+	d.contextIDs++
+	c := &context{id: d.contextIDs, dev: dev, flags: flags, primary: primary}
+	if primary && dev.primary != nil {
+		// The handle comes back.
+		c.handle = dev.primary.handle
+		_, p := d.objects.find(uintptr(c.handle))
+		p.object = c
+	} else {
+		c.handle = driver.Context(d.objects.add(contextKind, c))
+	}
+	c.legacy = &stream{ctx: c, kind: legacyStream}
+	c.legacy.handle = driver.CU_STREAM_LEGACY
+	d.ids.stream++
+	c.legacy.id = d.ids.stream
+	c.streams = append(c.streams, c.legacy)
+	dev.contexts = append(dev.contexts, c)
+	return c
+}
+
+// end ends a context's life, after all work in it. The driver is unlocked
+// meanwhile.
+func (d *Driver) end(c *context) {
+	d.wait(func() bool { return c.pending == 0 || c.dev.poison != ok })
+	c.destroyed = true
+	for i, other := range c.dev.contexts {
+		if other == c {
+			c.dev.contexts = append(c.dev.contexts[:i:i], c.dev.contexts[i+1:]...)
+		}
+	}
+	d.freeMemoryOf(c)
+}
+
+// DevicePrimaryCtxRetain is cuDevicePrimaryCtxRetain.
+func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxRetain", dev)
+	switch {
+	case r != ok:
+		return 0, r
+	case v.poison != ok:
+		return 0, v.poison
+	}
+	if v.retained == 0 {
+		v.primary = d.newContext(v, v.flags, true)
+	}
+	v.retained++
+	return v.primary.handle, ok
+}
+
+// DevicePrimaryCtxRelease is cuDevicePrimaryCtxRelease_v2.
+func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxRelease", dev)
+	if r != ok {
+		return r
+	}
+	if v.retained == 0 {
+		return driver.ResultInvalidContext
+	}
+	if v.retained--; v.retained == 0 {
+		d.end(v.primary)
+	}
+	return v.poison
+}
+
+// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2.
+func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxReset", dev)
+	if r != ok {
+		return r
+	}
+	if v.retained > 0 {
+		d.end(v.primary)
+		v.retained = 0
+	}
+	return ok
+}
+
+// DevicePrimaryCtxGetState is cuDevicePrimaryCtxGetState.
+func (d *Driver) DevicePrimaryCtxGetState(_ *driver.Thread, dev driver.Device) (uint32, int32, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxGetState", dev)
+	if r != ok {
+		return 0, 0, r
+	}
+	if v.retained > 0 {
+		return v.flags, 1, ok
+	}
+	return v.flags, 0, ok
+}
+
+// contextFlags checks the flags of a context.
+func contextFlags(flags uint32) driver.Result {
+	sched := flags & driver.CU_CTX_SCHED_MASK
+	if flags&^uint32(driver.CU_CTX_FLAGS_MASK) != 0 || sched&(sched-1) != 0 {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// DevicePrimaryCtxSetFlags is cuDevicePrimaryCtxSetFlags_v2.
+func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxSetFlags", dev)
+	if r != ok {
+		return r
+	}
+	if r := contextFlags(flags); r != ok {
+		return r
+	}
+	v.flags = flags
+	if v.retained > 0 {
+		v.primary.flags = flags
+	}
+	return ok
+}
+
+// CtxCreate is cuCtxCreate_v4.
+func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuCtxCreate", dev)
+	if r == ok {
+		r = contextFlags(flags)
+	}
+	if r == ok {
+		r = v.poison
+	}
+	if r != ok {
+		return 0, r
+	}
+	c := d.newContext(v, flags, false)
+	t := d.thread(th)
+	if th != nil {
+		t.stack = append(t.stack, c)
+	}
+	return c.handle, ok
+}
+
+// CtxCreateV2 is cuCtxCreate_v2.
+func (d *Driver) CtxCreateV2(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+	return d.CtxCreate(th, flags, dev)
+}
+
+// aboutContext begins a call about a context.
+func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	if ctx == 0 {
+		return nil, driver.ResultInvalidContext
+	}
+	c, r := find[context](d, op, contextKind, uintptr(ctx))
+	if r != ok {
+		return nil, driver.ResultInvalidContext
+	}
+	return c, ok
+}
+
+// CtxDestroy is cuCtxDestroy_v2.
+func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.aboutContext("cuCtxDestroy", ctx)
+	if r != ok {
+		return r
+	}
+	if c.primary || c.destroyed {
+		return driver.ResultInvalidContext
+	}
+	t := d.thread(th)
+	if t.current() == c {
+		t.stack = t.stack[:len(t.stack)-1]
+	}
+	d.end(c)
+	d.objects.remove(uintptr(c.handle))
+	return c.dev.poison
+}
+
+// CtxPushCurrent is cuCtxPushCurrent_v2.
+func (d *Driver) CtxPushCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	if ctx == 0 {
+		if r := d.begin("cuCtxPushCurrent"); r != ok {
+			return r
+		}
+		return driver.ResultInvalidValue
+	}
+	c, r := d.aboutContext("cuCtxPushCurrent", ctx)
+	if r != ok {
+		return r
+	}
+	if c.destroyed {
+		return driver.ResultContextIsDestroyed
+	}
+	if t := d.thread(th); th != nil {
+		t.stack = append(t.stack, c)
+	}
+	return ok
+}
+
+// CtxPopCurrent is cuCtxPopCurrent_v2.
+func (d *Driver) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuCtxPopCurrent"); r != ok {
+		return 0, r
+	}
+	t := d.thread(th)
+	c := t.current()
+	if c == nil {
+		return 0, driver.ResultInvalidContext
+	}
+	t.stack = t.stack[:len(t.stack)-1]
+	return c.handle, ok
+}
+
+// CtxGetCurrent is cuCtxGetCurrent.
+func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuCtxGetCurrent"); r != ok {
+		return 0, r
+	}
+	if c := d.thread(th).current(); c != nil {
+		return c.handle, ok
+	}
+	return 0, ok
+}
+
+// CtxSetCurrent is cuCtxSetCurrent: it takes the place of the top of the stack.
+func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	var c *context
+	if ctx != 0 {
+		var r driver.Result
+		if c, r = d.aboutContext("cuCtxSetCurrent", ctx); r != ok {
+			return r
+		}
+		if c.destroyed && !c.primary {
+			return driver.ResultContextIsDestroyed
+		}
+	} else if r := d.begin("cuCtxSetCurrent"); r != ok {
+		return r
+	}
+	t := d.thread(th)
+	if th == nil {
+		return ok
+	}
+	if n := len(t.stack); n > 0 {
+		t.stack = t.stack[:n-1]
+	}
+	if c != nil {
+		t.stack = append(t.stack, c)
+	}
+	return ok
+}
+
+// CtxGetDevice is cuCtxGetDevice.
+func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetDevice", th)
+	if r != ok {
+		return 0, r
+	}
+	return driver.Device(c.dev.ordinal), ok
+}
+
+// CtxGetFlags is cuCtxGetFlags.
+func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetFlags", th)
+	if r != ok {
+		return 0, r
+	}
+	return c.flags, ok
+}
+
+// CtxSetFlags is cuCtxSetFlags.
+func (d *Driver) CtxSetFlags(th *driver.Thread, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxSetFlags", th)
+	if r == ok {
+		r = contextFlags(flags)
+	}
+	if r == ok {
+		c.flags = flags
+	}
+	return r
+}
+
+// CtxSynchronize is cuCtxSynchronize.
+func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
+	defer d.mu.Unlock()
+	c, t, r := d.inContext("cuCtxSynchronize", th)
+	if r == ok {
+		r = d.forbidden(t, c)
+	}
+	if r != ok {
+		return r
+	}
+	d.wait(func() bool { return c.pending == 0 || c.dev.poison != ok })
+	return c.dev.poison
+}
+
+// CtxGetStreamPriorityRange is cuCtxGetStreamPriorityRange.
+func (d *Driver) CtxGetStreamPriorityRange(th *driver.Thread) (int32, int32, driver.Result) {
+	defer d.mu.Unlock()
+	_, _, r := d.inContext("cuCtxGetStreamPriorityRange", th)
+	return leastPriority, greatestPriority, r
+}
+
+// CtxGetApiVersion is cuCtxGetApiVersion.
+func (d *Driver) CtxGetApiVersion(_ *driver.Thread, ctx driver.Context) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	_, r := d.aboutContext("cuCtxGetApiVersion", ctx)
+	return 3020, r
+}
+
+// CtxGetId is cuCtxGetId.
+func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	if ctx == 0 {
+		c, _, r := d.inContext("cuCtxGetId", th)
+		if r != ok {
+			return 0, r
+		}
+		return c.id, ok
+	}
+	c, r := d.aboutContext("cuCtxGetId", ctx)
+	if r != ok {
+		return 0, r
+	}
+	if c.destroyed {
+		return 0, driver.ResultContextIsDestroyed
+	}
+	return c.id, ok
+}
+
+// limits are those of an H200.
+func limits() map[int32]uint64 {
+	return map[int32]uint64{
+		driver.CU_LIMIT_STACK_SIZE:                       1024,
+		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 1 << 20,
+		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
+		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
+		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
+		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         0,
+	}
+}
+
+// CtxGetLimit is cuCtxGetLimit.
+func (d *Driver) CtxGetLimit(th *driver.Thread, limit int32) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetLimit", th)
+	if r != ok {
+		return 0, r
+	}
+	if v, set := c.limits[limit]; set {
+		return v, ok
+	}
+	v, known := limits()[limit]
+	switch {
+	case known:
+		return v, ok
+	case limit < 0 || limit >= driver.CU_LIMIT_MAX:
+		return 0, driver.ResultInvalidValue
+	}
+	return 0, driver.ResultUnsupportedLimit
+}
+
+// CtxSetLimit is cuCtxSetLimit.
+func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) driver.Result {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxSetLimit", th)
+	if r != ok {
+		return r
+	}
+	if _, known := limits()[limit]; !known {
+		if limit < 0 || limit >= driver.CU_LIMIT_MAX {
+			return driver.ResultInvalidValue
+		}
+		return driver.ResultUnsupportedLimit
+	}
+	if c.limits == nil {
+		c.limits = make(map[int32]uint64)
+	}
+	c.limits[limit] = value
+	return ok
+}
+
+// peer begins a call about another context.
+func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *context, r driver.Result) {
+	if c, _, r = d.inContext(op, th); r != ok {
+		return nil, nil, r
+	}
+	if peer == 0 {
+		return nil, nil, driver.ResultInvalidContext
+	}
+	p, r = find[context](d, op, contextKind, uintptr(peer))
+	switch {
+	case r != ok || p.destroyed:
+		return nil, nil, driver.ResultInvalidContext
+	case p.dev == c.dev:
+		return nil, nil, driver.ResultInvalidDevice
+	}
+	return c, p, ok
+}
+
+// CtxEnablePeerAccess is cuCtxEnablePeerAccess.
+func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	c, p, r := d.peer("cuCtxEnablePeerAccess", th, peer)
+	switch {
+	case r != ok:
+		return r
+	case flags != 0:
+		return driver.ResultInvalidValue
+	case c.peers[p]:
+		return driver.ResultPeerAccessAlreadyEnabled
+	}
+	if c.peers == nil {
+		c.peers = make(map[*context]bool)
+	}
+	c.peers[p] = true
+	return ok
+}
+
+// CtxDisablePeerAccess is cuCtxDisablePeerAccess.
+func (d *Driver) CtxDisablePeerAccess(th *driver.Thread, peer driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	c, p, r := d.peer("cuCtxDisablePeerAccess", th, peer)
+	switch {
+	case r != ok:
+		return r
+	case !c.peers[p]:
+		return driver.ResultPeerAccessNotEnabled
+	}
+	delete(c.peers, p)
+	return ok
+}

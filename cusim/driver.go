@@ -1,0 +1,214 @@
+package cusim
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Driver is a software driver. It is safe for concurrent use, and needs no
+// closing.
+type Driver struct {
+	mu      sync.Mutex
+	changed *sync.Cond // something completed, or was released
+
+	version int32
+	clock   clock
+	engine  engine
+	objects objects
+	devices []*device
+	ready   bool // cuInit was called
+	ids     struct{ stream, event, capture, thread uint64 }
+
+	contextIDs uint64
+	noThread   thread // stands for a thread that nobody pinned: it has nothing
+	misuses    []Misuse
+	kernels    map[string]Kernel
+	faults     map[string]*fault
+	captures   []*capture // that are under way
+	space      addressSpace
+	waiting    int // calls that wait for changed
+}
+
+var _ driver.Software = (*Driver)(nil)
+
+// Option changes what [New] makes.
+type Option func(*Driver)
+
+// Devices sets the number of devices; there is one otherwise.
+func Devices(n int) Option {
+	return func(d *Driver) {
+		d.devices = nil
+		for i := range n {
+			d.devices = append(d.devices, newDevice(i))
+		}
+	}
+}
+
+// Version sets the CUDA version that the driver supports, as the driver counts:
+// 12080 is 12.8. Functions that are newer are missing, as they are from a driver of
+// that age. It is 13000 otherwise.
+func Version(v int) Option {
+	return func(d *Driver) { d.version = int32(v) }
+}
+
+// VirtualTime makes time stand still until [Driver.Advance] moves it.
+func VirtualTime() Option {
+	return func(d *Driver) { d.clock.virtual = true }
+}
+
+// New returns a driver: one device, modelled on an H200, of CUDA 13.0, unless
+// options say otherwise.
+func New(opts ...Option) *Driver {
+	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
+	d.changed = sync.NewCond(&d.mu)
+	d.clock.init()
+	d.engine.d = d
+	Devices(1)(d)
+	for _, o := range opts {
+		if o != nil {
+			o(d)
+		}
+	}
+	return d
+}
+
+// Clock returns the driver's time: package cu waits and measures by it.
+func (d *Driver) Clock() driver.Clock { return &d.clock }
+
+// Advance moves the time of a driver with [VirtualTime]. What completes meanwhile
+// does so in the order of its times. Timers fire.
+func (d *Driver) Advance(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.clock.virtual || by < 0 {
+		return
+	}
+	target := d.clock.virtualNow() + int64(by)
+	for {
+		next, ok := d.engine.next()
+		if !ok || next > target {
+			break
+		}
+		d.clock.set(next)
+		d.engine.advance(next)
+	}
+	d.clock.set(target)
+	d.engine.advance(target)
+}
+
+// Misuse is a call that NVIDIA's driver may crash in.
+type Misuse struct {
+	// Op is the C function.
+	Op string
+	// Handle is what it was called with.
+	Handle uintptr
+	// What says what is wrong with the handle.
+	What string
+	// Destroyed is where the handle was destroyed, if it was.
+	Destroyed string
+}
+
+// String says what was misused, and where it was destroyed.
+func (m Misuse) String() string {
+	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
+	if m.Destroyed != "" {
+		s += "; it was destroyed here:\n" + m.Destroyed
+	}
+	return s
+}
+
+// Misuses returns what was misused so far.
+func (d *Driver) Misuses() []Misuse {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]Misuse(nil), d.misuses...)
+}
+
+// misuse notes a call that NVIDIA's driver may crash in.
+func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
+	m := Misuse{Op: op, Handle: h, What: what}
+	if len(destroyed) > 0 {
+		frames := runtime.CallersFrames(destroyed)
+		for {
+			f, more := frames.Next()
+			if f.Function != "" {
+				m.Destroyed += fmt.Sprintf("\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	d.misuses = append(d.misuses, m)
+}
+
+const ok = driver.ResultSuccess
+
+// begin begins a call: it locks the driver, which the caller unlocks, lets
+// everything complete that is due, and returns what the call has to return at once,
+// if that is not success.
+func (d *Driver) begin(op string) driver.Result {
+	d.mu.Lock()
+	if len(d.faults) > 0 {
+		if r := d.fault(op); r != ok {
+			return r
+		}
+	}
+	if !d.ready {
+		return driver.ResultNotInitialized
+	}
+	d.engine.catchUp()
+	return ok
+}
+
+// wait waits until done reports true. Meanwhile the driver is unlocked.
+func (d *Driver) wait(done func() bool) {
+	d.engine.catchUp()
+	for !done() {
+		d.waiting++
+		d.engine.arm()
+		d.changed.Wait()
+		d.waiting--
+		d.engine.catchUp()
+	}
+}
+
+// Init is cuInit.
+func (d *Driver) Init(_ *driver.Thread, flags uint32) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.fault("cuInit"); r != ok {
+		return r
+	}
+	switch {
+	case flags != 0:
+		return driver.ResultInvalidValue
+	case len(d.devices) == 0:
+		return driver.ResultNoDevice
+	}
+	d.ready = true
+	return ok
+}
+
+// DriverGetVersion is cuDriverGetVersion.
+func (d *Driver) DriverGetVersion(*driver.Thread) (int32, driver.Result) { return d.version, ok }
+
+// GetErrorName is cuGetErrorName.
+func (d *Driver) GetErrorName(_ *driver.Thread, code driver.Result) (string, driver.Result) {
+	if code.Name() == "" {
+		return "", driver.ResultInvalidValue
+	}
+	return code.Name(), ok
+}
+
+// GetErrorString is cuGetErrorString.
+func (d *Driver) GetErrorString(_ *driver.Thread, code driver.Result) (string, driver.Result) {
+	if code.Name() == "" {
+		return "", driver.ResultInvalidValue
+	}
+	return code.Text(), ok
+}

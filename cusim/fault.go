@@ -1,0 +1,165 @@
+package cusim
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Fault makes calls fail, or take their time.
+type Fault struct {
+	// Function is the C function, such as "cuEventCreate", in any version; "" stands
+	// for all but cuDriverGetVersion, cuGetErrorName and cuGetErrorString.
+	Function string
+	// Nth says which call it is, counted from 1 and from when the fault was set; 0 is
+	// the first.
+	Nth int
+	// Every makes all later calls fail too.
+	Every bool
+	// Code is the CUresult that the call returns instead of doing anything. It may be
+	// one that nobody knows. 0 lets the call go on.
+	Code int
+	// Slow is how long the call takes before anything else, in the driver's time.
+	Slow time.Duration
+}
+
+// fault is what is set for a function.
+type fault struct {
+	calls []*pendingFault
+	rates []*faultRate
+}
+
+// pendingFault is a Fault, and how many calls have to come before it.
+type pendingFault struct {
+	Fault
+	before int
+	over   bool
+}
+
+// faultRate makes a part of all calls fail.
+type faultRate struct {
+	random *rand.Rand
+	p      float64
+	code   driver.Result
+}
+
+// Faults makes calls fail, or take their time. See also [Driver.Inject].
+func Faults(faults ...Fault) Option {
+	return func(d *Driver) {
+		for _, f := range faults {
+			d.inject(f)
+		}
+	}
+}
+
+// FaultRate makes calls of functions, or of all if none is named, fail with a code
+// with the probability p. Which ones depends on the seed, and on the order of the
+// calls of all these functions.
+func FaultRate(seed uint64, p float64, code int, functions ...string) Option {
+	return func(d *Driver) {
+		rate := &faultRate{rand.New(rand.NewPCG(seed, 0)), p, driver.Result(code)}
+		if len(functions) == 0 {
+			functions = []string{""}
+		}
+		for _, name := range functions {
+			f := d.faultOf(name)
+			f.rates = append(f.rates, rate)
+		}
+	}
+}
+
+// Inject sets a fault from now on.
+func (d *Driver) Inject(f Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inject(f)
+}
+
+func (d *Driver) inject(f Fault) {
+	to := d.faultOf(f.Function)
+	to.calls = append(to.calls, &pendingFault{Fault: f, before: max(f.Nth, 1) - 1})
+}
+
+// faultOf returns what is set for a function, by the name without a version: calls
+// go by that.
+func (d *Driver) faultOf(name string) *fault {
+	if base, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
+		name = base
+	}
+	if d.faults[name] == nil {
+		d.faults[name] = new(fault)
+	}
+	return d.faults[name]
+}
+
+// ClearFaults takes back all faults that were set. Devices that are lost stay lost.
+func (d *Driver) ClearFaults() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.faults)
+}
+
+// fault returns what a call has to return because of a fault, if that is not
+// success. The driver is unlocked while a call is slow.
+func (d *Driver) fault(name string) driver.Result {
+	r, slow := ok, time.Duration(0)
+	for _, f := range []*fault{d.faults[name], d.faults[""]} {
+		if f == nil {
+			continue
+		}
+		for _, c := range f.calls {
+			switch {
+			case c.over:
+				continue
+			case c.before > 0:
+				c.before--
+				continue
+			}
+			c.over = !c.Every
+			slow += c.Slow
+			if r == ok {
+				r = driver.Result(c.Code)
+			}
+		}
+		for _, rate := range f.rates {
+			if rate.random.Float64() < rate.p && r == ok {
+				r = rate.code
+			}
+		}
+	}
+	if slow > 0 {
+		d.mu.Unlock()
+		t := d.clock.NewTimer(slow)
+		<-t.C()
+		d.mu.Lock()
+	}
+	return r
+}
+
+// LoseDevice makes a device fail as if it had fallen off the bus: what it had to
+// do is not done, and from then on every call in one of its contexts returns
+// CUDA_ERROR_DEVICE_UNAVAILABLE (46). What NVIDIA's driver returns differs from one
+// accident to the next; see [Driver.Poison] for other codes.
+func (d *Driver) LoseDevice(ordinal int) { d.Poison(ordinal, int(driver.ResultDeviceUnavailable)) }
+
+// Poison makes a device fail with a code, as a kernel does that had a fault: what
+// the device had to do is not done, and from then on every call in one of its
+// contexts returns the code. The first code stays.
+func (d *Driver) Poison(ordinal, code int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ordinal >= 0 && ordinal < len(d.devices) && code != 0 {
+		d.engine.catchUp()
+		d.poison(d.devices[ordinal], driver.Result(code))
+	}
+}
+
+// poison gives a device a sticky error.
+func (d *Driver) poison(dev *device, r driver.Result) {
+	if dev.poison == ok {
+		dev.poison = r
+		d.engine.poison(dev)
+	}
+}

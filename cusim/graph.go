@@ -1,0 +1,433 @@
+package cusim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// nodeKindOf is what a node of a graph does: CUgraphNodeType.
+type nodeKindOf int32
+
+const (
+	kernelNode      nodeKindOf = 0
+	memcpyNode      nodeKindOf = 1
+	memsetNode      nodeKindOf = 2
+	hostNode        nodeKindOf = 3
+	emptyNode       nodeKindOf = 5
+	eventWaitNode   nodeKindOf = 6
+	eventRecordNode nodeKindOf = 7
+	batchMemOpNode  nodeKindOf = 12
+)
+
+// graph is a CUgraph.
+type graph struct {
+	handle driver.Graph
+	nodes  []*node
+	d      *Driver
+}
+
+// node is a node of a graph.
+type node struct {
+	handle driver.GraphNode
+	graph  *graph
+	work   work
+	after  []*node
+}
+
+// exec is a CUgraphExec: a graph as it was when it was instantiated.
+type exec struct {
+	handle driver.GraphExec
+	ctx    *context
+	nodes  []*node         // in an order in which they can run
+	copies map[*node]*node // of the graph's nodes
+	newest *op             // the end of the newest launch
+}
+
+func (d *Driver) newGraph() *graph { return &graph{d: d} }
+
+// add adds a node.
+func (g *graph) add(w *work, after []*node) *node {
+	n := &node{graph: g, work: *w, after: slices.Clone(after)}
+	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
+	g.nodes = append(g.nodes, n)
+	return n
+}
+
+// graphOf begins a call about a graph.
+func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
+	if r := d.begin(name); r != ok {
+		return nil, r
+	}
+	if h == 0 {
+		return nil, driver.ResultInvalidValue
+	}
+	g, r := find[graph](d, name, graphKind, uintptr(h))
+	if r != ok {
+		return nil, driver.ResultInvalidValue
+	}
+	return g, ok
+}
+
+// nodeOf begins a call about a node.
+func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeKindOf) (*node, driver.Result) {
+	if r := d.begin(name); r != ok {
+		return nil, r
+	}
+	if h == 0 {
+		return nil, driver.ResultInvalidValue
+	}
+	n, r := find[node](d, name, nodeKind, uintptr(h))
+	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.work.node) {
+		return nil, driver.ResultInvalidValue
+	}
+	return n, ok
+}
+
+// GraphCreate is cuGraphCreate.
+func (d *Driver) GraphCreate(_ *driver.Thread, flags uint32) (driver.Graph, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuGraphCreate"); r != ok {
+		return 0, r
+	}
+	if flags != 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	g := d.newGraph()
+	g.handle = driver.Graph(d.objects.add(graphKind, g))
+	return g.handle, ok
+}
+
+// GraphDestroy is cuGraphDestroy.
+func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphDestroy", h)
+	if r != ok {
+		return r
+	}
+	for _, n := range g.nodes {
+		d.objects.remove(uintptr(n.handle))
+	}
+	d.objects.remove(uintptr(h))
+	return ok
+}
+
+// GraphClone is cuGraphClone.
+func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphClone", h)
+	if r != ok {
+		return 0, r
+	}
+	c := d.newGraph()
+	copies := make(map[*node]*node)
+	for _, n := range g.nodes {
+		copies[n] = c.add(&n.work, nil)
+	}
+	for _, n := range g.nodes {
+		for _, before := range n.after {
+			copies[n].after = append(copies[n].after, copies[before])
+		}
+	}
+	c.handle = driver.Graph(d.objects.add(graphKind, c))
+	return c.handle, ok
+}
+
+// GraphDebugDotPrint is cuGraphDebugDotPrint, which is not supported.
+func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32) driver.Result {
+	return driver.ResultNotSupported
+}
+
+// addNode adds a node to a graph.
+func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
+	g, r := d.graphOf(name, h)
+	if r != ok {
+		return 0, r
+	}
+	var after []*node
+	for _, dep := range deps {
+		n, r := find[node](d, name, nodeKind, uintptr(dep))
+		if r != ok || n.graph != g || slices.Contains(after, n) {
+			return 0, driver.ResultInvalidValue
+		}
+		after = append(after, n)
+	}
+	made, r := w()
+	if r != ok {
+		return 0, r
+	}
+	return g.add(made, after).handle, ok
+}
+
+// GraphAddEmptyNode is cuGraphAddEmptyNode.
+func (d *Driver) GraphAddEmptyNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	defer d.mu.Unlock()
+	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (*work, driver.Result) { return &work{node: emptyNode}, ok })
+}
+
+// eventWork returns the work of a node about an event.
+func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, driver.Result) {
+	if h == 0 {
+		return nil, driver.ResultInvalidValue
+	}
+	e, r := d.event(name, h)
+	if r != ok {
+		return nil, r
+	}
+	return &work{node: k, event: e}, ok
+}
+
+// GraphAddEventRecordNode is cuGraphAddEventRecordNode.
+func (d *Driver) GraphAddEventRecordNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddEventRecordNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, h, deps, func() (*work, driver.Result) { return d.eventWork(name, eventRecordNode, e) })
+}
+
+// GraphAddEventWaitNode is cuGraphAddEventWaitNode.
+func (d *Driver) GraphAddEventWaitNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddEventWaitNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, h, deps, func() (*work, driver.Result) { return d.eventWork(name, eventWaitNode, e) })
+}
+
+func (d *Driver) getEvent(name string, h driver.GraphNode, k nodeKindOf) (driver.Event, driver.Result) {
+	n, r := d.nodeOf(name, h, k)
+	if r != ok {
+		return 0, r
+	}
+	return n.work.event.handle, ok
+}
+
+func (d *Driver) setEvent(name string, h driver.GraphNode, k nodeKindOf, e driver.Event) driver.Result {
+	n, r := d.nodeOf(name, h, k)
+	if r != ok {
+		return r
+	}
+	w, r := d.eventWork(name, k, e)
+	if r == ok {
+		n.work = *w
+	}
+	return r
+}
+
+// GraphEventRecordNodeGetEvent is cuGraphEventRecordNodeGetEvent.
+func (d *Driver) GraphEventRecordNodeGetEvent(_ *driver.Thread, n driver.GraphNode) (driver.Event, driver.Result) {
+	defer d.mu.Unlock()
+	return d.getEvent("cuGraphEventRecordNodeGetEvent", n, eventRecordNode)
+}
+
+// GraphEventRecordNodeSetEvent is cuGraphEventRecordNodeSetEvent.
+func (d *Driver) GraphEventRecordNodeSetEvent(_ *driver.Thread, n driver.GraphNode, e driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	return d.setEvent("cuGraphEventRecordNodeSetEvent", n, eventRecordNode, e)
+}
+
+// GraphEventWaitNodeGetEvent is cuGraphEventWaitNodeGetEvent.
+func (d *Driver) GraphEventWaitNodeGetEvent(_ *driver.Thread, n driver.GraphNode) (driver.Event, driver.Result) {
+	defer d.mu.Unlock()
+	return d.getEvent("cuGraphEventWaitNodeGetEvent", n, eventWaitNode)
+}
+
+// GraphEventWaitNodeSetEvent is cuGraphEventWaitNodeSetEvent.
+func (d *Driver) GraphEventWaitNodeSetEvent(_ *driver.Thread, n driver.GraphNode, e driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	return d.setEvent("cuGraphEventWaitNodeSetEvent", n, eventWaitNode, e)
+}
+
+// GraphGetNodes is cuGraphGetNodes. Without a buffer it counts.
+func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.GraphNode) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphGetNodes", h)
+	if r != ok {
+		return 0, r
+	}
+	if nodes == nil {
+		return uint64(len(g.nodes)), ok
+	}
+	n := 0
+	for i := range nodes {
+		nodes[i] = 0
+		if i < len(g.nodes) {
+			nodes[i] = g.nodes[i].handle
+			n++
+		}
+	}
+	return uint64(n), ok
+}
+
+// GraphNodeGetType is cuGraphNodeGetType.
+func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphNodeGetType", h)
+	if r != ok {
+		return 0, r
+	}
+	return int32(n.work.node), ok
+}
+
+// GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
+func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphInstantiate", h)
+	if r != ok {
+		return 0, r
+	}
+	if flags&^15 != 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	c := d.thread(th).current()
+	x := &exec{ctx: c, copies: make(map[*node]*node)}
+	for len(x.nodes) < len(g.nodes) {
+		n := len(x.nodes)
+		for _, of := range g.nodes {
+			if x.copies[of] != nil || slices.ContainsFunc(of.after, func(b *node) bool { return x.copies[b] == nil }) {
+				continue
+			}
+			made := &node{graph: g, work: of.work}
+			for _, b := range of.after {
+				made.after = append(made.after, x.copies[b])
+			}
+			x.copies[of] = made
+			x.nodes = append(x.nodes, made)
+		}
+		if len(x.nodes) == n {
+			return 0, driver.ResultInvalidValue // it has a circle
+		}
+	}
+	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
+	return x.handle, ok
+}
+
+// execOf finds an executable graph.
+func (d *Driver) execOf(name string, h driver.GraphExec) (*exec, driver.Result) {
+	if h == 0 {
+		return nil, driver.ResultInvalidValue
+	}
+	x, r := find[exec](d, name, graphExecKind, uintptr(h))
+	if r != ok {
+		return nil, driver.ResultInvalidValue
+	}
+	return x, ok
+}
+
+func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf, e driver.Event) driver.Result {
+	n, r := d.nodeOf(name, nh, k)
+	if r != ok {
+		return r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return r
+	}
+	made := x.copies[n]
+	if made == nil {
+		return driver.ResultInvalidValue
+	}
+	w, r := d.eventWork(name, k, e)
+	if r == ok {
+		made.work = *w
+	}
+	return r
+}
+
+// GraphExecEventRecordNodeSetEvent is cuGraphExecEventRecordNodeSetEvent.
+func (d *Driver) GraphExecEventRecordNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode, e driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	return d.execSetEvent("cuGraphExecEventRecordNodeSetEvent", x, n, eventRecordNode, e)
+}
+
+// GraphExecEventWaitNodeSetEvent is cuGraphExecEventWaitNodeSetEvent.
+func (d *Driver) GraphExecEventWaitNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode, e driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	return d.execSetEvent("cuGraphExecEventWaitNodeSetEvent", x, n, eventWaitNode, e)
+}
+
+// GraphLaunch is cuGraphLaunch. The nodes run after what is on the stream, as their
+// dependencies allow; launches of one executable graph run one after the other.
+func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
+	const name = "cuGraphLaunch"
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, sh)
+	if r != ok {
+		return r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return r
+	}
+	if s.capture != nil {
+		for _, n := range x.nodes { // it becomes part of the other graph
+			if r := d.submit(s, &n.work); r != ok {
+				return r
+			}
+		}
+		return ok
+	}
+	begin := &op{}
+	d.engine.enqueue(s, begin, x.newest)
+	ops := make(map[*node]*op, len(x.nodes))
+	end := &op{}
+	for _, n := range x.nodes {
+		// Each node is on a stream of its own: the graph says what waits.
+		lane := &stream{ctx: s.ctx, flags: driver.CU_STREAM_NON_BLOCKING, held: s.held}
+		after := []*op{begin}
+		for _, b := range n.after {
+			after = append(after, ops[b])
+		}
+		lane.held = false
+		o := d.runNode(lane, n, after)
+		ops[n] = o
+	}
+	after := make([]*op, 0, len(ops))
+	for _, o := range ops {
+		after = append(after, o)
+	}
+	x.newest = end
+	d.engine.enqueue(s, end, after...)
+	return ok
+}
+
+// runNode enqueues the operation of a node.
+func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
+	o := n.work.op()
+	switch e := n.work.event; n.work.node {
+	case eventRecordNode:
+		if e.ctx.destroyed {
+			break
+		}
+		d.forgetCaptured(e)
+		e.state, e.point = recorded, point{op: o}
+	case eventWaitNode:
+		if p := e.point.op; p != nil && !p.done {
+			after = append(after, p)
+		}
+	}
+	d.engine.enqueue(lane, o, after...)
+	return o
+}
+
+// GraphUpload is cuGraphUpload: there is nothing to be uploaded.
+func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
+	const name = "cuGraphUpload"
+	defer d.mu.Unlock()
+	_, _, r := d.onStream(name, th, sh)
+	if r == ok {
+		_, r = d.execOf(name, h)
+	}
+	return r
+}
+
+// GraphExecDestroy is cuGraphExecDestroy.
+func (d *Driver) GraphExecDestroy(_ *driver.Thread, h driver.GraphExec) driver.Result {
+	const name = "cuGraphExecDestroy"
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	if _, r := d.execOf(name, h); r != ok {
+		return r
+	}
+	d.objects.remove(uintptr(h))
+	return ok
+}

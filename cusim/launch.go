@@ -1,0 +1,131 @@
+package cusim
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// LaunchKernel is cuLaunchKernel.
+func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
+	return d.launch("cuLaunchKernel", th, f, Dim3{gx, gy, gz}, Dim3{bx, by, bz}, shared, h, p, false)
+}
+
+// LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the
+// device at a time.
+func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
+	return d.launch("cuLaunchCooperativeKernel", th, f, Dim3{gx, gy, gz}, Dim3{bx, by, bz}, shared, h, p, true)
+}
+
+func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid, block Dim3, shared uint32, sh driver.Stream, p driver.KernelParams, cooperative bool) driver.Result {
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	f, r := d.function(name, h)
+	if r != ok {
+		return r
+	}
+	s, r := d.stream(name, d.thread(th), sh)
+	switch {
+	case r != ok:
+		return r
+	case f.module.ctx != s.ctx:
+		return driver.ResultInvalidHandle
+	}
+	if s.kind == legacyStream {
+		if r := d.legacyFree(s.ctx); r != ok {
+			return r
+		}
+	}
+	if r := f.fits(grid, block, shared, cooperative); r != ok {
+		return r
+	}
+	args, r := d.arguments(name, h, f, p)
+	if r != ok {
+		return r
+	}
+	return d.submit(s, &work{node: kernelNode, make: func() *op {
+		return d.kernelOp(&Launch{Name: f.name, Grid: grid, Block: block, SharedMem: shared, d: d, module: f.module, args: args})
+	}})
+}
+
+// fits checks the shape of a launch.
+func (f *function) fits(grid, block Dim3, shared uint32, cooperative bool) driver.Result {
+	most := attributes(f.module.ctx.dev.ordinal)
+	for _, n := range []struct {
+		n     uint32
+		limit int32
+	}{
+		{grid.X, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
+		{grid.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
+		{grid.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
+		{block.X, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
+		{block.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
+		{block.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
+	} {
+		if n.n == 0 || n.n > uint32(most[n.limit]) {
+			return driver.ResultInvalidValue
+		}
+	}
+	switch {
+	case block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]),
+		block.count() > uint64(f.maxThreads),
+		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]):
+		return driver.ResultInvalidValue
+	case cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors:
+		return driver.ResultCooperativeLaunchTooLarge
+	}
+	return ok
+}
+
+// arguments copies the values of a launch's arguments. NVIDIA's driver knows only
+// where they are: one that is missing or too short lets it read whatever is there.
+func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
+	if len(p.Ptrs) < len(f.params) {
+		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.name, len(f.params), len(p.Ptrs)), nil)
+		return nil, driver.ResultInvalidValue
+	}
+	args := make([][]byte, len(f.params))
+	for i, param := range f.params {
+		if p.Ptrs[i] == nil {
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d is NULL", f.name, i), nil)
+			return nil, driver.ResultInvalidValue
+		}
+		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.size {
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d", f.name, i, p.Sizes[i], param.size), nil)
+			return nil, driver.ResultInvalidValue
+		}
+		args[i] = argument(p.Ptrs[i], param.size)
+	}
+	return args, ok
+}
+
+// kernelOp returns the operation of a launch.
+func (d *Driver) kernelOp(l *Launch) *op {
+	k := d.kernels[l.Name]
+	o := &op{}
+	for _, a := range l.args {
+		if len(a) == 8 {
+			b := d.space.at(binary.LittleEndian.Uint64(a))
+			o.visible = o.visible || b != nil && b.kind.onHost()
+		}
+	}
+	o.begin = func() {
+		took := kernelTime
+		if k.Time != nil {
+			l.guard(func() { took = max(k.Time(l), 0) })
+		}
+		o.duration = int64(took)
+	}
+	o.effect = func() {
+		if k.Run != nil && l.code == ok {
+			l.guard(func() { k.Run(l) })
+		}
+		if l.code != ok {
+			d.poison(o.s.ctx.dev, l.code)
+		}
+	}
+	return o
+}

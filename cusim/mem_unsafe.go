@@ -1,0 +1,55 @@
+package cusim
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// newBytes returns zeroed memory that is aligned for words.
+func newBytes(size uint64) []byte {
+	words := make([]uint64, (size+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
+}
+
+// newPages returns zeroed memory that begins at a page, and its address.
+func newPages(size uint64) (data []byte, addr uint64) {
+	data = make([]byte, size+page-1)
+	skip := -uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data)))) & (page - 1)
+	data = data[skip : skip+size : skip+size]
+	return data, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+}
+
+// foreignBytes returns memory that somebody else has, and that has to stay where
+// it is. It is read and written by touch alone.
+func foreignBytes(p driver.HostPtr, n uint64) []byte {
+	// Written this way because the address comes as a number.
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+}
+
+// touch calls f, which touches memory that somebody else has, and reports whether
+// it was there.
+func touch(f func()) (there bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { there = recover() == nil }()
+	f()
+	return there
+}
+
+// argument copies the value of a kernel's argument.
+func argument(p unsafe.Pointer, n uint64) []byte {
+	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
+}
+
+// load32 and its like access a word of memory that the program may access at the
+// same time. The address is aligned.
+
+func load32(b []byte) uint32 { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0]))) }
+
+func load64(b []byte) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&b[0]))) }
+
+func store32(b []byte, v uint32) { atomic.StoreUint32((*uint32)(unsafe.Pointer(&b[0])), v) }
+
+func store64(b []byte, v uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[0])), v) }

@@ -1,0 +1,296 @@
+package cusim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// streamOrigin is how a stream came to be.
+type streamOrigin uint8
+
+const (
+	createdStream streamOrigin = iota
+	legacyStream
+	perThreadStream
+)
+
+// stream is a queue of operations.
+type stream struct {
+	handle   driver.Stream
+	id       uint64
+	ctx      *context
+	kind     streamOrigin
+	flags    uint32
+	priority int32
+
+	tail   *op // the newest operation
+	held   bool
+	parked []*op // that could begin, if the stream was not held
+
+	capture *capture // that is under way, or nil
+	deps    []*node  // what the next node of the capture comes after
+}
+
+// blocking reports whether the stream and the legacy default stream wait for each
+// other.
+func (s *stream) blocking() bool {
+	return s.kind != legacyStream && s.flags&driver.CU_STREAM_NON_BLOCKING == 0
+}
+
+// idle reports whether everything on the stream is complete.
+func (s *stream) idle() bool { return s.tail == nil || s.tail.done }
+
+// barriers returns what the next operation waits for, besides what is on the stream
+// itself: the legacy default stream waits for all blocking ones, and they for it, and
+// all wait for what the context was made to wait for.
+func (s *stream) barriers() (ops []*op) {
+	if gate := s.ctx.gate; gate != nil && !gate.done {
+		ops = append(ops, gate)
+	}
+	switch {
+	case s.kind == legacyStream:
+		for _, other := range s.ctx.streams {
+			if other.blocking() && !other.idle() {
+				ops = append(ops, other.tail)
+			}
+		}
+	case s.blocking() && !s.ctx.legacy.idle():
+		ops = append(ops, s.ctx.legacy.tail)
+	}
+	return ops
+}
+
+// stream returns a stream by its handle. The small numbers stand for default streams
+// of the current context.
+func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
+	if h > driver.CU_STREAM_PER_THREAD {
+		s, r := find[stream](d, op, streamKind, uintptr(h))
+		if r != ok {
+			return nil, r
+		}
+		return s, d.of(op, s.ctx, uintptr(h), streamKind)
+	}
+	c := t.current()
+	if r := c.live(); r != ok {
+		return nil, r
+	}
+	if h != driver.CU_STREAM_PER_THREAD {
+		return c.legacy, ok
+	}
+	s := t.own[c]
+	if s == nil {
+		s = &stream{handle: h, ctx: c, kind: perThreadStream}
+		d.ids.stream++
+		s.id = d.ids.stream
+		if t.own == nil {
+			t.own = make(map[*context]*stream)
+		}
+		t.own[c] = s
+		c.streams = append(c.streams, s)
+	}
+	return s, ok
+}
+
+// onStream begins a call on a stream.
+func (d *Driver) onStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, nil, r
+	}
+	t := d.thread(th)
+	s, r := d.stream(op, t, h)
+	return s, t, r
+}
+
+// StreamCreate is cuStreamCreate.
+func (d *Driver) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
+	return d.createStream("cuStreamCreate", th, flags, leastPriority)
+}
+
+// StreamCreateWithPriority is cuStreamCreateWithPriority.
+func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
+	return d.createStream("cuStreamCreateWithPriority", th, flags, priority)
+}
+
+func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext(op, th)
+	if r != ok {
+		return 0, r
+	}
+	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	s := &stream{ctx: c, flags: flags, priority: min(max(priority, greatestPriority), leastPriority)}
+	s.handle = driver.Stream(d.objects.add(streamKind, s))
+	d.ids.stream++
+	s.id = d.ids.stream
+	c.streams = append(c.streams, s)
+	return s.handle, ok
+}
+
+// StreamDestroy is cuStreamDestroy_v2. What is on the stream is still done.
+func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result {
+	const op = "cuStreamDestroy"
+	defer d.mu.Unlock()
+	if r := d.begin(op); r != ok {
+		return r
+	}
+	if h <= driver.CU_STREAM_PER_THREAD {
+		return driver.ResultInvalidHandle
+	}
+	s, r := find[stream](d, op, streamKind, uintptr(h))
+	if r != ok {
+		return r
+	}
+	if s.capture != nil {
+		d.abandon(s)
+	}
+	r = d.of(op, s.ctx, uintptr(h), streamKind)
+	s.ctx.streams = slices.DeleteFunc(s.ctx.streams, func(other *stream) bool {
+		return other == s || other.handle == 0 && other.idle()
+	})
+	if s.blocking() && !s.idle() {
+		// Its work goes on holding the legacy default stream up.
+		s.ctx.streams = append(s.ctx.streams, &stream{ctx: s.ctx, flags: s.flags, tail: s.tail})
+	}
+	d.objects.remove(uintptr(h))
+	return r
+}
+
+// StreamQuery is cuStreamQuery.
+func (d *Driver) StreamQuery(th *driver.Thread, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, t, r := d.onStream("cuStreamQuery", th, h)
+	if r == ok {
+		r = d.notCapturing(t, s)
+	}
+	switch {
+	case r != ok:
+		return r
+	case !s.idle():
+		return driver.ResultNotReady
+	}
+	return ok
+}
+
+// StreamSynchronize is cuStreamSynchronize.
+func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, t, r := d.onStream("cuStreamSynchronize", th, h)
+	if r == ok {
+		r = d.notCapturing(t, s)
+	}
+	if r != ok {
+		return r
+	}
+	tail := s.tail
+	d.wait(func() bool { return tail == nil || tail.done || s.ctx.dev.poison != ok })
+	return s.ctx.dev.poison
+}
+
+// StreamWaitEvent is cuStreamWaitEvent.
+func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.Event, flags uint32) driver.Result {
+	const name = "cuStreamWaitEvent"
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok {
+		return r
+	}
+	e, r := d.event(name, ev)
+	switch {
+	case r != ok:
+		return r
+	case flags&^uint32(driver.CU_EVENT_WAIT_EXTERNAL) != 0:
+		return driver.ResultInvalidValue
+	case flags == driver.CU_EVENT_WAIT_EXTERNAL:
+		if s.capture == nil {
+			return driver.ResultInvalidValue
+		}
+		return d.submit(s, &work{node: eventWaitNode, event: e})
+	case e.state == invalid:
+		return driver.ResultInvalidValue
+	case e.state == captured:
+		return d.join(s, e)
+	case s.capture != nil:
+		if e.state == empty {
+			return ok
+		}
+		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
+	}
+	if o := e.point.op; o != nil && !o.done {
+		d.engine.enqueue(s, &op{}, o)
+	}
+	return ok
+}
+
+// StreamGetCtx is cuStreamGetCtx.
+func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetCtx", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return s.ctx.handle, ok
+}
+
+// StreamGetFlags is cuStreamGetFlags.
+func (d *Driver) StreamGetFlags(th *driver.Thread, h driver.Stream) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetFlags", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return s.flags, ok
+}
+
+// StreamGetPriority is cuStreamGetPriority.
+func (d *Driver) StreamGetPriority(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetPriority", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return s.priority, ok
+}
+
+// StreamGetId is cuStreamGetId.
+func (d *Driver) StreamGetId(th *driver.Thread, h driver.Stream) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetId", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return s.id, ok
+}
+
+// StreamGetDevice is cuStreamGetDevice.
+func (d *Driver) StreamGetDevice(th *driver.Thread, h driver.Stream) (driver.Device, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamGetDevice", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return driver.Device(s.ctx.dev.ordinal), ok
+}
+
+// Hold keeps a stream from beginning anything until Release: what is enqueued on
+// it stays pending. The stream is named by its handle, as cu.Stream.Handle lends
+// it.
+func (d *Driver) Hold(h uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, _ := find[stream](d, "Hold", streamKind, h); s != nil {
+		s.held = true
+	}
+}
+
+// Release lets a stream go on that was held.
+func (d *Driver) Release(h uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, _ := find[stream](d, "Release", streamKind, h); s != nil {
+		d.engine.catchUp()
+		d.engine.release(s)
+	}
+}

@@ -1,0 +1,165 @@
+package cutest_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/cutest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder is a test that writes down what it is told.
+type recorder struct {
+	testing.TB
+	errors   []string
+	cleanups []func()
+}
+
+func (r *recorder) Helper() {}
+func (r *recorder) Errorf(f string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(f, args...))
+}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+// run runs a test that is expected to fail, and returns what it said.
+func run(t *testing.T, test func(t testing.TB)) string {
+	r := &recorder{TB: t}
+	test(r)
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+	return strings.Join(r.errors, "\n")
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestDriver uses the driver the way users' tests do, and closes everything.
+func TestDriver(t *testing.T) {
+	drv := cutest.Driver(t)
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	var e cu.Event
+	defer e.Close()
+	if err := e.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCensus leaves things open.
+func TestCensus(t *testing.T) {
+	var keep []any // what is forgotten would be collected
+	said := run(t, func(t testing.TB) {
+		drv, _ := cutest.Soft(t)
+		gpu := must(must(drv.Device(0)).PrimaryContext())
+		keep = append(keep, gpu, must(gpu.NewStream(0)), must(gpu.NewEvent(0)), must(gpu.Alloc(64)), must(gpu.AllocHost(64, 0)))
+	})
+	if want := "cusim: not closed at the end of the test: 1 × context, 1 × device memory, 1 × event, 1 × host memory, 1 × stream"; said != want {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+	runtime.KeepAlive(keep)
+}
+
+// TestForgotten forgets things, which is reported by cu's leak hook, and is no
+// failure.
+func TestForgotten(t *testing.T) {
+	if said := run(t, func(t testing.TB) {
+		drv, _ := cutest.Soft(t)
+		gpu := must(must(drv.Device(0)).PrimaryContext())
+		must(gpu.NewStream(0))
+		must(gpu.NewEvent(0))
+	}); said != "" {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// TestVirtualTime waits for a thousand seconds.
+func TestVirtualTime(t *testing.T) {
+	drv, sim := cutest.Soft(t, cusim.VirtualTime())
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	start, stop := must(gpu.NewEvent(0)), must(gpu.NewEvent(0))
+	defer start.Close()
+	defer stop.Close()
+	m := must(gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.entry cusim_spin(.param .u64 ns) { ret; }")))
+	defer m.Close()
+	spin := must(m.Function("cusim_spin"))
+	for _, err := range []error{
+		start.Record(s),
+		spin.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(1000*time.Second))),
+		stop.Record(s),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := must(stop.Query()); st != cu.Pending {
+		t.Errorf("the kernel is %v", st)
+	}
+	waited := make(chan error)
+	go func() { waited <- stop.Wait(t.Context()) }()
+	sim.Advance(999 * time.Second)
+	if st := must(stop.Query()); st != cu.Pending {
+		t.Errorf("after 999 s the kernel is %v", st)
+	}
+	sim.Advance(time.Second)
+	for done := false; !done; {
+		select {
+		case err := <-waited:
+			if err != nil {
+				t.Error(err)
+			}
+			done = true
+		default:
+			sim.Advance(time.Millisecond) // the waiter sleeps by the virtual clock
+		}
+	}
+	if d, st, err := stop.Since(start); d != 1000*time.Second || st != cu.Complete || err != nil {
+		t.Errorf("Since = %v, %v, %v", d, st, err)
+	}
+}
+
+// TestGPUWanted asks for a GPU where there is none.
+func TestGPUWanted(t *testing.T) {
+	if os.Getenv(cutest.Environment) != "" {
+		t.Skip("there is a GPU")
+	}
+	t.Setenv(cutest.Environment, "/nowhere/libcuda.so.1")
+	done := make(chan string)
+	go func() {
+		r := &fatal{recorder: recorder{TB: t}}
+		defer func() { recover(); done <- strings.Join(r.errors, "\n") }()
+		cutest.Driver(r)
+	}()
+	if said := <-done; !strings.Contains(said, "asks for a GPU") || !strings.Contains(said, "/nowhere/libcuda.so.1") {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// fatal is a recorder that ends with the first failure.
+type fatal struct{ recorder }
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	panic("fatal")
+}

@@ -1,0 +1,142 @@
+package cutest_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+)
+
+// A driver without a GPU, for a program that takes one.
+func Example() {
+	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(dev)
+	// Output: device 0 (Simulated H200)
+}
+
+// Time stands still until the test moves it, so that what is pending is pending
+// for sure.
+func Example_virtualTime() {
+	sim := cusim.New(cusim.VirtualTime())
+	gpu, done := software(sim)
+	defer done()
+	s := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	var e cu.Event
+	defer e.Close()
+
+	spin(gpu, s, 1000*time.Second) // a kernel
+	check(e.Record(s))
+	fmt.Println(try(e.Query()))
+	sim.Advance(999 * time.Second)
+	fmt.Println(try(e.Query()))
+	sim.Advance(time.Second)
+	fmt.Println(try(e.Query()))
+	// Output:
+	// pending
+	// pending
+	// complete
+}
+
+// A stream that is held does nothing until it is released.
+func Example_hold() {
+	sim := cusim.New()
+	gpu, done := software(sim)
+	defer done()
+	s := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	var e cu.Event
+	defer e.Close()
+
+	sim.Hold(s.Handle())
+	check(e.Record(s))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	fmt.Println(errors.Is(e.Wait(ctx), context.DeadlineExceeded))
+	sim.Release(s.Handle())
+	fmt.Println(e.Wait(context.Background()))
+	// Output:
+	// true
+	// <nil>
+}
+
+// A kernel of the program's own is a Go function.
+func Example_kernel() {
+	double := cusim.WithKernel("double", cusim.Kernel{Run: func(l *cusim.Launch) {
+		mem := l.Mem(0)
+		for i := range l.U32(1) {
+			v := binary.LittleEndian.Uint32(mem[4*i:])
+			binary.LittleEndian.PutUint32(mem[4*i:], 2*v)
+		}
+	}})
+	gpu, done := software(cusim.New(double))
+	defer done()
+	s := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mod := try(gpu.LoadModule([]byte(`.version 6.0 .target sm_50 .address_size 64
+		.entry double(.param .u64 p, .param .u32 n) { ret; }`)))
+	defer mod.Close()
+	mem := try(gpu.Alloc(8))
+	defer mem.Close()
+
+	check(mem.CopyFrom([]byte{1, 0, 0, 0, 21, 0, 0, 0}))
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 2}}
+	check(try(mod.Function("double")).Launch(s, cfg, cu.Ptr(mem), cu.U32(2)))
+	check(s.Synchronize())
+	b := make([]byte, 8)
+	check(mem.CopyTo(b))
+	fmt.Println(b)
+	// Output: [2 0 0 0 42 0 0 0]
+}
+
+// An older driver lacks functions, and programs have to cope.
+func Example_version() {
+	drv := try(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(11080)))))
+	f := try(drv.Features())
+	fmt.Println(f.StreamID, f.ElapsedTimeV2)
+	gpu := try(try(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := try(gpu.NewStream(cu.StreamDefault))
+	defer s.Close()
+	_, err := s.ID()
+	fmt.Println(errors.Is(err, errors.ErrUnsupported))
+	// Output:
+	// false false
+	// true
+}
+
+// software opens a software driver and its first device.
+func software(sim *cusim.Driver) (gpu *cu.Context, done func()) {
+	drv := try(cu.Open(cu.WithSoftware(sim)))
+	gpu = try(try(drv.Device(0)).PrimaryContext())
+	return gpu, func() { check(gpu.Close()) }
+}
+
+// spin enqueues a kernel that takes d.
+func spin(gpu *cu.Context, s *cu.Stream, d time.Duration) {
+	mod := try(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry cusim_spin(.param .u64 ns) { ret; }")))
+	check(try(mod.Function("cusim_spin")).Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d))))
+}
+
+func try[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
