@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -47,6 +48,7 @@ type contextCore struct {
 	mu    sync.Mutex
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
 	tails map[*streamCore]*tail         // of streams that are gone
+	sweep int                           // at how many tails those that are complete are dropped
 	// peers are the contexts whose memory kernels here can reach. The map is
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]
@@ -126,8 +128,17 @@ func (c *contextCore) giveUp() error {
 			continue
 		}
 		err := c.waitTail(sc)
-		if err == nil && !t.done { // the context is poisoned
-			err = c.destroyEvent(t.event, driver.At{Relaxed: true})
+		for i := 0; i < maxTries && err != nil; i++ {
+			time.Sleep(time.Millisecond << min(i, 6))
+			err = c.waitTail(sc)
+		}
+		if err != nil {
+			c.mu.Lock()
+			t.err = err
+			c.mu.Unlock()
+		}
+		if !t.done { // the context is poisoned, or nobody knows
+			err = errors.Join(err, c.destroyEvent(t.event, driver.At{Relaxed: true}))
 		}
 		if err != nil {
 			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
@@ -204,8 +215,10 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 }
 
 // WrapContext returns a Context for a CUcontext that somebody else made, and
-// goes on to own: it has to outlive its use here, and Close does not destroy it.
-// A number that is not a context's handle crashes the process.
+// goes on to own; Close does not destroy it. It has to outlive its use here: close
+// what was made in it, and the Context last, before its owner destroys it. What the
+// garbage collector or another goroutine closes may come later. A number that is not
+// a context's handle crashes the process.
 func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	const op = "cuCtxGetDevice"
 	if !d.open() {
@@ -522,7 +535,8 @@ type Thread struct {
 // locked to the thread; goroutines that f starts are not.
 //
 // If f leaves another context current than it found, or another capture mode, the
-// thread cannot be put back: Do returns an error, and the goroutine stays locked to the thread, which
+// thread cannot be put back (a push of the context that is current anyway goes
+// unnoticed): Do returns an error, and the goroutine stays locked to the thread, which
 // ends with it.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
@@ -538,10 +552,11 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	t := &Thread{ctx: core, raw: table.Pin()}
 	at := driver.At{Thread: t.raw}
 	before, res := t.state(at)
-	if res == driver.ResultSuccess {
-		res = table.CtxPushCurrent(at, core.raw)
-	}
 	if res != driver.ResultSuccess {
+		t.raw.Abandon() // its capture mode may be another one now
+		return core.fail(op, uintptr(core.raw), res)
+	}
+	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
 		t.raw.Unpin()
 		return core.fail(op, uintptr(core.raw), res)
 	}
@@ -610,6 +625,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	}
 	if t.stream == nil {
 		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
+		t.stream.core.acquire() // until the end
 	}
 	return t.stream, nil
 }
@@ -636,6 +652,7 @@ func (t *Thread) end() {
 	if t.stream != nil {
 		t.stream.core.leaveTail() // here, on the thread
 		t.stream.Close()          // it destroys nothing
+		t.stream.core.leave()
 	}
 }
 

@@ -76,7 +76,8 @@ const (
 	// RecordExternal, on a capturing stream, adds a node to the graph that
 	// records the event whenever the graph runs, instead of an edge inside it.
 	// Other streams refuse it. The event has to stay open for as long as the graph
-	// is used: CU_EVENT_RECORD_EXTERNAL.
+	// is used. From the first such record on, also if it is refused, completion is not
+	// remembered, and a wait is for the newest record: CU_EVENT_RECORD_EXTERNAL.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
 

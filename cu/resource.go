@@ -105,7 +105,6 @@ func (r *resource) destroy(at driver.At) error {
 // keep leaves the object as it is, for as long as the process lives, because the
 // GPU may use it and there is no way to know when it does not.
 func (r *resource) keep(err error) error {
-	r.ctx.childDone()
 	return &Error{Op: "Close", Handle: r.self.handle(), Err: err, Detail: "the " + r.self.kind() + " is not freed: the GPU may still use it"}
 }
 

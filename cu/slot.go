@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -110,29 +111,6 @@ func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
 
-// mark adds a mark, unless the slot has one of the others. It reports whether the
-// slot has the mark now, and whether it is new.
-func (sl *slot) mark(m, others uint32) (has, fresh bool) {
-	for {
-		old := sl.marks.Load()
-		switch {
-		case old&others != 0:
-			return false, false
-		case old&m == m:
-			return true, false
-		case sl.marks.CompareAndSwap(old, old|m):
-			return true, true
-		}
-	}
-}
-
-// markForeign makes the slot keep its place for good. It reports false if the
-// event is moving on to another slot.
-func (sl *slot) markForeign() bool {
-	has, _ := sl.mark(slotForeign, slotRetired)
-	return has
-}
-
 // finish lets go of a slot that is out of its event's service.
 func (sl *slot) finish() {
 	if sl.close() {
@@ -229,8 +207,11 @@ type eventCore struct {
 	flags EventFlags
 	// foreign says that the CUevent is not ours to destroy.
 	foreign bool
+	// moving is held while the event moves on to another slot, and while it is
+	// decided that it stays where it is.
+	moving sync.Mutex
 
-	_ [128 - 88]byte
+	_ [128 - 96]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -280,13 +261,13 @@ func (c *eventCore) enter(op string) (*slot, error) {
 
 // enterForeign is enter for others who will use the CUevent.
 func (c *eventCore) enterForeign(op string) (*slot, error) {
-	for {
-		sl, err := c.enter(op)
-		if err != nil || sl.markForeign() {
-			return sl, err
-		}
-		sl.leave() // the event is moving on just now
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	sl, err := c.enter(op)
+	if err == nil {
+		sl.marks.Or(slotForeign)
 	}
+	return sl, err
 }
 
 // record records the event on a stream, of which the caller holds a reference.
@@ -299,8 +280,16 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 		if sl.watchers.Load() != 0 && !sl.foreign() {
 			return c.recordElsewhere(op, sc, flags, withFlags)
 		}
-		// An external record makes a graph record the CUevent from now on.
-		if !sl.beginRecord() || (flags&RecordExternal != 0 && !sl.markForeign()) {
+		if flags&RecordExternal != 0 && !sl.foreign() {
+			// A graph records the CUevent from now on.
+			marked, err := c.enterForeign(op)
+			if err != nil {
+				return err
+			}
+			marked.leave()
+			continue
+		}
+		if !sl.beginRecord() {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
@@ -335,11 +324,17 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 // recordElsewhere records another CUevent on the stream and makes it the
 // event's present one, because somebody waits for the event's present record.
 func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+	c.moving.Lock()
+	defer c.moving.Unlock()
 	old, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer old.leave()
+	if old.watchers.Load() == 0 || old.foreign() {
+		// Another record has moved it, or somebody else uses it now.
+		return c.recordHere(op, old, sc, flags, withFlags)
+	}
 	take := c.ctx.takeEvent
 	if flags&RecordExternal != 0 {
 		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
@@ -361,16 +356,27 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 	c.ctx.drv.trace(traceEventRecorded, raw, sc.raw)
 	// Only a CUevent that is recorded may take the place: one that is not says
 	// that it is complete.
-	switch has, won := old.mark(slotRetired, slotForeign); {
-	case !has:
-		// It was lent out just now, and has to be recorded itself.
-		fresh.retire()
-		return c.record(op, sc, flags, withFlags)
-	case won && c.slot.CompareAndSwap(old, fresh):
-		old.finish()
-	default:
-		fresh.retire() // another record, or Close, was faster, and this one came before it
+	if c.slot.CompareAndSwap(old, fresh) {
+		old.retire()
+	} else {
+		fresh.retire() // Close was faster, and this record came before it
 	}
+	return nil
+}
+
+// recordHere records a slot, which the caller has entered.
+func (c *eventCore) recordHere(op string, sl *slot, sc *streamCore, flags RecordFlags, withFlags bool) error {
+	defer sl.endRecord()
+	if !sl.beginRecord() {
+		return errClosed(op, "event", uintptr(sl.raw))
+	}
+	if flags&RecordExternal != 0 {
+		sl.marks.Or(slotForeign)
+	}
+	if res := sl.record(sc, flags, withFlags); res != driver.ResultSuccess {
+		return c.ctx.fail(op, uintptr(sl.raw), res)
+	}
+	c.ctx.drv.trace(traceEventRecorded, sl.raw, sc.raw)
 	return nil
 }
 

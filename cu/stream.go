@@ -39,8 +39,8 @@ func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (string, driver.Result) {
-	if sc.at.Thread == nil {
-		sc.leaveTail() // else [Thread.end] did
+	if sc.at == (driver.At{}) {
+		sc.leaveTail() // [Thread.end] does for its own, and the legacy stream goes on
 	}
 	if sc.foreign {
 		return "", driver.ResultSuccess
@@ -111,9 +111,10 @@ func (c *Context) LegacyStream() (*Stream, error) {
 }
 
 // WrapStream returns a Stream for a CUstream of this context that somebody else
-// created, and goes on to own: it has to outlive its use here, and Close does
-// not destroy it. A number that is not a stream's handle crashes the process
-// (cuStreamGetCtx).
+// created, and goes on to own: Close does not destroy it. It has to outlive its use
+// here: close the Stream before its owner destroys it, and do not leave that to the
+// garbage collector, as Close may enqueue an event. A number that is not a stream's
+// handle crashes the process (cuStreamGetCtx).
 func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	const op = "cuStreamGetCtx"
 	core, err := c.enter(op)
@@ -170,7 +171,8 @@ func (s *Stream) leave() {
 }
 
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
-// what was enqueued is still done. If calls on the stream are in flight, Close
+// what was enqueued is still done. If memory or a module has to stay until then,
+// an event is enqueued first. If calls on the stream are in flight, Close
 // returns nil at once and the last of them destroys the stream. Further calls
 // return nil.
 func (s *Stream) Close() error {

@@ -35,7 +35,8 @@ func (u *usage) note(sc *streamCore) {
 			if s == sc {
 				return
 			}
-			if !s.over() {
+			// Values of a legacy stream come and go, and are all the same.
+			if same := s.raw == driver.CU_STREAM_LEGACY && sc.raw == s.raw && sc.ctx == s.ctx; !same && !s.over() {
 				list = append(list, s)
 			}
 		}
@@ -71,7 +72,6 @@ func (u *usage) wait() error {
 // waitLong is wait, and has patience with streams that are busy, and some with a
 // driver that fails to answer. It is for a goroutine of its own.
 func (u *usage) waitLong(clock driver.Clock) error {
-	const tries = 20 // at answers; more than a second in all
 	var timer driver.Timer
 	failed := 0
 	for sleep := time.Millisecond; ; sleep = min(2*sleep, 100*time.Millisecond) {
@@ -80,7 +80,7 @@ func (u *usage) waitLong(clock driver.Clock) error {
 		case err == nil, errors.Is(err, errNoTail):
 			return err
 		case !errors.Is(err, errBusy):
-			if failed++; failed == tries {
+			if failed++; failed == maxTries {
 				return err
 			}
 		}
@@ -93,6 +93,10 @@ func (u *usage) waitLong(clock driver.Clock) error {
 		<-timer.C()
 	}
 }
+
+// maxTries is how often the driver may fail to say when work is done; the tries take
+// more than a second in all.
+const maxTries = 20
 
 // errNoTail says that it can never be known when a stream's work is done.
 var errNoTail = errors.New("a stream was destroyed, and nothing marks the end of its work")
@@ -145,12 +149,15 @@ func (sc *streamCore) leaveTail() {
 			break
 		}
 	}
+	if t.err != nil && ctx.unlessPoisoned(t.err) == nil {
+		return
+	}
 	ctx.mu.Lock()
 	if ctx.tails == nil {
 		ctx.tails = make(map[*streamCore]*tail)
 	}
 	ctx.tails[sc] = t
-	many := len(ctx.tails) > maxSpare
+	many := len(ctx.tails) > max(ctx.sweep, maxSpare)
 	ctx.mu.Unlock()
 	if many {
 		ctx.dropTails()
@@ -167,6 +174,11 @@ func (c *contextCore) dropTails() {
 			c.dropTail(sc, t)
 		}
 	}
+	// Where many stay, the next look is far off: closing must not get slower and
+	// slower behind a GPU that is busy.
+	c.mu.Lock()
+	c.sweep = 2 * len(c.tails)
+	c.mu.Unlock()
 }
 
 // dropTail drops a tail that is complete.
@@ -200,6 +212,15 @@ func (sc *streamCore) mark() (driver.Event, error) {
 		ctx.doneWith(EventDisableTiming, e)
 		return 0, ctx.fail("cuEventRecord", uintptr(sc.raw), res)
 	}
+	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
+	case t.Missing(res) != nil, res == driver.ResultSuccess && capturing == 0:
+	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
+		ctx.doneWith(EventDisableTiming, e)
+		return 0, errBusy
+	default:
+		ctx.doneWith(EventDisableTiming, e)
+		return 0, ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
+	}
 	return e, nil
 }
 
@@ -212,15 +233,26 @@ func (sc *streamCore) waitIdle() error {
 		if !ctx.gone.Load() {
 			return errBusy
 		}
+		ctx.mu.Lock()
+		defer ctx.mu.Unlock()
+		if t := ctx.tails[sc]; t != nil && t.err != nil && ctx.claim != created && ctx.poison.Load() == nil {
+			return fmt.Errorf("%w: %v", errNoTail, t.err)
+		}
 		return nil
 	}
 	defer ctx.childDone()
-	if ctx.poison.Load() != nil {
-		return nil // nothing runs any more
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		// It is there for as long as the context, whoever has closed it.
+		e, err := sc.mark()
+		if err != nil {
+			return ctx.unlessPoisoned(err)
+		}
+		defer ctx.doneWith(EventDisableTiming, e)
+		return ctx.waitEvent(e)
 	}
 	if sc.acquire() {
 		defer sc.leave()
-		if sc.at.Thread != nil {
+		if sc.at.Thread != nil && !sc.at.Thread.Here() {
 			return errBusy // only its thread can mark it, and does when it is closed
 		}
 		e, err := sc.mark()
@@ -240,7 +272,8 @@ func (sc *streamCore) waitIdle() error {
 // unlessPoisoned returns err, or nil if the context is poisoned, in which nothing
 // runs any more.
 func (c *contextCore) unlessPoisoned(err error) error {
-	if c.poison.Load() != nil {
+	var e *Error
+	if errors.As(err, &e) && driver.Result(e.Result).Sticky() {
 		return nil
 	}
 	return err
@@ -260,7 +293,12 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if err := c.waitFor(func() driver.Result { return t.query(c) }); err != nil {
 		return err
 	}
-	c.dropTail(sc, t)
+	t.mu.Lock()
+	done := t.done
+	t.mu.Unlock()
+	if done {
+		c.dropTail(sc, t)
+	}
 	return nil
 }
 

@@ -188,15 +188,22 @@ func TestFreeNeverTooSoon(t *testing.T) {
 	}
 	r.tell("fake_release", handle)
 	r.tell("fake_forgive_host", raw)
+	r.gpu.own.core.childDone() // else the context would be kept with it
 }
 
 // TestHandleWhileMoving lends an event's CUevent, or has a graph use it, while a
 // record is about to move the event to another one.
 func TestHandleWhileMoving(t *testing.T) {
-	for name, use := range map[string]func(r *rig, e *Event) error{
-		"Handle":          func(r *rig, e *Event) error { e.Handle(); return nil },
-		"external record": func(r *rig, e *Event) error { return e.RecordWithFlags(r.stream(r.gpu), RecordExternal) },
-		"external wait":   func(r *rig, e *Event) error { return r.stream(r.gpu).WaitEventWithFlags(e, WaitExternal) },
+	for name, use := range map[string]func(r *rig, e *Event) uintptr{
+		"Handle": func(r *rig, e *Event) uintptr { return e.Handle() },
+		"external record": func(r *rig, e *Event) uintptr {
+			r.ok(e.RecordWithFlags(r.stream(r.gpu), RecordExternal))
+			return rawEvent(e)
+		},
+		"external wait": func(r *rig, e *Event) uintptr {
+			r.ok(r.stream(r.gpu).WaitEventWithFlags(e, WaitExternal))
+			return rawEvent(e)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -208,10 +215,13 @@ func TestHandleWhileMoving(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(e.Record(r.s)) })
 			r.tell("fake_await_blocked", "cuEventCreate", 1)
-			r.ok(use(r, e))
-			h := rawEvent(e)
+			used := make(chan uintptr, 1)
+			wg.Go(func() { used <- use(r, e) })
 			r.tell("fake_unblock", "cuEventCreate")
 			wg.Wait()
+			h := <-used
+			must(e.Ticket())(t)
+			r.ok(e.Record(r.s)) // in its place, though somebody waits
 			r.release(r.s)
 			r.ok(ticket.Wait(r.patient()))
 			if rawEvent(e) != h {
@@ -297,9 +307,21 @@ func TestThreadStreamElsewhere(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		// Memory that it uses can be closed: it is freed after Do.
+		// Memory that it uses is freed at once where that can be known, on the
+		// thread, and after Do elsewhere.
 		r.ok(ptds.Copy(d, h))
 		r.ok(h.Close())
+		if r.census(kindHost) != 0 {
+			t.Error("the memory is not freed")
+		}
+		h = r.host(r.gpu, 8)
+		r.ok(ptds.Copy(d, h))
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			r.ok(h.Close())
+		})
+		wg.Wait()
 		if r.census(kindHost) != 1 {
 			t.Error("the memory is freed already")
 		}

@@ -544,6 +544,8 @@ static CUresult perform(const struct op *o) {
 static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64_t src, uint64_t n, unsigned value) {
 	if (s->s.capturing)
 		return SUCCESS; // it becomes part of a graph, which nobody launches
+	if (s->ctx->c.sticky != 0)
+		return s->ctx->c.sticky;
 	struct op o = {fn, s, s->s.epoch + 1, dst, src, n, value, NULL};
 	if (!s->s.held)
 		return perform(&o);
@@ -1189,6 +1191,8 @@ CUresult cuEventDestroy_v2(struct object *e) {
 	return destroy(FN_cuEventDestroy_v2, e, EVENT);
 }
 
+static struct object *last_recorded;
+
 static CUresult record(enum function fn, struct object *e, struct object *s, unsigned flags) {
 	CUresult r = enter(fn);
 	if (r != SUCCESS)
@@ -1204,6 +1208,7 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	if (flags > 1)
 		return leave(INVALID_VALUE);
 	pause_at(fn, BEFORE, e, s);
+	last_recorded = e;
 	if (flags == 1 && capturing)
 		return leave(SUCCESS);
 	e->e.captured = s->s.capturing;
@@ -1788,6 +1793,11 @@ void fake_fail(const char *name, int nth, int code) {
 void fake_poison(struct object *ctx, int code) {
 	lock();
 	ctx->c.sticky = code;
+	int kept = 0; // nothing that is pending runs any more
+	for (int i = 0; i < op_count; i++)
+		if (ops[i].stream->ctx != ctx)
+			ops[kept++] = ops[i];
+	op_count = kept;
 	pthread_cond_broadcast(&changed);
 	unlock();
 }
@@ -1924,3 +1934,14 @@ void fake_forgive_host(char *p) { fake_forgive(host_owner[(p - host_arena) / HOS
 
 // fake_forgive_threads forgets the stacks and capture modes of threads that are gone.
 void fake_forgive_threads(void) { lock(); depth = off_modes = 0; unlock(); }
+
+// fake_stream_of returns the stream that an event was recorded on.
+uint64_t fake_stream_of(struct object *e) {
+	lock();
+	uint64_t v = (uintptr_t)e->e.stream;
+	unlock();
+	return v;
+}
+
+// fake_last_recorded returns the event that was recorded last, also by a graph.
+uint64_t fake_last_recorded(void) { return (uintptr_t)last_recorded; }
