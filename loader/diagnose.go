@@ -6,61 +6,66 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
-// Report is what [Diagnose] found out. It can be marshalled to JSON and back.
+// Report is what [Diagnose] found out. It can be marshalled to JSON and back. In
+// JSON all fields are always there, by the names of their tags; lists are never
+// null in what Diagnose returns, and library and init are if there is none.
 type Report struct {
 	// Platform is the operating system and architecture, such as "linux/amd64".
 	Platform string `json:"platform"`
 	// Distribution is what the operating system calls itself, such as
 	// "Debian GNU/Linux 12 (bookworm)", or "".
-	Distribution string `json:"distribution,omitempty"`
+	Distribution string `json:"distribution"`
 	// DistributionIDs are its short name and those of the distributions that it
 	// is like, as /etc/os-release has them.
-	DistributionIDs []string `json:"distribution_ids,omitempty"`
+	DistributionIDs []string `json:"distributionIDs"`
 	// WSL is true inside the Windows Subsystem for Linux.
-	WSL bool `json:"wsl,omitempty"`
+	WSL bool `json:"wsl"`
 	// Jetson is true on a system on a chip with a built-in GPU.
-	Jetson bool `json:"jetson,omitempty"`
+	Jetson bool `json:"jetson"`
 	// OnlyMusl is true if the system's C library is musl, for which NVIDIA
 	// makes no driver.
-	OnlyMusl bool `json:"only_musl,omitempty"`
+	OnlyMusl bool `json:"onlyMusl"`
 	// Container is what kind of container the program runs in: "docker",
-	// "podman", "kubernetes", "apptainer", "lxc" or another name, or "".
-	Container string `json:"container,omitempty"`
+	// "podman", "kubernetes", "apptainer", "containerd", "lxd", "incus", "lxc" or
+	// another name, or "".
+	Container string `json:"container"`
 	// UID is the user that the program runs as, or -1 where there are no numbers
 	// for users.
 	UID int `json:"uid"`
 	// Environment holds those environment variables that matter here, and are
 	// set.
-	Environment map[string]string `json:"environment,omitempty"`
+	Environment map[string]string `json:"environment"`
 	// EnvironmentIgnored is true if CUDA_DRIVER_LIBRARY is set and does not
 	// count, because the program has rights that its user lacks.
-	EnvironmentIgnored bool `json:"environment_ignored,omitempty"`
+	EnvironmentIgnored bool `json:"environmentIgnored"`
 
 	// NamedBy says who asked for just one library: "program", "environment", or
 	// "" if one was searched for.
-	NamedBy string `json:"named_by,omitempty"`
+	NamedBy string `json:"namedBy"`
 	// Library is the library that was taken, or nil.
-	Library *LibraryFacts `json:"library,omitempty"`
+	Library *LibraryFacts `json:"library"`
 	// Candidates are all that were tried, in order.
 	Candidates []CandidateFacts `json:"candidates"`
 
 	// Kernel is what the kernel knows of NVIDIA's driver.
 	Kernel KernelFacts `json:"kernel"`
 	// PCIKnown is true if the devices on the PCI bus could be listed.
-	PCIKnown bool `json:"pci_known"`
+	PCIKnown bool `json:"pciKnown"`
 	// GPUs are NVIDIA's GPUs on the PCI bus, with or without a driver. In a
 	// container those are the host's. There are none in WSL and in a Jetson.
-	GPUs []PCIDevice `json:"gpus,omitempty"`
+	GPUs []PCIDevice `json:"gpus"`
 	// Devices are the device files that CUDA needs, and what others there are.
-	Devices []DeviceFile `json:"devices,omitempty"`
+	Devices []DeviceFile `json:"devices"`
 
 	// Init is what cuInit returned, if [Report.AddInit] was told.
-	Init *InitResult `json:"init,omitempty"`
+	Init *InitResult `json:"init"`
 	// Findings are what follows from all this: faults first, of which the first
 	// is the most likely cause of the others, then warnings, then notes.
-	Findings []Finding `json:"findings,omitempty"`
+	Findings []Finding `json:"findings"`
 }
 
 // LibraryFacts describes the library that was taken.
@@ -68,10 +73,10 @@ type LibraryFacts struct {
 	// Name, Source and Path are those of the [Candidate].
 	Name   string `json:"name"`
 	Source string `json:"source"`
-	Path   string `json:"path,omitempty"`
+	Path   string `json:"path"`
 	// Release is the driver's version, such as "580.95.05", by the library's
 	// file name, or "" if that does not tell.
-	Release string `json:"release,omitempty"`
+	Release string `json:"release"`
 	// Version is the CUDA version that the driver supports; see
 	// [Library.Version].
 	Version int `json:"version"`
@@ -81,31 +86,33 @@ type LibraryFacts struct {
 type CandidateFacts struct {
 	Name    string  `json:"name"`
 	Source  string  `json:"source"`
-	Path    string  `json:"path,omitempty"`
-	Problem Problem `json:"problem,omitempty"`
+	Path    string  `json:"path"`
+	Problem Problem `json:"problem"`
 	// Error is the text of the candidate's error.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error"`
 	// Element is the element of LD_LIBRARY_PATH that led to Path, or "".
-	Element string `json:"ld_library_path_element,omitempty"`
+	Element string `json:"ldLibraryPathElement"`
 }
 
 // KernelFacts describes the driver's part in the kernel.
 type KernelFacts struct {
 	// Release is the version of the module that is loaded, such as "580.95.05",
 	// or "" if it is not known.
-	Release string `json:"release,omitempty"`
+	Release string `json:"release"`
 	// Flavor is "open" or "proprietary", or "" if it is not known.
-	Flavor string `json:"flavor,omitempty"`
+	Flavor string `json:"flavor"`
 	// Loaded is true if the kernel has the module nvidia.
 	Loaded bool `json:"loaded"`
 	// UVM is true if the kernel has the module nvidia-uvm, which CUDA needs.
 	UVM bool `json:"uvm"`
 	// Nouveau is true if the kernel has the module nouveau, another driver for
 	// the same GPUs, which has no CUDA.
-	Nouveau bool `json:"nouveau,omitempty"`
+	Nouveau bool `json:"nouveau"`
+	// HelperInstalled is true if there is nvidia-modprobe.
+	HelperInstalled bool `json:"helperInstalled"`
 	// Helper is true if nvidia-modprobe is installed such that the driver loads
 	// modules and creates device files with it when they are needed.
-	Helper bool `json:"helper,omitempty"`
+	Helper bool `json:"helper"`
 }
 
 // PCIDevice is a GPU on the PCI bus.
@@ -116,7 +123,7 @@ type PCIDevice struct {
 	ID string `json:"id"`
 	// Driver is the kernel's driver for it: "nvidia", "nouveau", "vfio-pci", or
 	// "" if there is none.
-	Driver string `json:"driver,omitempty"`
+	Driver string `json:"driver"`
 }
 
 // Access is whether this process can open a device file.
@@ -135,7 +142,8 @@ const (
 	// NoDriver means that there is nothing behind the file: the kernel's module
 	// is not loaded, or has no such device (ENXIO, ENODEV).
 	NoDriver Access = "no-driver"
-	// Broken means that the device does not answer (EIO).
+	// Broken means that the device does not answer (EIO), or that opening it did
+	// not end.
 	Broken Access = "broken"
 	// Failed means that it failed for another reason.
 	Failed Access = "failed"
@@ -146,14 +154,14 @@ type DeviceFile struct {
 	Path   string `json:"path"`
 	Access Access `json:"access"`
 	// Error is why it cannot be opened.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error"`
 	// Mode is its type and permissions, such as "crw-rw-rw-".
-	Mode string `json:"mode,omitempty"`
+	Mode string `json:"mode"`
 	// UID and GID are its owner and group, and Group is the name of the latter,
 	// if it has one. They mean nothing if the file is missing.
 	UID   int    `json:"uid"`
 	GID   int    `json:"gid"`
-	Group string `json:"group,omitempty"`
+	Group string `json:"group"`
 }
 
 // InitResult is what cuInit returned.
@@ -161,7 +169,7 @@ type InitResult struct {
 	Code int32 `json:"code"`
 	// Name is the name of the C constant, or "" for a code that is not among
 	// those that cuInit is known to return.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name"`
 }
 
 // Severity says how bad a [Finding] is.
@@ -184,10 +192,10 @@ type Finding struct {
 	// Title says what is wrong.
 	Title string `json:"title"`
 	// Detail says by which facts.
-	Detail string `json:"detail,omitempty"`
+	Detail string `json:"detail"`
 	// Fix is what to do: a shell command where there is one. Words in capital
 	// letters in it are to be replaced.
-	Fix string `json:"fix,omitempty"`
+	Fix string `json:"fix"`
 }
 
 // Option is an option for [Diagnose].
@@ -203,7 +211,10 @@ func WithLibrary(path string) Option { return func(o *options) { o.path = path }
 // than that, it reads what the kernel and the system have to say, and it opens
 // and closes the GPUs' device files. That wakes a GPU up that nobody uses, which
 // can take seconds. It starts no process and does not initialise the driver:
-// what cuInit said can be added with [Report.AddInit]. It never fails.
+// what cuInit said can be added with [Report.AddInit]. It never fails, and it does
+// not wait for ever: a library that does not finish loading, or a device file that
+// does not finish opening, is given up after half a minute or so and reported. The
+// threads that hang there cannot be called back, and stay.
 func Diagnose(opts ...Option) *Report {
 	var o options
 	for _, f := range opts {
@@ -211,19 +222,60 @@ func Diagnose(opts ...Option) *Report {
 			f(&o)
 		}
 	}
-	m := machine{system: thisSystem(), openDevice: openDevice, uid: os.Geteuid()}
+	m := machine{system: thisSystem(), openDevice: openDevice, uid: os.Geteuid(), after: time.After}
 	return m.diagnose(o.path)
 }
+
+// How long Diagnose waits. Opening its device file wakes a GPU up, and the
+// kernel wakes one after the other.
+const (
+	libraryPatience = 30 * time.Second
+	devicePatience  = 20 * time.Second // and more for each device file
+	morePatience    = 3 * time.Second
+)
 
 // machine is what Diagnose looks at.
 type machine struct {
 	*system
 	openDevice func(file string) error // for reading and writing; closes it too
 	uid        int
+	after      func(time.Duration) <-chan time.Time
+}
+
+// openWithin is open, which it gives up when it takes too long.
+func (m *machine) openWithin(path string) (*Library, []Candidate) {
+	type outcome struct {
+		lib   *Library
+		tried []Candidate
+	}
+	var mu sync.Mutex
+	var soFar []Candidate
+	done := make(chan outcome, 1)
+	go func() {
+		lib, tried := m.search(path, func(tried []Candidate, next Candidate) {
+			next.Problem = Stuck
+			next.Err = because(next.Name, "loading it has not ended after "+libraryPatience.String(), nil)
+			mu.Lock()
+			defer mu.Unlock()
+			soFar = append(slices.Clone(tried), next)
+		})
+		done <- outcome{lib, tried}
+	}()
+	select {
+	case o := <-done:
+		return o.lib, o.tried
+	case <-m.after(libraryPatience):
+		mu.Lock()
+		defer mu.Unlock()
+		return nil, soFar
+	}
 }
 
 func (m *machine) diagnose(path string) *Report {
-	r := &Report{Platform: platform, UID: m.uid, Environment: map[string]string{}}
+	r := &Report{
+		Platform: platform, UID: m.uid, Environment: map[string]string{}, DistributionIDs: []string{},
+		Candidates: []CandidateFacts{}, GPUs: []PCIDevice{}, Devices: []DeviceFile{},
+	}
 	for _, key := range []string{
 		Environment, "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_JOB_ID",
@@ -240,7 +292,7 @@ func (m *machine) diagnose(path string) *Report {
 	case named && !r.EnvironmentIgnored:
 		r.NamedBy = "environment"
 	}
-	lib, tried := m.open(path)
+	lib, tried := m.openWithin(path)
 	if lib != nil {
 		r.Library = &LibraryFacts{
 			Name: lib.Name(), Source: lib.Source(), Path: lib.Path(), Version: lib.Version(),

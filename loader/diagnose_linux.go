@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,13 +10,16 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // gather adds to the report what the kernel and the system say.
 func (m *machine) gather(r *Report) {
 	r.Distribution, r.DistributionIDs = m.distribution()
 	r.WSL = strings.Contains(strings.ToLower(m.line("/proc/sys/kernel/osrelease")), "microsoft")
-	r.Jetson = m.exists("/etc/nv_tegra_release") || strings.Contains(m.read("/proc/device-tree/compatible"), "nvidia,tegra")
+	// In a container there is no such file, and perhaps no device tree.
+	r.Jetson = m.exists("/etc/nv_tegra_release") || strings.Contains(m.read("/proc/device-tree/compatible"), "nvidia,tegra") ||
+		m.line("/sys/devices/soc0/family") == "Tegra"
 	r.OnlyMusl = m.onlyMusl()
 	r.Container = m.container()
 	r.Kernel = m.kernel()
@@ -65,6 +69,7 @@ func (m *machine) elementOf(c Candidate) string {
 
 // distribution returns what /etc/os-release says of the system's name.
 func (m *machine) distribution() (name string, ids []string) {
+	ids = []string{}
 	for line := range strings.Lines(m.read("/etc/os-release")) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		value = strings.Trim(value, `"'`)
@@ -107,6 +112,9 @@ func (m *machine) container() string {
 		{m.exists("/run/.containerenv") || strings.Contains(cgroup, "libpod"), "podman"},
 		{m.exists("/.dockerenv") || strings.Contains(cgroup, "docker"), "docker"},
 		{strings.Contains(cgroup, "containerd"), "containerd"},
+		// Both are LXC, with commands of their own.
+		{m.exists("/dev/incus"), "incus"},
+		{m.exists("/dev/lxd"), "lxd"},
 		{strings.Contains(cgroup, "/lxc"), "lxc"},
 	} {
 		if hint.here {
@@ -136,6 +144,7 @@ func (m *machine) kernel() KernelFacts {
 		}
 	}
 	if info, err := os.Stat(m.file("/usr/bin/nvidia-modprobe")); err == nil {
+		k.HelperInstalled = true
 		k.Helper = info.Mode()&os.ModeSetuid != 0 || m.uid == 0
 	}
 	return k
@@ -143,10 +152,11 @@ func (m *machine) kernel() KernelFacts {
 
 // gpus returns NVIDIA's GPUs on the PCI bus.
 func (m *machine) gpus() (list []PCIDevice, known bool) {
+	list = []PCIDevice{}
 	const bus = "/sys/bus/pci/devices"
 	entries, err := os.ReadDir(m.file(bus))
 	if err != nil {
-		return nil, false
+		return list, false
 	}
 	for _, e := range entries {
 		dev := bus + "/" + e.Name()
@@ -164,7 +174,8 @@ func (m *machine) gpus() (list []PCIDevice, known bool) {
 }
 
 // devices returns the device files: those that CUDA needs even if they are
-// missing, and others if they are there.
+// missing, and others if they are there. All are opened at once, so that one that
+// hangs costs the others no time.
 func (m *machine) devices(r *Report) []DeviceFile {
 	var names []string
 	switch numbered := m.glob("/dev/nvidia[0-9]*"); {
@@ -187,29 +198,61 @@ func (m *machine) devices(r *Report) []DeviceFile {
 		names = append(names, m.glob("/dev/nvidia-uvm-tools")...)
 	}
 	groups := m.groups()
-	var list []DeviceFile
-	for _, name := range names {
-		list = append(list, m.device(name, groups))
+	list := make([]DeviceFile, len(names))
+	type outcome struct {
+		which int
+		err   error
+	}
+	outcomes := make(chan outcome, len(names))
+	opening := 0
+	for i, name := range names {
+		info, err := os.Stat(m.file(name))
+		list[i] = deviceFile(name, info, groups)
+		if err != nil {
+			list[i].setError(err)
+			continue
+		}
+		opening++
+		go func() { outcomes <- outcome{i, m.openDevice(m.file(name))} }()
+	}
+	patience := devicePatience + time.Duration(opening)*morePatience
+	for tooLong := m.after(patience); opening > 0; opening-- {
+		select {
+		case o := <-outcomes:
+			list[o.which].setError(o.err)
+		case <-tooLong:
+			for i := range list {
+				if d := &list[i]; d.Access == "" {
+					d.Access, d.Error = Broken, "it has not ended after "+patience.String()
+				}
+			}
+			return list
+		}
 	}
 	return list
 }
 
-// device looks at one device file.
-func (m *machine) device(name string, groups map[int]string) DeviceFile {
+// deviceFile returns what info says of a device file, which is nil if it says
+// nothing.
+func deviceFile(name string, info fs.FileInfo, groups map[int]string) DeviceFile {
 	d := DeviceFile{Path: name}
-	info, err := os.Stat(m.file(name))
-	if err == nil {
-		d.Mode = strings.TrimPrefix(info.Mode().String(), "D")
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			d.UID, d.GID = int(st.Uid), int(st.Gid)
-			d.Group = groups[d.GID]
-		}
-		err = m.openDevice(m.file(name))
+	if info == nil {
+		return d
 	}
+	d.Mode = strings.TrimPrefix(info.Mode().String(), "D")
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		d.UID, d.GID = int(st.Uid), int(st.Gid)
+		d.Group = groups[d.GID]
+	}
+	return d
+}
+
+// setError fills in what follows from the outcome of opening a device file.
+func (d *DeviceFile) setError(err error) {
 	switch {
 	case err == nil:
 		d.Access = Granted
-		return d
+		return
 	case isAbsent(err):
 		d.Access = Missing
 	case errors.Is(err, syscall.EACCES):
@@ -224,7 +267,6 @@ func (m *machine) device(name string, groups map[int]string) DeviceFile {
 		d.Access = Failed
 	}
 	d.Error = cause(err).Error()
-	return d
 }
 
 // groups returns the names of the groups in /etc/group.

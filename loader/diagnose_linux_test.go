@@ -2,15 +2,20 @@ package loader
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/ccall"
 )
 
 // titles lists findings, with their severity in front.
@@ -86,30 +91,30 @@ func TestDiagnose(t *testing.T) {
 		{
 			name: "nouveau", parts: []part{debian, libraries, pci("nouveau"), folder("/sys/module/nouveau")},
 			title: "the GPU is driven by nouveau, which has no CUDA",
-			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo update-initramfs -u && sudo reboot",
+			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo update-initramfs -u # and then restart the machine: sudo reboot",
 		},
 		{
 			name: "nouveau, on Fedora", parts: []part{distribution("fedora", ""), libraries, pci("nouveau")},
 			title: "the GPU is driven by nouveau, which has no CUDA",
-			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo dracut --force && sudo reboot",
+			fix:   "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && sudo dracut --force # and then restart the machine: sudo reboot",
 		},
 		{
 			name: "nouveau, and no driver", parts: []part{ubuntu, pci("nouveau"), folder("/sys/module/nouveau")},
 			title: "the GPU is driven by nouveau, which has no CUDA, and NVIDIA's driver is not installed",
-			fix:   "sudo ubuntu-drivers install && sudo reboot",
+			fix:   "sudo ubuntu-drivers install # and then restart the machine: sudo reboot",
 		},
 		{name: "passed through", parts: []part{libraries, pci("vfio-pci")}, title: "the GPU is set aside for virtual machines", fix: "run the program in the virtual machine that has the GPU"},
 
 		// The driver.
-		{name: "no driver", parts: []part{debian, pci("")}, title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver && sudo reboot"},
-		{name: "no driver, on another system", parts: []part{pci("")}, title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then: sudo reboot"},
-		{name: "no driver, and nothing is known", title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then: sudo reboot"},
-		{name: "no libraries", parts: []part{distribution("arch", ""), gpu()}, title: "the driver's libraries are not installed", fix: "sudo pacman -S nvidia-open && sudo reboot"},
+		{name: "no driver", parts: []part{debian, pci("")}, title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot"},
+		{name: "no driver, on another system", parts: []part{pci("")}, title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then restart the machine: sudo reboot"},
+		{name: "no driver, and nothing is known", title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then restart the machine: sudo reboot"},
+		{name: "no libraries", parts: []part{distribution("arch", ""), gpu()}, title: "the driver's libraries are not installed", fix: "sudo pacman -S nvidia-open # and then restart the machine: sudo reboot"},
 		{name: "no libraries, on Jetson", parts: []part{jetson, ubuntu, nodes("nvmap")}, title: "the driver's libraries are not installed", fix: "sudo apt install nvidia-l4t-cuda"},
 		{name: "musl", parts: []part{pci("nvidia"), file("/lib/ld-musl-x86_64.so.1", ""), file("/lib/ld-linux-x86-64.so.2", "")},
 			title: "NVIDIA makes no driver for musl, the C library of this system", fix: "run the program on a distribution with glibc"},
 		{name: "musl beside glibc", parts: []part{debian, pci(""), file("/lib/ld-musl-x86_64.so.1", ""), file(debianLib+"/libc.so.6", "")},
-			title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver && sudo reboot"},
+			title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot"},
 		{name: "the module is not loaded", parts: []part{libraries, pci("")}, title: "NVIDIA's kernel module is not loaded", fix: "sudo modprobe nvidia"},
 		{name: "the module is not loaded, seen from a container", parts: []part{docker, libraries, pci(""), nodes("nvidia0", "nvidiactl"), opening("/dev/nvidia0", syscall.ENXIO), opening("/dev/nvidiactl", syscall.ENXIO)},
 			title: "NVIDIA's kernel module is not loaded", fix: "on the host: sudo modprobe nvidia"},
@@ -120,25 +125,71 @@ func TestDiagnose(t *testing.T) {
 		{name: "the module does not take the GPU", parts: []part{libraries, pci(""), modules(release)}, title: "NVIDIA's kernel module does not drive the GPU", fix: kernelLog},
 		{
 			name: "the module was updated and not loaded", parts: []part{libraries, pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")},
-			title: "the driver's library and its kernel module are of different versions", fix: "sudo reboot",
+			title: "the driver's library and its kernel module are of different versions", fix: "restart the machine: sudo reboot",
 		},
 		{
 			name: "the host was updated under a container", parts: []part{docker, libraries, pci("nvidia"), modules("535.261.03"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")},
-			title: "the driver's library and its kernel module are of different versions", fix: "docker restart CONTAINER",
+			title: "the driver's library and its kernel module are of different versions", fix: "start the container again, which ends what runs in it: docker restart CONTAINER",
 		},
 		{
 			name: "both drivers", parts: []part{libraries, gpu(), folder("/sys/module/nouveau")},
 			title: nothingWrong, rest: []string{"note: nouveau is loaded beside NVIDIA's module"},
 		},
 
+		{
+			name: "a GPU that is gone from the bus", parts: []part{
+				libraries, pci(), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia0", syscall.EIO),
+			},
+			title: "the GPU is gone from the PCI bus", fix: kernelLog + " # and then switch the machine off and on again",
+		},
+		{
+			name: "a GPU that is gone from the bus, seen from a container", parts: []part{docker, libraries, pci(), modules(release), nodes("nvidiactl")},
+			title: "the GPU is gone from the PCI bus", fix: "on the host: " + kernelLog + " # and then switch the machine off and on again",
+		},
+		{
+			name: "one GPU of two is broken", parts: []part{
+				libraries, pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia1", syscall.EIO),
+			},
+			title: nothingWrong, rest: []string{"warning: /dev/nvidia1 does not answer"},
+		},
+		{
+			name: "one GPU of two is gone", parts: []part{
+				libraries, pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia1", syscall.ENODEV),
+			},
+			title: nothingWrong, rest: []string{"warning: there is no GPU behind /dev/nvidia1"},
+		},
+		{
+			name: "no driver, and a job of Slurm", parts: []part{with("SLURM_JOB_ID", "1"), pci()},
+			title: "this machine has no NVIDIA GPU", fix: askSlurm,
+		},
+		{
+			name: "on Jetson, a user who is not in the group", parts: []part{
+				jetson, libraries, nodes("nvmap", "nvhost-ctrl-gpu", "nvidia0", "nvidiactl"), mode("/dev/nvmap", 0o600), opening("/dev/nvmap", syscall.EACCES),
+			},
+			title: nothingWrong, rest: []string{"warning: this user may not open /dev/nvmap"},
+		},
+		{
+			name: "conda's package for forward compatibility", parts: []part{
+				with("LD_LIBRARY_PATH", "/opt/conda/cuda-compat"), installed("/opt/conda/cuda-compat"), pci("nvidia"), modules("535.261.03"),
+				nodes("nvidia0", "nvidiactl", "nvidia-uvm"),
+			},
+			title: nothingWrong, rest: []string{"note: the library is that of the CUDA toolkit's package for forward compatibility"},
+		},
+
 		// Candidates.
+		{
+			name: "a stub by ldconfig", parts: []part{
+				ubuntu, library("/usr/local/cuda/lib64/stubs/libcuda.so.1", stub), installed("/opt/driver"), cached("/usr/local/cuda/lib64/stubs", "/opt/driver"), gpu(),
+			},
+			title: nothingWrong, rest: []string{"warning: /usr/local/cuda/lib64/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
+		},
 		{
 			name: "a stub in front", parts: []part{with("LD_LIBRARY_PATH", "/a:/opt/stubs:/b c"), library("/opt/stubs/libcuda.so.1", stub), libraries, gpu()},
 			title: nothingWrong, rest: []string{"warning: /opt/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
 		},
 		{
 			name: "nothing but a stub", parts: []part{ubuntu, with("LD_LIBRARY_PATH", "/opt/lib"), library("/opt/lib/libcuda.so.1", stub), gpu()},
-			title: "/opt/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", fix: "sudo ubuntu-drivers install && sudo reboot",
+			title: "/opt/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", fix: "sudo ubuntu-drivers install # and then restart the machine: sudo reboot",
 		},
 		{
 			name: "nothing but what is cut short", parts: []part{debian, library(debianLib+"/libcuda.so."+release, truncated), link(debianLib+"/libcuda.so.1", "libcuda.so."+release), gpu()},
@@ -150,7 +201,7 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "nothing but a library for another machine", parts: []part{debian, library("/usr/lib64/libcuda.so.1", foreign), gpu()},
-			title: "/usr/lib64/libcuda.so.1 is a library for another machine", fix: "sudo apt install nvidia-driver && sudo reboot",
+			title: "/usr/lib64/libcuda.so.1 is a library for another machine", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot",
 		},
 		{
 			name: "nothing but another library", parts: []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/libcuda.so.1", noDriver), gpu()},
@@ -158,11 +209,11 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "nothing but a link that leads nowhere", parts: []part{debian, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
-			title: debianLib + "/libcuda.so.1 leads to a file that does not exist", fix: "sudo apt install nvidia-driver && sudo reboot",
+			title: debianLib + "/libcuda.so.1 is a link that leads nowhere", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot",
 		},
 		{
 			name: "a container with a link that leads nowhere", parts: []part{docker, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
-			title: debianLib + "/libcuda.so.1 leads to a file that does not exist", fix: "docker run --gpus all IMAGE",
+			title: debianLib + "/libcuda.so.1 is a link that leads nowhere", fix: "docker run --gpus all IMAGE",
 		},
 		{
 			name: "a container for Jetson with an empty file", parts: []part{docker, jetson, library(debianLib+"/nvidia/libcuda.so.1", empty), cached(debianLib + "/nvidia"), nodes("nvmap")},
@@ -183,9 +234,9 @@ func TestDiagnose(t *testing.T) {
 
 		// Device files.
 		{name: "no device files", parts: []part{libraries, pci("nvidia", "nvidia"), modules(release)},
-			title: "there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", fix: "sudo nvidia-modprobe -c 255 -c 0 -c 1 && sudo nvidia-modprobe -u -c 0"},
+			title: "there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", fix: "install nvidia-modprobe, then: sudo nvidia-modprobe -c 255 -c 0 -c 1 && sudo nvidia-modprobe -u -c 0"},
 		{name: "no nvidia-uvm", parts: []part{libraries, pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl")},
-			title: "there is no /dev/nvidia-uvm", fix: "sudo nvidia-modprobe -u -c 0"},
+			title: "there is no /dev/nvidia-uvm", fix: "install nvidia-modprobe, then: sudo nvidia-modprobe -u -c 0"},
 		{name: "no nvidia-uvm, in a container", parts: []part{docker, libraries, pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl")},
 			title: "this container was given only a part of the device files", fix: "docker run --gpus all IMAGE"},
 		{
@@ -200,19 +251,28 @@ func TestDiagnose(t *testing.T) {
 		{
 			name: "permissions for a group", parts: []part{libraries, gpu(), mode("/dev/nvidia0", 0o660), mode("/dev/nvidiactl", 0o660), file("/etc/group", groups("video")),
 				opening("/dev/nvidia0", syscall.EACCES), opening("/dev/nvidiactl", syscall.EACCES)},
-			title: "this user may not open /dev/nvidia0, /dev/nvidiactl", fix: permitted("sudo usermod -aG video $USER, then log in again", "sudo chmod a+rw /dev/nvidia0 /dev/nvidiactl"),
+			title: "this user may not open /dev/nvidia0, /dev/nvidiactl", fix: permitted(`sudo usermod -aG video "$USER" # adds you to the group, from your next login on`, "sudo chmod a+rw /dev/nvidia0 /dev/nvidiactl # for every user, until the machine is restarted"),
 		},
 		{
 			name: "permissions for nobody", parts: []part{libraries, gpu(), mode("/dev/nvidia-uvm", 0o600), opening("/dev/nvidia-uvm", syscall.EACCES)},
-			title: "this user may not open /dev/nvidia-uvm", fix: "sudo chmod a+rw /dev/nvidia-uvm",
+			title: "this user may not open /dev/nvidia-uvm", fix: "sudo chmod a+rw /dev/nvidia-uvm # for every user, until the machine is restarted",
+		},
+		{
+			name: "a security policy, in no container", parts: []part{libraries, gpu(), mode("/dev/nvidia0", 0o666), opening("/dev/nvidia0", syscall.EACCES)},
+			title: "a security policy keeps this process from opening /dev/nvidia0", fix: "sudo dmesg | grep -i -e avc: -e apparmor # says what denied it",
+		},
+		{
+			name: "permissions for a group, in docker", parts: []part{docker, libraries, gpu(), mode("/dev/nvidia0", 0o660), opening("/dev/nvidia0", syscall.EACCES)},
+			title: "this user may not open /dev/nvidia0",
+			fix:   permitted("docker run --gpus all --group-add "+itoa(os.Getegid())+" IMAGE", "on the host: sudo chmod a+rw /dev/nvidia0 # for every user, until the machine is restarted"),
 		},
 		{
 			name: "a security policy", parts: []part{libraries, gpu(), mode("/dev/nvidia0", 0o666), opening("/dev/nvidia0", syscall.EACCES), file("/run/.containerenv", "")},
-			title: "a security policy keeps this process from opening /dev/nvidia0", fix: "on the host: sudo setsebool -P container_use_devices 1",
+			title: "a security policy keeps this process from opening /dev/nvidia0", fix: "let every container use devices, as far as SELinux goes, on the host: sudo setsebool -P container_use_devices 1",
 		},
 		{
 			name: "a container that lost its rights", parts: []part{docker, libraries, gpu(), opening("/dev/nvidia0", syscall.EPERM), opening("/dev/nvidiactl", syscall.EPERM), opening("/dev/nvidia-uvm", syscall.EPERM)},
-			title: "this container has lost its right to use the GPU", fix: "docker restart CONTAINER",
+			title: "this container has lost its right to use the GPU", fix: "start the container again, which ends what runs in it: docker restart CONTAINER",
 		},
 		{
 			name: "a job without a GPU", parts: []part{with("SLURM_JOB_ID", "4711"), libraries, gpu(), opening("/dev/nvidia0", syscall.EPERM)},
@@ -228,7 +288,7 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "no driver behind anything", parts: []part{libraries, gpu(), opening("/dev/nvidia0", syscall.ENODEV), opening("/dev/nvidiactl", syscall.ENODEV)},
-			title: "there is no driver behind /dev/nvidia0, /dev/nvidiactl", fix: "sudo modprobe nvidia",
+			title: "there is no driver behind /dev/nvidia0, /dev/nvidiactl", fix: kernelLog,
 		},
 		{
 			name: "no driver behind a device file of Jetson", parts: []part{jetson, libraries, nodes("nvmap"), opening("/dev/nvmap", syscall.ENODEV)},
@@ -236,7 +296,7 @@ func TestDiagnose(t *testing.T) {
 		},
 		{
 			name: "no driver behind the device file of WSL", parts: []part{wsl, library("/usr/lib/wsl/lib/libcuda.so.1", real), nodes("dxg"), opening("/dev/dxg", syscall.ENODEV)},
-			title: "there is no driver behind /dev/dxg", fix: "wsl.exe --shutdown",
+			title: "there is no driver behind /dev/dxg", fix: stopWSL,
 		},
 		{
 			name: "a GPU that fell off the bus", parts: []part{libraries, gpu(), opening("/dev/nvidia0", syscall.EIO)},
@@ -255,20 +315,37 @@ func TestDiagnose(t *testing.T) {
 		{name: "kubernetes", parts: []part{with("KUBERNETES_SERVICE_HOST", "10.0.0.1"), pci("nvidia")}, title: "this container was started without GPUs",
 			fix: "add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}"},
 		{name: "apptainer", parts: []part{with("APPTAINER_CONTAINER", "/x.sif"), pci("nvidia")}, title: "this container was started without GPUs", fix: "apptainer exec --nv IMAGE PROGRAM"},
-		{name: "lxc", parts: []part{with("container", "lxc"), pci("nvidia")}, title: "this container was started without GPUs", fix: "lxc config device add CONTAINER gpu gpu"},
+		{name: "lxc", parts: []part{with("container", "lxc"), pci("nvidia")}, title: "this container was started without GPUs", fix: (&judge{Report: &Report{Container: "lxc"}}).grant()},
 		{name: "by cgroup", parts: []part{file("/proc/self/cgroup", "0::/kubepods.slice/pod1\n"), pci("nvidia")}, title: "this container was started without GPUs",
 			fix: "add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}"},
 		{name: "a container for Jetson", parts: []part{docker, jetson}, title: "this container was started without GPUs", fix: "docker run --runtime nvidia IMAGE"},
 		{name: "a container without the CUDA library", parts: []part{docker, gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "graphics,utility")},
 			title: "this container was started without the driver's CUDA library", fix: "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE"},
+		{name: "a pod without the CUDA library", parts: []part{with("KUBERNETES_SERVICE_HOST", "10.0.0.1"), gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "utility")},
+			title: "this container was started without the driver's CUDA library",
+			fix:   `add to the container's spec: env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: "compute,utility"}]`},
+		{name: "a podman container without the CUDA library", parts: []part{file("/run/.containerenv", ""), gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "utility")},
+			title: "this container has a GPU, but not the driver's libraries", fix: "podman run --device nvidia.com/gpu=all IMAGE"},
+		{name: "an apptainer container without the CUDA library", parts: []part{with("APPTAINER_CONTAINER", "/x.sif"), gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "utility")},
+			title: "this container has a GPU, but not the driver's libraries", fix: "apptainer exec --nv IMAGE PROGRAM"},
+		{name: "another container without the CUDA library", parts: []part{with("container", "systemd-nspawn"), gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "utility")},
+			title: "this container was started without the driver's CUDA library", fix: "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
+		{name: "another container without GPUs", parts: []part{with("container", "systemd-nspawn"), pci("nvidia")},
+			title: "this container was started without GPUs", fix: "start the container with NVIDIA's device files and the driver's libraries, the way its runtime does it"},
+		{name: "lxd", parts: []part{with("container", "lxc"), folder("/dev/lxd"), pci("nvidia")}, title: "this container was started without GPUs",
+			fix: "on the host: lxc config device add CONTAINER gpu gpu && lxc config set CONTAINER nvidia.runtime=true # and then restart it"},
+		{name: "incus", parts: []part{with("container", "lxc"), folder("/dev/incus"), pci("nvidia")}, title: "this container was started without GPUs",
+			fix: "on the host: incus config device add CONTAINER gpu gpu && incus config set CONTAINER nvidia.runtime=true # and then restart it"},
+		{name: "a container for Jetson that has nothing of it", parts: []part{docker, pci(), file("/sys/devices/soc0/family", "Tegra\n")},
+			title: "this container was started without GPUs", fix: "docker run --runtime nvidia IMAGE"},
 		{name: "a container with all capabilities and no library", parts: []part{docker, gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "all")},
 			title: "this container has a GPU, but not the driver's libraries", fix: "docker run --gpus all IMAGE"},
 
 		// WSL.
-		{name: "WSL without a GPU", parts: []part{wsl}, title: "WSL has no GPU here", fix: "wsl.exe --update && wsl.exe --shutdown"},
-		{name: "WSL without a driver", parts: []part{wsl, nodes("dxg")}, title: "NVIDIA's driver is not installed in Windows", fix: "install NVIDIA's driver in Windows, then: wsl.exe --shutdown"},
+		{name: "WSL without a GPU", parts: []part{wsl}, title: "WSL has no GPU here", fix: "wsl.exe --update # and then stop all of WSL, this shell too: wsl.exe --shutdown"},
+		{name: "WSL without a driver", parts: []part{wsl, nodes("dxg")}, title: "NVIDIA's driver is not installed in Windows", fix: "install NVIDIA's driver in Windows, then stop all of WSL, this shell too: wsl.exe --shutdown"},
 		{name: "WSL with a Linux driver", parts: []part{wsl, ubuntu, nodes("dxg"), library("/usr/lib/wsl/lib/libcuda.so.1", real), libraries},
-			title: "a Linux driver is installed inside WSL, where it cannot work", fix: `sudo apt remove "$(dpkg -S ` + debianLib + `/libcuda.so.` + release + ` | cut -d: -f1)"`},
+			title: "a Linux driver is installed inside WSL, where it cannot work", fix: "remove the package that " + debianLib + "/libcuda.so." + release + " belongs to; find it with: dpkg -S " + debianLib + "/libcuda.so." + release},
 		{name: "docker on WSL, without GPUs", parts: []part{wsl, docker}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
 
 		// The environment.
@@ -276,6 +353,13 @@ func TestDiagnose(t *testing.T) {
 		{name: "every GPU but -1", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "-1,0")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
 		{name: "every GPU but one that is not there", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "1")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
 		{name: "every GPU but a word", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "NoDevFiles")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
+		{name: "every GPU is hidden from a job", parts: []part{libraries, gpu(), with("SLURM_JOB_ID", "1"), with("CUDA_VISIBLE_DEVICES", "NoDevFiles")},
+			title: "this job was not given a GPU", fix: askSlurm},
+		{name: "a job without rights, and every GPU hidden", parts: []part{libraries, gpu(), with("SLURM_JOB_ID", "1"), with("CUDA_VISIBLE_DEVICES", ""), opening("/dev/nvidia0", syscall.EPERM)},
+			title: "this job was not given a GPU", fix: askSlurm},
+		{name: "every GPU is hidden from a pod", parts: []part{with("KUBERNETES_SERVICE_HOST", "10.0.0.1"), libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "")},
+			title: "CUDA_VISIBLE_DEVICES hides every GPU",
+			fix:   "take CUDA_VISIBLE_DEVICES out of the pod's spec, and of its image; add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}"},
 		{name: "one GPU is visible", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "0,7")}, title: nothingWrong},
 		{name: "one GPU is visible, by its UUID", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "GPU-955ef018")}, title: nothingWrong},
 		{name: "a part of a GPU is visible", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "MIG-955ef018")}, title: nothingWrong},
@@ -318,9 +402,6 @@ func TestDiagnose(t *testing.T) {
 			back := new(Report)
 			if err := json.Unmarshal(data, back); err != nil {
 				t.Fatal(err)
-			}
-			if len(r.Environment) == 0 {
-				back.Environment = r.Environment
 			}
 			if diff := cmp.Diff(r, back); diff != "" {
 				t.Errorf("by way of JSON (-want +got):\n%s", diff)
@@ -391,28 +472,36 @@ func TestAddInit(t *testing.T) {
 		{"no device", []part{healthy}, 100, "cuInit failed with CUDA_ERROR_NO_DEVICE (100)", kernelLog, ""},
 		{"no device", []part{healthy, with("CUDA_VISIBLE_DEVICES", "-1")}, 100, "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES",
 			"cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
-		{"unknown", []part{healthy}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
-		{"unknown, in a container", []part{healthy, docker}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "on the host: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
-		{"mismatch", []part{healthy}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "sudo reboot", ""},
-		{"mismatch, in a container", []part{healthy, docker}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "docker restart CONTAINER", ""},
-		{"mismatch", []part{healthy, modules("535.1.2")}, 803, "the driver's library and its kernel module are of different versions", "sudo reboot",
+		{"unknown", []part{healthy}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "end all that uses the GPU, then: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
+		{"unknown, in a container", []part{healthy, docker}, 999, "cuInit failed with CUDA_ERROR_UNKNOWN (999)", "on the host: end all that uses the GPU, then: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
+		{"mismatch", []part{healthy}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "restart the machine: sudo reboot", ""},
+		{"mismatch, in a container", []part{healthy, docker}, 803, "cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "start the container again, which ends what runs in it: docker restart CONTAINER", ""},
+		{"mismatch", []part{healthy, modules("535.1.2")}, 803, "the driver's library and its kernel module are of different versions", "restart the machine: sudo reboot",
 			"cuInit failed with CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"},
-		{"not compatible", []part{healthy}, 804, "cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "sudo reboot", ""},
+		{"not compatible", []part{healthy}, 804, "cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "restart the machine: sudo reboot", ""},
 		{"not compatible", []part{with("LD_LIBRARY_PATH", "/usr/local/cuda/compat:/opt"), installed("/usr/local/cuda/compat"), gpu()}, 804,
 			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "export LD_LIBRARY_PATH=/opt", "the library is that of the CUDA toolkit's package for forward compatibility"},
 		{"not compatible", []part{distribution("rocky", "rhel fedora"), installed("/usr/local/cuda/compat"), gpu()}, 804,
-			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", `sudo dnf remove "$(rpm -qf /usr/local/cuda/compat/libcuda.so.` + release + `)"`,
+			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "remove the package that /usr/local/cuda/compat/libcuda.so." + release + " belongs to; find it with: rpm -qf /usr/local/cuda/compat/libcuda.so." + release,
 			"the library is that of the CUDA toolkit's package for forward compatibility"},
 		{"not ready", []part{healthy}, 802, "cuInit failed with CUDA_ERROR_SYSTEM_NOT_READY (802)", "sudo systemctl enable --now nvidia-fabricmanager", ""},
 		{"a stub after all", []part{healthy}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "remove " + debianLib + "/libcuda.so." + release + " from where programs look for the driver", ""},
 		{"a stub after all", []part{with("LD_LIBRARY_PATH", "/opt"), installed("/opt"), gpu()}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "unset LD_LIBRARY_PATH", ""},
-		{"unavailable", []part{healthy}, 46, "cuInit failed with CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "sudo nvidia-smi --compute-mode=DEFAULT", ""},
+		{"unavailable", []part{healthy}, 46, "cuInit failed with CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "nvidia-smi # shows who uses the GPU; to let several use it at a time: sudo nvidia-smi --compute-mode=DEFAULT", ""},
 		{"invalid", []part{healthy}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", kernelLog, ""},
 		{"invalid", []part{healthy, with("CUDA_VISIBLE_DEVICES", "0,0")}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", "unset CUDA_VISIBLE_DEVICES", ""},
 		{"not initialized", []part{healthy}, 3, "cuInit failed with CUDA_ERROR_NOT_INITIALIZED (3)", kernelLog, ""},
 		{"not supported", []part{healthy}, 801, "cuInit failed with CUDA_ERROR_NOT_SUPPORTED (801)", kernelLog, ""},
 		{"not known", []part{healthy}, 12345, "cuInit failed with CUresult 12345", kernelLog, ""},
 		{"no GPU", []part{installed(debianLib), pci()}, 100, "this machine has no NVIDIA GPU", "run the program on a machine with an NVIDIA GPU", "cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
+		{"an invalid device, in a job", []part{healthy, with("SLURM_JOB_ID", "1"), with("CUDA_VISIBLE_DEVICES", "0,0")}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", askSlurm, ""},
+		{"one GPU of two is broken", []part{installed(debianLib), pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia1", syscall.EIO)}, 999,
+			"/dev/nvidia1 does not answer", kernelLog, "cuInit failed with CUDA_ERROR_UNKNOWN (999)"},
+		{"one GPU of two is forbidden", []part{installed(debianLib), pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia1", syscall.EPERM)}, 999,
+			"cuInit failed with CUDA_ERROR_UNKNOWN (999)", "end all that uses the GPU, then: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm", ""},
+		{"on Jetson, with a display", []part{jetson, healthy, nodes("nvmap"), mode("/dev/nvmap", 0o600), opening("/dev/nvmap", syscall.EACCES)}, 999,
+			"this user may not open /dev/nvmap", "sudo chmod a+rw /dev/nvmap # for every user, until the machine is restarted", "cuInit failed with CUDA_ERROR_UNKNOWN (999)"},
+		{"the first use, without device files", []part{installed(debianLib), pci(""), file("/usr/bin/nvidia-modprobe", ""), setuid("/usr/bin/nvidia-modprobe")}, 0, "CUDA works: cuInit succeeded", "", ""},
 		{"the helper did not help", []part{installed(debianLib), pci("nvidia"), modules(release), file("/usr/bin/nvidia-modprobe", ""), setuid("/usr/bin/nvidia-modprobe")}, 100,
 			"there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", "sudo nvidia-modprobe -c 255 -c 0 && sudo nvidia-modprobe -u -c 0", "cuInit failed with CUDA_ERROR_NO_DEVICE (100)"},
 	} {
@@ -490,6 +579,143 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// What hangs is given up, and reported; the rest is found out all the same.
+func TestDiagnoseHang(t *testing.T) {
+	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
+	over := make(chan struct{})
+	var hanging sync.WaitGroup
+	t.Cleanup(func() { close(over); hanging.Wait() })
+	// patience returns a machine whose patience with one thing ends when that hangs.
+	patience := func(with func(time.Duration) bool) (m *machine, hang func()) {
+		tooLong := make(chan time.Time)
+		m = newFixture(t, installed(debianLib), cached(debianLib), gpu()).machine()
+		m.after = func(d time.Duration) <-chan time.Time {
+			if with(d) {
+				return tooLong
+			}
+			return nil
+		}
+		hanging.Add(1)
+		var once sync.Once // it is called again when it has ended
+		return m, func() {
+			once.Do(func() {
+				defer hanging.Done()
+				close(tooLong)
+				<-over
+			})
+		}
+	}
+
+	m, hang := patience(func(d time.Duration) bool { return d != libraryPatience })
+	m.openDevice = func(file string) error {
+		if strings.HasSuffix(file, "nvidia0") {
+			hang()
+		}
+		return nil
+	}
+	r := m.diagnose("")
+	// The others may have been opened before that, or not.
+	d := r.Devices[0]
+	if d.Path != "/dev/nvidia0" || d.Access != Broken || d.Error != "it has not ended after 29s" || d.Mode == "" || r.Library == nil ||
+		r.Verdict().Title != "the GPU does not answer" {
+		t.Errorf("a device file that hangs:\n%s", r)
+	}
+	checkFindings(t, r)
+
+	m, hang = patience(func(d time.Duration) bool { return d == libraryPatience })
+	m.dlopen = func(string) (ccall.Library, error) {
+		hang()
+		return ccall.Library{}, errors.New("it was called back")
+	}
+	r = m.diagnose("")
+	if r.Library != nil || len(r.Candidates) != 1 || r.Candidates[0].Problem != Stuck || r.Verdict().Title != "libcuda.so.1 does not finish loading" ||
+		!r.Kernel.Loaded || len(r.GPUs) != 1 || r.Devices[0].Access != Granted {
+		t.Errorf("a library that hangs:\n%s", r)
+	}
+	checkFindings(t, r)
+}
+
+// For each way of failing, what is to be done is what helps.
+func TestUnusable(t *testing.T) {
+	for _, tt := range []struct {
+		problem    Problem
+		where      string
+		title, fix string
+	}{
+		{Unreadable, "/a b/libcuda.so.1", "/a b/libcuda.so.1 may not be read", "sudo chmod a+r '/a b/libcuda.so.1'"},
+		{Unreachable, "/a/libcuda.so.1", "/a/libcuda.so.1 cannot be reached",
+			"namei -l /a/libcuda.so.1 # shows which folder may not be searched; if all may be, its file system fails: sudo dmesg | tail"},
+		{Stub, "/cuda/stubs/libcuda.so.1", "/cuda/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver", "take /cuda/stubs out of the files in /etc/ld.so.conf.d, then: sudo ldconfig"},
+		{Stub, "/lib/libcuda.so.1", "/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", "remove /lib/libcuda.so.1 from where programs look for the driver"},
+		{NotADriver, "/lib/libcuda.so.1", "/lib/libcuda.so.1 is something else than NVIDIA's driver",
+			"remove the package that /lib/libcuda.so.1 belongs to; find it with: dpkg -S /lib/libcuda.so.1"},
+	} {
+		r := &Report{Platform: "linux/amd64", DistributionIDs: []string{"debian"}, Library: &LibraryFacts{},
+			Candidates: []CandidateFacts{{Name: "libcuda.so.1", Path: tt.where, Problem: tt.problem, Error: "it is so"}}}
+		want := []Finding{{Warning, tt.title, "it is so", tt.fix}}
+		if diff := cmp.Diff(want, r.judge()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.problem, diff)
+		}
+	}
+}
+
+// What failed to look at a file tells what is in the way.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	circle := filepath.Join(dir, "circle")
+	if err := os.Symlink(circle, circle); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]Problem{
+		circle:                   Dangling,
+		filepath.Join(dir, "no"): Absent,
+		filepath.Join(dir, strings.Repeat("x", 300)): Unreachable, // a name that no file can have
+	} {
+		if _, problem, _, err := look(file); problem != want || err == nil {
+			t.Errorf("%s: %q, %v; want %q", file, problem, err, want)
+		}
+	}
+	if os.Geteuid() == 0 {
+		return // who may search every folder
+	}
+	locked := filepath.Join(dir, "locked")
+	if err := os.Mkdir(locked, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, problem, why, err := look(filepath.Join(locked, "libcuda.so.1")); problem != Unreachable || why == "" || !errors.Is(err, syscall.EACCES) {
+		t.Errorf("in a folder that may not be searched: %q, %q, %v", problem, why, err)
+	}
+}
+
+// No fix does harm when it is pasted as a whole: what restarts, stops or removes
+// something stands behind a word, or behind a comment's mark.
+func TestFixesAreHarmless(t *testing.T) {
+	j := &judge{Report: &Report{Init: &InitResult{}}}
+	var fixes []string
+	for _, container := range []string{"", "docker", "podman", "kubernetes", "lxd", "incus", "lxc", "apptainer", "other"} {
+		for _, ids := range []string{"", "debian", "ubuntu debian", "fedora", "suse", "arch", "nixos"} {
+			j.Container, j.DistributionIDs = container, strings.Fields(ids)
+			fixes = append(fixes, j.install(), j.reinstall("/lib/x"), j.remove("/lib/x"), j.withoutStub("/stubs/x"), j.withoutNouveau(), j.grant(), j.restart(), j.show(), j.createFiles())
+			for _, code := range []int32{3, 34, 46, 100, 101, 801, 802, 803, 804, 999} {
+				j.Init.Code = code
+				fixes = append(fixes, j.initFix())
+			}
+		}
+	}
+	for _, fix := range append(fixes, stopWSL) {
+		command, _, _ := strings.Cut(fix, " #")
+		first, _, _ := strings.Cut(command, " ")
+		if !slices.Contains([]string{"sudo", "docker", "podman", "apptainer", "echo", "nvidia-smi", "unset", "export"}, first) {
+			continue // words
+		}
+		for _, harm := range []string{"reboot", "shutdown", " remove", "delete", "restart", "setsebool", "compute-mode", "modprobe -r"} {
+			if strings.Contains(command, harm) {
+				t.Errorf("%s", fix)
+			}
+		}
+	}
+}
+
 // The helper needs rights: its own, or this process's.
 func TestHelper(t *testing.T) {
 	for _, tt := range []struct {
@@ -504,8 +730,8 @@ func TestHelper(t *testing.T) {
 	} {
 		m := newFixture(t, tt.parts...).machine()
 		m.uid = tt.uid
-		if got := m.kernel().Helper; got != tt.want {
-			t.Errorf("user %d: %v", tt.uid, got)
+		if k := m.kernel(); k.Helper != tt.want || k.HelperInstalled != (len(tt.parts) > 0) {
+			t.Errorf("user %d: %+v", tt.uid, k)
 		}
 	}
 }
@@ -577,18 +803,18 @@ device       /dev/nvidia-uvm: missing
 cuInit       CUDA_ERROR_NO_DEVICE (100)
 fault        the driver's library and its kernel module are of different versions
              ` + debianLib + `/libcuda.so.580.95.05 is of version 580.95.05, and the kernel's module of 535.261.03: one of the two was updated and the other is still in use
-             fix: docker restart CONTAINER
+             fix: start the container again, which ends what runs in it: docker restart CONTAINER
 fault        this container has lost its right to use the GPU
              the permissions of /dev/nvidiactl allow it, and opening fails: operation not permitted; systemctl daemon-reload on the host takes such rights from containers that are running
-             fix: docker restart CONTAINER
+             fix: start the container again, which ends what runs in it: docker restart CONTAINER
 fault        this container was given only a part of the device files
              there is no /dev/nvidia-uvm
              fix: docker run --gpus all IMAGE
 fault        cuInit failed with CUDA_ERROR_NO_DEVICE (100)
              the driver sees no GPU that it may use; most likely because the driver's library and its kernel module are of different versions
-             fix: docker restart CONTAINER
+             fix: start the container again, which ends what runs in it: docker restart CONTAINER
 verdict      the driver's library and its kernel module are of different versions
-fix          docker restart CONTAINER
+fix          start the container again, which ends what runs in it: docker restart CONTAINER
 `
 	if diff := cmp.Diff(want, r.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

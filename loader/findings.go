@@ -11,7 +11,7 @@ import (
 // judge returns what follows from the facts of a report. It looks at nothing
 // else, so that it can be done again when a fact is added.
 func (r *Report) judge() []Finding {
-	j := judge{Report: r}
+	j := judge{Report: r, list: []Finding{}}
 	linux := strings.HasPrefix(r.Platform, "linux/")
 	if len(r.Candidates) == 0 {
 		j.explain("NVIDIA has no CUDA driver for "+r.Platform, "", "run the program on Linux or Windows, on a machine with an NVIDIA GPU")
@@ -32,7 +32,7 @@ func (r *Report) judge() []Finding {
 	j.init()
 	j.notes()
 
-	if r.Init != nil && r.Init.Code == 0 {
+	if j.initialised() {
 		for i := range j.list { // it works, whatever this looks like
 			if j.list[i].Severity == Fault {
 				j.list[i].Severity = Warning
@@ -63,6 +63,33 @@ func (j *judge) add(s Severity, title, detail, fix string) {
 func (j *judge) explain(title, detail, fix string) {
 	j.add(Fault, title, detail, fix)
 	j.explained = true
+}
+
+// slurm reports whether this is a job of Slurm's, which hands GPUs out.
+func (j *judge) slurm() bool { return j.Environment["SLURM_JOB_ID"] != "" }
+
+// elsewhere returns how to run the program where there is a GPU.
+func (j *judge) elsewhere() string {
+	if j.slurm() {
+		return askSlurm
+	}
+	return "run the program on a machine with an NVIDIA GPU"
+}
+
+// askSlurm asks for a GPU.
+const askSlurm = "srun --gres=gpu:1 PROGRAM"
+
+// initialised and failed report what cuInit said, if that is known.
+func (j *judge) initialised() bool { return j.Init != nil && j.Init.Code == 0 }
+func (j *judge) failed() bool      { return j.Init != nil && j.Init.Code != 0 }
+
+// suspect is the severity of what CUDA may well work with: it is a fault once
+// CUDA is known not to.
+func (j *judge) suspect() Severity {
+	if j.failed() {
+		return Fault
+	}
+	return Warning
 }
 
 // files with this prefix and a number behind it are GPUs.
@@ -112,7 +139,11 @@ func (p Problem) words() string {
 	case Absent:
 		return "does not exist"
 	case Dangling:
-		return "is a link to nothing"
+		return "is a link that leads nowhere"
+	case Unreachable:
+		return "cannot be reached"
+	case Stuck:
+		return "does not finish loading"
 	case Unreadable:
 		return "may not be read"
 	case NotALibrary:
@@ -140,24 +171,34 @@ func (j *judge) wsl() {
 	switch {
 	case j.explained:
 	case !j.present():
-		j.explain("WSL has no GPU here", "there is no /dev/dxg: this is WSL 1, or a Windows that gives WSL no GPU", "wsl.exe --update && wsl.exe --shutdown")
+		j.explain("WSL has no GPU here", "there is no /dev/dxg: this is WSL 1, or a Windows that gives WSL no GPU", "wsl.exe --update # and then "+stopWSL)
 	case j.Library == nil:
 		j.explain("NVIDIA's driver is not installed in Windows", "Windows puts the driver's library into /usr/lib/wsl/lib, and there is none that could be loaded",
-			"install NVIDIA's driver in Windows, then: wsl.exe --shutdown")
+			"install NVIDIA's driver in Windows, then "+stopWSL)
 	case !strings.HasPrefix(j.Library.Path, "/usr/lib/wsl/") && j.Library.Release != "":
 		j.add(Fault, "a Linux driver is installed inside WSL, where it cannot work",
 			j.Library.Path+" was taken; in WSL the driver is the one in /usr/lib/wsl/lib, which comes from Windows", j.remove(j.Library.Path))
 	}
 }
 
+// stopWSL starts WSL anew. It is no command, for what it does to others.
+const stopWSL = "stop all of WSL, this shell too: wsl.exe --shutdown"
+
 // hardware judges whether there is a GPU, and whose it is.
 func (j *judge) hardware() {
 	if j.explained || j.WSL || j.Jetson || !j.PCIKnown || j.gpuOpens() {
 		return
 	}
+	if len(j.GPUs) == 0 && j.Kernel.Loaded {
+		j.explain("the GPU is gone from the PCI bus",
+			"the kernel has NVIDIA's module, which loads only where there is a GPU, and none of the devices in /sys/bus/pci/devices is one: "+
+				"it fell off the bus (the kernel's log has Xid 79 then), lost its power, or was taken out",
+			j.onHost(kernelLog+" # and then switch the machine off and on again"))
+		return
+	}
 	if len(j.GPUs) == 0 {
 		if !j.anyFile(func(d *DeviceFile) bool { return isGPU(d.Path) && d.Access != Missing && d.Access != NoDriver }) {
-			j.explain("this machine has no NVIDIA GPU", "none of the devices on the PCI bus (/sys/bus/pci/devices) is one", "run the program on a machine with an NVIDIA GPU")
+			j.explain("this machine has no NVIDIA GPU", "none of the devices on the PCI bus (/sys/bus/pci/devices) is one", j.elsewhere())
 		}
 		return
 	}
@@ -201,9 +242,18 @@ func (j *judge) container() {
 	c, set := j.Environment["NVIDIA_DRIVER_CAPABILITIES"]
 	has := func(s string) bool { return slices.Contains(strings.Split(c, ","), s) }
 	if j.Library == nil && set && c != "" && !has("compute") && !has("all") {
+		const change = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+		fix := "start the container with " + change
+		switch j.Container {
+		case "docker":
+			fix = j.grantWith("-e " + change)
+		case "kubernetes":
+			fix = `add to the container's spec: env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: "compute,utility"}]`
+		case "podman", "apptainer": // it does not keep their own ways from bringing the library
+			return
+		}
 		j.explain("this container was started without the driver's CUDA library",
-			fmt.Sprintf("NVIDIA_DRIVER_CAPABILITIES is %q, and compute is not in it", c),
-			j.grantWith("-e NVIDIA_DRIVER_CAPABILITIES=compute,utility"))
+			fmt.Sprintf("NVIDIA_DRIVER_CAPABILITIES is %q, and compute is not in it", c), fix)
 	}
 }
 
@@ -263,13 +313,13 @@ func (j *judge) library() {
 func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
 	switch c.Problem {
 	case Stub:
-		return where + " is the CUDA toolkit's stub, not the driver", j.remove(where)
+		return where + " is the CUDA toolkit's stub, not the driver", j.withoutStub(where)
 	case NotADriver:
 		return where + " is something else than NVIDIA's driver", j.remove(where)
 	case WrongMachine:
 		return where + " is a library for another machine", j.obtain()
 	case Dangling:
-		return where + " leads to a file that does not exist", j.obtain()
+		return where + " is a link that leads nowhere", j.obtain()
 	case Truncated, NotALibrary:
 		if j.Container != "" { // what is mounted over it is not
 			return where + " is damaged", j.grant()
@@ -277,6 +327,11 @@ func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
 		return where + " is damaged", j.reinstall(where)
 	case Unreadable:
 		return where + " may not be read", "sudo chmod a+r " + quote(where)
+	case Unreachable:
+		return where + " cannot be reached", "namei -l " + quote(where) + " # shows which folder may not be searched; if all may be, its file system fails: sudo dmesg | tail"
+	case Stuck:
+		return where + " does not finish loading",
+			"timeout 10 cat " + quote(where) + " | wc -c # if this ends at once, its file system is well, and the library is not: install it again"
 	case Unsafe:
 		absolute := j.searchPath(func(e string) bool { return !strings.HasPrefix(e, "/") })
 		return "LD_LIBRARY_PATH leads to the working directory", exportSearchPath(absolute)
@@ -292,18 +347,20 @@ func (j *judge) module() {
 	if j.WSL || j.Jetson {
 		return
 	}
-	if !j.explained && len(j.GPUs) > 0 && !j.gpuOpens() &&
+	if !j.explained && !j.initialised() && len(j.GPUs) > 0 && !j.gpuOpens() &&
 		!slices.ContainsFunc(j.GPUs, func(g PCIDevice) bool { return g.Driver == "nvidia" }) {
 		if j.Kernel.Loaded {
 			j.explain("NVIDIA's kernel module does not drive the GPU",
 				"the module is loaded, and "+j.address()+" is not bound to it: the module may be too old or too new for this GPU, or of the wrong flavor", j.onHost(kernelLog))
 		} else {
-			j.explain("NVIDIA's kernel module is not loaded", "there is a GPU, and no /sys/module/nvidia", j.onHost("sudo modprobe nvidia"))
+			j.explain("NVIDIA's kernel module is not loaded",
+				"there is a GPU, and no /sys/module/nvidia. If loading it fails, it was not built for this kernel, as happens after the kernel was updated "+
+					"(see dkms status), or Secure Boot refuses it (see mokutil --sb-state)", j.onHost("sudo modprobe nvidia"))
 		}
 	}
 	if l := j.Library; l != nil && l.Release != "" && j.Kernel.Release != "" && l.Release != j.Kernel.Release && !j.compatible() {
 		detail := fmt.Sprintf("%s is of version %s, and the kernel's module of %s: one of the two was updated and the other is still in use", l.Path, l.Release, j.Kernel.Release)
-		fix := "sudo reboot"
+		fix := reboot
 		if j.Container != "" {
 			fix = j.restart()
 		}
@@ -314,10 +371,14 @@ func (j *judge) module() {
 // compatible reports whether the library is meant for the module of another
 // version.
 func (j *judge) compatible() bool {
-	return j.Library != nil && slices.ContainsFunc(strings.Split(path.Dir(j.Library.Path), "/"), func(s string) bool {
-		return s == "compat" || s == "compat_orin"
-	})
+	return j.Library != nil && strings.Contains(path.Dir(j.Library.Path), "compat")
 }
+
+// reboot restarts the machine. It is no command, for what it does to others.
+const reboot = "restart the machine: sudo reboot"
+
+// thenReboot comes behind a command.
+const thenReboot = " # and then " + reboot
 
 // jetsonModule loads the module for a Jetson's built-in GPU.
 const jetsonModule = "sudo modprobe nvgpu"
@@ -331,31 +392,35 @@ func (j *judge) files() {
 		return
 	}
 	// CUDA does without those of which there are others, and those for displays
-	// and tools.
-	needed := func(d *DeviceFile) bool {
-		switch {
-		case j.Jetson:
-			return !j.gpuOpens()
-		case isGPU(d.Path):
-			return !j.gpuOpens()
+	// and tools. A GPU of several that is broken can be in the others' way, and so
+	// can anything on a Jetson, where the files for GPUs may be the display's.
+	needed := func(d *DeviceFile) (Severity, bool) {
+		other := j.gpuOpens()
+		switch broken := d.Access != Missing && d.Access != Denied && d.Access != Forbidden; {
+		case !other && (j.Jetson || isGPU(d.Path)):
+			return Fault, true
+		case other && (j.Jetson || isGPU(d.Path) && broken):
+			return j.suspect(), true
 		}
-		return d.Path == gpuFile+"ctl" || d.Path == gpuFile+"-uvm" || d.Path == "/dev/dxg"
+		return Fault, d.Path == gpuFile+"ctl" || d.Path == gpuFile+"-uvm" || d.Path == "/dev/dxg"
 	}
 	for _, access := range []Access{NoDriver, Broken, Forbidden, Denied, Missing, Failed} {
-		var which []DeviceFile
+		which := map[Severity][]DeviceFile{}
 		for _, d := range j.Devices {
-			if d.Access == access && needed(&d) {
-				which = append(which, d)
+			if severity, is := needed(&d); is && d.Access == access {
+				which[severity] = append(which[severity], d)
 			}
 		}
-		if len(which) > 0 {
-			j.inaccessible(access, which)
+		for _, severity := range []Severity{Fault, Warning} {
+			if len(which[severity]) > 0 {
+				j.inaccessible(severity, access, which[severity])
+			}
 		}
 	}
 }
 
 // inaccessible adds what follows from device files that cannot be opened.
-func (j *judge) inaccessible(access Access, which []DeviceFile) {
+func (j *judge) inaccessible(severity Severity, access Access, which []DeviceFile) {
 	var names []string
 	for _, d := range which {
 		names = append(names, d.Path)
@@ -373,65 +438,106 @@ func (j *judge) inaccessible(access Access, which []DeviceFile) {
 		case j.Jetson:
 			fix = jetsonModule
 		case j.WSL:
-			fix = "wsl.exe --shutdown"
+			fix = stopWSL
+		case j.Kernel.Loaded && !slices.ContainsFunc(which, func(d DeviceFile) bool { return !isGPU(d.Path) }):
+			j.add(severity, "there is no GPU behind "+list, "the kernel's module is loaded, and opening fails: "+first.Error, j.onHost(kernelLog))
+			return
+		case j.Kernel.Loaded && !uvm:
+			fix = kernelLog
 		}
-		j.add(Fault, "there is no driver behind "+list, "opening it fails: "+first.Error, j.onHost(fix))
+		j.add(severity, "there is no driver behind "+list, "opening it fails: "+first.Error, j.onHost(fix))
 	case Broken:
-		j.add(Fault, "the GPU does not answer", "opening "+list+" fails: "+first.Error+"; the kernel's log says why", j.onHost(kernelLog))
+		title := "the GPU does not answer"
+		if j.gpuOpens() {
+			title = list + " does not answer"
+		}
+		j.add(severity, title, "opening "+list+" fails: "+first.Error+"; the kernel's log says why", j.onHost(kernelLog))
 	case Forbidden:
 		detail := "the permissions of " + list + " allow it, and opening fails: " + first.Error + "; "
 		switch {
-		case j.Environment["SLURM_JOB_ID"] != "":
-			j.add(Fault, "this job was not given a GPU", detail+"the job has no right to it", "srun --gres=gpu:1 PROGRAM")
+		case j.slurm():
+			j.add(severity, "this job was not given a GPU", detail+"the job has no right to it", askSlurm)
 		case j.Container != "":
-			j.add(Fault, "this container has lost its right to use the GPU",
+			j.add(severity, "this container has lost its right to use the GPU",
 				detail+"systemctl daemon-reload on the host takes such rights from containers that are running", j.restart())
 		default:
-			j.add(Fault, "this process has no right to use the GPU", detail+"the unit that systemd runs it in needs one",
+			j.add(severity, "this process has no right to use the GPU", detail+"the unit that systemd runs it in needs one",
 				`sudo systemctl set-property UNIT "DeviceAllow=char-nvidia* rw"`)
 		}
 	case Denied:
-		j.denied(list, first)
+		j.denied(severity, list, first)
 	case Missing:
 		switch {
+		case j.initialised(): // which created them, or does without
 		case j.Jetson:
-			j.add(Fault, "there is no "+list, "the kernel's module for the built-in GPU creates it", j.onHost(jetsonModule))
+			j.add(severity, "there is no "+list, "the kernel's module for the built-in GPU creates it", j.onHost(jetsonModule))
 		case j.Container != "":
-			j.add(Fault, "this container was given only a part of the device files", "there is no "+list, j.grant())
+			j.add(severity, "this container was given only a part of the device files", "there is no "+list, j.grant())
 		case j.Kernel.Helper && j.Init == nil:
 			j.add(Note, "the driver will create "+list, "nothing has used the GPU since the machine was started, and nvidia-modprobe is installed", "")
 		case uvm:
-			j.add(Fault, "there is no "+list, "CUDA needs the kernel's module nvidia-uvm, which other users of the GPU do without", "sudo nvidia-modprobe -u -c 0")
+			j.add(severity, "there is no "+list, "CUDA needs the kernel's module nvidia-uvm, which other users of the GPU do without"+j.helper(),
+				j.withHelper("sudo nvidia-modprobe -u -c 0"))
 		default:
-			j.add(Fault, "there is no "+list, "nobody has created these device files since the machine was started", j.createFiles())
+			j.add(severity, "there is no "+list, "nobody has created these device files since the machine was started"+j.helper(), j.createFiles())
 		}
 	default:
-		j.add(Fault, "opening "+list+" fails", first.Error, j.onHost(kernelLog))
+		j.add(severity, "opening "+list+" fails", first.Error, j.onHost(kernelLog))
 	}
+}
+
+// helper says why the driver does not create device files for this user.
+func (j *judge) helper() string {
+	switch {
+	case !j.Kernel.HelperInstalled:
+		return "; the driver does it with nvidia-modprobe, which is not installed"
+	case !j.Kernel.Helper:
+		return "; the driver does it with nvidia-modprobe, which is installed without the right to (it is not setuid root)"
+	}
+	return ""
+}
+
+// withHelper returns how to run a command of nvidia-modprobe.
+func (j *judge) withHelper(command string) string {
+	switch {
+	case j.Kernel.HelperInstalled:
+		return command
+	case j.is("debian", "ubuntu"):
+		return "sudo apt install nvidia-modprobe && " + command
+	case j.is("rhel", "fedora"):
+		return "sudo dnf install nvidia-modprobe && " + command
+	}
+	return "install nvidia-modprobe, then: " + command
 }
 
 // denied adds what follows from device files whose permissions, or those of a
 // security module, do not let this user in.
-func (j *judge) denied(list string, d DeviceFile) {
+func (j *judge) denied(severity Severity, list string, d DeviceFile) {
 	detail := fmt.Sprintf("%s is %s, of user %d and group %d", d.Path, d.Mode, d.UID, d.GID)
 	if d.Group != "" {
 		detail += " (" + d.Group + ")"
 	}
 	detail += fmt.Sprintf(", and this is user %d", j.UID)
 	allows := func(first int) bool { return len(d.Mode) == len("crw-rw-rw-") && d.Mode[first:first+2] == "rw" }
-	fix := j.onHost("sudo chmod a+rw " + strings.ReplaceAll(list, ",", ""))
-	switch {
-	case allows(7):
-		j.add(Fault, "a security policy keeps this process from opening "+list, detail+": the permissions allow it",
-			j.onHost("sudo setsebool -P container_use_devices 1"))
+	if allows(7) {
+		fix := "sudo dmesg | grep -i -e avc: -e apparmor # says what denied it"
+		if j.Container != "" {
+			fix = "let every container use devices, as far as SELinux goes, on the host: sudo setsebool -P container_use_devices 1"
+		}
+		j.add(severity, "a security policy keeps this process from opening "+list, detail+": the permissions allow it", fix)
 		return
+	}
+	fix := j.onHost("sudo chmod a+rw " + strings.ReplaceAll(list, ",", "") + " # for every user, until the machine is restarted")
+	switch {
 	case !allows(4) || d.GID == 0:
 	case j.Container == "" && d.Group != "":
-		fix = "sudo usermod -aG " + d.Group + " $USER, then log in again"
-	case j.Container != "" && strings.Contains(j.grant(), "IMAGE"):
+		fix = "sudo usermod -aG " + d.Group + ` "$USER" # adds you to the group, from your next login on`
+	case j.Container == "docker":
 		fix = j.grantWith(fmt.Sprintf("--group-add %d", d.GID))
+	case j.Container == "podman": // without root it knows no other groups than its user's
+		fix = j.grantWith("--group-add keep-groups")
 	}
-	j.add(Fault, "this user may not open "+list, detail, fix)
+	j.add(severity, "this user may not open "+list, detail, fix)
 }
 
 // hidden judges CUDA_VISIBLE_DEVICES.
@@ -465,7 +571,31 @@ func (j *judge) hidden() {
 	default:
 		return
 	}
-	j.add(Fault, "CUDA_VISIBLE_DEVICES hides every GPU", fmt.Sprintf("its value is %q: %s", v, why), "unset CUDA_VISIBLE_DEVICES")
+	title := "CUDA_VISIBLE_DEVICES hides every GPU"
+	if j.slurm() {
+		title = "this job was not given a GPU"
+		why += "; Slurm sets it for a job's GPUs, and so for none"
+		if j.explained {
+			return
+		}
+	}
+	detail := fmt.Sprintf("CUDA_VISIBLE_DEVICES is %q: %s", v, why)
+	if slices.ContainsFunc(j.list, func(f Finding) bool { return f.Severity == Fault && f.Title == title }) {
+		return
+	}
+	j.add(Fault, title, detail, j.show())
+}
+
+// show returns how to undo what CUDA_VISIBLE_DEVICES hides. It is never unset
+// where somebody else hands GPUs out by it.
+func (j *judge) show() string {
+	switch {
+	case j.slurm():
+		return askSlurm
+	case j.Container == "kubernetes":
+		return "take CUDA_VISIBLE_DEVICES out of the pod's spec, and of its image; " + j.grant()
+	}
+	return "unset CUDA_VISIBLE_DEVICES"
 }
 
 // init judges what cuInit returned. If it failed and the facts say why, it is
@@ -514,7 +644,7 @@ func initMeaning(code int32) meaning {
 	case initNoDevice:
 		return meaning{"CUDA_ERROR_NO_DEVICE", "the driver sees no GPU that it may use"}
 	case initInvalidDevice:
-		return meaning{"CUDA_ERROR_INVALID_DEVICE", "one of the GPUs that the driver was given to use is not one for it: by CUDA_VISIBLE_DEVICES, or because of the mode that it is in, such as MIG without instances"}
+		return meaning{"CUDA_ERROR_INVALID_DEVICE", "one of the GPUs that the driver was given to use is not one for it: by CUDA_VISIBLE_DEVICES, or because of the mode that it is in"}
 	case initNotSupported:
 		return meaning{"CUDA_ERROR_NOT_SUPPORTED", "the library does not support this GPU or this system: it may be another kind's, such as a server's on a Jetson"}
 	case initNotReady:
@@ -535,10 +665,10 @@ func (j *judge) initFix() string {
 	case initStub:
 		return j.discard()
 	case initDeviceUnavailable:
-		return j.onHost("sudo nvidia-smi --compute-mode=DEFAULT")
+		return j.onHost("nvidia-smi # shows who uses the GPU; to let several use it at a time: sudo nvidia-smi --compute-mode=DEFAULT")
 	case initInvalidDevice:
 		if j.Environment["CUDA_VISIBLE_DEVICES"] != "" {
-			return "unset CUDA_VISIBLE_DEVICES"
+			return j.show()
 		}
 	case initNotReady:
 		return j.onHost("sudo systemctl enable --now nvidia-fabricmanager")
@@ -546,14 +676,14 @@ func (j *judge) initFix() string {
 		if j.Container != "" {
 			return j.restart()
 		}
-		return "sudo reboot"
+		return reboot
 	case initNoCompat:
 		if j.compatible() {
 			return j.discard()
 		}
-		return j.onHost("sudo reboot")
+		return j.onHost(reboot)
 	case initUnknown:
-		return j.onHost("sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm")
+		return j.onHost("end all that uses the GPU, then: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm")
 	}
 	return j.onHost(kernelLog)
 }
@@ -561,7 +691,7 @@ func (j *judge) initFix() string {
 // notes adds what is good to know.
 func (j *judge) notes() {
 	if j.EnvironmentIgnored {
-		j.add(Warning, Environment+" is ignored", "this program has rights that its user lacks, so that its user must not choose what code it loads", "unset "+Environment)
+		j.add(Warning, Environment+" is ignored", "this program has rights that its user lacks, or keeps from its user what it is, so that its user must not choose what code it loads", "unset "+Environment)
 	}
 	if j.compatible() {
 		j.add(Note, "the library is that of the CUDA toolkit's package for forward compatibility", j.Library.Path+"; it works on data center GPUs and some Jetsons", "")
@@ -582,15 +712,15 @@ func (j *judge) install() string {
 	case j.Jetson:
 		return "sudo apt install --reinstall nvidia-l4t-cuda"
 	case j.is("ubuntu"):
-		return "sudo ubuntu-drivers install && sudo reboot"
+		return "sudo ubuntu-drivers install" + thenReboot
 	case j.is("debian"):
-		return "sudo apt install nvidia-driver && sudo reboot"
+		return "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then " + reboot
 	case j.is("arch"):
-		return "sudo pacman -S nvidia-open && sudo reboot"
+		return "sudo pacman -S nvidia-open" + thenReboot
 	case j.is("nixos"):
-		return `services.xserver.videoDrivers = [ "nvidia" ]; in configuration.nix, then: sudo nixos-rebuild boot && sudo reboot`
+		return `put services.xserver.videoDrivers = [ "nvidia" ]; into configuration.nix, then: sudo nixos-rebuild boot` + thenReboot
 	}
-	return "install NVIDIA's driver the way this distribution does it, then: sudo reboot"
+	return "install NVIDIA's driver the way this distribution does it, then " + reboot
 }
 
 // obtain returns how to come by the driver's libraries.
@@ -616,15 +746,26 @@ func (j *judge) reinstall(file string) string {
 	return "install the package again that " + file + " belongs to"
 }
 
-// remove returns how to get rid of a library that is in the driver's place.
+// remove returns how to get rid of a library that is in the driver's place. That
+// is no command: what else goes with it should be seen before.
 func (j *judge) remove(file string) string {
 	switch {
 	case j.is("debian", "ubuntu"):
-		return `sudo apt remove "$(dpkg -S ` + quote(file) + ` | cut -d: -f1)"`
-	case j.is("rhel", "fedora"):
-		return `sudo dnf remove "$(rpm -qf ` + quote(file) + `)"`
+		return "remove the package that " + file + " belongs to; find it with: dpkg -S " + quote(file)
+	case j.is("rhel", "fedora", "suse", "opensuse"):
+		return "remove the package that " + file + " belongs to; find it with: rpm -qf " + quote(file)
 	}
 	return "remove " + file + " from where programs look for the driver"
+}
+
+// withoutStub returns how to keep the system's loader from a stub that it finds
+// without LD_LIBRARY_PATH. The toolkit's own, which linking needs, stays.
+func (j *judge) withoutStub(file string) string {
+	folder := path.Dir(file)
+	if path.Base(folder) != "stubs" {
+		return "remove " + file + " from where programs look for the driver"
+	}
+	return "take " + folder + " out of the files in /etc/ld.so.conf.d, then: sudo ldconfig"
 }
 
 // discard returns how to get rid of the library that was taken.
@@ -634,8 +775,11 @@ func (j *judge) discard() string {
 			return j.withoutElement(c.Element)
 		}
 	}
-	if j.Library == nil {
+	switch {
+	case j.Library == nil:
 		return j.obtain()
+	case j.Init != nil && j.Init.Code == initStub:
+		return j.withoutStub(j.Library.Path)
 	}
 	return j.remove(j.Library.Path)
 }
@@ -645,11 +789,11 @@ func (j *judge) withoutNouveau() string {
 	step := ""
 	switch {
 	case j.is("debian", "ubuntu"):
-		step = "sudo update-initramfs -u && "
+		step = " && sudo update-initramfs -u"
 	case j.is("rhel", "fedora", "suse", "opensuse"):
-		step = "sudo dracut --force && "
+		step = " && sudo dracut --force"
 	}
-	return "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf && " + step + "sudo reboot"
+	return "echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf" + step + thenReboot
 }
 
 // createFiles returns how to create the device files; 255 is /dev/nvidiactl.
@@ -658,7 +802,7 @@ func (j *judge) createFiles() string {
 	for i := range max(1, len(j.GPUs)) {
 		fix += fmt.Sprintf(" -c %d", i)
 	}
-	return fix + " && sudo nvidia-modprobe -u -c 0"
+	return j.withHelper(fix + " && sudo nvidia-modprobe -u -c 0")
 }
 
 // onHost returns a command that has to be given outside the container.
@@ -671,19 +815,27 @@ func (j *judge) onHost(command string) string {
 
 // grant returns how to start the container with GPUs.
 func (j *judge) grant() string {
-	switch {
-	case j.Container == "kubernetes":
+	switch j.Container {
+	case "kubernetes":
 		return `add to the container's spec: resources: {limits: {nvidia.com/gpu: 1}}`
-	case j.Container == "podman":
+	case "podman":
 		return "podman run --device nvidia.com/gpu=all IMAGE"
-	case j.Container == "apptainer":
+	case "apptainer":
 		return "apptainer exec --nv IMAGE PROGRAM"
-	case j.Container == "lxc":
-		return "lxc config device add CONTAINER gpu gpu"
-	case j.Jetson:
-		return "docker run --runtime nvidia IMAGE"
+	case "lxd":
+		return "on the host: lxc config device add CONTAINER gpu gpu && lxc config set CONTAINER nvidia.runtime=true # and then restart it"
+	case "incus":
+		return "on the host: incus config device add CONTAINER gpu gpu && incus config set CONTAINER nvidia.runtime=true # and then restart it"
+	case "lxc":
+		return "on the host, add NVIDIA's device files to the container's configuration (lxc.mount.entry and lxc.cgroup2.devices.allow, or Proxmox's " +
+			"pct set ID --dev0 /dev/nvidia0 and so on), and install the host's version of the driver's libraries in the container"
+	case "docker":
+		if j.Jetson {
+			return "docker run --runtime nvidia IMAGE"
+		}
+		return "docker run --gpus all IMAGE"
 	}
-	return "docker run --gpus all IMAGE"
+	return "start the container with NVIDIA's device files and the driver's libraries, the way its runtime does it"
 }
 
 // grantWith returns how to start the container with GPUs and another flag.
@@ -693,15 +845,16 @@ func (j *judge) grantWith(flag string) string {
 
 // restart returns how to start the container again.
 func (j *judge) restart() string {
+	const again = "start the container again, which ends what runs in it"
 	switch j.Container {
 	case "kubernetes":
-		return "kubectl delete pod POD"
+		return "let the pod be made anew, which ends what runs in it: kubectl delete pod POD"
 	case "podman":
-		return "podman restart CONTAINER"
+		return again + ": podman restart CONTAINER"
 	case "docker":
-		return "docker restart CONTAINER"
+		return again + ": docker restart CONTAINER"
 	}
-	return "start the container again"
+	return again
 }
 
 // searchPath returns LD_LIBRARY_PATH without those elements for which drop is

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/internal/ccall"
 )
@@ -21,6 +22,8 @@ type fixture struct {
 	searched []string                 // folders that the system's loader searches after LD_LIBRARY_PATH
 	refused  map[string]syscall.Errno // what opening a device file fails with
 	loaded   []string                 // files that were given to the system's loader
+	asked    []string                 // bare names that were
+	tooLong  chan time.Time           // ends the patience with what hangs
 }
 
 // part is something that a machine has.
@@ -55,7 +58,8 @@ func (f *fixture) machine() *machine {
 			}
 			return openDevice(file)
 		},
-		uid: 1000,
+		uid:   1000,
+		after: func(time.Duration) <-chan time.Time { return f.tooLong },
 	}
 }
 
@@ -65,6 +69,7 @@ func (f *fixture) dlopen(name string) (ccall.Library, error) {
 		f.loaded = append(f.loaded, strings.TrimPrefix(name, f.root))
 		return ccall.Open(name)
 	}
+	f.asked = append(f.asked, name)
 	var folders []string
 	if v := f.env["LD_LIBRARY_PATH"]; v != "" {
 		folders = strings.Split(v, ":")

@@ -189,7 +189,7 @@ func TestLayouts(t *testing.T) {
 				debianLib + "/libcuda.so.1: not-a-driver", "/usr/lib64/libcuda.so.1: truncated", "/usr/lib/libcuda.so.1: wrong-machine",
 				"/usr/lib/wsl/lib/libcuda.so.1: stub", "/usr/local/nvidia/lib64/libcuda.so.1: not-a-library",
 				"/usr/local/nvidia/lib/libcuda.so.1: dangling", "/run/opengl-driver/lib/libcuda.so.1: not-a-library",
-				"/usr/local/cuda/compat/libcuda.so.1: unreadable",
+				"/usr/local/cuda/compat/libcuda.so.1: dangling",
 			},
 			loaded: []string{debianLib + "/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
 		},
@@ -264,8 +264,8 @@ func TestWorkingDirectory(t *testing.T) {
 		{":/opt", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
 		{".", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
 		{"../here:/opt", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
-		{"/opt:", []string{"libcuda.so.1: taken"}}, // it comes to /opt first
-		{"nowhere", []string{"/usr/lib64/libcuda.so.1: taken"}},
+		{"/opt:", []string{"libcuda.so.1: taken"}},   // it comes to /opt first
+		{"nowhere", []string{"libcuda.so.1: taken"}}, // in /usr/lib64, as the system's loader would
 		{"", []string{"/usr/lib64/libcuda.so.1: taken"}},
 	} {
 		f := newFixture(t, with("LD_LIBRARY_PATH", tt.searchPath), installed("/here"), installed("/usr/lib64"))
@@ -277,6 +277,70 @@ func TestWorkingDirectory(t *testing.T) {
 		if diff := cmp.Diff(tt.want, outcome(tried)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.searchPath, diff)
 		}
+	}
+}
+
+// Where the system's loader may look below the working directory it is not asked
+// for a name: it knows folders there that no forecast does. The file is loaded
+// that it would come to otherwise.
+func TestSearchesHere(t *testing.T) {
+	for _, tt := range []struct {
+		searchPath string
+		here       bool
+	}{
+		{"", false},
+		{"/opt", false},
+		{"/opt:/opt/$LIB;/opt", false},
+		{"$ORIGIN", false},
+		{"/opt:${ORIGIN}/../lib", false},
+		{":", true},
+		{".", true},
+		{"nosuch:", true},
+		{"/opt::/opt", true},
+		{"/opt;", true},
+		{"lib", true},
+		{"$LIB", true},
+		{"/opt:${LIB}", true},
+		{"$PLATFORM/lib", true},
+		{"$ORIGINAL", true},
+		{"/opt\n.", true},
+	} {
+		for _, where := range []string{"/usr/lib64", "/opt/driver", ""} {
+			f := newFixture(t, with("LD_LIBRARY_PATH", tt.searchPath), folder("/here/glibc-hwcaps/x86-64-v2"))
+			f.searched = []string{"/usr/lib64", "/opt/driver"}
+			if where != "" {
+				all(installed(where), cached(where))(t, f)
+			}
+			t.Chdir(f.root + "/here")
+			m := f.machine()
+			if got := m.searchesHere(); got != tt.here {
+				t.Errorf("%q leads to the working directory: %v", tt.searchPath, got)
+			}
+			lib, tried := m.open("")
+			if tt.here && len(f.asked) > 0 || !tt.here && len(f.asked) == 0 {
+				t.Errorf("%q: the system's loader was asked for %q", tt.searchPath, f.asked)
+			}
+			if where == "" {
+				if lib != nil || tried[0].Problem != Absent || tt.here != strings.Contains(tried[0].Err.Error(), "is not asked") {
+					t.Errorf("%q: %v, %+v", tt.searchPath, lib, tried)
+				}
+				continue
+			}
+			if lib == nil || lib.Name() != "libcuda.so.1" || lib.Path() != where+"/libcuda.so."+release {
+				t.Errorf("%q: %+v", tt.searchPath, tried)
+			}
+			m.elevated = func() bool { return true }
+			if m.searchesHere() {
+				t.Errorf("%q counts in a program with rights that its user lacks", tt.searchPath)
+			}
+		}
+	}
+
+	// What would be rejected is, without asking either.
+	f := newFixture(t, with("LD_LIBRARY_PATH", ":/opt"), library("/opt/libcuda.so.1", foreign), library("/opt/libcuda.so", text))
+	_, tried := f.machine().open("")
+	if diff := cmp.Diff([]string{"libcuda.so.1: wrong-machine", "libcuda.so: not-a-library"}, outcome(tried)); diff != "" || len(f.asked) > 0 {
+		t.Errorf("%q was asked for (-want +got):\n%s", f.asked, diff)
 	}
 }
 

@@ -24,7 +24,8 @@ import (
 // Environment is the name of the environment variable that names the library
 // to load: by its absolute path, or, but for Windows, by a bare name that the
 // system's loader searches for. It is ignored in programs that run with rights
-// that their user lacks (setuid, setgid, file capabilities).
+// that their user lacks (setuid, setgid, file capabilities), and in those that
+// keep from their user what they are (PR_SET_DUMPABLE).
 const Environment = "CUDA_DRIVER_LIBRARY"
 
 // Library is a loaded driver library. It is safe for concurrent use, and it is
@@ -62,10 +63,13 @@ type Problem string
 const (
 	// Absent means that there is no such file.
 	Absent Problem = "absent"
-	// Dangling means that the name is a symbolic link to a file that does not
-	// exist: a driver was removed or exchanged and the link was left, or a
-	// container got the link and not the file.
+	// Dangling means that the name is a symbolic link that leads nowhere: a driver
+	// was removed or exchanged and the link was left, or a container got the link
+	// and not the file.
 	Dangling Problem = "dangling"
+	// Unreachable means that the file could not be looked at: a folder on the way
+	// to it may not be searched, or its file system fails.
+	Unreachable Problem = "unreachable"
 	// Unreadable means that this process may not read the file.
 	Unreadable Problem = "unreadable"
 	// NotALibrary means that the file is something else than a shared library.
@@ -82,6 +86,9 @@ const (
 	// Refused means that the system's loader would not load the library, or
 	// that the library answers with an error.
 	Refused Problem = "refused"
+	// Stuck means that loading the library did not end. It is [Diagnose] that
+	// gives up; [Open] waits.
+	Stuck Problem = "stuck"
 	// NotADriver means that the library lacks functions that every driver has.
 	NotADriver Problem = "not-a-driver"
 	// Stub means that the library is the CUDA toolkit's stub, which is there
@@ -151,7 +158,8 @@ func (e *LoadError) Unwrap() []error {
 //     them; then libcuda.so.1 in the folders in which distributions, WSL, container
 //     runtimes, NixOS and Jetson keep it, and in those of the CUDA toolkit's
 //     packages for forward compatibility. The working directory is never searched,
-//     not even if LD_LIBRARY_PATH says so.
+//     not even if LD_LIBRARY_PATH says so; what the library itself needs is found
+//     by the system's loader, which does as it is told.
 //   - On Windows, nvcuda.dll in the system folder.
 //   - On FreeBSD and NetBSD, libcuda.so.1 and libcuda.so wherever the system's
 //     loader finds them.
@@ -160,6 +168,10 @@ func (e *LoadError) Unwrap() []error {
 // or one that is cut short, is recorded with its reason and does not end the
 // search; see [Library.Tried]. The error is a *LoadError. [Diagnose] says what
 // to do about it.
+//
+// A library runs code of its own while it is loaded. One that is damaged and has
+// its full size cannot be told from a good one before: loading it, or calling it,
+// can end the process, or never return.
 func Open(path string) (*Library, error) {
 	sys := thisSystem()
 	lib, tried := sys.open(path)

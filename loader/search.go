@@ -107,9 +107,16 @@ func splitSearchPath(v string) []string {
 // open tries what there is to try for a name. The library is nil if nothing
 // serves; the last candidate is the one that was taken if it is not.
 func (s *system) open(name string) (*Library, []Candidate) {
+	return s.search(name, func([]Candidate, Candidate) {})
+}
+
+// search is open, which calls begin before it tries a candidate, with those that
+// were tried before.
+func (s *system) search(name string, begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
 	t := trial{system: s}
 	var tried []Candidate
 	for _, c := range s.choices(name) {
+		begin(tried, c.Candidate)
 		lib := t.try(&c)
 		tried = append(tried, c.Candidate)
 		if lib != nil {
@@ -192,6 +199,20 @@ func (t *trial) try(c *choice) *Library {
 			"remove the folder from the search path and install the NVIDIA driver", nil))
 		return nil
 	}
+	if c.bare && t.searchesHere() {
+		// The file behind the name is loaded, not the name: what the system's loader
+		// finds below the working directory is not known, and must not be loaded.
+		switch {
+		case h.problem != "":
+			t.reject(c, h.info, h.problem, h.err)
+			return nil
+		case h.info == nil:
+			t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, and the system's loader "+
+				"is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
+			return nil
+		}
+		target = h.file
+	}
 
 	handle, err := t.dlopen(target)
 	if err != nil {
@@ -270,8 +291,13 @@ func look(file string) (info fs.FileInfo, problem Problem, why string, err error
 		}
 		return nil, Absent, "", fs.ErrNotExist
 	}
-	if err != nil {
-		return nil, Unreadable, "", cause(err)
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return nil, Dangling, "it is a symbolic link that leads in a circle", cause(err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, Unreachable, "a folder on the way to it may not be searched", cause(err)
+	case err != nil:
+		return nil, Unreachable, "", cause(err)
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
@@ -284,8 +310,11 @@ func look(file string) (info fs.FileInfo, problem Problem, why string, err error
 		defer f.Close()
 		problem, why, err = examineELF(f.ReadAt, info.Size())
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		return info, Unreadable, "", cause(err)
+	case err != nil:
+		return info, Unreachable, "", cause(err)
 	}
 	return info, problem, why, nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -88,13 +89,14 @@ func (s *system) systemChoices() []choice {
 // forecast: glibc has read LD_LIBRARY_PATH when the program was started, it looks
 // into subfolders for newer processors first, other C libraries have other ways,
 // and what the process has loaded under this name is not searched for at all. So
-// it is the name that is loaded, and the forecast serves to keep away from files
+// it is the name that is loaded, unless LD_LIBRARY_PATH leads to the working
+// directory (see searchesHere), and the forecast serves to keep away from files
 // that must not be, and to explain.
 func (s *system) find(name string) []hit {
 	var files []string
 	if v := s.getenv("LD_LIBRARY_PATH"); v != "" && !s.elevated() {
 		for _, folder := range splitSearchPath(v) {
-			if strings.IndexByte(folder, '$') < 0 { // such as $ORIGIN, which is rare
+			if strings.IndexByte(folder, '$') < 0 { // what it stands for is not worked out
 				files = append(files, filepath.Join(folder, name))
 			}
 		}
@@ -111,6 +113,37 @@ func (s *system) find(name string) []hit {
 		}
 	}
 	return hits
+}
+
+// searchesHere reports whether the system's loader, asked for a bare name, may look
+// for it below the working directory: LD_LIBRARY_PATH has an element that is not
+// absolute, for glibc or for another C library. Where it looks there is more than
+// a forecast can tell, such as glibc-hwcaps/x86-64-v3.
+func (s *system) searchesHere() bool {
+	v := s.getenv("LD_LIBRARY_PATH")
+	return v != "" && !s.elevated() && slices.ContainsFunc(splitSearchPath(v), func(e string) bool { return !isAbsoluteElement(e) })
+}
+
+// isAbsoluteElement reports whether an element of LD_LIBRARY_PATH is an absolute
+// path, whatever glibc puts in the place of what stands in it: $ORIGIN is the
+// program's folder, $LIB and $PLATFORM are names. To musl a line break ends an
+// element, too.
+func isAbsoluteElement(e string) bool {
+	if strings.Contains(e, "\n") {
+		return false
+	}
+	for _, origin := range []string{"$ORIGIN", "${ORIGIN}"} {
+		if rest, ok := strings.CutPrefix(e, origin); ok && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return filepath.IsAbs(e)
+}
+
+// read returns what is in a small file, or "".
+func (s *system) read(name string) string {
+	data, _ := os.ReadFile(s.file(name))
+	return string(data)
 }
 
 // defaultFolders returns the folders in which systems with glibc have libraries.

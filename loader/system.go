@@ -54,9 +54,3 @@ func (s *system) resolve(file string) string {
 	}
 	return s.name(file)
 }
-
-// read returns what is in a small file, or "".
-func (s *system) read(name string) string {
-	data, _ := os.ReadFile(s.file(name))
-	return string(data)
-}

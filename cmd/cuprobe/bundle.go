@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,11 +30,19 @@ func bundledVariables() []string {
 		"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
 		"CUDA_DISABLE_PTX_JIT", "CUDA_DRIVER_LIBRARY", "CUDA_FORCE_PTX_JIT", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD",
-		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES",
+		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_JOB_ID", "SLURM_STEP_GPUS",
 	}
 }
 
-// writeBundle writes the file, and says so.
+// bundleResult says what came of -bundle.
+type bundleResult struct {
+	Path    string `json:"path"`
+	Written bool   `json:"written"`
+	// Error is why it was not written, or "".
+	Error string `json:"error"`
+}
+
+// writeBundle writes the file, which must not exist.
 func (c *call) writeBundle(path string, r *doctorReport) error {
 	text, err := c.newBundle(r)
 	if err != nil {
@@ -52,13 +59,13 @@ func (c *call) writeBundle(path string, r *doctorReport) error {
 	if err != nil {
 		return fmt.Errorf("the bundle could not be written: %w", err)
 	}
-	w := io.Writer(c.out)
-	if c.json {
-		w = c.err
-	}
-	said := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
-	fmt.Fprintln(w, strings.Join(wrap(said, strings.Repeat(" ", 13), c.columns()), "\n"))
 	return nil
+}
+
+// bundled says what a bundle that was written holds.
+func (c *call) bundled(path string) string {
+	said := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
+	return strings.Join(wrap(said, strings.Repeat(" ", 13), c.columns()), "\n") + "\n"
 }
 
 // bundleContents says what a bundle holds.

@@ -26,18 +26,30 @@ something is wrong, one thing to do about it, which can be pasted into a shell i
 is a command.
 
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
-and 1 if something else fails.
+and 1 if something else fails, or the bundle cannot be written.
+
+A library, a driver or a device that hangs is given up after a minute at most, the
+second and further ones after ten seconds; what is waited for is said on stderr.
 
 -bundle writes all of that, with versions, what the driver can and cannot do, and
 those environment variables that matter to CUDA, as one JSON file to attach to a bug
 report. It says what the file holds. Home folders and user names in paths are
 replaced; read it before you send it all the same.
 
-Fields with -json: report (what the loader's Diagnose found, with its findings),
-driver and features (null if the driver cannot be opened), missing (export, since:
-functions of today's API that the driver lacks), devices, checks (device, name,
-passed, detail, tookNS), verdict (severity: fine or fault, title, detail, fix), and
-error if the driver cannot be opened.`,
+Fields with -json: report (what the loader's Diagnose found: platform,
+distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
+environmentIgnored, namedBy, library: name, source, path, release, version,
+candidates: name, source, path, problem, error, ldLibraryPathElement, kernel:
+release, flavor, loaded, uvm, nouveau, helperInstalled, helper, pciKnown, gpus:
+address, id, driver, devices: path, access, error, mode, uid, gid, group, init:
+code, name, findings: severity, title, detail, fix), driver and features (null if
+the driver cannot be opened; features has version, contextID, streamID, paramInfo,
+elapsedTimeV2, recordExternal, contextEvents, greenContexts), missing (export,
+since: functions of today's API that the driver lacks), devices, checks (device:
+-1 stands for the driver itself, name, passed, detail, tookNS), verdict (severity:
+fine or fault, title, detail, fix), bundle (null without -bundle: path, written,
+error), and error if the driver cannot be opened or -device names no device. No
+list is null.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			bundle := fs.String("bundle", "", "write a bug report to this `FILE`, which must not exist")
 			return func(c *call) error { return runDoctor(c, *bundle) }
@@ -54,6 +66,7 @@ type doctorReport struct {
 	Devices  []deviceInfo    `json:"devices"`
 	Checks   []check         `json:"checks"`
 	Verdict  loader.Finding  `json:"verdict"`
+	Bundle   *bundleResult   `json:"bundle"`
 	Error    *failure        `json:"error,omitempty"`
 }
 
@@ -106,6 +119,14 @@ func addInit(r *loader.Report, opened error) {
 	case opened == nil:
 		r.AddInit(int32(cu.ResultSuccess))
 		return
+	case errors.Is(opened, errHangs):
+		// Whatever else is wrong, this is worse.
+		f := loader.Finding{Severity: loader.Fault, Title: "the driver hangs when it is opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
+		if v := r.Verdict(); v.Severity != loader.Fine {
+			f.Detail, f.Fix = f.Detail+"; most likely because "+v.Title, v.Fix
+		}
+		r.Findings = slices.Insert(r.Findings, 0, f)
+		return
 	case errors.As(opened, &e) && e.Op == opInit:
 		r.AddInit(int32(e.Result))
 	}
@@ -113,7 +134,7 @@ func addInit(r *loader.Report, opened error) {
 		return
 	}
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
-	if errors.Is(opened, cu.ErrNoDevice) { // and cuInit succeeds, as it does where there is MIG without instances
+	if errors.Is(opened, cu.ErrNoDevice) { // though cuInit succeeds
 		f.Title, f.Fix = "the driver counts no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
 	}
 	r.Findings = slices.Insert(r.Findings, 0, f)
@@ -124,15 +145,39 @@ const kernelLog = "sudo dmesg | grep -e NVRM -e Xid"
 
 // patience is how long the driver may take to open, and a device for all checks;
 // the first context of a process takes a second or so, and longer on large
-// machines.
-const patience = time.Minute
+// machines. Where something hung before, other things are likely to, and get less.
+const (
+	patience      = time.Minute
+	lessPatience  = 10 * time.Second
+	silence       = 3 * time.Second // before it is said what is waited for
+	lookingAround = "the driver's library and the device files"
+	openingDriver = "the driver, which is being opened"
+)
 
 // errHangs is the error of what does not return.
 var errHangs = errors.New("it has not ended: the GPU or the driver hangs")
 
-// within calls f, and goes on without it when tooLong tells: a driver that hangs
+// waiter waits for things that may hang.
+type waiter struct {
+	after func(time.Duration) <-chan time.Time
+	say   io.Writer
+	hung  bool // something did
+}
+
+// patience returns what tells that it is enough.
+func (w *waiter) patience() <-chan time.Time {
+	if w.hung {
+		return w.after(lessPatience)
+	}
+	return w.after(patience)
+}
+
+// waiting says what is waited for.
+func (w *waiter) waiting(what string) { fmt.Fprintf(w.say, "cuprobe: waiting for %s\n", what) }
+
+// within calls f, and goes on without it when patience ends: a driver that hangs
 // cannot be called back.
-func within[T any](tooLong <-chan time.Time, f func() (T, error)) (T, error) {
+func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 	type outcome struct {
 		v   T
 		err error
@@ -142,62 +187,134 @@ func within[T any](tooLong <-chan time.Time, f func() (T, error)) (T, error) {
 		v, err := f()
 		done <- outcome{v, err}
 	}()
-	select {
-	case o := <-done:
-		return o.v, o.err
-	case <-tooLong:
-		var none T
-		return none, errHangs
+	for tooLong, quiet := w.patience(), w.after(silence); ; {
+		select {
+		case o := <-done:
+			return o.v, o.err
+		case <-quiet:
+			w.waiting(what)
+			quiet = nil
+		case <-tooLong:
+			w.hung = true
+			var none T
+			return none, errHangs
+		}
 	}
 }
 
-func runDoctor(c *call, bundle string) error {
+func runDoctor(c *call, path string) error {
 	r := &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
-	r.Report = c.look()
-	// Functions are looked up before anything that may hang, and without a device.
-	if lib, err := loader.Open(c.library()); err == nil {
-		for _, s := range cu.LibrarySymbols(lib) {
-			if s.Current && s.Err != nil {
-				r.Missing = append(r.Missing, missingSymbol{s.Export, s.Since})
-			}
-		}
-	}
-	drv, opened := within(time.After(patience), c.open)
-	addInit(r.Report, opened)
-	if opened == nil {
-		devs, err := c.devices(drv)
-		if err != nil && c.device != anyDevice {
-			return err
-		}
-		if err == nil {
-			err = r.examine(drv, devs)
-		}
-		if err != nil {
-			r.Checks = append(r.Checks, check{Device: anyDevice, Name: "asking the driver", Detail: err.Error(), err: err})
-		}
-	}
-	r.judge()
-	if opened != nil {
-		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
-	}
-	var unwritten error
-	if bundle != "" {
-		unwritten = c.writeBundle(bundle, r)
-	}
-	if err := c.show(r); err != nil {
+	w := &waiter{after: c.after, say: c.err}
+	var err error
+	// It gives up what hangs itself, and has found out more than this would.
+	if r.Report, err = within(&waiter{after: w.endless, say: w.say}, lookingAround, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
 		return err
 	}
-	if unwritten != nil {
-		return unwritten
+	// What is known is printed before anything else can hang.
+	early := ""
+	if !c.json {
+		early = facts(r.Report)
+		io.WriteString(c.out, early) // c.out keeps the error
 	}
-	if s := r.status(opened); s != exitOK {
+	opened := r.examineDriver(c, w)
+	r.judge()
+	if r.Error != nil && r.Error.Fix == "" {
+		r.Error.Fix = r.Verdict.Fix
+	}
+	var said string
+	if path != "" {
+		b := &bundleResult{Path: path}
+		if err := c.writeBundle(path, r); err != nil {
+			b.Error = err.Error()
+		} else {
+			b.Written, said = true, c.bundled(path)
+		}
+		r.Bundle = b // the bundle itself has none
+	}
+	if err := c.showDoctor(r, early, said); err != nil {
+		return err
+	}
+	s := r.status(opened)
+	if s == exitOK && r.Bundle != nil && !r.Bundle.Written {
+		s = exitFailure
+	}
+	if s != exitOK {
 		return told(s)
 	}
 	return nil
 }
 
+// endless is after for what needs no limit: it tells when it is time to say what
+// is waited for, and never that it is enough.
+func (w *waiter) endless(d time.Duration) <-chan time.Time {
+	if d == silence {
+		return w.after(d)
+	}
+	return nil
+}
+
+// showDoctor prints the report, but for what was printed before. What is said of
+// the bundle stands above the verdict, or beside JSON.
+func (c *call) showDoctor(r *doctorReport, early, said string) error {
+	if c.json {
+		io.WriteString(c.err, said) // there is nobody to tell if that fails
+		return c.show(r)
+	}
+	var body strings.Builder
+	r.body(&body)
+	io.WriteString(c.out, strings.TrimPrefix(body.String(), early)+said)
+	r.textVerdict(c.out)
+	if r.Bundle != nil && !r.Bundle.Written {
+		fmt.Fprintln(c.err, "cuprobe: "+r.Bundle.Error)
+	}
+	return nil
+}
+
+// examineDriver opens the driver, looks its functions up, and checks its devices.
+// It returns the error of opening it.
+func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
+	if slices.ContainsFunc(r.Report.Candidates, func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
+		// It would only hang again.
+		opened = &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
+		addInit(r.Report, opened)
+		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
+		return opened
+	}
+	// Functions are looked up without a device, before anything that may hang.
+	if r.Report.Library != nil {
+		if lib, err := loader.Open(c.library()); err == nil {
+			for _, s := range cu.LibrarySymbols(lib) {
+				if s.Current && s.Err != nil {
+					r.Missing = append(r.Missing, missingSymbol{s.Export, s.Since})
+				}
+			}
+		}
+	}
+	drv, opened := within(w, openingDriver, c.open)
+	addInit(r.Report, opened)
+	if opened != nil {
+		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
+		return opened
+	}
+	devs, err := c.devices(drv)
+	if c.device != anyDevice && errors.Is(err, cu.ResultInvalidDevice) {
+		r.Error = newFailure(err, func() *loader.Report { return r.Report })
+		f := loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device), Detail: oneLine(err.Error()),
+			Fix: "cuprobe devices # lists those that there are"}
+		r.Report.Findings = slices.Insert(r.Report.Findings, 0, f)
+		devs, err = nil, nil
+	}
+	if err == nil {
+		err = r.examine(drv, devs, w)
+	}
+	if err != nil {
+		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "asking the driver", Detail: err.Error(), err: err})
+	}
+	return nil
+}
+
 // examine asks the driver for what it can do, and checks the devices.
-func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device) error {
+func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device, w *waiter) error {
 	info, err := newDriverInfo(drv)
 	if err != nil {
 		return err
@@ -208,12 +325,13 @@ func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device) error {
 	}
 	r.Driver, r.Features = &info, &features
 	for _, dev := range devs {
-		info, err := newDeviceInfo(dev)
+		// A device that hangs may keep the driver from answering for others.
+		info, err := within(w, fmt.Sprintf("device %d: what it is", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
 		if err != nil {
 			return err
 		}
 		r.Devices = append(r.Devices, info)
-		r.Checks = append(r.Checks, checkDevice(dev, time.After(patience))...)
+		r.Checks = append(r.Checks, checkDevice(dev, w)...)
 	}
 	return nil
 }
@@ -264,15 +382,40 @@ func (r *doctorReport) status(opened error) int {
 }
 
 func (r *doctorReport) text(w io.Writer) {
-	// The report's own text ends with a verdict that does not know of everything.
-	facts := r.Report.String()
-	if i := strings.LastIndex(facts, "\nverdict "); i >= 0 {
-		facts = facts[:i+1]
+	r.body(w)
+	r.textVerdict(w)
+}
+
+// facts returns the part of a report's text that stays when something is added to
+// the report.
+func facts(r *loader.Report) string {
+	var b strings.Builder
+	for line := range strings.Lines(r.String()) {
+		switch label, _, _ := strings.Cut(line, " "); label {
+		case "cuInit", "fault", "warning", "note", "verdict":
+			return b.String()
+		}
+		b.WriteString(line)
 	}
-	line := func(label, format string, args ...any) {
+	return b.String()
+}
+
+// textLine prints a line of the doctor's text.
+func textLine(w io.Writer) func(label, format string, args ...any) {
+	return func(label, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", label, fmt.Sprintf(format, args...))
 	}
-	io.WriteString(w, facts) // w keeps the error
+}
+
+// body prints all but the verdict.
+func (r *doctorReport) body(w io.Writer) {
+	// The report's own text ends with a verdict that does not know of everything.
+	text := r.Report.String()
+	if i := strings.LastIndex(text, "\nverdict "); i >= 0 {
+		text = text[:i+1]
+	}
+	io.WriteString(w, text) // w keeps the error
+	line := textLine(w)
 	if r.Report.Library != nil {
 		line("symbols", "it lacks %s of the API of CUDA 13.0", count(len(r.Missing), "function"))
 	}
@@ -281,6 +424,10 @@ func (r *doctorReport) text(w io.Writer) {
 		r.textChecks(line, d.Ordinal)
 	}
 	r.textChecks(line, anyDevice)
+}
+
+func (r *doctorReport) textVerdict(w io.Writer) {
+	line := textLine(w)
 	line("verdict", "%s", oneLine(r.Verdict.Title))
 	if r.Verdict.Fix != "" {
 		line("fix", "%s", oneLine(r.Verdict.Fix))
@@ -301,8 +448,8 @@ func (r *doctorReport) textChecks(line func(label, format string, args ...any), 
 }
 
 // checkDevice checks a device. A driver that hangs cannot be called back: when
-// tooLong tells, the checks are left alone, with all they hold.
-func checkDevice(dev *cu.Device, tooLong <-chan time.Time) []check {
+// patience ends, the checks are left alone, with all they hold.
+func checkDevice(dev *cu.Device, w *waiter) []check {
 	type progress struct {
 		name string // of the step that begins
 		done *check // the step that has ended
@@ -323,7 +470,7 @@ func checkDevice(dev *cu.Device, tooLong <-chan time.Time) []check {
 		p.check()
 	}()
 	checks, present := []check{}, ""
-	for {
+	for tooLong, quiet := w.patience(), w.after(silence); ; {
 		select {
 		case s, ok := <-steps:
 			switch {
@@ -334,7 +481,11 @@ func checkDevice(dev *cu.Device, tooLong <-chan time.Time) []check {
 			default:
 				present = s.name
 			}
+		case <-quiet:
+			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), present))
+			quiet = nil
 		case <-tooLong:
+			w.hung = true
 			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -191,17 +195,12 @@ func TestDoctorJSON(t *testing.T) {
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
-	// The loader documents its report, and package cu the features.
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(r.stdout), &members); err != nil {
-		t.Fatal(err)
+	documented(t, "doctor", r.stdout)
+	for _, list := range []string{"candidates", "distributionIDs", "gpus", "devices", "findings"} {
+		if strings.Contains(r.stdout, `"`+list+`": null`) {
+			t.Errorf("%s is null:\n%s", list, r.stdout)
+		}
 	}
-	members["report"], members["features"] = []byte("{}"), []byte("{}")
-	rest, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented(t, "doctor", string(rest))
 }
 
 // Whatever fails on a device, the doctor names it, says what to do, and leaves
@@ -316,25 +315,35 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// A driver may be initialised without a device.
-func TestNoDeviceCounted(t *testing.T) {
-	newFake(t) // for its conditions
-	dir := t.TempDir()
-	source, path := filepath.Join(dir, "none.c"), filepath.Join(dir, "libnone.so")
-	if err := os.WriteFile(source, []byte(`
-int cuInit(unsigned flags) { return 0; }
-int cuDriverGetVersion(int *v) { *v = 12080; return 0; }
-int cuDeviceGetCount(int *n) { *n = 0; return 0; }
-`), 0o600); err != nil {
-		t.Fatal(err)
+// compile makes a library of a C source text.
+func compile(t *testing.T, name, text string) string {
+	t.Helper()
+	t.Setenv(loader.Environment, "")
+	if runtime.GOOS != "linux" {
+		t.Skip("libraries for the tests are built on Linux only")
 	}
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skipf("there is no C compiler: %v", err)
 	}
+	dir := t.TempDir()
+	source, path := filepath.Join(dir, name+".c"), filepath.Join(dir, "lib"+name+".so")
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return path
+}
+
+// A driver may be initialised without a device.
+func TestNoDeviceCounted(t *testing.T) {
+	path := compile(t, "none", `
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int *v) { *v = 12080; return 0; }
+int cuDeviceGetCount(int *n) { *n = 0; return 0; }
+`)
 	for _, command := range []string{"demo", "time", "devices"} {
 		r := probe{}.run(command, "-driver", path)
 		if r.status != exitNoDevice || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "its cuDeviceGetCount fails with CUDA_ERROR_NO_DEVICE (100). Verdict: ") {
@@ -350,16 +359,151 @@ int cuDeviceGetCount(int *n) { *n = 0; return 0; }
 	}
 }
 
+// hasty returns a waiter whose patience, and whose silence, end when these are
+// closed.
+func hasty(say io.Writer, patience, quiet chan time.Time) *waiter {
+	return &waiter{say: say, after: func(d time.Duration) <-chan time.Time {
+		if d == silence {
+			return quiet
+		}
+		return patience
+	}}
+}
+
 func TestWithin(t *testing.T) {
-	if v, err := within(nil, func() (int, error) { return 7, io.EOF }); v != 7 || err != io.EOF {
+	if v, err := within(hasty(nil, nil, nil), "", func() (int, error) { return 7, io.EOF }); v != 7 || err != io.EOF {
 		t.Errorf("%d, %v", v, err)
 	}
 	now, hang := make(chan time.Time), make(chan struct{})
 	close(now)
-	if v, err := within(now, func() (int, error) { <-hang; return 7, nil }); v != 0 || err != errHangs {
+	w := hasty(nil, now, nil)
+	if v, err := within(w, "", func() (int, error) { <-hang; return 7, nil }); v != 0 || err != errHangs || !w.hung {
 		t.Errorf("of what hangs it returns %d, %v", v, err)
 	}
-	close(hang)
+	// It says what it waits for.
+	var said bytes.Buffer
+	quiet := make(chan time.Time)
+	go func() {
+		quiet <- time.Time{}
+		close(hang)
+	}()
+	if v, err := within(hasty(&said, nil, quiet), "Godot", func() (int, error) { <-hang; return 7, nil }); v != 7 || err != nil {
+		t.Errorf("%d, %v", v, err)
+	}
+	if want := "cuprobe: waiting for Godot\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+}
+
+// What hung once is not waited for as long again.
+func TestPatience(t *testing.T) {
+	var asked []time.Duration
+	w := &waiter{after: func(d time.Duration) <-chan time.Time { asked = append(asked, d); return nil }}
+	w.patience()
+	w.hung = true
+	w.patience()
+	if w.endless(patience) != nil {
+		t.Error("what is endless ends")
+	}
+	w.endless(silence)
+	if diff := cmp.Diff([]time.Duration{patience, lessPatience, silence}, asked); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A driver that hangs when it is opened is the first finding, whatever else is
+// wrong, and the facts are printed before.
+func TestDoctorOpenHangs(t *testing.T) {
+	path := compile(t, "hanging", `
+#include <unistd.h>
+static volatile int calls, released, done;
+int cuInit(unsigned flags) { calls++; while (!released) usleep(1000); done++; return 999; }
+int cuDriverGetVersion(int *v) { *v = 12080; return 0; }
+int hanging(void) { return calls - done; }
+void set_free(int on) { released = on; }
+`)
+	lib, err := ccall.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t, path, lib}
+	for _, asJSON := range []bool{false, true} {
+		f.ask("set_free", 0)
+		patience := make(chan time.Time)
+		var out, said bytes.Buffer
+		early := ""
+		go func() {
+			for f.ask("hanging") == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			close(patience)
+		}()
+		after := func(d time.Duration) <-chan time.Time {
+			if d == silence { // it begins to wait
+				early = out.String()
+				return nil
+			}
+			return patience
+		}
+		c := &call{out: &output{w: &out}, err: &said, env: os.LookupEnv, json: asJSON, driver: path, device: anyDevice, after: after}
+		status := c.finish(runDoctor(c, ""))
+		f.ask("set_free", 1)
+		for f.ask("hanging") > 0 { // what was given up ends after all
+			time.Sleep(time.Millisecond)
+		}
+		if status != exitFailure || said.Len() > 0 {
+			t.Errorf("exit status %d, %s", status, &said)
+		}
+		if !asJSON {
+			if !endsWithVerdict(out.String()) || !strings.Contains(out.String(), "\nverdict      the driver hangs when it is opened\n") ||
+				!strings.HasPrefix(early, "platform ") || !strings.Contains(early, "\ntaken ") || !strings.HasPrefix(out.String(), early) {
+				t.Errorf("while it hangs it has printed\n%s\nand in the end\n%s", early, &out)
+			}
+			continue
+		}
+		var v doctorReport
+		decode(t, result{stdout: out.String()}, &v)
+		if v.Verdict.Title != "the driver hangs when it is opened" || v.Verdict.Fix == "" || v.Error == nil || v.Error.Fix != v.Verdict.Fix || v.Report.Init != nil {
+			t.Errorf("%s", &out)
+		}
+	}
+}
+
+// A library that does not finish loading is not loaded again.
+func TestDoctorStuck(t *testing.T) {
+	r := &doctorReport{Report: &loader.Report{Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Stuck, Error: "it hangs"}}}}
+	err := r.examineDriver(&call{driver: "/nowhere"}, nil) // a nil waiter waits for nothing
+	if !errors.Is(err, cu.ErrNoDriver) || r.Error == nil || !strings.Contains(r.Error.Message, "/a (A): it hangs") || r.Report.Verdict().Severity != loader.Fault {
+		t.Errorf("%v, %+v", err, r.Error)
+	}
+}
+
+// The part of the report that is printed first is what it begins with in the end.
+func TestFacts(t *testing.T) {
+	r := &loader.Report{Platform: "linux/amd64", Environment: map[string]string{"CUDA_VISIBLE_DEVICES": "fault\nfault"},
+		Candidates: []loader.CandidateFacts{{Name: "libcuda.so.1", Source: "x"}}, Library: &loader.LibraryFacts{Path: "/x"}}
+	early := facts(r)
+	r.AddInit(999)
+	if !strings.HasPrefix(r.String(), early) || strings.Count(early, "\n") != 5 {
+		t.Errorf("first\n%s\nthen\n%s", early, r)
+	}
+}
+
+// The doctor says what there is even if the device that was asked for is not.
+func TestDoctorNoSuchDevice(t *testing.T) {
+	f := newFake(t)
+	r := f.run("doctor", "-device", "99")
+	if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) || !strings.Contains(r.stdout, "\ntaken ") ||
+		!strings.Contains(r.stdout, "\nverdict      there is no device 99\nfix          cuprobe devices ") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	r = f.run("doctor", "-device", "99", "-json")
+	var v doctorReport
+	decode(t, r, &v)
+	if r.status != exitFailure || v.Error == nil || v.Error.Code != 101 || v.Driver == nil || v.Features == nil || len(v.Devices) != 0 ||
+		!strings.Contains(v.Verdict.Detail, "the driver sees 3") || v.Report.Init == nil {
+		t.Errorf("exit status %d\n%s", r.status, r.stdout)
+	}
 }
 
 // A device that hangs is given up, and the others are checked.
@@ -384,7 +528,8 @@ func TestDoctorHang(t *testing.T) {
 		f.ask("fake_await_blocked", "cuModuleGetFunction", 1)
 		close(patience)
 	}()
-	r.Checks = checkDevice(devs[0], patience)
+	w := hasty(nil, patience, nil)
+	r.Checks = checkDevice(devs[0], w)
 	r.Devices = []deviceInfo{fakeDevice(0)}
 	r.judge()
 	want := loader.Finding{Severity: loader.Fault, Title: "device 0 fails: context, and a kernel compiled from PTX",
@@ -392,7 +537,10 @@ func TestDoctorHang(t *testing.T) {
 	if diff := cmp.Diff(want, r.Verdict); diff != "" || r.status(nil) != exitFailure {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status(nil), diff)
 	}
-	for _, c := range checkDevice(devs[1], nil) {
+	if !w.hung {
+		t.Error("it does not remember that a device hung")
+	}
+	for _, c := range checkDevice(devs[1], hasty(nil, nil, nil)) {
 		if !c.Passed {
 			t.Errorf("the other device: %+v", c)
 		}
@@ -412,7 +560,7 @@ func TestBundle(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY": "secret", "PATH": "/secret",
 	}}
 	r := p.run("doctor", "-driver", f.path, "-bundle", path)
-	if r.status != exitOK || !strings.HasPrefix(r.stdout, "bundle       ") || !strings.Contains(oneLine(r.stdout), path+" holds the doctor's report") {
+	if r.status != exitOK || !strings.Contains(r.stdout, "\nbundle       ") || !regexp.MustCompile(`Read it before you send it\.\nverdict .*\n$`).MatchString(r.stdout) || !strings.Contains(oneLine(r.stdout), path+" holds the doctor's report") {
 		t.Fatalf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	text, err := os.ReadFile(path)
@@ -441,11 +589,36 @@ func TestBundle(t *testing.T) {
 	if r.status != exitFailure || !strings.Contains(r.stderr, "the bundle cannot be written") || !strings.Contains(r.stdout, "\nverdict ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
+	r = p.run("doctor", "-json", "-driver", f.path, "-bundle", path)
+	var v doctorReport
+	decode(t, r, &v)
+	documented(t, "doctor", r.stdout)
+	if r.status != exitFailure || v.Bundle.Path != path || v.Bundle.Written || !strings.Contains(v.Bundle.Error, "the bundle cannot be written") || v.Verdict.Severity != loader.Fine {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	// What the doctor found counts more.
+	f.fail("cuInit", 1, cu.ResultNoDevice)
+	if r = p.run("doctor", "-driver", f.path, "-bundle", path); r.status != exitNoDevice || !strings.Contains(r.stderr, "the bundle cannot be written") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
 	// Its message stays out of JSON.
 	other := filepath.Join(t.TempDir(), "bundle.json")
 	r = p.run("doctor", "-json", "-driver", f.path, "-bundle", other)
 	if !json.Valid([]byte(r.stdout)) || !strings.HasPrefix(r.stderr, "bundle ") || r.status != exitOK {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+}
+
+// Whatever the loader's report says of the environment, the bundle admits to.
+func TestBundledVariables(t *testing.T) {
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_JOB_ID"} {
+		t.Setenv(name, "0")
+	}
+	t.Setenv(loader.Environment, "/does/not/exist")
+	for name := range loader.Diagnose().Environment {
+		if !slices.Contains(bundledVariables(), name) {
+			t.Errorf("%s", name)
+		}
 	}
 }
 

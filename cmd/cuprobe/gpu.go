@@ -155,10 +155,24 @@ type polls struct {
 	Complete int `json:"complete"`
 }
 
-// await polls an event until it is complete, or done says that it is enough.
+// await polls an event until it is complete, or done says that it is enough. It
+// polls without a pause at first, for the sake of the time at which it returns;
+// after a second a millisecond makes no difference, and a GPU that hangs is not to
+// cost a processor.
 func (p *polls) await(e *cu.Event, done func() error) error {
+	return p.until(e.Query, done, time.Now, time.Sleep)
+}
+
+// How await polls.
+const (
+	restless = time.Second
+	pause    = time.Millisecond
+)
+
+func (p *polls) until(query func() (cu.Status, error), done func() error, now func() time.Time, sleep func(time.Duration)) error {
+	began := now()
 	for {
-		st, err := e.Query()
+		st, err := query()
 		switch {
 		case err != nil:
 			return err
@@ -170,6 +184,10 @@ func (p *polls) await(e *cu.Event, done func() error) error {
 		if err := done(); err != nil {
 			return err
 		}
-		runtime.Gosched()
+		if now().Sub(began) < restless {
+			runtime.Gosched()
+		} else {
+			sleep(pause)
+		}
 	}
 }

@@ -44,6 +44,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 //go:embed spin.ptx
@@ -74,6 +75,8 @@ type call struct {
 	driver string // auto, cuda, or a path
 	device int    // an ordinal, or anyDevice
 	args   []string
+
+	after func(time.Duration) <-chan time.Time // time.After, but in tests
 }
 
 // anyDevice stands for a -device flag that was not given.
@@ -97,7 +100,7 @@ func commands() []command {
 // run is the program with its arguments, output and environment. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: "auto", device: anyDevice}
+	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: "auto", device: anyDevice, after: time.After}
 	err := c.run(args)
 	if err == nil {
 		err = c.out.err

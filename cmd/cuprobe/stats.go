@@ -68,6 +68,7 @@ const (
 	hintResolution = "resolution"
 	hintNotHeld    = "not-held"
 	hintClocks     = "clocks-disagree"
+	hintCache      = "cache"
 )
 
 // advice returns what to do about a kind of hint.
@@ -78,11 +79,14 @@ func advice(code string) string {
 	case hintSpread:
 		return "something else was at work: repeat on an idle GPU and host, with more samples"
 	case hintDrift:
-		return "the GPU's clocks changed (it warmed up, or throttles): see nvidia-smi -q -d PERFORMANCE, lock them with nvidia-smi -lgc, or raise -n"
+		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
+			"kernels that spin go by the GPU's timer and do not depend on them: there it is the host, or another user of the GPU"
 	case hintResolution:
 		return "events tell half a microsecond: put several into one interval"
 	case hintNotHeld:
 		return "the stream could not be held until everything was enqueued, so the times hold some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
+	case hintCache:
+		return "less than twice the L2 cache was copied, so that this may be the cache's speed and not the memory's: copy more"
 	case hintClocks:
 		return "the host was late to see events complete: is it busy, or short of processors?"
 	}
@@ -126,7 +130,7 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	if n < fewSamples {
 		add(hintFew, "%s", count(n, "sample"))
 	}
-	if s.Median < coarseMultiple*resolution && (kind == kindSpin || kind == kindCopy) {
+	if s.Median < coarseMultiple*resolution && kind != kindCall {
 		add(hintResolution, "the median of %s is %.1f times the events' resolution", duration(s.Median), float64(s.Median)/float64(resolution))
 	}
 	// What the resolution explains needs no other explanation.
@@ -156,7 +160,7 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 // do about them, in lines of at most width bytes.
 func explainHints(ms []*measurement, width int) []string {
 	var lines []string
-	for _, code := range []string{hintNotHeld, hintFew, hintResolution, hintSpread, hintDrift, hintClocks} {
+	for _, code := range []string{hintNotHeld, hintFew, hintResolution, hintSpread, hintDrift, hintCache, hintClocks} {
 		var texts []string // in the order of their first measurement
 		names := make(map[string][]string)
 		for _, m := range ms {

@@ -70,7 +70,8 @@ func TestJudge(t *testing.T) {
 		{"coarse", kindSpin, slicesOf(50, int(2*us)), nil, 0,
 			[]hint{{hintResolution, "the median of 2.0000us is 4.0 times the events' resolution"}}},
 		{"the limit of coarse", kindSpin, slicesOf(50, int(10*us)), nil, 0, []hint{}},
-		{"what the GPU adds is coarse", kindGPU, slicesOf(50, int(us)), nil, 0, []hint{}},
+		{"what the GPU adds is coarse", kindGPU, slicesOf(50, int(us)), nil, 0,
+			[]hint{{hintResolution, "the median of 1.0000us is 2.0 times the events' resolution"}}},
 		{"calls are not measured by events", kindCall, slicesOf(50, 200), nil, 0, []hint{}},
 		{"spread", kindCopy, slicesOf(45, int(ms), 5, int(2*ms)), nil, 0,
 			[]hint{{hintSpread, "the 95th percentile is 100 % above the median"}}},
@@ -96,7 +97,8 @@ func TestJudge(t *testing.T) {
 			{hintNotHeld, "1 of 2 were not held"}, {hintFew, "2 samples"},
 			{hintResolution, "the median of 5.0000us is 10.0 times the events' resolution"},
 		}},
-		{"nothing takes no time", kindGPU, slicesOf(10, 0), slicesOf(10, 0), 0, []hint{}},
+		{"nothing takes no time", kindGPU, slicesOf(10, 0), slicesOf(10, 0), 0,
+			[]hint{{hintResolution, "the median of 0ns is 0.0 times the events' resolution"}}},
 	} {
 		got := judge(tt.kind, tt.samples, tt.host, tt.notHeld)
 		if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -22,7 +22,9 @@ func timeCommand() command {
 		name:  "time",
 		short: "time kernels, copies and calls, by events and by the host's clock",
 		long: `Kernels that spin for a given time, copies from and to pinned memory and within
-the device's, and the calls that enqueue them are timed in turn, after a warm-up.
+the device's, and the calls that enqueue them are timed in turn, after the GPU was
+kept at work for 0.4 s, so that it is awake, and each after a warm-up of its own.
+Kernels spin by the GPU's timer: its clocks do not change how long they take.
 The stream is held by another kernel until the work and the events around it are
 enqueued, so that the events' times are the GPU's alone. "host" is the same
 interval as the host's clock has it, which sees both ends by polling; the last
@@ -77,7 +79,12 @@ type plan struct {
 
 	warmUp, atLeast, atMost int
 	budget                  time.Duration // for one row; 0 if there is none
+
+	l2 uint64 // the size of the device's L2 cache, 0 if it is not known
 }
+
+// warmUp is how long the GPU is kept at work before anything is measured.
+const warmUp = 400 * time.Millisecond
 
 // complete fills in what the user left open.
 func (p *plan) complete() {
@@ -244,6 +251,15 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 	if err != nil {
 		return err
 	}
+	if err := t.warm(warmUp); err != nil {
+		return err
+	}
+	// That this is not known to a driver is no reason not to measure.
+	l2, err := dev.Attribute(cu.DeviceAttributeL2CacheSize)
+	if err := optional(err); err != nil {
+		return err
+	}
+	p.l2 = uint64(max(l2, 0))
 	var head []string
 	for _, row := range p.rows(t, r) {
 		m, err := row()
@@ -371,7 +387,19 @@ func (p *plan) sample(t *timer, m *measurement, work func() error) (*measurement
 	m.Events, m.Host = &e, &h
 	m.Deviation = deviation(h.Median, e.Median)
 	m.Hints = judge(m.Kind, events, host, m.NotHeld)
+	if h, cached := p.cached(m); cached {
+		m.Hints = append(m.Hints, h)
+	}
 	return m, err
+}
+
+// cached returns a hint if a copy within the device may not leave its L2 cache,
+// which source and destination share.
+func (p *plan) cached(m *measurement) (hint, bool) {
+	if m.Direction != "d2d" || m.Bytes >= 2*p.l2 {
+		return hint{}, false
+	}
+	return hint{hintCache, fmt.Sprintf("the L2 cache has %s MiB", decimal(float64(p.l2)/(1<<20), 3))}, true
 }
 
 // sampleCall takes the samples of a row of calls. take returns the time of one

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -46,9 +47,10 @@ d2d 1MiB          6  1.0000ms  1.0000ms  1.0000ms …1.0486
 	if diff := cmp.Diff(want, got); diff != "" || r.status != exitOK || r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s\n%s", r.status, r.stderr, diff, r.stdout)
 	}
-	// One launch to load the kernel; then two warm-ups and six samples of eight
-	// rows, each with a kernel that holds the stream, and of two a kernel more.
-	if n := f.ask("fake_launched", 0); n != 1+8*(8+2) {
+	// One launch to load the kernel, and 20 to wake the GPU up; then two warm-ups and
+	// six samples of eight rows, each with a kernel that holds the stream, and of two
+	// a kernel more.
+	if n := f.ask("fake_launched", 0); n != 1+20+8*(8+2) {
 		t.Errorf("%d launches", n)
 	}
 }
@@ -155,7 +157,7 @@ func TestTimeNotHeld(t *testing.T) {
 	if r.status != exitOK || !strings.Contains(oneLine(r.stdout), "* not-held: the stream could not be held") || !strings.Contains(r.stdout, "    spin 1ms: 10 of 10 were not held\n") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	if n := f.ask("fake_launched", 0); n != 1+2*(3*attempts+9) {
+	if n := f.ask("fake_launched", 0); n != 1+20+2*(3*attempts+9) {
 		t.Errorf("%d launches", n)
 	}
 }
@@ -164,18 +166,18 @@ func TestTimeNotHeld(t *testing.T) {
 func TestHold(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		timer timer
+		timer holder
 		need  time.Duration // the stream has to be held for this long
 		tried []time.Duration
 		hold  time.Duration // in the end
 		vain  int
 	}{
-		{"long enough", timer{hold: minHold, vain: 2}, 0, []time.Duration{minHold}, minHold, 0},
-		{"longer", timer{hold: minHold}, 200 * us, []time.Duration{minHold, 4 * minHold}, 2 * minHold, 0},
-		{"the longest", timer{hold: maxHold}, 10 * ms, []time.Duration{maxHold, 4 * maxHold, 16 * maxHold}, maxHold, 0},
-		{"not long enough", timer{hold: minHold}, time.Hour, []time.Duration{minHold, 4 * minHold, 16 * minHold}, minHold, 1},
-		{"no hope", timer{hold: minHold, vain: enoughVain}, time.Hour, []time.Duration{minHold}, minHold, enoughVain + 1},
-		{"but hope comes back", timer{hold: minHold, vain: enoughVain}, 0, []time.Duration{minHold}, minHold, 0},
+		{"long enough", holder{most: maxHold, hold: minHold, vain: 2}, 0, []time.Duration{minHold}, minHold, 0},
+		{"longer", holder{most: maxHold, hold: minHold}, 200 * us, []time.Duration{minHold, 4 * minHold}, 2 * minHold, 0},
+		{"the longest", holder{most: maxHold, hold: maxHold}, 10 * ms, []time.Duration{maxHold, 4 * maxHold, 16 * maxHold}, maxHold, 0},
+		{"not long enough", holder{most: maxHold, hold: minHold}, time.Hour, []time.Duration{minHold, 4 * minHold, 16 * minHold}, minHold, 1},
+		{"no hope", holder{most: maxHold, hold: minHold, vain: enoughVain}, time.Hour, []time.Duration{minHold}, minHold, enoughVain + 1},
+		{"but hope comes back", holder{most: maxHold, hold: minHold, vain: enoughVain}, 0, []time.Duration{minHold}, minHold, 0},
 	} {
 		var tried []time.Duration
 		err := tt.timer.held(func(hold time.Duration) (bool, error) {
@@ -186,9 +188,104 @@ func TestHold(t *testing.T) {
 			t.Errorf("%s: %v, then %v, in vain %d times, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold, tt.timer.vain, err, diff)
 		}
 	}
-	tm := timer{hold: minHold}
+	tm := holder{most: maxHold, hold: minHold}
 	if err := tm.held(func(time.Duration) (bool, error) { return false, io.EOF }); err != io.EOF {
 		t.Errorf("an error becomes %v", err)
+	}
+}
+
+// A batch of calls is held from the first to the last of them: that the stream has
+// work left does not say so.
+func TestBatchHeld(t *testing.T) {
+	f := newFake(t)
+	drv, err := cu.Open(cu.WithLibrary(f.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig, err := newRig(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rig.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	tm, err := newTimer(context.Background(), rig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tm.batches.hold < batch*5*us || tm.batches.most < 4*tm.batches.hold {
+		t.Errorf("calls of a few microseconds outlast %v", tm.batches)
+	}
+	// Records of the fake driver complete when they were queried once: the gate's,
+	// which the calls here see to, long before the last of the stream's.
+	f.ask("fake_polls", 1)
+	nothing := func() error { return nil }
+	record := func() error { return tm.start.Record(tm.stream) }
+	if _, held, err := tm.batch(0, nothing, record); err != nil || !held {
+		t.Errorf("while the gate is pending: held %v, %v", held, err)
+	}
+	look := func() error {
+		for {
+			st, err := tm.gate.Query()
+			if err != nil || st == cu.Complete {
+				return err
+			}
+		}
+	}
+	if _, held, err := tm.batch(0, nothing, func() error { return errors.Join(look(), record()) }); err != nil || held {
+		t.Errorf("after the gate is complete: held %v, %v", held, err)
+	}
+}
+
+// Polling is without a pause for a second, and then no longer.
+func TestAwait(t *testing.T) {
+	var p polls
+	now, slept, queries := time.Time{}, 0, 0
+	err := p.until(func() (cu.Status, error) {
+		if queries++; queries > 15 {
+			return cu.Complete, nil
+		}
+		return cu.Pending, nil
+	}, func() error { now = now.Add(100 * ms); return nil }, func() time.Time { return now }, func(d time.Duration) {
+		if d != pause || now.Sub(time.Time{}) < restless {
+			t.Errorf("after %v it pauses for %v", now.Sub(time.Time{}), d)
+		}
+		slept++
+	})
+	if err != nil || slept != 6 || p.Pending != 15 || p.Complete != 1 {
+		t.Errorf("%v, slept %d times, %+v", err, slept, p)
+	}
+	over := func() error { return io.EOF }
+	pending := func() (cu.Status, error) { return cu.Pending, nil }
+	if err := p.until(pending, over, time.Now, time.Sleep); err != io.EOF {
+		t.Errorf("%v", err)
+	}
+}
+
+// A copy within the device that its L2 cache could hold says so.
+func TestCached(t *testing.T) {
+	for _, tt := range []struct {
+		direction string
+		bytes, l2 uint64
+		want      bool
+	}{
+		{"d2d", 1 << 20, 50 << 20, true},
+		{"d2d", 99 << 20, 50 << 20, true},
+		{"d2d", 100 << 20, 50 << 20, false},
+		{"h2d", 1 << 20, 50 << 20, false},
+		{"", 0, 50 << 20, false},
+		{"d2d", 1 << 20, 0, false},
+	} {
+		h, got := (&plan{l2: tt.l2}).cached(&measurement{Direction: tt.direction, Bytes: tt.bytes})
+		if got != tt.want || got && (h != hint{hintCache, "the L2 cache has 50.0 MiB"} || advice(h.Code) == "") {
+			t.Errorf("%s of %d with a cache of %d: %+v", tt.direction, tt.bytes, tt.l2, h)
+		}
 	}
 }
 

@@ -14,15 +14,25 @@ type timer struct {
 	rig         *rig
 	stream      *cu.Stream
 	start, stop *cu.Event
-	hold        time.Duration // how long the stream is held
-	vain        int           // how many times on end it was in vain
+	gate        *cu.Event // recorded behind the kernel that holds the stream
+	single      holder    // for one interval
+	batches     holder    // for a batch of calls
+}
+
+// holder says how long the stream is held.
+type holder struct {
+	hold, most time.Duration
+	vain       int // how many times on end it was in vain
 }
 
 // The stream is held for minHold at first, and for up to maxHold if that is too
-// short too often. What began too early is tried again, held longer each time.
+// short too often; for a batch of calls, which take a few microseconds each, for
+// longer. What began too early is tried again, held longer each time.
 const (
 	minHold  = 100 * time.Microsecond
 	maxHold  = time.Millisecond
+	minBatch = batch * 10 * time.Microsecond
+	maxBatch = 10 * minBatch
 	attempts = 3
 	longer   = 4
 	// enoughVain is after how many samples that cannot be held, whatever is tried,
@@ -32,20 +42,20 @@ const (
 
 // held calls try with longer and longer times to hold the stream, until try
 // reports that the time was enough.
-func (t *timer) held(try func(hold time.Duration) (held bool, err error)) error {
-	hold := t.hold
+func (h *holder) held(try func(hold time.Duration) (held bool, err error)) error {
+	hold := h.hold
 	for i := 0; ; i++ {
 		held, err := try(hold)
 		switch {
 		case err != nil:
 			return err
 		case held:
-			if t.vain = 0; i > 0 {
-				t.hold = min(2*t.hold, maxHold)
+			if h.vain = 0; i > 0 {
+				h.hold = min(2*h.hold, h.most)
 			}
 			return nil
-		case i+1 == attempts || t.vain >= enoughVain:
-			t.vain++
+		case i+1 == attempts || h.vain >= enoughVain:
+			h.vain++
 			return nil
 		}
 		hold *= longer
@@ -54,12 +64,12 @@ func (t *timer) held(try func(hold time.Duration) (held bool, err error)) error 
 
 // newTimer makes a timer, and loads the kernel, which the first launch does.
 func newTimer(ctx context.Context, rig *rig) (*timer, error) {
-	t := &timer{ctx: ctx, rig: rig, hold: minHold}
+	t := &timer{ctx: ctx, rig: rig, single: holder{hold: minHold, most: maxHold}, batches: holder{hold: minBatch, most: maxBatch}}
 	var err error
 	if t.stream, err = rig.stream(); err != nil {
 		return nil, err
 	}
-	for _, e := range []**cu.Event{&t.start, &t.stop} {
+	for _, e := range []**cu.Event{&t.start, &t.stop, &t.gate} {
 		if *e, err = rig.event(); err != nil {
 			return nil, err
 		}
@@ -68,6 +78,18 @@ func newTimer(ctx context.Context, rig *rig) (*timer, error) {
 		return nil, err
 	}
 	return t, t.stream.Synchronize()
+}
+
+// warm keeps the GPU at work for as long, so that it leaves its saving states
+// before anything is measured.
+func (t *timer) warm(long time.Duration) error {
+	const step = 20 * time.Millisecond // displays have watchdogs
+	for ; long > 0; long -= step {
+		if err := t.rig.launch(t.stream, min(long, step)); err != nil {
+			return err
+		}
+	}
+	return t.drain()
 }
 
 // sample is one interval.
@@ -79,7 +101,7 @@ type sample struct {
 
 // time times what work enqueues on the timer's stream.
 func (t *timer) time(work func() error) (s sample, err error) {
-	err = t.held(func(hold time.Duration) (bool, error) {
+	err = t.single.held(func(hold time.Duration) (bool, error) {
 		s, err = t.once(hold, work)
 		return s.held, err
 	})
@@ -128,7 +150,7 @@ const batch = 32
 // held, so that the GPU does nothing meanwhile; before is what is to be enqueued
 // first.
 func (t *timer) calls(before, one func() error) (d time.Duration, held bool, err error) {
-	err = t.held(func(hold time.Duration) (bool, error) {
+	err = t.batches.held(func(hold time.Duration) (bool, error) {
 		d, held, err = t.batch(hold, before, one)
 		return held, err
 	})
@@ -137,6 +159,10 @@ func (t *timer) calls(before, one func() error) (d time.Duration, held bool, err
 
 func (t *timer) batch(hold time.Duration, before, one func() error) (d time.Duration, held bool, err error) {
 	if err := t.rig.launch(t.stream, hold); err != nil {
+		return 0, false, err
+	}
+	// Not the stream, which has what was enqueued to do when it is held no more.
+	if err := t.gate.Record(t.stream); err != nil {
 		return 0, false, err
 	}
 	if err := before(); err != nil {
@@ -149,7 +175,7 @@ func (t *timer) batch(hold time.Duration, before, one func() error) (d time.Dura
 		}
 	}
 	d = time.Since(began) / batch
-	st, err := t.stream.Query()
+	st, err := t.gate.Query()
 	if err != nil {
 		return 0, false, err
 	}
