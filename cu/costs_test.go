@@ -70,7 +70,11 @@ var (
 		counter := l.Global("counter")
 		binary.LittleEndian.PutUint32(counter, binary.LittleEndian.Uint32(counter)+binary.LittleEndian.Uint32(l.Bytes(0)[4:]))
 	}})
-	badKernel = cusim.WithKernel("bad", cusim.Kernel{Run: func(l *cusim.Launch) { l.Fault(700) }})
+	// Long enough for the test to go on before the fault.
+	badKernel = cusim.WithKernel("bad", cusim.Kernel{
+		Time: func(*cusim.Launch) time.Duration { return 200 * time.Millisecond },
+		Run:  func(l *cusim.Launch) { l.Fault(700) },
+	})
 )
 
 // gpuContext opens the driver and its first device.
