@@ -482,7 +482,9 @@ func TestGPUStorm(t *testing.T) {
 func TestGPUPoison(t *testing.T) {
 	if os.Getenv("PURECU_TEST_POISON") == "" {
 		gpuDriver(t) // or skip
-		cmd := exec.Command(os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
+		// An emulator, where the tests run in one.
+		args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
+		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Env = append(os.Environ(), "PURECU_TEST_POISON=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
