@@ -292,13 +292,25 @@ func TestGPUWithoutContext(t *testing.T) {
 	}
 	lf := new(launchFrame)
 	lf.fill(s.core, []Arg{U64(1000)})
-	t.Logf("cuLaunchKernel: %v", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, lf.params))
-	_, res = tab.FuncGetAttribute(driver.At{Thread: th}, 0, spin.raw)
-	t.Logf("cuFuncGetAttribute: %v", res)
 	mem := must(gpu.Alloc(16))(t)
-	t.Logf("cuMemcpyHtoD: %v", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)))
 	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.core.raw}, 16)
-	t.Logf("cuMemFree: %v (alloc %v)", tab.MemFree(driver.At{Thread: th}, p), res)
+	if res != 0 {
+		t.Fatal(res)
+	}
+	_, attribute := tab.FuncGetAttribute(driver.At{Thread: th}, 0, spin.raw)
+	for _, c := range []struct {
+		call      string
+		got, want driver.Result
+	}{
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, lf.params), 0},
+		{"cuFuncGetAttribute", attribute, 0},
+		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)), driver.ResultInvalidContext},
+		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s without a current context: %v, want %v", c.call, c.got, c.want)
+		}
+	}
 	mem.Close()
 }
 

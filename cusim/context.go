@@ -13,7 +13,7 @@ type context struct {
 	flags     uint32
 	primary   bool
 	destroyed bool
-	pending   int // operations that are not complete
+	pending   pending
 	streams   []*stream
 	legacy    *stream
 	gate      *op // that everything enqueued from now on waits for, or nil
@@ -106,7 +106,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 // end ends a context's life, after all work in it. The driver is unlocked
 // meanwhile.
 func (d *Driver) end(c *context) {
-	d.wait(func() bool { return c.pending == 0 || c.dev.poison != ok })
+	d.wait(func() bool { return c.pending.none() || c.dev.poison != ok })
 	c.destroyed = true
 	for i, other := range c.dev.contexts {
 		if other == c {
@@ -382,7 +382,7 @@ func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
 	if r != ok {
 		return r
 	}
-	d.wait(func() bool { return c.pending == 0 || c.dev.poison != ok })
+	d.drain(c)
 	return c.dev.poison
 }
 

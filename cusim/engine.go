@@ -38,6 +38,9 @@ type op struct {
 
 	done bool
 	at   int64 // when it completed, or will
+
+	older, newer *op // that are pending in the context
+	number       uint64
 }
 
 // enqueue puts an operation on a stream, after what is there, after what its
@@ -54,7 +57,7 @@ func (e *engine) enqueue(s *stream, o *op, after ...*op) {
 		o.follow(other)
 	}
 	s.tail = o
-	s.ctx.pending++
+	s.ctx.pending.add(o)
 	if o.after == 0 {
 		e.work = append(e.work, o)
 		e.run()
@@ -124,7 +127,7 @@ func (e *engine) start(o *op) {
 // complete completes an operation at its time.
 func (e *engine) complete(o *op) {
 	o.done = true
-	o.s.ctx.pending--
+	o.s.ctx.pending.remove(o)
 	if o.effect != nil && o.s.ctx.dev.poison == ok {
 		o.effect()
 	}
@@ -153,9 +156,7 @@ func (e *engine) finish(o *op) {
 	e.outside = slices.DeleteFunc(e.outside, func(other *op) bool { return other == o })
 	e.complete(o)
 	e.run()
-	if e.d.waiting > 0 {
-		e.arm()
-	}
+	e.arm() // what comes next may be visible, or something behind it
 }
 
 // drop ends an operation that will not run. Those that waited for it go the same
@@ -165,7 +166,7 @@ func (e *engine) drop(o *op) {
 		return
 	}
 	o.done, o.at = true, e.d.clock.now()
-	o.s.ctx.pending--
+	o.s.ctx.pending.remove(o)
 	if o.dropped != nil {
 		o.dropped()
 	}
@@ -209,13 +210,17 @@ func (e *engine) next() (at int64, any bool) {
 const pollEvery = 50 * time.Microsecond
 
 // arm sees to it that what is due next is done although nobody calls the driver.
-// With virtual time only Advance does that.
+// With virtual time only Advance does that, but for looking at memory while somebody
+// waits.
 func (e *engine) arm() {
-	if e.d.clock.virtual {
-		return
-	}
 	at, any := e.next()
 	now := e.d.clock.now()
+	if e.d.clock.virtual {
+		if len(e.polled) == 0 || e.d.waiting == 0 {
+			return
+		}
+		at, any = 0, false // the program writes memory when it likes
+	}
 	if len(e.polled) > 0 && (!any || at > now+int64(pollEvery)) {
 		at, any = now+int64(pollEvery), true
 	}

@@ -397,8 +397,11 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 			break
 		}
 		d.forgetCaptured(e)
-		e.state, e.point = recorded, point{op: o}
+		after = append(after, e.recordBy(o))
 	case eventWaitNode:
+		if e.ipc != nil {
+			e.ipc.sync()
+		}
 		if p := e.point.op; p != nil && !p.done {
 			after = append(after, p)
 		}

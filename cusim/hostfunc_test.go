@@ -156,6 +156,9 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { hostFunc <- true }}))
 	r.must(r.StreamAddCallback(r.th, s, driver.Callback{Go: func() { callback <- true }}, 0))
 	r.LoseDevice(0)
+	if !r.devices[0].contexts[0].pending.none() {
+		t.Error("operations are pending")
+	}
 	r.want("synchronize", driver.ResultDeviceUnavailable, r.StreamSynchronize(r.th, s))
 	<-callback
 	close(leave)

@@ -416,7 +416,8 @@ func ipcResult(err error) driver.Result {
 
 // IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current
 // context, on whatever device. A handle cannot be opened any more when its event was
-// destroyed, or its process ended; what was opened before goes on.
+// destroyed, or its process ended while this driver had none of that process's events;
+// what was opened before goes on.
 func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHandle) (driver.Event, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuIpcOpenEventHandle", th)

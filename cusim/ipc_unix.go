@@ -48,7 +48,7 @@ func (m *ipcMapping) end() {
 		_ = os.Remove(m.path) // somebody else may have done it
 	}
 	if m.file != nil {
-		_ = m.file.Close() // which ends the lock
+		_ = m.file.Close() // now that it is not mapped any more, this ends the lock
 	}
 }
 
@@ -128,7 +128,7 @@ func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
 		_ = os.Remove(path) // it may be swept already
 		path = ""
 	case locked != nil:
-		err = &os.PathError{Op: "flock", Path: path, Err: locked}
+		return nil, &os.PathError{Op: "flock", Path: path, Err: locked}
 	case !sameFile(path, info):
 		return nil, &os.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist} // it is swept
 	}

@@ -26,11 +26,11 @@ func newLab(t *testing.T, opts ...Option) *lab {
 	r.ctx = r.primary(0)
 	r.must(r.CtxSetCurrent(r.th, r.ctx))
 	t.Cleanup(func() {
-		if r.devices[0].poison != ok {
-			return // nothing can be destroyed any more
-		}
 		r.DevicePrimaryCtxRelease(nil, 0)
 		r.Check(t)
+		if n := r.space.pinned + r.devices[0].memory; n != 0 || len(r.space.blocks) != 0 {
+			t.Errorf("%d bytes and %d blocks are left", n, len(r.space.blocks))
+		}
 	})
 	return r
 }

@@ -237,6 +237,56 @@ func TestKernelFaults(t *testing.T) {
 			if got := strings.Join(misuses, "\n"); !strings.Contains(got, tt.misuse) || (got == "") != (tt.misuse == "") {
 				t.Errorf("misuse is %q, want %q", got, tt.misuse)
 			}
+			r.takeMisuses()
+		})
+	}
+}
+
+// TestKernelOnForeignMemory runs a kernel on memory that was registered, and is not
+// there.
+func TestKernelOnForeignMemory(t *testing.T) {
+	const nowhere = driver.HostPtr(1 << 15)
+	r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 1 }}))
+	s := r.newStream()
+	r.must(r.MemHostRegister(r.th, nowhere, page, 0))
+	r.must(r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(uint64(nowhere))))
+	r.want("synchronize", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
+	r.want("unregister", driver.ResultIllegalAddress, r.MemHostUnregister(r.th, nowhere))
+	if n := r.takeMisuses(); n != 1 {
+		t.Errorf("%d misuses", n)
+	}
+}
+
+// TestVisible enqueues what changes memory of the host: it happens although nobody
+// calls the driver.
+func TestVisible(t *testing.T) {
+	for name, call := range map[string]func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result{
+		"copy": func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result {
+			return r.MemcpyDtoHAsync(r.th, host, p, 1, s)
+		},
+		"memset": func(r *lab, s driver.Stream, host driver.HostPtr, _ driver.DevicePtr) driver.Result {
+			return r.MemsetD8Async(r.th, driver.DevicePtr(host), 'x', 1, s)
+		},
+		"kernel": func(r *lab, s driver.Stream, host driver.HostPtr, _ driver.DevicePtr) driver.Result {
+			return r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(uint64(host)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 'x' }}))
+			s, p := r.newStream(), r.alloc("x")
+			b, host := r.pinned("-")
+			r.must(call(r, s, host, p))
+			look := func() string {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return string(b)
+			}
+			for i := 0; look() != "x"; i++ {
+				if i == 10_000 {
+					t.Fatalf("it has %q", look())
+				}
+				time.Sleep(time.Millisecond)
+			}
 		})
 	}
 }
@@ -262,6 +312,9 @@ func TestPoisonDropsWork(t *testing.T) {
 	r.must(r.StreamWaitValue32(r.th, r.newStream(), r.alloc("\x00\x00\x00\x00"), 1, 0))
 	r.Hold(uintptr(held))
 	r.must(r.MemsetD8Async(r.th, p, 'y', 1, held))
+	idle := r.newStream()
+	r.Hold(uintptr(idle))
+	r.must(r.MemsetD8Async(r.th, p, 'z', 1, idle))
 	r.must(r.StreamWaitEvent(th, other, e, 0))
 	r.want("the other device", driver.ResultNotReady, r.StreamQuery(th, other))
 	done := make(chan driver.Result)
@@ -270,6 +323,9 @@ func TestPoisonDropsWork(t *testing.T) {
 	r.blocked(1)
 	r.Poison(0, 700)
 	r.Poison(0, 719)
+	if !r.devices[0].contexts[0].pending.none() {
+		t.Error("operations are pending")
+	}
 	r.want("the one that waited", driver.ResultIllegalAddress, <-done)
 	r.want("the device", driver.ResultIllegalAddress, r.CtxSynchronize(r.th))
 	r.want("the other device", ok, r.StreamQuery(th, other))
@@ -278,11 +334,71 @@ func TestPoisonDropsWork(t *testing.T) {
 	if string(b) != "-" {
 		t.Errorf("memory was set to %q", b)
 	}
-	if n := r.devices[0].contexts[0].pending; n != 0 {
-		t.Errorf("%d operations are pending", n)
-	}
+	r.want("destroy", driver.ResultIllegalAddress, r.EventDestroy(r.th, e))
 	r.must(r.StreamDestroy(th, other))
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
+}
+
+// TestPoisonBeginsNothing poisons a device: nothing begins any more, and what does not
+// run hears of it once.
+func TestPoisonBeginsNothing(t *testing.T) {
+	for name, poison := range map[string]func(r *lab) *op{
+		"from outside": func(r *lab) *op { return &op{duration: 1} },
+		"by the end of an operation": func(r *lab) *op {
+			return &op{effect: func() { r.poison(r.devices[0], driver.ResultLaunchFailed) }}
+		},
+		"by the beginning of an operation": func(r *lab) *op {
+			return &op{duration: 1, begin: func() { r.poison(r.devices[0], driver.ResultLaunchFailed) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, VirtualTime())
+			h := r.newStream()
+			r.mu.Lock()
+			s, _ := find[stream](r.Driver, "", streamKind, uintptr(h))
+			began, dropped := 0, 0
+			r.engine.enqueue(s, &op{duration: 1})
+			first := poison(r)
+			r.engine.enqueue(s, first)
+			for range 2 {
+				r.engine.enqueue(s, &op{begin: func() { began++ }, dropped: func() { dropped++ }})
+			}
+			r.mu.Unlock()
+			if name != "from outside" {
+				r.Advance(1)
+			}
+			r.Poison(0, 719)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if began != 0 || dropped != 2 || !first.done || !s.ctx.pending.none() || len(r.engine.running) != 0 {
+				t.Errorf("%d began, %d were dropped, %d run", began, dropped, len(r.engine.running))
+			}
+		})
+	}
+}
+
+// TestGlobal runs a kernel that uses a variable of its module.
+func TestGlobal(t *testing.T) {
+	r := newLab(t, WithKernel("count", Kernel{Run: func(l *Launch) { l.Global("n")[0]++ }}),
+		WithKernel("wild", Kernel{Run: func(l *Launch) { l.Global("nosuch") }}))
+	m := r.load(header + ".global .u32 n = 41; .entry count() { ret; } .entry wild() { ret; }")
+	p, size, res := r.ModuleGetGlobal(r.th, m, "n")
+	r.must(res)
+	for _, tt := range []struct {
+		name string
+		want driver.Result
+	}{{"count", ok}, {"wild", driver.ResultIllegalAddress}} {
+		f, res := r.ModuleGetFunction(r.th, m, tt.name)
+		r.must(res)
+		r.must(r.launchOn(0, f, 1, driver.KernelParams{}))
+		r.want(tt.name, tt.want, r.CtxSynchronize(r.th))
+		if b := make([]byte, size); tt.want == ok {
+			r.must(r.MemcpyDtoH(r.th, b, p))
+			if string(b) != "*\x00\x00\x00" {
+				t.Errorf("the variable is %q", b)
+			}
+		}
+	}
 }
 
 // TestGraphOfKernels captures a launch, and runs it twice.

@@ -178,13 +178,45 @@ func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Res
 	return deviceMemory - c.dev.memory, deviceMemory, ok
 }
 
-// aboutMemory begins a call that allocates or frees: not while somebody captures.
+// aboutMemory begins a call that allocates: not while somebody captures.
 func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Result) {
 	c, t, r := d.inContext(op, th)
 	if r == ok {
 		r = d.forbidden(t, nil)
 	}
 	return c, r
+}
+
+// freeing makes a call that frees: not while somebody captures. It returns none for
+// a block that there is not. After a sticky error, which it returns, the memory is
+// freed too: nobody gets another chance.
+func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
+	if k == deviceBlock {
+		// It needs no current context: the memory knows its own.
+		if r := d.begin(op); r != ok {
+			return r
+		}
+		if r := d.forbidden(d.thread(th), nil); r != ok {
+			return r
+		}
+		b := d.space.of(addr, k)
+		if b == nil {
+			if c := d.thread(th).current(); c != nil {
+				return cmp.Or(c.dev.poison, none)
+			}
+			return none
+		}
+		return cmp.Or(b.ctx.live(), d.free(b))
+	}
+	c, r := d.aboutMemory(op, th)
+	if r != ok && (c == nil || r != c.dev.poison) {
+		return r
+	}
+	b := d.space.of(addr, k)
+	if b == nil {
+		return cmp.Or(r, none)
+	}
+	return cmp.Or(r, d.free(b))
 }
 
 // MemAlloc is cuMemAlloc_v2.
@@ -204,28 +236,24 @@ func (d *Driver) MemAlloc(th *driver.Thread, size uint64) (driver.DevicePtr, dri
 	return driver.DevicePtr(b.addr), ok
 }
 
-// MemFree is cuMemFree_v2. It waits for all work in the memory's context.
+// MemFree is cuMemFree_v2. It waits for all work in the memory's context. To free
+// NULL does nothing.
 func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	defer d.mu.Unlock()
-	_, r := d.aboutMemory("cuMemFree", th)
-	if r != ok || p == 0 {
-		return r
+	none := driver.ResultInvalidValue
+	if p == 0 {
+		none = ok
 	}
-	b := d.space.of(uint64(p), deviceBlock)
-	if b == nil {
-		return driver.ResultInvalidValue
-	}
-	return d.free(b)
+	return d.freeing("cuMemFree", th, uint64(p), deviceBlock, none)
 }
 
 // free frees a block after all work in its context. The driver is unlocked
 // meanwhile.
 func (d *Driver) free(b *block) driver.Result {
 	b.leaving = true
-	c := b.ctx
-	d.wait(func() bool { return c.pending == 0 || c.dev.poison != ok })
+	d.drain(b.ctx)
 	d.space.remove(b)
-	return c.dev.poison
+	return b.ctx.dev.poison
 }
 
 // MemAllocAsync is cuMemAllocAsync. The address is known at once; memory that is
@@ -292,15 +320,7 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 // MemFreeHost is cuMemFreeHost. It waits for all work in the memory's context.
 func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
-	_, r := d.aboutMemory("cuMemFreeHost", th)
-	if r != ok {
-		return r
-	}
-	b := d.space.of(uint64(p), pinnedBlock)
-	if b == nil {
-		return driver.ResultInvalidValue
-	}
-	return d.free(b)
+	return d.freeing("cuMemFreeHost", th, uint64(p), pinnedBlock, driver.ResultInvalidValue)
 }
 
 // aboutHost begins a call about pinned memory.
@@ -365,16 +385,9 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 // of the registration.
 func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
-	_, r := d.aboutMemory("cuMemHostUnregister", th)
-	switch {
-	case r != ok:
-		return r
-	case p == 0:
-		return driver.ResultInvalidValue
+	none := driver.ResultHostMemoryNotRegistered
+	if p == 0 {
+		none = driver.ResultInvalidValue
 	}
-	b := d.space.of(uint64(p), registeredBlock)
-	if b == nil {
-		return driver.ResultHostMemoryNotRegistered
-	}
-	return d.free(b)
+	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, none)
 }

@@ -2,6 +2,7 @@ package cusim
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -104,10 +105,12 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 
 // transfer copies bytes. What was never written is zero: it is not made for that.
 func transfer(dst, src span) {
-	if src.data == nil && dst.data == nil {
-		return
+	switch {
+	case src.data != nil:
+		copy(dst.bytes(), src.bytes())
+	case dst.data != nil:
+		clear(dst.bytes())
 	}
-	copy(dst.bytes(), src.bytes())
 }
 
 // enqueueCopy enqueues a copy.
@@ -337,7 +340,11 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, fu
 	if r != ok {
 		return span{}, nil, r
 	}
+	zero := !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 	return to, func() {
+		if zero && to.data == nil {
+			return
+		}
 		b := to.bytes()
 		for done := copy(b, value); done < len(b); done *= 2 {
 			copy(b[done:], b[:done])

@@ -2,6 +2,7 @@ package cusim
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,9 @@ func TestMemoryAnswers(t *testing.T) {
 		}},
 		{"device pointer", ok, func(r *lab) driver.Result {
 			_, p := r.pinned("abc")
+			if p%page != 0 {
+				r.t.Errorf("it is at %#x, which is no page", p)
+			}
 			dp, res := r.MemHostGetDevicePointer(r.th, p+1, 0)
 			if uint64(dp) != uint64(p)+1 {
 				r.t.Errorf("the device knows %#x as %#x", p+1, dp)
@@ -164,6 +168,16 @@ func TestMemoryAnswers(t *testing.T) {
 		{"copy async from NULL", invalid, func(r *lab) driver.Result { return r.MemcpyHtoDAsync(r.th, r.alloc("abcd"), 0, 4, r.newStream()) }},
 		{"copy async from where nothing is", invalid, func(r *lab) driver.Result {
 			return r.MemcpyHtoDAsync(r.th, r.alloc("abcd"), 64, 4, r.newStream())
+		}},
+		{"copy async from what is registered in part", invalid, func(r *lab) driver.Result {
+			r.must(r.MemHostRegister(r.th, address+page, page, 0))
+			defer func() { r.must(r.MemHostUnregister(r.th, address+page)) }()
+			return r.MemcpyHtoDAsync(r.th, r.alloc(strings.Repeat("x", 2*page)), address, 2*page, r.newStream())
+		}},
+		{"copy from behind the end", invalid, func(r *lab) driver.Result {
+			p := r.alloc(strings.Repeat("x", alignment))
+			r.alloc("more") // behind it
+			return r.MemcpyDtoH(r.th, make([]byte, 1), p+alignment)
 		}},
 		{"copy between contexts of which one is none", driver.ResultInvalidContext, func(r *lab) driver.Result {
 			p := r.alloc("abc")
@@ -391,6 +405,81 @@ func TestWaitsForTurn(t *testing.T) {
 	}
 }
 
+// TestFreedAtTheSameTime frees the same thing on two threads: one of them does it.
+func TestFreedAtTheSameTime(t *testing.T) {
+	r := newLab(t, VirtualTime())
+	s, p := r.newStream(), r.alloc("x")
+	m, res := r.ModuleLoadData(r.th, []byte(header))
+	r.must(res)
+	r.spin(s, time.Second)
+	memory, module := make(chan driver.Result, 2), make(chan driver.Result, 2)
+	for range 2 {
+		th := r.otherThread()
+		go func() { memory <- r.MemFree(th, p) }()
+		go func() { module <- r.ModuleUnload(th, m) }()
+	}
+	r.want("freed again", driver.ResultInvalidValue, <-memory)
+	r.blocked(3)
+	r.Advance(time.Second)
+	r.want("freed", ok, <-memory)
+	if diff := cmp.Diff([]driver.Result{ok, driver.ResultInvalidHandle}, slices.Sorted(slices.Values([]driver.Result{<-module, <-module}))); diff != "" {
+		t.Errorf("unloaded twice (-want +got):\n%s", diff)
+	}
+}
+
+// TestWaitsForNoMore frees memory and synchronizes while there is always work: what is
+// enqueued later is not waited for.
+func TestWaitsForNoMore(t *testing.T) {
+	for name, call := range map[string]func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result{
+		"cuMemFree":        func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result { return r.MemFree(th, p) },
+		"cuCtxSynchronize": func(r *lab, th *driver.Thread, _ driver.DevicePtr) driver.Result { return r.CtxSynchronize(th) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, VirtualTime())
+			s, other, p := r.newStream(), r.newStream(), r.alloc("x")
+			r.spin(s, time.Second)
+			r.spin(other, time.Second)
+			done := make(chan driver.Result)
+			th := r.otherThread()
+			go func() { done <- call(r, th, p) }()
+			r.blocked(1)
+			r.spin(other, time.Hour)
+			r.Advance(time.Second)
+			r.want(name, ok, <-done)
+			r.want("query", driver.ResultNotReady, r.StreamQuery(r.th, other))
+			r.Advance(time.Hour)
+		})
+	}
+}
+
+// TestPending adds operations, and removes them in another order.
+func TestPending(t *testing.T) {
+	var p pending
+	ops := make([]op, 4)
+	for i := range ops {
+		p.add(&ops[i])
+	}
+	for _, step := range []struct {
+		remove int
+		want   []uint64
+	}{{1, []uint64{1, 3, 4}}, {0, []uint64{3, 4}}, {3, []uint64{3}}, {2, nil}} {
+		p.remove(&ops[step.remove])
+		var got, back []uint64
+		for o := p.oldest; o != nil; o = o.newer {
+			got = append(got, o.number)
+		}
+		for o := p.newest; o != nil; o = o.older {
+			back = append([]uint64{o.number}, back...)
+		}
+		if diff := cmp.Diff([][]uint64{step.want, step.want}, [][]uint64{got, back}); diff != "" {
+			t.Errorf("without %d, from either end (-want +got):\n%s", step.remove, diff)
+		}
+	}
+	if !p.none() || p.newest != nil {
+		t.Error("there are some left")
+	}
+}
+
 // TestDoesNotWait makes calls that put something on the legacy default stream, which
 // a held stream keeps from running, and that do not wait for it.
 func TestDoesNotWait(t *testing.T) {
@@ -430,11 +519,18 @@ func TestUntouched(t *testing.T) {
 	_, res = r.MemAlloc(r.th, size)
 	r.want("no room", driver.ResultOutOfMemory, res)
 	r.must(r.MemcpyDtoD(r.th, p[0], p[1], size))
+	r.must(r.MemsetD32(r.th, p[0], 0, size/4))
+	b, host := r.pinned("...")
+	r.must(r.MemcpyDtoHAsync(r.th, host, p[0]+size/2, 3, 0))
+	r.must(r.CtxSynchronize(r.th))
+	if string(b) != "\x00\x00\x00" {
+		t.Errorf("it has %q", b)
+	}
 	if got := r.read(p[1]+size-3, 3); got != "\x00\x00\x00" {
 		t.Errorf("it has %q", got)
 	}
 	for _, b := range r.space.blocks {
-		if b.data != nil {
+		if b.kind == deviceBlock && b.data != nil {
 			t.Errorf("%d bytes were made for nothing", len(b.data))
 		}
 	}
@@ -617,11 +713,37 @@ func TestGraphOfCopies(t *testing.T) {
 	r.must(r.MemFree(r.th, p))
 	r.must(r.GraphLaunch(r.th, x, s))
 	r.want("with memory that was freed", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+}
+
+// TestFreeAfterPoison frees things on a device with a sticky error: the calls report
+// it, and free.
+func TestFreeAfterPoison(t *testing.T) {
+	const poison = driver.ResultLaunchFailed
+	r := newLab(t)
+	own := newBytes(8)
+	p, address := r.alloc("device"), driver.HostPtr(sliceAddress(own))
+	_, host := r.pinned("host")
+	r.must(r.MemHostRegister(r.th, address, 8, 0))
+	m, res := r.ModuleLoadData(r.th, []byte(header+".global .u32 x;"))
+	r.must(res)
+	r.Poison(0, int(poison))
+	r.want("NULL", poison, r.MemFree(r.th, 0))
+	for range 2 {
+		r.want("cuMemFree", poison, r.MemFree(r.th, p))
+		r.want("cuMemFreeHost", poison, r.MemFreeHost(r.th, host))
+		r.want("cuMemHostUnregister", poison, r.MemHostUnregister(r.th, address))
+	}
+	r.want("cuModuleUnload", poison, r.ModuleUnload(r.th, m))
+	if n := len(r.space.blocks); n != 0 {
+		t.Errorf("%d blocks are left", n)
+	}
 }
 
 // TestForeignMemory copies from and to memory that is not there, or not any more.
 func TestForeignMemory(t *testing.T) {
-	const nowhere = driver.HostPtr(1 << 20) // nothing is ever mapped there
+	const nowhere = driver.HostPtr(1 << 15) // no system maps anything there
 	t.Run("pageable", func(t *testing.T) {
 		r := newLab(t)
 		r.want("a copy to it", driver.ResultIllegalAddress, r.MemcpyDtoHAsync(r.th, nowhere, r.alloc("abc"), 3, r.newStream()))
@@ -632,6 +754,21 @@ func TestForeignMemory(t *testing.T) {
 		r.must(r.MemHostRegister(r.th, nowhere, page, 0))
 		r.must(r.MemcpyHtoDAsync(r.th, r.alloc("abc"), nowhere, 3, s))
 		r.want("a copy from it", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
+	})
+	t.Run("awaited in a graph", func(t *testing.T) {
+		r := newLab(t)
+		s, p := r.newStream(), r.alloc("\x00\x00\x00\x00")
+		r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
+		r.must(r.StreamWaitValue32(r.th, s, p, 1, 0))
+		g, res := r.StreamEndCapture(r.th, s)
+		r.must(res)
+		x, res := r.GraphInstantiateWithFlags(r.th, g, 0)
+		r.must(res)
+		r.must(r.MemFree(r.th, p))
+		r.must(r.GraphLaunch(r.th, x, s))
+		r.want("the wait", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
+		r.must(r.GraphExecDestroy(r.th, x))
+		r.must(r.GraphDestroy(r.th, g))
 	})
 	t.Run("awaited", func(t *testing.T) {
 		r := newLab(t)

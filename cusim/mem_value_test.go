@@ -69,17 +69,28 @@ func TestWaitValue(t *testing.T) {
 }
 
 // TestWaitValueWakes lets a call wait for a stream that waits for a word: another
-// call writes it.
+// stream writes it, or the program does.
 func TestWaitValueWakes(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s, w, p := r.newStream(), r.newStream(), r.alloc("\x00\x00\x00\x00")
-	r.must(r.StreamWaitValue32(r.th, s, p, 1, eq))
-	done := make(chan driver.Result)
-	th := r.otherThread()
-	go func() { done <- r.StreamSynchronize(th, s) }()
-	r.blocked(1)
-	r.must(r.StreamWriteValue32(r.th, w, p, 1, 0))
-	r.want("synchronize", ok, <-done)
+	_, host := r.pinned("\x00\x00\x00\x00")
+	for name, tt := range map[string]struct {
+		p     driver.DevicePtr
+		write func()
+	}{
+		"a stream":    {p, func() { r.must(r.StreamWriteValue32(r.th, w, p, 1, 0)) }},
+		"the program": {driver.DevicePtr(host), func() { store32(foreignBytes(host, 4), 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.must(r.StreamWaitValue32(r.th, s, tt.p, 1, eq))
+			done := make(chan driver.Result)
+			th := r.otherThread()
+			go func() { done <- r.StreamSynchronize(th, s) }()
+			r.blocked(1)
+			tt.write()
+			r.want("synchronize", ok, <-done)
+		})
+	}
 }
 
 // TestWaitValueOfProgram lets a stream wait for a word that the program writes, and

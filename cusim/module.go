@@ -112,7 +112,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 		}
 		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
 	}
-	if r := imageKind(image); r != ok {
+	if log.Error, r = imageKind(image); r != ok {
 		return 0, log, r
 	}
 	code, problem := parsePTX(image, d.version)
@@ -144,8 +144,12 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 	if verbose {
 		var lines []string
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
-			lines = append(lines, fmt.Sprintf("kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
-				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]))
+			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
+				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
+			if _, written := d.kernels[name]; !written {
+				line += "; it does nothing, as nobody has written it in Go: see WithKernel"
+			}
+			lines = append(lines, line)
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
@@ -153,18 +157,18 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 	return m.handle, log, ok
 }
 
-// imageKind returns ok for what may be a text in PTX. Nothing else can be run here.
-func imageKind(image []byte) driver.Result {
+// imageKind returns ok for what may be a text in PTX, else what is wrong.
+func imageKind(image []byte) (string, driver.Result) {
 	text, _, _ := bytes.Cut(image, []byte{0})
 	text = bytes.TrimLeft(text, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")), // a cubin
 		bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")): // a fatbin
-		return driver.ResultNoBinaryForGPU
+		return "cusim: fatal: code for a GPU cannot be run without one: load PTX, and write its kernels in Go, with WithKernel", driver.ResultNoBinaryForGPU
 	case !bytes.HasPrefix(text, []byte(".")) && !bytes.HasPrefix(text, []byte("//")) && !bytes.HasPrefix(text, []byte("/*")):
-		return driver.ResultInvalidImage
+		return "cusim: fatal: the image is neither a text in PTX nor code for a GPU", driver.ResultInvalidImage
 	}
-	return ok
+	return "", ok
 }
 
 func (m *module) freeVariables(d *Driver) {
@@ -197,7 +201,7 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 		if r = d.forbidden(d.thread(th), nil); r != ok {
 			return r
 		}
-		d.wait(func() bool { return m.ctx.pending == 0 || m.ctx.dev.poison != ok })
+		d.drain(m.ctx)
 		if object, _ := d.objects.find(uintptr(h)); object != m {
 			return driver.ResultInvalidHandle // somebody else was faster
 		}
