@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"cusim":           {imports: []string{"internal/driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":   {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cutest":          {imports: []string{"cu", "cusim"}},
-	"cmd/cuprobe":     {imports: []string{"cu", "loader"}, program: true},
+	"cmd/cuprobe":     {imports: []string{"cu", "cusim", "loader"}, program: true},
 	"examples/...":    {imports: []string{"cu", "cusim", "cutest"}, program: true},
 	"tests":           {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 	"tests/...":       {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},

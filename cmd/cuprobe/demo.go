@@ -19,7 +19,8 @@ func demoCommand() command {
 event that follows kernel A on stream 1; the host enqueues everything beforehand
 and only polls. The drawing is to scale, from the times of the events.
 
-It takes less than a second, most of which is the driver's start.
+It takes less than a second, most of which is the driver's start. Without a driver
+or a device the bare cuprobe runs it on the software driver; cuprobe demo does not.
 
 Fields with -json: driver, device, compileNS, lanes (name, spans: name, fromNS,
 toNS, waiting), waitNS (from A's end to C's begin), polls (pending, complete),
@@ -31,11 +32,18 @@ interval by either clock).`,
 
 func runDemo(c *call) error {
 	drv, dev, err := c.openDevice()
+	r := &demoReport{width: c.columns()}
+	if c.mayReplace(err) {
+		r.instead = err
+		fmt.Fprintf(c.out, "no GPU here: %s; running on the software driver\n", whyNone(err))
+		c.driver = softDriver
+		drv, dev, err = c.openDevice()
+	}
 	if err != nil {
 		return err
 	}
-	r := &demoReport{width: c.columns()}
-	if r.Driver, err = newDriverInfo(drv); err != nil {
+	r.software = c.software()
+	if r.Driver, err = c.driverInfo(drv); err != nil {
 		return err
 	}
 	if r.Device, err = newDeviceInfo(dev); err != nil {
@@ -44,10 +52,21 @@ func runDemo(c *call) error {
 	if err := r.demo(dev, c.ctx.Err); err != nil {
 		return err
 	}
+	if r.instead != nil {
+		r.verdict = c.diagnose(r.instead).Verdict().Title
+	}
 	if err := c.show(r); err != nil {
 		return err
 	}
 	return r.check()
+}
+
+// whyNone says in a few words what kept the driver from being opened.
+func whyNone(err error) string {
+	if errors.Is(err, cu.ErrNoDevice) {
+		return "the CUDA driver sees no device"
+	}
+	return "no CUDA driver could be loaded"
 }
 
 // demoReport is what the demo saw.
@@ -66,7 +85,10 @@ type demoReport struct {
 	Events time.Duration `json:"eventsNS"`
 	Host   time.Duration `json:"hostNS"`
 
-	width int
+	width    int
+	software bool   // it ran on the software driver
+	instead  error  // why it did though nobody asked for that, or nil
+	verdict  string // what the doctor says of the machine then
 }
 
 // What the demo's kernels take.
@@ -207,7 +229,11 @@ func (r *demoReport) check() error {
 func (r *demoReport) text(w io.Writer) {
 	r.Driver.text(w)
 	r.Device.text(w)
-	fmt.Fprintf(w, "kernel   cusim_spin, compiled from PTX in %s\n\n", digits(r.Compile, 3))
+	compiled := "compiled"
+	if r.software {
+		compiled = "read" // it knows what the kernel does, and executes no PTX
+	}
+	fmt.Fprintf(w, "kernel   cusim_spin, %s from PTX in %s\n\n", compiled, digits(r.Compile, 3))
 	links := []link{{r.Lanes[1].Spans[1].From - r.Wait, r.Lanes[1].Spans[1].From, "C waits for A's event"}}
 	for _, line := range timeline(r.width, r.Lanes, links) {
 		fmt.Fprintln(w, line)
@@ -217,8 +243,17 @@ func (r *demoReport) text(w io.Writer) {
 	fmt.Fprintf(w, "polls    %d times pending (C: CUDA_ERROR_NOT_READY), never an error\n", r.Polls.Pending)
 	fmt.Fprintf(w, "events   %s\n", duration(r.Events))
 	fmt.Fprintf(w, "host     %s (%+.2f %%)\n", duration(r.Host), 100*deviation(r.Host, r.Events))
-	if !r.Held {
-		const hint = "hint     the GPU began before everything was enqueued, so the times hold some of the host's; is CUDA_LAUNCH_BLOCKING set?"
-		fmt.Fprintln(w, strings.Join(wrap(hint, "         ", r.width), "\n"))
+	hint := func(text string) {
+		fmt.Fprintln(w, strings.Join(wrap("hint     "+text, "         ", r.width), "\n"))
+	}
+	switch {
+	case r.Held:
+	case r.software:
+		hint("the software driver began before everything was enqueued, so the times hold some of the host's: the machine is busy")
+	default:
+		hint("the GPU began before everything was enqueued, so the times hold some of the host's; is CUDA_LAUNCH_BLOCKING set?")
+	}
+	if r.instead != nil {
+		hint("these times are a model's, not a GPU's. Verdict: " + sentence(oneLine(r.verdict)) + "For more run: cuprobe doctor")
 	}
 }

@@ -119,7 +119,7 @@ func runDevices(c *call, all bool) error {
 		return err
 	}
 	r := &devicesReport{Devices: []deviceDetail{}, Peers: []peer{}}
-	if r.Driver, err = newDriverInfo(drv); err != nil {
+	if r.Driver, err = c.driverInfo(drv); err != nil {
 		return err
 	}
 	devs, err := c.devices(drv)

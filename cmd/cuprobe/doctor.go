@@ -28,6 +28,9 @@ is a command.
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
 and 1 if something else fails, or the bundle cannot be written.
 
+With -driver soft it looks at nothing of the machine: it runs the checks of a device on
+the software driver, which says something of purecu, and nothing of a GPU.
+
 A library, a driver or a device that hangs is given up after a minute at most, the
 second and further ones after ten seconds; what is waited for is said on stderr.
 
@@ -36,7 +39,7 @@ those environment variables that matter to CUDA, as one JSON file to attach to a
 report. It says what the file holds. Home folders and user names in paths are
 replaced; read it before you send it all the same.
 
-Fields with -json: report (what the loader's Diagnose found: platform,
+Fields with -json: report (null with -driver soft; what the loader's Diagnose found: platform,
 distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
 environmentIgnored, namedBy, library: name, source, path, release, version,
 candidates: name, source, path, problem, error, ldLibraryPathElement, kernel:
@@ -59,6 +62,7 @@ list is null.`,
 
 // doctorReport is what the doctor found out.
 type doctorReport struct {
+	// Report is nil if the software driver was examined, and so not the machine.
 	Report   *loader.Report  `json:"report"`
 	Driver   *driverInfo     `json:"driver"`
 	Features *cu.Features    `json:"features"`
@@ -140,6 +144,10 @@ func addInit(r *loader.Report, opened error) {
 	r.Findings = slices.Insert(r.Findings, 0, f)
 }
 
+// softFix is what to do if a check fails on the software driver: there is no
+// hardware to blame.
+const softFix = "cuprobe doctor -driver soft -bundle FILE # this is a bug in purecu: FILE belongs to the report"
+
 // kernelLog shows what the kernel's part of the driver has to say.
 const kernelLog = "sudo dmesg | grep -e NVRM -e Xid"
 
@@ -205,16 +213,18 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 func runDoctor(c *call, path string) error {
 	r := &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
 	w := &waiter{after: c.after, say: c.err}
-	var err error
-	// It gives up what hangs itself, and has found out more than this would.
-	if r.Report, err = within(&waiter{after: w.endless, say: w.say}, lookingAround, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
-		return err
-	}
-	// What is known is printed before anything else can hang.
 	early := ""
-	if !c.json {
-		early = facts(r.Report)
-		io.WriteString(c.out, early) // c.out keeps the error
+	if !c.software() {
+		var err error
+		// It gives up what hangs itself, and has found out more than this would.
+		if r.Report, err = within(&waiter{after: w.endless, say: w.say}, lookingAround, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
+			return err
+		}
+		// What is known is printed before anything else can hang.
+		if !c.json {
+			early = facts(r.Report)
+			io.WriteString(c.out, early) // c.out keeps the error
+		}
 	}
 	opened := r.examineDriver(c, w)
 	r.judge()
@@ -273,7 +283,7 @@ func (c *call) showDoctor(r *doctorReport, early, said string) error {
 // examineDriver opens the driver, looks its functions up, and checks its devices.
 // It returns the error of opening it.
 func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
-	if slices.ContainsFunc(r.Report.Candidates, func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
+	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates, func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
 		// It would only hang again.
 		opened = &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
 		addInit(r.Report, opened)
@@ -281,7 +291,7 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 		return opened
 	}
 	// Functions are looked up without a device, before anything that may hang.
-	if r.Report.Library != nil {
+	if r.Report != nil && r.Report.Library != nil {
 		if lib, err := loader.Open(c.library()); err == nil {
 			for _, s := range cu.LibrarySymbols(lib) {
 				if s.Current && s.Err != nil {
@@ -291,7 +301,9 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 		}
 	}
 	drv, opened := within(w, openingDriver, c.open)
-	addInit(r.Report, opened)
+	if r.Report != nil {
+		addInit(r.Report, opened)
+	}
 	if opened != nil {
 		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
 		return opened
@@ -301,11 +313,11 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 		r.Error = newFailure(err, func() *loader.Report { return r.Report })
 		f := loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device), Detail: oneLine(err.Error()),
 			Fix: "cuprobe devices # lists those that there are"}
-		r.Report.Findings = slices.Insert(r.Report.Findings, 0, f)
+		r.found(f)
 		devs, err = nil, nil
 	}
 	if err == nil {
-		err = r.examine(drv, devs, w)
+		err = r.examine(c, drv, devs, w)
 	}
 	if err != nil {
 		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "asking the driver", Detail: err.Error(), err: err})
@@ -314,8 +326,8 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 }
 
 // examine asks the driver for what it can do, and checks the devices.
-func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device, w *waiter) error {
-	info, err := newDriverInfo(drv)
+func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *waiter) error {
+	info, err := c.driverInfo(drv)
 	if err != nil {
 		return err
 	}
@@ -336,11 +348,27 @@ func (r *doctorReport) examine(drv *cu.Driver, devs []*cu.Device, w *waiter) err
 	return nil
 }
 
+// found adds a fault that is worse than what was found before. Of the software
+// driver it is the verdict: there is no report to hold it.
+func (r *doctorReport) found(f loader.Finding) {
+	if r.Report == nil {
+		r.Verdict = f
+		return
+	}
+	r.Report.Findings = slices.Insert(r.Report.Findings, 0, f)
+}
+
 // judge adds what follows from the checks to the findings, and comes to the
 // verdict.
 func (r *doctorReport) judge() {
 	if i := slices.IndexFunc(r.Checks, func(c check) bool { return !c.Passed }); i >= 0 {
-		r.Report.Findings = slices.Insert(r.Report.Findings, 0, r.failed(r.Checks[i]))
+		r.found(r.failed(r.Checks[i]))
+	}
+	if r.Report == nil {
+		if r.Verdict.Severity != loader.Fault {
+			r.Verdict = loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"}
+		}
+		return
 	}
 	r.Verdict = r.Report.Verdict()
 	if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
@@ -353,6 +381,10 @@ func (r *doctorReport) failed(c check) loader.Finding {
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver fails: " + c.Name, Detail: oneLine(c.Detail)}
 	if c.Device != anyDevice {
 		f.Title = fmt.Sprintf("device %d fails: %s", c.Device, c.Name)
+	}
+	if r.Report == nil {
+		f.Fix = softFix
+		return f
 	}
 	var e *cu.Error
 	if errors.As(c.err, &e) {
@@ -409,15 +441,19 @@ func textLine(w io.Writer) func(label, format string, args ...any) {
 
 // body prints all but the verdict.
 func (r *doctorReport) body(w io.Writer) {
-	// The report's own text ends with a verdict that does not know of everything.
-	text := r.Report.String()
-	if i := strings.LastIndex(text, "\nverdict "); i >= 0 {
-		text = text[:i+1]
-	}
-	io.WriteString(w, text) // w keeps the error
 	line := textLine(w)
-	if r.Report.Library != nil {
-		line("symbols", "it lacks %s of the API of CUDA 13.0", count(len(r.Missing), "function"))
+	if r.Report != nil {
+		// The report's own text ends with a verdict that does not know of everything.
+		text := r.Report.String()
+		if i := strings.LastIndex(text, "\nverdict "); i >= 0 {
+			text = text[:i+1]
+		}
+		io.WriteString(w, text) // w keeps the error
+		if r.Report.Library != nil {
+			line("symbols", "it lacks %s of the API of CUDA 13.0", count(len(r.Missing), "function"))
+		}
+	} else if r.Driver != nil {
+		line("driver", "%s, CUDA %s", r.Driver.Library, r.Driver.CUDA)
 	}
 	for _, d := range r.Devices {
 		line("device", "%d: %s, %s, compute capability %s, %s GiB", d.Ordinal, d.Name, d.PCIBusID, d.ComputeCapability, gibibytes(d.MemoryTotal))

@@ -8,14 +8,40 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/loader"
 )
+
+// What -driver may be, beside a path.
+const (
+	autoDriver = "auto"
+	cudaDriver = "cuda"
+	softDriver = "soft"
+)
+
+// softName is what reports call the software driver.
+const softName = "the software driver (cusim)"
+
+// software reports whether the driver is the software driver.
+func (c *call) software() bool { return c.driver == softDriver }
 
 // library returns the path of the library that the user named, "" if none.
 func (c *call) library() string {
-	if c.driver == "auto" || c.driver == "cuda" {
+	switch c.driver {
+	case autoDriver, cudaDriver, softDriver:
 		return ""
 	}
 	return c.driver
+}
+
+// mayReplace reports whether the software driver may stand in for the one that
+// cannot be opened because of err. Only the bare demo may be answered by another
+// driver than the machine's: whoever names a command, a driver, a library, or a
+// device, or reads JSON, wants to know about that one.
+func (c *call) mayReplace(err error) bool {
+	named, _ := c.env(loader.Environment)
+	asked := !c.bare || c.json || c.driver != autoDriver || c.device != anyDevice || named != ""
+	return !asked && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice))
 }
 
 // open opens the driver that the user asked for. A driver without a device is an
@@ -24,6 +50,9 @@ func (c *call) open() (*cu.Driver, error) {
 	var opts []cu.Option
 	if path := c.library(); path != "" {
 		opts = append(opts, cu.WithLibrary(path))
+	}
+	if c.software() {
+		opts = append(opts, cu.WithSoftware(cusim.New()))
 	}
 	drv, err := cu.Open(opts...)
 	if err != nil {
@@ -57,7 +86,7 @@ func (c *call) devices(drv *cu.Driver) ([]*cu.Device, error) {
 // driverInfo is what reports say about the driver.
 type driverInfo struct {
 	// Library is what was loaded: a path, or the name that the system's loader
-	// was asked for.
+	// was asked for. Of the software driver, which is no library, it is softName.
 	Library string `json:"library"`
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
 	Version int `json:"version"`
@@ -65,9 +94,13 @@ type driverInfo struct {
 	CUDA string `json:"cuda"`
 }
 
-func newDriverInfo(drv *cu.Driver) (driverInfo, error) {
+func (c *call) driverInfo(drv *cu.Driver) (driverInfo, error) {
 	v, err := drv.Version()
-	return driverInfo{Library: drv.String(), Version: v, CUDA: cudaVersion(v)}, err
+	info := driverInfo{Library: drv.String(), Version: v, CUDA: cudaVersion(v)}
+	if c.software() {
+		info.Library = softName
+	}
+	return info, err
 }
 
 func (d driverInfo) text(w io.Writer) {

@@ -55,6 +55,7 @@ Environment:
 
 Examples:
   cuprobe                        does it work?
+  cuprobe -driver soft           what would it look like?
   cuprobe doctor                 why does it not?
   cuprobe time -spin 1ms,10ms    are events and the host's clock of one mind?
   cuprobe time -copy 256MiB      how fast is the bus?
@@ -65,11 +66,14 @@ Examples:
 }
 
 // driverHelp says which driver is taken.
-const driverHelp = `DRIVER is auto or cuda, which both search for NVIDIA's driver library, or the path
-of a library, which is loaded, and nothing else; a name without a slash is one that
-the system's loader searches for. A software driver is never taken
-in NVIDIA's place by time, devices, doctor and symbols, nor with -json: only the
-bare demo may ever do that, with auto, and it would say so. There is none so far.
+const driverHelp = `DRIVER is auto or cuda, which both search for NVIDIA's driver library; soft, the
+software driver, which needs no GPU: package cusim's, whose streams take the time
+that a model gives them; or the path of a library, which is loaded, and nothing
+else (./soft is a file). A name without a slash is one that the system's loader
+searches for. The software driver is taken unasked only by the bare cuprobe, if there
+is no driver or no device, and its first line says so. Bare is a cuprobe without a
+command, -json, -device, and a driver or library that is named; whatever else is
+asked is answered by the machine's own driver, or not at all.
 `
 
 func helpCommand() command {

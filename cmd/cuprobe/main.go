@@ -13,11 +13,14 @@
 //	symbols  list the driver's functions: what it has, what it lacks
 //	help     say more about a command, as cuprobe COMMAND -h does
 //
-// Without a command cuprobe runs demo. Every command takes these flags:
+// Without a command cuprobe runs demo, and if there is no driver or no device, and
+// none was asked for, on the software driver, which it says. Every command takes
+// these flags:
 //
 //	-json    print one JSON object instead of text
-//	-driver auto|cuda|PATH
-//	         auto and cuda search for NVIDIA's driver; PATH is loaded, and nothing else
+//	-driver auto|cuda|soft|PATH
+//	         auto and cuda search for NVIDIA's driver; soft is package cusim's, which is
+//	         written in Go and needs no GPU; PATH is loaded, and nothing else
 //	-device N
 //	         use the device with this ordinal; by default 0, and all in devices and doctor
 //
@@ -72,9 +75,10 @@ type call struct {
 	env func(name string) (string, bool)
 
 	json   bool
-	driver string // auto, cuda, or a path
+	driver string // auto, cuda, soft, or a path
 	device int    // an ordinal, or anyDevice
 	args   []string
+	bare   bool // no command was named
 
 	after func(time.Duration) <-chan time.Time // time.After, but in tests
 }
@@ -100,7 +104,7 @@ func commands() []command {
 // run is the program with its arguments, output and environment. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: "auto", device: anyDevice, after: time.After}
+	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: autoDriver, device: anyDevice, after: time.After}
 	err := c.run(args)
 	if err == nil {
 		err = c.out.err
@@ -125,7 +129,7 @@ func (c *call) run(args []string) error {
 	}
 	all := commands()
 	name, rest := all[0].name, top.Args()
-	if len(rest) > 0 {
+	if c.bare = len(rest) == 0; !c.bare {
 		name, rest = rest[0], rest[1:]
 	}
 	cmd, err := findCommand(name)
@@ -165,9 +169,9 @@ func (c *call) runCommand(cmd command, args []string) error {
 // command and after it.
 func (c *call) define(fs *flag.FlagSet) {
 	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
-	fs.Func("driver", "the `DRIVER` to use: auto, cuda, or the path of a library (default auto)", func(s string) error {
+	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)", func(s string) error {
 		if s == "" {
-			return errors.New("name auto, cuda, or a path")
+			return errors.New("name auto, cuda, soft, or a path")
 		}
 		c.driver = s
 		return nil

@@ -294,7 +294,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"devices", "-device", "-1"}, "whole number, counted from 0"},
 		{[]string{"-device", "99999999999"}, "whole number, counted from 0"},
 		{[]string{"-device"}, "needs an argument"},
-		{[]string{"-driver", ""}, "name auto, cuda, or a path"},
+		{[]string{"-driver", ""}, "name auto, cuda, soft, or a path"},
 		{[]string{"time", "-spin", "10"}, `"10" is no duration from 1ns to 10s`},
 		{[]string{"time", "-spin", "1ms,,2ms"}, `"" is no duration`},
 		{[]string{"time", "-spin", "0"}, "no duration"},

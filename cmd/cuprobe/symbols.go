@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/purecu/purecu/cu"
@@ -23,8 +24,12 @@ interface (* marks the one that the name means today), the CUDA version that
 introduced it, and whether the driver has it. The library is loaded and not
 initialised, so that no device is needed.
 
+The software driver is no library, and its functions have no addresses: with
+-driver soft none is listed, and a sentence says so.
+
 Fields with -json: driver, symbols (name, export, since: 12080 is 12.8, current,
-found, reason), found, missing.`,
+found, reason), found, missing, and with -driver soft, where those are empty and 0,
+note, which says why.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			missing := fs.Bool("missing", false, "list only what the driver lacks")
 			return func(c *call) error { return runSymbols(c, *missing) }
@@ -39,7 +44,13 @@ type symbolsReport struct {
 	// Found and Missing count the interfaces that match, listed or not.
 	Found   int `json:"found"`
 	Missing int `json:"missing"`
+	// Note is why there is nothing to count, or "".
+	Note string `json:"note,omitempty"`
 }
+
+// softNote is what there is to say of the software driver's functions.
+const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; what it has is listed by: " +
+	"go doc github.com/purecu/purecu/cusim.Driver"
 
 // symbolInfo is a function in one of its interfaces.
 type symbolInfo struct {
@@ -57,6 +68,9 @@ func runSymbols(c *call, onlyMissing bool) error {
 	if len(c.args) == 1 {
 		text = strings.ToLower(c.args[0])
 	}
+	if c.software() {
+		return c.showSoftSymbols(text)
+	}
 	lib, err := loader.Open(c.library())
 	if err != nil {
 		return &cu.Error{Op: "Open", Err: fmt.Errorf("%w: %w", cu.ErrNoDriver, err)}
@@ -64,15 +78,40 @@ func runSymbols(c *call, onlyMissing bool) error {
 	r := &symbolsReport{Symbols: []symbolInfo{}}
 	r.Driver = driverInfo{Library: lib.Name(), Version: lib.Version(), CUDA: cudaVersion(lib.Version())}
 	for _, s := range cu.LibrarySymbols(lib) {
-		if !strings.Contains(strings.ToLower(s.Name), text) && !strings.Contains(strings.ToLower(s.Export), text) {
-			continue
+		if named(s, text) {
+			r.add(s, onlyMissing)
 		}
-		r.add(s, onlyMissing)
 	}
 	if r.Found+r.Missing == 0 && len(c.args) > 0 {
-		return fmt.Errorf("no function of the driver API of CUDA 13.0 has %q in its name", c.args[0])
+		return errNoneNamed(c.args[0])
 	}
 	return c.show(r)
+}
+
+// showSoftSymbols says why the software driver has no functions to list. A text
+// that no function has in its name is a mistake all the same.
+func (c *call) showSoftSymbols(text string) error {
+	drv, err := c.open()
+	if err != nil {
+		return err
+	}
+	r := &symbolsReport{Symbols: []symbolInfo{}, Note: softNote}
+	if r.Driver, err = c.driverInfo(drv); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(drv.Symbols(), func(s cu.Symbol) bool { return named(s, text) }) {
+		return errNoneNamed(c.args[0])
+	}
+	return c.show(r)
+}
+
+// named reports whether a function has a text, in lower case, in one of its names.
+func named(s cu.Symbol, text string) bool {
+	return strings.Contains(strings.ToLower(s.Name), text) || strings.Contains(strings.ToLower(s.Export), text)
+}
+
+func errNoneNamed(text string) error {
+	return fmt.Errorf("no function of the driver API of CUDA 13.0 has %q in its name", text)
 }
 
 // add counts a function, and lists it unless only missing ones are wanted.
@@ -106,6 +145,10 @@ func whyMissing(err error) string {
 func (r *symbolsReport) text(w io.Writer) {
 	r.Driver.text(w)
 	fmt.Fprintln(w)
+	if r.Note != "" {
+		fmt.Fprintln(w, strings.Join(wrap(r.Note, "", 80), "\n"))
+		return
+	}
 	name, export := 0, 0
 	for _, s := range r.Symbols {
 		name, export = max(name, len(s.Name)), max(export, len(s.Export)+2)

@@ -203,7 +203,7 @@ func (p *plan) run(c *call) (err error) {
 		return err
 	}
 	r := &timeReport{Measurements: []*measurement{}, Skipped: []skipped{}}
-	if r.Driver, err = newDriverInfo(drv); err != nil {
+	if r.Driver, err = c.driverInfo(drv); err != nil {
 		return err
 	}
 	if r.Device, err = newDeviceInfo(dev); err != nil {

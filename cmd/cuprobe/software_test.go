@@ -1,0 +1,359 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/loader"
+)
+
+// soft is how reports name the software driver, simulated its device.
+var (
+	soft      = driverInfo{Library: "the software driver (cusim)", Version: 13000, CUDA: "13.0"}
+	simulated = deviceInfo{
+		Name: "Simulated H200", UUID: "GPU-c5514000-0000-0000-0000-000000000000", PCIBusID: "0000:3B:00.0",
+		ComputeCapability: "9.0", Multiprocessors: 132, ClockKHz: 1980000,
+	}
+)
+
+// softDemo is what the demo prints on the software driver, but for what the
+// machine's clock and scheduler have a part in.
+const softDemo = `driver   the software driver (cusim), CUDA 13.0
+device   0: Simulated H200, compute capability 9.0, 139.8 GiB
+kernel   cusim_spin, read from PTX in …
+
+ms        0           5          10          15          20         25
+          |-----------|----------|-----------|-----------|----------|-----------
+stream 1  [======== A 12.0ms ========][=============== B 18.0ms ===============]
+                                      |
+                                      v C waits for A's event
+stream 2  ....... waits 12.0ms .......[==== C 9.00ms =====][= D 6.00ms =]
+
+wait     C began 0ns after A ended
+polls    … times pending (C: CUDA_ERROR_NOT_READY), never an error
+events   30.000ms
+host     …
+`
+
+// withoutClock replaces what differs from run to run, and is never 0, in the
+// demo's text.
+func withoutClock(text string) string {
+	for _, part := range []string{`(?m)^(kernel .* in )[1-9].*()$`, `(?m)^(polls +)[1-9]\d*( times)`, `(?m)^(host +)\d.*s \([-+].* %\)()$`} {
+		text = regexp.MustCompile(part).ReplaceAllString(text, "${1}…${2}")
+	}
+	return text
+}
+
+// held calls run until the software driver could be held while the host
+// enqueued, which takes more than a tenth of a second on no machine but one that
+// is very busy.
+func held(t *testing.T, run func() result) result {
+	t.Helper()
+	for range 10 {
+		if r := run(); !strings.Contains(r.stdout, "began before everything was enqueued") {
+			return r
+		}
+	}
+	t.Fatal("the machine is too busy to enqueue anything in time")
+	return result{}
+}
+
+func TestSoftDemo(t *testing.T) {
+	for _, args := range [][]string{{"-driver", "soft"}, {"demo", "-driver", "soft"}} {
+		r := held(t, func() result { return probe{}.run(args...) })
+		if diff := cmp.Diff(softDemo, withoutClock(r.stdout)); diff != "" || r.status != exitOK || r.stderr != "" {
+			t.Errorf("cuprobe %q: exit status %d, %q (-want +got):\n%s", args, r.status, r.stderr, diff)
+		}
+	}
+}
+
+func TestSoftDemoJSON(t *testing.T) {
+	var r result
+	var got demoReport
+	for i := 0; i < 10 && !got.Held; i++ {
+		r, got = probe{}.run("-json", "-driver", "soft"), demoReport{}
+		decode(t, r, &got)
+	}
+	documented(t, "demo", r.stdout)
+	want := demoReport{
+		Driver: soft, Device: simulated,
+		Lanes: []lane{
+			{"stream 1", []span{{Name: "A", To: 12 * ms}, {Name: "B", From: 12 * ms, To: 30 * ms}}},
+			{"stream 2", []span{{To: 12 * ms, Waiting: true}, {Name: "C", From: 12 * ms, To: 21 * ms}, {Name: "D", From: 21 * ms, To: 27 * ms}}},
+		},
+		Polls: polls{Complete: 7}, Held: true, Events: 30 * ms,
+	}
+	opts := []cmp.Option{
+		cmpopts.IgnoreFields(demoReport{}, "Compile", "Host"), cmpopts.IgnoreFields(polls{}, "Pending"),
+		cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"), cmpopts.IgnoreUnexported(demoReport{}),
+	}
+	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK || got.Polls.Pending == 0 || got.Device.MemoryTotal < 100<<30 {
+		t.Errorf("exit status %d, %+v, %d bytes (-want +got):\n%s", r.status, got.Polls, got.Device.MemoryTotal, diff)
+	}
+}
+
+// Too late to be held, it does not blame CUDA.
+func TestSoftDemoNotHeld(t *testing.T) {
+	var text strings.Builder
+	lanes := []lane{{"stream 1", []span{{Name: "A", To: ms}}}, {"stream 2", []span{{Waiting: true}, {Name: "C", From: ms, To: 2 * ms}}}}
+	(&demoReport{Lanes: lanes, width: 80, software: true}).text(&text)
+	if !strings.Contains(oneLine(text.String()), "hint the software driver began before everything was enqueued") || strings.Contains(text.String(), "CUDA_LAUNCH_BLOCKING") {
+		t.Error(text.String())
+	}
+}
+
+// program runs the whole program in a process that sees no GPU, whatever the
+// machine has.
+func program(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "CUDA_VISIBLE_DEVICES=-1", loader.Environment+"=", "COLUMNS=")
+	cmd.Env = append(cmd.Env, env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if e := new(exec.ExitError); !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// Without a GPU the bare demo, and nothing else, runs on the software driver, and
+// says so first.
+func TestWithoutGPU(t *testing.T) {
+	for _, args := range [][]string{nil, {"-driver", "auto"}} {
+		r := held(t, func() result { return program(t, nil, args...) })
+		first, rest, _ := strings.Cut(r.stdout, "\n")
+		if !regexp.MustCompile(`^no GPU here: (no CUDA driver could be loaded|the CUDA driver sees no device); running on the software driver$`).MatchString(first) {
+			t.Errorf("cuprobe %q: its first line is %q", args, first)
+		}
+		demo, hint, _ := strings.Cut(rest, "hint ")
+		if diff := cmp.Diff(softDemo, withoutClock(demo)); diff != "" || r.status != exitOK || r.stderr != "" {
+			t.Errorf("cuprobe %q: exit status %d, %q (-want +got):\n%s", args, r.status, r.stderr, diff)
+		}
+		if !regexp.MustCompile(`^these times are a model's, not a GPU's\. Verdict: .+\. For more run: cuprobe doctor$`).MatchString(oneLine(hint)) {
+			t.Errorf("cuprobe %q: it ends with %q", args, hint)
+		}
+	}
+
+	for _, args := range [][]string{
+		{"demo"}, {"time"}, {"devices"}, {"doctor"}, {"-driver", "cuda"}, {"-device", "0"},
+		{"-json"}, {"demo", "-json"}, {"time", "-json"}, {"devices", "-json"}, {"doctor", "-json"},
+	} {
+		r := program(t, nil, args...)
+		if r.status != exitNoDriver && r.status != exitNoDevice || strings.Contains(r.stdout+r.stderr, "software driver") {
+			t.Errorf("cuprobe %q: exit status %d\n%s%s", args, r.status, r.stdout, r.stderr)
+		}
+		if slices.Contains(args, "-json") {
+			var v struct{ Error failure }
+			if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || v.Error.Message == "" {
+				t.Errorf("cuprobe %q: %v\n%s", args, err, r.stdout)
+			}
+		}
+	}
+	// That functions are looked up needs no device.
+	if r := program(t, nil, "symbols"); r.status != exitOK && r.status != exitNoDriver || strings.Contains(r.stdout+r.stderr, "software driver") {
+		t.Errorf("cuprobe symbols: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	// Who names a library wants that one.
+	if r := program(t, []string{loader.Environment + "=" + os.DevNull}); r.status != exitNoDriver || r.stdout != "" || !strings.Contains(r.stderr, os.DevNull) {
+		t.Errorf("%s=%s cuprobe: exit status %d\n%s%s", loader.Environment, os.DevNull, r.status, r.stdout, r.stderr)
+	}
+}
+
+func TestMayReplace(t *testing.T) {
+	noDriver, noDevice := &cu.Error{Op: "Open", Err: cu.ErrNoDriver}, &cu.Error{Op: "cuInit", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice}
+	bare := call{bare: true, driver: autoDriver, device: anyDevice}
+	for _, tt := range []struct {
+		name   string
+		change func(*call)
+		env    string
+		err    error
+		want   bool
+	}{
+		{"no driver", func(*call) {}, "", noDriver, true},
+		{"no device", func(*call) {}, "", noDevice, true},
+		{"no error", func(*call) {}, "", nil, false},
+		{"another error", func(*call) {}, "", &cu.Error{Op: "cuInit", Result: cu.ResultSystemNotReady}, false},
+		{"a command", func(c *call) { c.bare = false }, "", noDriver, false},
+		{"JSON", func(c *call) { c.json = true }, "", noDriver, false},
+		{"cuda", func(c *call) { c.driver = cudaDriver }, "", noDriver, false},
+		{"a path", func(c *call) { c.driver = "/nowhere" }, "", noDriver, false},
+		{"soft itself", func(c *call) { c.driver = softDriver }, "", noDriver, false},
+		{"a device", func(c *call) { c.device = 0 }, "", noDevice, false},
+		{"a library in the environment", func(*call) {}, "/nowhere", noDriver, false},
+	} {
+		c := bare
+		c.env = func(name string) (string, bool) { return tt.env, name == loader.Environment && tt.env != "" }
+		tt.change(&c)
+		if got := c.mayReplace(tt.err); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	for err, want := range map[error]string{noDriver: "no CUDA driver could be loaded", noDevice: "the CUDA driver sees no device"} {
+		if got := whyNone(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+func TestSoftDoctor(t *testing.T) {
+	r := probe{}.run("doctor", "-driver", "soft")
+	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?`)
+	const want = `driver       the software driver (cusim), CUDA 13.0
+device       0: Simulated H200, 0000:3B:00.0, compute capability 9.0, 139.8 GiB
+             passed context, and a kernel compiled from PTX: …
+             passed events around a kernel: …
+             passed memory there and back: 1MiB arrived whole
+             passed closing everything: done
+verdict      the software driver works; it says nothing about a GPU
+`
+	if diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout, "…")); diff != "" || r.status != exitOK || r.stderr != "" {
+		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
+	}
+
+	r = probe{}.run("doctor", "-driver", "soft", "-device", "7")
+	if r.status != exitFailure || !endsWithVerdict("\n"+r.stdout) || !strings.Contains(r.stdout, "verdict      there is no device 7\n") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+}
+
+func TestSoftDoctorJSON(t *testing.T) {
+	bundle := t.TempDir() + "/bundle"
+	var got doctorReport
+	r := probe{}.run("doctor", "-driver", "soft", "-json")
+	decode(t, r, &got)
+	documented(t, "doctor", r.stdout)
+	want := doctorReport{
+		Driver: &soft,
+		Features: &cu.Features{Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true,
+			ContextEvents: true},
+		Missing: []missingSymbol{}, Devices: []deviceInfo{simulated},
+		Verdict: loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"},
+	}
+	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "memory there and back", "closing everything"} {
+		want.Checks = append(want.Checks, check{Name: name, Passed: true})
+	}
+	opts := []cmp.Option{cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal")}
+	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
+		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
+	}
+	if r := (probe{}).run("doctor", "-driver", "soft", "-bundle", bundle); r.status != exitOK {
+		t.Errorf("-bundle: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	if text, err := os.ReadFile(bundle); err != nil || !bytes.Contains(text, []byte(`"report": null`)) || !bytes.Contains(text, []byte(soft.Library)) {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}
+
+// A check that fails on the software driver is no fault of hardware, nor of
+// NVIDIA's driver.
+func TestSoftDoctorFails(t *testing.T) {
+	lost := &cu.Error{Op: "cuMemAlloc_v2", Result: cu.ResultOutOfMemory}
+	r := &doctorReport{Checks: []check{{Name: "one", Passed: true}, {Name: "two", Detail: lost.Error(), err: lost}}}
+	r.judge()
+	want := loader.Finding{Severity: loader.Fault, Title: "device 0 fails: two", Detail: oneLine(lost.Error()), Fix: softFix}
+	if diff := cmp.Diff(want, r.Verdict); diff != "" || r.status(nil) != exitFailure {
+		t.Errorf("exit status %d (-want +got):\n%s", r.status(nil), diff)
+	}
+}
+
+func TestSoftSymbols(t *testing.T) {
+	const want = `driver   the software driver (cusim), CUDA 13.0
+
+the software driver is called from Go: it is no library, and has no functions to
+look up; what it has is listed by: go doc github.com/purecu/purecu/cusim.Driver
+`
+	for _, args := range [][]string{{"symbols"}, {"symbols", "cuEvent"}, {"symbols", "-missing"}} {
+		r := probe{}.run(append(args, "-driver", "soft")...)
+		if diff := cmp.Diff(want, r.stdout); diff != "" || r.status != exitOK || r.stderr != "" {
+			t.Errorf("cuprobe %q: exit status %d, %q (-want +got):\n%s", args, r.status, r.stderr, diff)
+		}
+	}
+	r := probe{}.run("symbols", "-driver", "soft", "cuNothing")
+	if r.status != exitFailure || !strings.Contains(r.stderr, `has "cuNothing" in its name`) {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	var got symbolsReport
+	r = probe{}.run("symbols", "-driver", "soft", "-json")
+	decode(t, r, &got)
+	documented(t, "symbols", r.stdout)
+	if diff := cmp.Diff(symbolsReport{Driver: soft, Symbols: []symbolInfo{}, Note: softNote}, got); diff != "" || r.status != exitOK {
+		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
+	}
+}
+
+func TestSoftDevices(t *testing.T) {
+	var got devicesReport
+	r := probe{}.run("devices", "-driver", "soft", "-json")
+	decode(t, r, &got)
+	documented(t, "devices", r.stdout)
+	want := devicesReport{Driver: soft, Devices: []deviceDetail{{deviceInfo: simulated}}, Peers: []peer{}}
+	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"), cmpopts.IgnoreFields(deviceDetail{}, "MemoryFree")}
+	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
+		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
+	}
+	if d := got.Devices[0]; d.MemoryFree == nil || *d.MemoryFree == 0 || *d.MemoryFree > d.MemoryTotal {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestSoftTime(t *testing.T) {
+	var got timeReport
+	r := probe{}.run("time", "-driver", "soft", "-json", "-n", "2", "-spin", "1ms", "-copy", "1MiB", "-calls")
+	decode(t, r, &got)
+	documented(t, "time", r.stdout)
+	var names []string
+	for _, m := range got.Measurements {
+		names = append(names, m.Name)
+		if m.Name == "spin 1ms" && m.NotHeld == 0 && m.Events.Median != ms {
+			t.Errorf("a kernel of 1ms takes %v", m.Events.Median)
+		}
+	}
+	want := []string{"spin 1ms", "h2d 1MiB", "d2h 1MiB", "d2d 1MiB", "two records", "empty kernel", "launch", "record", "query", "since", "round trip"}
+	if diff := cmp.Diff(want, names); diff != "" || r.status != exitOK || got.Driver != soft || len(got.Skipped) > 0 {
+		t.Errorf("exit status %d, %+v, %+v (-want +got):\n%s", r.status, got.Driver, got.Skipped, diff)
+	}
+}
+
+// The rig leaves nothing behind in the driver.
+func TestRigCensus(t *testing.T) {
+	sim := cusim.New()
+	drv, err := cu.Open(cu.WithSoftware(sim))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checkDevice(dev, &waiter{after: time.After, say: io.Discard}) {
+		if !c.Passed {
+			t.Errorf("%+v", c)
+		}
+	}
+	r := &demoReport{}
+	if err := r.demo(dev, t.Context().Err); err != nil {
+		t.Error(err)
+	}
+	sim.Check(t)
+}
