@@ -339,6 +339,9 @@ const emptyPTX = `
 //
 // With [costsEnv] set it writes what it measured to a file, too.
 func BenchmarkAgainstC(b *testing.B) {
+	if os.Getenv(gpuEnv) == "" {
+		b.Skipf("%s is not set: this needs a real GPU", gpuEnv)
+	}
 	gpu := gpuContext(b)
 	core := gpu.own.core
 	drv := core.drv
