@@ -16,11 +16,14 @@ type capture struct {
 	events  []*event // whose newest record is part of it
 	graph   *graph
 	spoilt  bool
+	// taken is set when the program gets the graph.
+	taken bool
 }
 
 // work is something to be done on a stream: now, or, if the stream is being
 // captured, whenever the graph runs.
 type work struct {
+	ctx   *context // that it is done in; nil for that of the stream
 	node  nodeKindOf
 	event *event // of a record or a wait
 	// make returns the operation; nil for one that does nothing.
@@ -45,6 +48,7 @@ func (d *Driver) submit(s *stream, w *work) driver.Result {
 	if c.spoilt {
 		return driver.ResultStreamCaptureInvalidated
 	}
+	w.ctx = s.ctx
 	n := c.graph.add(w, s.deps)
 	s.deps = []*node{n}
 	return ok
@@ -160,6 +164,11 @@ func (d *Driver) finish(c *capture) {
 	for _, s := range c.streams {
 		s.capture, s.deps = nil, nil
 	}
+	if !c.taken {
+		for _, n := range c.graph.nodes {
+			d.objects.remove(uintptr(n.handle))
+		}
+	}
 	for _, e := range c.events {
 		e.state, e.capture, e.deps = invalid, nil, nil
 	}
@@ -204,6 +213,7 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 		return 0, driver.ResultStreamCaptureWrongThread
 	}
 	joined := c.joined()
+	c.taken = joined && !c.spoilt
 	d.finish(c)
 	switch {
 	case c.spoilt:

@@ -1,6 +1,7 @@
 package cusim
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -44,10 +45,7 @@ func (c *clock) set(at int64) {
 	for t := range c.timers {
 		if t.at <= at {
 			delete(c.timers, t)
-			select {
-			case t.c <- c.begin.Add(time.Duration(at)):
-			default:
-			}
+			t.fire(at)
 		}
 	}
 }
@@ -72,24 +70,70 @@ func (t realTimer) C() <-chan time.Time   { return t.t.C }
 func (t realTimer) Reset(d time.Duration) { t.t.Reset(d) }
 func (t realTimer) Stop()                 { t.t.Stop() }
 
-// virtualTimer fires when the virtual time gets there.
+// virtualTimer fires when the virtual time gets there; and now and then in between,
+// as whoever looked at the driver before he set the timer may have missed what the
+// newest Advance did. Who waits looks again.
 type virtualTimer struct {
 	clock *clock
 	c     chan time.Time
 	at    int64
+	exact bool // it fires when its time has come, and not before
+	real  *time.Timer
 }
+
+// lookAgain is how often a virtual timer fires by the machine's clock.
+const lookAgain = time.Millisecond
 
 func (t *virtualTimer) C() <-chan time.Time { return t.c }
 
 func (t *virtualTimer) Reset(d time.Duration) {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
-	t.at = t.clock.at + int64(max(d, 1))
+	t.at = t.clock.at + min(int64(max(d, 1)), math.MaxInt64-t.clock.at)
 	t.clock.timers[t] = true
+	switch {
+	case t.exact:
+	case t.real == nil:
+		t.real = time.AfterFunc(lookAgain, t.tick)
+	default:
+		t.real.Reset(lookAgain)
+	}
+}
+
+// sleep waits until d has passed.
+func (c *clock) sleep(d time.Duration) {
+	if !c.virtual {
+		time.Sleep(d)
+		return
+	}
+	t := &virtualTimer{clock: c, c: make(chan time.Time, 1), exact: true}
+	t.Reset(d)
+	<-t.c
+}
+
+// tick fires the timer by the machine's clock.
+func (t *virtualTimer) tick() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	if t.clock.timers[t] {
+		delete(t.clock.timers, t)
+		t.fire(t.clock.at)
+	}
+}
+
+// fire lets the timer's channel have a time, unless it has one.
+func (t *virtualTimer) fire(at int64) {
+	select {
+	case t.c <- t.clock.begin.Add(time.Duration(at)):
+	default:
+	}
 }
 
 func (t *virtualTimer) Stop() {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
 	delete(t.clock.timers, t)
+	if t.real != nil {
+		t.real.Stop()
+	}
 }

@@ -1,6 +1,8 @@
 package cusim
 
 import (
+	"slices"
+
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -12,6 +14,7 @@ type context struct {
 	dev       *device
 	flags     uint32
 	primary   bool
+	leaving   bool // somebody waits for its work, to destroy it
 	destroyed bool
 	pending   pending
 	streams   []*stream
@@ -106,8 +109,14 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 // end ends a context's life, after all work in it. The driver is unlocked
 // meanwhile.
 func (d *Driver) end(c *context) {
+	c.leaving = true
 	d.wait(func() bool { return c.pending.none() || c.dev.poison != ok })
 	c.destroyed = true
+	for _, s := range slices.Clone(c.streams) {
+		if s.capture != nil {
+			d.finish(s.capture)
+		}
+	}
 	for i, other := range c.dev.contexts {
 		if other == c {
 			c.dev.contexts = append(c.dev.contexts[:i:i], c.dev.contexts[i+1:]...)
@@ -157,8 +166,8 @@ func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driv
 		return r
 	}
 	if v.retained > 0 {
-		d.end(v.primary)
 		v.retained = 0
+		d.end(v.primary)
 	}
 	return ok
 }
@@ -250,7 +259,7 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 	if r != ok {
 		return r
 	}
-	if c.primary || c.destroyed {
+	if c.primary || c.destroyed || c.leaving {
 		return driver.ResultInvalidContext
 	}
 	t := d.thread(th)

@@ -2,6 +2,7 @@ package cusim
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -87,18 +88,23 @@ func (d *Driver) Advance(by time.Duration) {
 	if !d.clock.virtual || by < 0 {
 		return
 	}
-	target := d.clock.virtualNow() + int64(by)
+	now := d.clock.virtualNow()
+	target := later(now, int64(by))
 	for {
 		next, ok := d.engine.next()
 		if !ok || next > target {
 			break
 		}
-		d.clock.set(next)
-		d.engine.advance(next)
+		now = max(now, next) // what a host function held up may be overdue
+		d.clock.set(now)
+		d.engine.advance(now)
 	}
 	d.clock.set(target)
 	d.engine.advance(target)
 }
+
+// later adds a duration to a time, up to the end of time.
+func later(at, by int64) int64 { return at + min(by, math.MaxInt64-at) }
 
 // Misuse is a call that NVIDIA's driver may crash in.
 type Misuse struct {
@@ -110,6 +116,8 @@ type Misuse struct {
 	What string
 	// Destroyed is where the handle was destroyed, if it was.
 	Destroyed string
+	// Count is how often it happened, one time after the other.
+	Count int
 }
 
 // String says what was misused, and where it was destroyed.
@@ -143,8 +151,20 @@ func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) 
 			}
 		}
 	}
-	d.misuses = append(d.misuses, m)
+	m.Count = 1
+	if n := len(d.misuses); n > 0 {
+		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
+			last.Count++
+			return
+		}
+	}
+	if len(d.misuses) < maxMisuses {
+		d.misuses = append(d.misuses, m)
+	}
 }
+
+// maxMisuses is how many misuses are kept: more would say no more.
+const maxMisuses = 1000
 
 const ok = driver.ResultSuccess
 

@@ -113,7 +113,7 @@ func (e *engine) start(o *op) {
 		e.outside = append(e.outside, o)
 		return
 	}
-	o.at = o.began + o.duration
+	o.at = later(o.began, o.duration)
 	if o.duration == 0 {
 		e.complete(o)
 		return

@@ -2,6 +2,7 @@ package cusim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,8 +132,7 @@ func (d *Driver) fault(name string) driver.Result {
 	}
 	if slow > 0 {
 		d.mu.Unlock()
-		t := d.clock.NewTimer(slow)
-		<-t.C()
+		d.clock.sleep(slow)
 		d.mu.Lock()
 	}
 	return r
@@ -161,5 +161,10 @@ func (d *Driver) poison(dev *device, r driver.Result) {
 	if dev.poison == ok {
 		dev.poison = r
 		d.engine.poison(dev)
+		for _, c := range slices.Clone(d.captures) {
+			if c.origin.ctx.dev == dev {
+				d.finish(c)
+			}
+		}
 	}
 }

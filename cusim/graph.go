@@ -1,6 +1,7 @@
 package cusim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -370,12 +371,11 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	end := &op{}
 	for _, n := range x.nodes {
 		// Each node is on a stream of its own: the graph says what waits.
-		lane := &stream{ctx: s.ctx, flags: driver.CU_STREAM_NON_BLOCKING, held: s.held}
+		lane := &stream{ctx: cmp.Or(n.work.ctx, s.ctx), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
 		for _, b := range n.after {
 			after = append(after, ops[b])
 		}
-		lane.held = false
 		o := d.runNode(lane, n, after)
 		ops[n] = o
 	}

@@ -122,21 +122,33 @@ func (l *Launch) Fault(code int) {
 
 // guard calls a part of a kernel. Nothing that it does may get out.
 func (l *Launch) guard(f func()) {
-	defer func() {
-		switch e := recover().(type) {
-		case nil:
-			return
-		case runtime.Error:
-			l.Fault(int(driver.ResultIllegalAddress))
-			l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
-		default:
-			l.Fault(int(driver.ResultLaunchFailed))
-			l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
-		}
+	// On a goroutine of its own: a kernel of a test may end its goroutine
+	// (testing.T.FailNow), and the driver has to go on.
+	ended := make(chan struct{})
+	go func() {
+		returned := false
+		defer close(ended)
+		defer func() {
+			switch e := recover().(type) {
+			case nil:
+				if !returned {
+					l.Fault(int(driver.ResultLaunchFailed))
+					l.d.misuse(l.Name, 0, "the kernel ended its goroutine", nil)
+				}
+			case runtime.Error:
+				l.Fault(int(driver.ResultIllegalAddress))
+				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+			default:
+				l.Fault(int(driver.ResultLaunchFailed))
+				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+			}
+		}()
+		// Memory that somebody else has may be gone.
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		f()
+		returned = true
 	}()
-	// Memory that somebody else has may be gone.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	f()
+	<-ended
 }
 
 // kernelTime is how long a kernel takes that does not say so.

@@ -66,7 +66,7 @@ const (
 	// page is the alignment of pinned memory, in bytes.
 	page = 4096
 	// mostPinned is how much memory can be pinned, in bytes.
-	mostPinned = 1 << 40
+	mostPinned = 1 << 35
 )
 
 // after returns the index of the first block that ends behind an address.

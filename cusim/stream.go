@@ -146,6 +146,9 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	if s.capture != nil {
 		d.abandon(s)
 	}
+	if s.held {
+		d.engine.release(s) // nobody could, later
+	}
 	r = d.of(op, s.ctx, uintptr(h), streamKind)
 	s.ctx.streams = slices.DeleteFunc(s.ctx.streams, func(other *stream) bool {
 		return other == s || other.handle == 0 && other.idle()
