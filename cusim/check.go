@@ -5,12 +5,39 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // TB is what [Driver.Check] needs of a testing.TB.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
+}
+
+// Finish releases every stream that is held, and, with [VirtualTime], moves the time
+// until nothing is pending that the time alone completes: for the end of a test.
+func (d *Driver) Finish() {
+	d.mu.Lock()
+	for _, dev := range d.devices {
+		for _, c := range dev.contexts {
+			for _, s := range slices.Clone(c.streams) {
+				if s.held {
+					d.engine.release(s)
+				}
+			}
+		}
+	}
+	d.mu.Unlock()
+	for range 1000 { // work may enqueue more
+		d.mu.Lock()
+		at, pending := d.engine.next()
+		by := time.Duration(at - d.clock.now())
+		d.mu.Unlock()
+		if !d.clock.virtual || !pending {
+			return
+		}
+		d.Advance(max(by, 0))
+	}
 }
 
 // Census counts what was made and not destroyed, by kind: "context", "stream",

@@ -46,7 +46,8 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 
 // Soft returns a software driver for the test, and the driver that it opened on it:
 // for tests that hold streams, move the time or look at misuse, which a GPU cannot.
-// When the test ends, what it left open makes it fail, and so does misuse.
+// When the test ends, streams that are held are released, virtual time moves on, and
+// what is still open then makes the test fail, and so does misuse.
 func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	t.Helper()
 	sim := cusim.New(opts...)
@@ -55,9 +56,10 @@ func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 		t.Fatalf("cutest: %v", err)
 	}
 	t.Cleanup(func() {
-		// What was closed last may be destroyed in the background, and what was
-		// forgotten by the garbage collector.
-		for i := 0; i < 50 && len(sim.Census()) > 0; i++ {
+		// What was closed last may be destroyed in the background, when its work is
+		// done, and what was forgotten by the garbage collector.
+		for i := 0; i < 200 && len(sim.Census()) > 0; i++ {
+			sim.Finish()
 			runtime.GC()
 			time.Sleep(time.Duration(min(i, 10)) * time.Millisecond)
 		}

@@ -1,6 +1,7 @@
 package cutest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -88,6 +89,25 @@ func TestForgotten(t *testing.T) {
 		must(gpu.NewEvent(0))
 	}); said != "" {
 		t.Errorf("it said %q", said)
+	}
+}
+
+// TestCloseWhilePending closes memory on another goroutine while a stream is held, and
+// forgets a module while its kernel runs: the end of the test lets all of it go.
+func TestCloseWhilePending(t *testing.T) {
+	for _, opts := range [][]cusim.Option{nil, {cusim.VirtualTime()}} {
+		if said := run(t, func(t testing.TB) {
+			drv, sim := cutest.Soft(t, opts...)
+			gpu := must(must(drv.Device(0)).PrimaryContext())
+			s := must(gpu.NewStream(cu.StreamNonBlocking))
+			mem, host := must(gpu.Alloc(8)), must(gpu.AllocHost(8, 0))
+			spin(gpu, s, 50*time.Millisecond)
+			sim.Hold(s.Handle())
+			check(s.Copy(mem, host))
+			go func() { check(errors.Join(host.Close(), mem.Close(), s.Close(), gpu.Close())) }()
+		}); said != "" {
+			t.Errorf("it said %q", said)
+		}
 	}
 }
 
