@@ -3,7 +3,7 @@
 # Flags for the test targets: make test TESTFLAGS=-v
 TESTFLAGS =
 
-.PHONY: help test race lint generate bench model ci gpu
+.PHONY: help test race lint generate bench model fuzz ci gpu
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,6 +25,9 @@ bench: ## run the benchmarks
 
 model: ## run ten million operations against the model of handles (minutes)
 	go test ./cu -run TestHandleModel -race -model.ops=10000000 -timeout 60m
+
+fuzz: ## run a million random sequences of calls (minutes); TESTFLAGS=-fuzz.from=SEED goes on from there
+	CGO_ENABLED=0 go test ./tests/fuzz -run TestSequences -v -timeout 2h -fuzz.n=1000000 $(TESTFLAGS)
 
 ci: ## run everything that CI runs
 	@.ci/run

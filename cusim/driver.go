@@ -88,6 +88,7 @@ func (d *Driver) Advance(by time.Duration) {
 	if !d.clock.virtual || by < 0 {
 		return
 	}
+	d.engine.catchUp() // memory that streams wait for was written before this
 	now := d.clock.virtualNow()
 	target := later(now, int64(by))
 	for {

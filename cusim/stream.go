@@ -153,8 +153,9 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	s.ctx.streams = slices.DeleteFunc(s.ctx.streams, func(other *stream) bool {
 		return other == s || other.handle == 0 && other.idle()
 	})
-	if s.blocking() && !s.idle() {
-		// Its work goes on holding the legacy default stream up.
+	if !s.idle() {
+		// Its work goes on, holds the legacy default stream up, and is part of what
+		// is going on in the context.
 		s.ctx.streams = append(s.ctx.streams, &stream{ctx: s.ctx, flags: s.flags, tail: s.tail})
 	}
 	d.objects.remove(uintptr(h))

@@ -1,0 +1,299 @@
+package fuzz
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+var (
+	fuzzSeed = flag.Uint64("fuzz.seed", 0, "the one `seed` to run, and to print the program of")
+	fuzzFrom = flag.Uint64("fuzz.from", 1, "the first `seed`")
+	fuzzN    = flag.Int("fuzz.n", 0, "how `many` seeds to run: 0 means 20,000, or 2,000 with -short or under the race detector")
+)
+
+// count returns how many seeds to run.
+func count() int {
+	switch {
+	case *fuzzN > 0:
+		return *fuzzN
+	case testing.Short() || raceEnabled:
+		return 2_000
+	}
+	return 20_000
+}
+
+// pair is two drivers that have to answer alike.
+type pair [2]target
+
+// How long work may take that nothing holds up: where it matters, and while a program
+// that fails is made shorter.
+const (
+	patient   = 5 * time.Second
+	impatient = 20 * time.Millisecond
+)
+
+// check runs a program on both drivers.
+func (pr pair) check(p program, patience time.Duration) error {
+	var traces [2][]answer
+	for i, tg := range pr {
+		trace, err := tg.run(p, patience)
+		if err != nil {
+			return fmt.Errorf("%s: %w", tg.name, err)
+		}
+		traces[i] = trace
+	}
+	for i, a := range traces[0] {
+		if b := traces[1][i]; a.res != b.res || a.value != b.value {
+			return fmt.Errorf("step %d, %v: %s answers %v, %d, and %s %v, %d",
+				i, p.steps[i], pr[0].name, a.res, a.value, pr[1].name, b.res, b.value)
+		}
+	}
+	return nil
+}
+
+// software is a driver of which time passes, and one of which it is moved.
+func software() pair {
+	return pair{simulated("virtual", true, nil), simulated("real", false, nil)}
+}
+
+// hang is how long a program may take, before all is lost.
+const hang = time.Minute
+
+// watch ends the process if a program hangs: a call that does not return cannot be
+// stopped otherwise. It returns what calls the watch off.
+func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
+	t.Helper()
+	return time.AfterFunc(hang, func() {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		fmt.Fprintf(os.Stderr, "%s: seed %d hangs, with %d contexts:\n%v\n%s\n", t.Name(), seed, p.contexts, p, stacks)
+		os.Exit(2)
+	}).Stop
+}
+
+// explain returns a program that was made shorter and still fails, and why.
+func explain(seed uint64, p program, err error, fails func(program, time.Duration) error) string {
+	p = shrink(p, func(p program) bool { return fails(p, impatient) != nil })
+	if again := fails(p, impatient); again != nil {
+		err = again
+	}
+	return fmt.Sprintf("seed %d: %v\nwith %d contexts:\n%v", seed, err, p.contexts, p)
+}
+
+// sweep runs programs on so many goroutines, in no more than so many contexts, and
+// reports the first few that fail.
+func sweep(t *testing.T, workers, contexts int, check func(program, time.Duration) error) *coverage {
+	t.Helper()
+	from, n := *fuzzFrom, count()
+	if *fuzzSeed != 0 {
+		from, n = *fuzzSeed, 1
+		t.Logf("seed %d, with %d contexts:\n%v", from, generate(from, contexts, nil).contexts, generate(from, contexts, nil))
+	}
+	const most = 5
+	var next, failures atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	total := new(coverage)
+	for range workers {
+		wg.Go(func() {
+			var cov coverage
+			for failures.Load() < most {
+				i := next.Add(1) - 1
+				if i >= int64(n) {
+					break
+				}
+				seed := from + uint64(i)
+				p := generate(seed, contexts, &cov)
+				stop := watch(t, seed, p)
+				err := check(p, patient)
+				stop()
+				if err != nil && failures.Add(1) <= most {
+					t.Error(explain(seed, p, err, check))
+				}
+				if done := int(i) + 1 - workers; done > 0 && done%100_000 == 0 { // others may still be at theirs
+					t.Logf("%d done; to go on from here: -fuzz.from=%d -fuzz.n=%d", done, from+uint64(done), n-done)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total.merge(&cov)
+		})
+	}
+	wg.Wait()
+	return total
+}
+
+// TestSequences runs programs on two software drivers that differ in how time passes,
+// and, if PURECU_TEST_GPU is set, on a software driver and NVIDIA's.
+func TestSequences(t *testing.T) {
+	t.Run("software", func(t *testing.T) {
+		cov := sweep(t, runtime.GOMAXPROCS(0), contextSlots, software().check)
+		t.Logf("%d steps\n%v", cov.steps, cov)
+	})
+	path := os.Getenv("PURECU_TEST_GPU")
+	switch path {
+	case "":
+		return
+	case "1":
+		path = ""
+	}
+	t.Run("gpu", func(t *testing.T) {
+		lib, err := loader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := driver.New(lib)
+		if r := table.Init(driver.At{}, 0); r != ok {
+			t.Fatalf("cuInit: %v", r)
+		}
+		// The primary context stays from one program to the next: they share it.
+		if _, r := table.DevicePrimaryCtxRetain(driver.At{}, 0); r != ok {
+			t.Fatalf("cuDevicePrimaryCtxRetain: %v", r)
+		}
+		defer table.DevicePrimaryCtxRelease(driver.At{}, 0)
+		pr := pair{simulated("virtual", true, nil), native(table)}
+		sweep(t, 1, 1, pr.check)
+	})
+}
+
+// TestShared runs programs one after the other on one software driver, which must be
+// after each as it was before.
+func TestShared(t *testing.T) {
+	tg := shared()
+	for seed := range uint64(1_000) {
+		p := generate(seed+1, 1, nil) // what is primary is shared
+		stop := watch(t, seed+1, p)
+		_, err := tg.run(p, patient)
+		stop()
+		if err != nil {
+			t.Fatalf("seed %d, after all before it: %v\n%v", seed+1, err, p)
+		}
+	}
+}
+
+// TestCoverage looks that each function is called often enough, and that the calls
+// find what they are about in every state.
+func TestCoverage(t *testing.T) {
+	const programs = 4_000
+	cov := new(coverage)
+	for seed := range uint64(programs) {
+		generate(seed+1, contextSlots, cov)
+	}
+	t.Logf("%d steps\n%v", cov.steps, cov)
+	for o, op := range operations() {
+		if share := float64(cov.calls[o]) / float64(cov.steps); share < 0.01 && o != int(memAlloc) && o < int(graphCreate) {
+			t.Errorf("%s makes %.2f %% of the calls, which is less than 1", op.name, 100*share)
+		}
+		for i, n := range cov.modes[o] {
+			if n == 0 {
+				t.Errorf("%s is never called by a thread in mode %d", op.name, i)
+			}
+		}
+	}
+	for _, o := range []op{eventDestroy, eventRecord, eventRecordWithFlags, eventQuery, eventSynchronize, eventElapsed, eventElapsedV2,
+		streamWaitEvent, ctxRecordEvent, ctxWaitEvent} {
+		for i, n := range cov.events[o] {
+			if n == 0 {
+				t.Errorf("%s never finds an event that is %s", operations()[o].name, eventStateName(i))
+			}
+		}
+	}
+	for o := streamDestroy; o <= captureInfo; o++ {
+		for i, n := range cov.streams[o] {
+			if n == 0 && !(o == streamWaitValue && i >= int(capturing)) { // gates are not captured
+				t.Errorf("%s never finds a stream that is %s", operations()[o].name, streamStateName(i))
+			}
+		}
+	}
+}
+
+func eventStateName(i int) string {
+	return [...]string{"empty", "pending", "complete", "captured", "invalid"}[i]
+}
+
+func streamStateName(i int) string {
+	return [...]string{"idle", "busy", "capturing", "invalidated"}[i]
+}
+
+// String returns a table of what the steps found.
+func (c *coverage) String() string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "function\t%\t")
+	for i := range int(eventStates) {
+		fmt.Fprintf(w, "%s\t", eventStateName(i))
+	}
+	for i := range int(streamStates) {
+		fmt.Fprintf(w, "%s\t", streamStateName(i))
+	}
+	fmt.Fprintln(w, "global\tthread\trelaxed\t")
+	for o, op := range operations() {
+		fmt.Fprintf(w, "%s\t%.2f\t", op.name, 100*float64(c.calls[o])/float64(max(c.steps, 1)))
+		for _, n := range c.events[o] {
+			fmt.Fprintf(w, "%d\t", n)
+		}
+		for _, n := range c.streams[o] {
+			fmt.Fprintf(w, "%d\t", n)
+		}
+		for _, n := range c.modes[o] {
+			fmt.Fprintf(w, "%d\t", n)
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	return b.String()
+}
+
+// TestReplay looks that a seed stands for one program.
+func TestReplay(t *testing.T) {
+	for seed := range uint64(100) {
+		if a, b := generate(seed, contextSlots, nil), generate(seed, contextSlots, nil); a.contexts != b.contexts || a.String() != b.String() {
+			t.Fatalf("seed %d has two programs:\n%v\nand\n%v", seed, a, b)
+		}
+	}
+}
+
+// TestShrink looks that a program loses what it does not need to fail.
+func TestShrink(t *testing.T) {
+	needs := func(p program) error {
+		records, queries := 0, 0
+		for _, s := range p.steps {
+			switch {
+			case s.op == eventRecord:
+				records++
+			case s.op == eventQuery && records > 0:
+				queries++
+			}
+		}
+		if queries > 1 {
+			return errors.New("it fails")
+		}
+		return nil
+	}
+	shrunk := 0
+	for seed := range uint64(50) {
+		p := generate(seed, contextSlots, nil)
+		if needs(p) == nil {
+			continue
+		}
+		shrunk++
+		if p = shrink(p, func(p program) bool { return needs(p) != nil }); len(p.steps) != 3 || needs(p) == nil {
+			t.Errorf("seed %d has shrunk to %d steps, and not to 3:\n%v", seed, len(p.steps), p)
+		}
+	}
+	if shrunk == 0 {
+		t.Error("no program was shrunk")
+	}
+}

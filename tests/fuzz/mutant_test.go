@@ -1,0 +1,385 @@
+package fuzz
+
+import (
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// base is a driver whose synchronization does not hang, whatever a mutant did to the
+// work.
+type base struct {
+	driver.Software
+	relaxed  *driver.Thread // a thread that no capture objects to
+	captures *bool          // whether there ever was one, which a mutant's own calls could disturb
+}
+
+func newBase(s driver.Software) base {
+	th := new(driver.Thread)
+	s.ThreadExchangeStreamCaptureMode(th, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	return base{s, th, new(bool)}
+}
+
+// EventSynchronize answers as a query does, which has the same to object to, if that
+// is not success.
+func (b base) EventSynchronize(th *driver.Thread, e driver.Event) driver.Result {
+	if r := b.Software.EventQuery(th, e); r != ok {
+		return r
+	}
+	return b.Software.EventSynchronize(th, e)
+}
+
+// StreamSynchronize is like EventSynchronize.
+func (b base) StreamSynchronize(th *driver.Thread, s driver.Stream) driver.Result {
+	if r := b.Software.StreamQuery(th, s); r != ok {
+		return r
+	}
+	return b.Software.StreamSynchronize(th, s)
+}
+
+// StreamBeginCapture notes that there was a capture.
+func (b base) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
+	*b.captures = true
+	return b.Software.StreamBeginCapture(th, s, mode)
+}
+
+// pending reports whether an event is certainly pending.
+func (b base) pending(e driver.Event) bool {
+	return !*b.captures && b.Software.EventQuery(b.relaxed, e) == driver.ResultNotReady
+}
+
+// complete reports whether an event is certainly complete.
+func (b base) complete(e driver.Event) bool {
+	return !*b.captures && b.Software.EventQuery(b.relaxed, e) == ok
+}
+
+// capturing reports whether a stream is being captured.
+func (b base) capturing(th *driver.Thread, s driver.Stream) bool {
+	status, r := b.Software.StreamIsCapturing(th, s)
+	return r == ok && status != driver.CU_STREAM_CAPTURE_STATUS_NONE
+}
+
+// Each mutant has one fault.
+
+// noLegacyBarrier makes streams that do not wait for the legacy default stream, and
+// says that they do.
+type noLegacyBarrier struct {
+	base
+	flags map[driver.Stream]uint32
+}
+
+func (d noLegacyBarrier) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
+	s, r := d.base.StreamCreate(th, flags|driver.CU_STREAM_NON_BLOCKING)
+	d.flags[s] = flags
+	return s, r
+}
+
+func (d noLegacyBarrier) StreamGetFlags(th *driver.Thread, s driver.Stream) (uint32, driver.Result) {
+	if flags, set := d.flags[s]; set {
+		return flags, ok
+	}
+	return d.base.StreamGetFlags(th, s)
+}
+
+// staysComplete answers that an event is complete whose capture has ended.
+type staysComplete struct{ base }
+
+func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
+	if r := d.base.EventQuery(th, e); r != driver.ResultInvalidValue {
+		return r
+	}
+	return ok
+}
+
+// oldPoint keeps the first record of an event, for good.
+type oldPoint struct {
+	base
+	recorded map[driver.Event]bool
+}
+
+func (d oldPoint) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
+	if d.recorded[e] && !d.capturing(th, s) {
+		return ok
+	}
+	r := d.base.EventRecord(th, e, s)
+	d.recorded[e] = r == ok
+	return r
+}
+
+// noWait does not let streams wait for events.
+type noWait struct{ base }
+
+func (d noWait) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
+	if flags == 0 && d.pending(e) {
+		return ok
+	}
+	return d.base.StreamWaitEvent(th, s, e, flags)
+}
+
+// early answers that events are complete before they are.
+type early struct{ base }
+
+func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
+	if r := d.base.EventQuery(th, e); r != driver.ResultNotReady {
+		return r
+	}
+	return ok
+}
+
+// otherEvent measures to the event that was recorded last, if that is possible.
+type otherEvent struct {
+	base
+	last *driver.Event
+}
+
+func (d otherEvent) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
+	*d.last = e
+	return d.base.EventRecord(th, e, s)
+}
+
+func (d otherEvent) EventDestroy(th *driver.Thread, e driver.Event) driver.Result {
+	if *d.last == e {
+		*d.last = 0
+	}
+	return d.base.EventDestroy(th, e)
+}
+
+func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Event) (float32, driver.Result) {
+	ms, r := d.base.EventElapsedTimeV2(th, start, end)
+	if r == ok && start != end && *d.last != 0 && d.complete(*d.last) {
+		if other, r := d.base.EventElapsedTimeV2(th, start, *d.last); r == ok {
+			return other, ok
+		}
+	}
+	return ms, r
+}
+
+// noExternal makes no node of an external record.
+type noExternal struct{ base }
+
+func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
+	if status, r := d.base.StreamIsCapturing(th, s); r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
+		return ok
+	}
+	return d.base.EventRecordWithFlags(th, e, s, flags)
+}
+
+// noOldMode does not say which mode was exchanged.
+type noOldMode struct{ base }
+
+func (d noOldMode) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
+	_, r := d.base.ThreadExchangeStreamCaptureMode(th, mode)
+	return 0, r
+}
+
+// anyContext accepts events of other contexts.
+type anyContext struct{ base }
+
+func (d anyContext) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
+	if r := d.base.EventRecord(th, e, s); r != driver.ResultInvalidHandle {
+		return r
+	}
+	return ok
+}
+
+// alwaysTimed makes every event one with times.
+type alwaysTimed struct{ base }
+
+func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event, driver.Result) {
+	if flags <= 3 {
+		flags &^= driver.CU_EVENT_DISABLE_TIMING
+	}
+	return d.base.EventCreate(th, flags)
+}
+
+// newestOnly does not see records in the status of a stream.
+type newestOnly struct {
+	base
+	newest map[driver.Stream]bool
+}
+
+func (d newestOnly) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
+	r := d.base.EventRecord(th, e, s)
+	d.newest[s] = r == ok
+	return r
+}
+
+func (d newestOnly) StreamQuery(th *driver.Thread, s driver.Stream) driver.Result {
+	if r := d.base.StreamQuery(th, s); r != driver.ResultNotReady || !d.newest[s] {
+		return r
+	}
+	return ok
+}
+
+// anyGraph accepts a capture that ends in a way that it must not.
+type anyGraph struct {
+	base
+	code driver.Result
+}
+
+func (d anyGraph) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.Graph, driver.Result) {
+	g, r := d.base.StreamEndCapture(th, s)
+	if r == d.code {
+		return d.base.GraphCreate(th, 0)
+	}
+	return g, r
+}
+
+// pushTwice pushes a context twice.
+type pushTwice struct{ base }
+
+func (d pushTwice) CtxPushCurrent(th *driver.Thread, c driver.Context) driver.Result {
+	d.base.CtxPushCurrent(th, c)
+	return d.base.CtxPushCurrent(th, c)
+}
+
+// popOne leaves the last context on the stack.
+type popOne struct{ base }
+
+func (d popOne) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result) {
+	c, r := d.base.CtxPopCurrent(th)
+	if now, _ := d.base.CtxGetCurrent(th); r == ok && now == 0 {
+		d.base.CtxPushCurrent(th, c)
+	}
+	return c, r
+}
+
+// leaks destroys no streams.
+type leaks struct{ base }
+
+func (d leaks) StreamDestroy(*driver.Thread, driver.Stream) driver.Result { return ok }
+
+// freePriority does not bring priorities into their range.
+type freePriority struct {
+	base
+	asked map[driver.Stream]int32
+}
+
+func (d freePriority) StreamCreateWithPriority(th *driver.Thread, flags uint32, p int32) (driver.Stream, driver.Result) {
+	s, r := d.base.StreamCreateWithPriority(th, flags, p)
+	d.asked[s] = p
+	return s, r
+}
+
+func (d freePriority) StreamGetPriority(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
+	p, r := d.base.StreamGetPriority(th, s)
+	if asked, set := d.asked[s]; set {
+		return asked, r
+	}
+	return p, r
+}
+
+// noContextWait does not let a context wait for an event.
+type noContextWait struct{ base }
+
+func (d noContextWait) CtxWaitEvent(th *driver.Thread, c driver.Context, e driver.Event) driver.Result {
+	if d.pending(e) {
+		return ok
+	}
+	return d.base.CtxWaitEvent(th, c, e)
+}
+
+// noLaunch launches graphs without doing what is in them.
+type noLaunch struct{ base }
+
+func (d noLaunch) GraphLaunch(*driver.Thread, driver.GraphExec, driver.Stream) driver.Result {
+	return ok
+}
+
+// oneThread takes every thread for one in global mode, when it asks for an event.
+type oneThread struct{ base }
+
+func (d oneThread) EventQuery(_ *driver.Thread, e driver.Event) driver.Result {
+	return d.base.EventQuery(new(driver.Thread), e)
+}
+
+// failedRecord records an event also when it refuses to: on another stream.
+type failedRecord struct{ base }
+
+func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
+	r := d.base.EventRecordWithFlags(th, e, s, flags)
+	if r == driver.ResultIllegalState {
+		d.base.EventRecord(th, e, s)
+	}
+	return r
+}
+
+// staysCapturing says of streams that are free again that they are being captured.
+type staysCapturing struct {
+	base
+	was map[driver.Stream]bool
+}
+
+func (d staysCapturing) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
+	d.was[s] = s > driver.CU_STREAM_PER_THREAD
+	return d.base.StreamBeginCapture(th, s, mode)
+}
+
+func (d staysCapturing) StreamIsCapturing(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
+	status, r := d.base.StreamIsCapturing(th, s)
+	if r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_NONE && d.was[s] {
+		status = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+	}
+	return status, r
+}
+
+// mutants returns what each mutant makes of a driver.
+func mutants() map[string]func(base) driver.Software {
+	return map[string]func(base) driver.Software{
+		"a legacy barrier is dropped":            func(b base) driver.Software { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
+		"a captured event stays complete":        func(b base) driver.Software { return staysComplete{b} },
+		"a record keeps the old point":           func(b base) driver.Software { return oldPoint{b, make(map[driver.Event]bool)} },
+		"a wait is ignored":                      func(b base) driver.Software { return noWait{b} },
+		"a query says complete too early":        func(b base) driver.Software { return early{b} },
+		"a time is that of another event":        func(b base) driver.Software { return otherEvent{b, new(driver.Event)} },
+		"an external record is not made":         func(b base) driver.Software { return noExternal{b} },
+		"an exchange forgets the old mode":       func(b base) driver.Software { return noOldMode{b} },
+		"another context's event is accepted":    func(b base) driver.Software { return anyContext{b} },
+		"a flag is ignored":                      func(b base) driver.Software { return alwaysTimed{b} },
+		"a stream ignores its newest work":       func(b base) driver.Software { return newestOnly{b, make(map[driver.Stream]bool)} },
+		"an unjoined capture is accepted":        func(b base) driver.Software { return anyGraph{b, driver.ResultStreamCaptureUnjoined} },
+		"an invalidated capture is accepted":     func(b base) driver.Software { return anyGraph{b, driver.ResultStreamCaptureInvalidated} },
+		"a push pushes twice":                    func(b base) driver.Software { return pushTwice{b} },
+		"a pop leaves the last one":              func(b base) driver.Software { return popOne{b} },
+		"a stream is not destroyed":              func(b base) driver.Software { return leaks{b} },
+		"a priority is out of range":             func(b base) driver.Software { return freePriority{b, make(map[driver.Stream]int32)} },
+		"a context's wait is ignored":            func(b base) driver.Software { return noContextWait{b} },
+		"a graph is not run":                     func(b base) driver.Software { return noLaunch{b} },
+		"a thread's mode is ignored":             func(b base) driver.Software { return oneThread{b} },
+		"a stream is not free after its capture": func(b base) driver.Software { return staysCapturing{b, make(map[driver.Stream]bool)} },
+		"a record that fails changes an event":   func(b base) driver.Software { return failedRecord{b} },
+	}
+}
+
+// TestMutants looks that each fault is found, by a program that a driver without it
+// runs well.
+func TestMutants(t *testing.T) {
+	const most = 5_000
+	healthy := simulated("healthy", true, func(s driver.Software) driver.Software { return newBase(s) })
+	for name, mutate := range mutants() {
+		t.Run(name, func(t *testing.T) {
+			sick := simulated("mutant", true, func(s driver.Software) driver.Software { return mutate(newBase(s)) })
+			fails := func(p program, patience time.Duration) error {
+				_, err := sick.run(p, patience)
+				return err
+			}
+			for seed := range uint64(most) {
+				p := generate(seed+1, contextSlots, nil)
+				stop := watch(t, seed+1, p)
+				err := fails(p, patient)
+				stop()
+				if err == nil {
+					continue
+				}
+				p = shrink(p, func(p program) bool { return fails(p, impatient) != nil })
+				if _, err := healthy.run(p, patient); err != nil {
+					t.Errorf("the program fails without the fault too: %v\n%v", err, p)
+				}
+				t.Logf("found after %d programs: %v\n%v", seed+1, fails(p, impatient), p)
+				return
+			}
+			t.Errorf("%d programs did not find it", most)
+		})
+	}
+}
