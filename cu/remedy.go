@@ -196,7 +196,7 @@ func (r Result) Remedy() string {
 		return "the event's newest record is part of a capture, so it has no status and no time of its own: " +
 			"record it with RecordExternal, or ask after recording it outside the capture"
 	case ResultStreamCaptureWrongThread:
-		return "end a capture on the thread that began it"
+		return "the capture has ended, and there is no graph: end it on the thread that began it"
 	case ResultTimeout:
 		return "ask again, or with more time"
 	case ResultUnknown:

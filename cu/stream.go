@@ -31,8 +31,12 @@ type streamCore struct {
 	foreign bool
 	// leavesTail says that somebody has to know when the stream's work is done.
 	leavesTail atomic.Bool
+	// flags are what the stream was created with, if it was here.
+	flags StreamFlags
+	// id is the driver's, once somebody has asked for it.
+	id atomic.Uint64
 
-	_ [128 - 88]byte
+	_ [128 - 104]byte
 }
 
 func (sc *streamCore) kind() string    { return "stream" }
@@ -93,6 +97,7 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 		return nil, core.fail(op, 0, res)
 	}
 	s := newStream(core, raw, driver.At{}, false)
+	s.core.flags = flags
 	core.drv.trace(traceStreamCreated, 0, raw)
 	return s, nil
 }
@@ -203,34 +208,61 @@ func (s *Stream) Device() *Device {
 // Priority returns the stream's priority; lower numbers go first
 // (cuStreamGetPriority).
 func (s *Stream) Priority() (int, error) {
-	p, err := ask(s, "cuStreamGetPriority", (*driver.Table).StreamGetPriority)
-	return int(p), err
+	const op = "cuStreamGetPriority"
+	sc, err := s.enter(op)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	p, res := sc.ctx.drv.table.StreamGetPriority(sc.at, sc.raw)
+	if res != driver.ResultSuccess {
+		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	return int(p), nil
 }
 
-// Flags returns the flags that the stream was created with (cuStreamGetFlags).
+// Flags returns the flags that the stream was created with. The driver is asked for
+// those of default and foreign streams only (cuStreamGetFlags): that invalidates a
+// capture that the stream is part of, with [ResultStreamCaptureUnsupported].
 func (s *Stream) Flags() (StreamFlags, error) {
-	f, err := ask(s, "cuStreamGetFlags", (*driver.Table).StreamGetFlags)
-	return StreamFlags(f), err
+	const op = "cuStreamGetFlags"
+	sc, err := s.enter(op)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	if !sc.foreign {
+		return sc.flags, nil
+	}
+	f, res := sc.ctx.drv.table.StreamGetFlags(sc.at, sc.raw)
+	if res != driver.ResultSuccess {
+		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	return StreamFlags(f), nil
 }
 
 // ID returns a number that no other stream of the process has or will have
-// (cuStreamGetId, CUDA 12.0).
+// (cuStreamGetId, CUDA 12.0). The driver is asked once for each created stream, and
+// always for default and foreign ones. That invalidates a capture that the stream is
+// part of, with [ResultStreamCaptureUnsupported]: ask before.
 func (s *Stream) ID() (uint64, error) {
-	return ask(s, "cuStreamGetId", (*driver.Table).StreamGetId)
-}
-
-// ask asks the driver something about a stream.
-func ask[T any](s *Stream, op string, get func(*driver.Table, driver.At, driver.Stream) (T, driver.Result)) (v T, err error) {
+	const op = "cuStreamGetId"
 	sc, err := s.enter(op)
 	if err != nil {
-		return v, err
+		return 0, err
 	}
 	defer s.leave()
-	v, res := get(sc.ctx.drv.table, sc.at, sc.raw)
-	if res != driver.ResultSuccess {
-		return v, sc.ctx.fail(op, uintptr(sc.raw), res)
+	if id := sc.id.Load(); id != 0 {
+		return id, nil
 	}
-	return v, nil
+	id, res := sc.ctx.drv.table.StreamGetId(sc.at, sc.raw)
+	if res != driver.ResultSuccess {
+		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	if !sc.foreign {
+		sc.id.Store(id)
+	}
+	return id, nil
 }
 
 // Query reports whether all work that was enqueued on the stream has completed

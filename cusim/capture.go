@@ -54,10 +54,33 @@ func (d *Driver) submit(s *stream, w *work) driver.Result {
 	return ok
 }
 
-// spoil invalidates a capture, and returns the result that says so.
+// spoil invalidates a capture, and with it the events that stand for points in it. It
+// returns the result that says so.
 func (d *Driver) spoil(c *capture, r driver.Result) driver.Result {
 	c.spoilt = true
+	c.invalidateEvents()
 	return r
+}
+
+// invalidateEvents makes the events that stand for points in the capture stand for
+// nothing.
+func (c *capture) invalidateEvents() {
+	for _, e := range c.events {
+		e.state, e.capture, e.deps = invalid, nil, nil
+	}
+	c.events = nil
+}
+
+// spoilContext invalidates the captures that streams of a context are part of, or only
+// those of blocking ones. It reports whether there are any.
+func (d *Driver) spoilContext(c *context, blocking bool) (found bool) {
+	for _, s := range c.streams {
+		if s.capture != nil && (!blocking || s.blocking()) {
+			d.spoil(s.capture, ok)
+			found = true
+		}
+	}
+	return found
 }
 
 // forbidden is for calls that may not be made while somebody captures, unless the
@@ -80,21 +103,30 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 	return r
 }
 
-// notCapturing is for calls that ask for a stream's status: never while it is being
-// captured itself.
-func (d *Driver) notCapturing(t *thread, s *stream) driver.Result {
+// legacyFree is for calls that are about a context's legacy default stream: not while a
+// blocking stream is being captured, for which it would have to wait.
+func (d *Driver) legacyFree(c *context) driver.Result {
+	if d.spoilContext(c, true) {
+		return driver.ResultStreamCaptureImplicit
+	}
+	return ok
+}
+
+// uncaptured is for calls that nobody may make about a stream that is being captured.
+func (d *Driver) uncaptured(s *stream) driver.Result {
 	if s.capture != nil {
 		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
-	if s.kind == legacyStream {
-		// It would wait for all blocking streams of the context.
-		for _, other := range s.ctx.streams {
-			if other.blocking() && other.capture != nil {
-				return d.spoil(other.capture, driver.ResultStreamCaptureImplicit)
-			}
-		}
+	return ok
+}
+
+// unspoilt is for calls that may be made about a stream while it is captured, unless
+// that has failed.
+func (s *stream) unspoilt() driver.Result {
+	if s.capture != nil && s.capture.spoilt {
+		return driver.ResultStreamCaptureInvalidated
 	}
-	return d.forbidden(t, nil)
+	return ok
 }
 
 // forgetCaptured takes an event out of the capture that its newest record was part
@@ -111,11 +143,9 @@ func (d *Driver) captureRecord(e *event, s *stream) driver.Result {
 	c := s.capture
 	switch {
 	case c.spoilt:
-		d.forgetCaptured(e)
-		e.state = invalid
 		return driver.ResultStreamCaptureInvalidated
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-		return d.spoil(c, driver.ResultStreamCaptureUnsupported)
+		return driver.ResultStreamCaptureUnsupported
 	}
 	d.forgetCaptured(e)
 	e.state, e.capture, e.deps = captured, c, slices.Clone(s.deps)
@@ -127,8 +157,6 @@ func (d *Driver) captureRecord(e *event, s *stream) driver.Result {
 func (d *Driver) join(s *stream, e *event) driver.Result {
 	c := e.capture
 	switch {
-	case c.spoilt:
-		return driver.ResultStreamCaptureInvalidated
 	case s.kind == legacyStream:
 		return d.spoil(c, driver.ResultStreamCaptureImplicit)
 	case s.capture == nil:
@@ -147,11 +175,11 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 	return ok
 }
 
-// abandon takes a stream that is destroyed out of its capture, which is spoilt.
+// abandon takes a stream that is destroyed out of its capture. It ends with its origin.
 func (d *Driver) abandon(s *stream) {
 	c := s.capture
-	c.spoilt = true
 	if c.origin == s {
+		c.spoilt = true
 		d.finish(c)
 		return
 	}
@@ -169,23 +197,24 @@ func (d *Driver) finish(c *capture) {
 			d.objects.remove(uintptr(n.handle))
 		}
 	}
-	for _, e := range c.events {
-		e.state, e.capture, e.deps = invalid, nil, nil
-	}
+	c.invalidateEvents()
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
 }
 
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()
-	s, t, r := d.onStream("cuStreamBeginCapture", th, h)
+	s, t, r := d.askStream("cuStreamBeginCapture", th, h)
 	switch {
 	case r != ok:
 		return r
-	case s.kind == legacyStream:
-		return driver.ResultStreamCaptureUnsupported
 	case mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 		return driver.ResultInvalidValue
+	case s.kind == legacyStream:
+		if r := d.legacyFree(s.ctx); r != ok {
+			return r
+		}
+		return driver.ResultStreamCaptureUnsupported
 	case s.capture != nil:
 		return driver.ResultIllegalState
 	}
@@ -209,15 +238,15 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 		return 0, driver.ResultIllegalState
 	case c.origin != s:
 		return 0, d.spoil(c, driver.ResultStreamCaptureUnmatched)
-	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != t:
-		return 0, driver.ResultStreamCaptureWrongThread
 	}
-	joined := c.joined()
-	c.taken = joined && !c.spoilt
+	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
+	c.taken = joined && here && !c.spoilt
 	d.finish(c)
 	switch {
 	case c.spoilt:
 		return 0, driver.ResultStreamCaptureInvalidated
+	case !here:
+		return 0, driver.ResultStreamCaptureWrongThread
 	case !joined:
 		return 0, driver.ResultStreamCaptureUnjoined
 	}
@@ -261,7 +290,7 @@ func (s *stream) captureStatus() int32 {
 // StreamIsCapturing is cuStreamIsCapturing.
 func (d *Driver) StreamIsCapturing(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuStreamIsCapturing", th, h)
+	s, _, r := d.askStream("cuStreamIsCapturing", th, h)
 	if r == ok {
 		r = s.implicit()
 	}
@@ -287,7 +316,7 @@ func (s *stream) implicit() driver.Result {
 // StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
 func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps driver.HostPtr, n uint64, r driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuStreamGetCaptureInfo", th, h)
+	s, _, r := d.askStream("cuStreamGetCaptureInfo", th, h)
 	if r == ok {
 		r = s.implicit()
 	}
@@ -303,14 +332,12 @@ func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (sta
 	return status, id, g, deps, 0, n, r
 }
 
-// ThreadExchangeStreamCaptureMode is cuThreadExchangeStreamCaptureMode.
+// ThreadExchangeStreamCaptureMode is cuThreadExchangeStreamCaptureMode. Like NVIDIA's
+// driver it takes modes that do not exist; here they are neither global nor relaxed.
 func (d *Driver) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuThreadExchangeStreamCaptureMode"); r != ok {
 		return 0, r
-	}
-	if mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED {
-		return 0, driver.ResultInvalidValue
 	}
 	t := d.thread(th)
 	old := t.mode

@@ -133,7 +133,7 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	if r != ok {
 		return r
 	}
-	s, r := d.stream(name, d.thread(th), sh)
+	s, r := d.usable(name, d.thread(th), sh)
 	switch {
 	case r != ok:
 		return r
@@ -256,10 +256,8 @@ func (d *Driver) elapsed(name string, start, end driver.Event) (float32, driver.
 	switch {
 	case a.ctx != b.ctx || !a.timed() || !b.timed():
 		return 0, driver.ResultInvalidHandle
-	case a.state == captured:
-		return 0, d.spoil(a.capture, driver.ResultCapturedEvent)
-	case b.state == captured:
-		return 0, d.spoil(b.capture, driver.ResultCapturedEvent)
+	case a.state == captured || b.state == captured:
+		return 0, driver.ResultCapturedEvent // which does not disturb the capture
 	case a.state == invalid || b.state == invalid:
 		return 0, driver.ResultInvalidValue
 	case a.state == empty || b.state == empty:
@@ -284,10 +282,8 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	case e.ctx != c:
 		return driver.ResultInvalidHandle
 	}
-	for _, s := range c.streams {
-		if s.capture != nil {
-			return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
-		}
+	if d.spoilContext(c, false) {
+		return driver.ResultStreamCaptureUnsupported
 	}
 	var tails []*op
 	for _, s := range c.streams {
@@ -308,9 +304,11 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	switch {
 	case r != ok:
 		return r
+	case d.spoilContext(c, false):
+		return driver.ResultStreamCaptureUnsupported
 	case e.state == invalid:
 		return driver.ResultInvalidValue
-	case e.state == captured:
+	case e.state == captured: // in another context
 		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	if p := e.point.op; p != nil && !p.done {

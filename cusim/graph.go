@@ -271,6 +271,9 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphInstantiate", h)
+	if r == ok {
+		r = d.forbidden(d.thread(th), nil)
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -350,20 +353,15 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	const name = "cuGraphLaunch"
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, sh)
+	if r == ok {
+		r = d.uncaptured(s) // a graph does not become part of another one
+	}
 	if r != ok {
 		return r
 	}
 	x, r := d.execOf(name, h)
 	if r != ok {
 		return r
-	}
-	if s.capture != nil {
-		for _, n := range x.nodes { // it becomes part of the other graph
-			if r := d.submit(s, &n.work); r != ok {
-				return r
-			}
-		}
-		return ok
 	}
 	begin := &op{}
 	d.engine.enqueue(s, begin, x.newest)
@@ -414,7 +412,10 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
 	const name = "cuGraphUpload"
 	defer d.mu.Unlock()
-	_, _, r := d.onStream(name, th, sh)
+	s, _, r := d.onStream(name, th, sh)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
 	if r == ok {
 		_, r = d.execOf(name, h)
 	}
@@ -422,13 +423,16 @@ func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.St
 }
 
 // GraphExecDestroy is cuGraphExecDestroy.
-func (d *Driver) GraphExecDestroy(_ *driver.Thread, h driver.GraphExec) driver.Result {
+func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.Result {
 	const name = "cuGraphExecDestroy"
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return r
 	}
 	if _, r := d.execOf(name, h); r != ok {
+		return r
+	}
+	if r := d.forbidden(d.thread(th), nil); r != ok {
 		return r
 	}
 	d.objects.remove(uintptr(h))

@@ -44,7 +44,7 @@ func (d *Driver) hostOp(f func()) *op {
 // a sticky error before the stream gets to it.
 func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Callback) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuLaunchHostFunc", th, h)
+	s, _, r := d.onStream("cuLaunchHostFunc", th, h)
 	if r == ok {
 		r = callable(f)
 	}
@@ -58,7 +58,7 @@ func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Cal
 // after a sticky error.
 func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.Callback, flags uint32) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuStreamAddCallback", th, h)
+	s, _, r := d.onStream("cuStreamAddCallback", th, h)
 	if r == ok {
 		r = callable(f)
 	}

@@ -26,17 +26,12 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid,
 	if r != ok {
 		return r
 	}
-	s, r := d.stream(name, d.thread(th), sh)
+	s, r := d.usable(name, d.thread(th), sh)
 	switch {
 	case r != ok:
 		return r
 	case f.module.ctx != s.ctx:
 		return driver.ResultInvalidHandle
-	}
-	if s.kind == legacyStream {
-		if r := d.legacyFree(s.ctx); r != ok {
-			return r
-		}
 	}
 	if r := f.fits(grid, block, shared, cooperative); r != ok {
 		return r

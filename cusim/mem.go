@@ -260,7 +260,7 @@ func (d *Driver) free(b *block) driver.Result {
 // about to be freed is not used again before that.
 func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuMemAllocAsync", th, h)
+	s, _, r := d.onStream("cuMemAllocAsync", th, h)
 	switch {
 	case r != ok:
 		return 0, r
@@ -279,7 +279,7 @@ func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) 
 // MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream gets there.
 func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuMemFreeAsync", th, h)
+	s, _, r := d.onStream("cuMemFreeAsync", th, h)
 	if r != ok {
 		return r
 	}

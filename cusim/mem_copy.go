@@ -57,27 +57,6 @@ func duration(n uint64, hosts ...blockKind) int64 {
 	return copyTime + int64(n/bandwidth)
 }
 
-// forWork begins a call that gives a stream something to do.
-func (d *Driver) forWork(op string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
-	s, _, r := d.onStream(op, th, h)
-	if r == ok && s.kind == legacyStream {
-		r = d.legacyFree(s.ctx)
-	}
-	return s, r
-}
-
-// legacyFree returns ok if work can be put on a context's legacy default stream: not
-// while a blocking stream is being captured, which would have to wait for it, and it
-// for the stream.
-func (d *Driver) legacyFree(c *context) driver.Result {
-	for _, s := range c.streams {
-		if s.blocking() && s.capture != nil {
-			return d.spoil(s.capture, driver.ResultStreamCaptureImplicit)
-		}
-	}
-	return ok
-}
-
 // access makes an operation touch memory: f is called when it completes, if all of
 // the memory is still there. Otherwise the device has a fault, as it would if a
 // graph ran that was made before its memory was freed.
@@ -149,10 +128,10 @@ func (d *Driver) await(c *context, o *op) driver.Result {
 func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
 	c, t, r := d.inContext(op, th)
 	if r == ok {
-		r = d.forbidden(t, nil)
+		r = d.legacyFree(c)
 	}
 	if r == ok {
-		r = d.legacyFree(c)
+		r = d.forbidden(t, nil)
 	}
 	return c, r
 }
@@ -265,7 +244,7 @@ func (d *Driver) peers(name string, ctxs ...driver.Context) driver.Result {
 // MemcpyHtoDAsync is cuMemcpyHtoDAsync_v2.
 func (d *Driver) MemcpyHtoDAsync(th *driver.Thread, dst driver.DevicePtr, src driver.HostPtr, n uint64, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuMemcpyHtoDAsync", th, h)
+	s, _, r := d.onStream("cuMemcpyHtoDAsync", th, h)
 	if r != ok || n == 0 {
 		return r
 	}
@@ -283,7 +262,7 @@ func (d *Driver) MemcpyHtoDAsync(th *driver.Thread, dst driver.DevicePtr, src dr
 // MemcpyDtoHAsync is cuMemcpyDtoHAsync_v2.
 func (d *Driver) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuMemcpyDtoHAsync", th, h)
+	s, _, r := d.onStream("cuMemcpyDtoHAsync", th, h)
 	if r != ok || n == 0 {
 		return r
 	}
@@ -301,7 +280,7 @@ func (d *Driver) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driv
 // MemcpyDtoDAsync is cuMemcpyDtoDAsync_v2.
 func (d *Driver) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork("cuMemcpyDtoDAsync", th, h)
+	s, _, r := d.onStream("cuMemcpyDtoDAsync", th, h)
 	if r != ok {
 		return r
 	}
@@ -316,7 +295,7 @@ func (d *Driver) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n
 func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64, h driver.Stream) driver.Result {
 	const name = "cuMemcpyPeerAsync"
 	defer d.mu.Unlock()
-	s, r := d.forWork(name, th, h)
+	s, _, r := d.onStream(name, th, h)
 	if r != ok {
 		return r
 	}
@@ -370,7 +349,7 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 // memsetAsync enqueues the setting of memory.
 func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork(name, th, h)
+	s, _, r := d.onStream(name, th, h)
 	if r != ok || n == 0 {
 		return r
 	}

@@ -626,13 +626,6 @@ func TestMemoryInCapture(t *testing.T) {
 		"memset": func(r *lab, th *driver.Thread, p driver.DevicePtr, _ driver.HostPtr) driver.Result {
 			return r.MemsetD8(th, p, 1, 1)
 		},
-		"load": func(r *lab, th *driver.Thread, _ driver.DevicePtr, _ driver.HostPtr) driver.Result {
-			m, res := r.ModuleLoadData(th, []byte(header))
-			if res == ok {
-				r.must(r.ModuleUnload(th, m))
-			}
-			return res
-		},
 	} {
 		for _, tt := range []struct {
 			how       string

@@ -39,7 +39,7 @@ func passes64(have, want uint64, flags uint32) bool {
 // waitValue makes a stream wait until a word in memory passes.
 func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p driver.DevicePtr, size uint64, flags uint32, passes func([]byte) bool) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork(name, th, h)
+	s, _, r := d.onStream(name, th, h)
 	switch {
 	case r != ok:
 		return r
@@ -74,7 +74,7 @@ func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
 // writeValue makes a stream write a word.
 func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p driver.DevicePtr, size uint64, flags uint32, write func([]byte)) driver.Result {
 	defer d.mu.Unlock()
-	s, r := d.forWork(name, th, h)
+	s, _, r := d.onStream(name, th, h)
 	switch {
 	case r != ok:
 		return r

@@ -61,6 +61,18 @@ func (s *stream) barriers() (ops []*op) {
 	return ops
 }
 
+// unfinished returns what has to be complete before a query says so: what is on the
+// stream, and on the legacy default stream what it would wait for, too.
+func (s *stream) unfinished() (ops []*op) {
+	if s.kind == legacyStream {
+		ops = s.barriers()
+	}
+	if !s.idle() {
+		ops = append(ops, s.tail)
+	}
+	return ops
+}
+
 // stream returns a stream by its handle. The small numbers stand for default streams
 // of the current context.
 func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
@@ -98,6 +110,26 @@ func (d *Driver) onStream(op string, th *driver.Thread, h driver.Stream) (*strea
 		return nil, nil, r
 	}
 	t := d.thread(th)
+	s, r := d.usable(op, t, h)
+	return s, t, r
+}
+
+// usable returns a stream by its handle: the legacy default stream only if it is free.
+func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
+	s, r := d.stream(op, t, h)
+	if r == ok && s.kind == legacyStream {
+		r = d.legacyFree(s.ctx)
+	}
+	return s, r
+}
+
+// askStream begins a call that says whether a stream is being captured, or has an answer
+// of its own if it is.
+func (d *Driver) askStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, nil, r
+	}
+	t := d.thread(th)
 	s, r := d.stream(op, t, h)
 	return s, t, r
 }
@@ -115,11 +147,11 @@ func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, prior
 func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext(op, th)
+	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 && (r == ok || r == driver.ResultInvalidContext) {
+		return 0, driver.ResultInvalidValue // which is looked at first
+	}
 	if r != ok {
 		return 0, r
-	}
-	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 {
-		return 0, driver.ResultInvalidValue
 	}
 	s := &stream{ctx: c, flags: flags, priority: min(max(priority, greatestPriority), leastPriority)}
 	s.handle = driver.Stream(d.objects.add(streamKind, s))
@@ -162,17 +194,26 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	return r
 }
 
+// onIdleStream begins a call that asks whether a stream is idle.
+func (d *Driver) onIdleStream(op string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
+	s, t, r := d.onStream(op, th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
+	if r == ok {
+		r = d.forbidden(t, nil)
+	}
+	return s, r
+}
+
 // StreamQuery is cuStreamQuery.
 func (d *Driver) StreamQuery(th *driver.Thread, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, t, r := d.onStream("cuStreamQuery", th, h)
-	if r == ok {
-		r = d.notCapturing(t, s)
-	}
+	s, r := d.onIdleStream("cuStreamQuery", th, h)
 	switch {
 	case r != ok:
 		return r
-	case !s.idle():
+	case len(s.unfinished()) > 0:
 		return driver.ResultNotReady
 	}
 	return ok
@@ -181,15 +222,14 @@ func (d *Driver) StreamQuery(th *driver.Thread, h driver.Stream) driver.Result {
 // StreamSynchronize is cuStreamSynchronize.
 func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, t, r := d.onStream("cuStreamSynchronize", th, h)
-	if r == ok {
-		r = d.notCapturing(t, s)
-	}
+	s, r := d.onIdleStream("cuStreamSynchronize", th, h)
 	if r != ok {
 		return r
 	}
-	tail := s.tail
-	d.wait(func() bool { return tail == nil || tail.done || s.ctx.dev.poison != ok })
+	ops := s.unfinished()
+	d.wait(func() bool {
+		return s.ctx.dev.poison != ok || !slices.ContainsFunc(ops, func(o *op) bool { return !o.done })
+	})
 	return s.ctx.dev.poison
 }
 
@@ -202,22 +242,30 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		return r
 	}
 	e, r := d.event(name, ev)
+	external := flags == driver.CU_EVENT_WAIT_EXTERNAL
 	switch {
 	case r != ok:
 		return r
 	case flags&^uint32(driver.CU_EVENT_WAIT_EXTERNAL) != 0:
 		return driver.ResultInvalidValue
-	case flags == driver.CU_EVENT_WAIT_EXTERNAL:
-		if s.capture == nil {
-			return driver.ResultInvalidValue
-		}
-		return d.submit(s, &work{node: eventWaitNode, event: e})
+	case s.unspoilt() != ok:
+		return s.unspoilt()
 	case e.state == invalid:
+		if s.capture != nil {
+			d.spoil(s.capture, ok)
+		}
 		return driver.ResultInvalidValue
+	case external && s.capture == nil:
+		return driver.ResultIllegalState
+	case external:
+		return d.submit(s, &work{node: eventWaitNode, event: e})
 	case e.state == captured:
 		return d.join(s, e)
 	case s.capture != nil:
-		if e.state == empty {
+		switch {
+		case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
+			return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+		case e.state == empty:
 			return ok
 		}
 		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
@@ -232,6 +280,9 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetCtx", th, h)
+	if r == ok {
+		r = s.unspoilt()
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -242,6 +293,9 @@ func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Contex
 func (d *Driver) StreamGetFlags(th *driver.Thread, h driver.Stream) (uint32, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetFlags", th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -252,6 +306,9 @@ func (d *Driver) StreamGetFlags(th *driver.Thread, h driver.Stream) (uint32, dri
 func (d *Driver) StreamGetPriority(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetPriority", th, h)
+	if r == ok {
+		r = s.unspoilt()
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -262,6 +319,9 @@ func (d *Driver) StreamGetPriority(th *driver.Thread, h driver.Stream) (int32, d
 func (d *Driver) StreamGetId(th *driver.Thread, h driver.Stream) (uint64, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetId", th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -272,6 +332,9 @@ func (d *Driver) StreamGetId(th *driver.Thread, h driver.Stream) (uint64, driver
 func (d *Driver) StreamGetDevice(th *driver.Thread, h driver.Stream) (driver.Device, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetDevice", th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
 	if r != ok {
 		return 0, r
 	}

@@ -20,6 +20,7 @@ import (
 var (
 	fuzzSeed = flag.Uint64("fuzz.seed", 0, "the one `seed` to run, and to print the program of")
 	fuzzFrom = flag.Uint64("fuzz.from", 1, "the first `seed`")
+	fuzzMost = flag.Int("fuzz.most", 5, "how `many` failures to explain before the end")
 	fuzzN    = flag.Int("fuzz.n", 0, "how `many` seeds to run: 0 means 20,000, or 2,000 with -short or under the race detector")
 )
 
@@ -41,7 +42,7 @@ type pair [2]target
 // that fails is made shorter.
 const (
 	patient   = 5 * time.Second
-	impatient = 20 * time.Millisecond
+	impatient = 5 * time.Millisecond
 )
 
 // check runs a program on both drivers.
@@ -101,7 +102,6 @@ func sweep(t *testing.T, workers, contexts int, check func(program, time.Duratio
 		from, n = *fuzzSeed, 1
 		t.Logf("seed %d, with %d contexts:\n%v", from, generate(from, contexts, nil).contexts, generate(from, contexts, nil))
 	}
-	const most = 5
 	var next, failures atomic.Int64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -109,7 +109,7 @@ func sweep(t *testing.T, workers, contexts int, check func(program, time.Duratio
 	for range workers {
 		wg.Go(func() {
 			var cov coverage
-			for failures.Load() < most {
+			for failures.Load() < int64(*fuzzMost) {
 				i := next.Add(1) - 1
 				if i >= int64(n) {
 					break
@@ -119,7 +119,7 @@ func sweep(t *testing.T, workers, contexts int, check func(program, time.Duratio
 				stop := watch(t, seed, p)
 				err := check(p, patient)
 				stop()
-				if err != nil && failures.Add(1) <= most {
+				if err != nil && failures.Add(1) <= int64(*fuzzMost) {
 					t.Error(explain(seed, p, err, check))
 				}
 				if done := int(i) + 1 - workers; done > 0 && done%100_000 == 0 { // others may still be at theirs

@@ -135,8 +135,10 @@ func (g *generator) value(o op) int32 {
 		return int32(g.pick(6, 1))
 	case streamCreate, streamCreateWithPriority:
 		return int32(g.pick(8, 8, 1))
-	case beginCapture, exchangeMode:
+	case beginCapture:
 		return int32(g.pick(8, 8, 8, 1))
+	case exchangeMode:
+		return int32(g.pick(8, 8, 8)) // an H200 takes any other mode, too: what it means is not known
 	}
 	if g.m.gates == 0 || g.pick(2, 1) == 1 { // open
 		return -1

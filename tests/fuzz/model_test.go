@@ -237,8 +237,13 @@ func (m *model) forget(e *mEvent) {
 	e.capture, e.nodes = nil, 0
 }
 
+// spoil invalidates a capture, and the events that stand for points in it.
 func spoil(c *mCapture, r driver.Result) want {
 	c.spoilt = true
+	for _, e := range c.events {
+		e.state, e.capture, e.nodes = invalid, nil, 0
+	}
+	c.events = nil
 	return want{res: r}
 }
 
@@ -254,25 +259,43 @@ func (m *model) forbidden(thread uint8, ctx int) driver.Result {
 				c.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 		}
 		if conflict {
-			c.spoilt, r = true, driver.ResultStreamCaptureUnsupported
+			spoil(c, ok)
+			r = driver.ResultStreamCaptureUnsupported
 		}
 	}
 	return r
 }
 
-// implicit returns the capture of blocking streams of a context, with which its
-// legacy default stream conflicts, and how many there are.
-func (m *model) implicit(s *mStream) (c *mCapture, n int) {
+// implicit returns the captures of blocking streams of a context, with which its
+// legacy default stream conflicts.
+func (m *model) implicit(s *mStream) (list []*mCapture) {
 	if s == nil || !s.legacy {
-		return nil, 0
+		return nil
 	}
 	for _, other := range m.contexts[s.ctx].streams {
-		if other.blocking && other.capture != nil && other.capture != c {
-			c = other.capture
-			n++
+		if other.blocking && other.capture != nil {
+			list = append(list, other.capture)
 		}
 	}
-	return c, n
+	return list
+}
+
+// spoilAll invalidates captures.
+func spoilAll(list []*mCapture, r driver.Result) want {
+	for _, c := range list {
+		spoil(c, r)
+	}
+	return want{res: r}
+}
+
+// capturesIn returns the captures that streams of a context are part of.
+func (m *model) capturesIn(ctx int) (list []*mCapture) {
+	for _, s := range m.contexts[ctx].streams {
+		if s.capture != nil {
+			list = append(list, s.capture)
+		}
+	}
+	return list
 }
 
 // node adds a node to the capture of a stream. False stands for one too many.
@@ -300,9 +323,9 @@ func (m *model) finish(c *mCapture) {
 	for _, s := range c.streams {
 		s.capture, s.nodes = nil, 0
 	}
-	for _, e := range c.events {
-		e.state, e.capture, e.nodes = invalid, nil, 0
-	}
+	spoiltBefore := c.spoilt
+	spoil(c, ok) // its events stand for nothing
+	c.spoilt = spoiltBefore
 	m.captures = slices.DeleteFunc(m.captures, func(other *mCapture) bool { return other == c })
 }
 
@@ -388,6 +411,8 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return want{res: r}, true
 	case s == nil:
 		return want{}, false
+	case len(m.implicit(s)) > 0:
+		return spoilAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
@@ -399,9 +424,9 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		m.record(e, m.enqueue(s, 0), s)
 		return want{}, true
 	case s.capture.spoilt:
-		return want{res: driver.ResultStreamCaptureInvalidated}, !knownSpoilt
+		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-		return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+		return want{res: driver.ResultStreamCaptureUnsupported}, true
 	}
 	m.forget(e)
 	e.state, e.capture, e.nodes = captured, s.capture, s.nodes
@@ -416,10 +441,8 @@ func (m *model) applyElapsed(a, b *mEvent) (want, bool) {
 	switch {
 	case a.ctx != b.ctx || !a.timed() || !b.timed():
 		return want{res: driver.ResultInvalidHandle}, true
-	case a.state == captured:
-		return spoil(a.capture, driver.ResultCapturedEvent), true
-	case b.state == captured:
-		return spoil(b.capture, driver.ResultCapturedEvent), true
+	case a.state == captured || b.state == captured:
+		return want{res: driver.ResultCapturedEvent}, true
 	case a.state == invalid || b.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case a.state == empty || b.state == empty:
@@ -445,27 +468,53 @@ func (m *model) applyStream(st step) (want, bool) {
 	case s == nil:
 		return want{}, false
 	}
-	c, conflicts := m.implicit(s)
+	conflicts := m.implicit(s)
 	switch st.op {
 	case streamDestroy:
 		if st.stream < firstStream {
 			return want{}, false
 		}
 		return m.applyStreamDestroy(s), true
-	case streamGetCtx:
-		return want{value: int64(s.ctx)}, true
-	case streamGetFlags:
-		return want{value: int64(s.flags)}, true
-	case streamGetPriority:
+	case isCapturing, captureInfoV2, captureInfo:
+		switch {
+		case len(conflicts) > 0:
+			return want{res: driver.ResultStreamCaptureImplicit}, true
+		case s.capture == nil:
+			return want{}, true
+		case s.capture.spoilt:
+			return want{value: driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED}, true
+		}
+		return want{value: driver.CU_STREAM_CAPTURE_STATUS_ACTIVE}, true
+	case beginCapture:
+		if st.value < 0 || st.value > 2 {
+			return want{res: driver.ResultInvalidValue}, true
+		}
+	}
+	// The legacy stream would have to wait for streams that are being captured.
+	if len(conflicts) > 0 {
+		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+	}
+	switch st.op {
+	case streamGetCtx, streamGetPriority:
+		switch {
+		case s.capture != nil && s.capture.spoilt:
+			return want{res: driver.ResultStreamCaptureInvalidated}, true
+		case st.op == streamGetCtx:
+			return want{value: int64(s.ctx)}, true
+		}
 		return want{value: int64(s.priority)}, true
-	case streamGetID, streamGetDevice:
+	case streamGetFlags, streamGetID, streamGetDevice:
+		switch {
+		case s.capture != nil:
+			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+		case st.op == streamGetFlags:
+			return want{value: int64(s.flags)}, true
+		}
 		return want{}, true
 	case beginCapture:
 		switch {
 		case s.legacy:
 			return want{res: driver.ResultStreamCaptureUnsupported}, true
-		case st.value < 0 || st.value > 2:
-			return want{res: driver.ResultInvalidValue}, true
 		case s.capture != nil:
 			return want{res: driver.ResultIllegalState}, true
 		}
@@ -474,28 +523,8 @@ func (m *model) applyStream(st step) (want, bool) {
 		return want{}, true
 	case endCapture:
 		return m.applyEnd(st, s)
-	case isCapturing, captureInfoV2, captureInfo:
-		switch {
-		case conflicts > 0:
-			return want{res: driver.ResultStreamCaptureImplicit}, true
-		case s.capture == nil:
-			return want{}, true
-		case s.capture.spoilt:
-			return want{value: driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED}, true
-		}
-		return want{value: driver.CU_STREAM_CAPTURE_STATUS_ACTIVE}, true
 	case streamWaitEvent:
 		return m.applyWait(st, s)
-	}
-	// What is left conflicts with the captures of blocking streams, if the stream
-	// is the legacy one. Which of several is invalidated is not known.
-	switch {
-	case conflicts > 1:
-		return want{}, false
-	case conflicts == 1:
-		return spoil(c, driver.ResultStreamCaptureImplicit), true
-	}
-	switch st.op {
 	case streamQuery, streamSynchronize:
 		if s.capture != nil {
 			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
@@ -503,13 +532,17 @@ func (m *model) applyStream(st step) (want, bool) {
 		if r := m.forbidden(st.thread, -1); r != ok {
 			return want{res: r}, true
 		}
+		work := s.tail
+		if s.legacy {
+			work |= m.barriers(s) // what it would wait for counts as its own
+		}
 		switch {
-		case s.tail&m.closed == 0:
+		case work&m.closed == 0:
 			return want{}, true
 		case st.op == streamQuery:
 			return want{res: driver.ResultNotReady}, true
 		}
-		return m.opening(s.tail), true
+		return m.opening(work), true
 	case streamWaitValue:
 		if s.capture != nil || m.gates >= limit {
 			return want{}, false
@@ -534,10 +567,10 @@ func (m *model) applyStreamCreate(st step) (want, bool) {
 	switch {
 	case st.stream < firstStream || m.streams[st.stream] != nil:
 		return want{}, false
-	case c < 0:
-		return want{res: driver.ResultInvalidContext}, true
 	case st.value < 0 || st.value > driver.CU_STREAM_NON_BLOCKING:
 		return want{res: driver.ResultInvalidValue}, true
+	case c < 0:
+		return want{res: driver.ResultInvalidContext}, true
 	}
 	s := &mStream{slot: int(st.stream), ctx: c, flags: uint32(st.value), blocking: st.value == 0}
 	if st.op == streamCreateWithPriority {
@@ -550,8 +583,8 @@ func (m *model) applyStreamCreate(st step) (want, bool) {
 
 func (m *model) applyStreamDestroy(s *mStream) want {
 	if c := s.capture; c != nil {
-		c.spoilt = true
 		if c.origin == s {
+			c.spoilt = true
 			m.finish(c)
 		}
 		c.streams = slices.DeleteFunc(c.streams, func(other *mStream) bool { return other == s })
@@ -572,20 +605,27 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	switch {
 	case e == nil:
 		return want{}, false
+	case s.capture != nil && s.capture.spoilt:
+		return want{res: driver.ResultStreamCaptureInvalidated}, true
+	case e.state == invalid && s.capture != nil:
+		return spoil(s.capture, driver.ResultInvalidValue), true
+	case e.state == invalid:
+		return want{res: driver.ResultInvalidValue}, true
 	case st.value == driver.CU_EVENT_WAIT_EXTERNAL:
 		switch {
 		case s.capture == nil:
-			return want{res: driver.ResultInvalidValue}, true
-		case e.ctx != s.ctx, e.state == captured, e.state == invalid:
+			return want{res: driver.ResultIllegalState}, true
+		case e.ctx != s.ctx, e.state == captured:
 			return want{}, false
 		}
 		return m.node(s, mNode{wait: e})
-	case e.state == invalid:
-		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
 		return m.applyJoin(s, e)
 	case s.capture != nil:
-		if e.state == empty {
+		switch {
+		case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
+			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+		case e.state == empty:
 			return want{}, true
 		}
 		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
@@ -602,15 +642,13 @@ func (m *model) applyJoin(s *mStream, e *mEvent) (want, bool) {
 	switch {
 	case s.ctx != e.ctx:
 		return want{}, false
-	case c.spoilt:
-		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case s.legacy:
 		return spoil(c, driver.ResultStreamCaptureImplicit), true
 	case s.capture == nil:
 		s.capture = c
 		c.streams = append(c.streams, s)
 	case s.capture != c:
-		s.capture.spoilt = true
+		spoil(s.capture, ok)
 		return spoil(c, driver.ResultStreamCaptureMerge), true
 	}
 	s.nodes |= e.nodes
@@ -626,8 +664,6 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 		return want{res: driver.ResultIllegalState}, true
 	case c.origin != s:
 		return spoil(c, driver.ResultStreamCaptureUnmatched), true
-	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != int(st.thread):
-		return want{res: driver.ResultStreamCaptureWrongThread}, true
 	}
 	joined := true
 	for _, other := range c.streams {
@@ -637,6 +673,8 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	switch {
 	case c.spoilt:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
+	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != int(st.thread):
+		return want{res: driver.ResultStreamCaptureWrongThread}, true
 	case !joined:
 		return want{res: driver.ResultStreamCaptureUnjoined}, true
 	}
@@ -650,9 +688,6 @@ func (m *model) applyContext(st step) (want, bool) {
 	e := m.events[st.event]
 	switch st.op {
 	case exchangeMode:
-		if st.value < 0 || st.value > 2 {
-			return want{res: driver.ResultInvalidValue}, true
-		}
 		w := want{value: int64(th.mode)}
 		th.mode = st.value
 		return w, true
@@ -703,23 +738,19 @@ func (m *model) applyContext(st step) (want, bool) {
 		if e.ctx != int(st.ctx)-1 {
 			return want{res: driver.ResultInvalidHandle}, true
 		}
-		at := ctx.gate | ctx.ghosts
-		var c *mCapture
-		for _, s := range ctx.streams {
-			if at |= s.tail; s.capture != nil {
-				if c != nil && c != s.capture {
-					return want{}, false // which of them is invalidated is not known
-				}
-				c = s.capture
-			}
+		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
+			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
-		if c != nil {
-			return spoil(c, driver.ResultStreamCaptureUnsupported), true
+		at := ctx.gate | ctx.ghosts
+		for _, s := range ctx.streams {
+			at |= s.tail
 		}
 		m.record(e, (at|ctx.lost)&m.closed, nil)
 		return want{}, true
 	}
-	switch {
+	switch list := m.capturesIn(int(st.ctx) - 1); {
+	case len(list) > 0:
+		return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
@@ -728,14 +759,6 @@ func (m *model) applyContext(st step) (want, bool) {
 	ctx.gate |= e.point & m.closed
 	return want{}, true
 }
-
-// What is known to differ, and is left out.
-const (
-	// cuEventRecord on a stream whose capture is invalidated, which fails: the event is
-	// invalid then, not what it was, as far as is known of NVIDIA's driver; nobody has
-	// seen it on a GPU.
-	knownSpoilt = true
-)
 
 func (m *model) applyGraph(st step) (want, bool) {
 	g, e, x := m.graphs[st.graph], m.events[st.event], m.execs[st.exec]
@@ -761,6 +784,9 @@ func (m *model) applyGraph(st step) (want, bool) {
 		if g == nil || x != nil || g.ctx < 0 || m.current(st.thread) != g.ctx {
 			return want{}, false
 		}
+		if r := m.forbidden(st.thread, -1); r != ok {
+			return want{res: r}, true
+		}
 		m.execs[st.exec] = &mExec{mGraph: mGraph{g.ctx, slices.Clone(g.nodes)}}
 		return want{}, true
 	case graphDestroy:
@@ -769,6 +795,9 @@ func (m *model) applyGraph(st step) (want, bool) {
 	case graphExecDestroy:
 		if x == nil || x.newest&m.closed != 0 {
 			return want{}, false // it may run
+		}
+		if r := m.forbidden(st.thread, -1); r != ok {
+			return want{res: r}, true
 		}
 		m.execs[st.exec] = nil
 		return want{}, true
@@ -784,8 +813,13 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 	if r != ok {
 		return want{res: r}, true
 	}
-	if _, conflicts := m.implicit(s); s == nil || s.ctx != x.ctx || s.capture != nil || conflicts > 0 {
+	switch conflicts := m.implicit(s); {
+	case s == nil || s.ctx != x.ctx:
 		return want{}, false
+	case len(conflicts) > 0:
+		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+	case s.capture != nil:
+		return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
 	}
 	for _, n := range x.nodes {
 		for _, e := range []*mEvent{n.record, n.wait} {

@@ -1,0 +1,315 @@
+package entries
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+var (
+	record = flag.String("entries.record", "", "write what the driver answers to this `file`")
+	target = flag.String("entries.driver", "", "the `driver` to record: cusim, or gpu")
+	most   = flag.Int("entries.most", 40, "how `many` differences to show")
+)
+
+// The environment of the processes that make the calls.
+const (
+	sceneEnv  = "PURECU_ENTRIES_SCENE"  // the number of the scene
+	driverEnv = "PURECU_ENTRIES_DRIVER" // cusim, or a path, or 1
+	fromEnv   = "PURECU_ENTRIES_FROM"   // the first call
+)
+
+// child makes the calls of a scene. It writes a line with the number before each, and one with what came of
+// it afterwards.
+func child() int {
+	n, _ := strconv.Atoi(os.Getenv(sceneEnv))
+	from, _ := strconv.Atoi(os.Getenv(fromEnv))
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	b, err := openDriver(os.Getenv(driverEnv))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer b.close()
+	sc := scenes()[n]
+	i := 0
+	for _, sub := range sc.subjects() {
+		for _, v := range sc.views() {
+			if i++; i <= from {
+				continue
+			}
+			fmt.Fprintf(out, "%d\n", i-1)
+			out.Flush()
+			fmt.Fprintf(out, "=%s\n", b.ask(sc, v, sub))
+		}
+	}
+	return 0
+}
+
+// openDriver opens the software driver, or one in C.
+func openDriver(name string) (*base, error) {
+	if name == "cusim" {
+		sim := cusim.New(cusim.VirtualTime())
+		return open(driver.NewSoftware(sim), func() { sim.Advance(time.Millisecond) }, 1)
+	}
+	if name == "1" {
+		name = ""
+	}
+	lib, err := loader.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return open(driver.New(lib), func() { time.Sleep(pause) }, 5)
+}
+
+// stuck is how long a call may take.
+const stuck = 10 * time.Second
+
+// run makes the calls of a scene in processes of their own: where one dies, the next
+// goes on. It returns the cells of each subject.
+func run(t *testing.T, scene int, name string) [][]string {
+	t.Helper()
+	sc := scenes()[scene]
+	views := len(sc.views())
+	cells := make([]string, 0, len(sc.subjects())*views)
+	total := cap(cells)
+	for deaths := 0; len(cells) < total; deaths++ {
+		if deaths > 40 {
+			t.Fatalf("%v: the process has died %d times", sc, deaths)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), sceneEnv+"="+strconv.Itoa(scene), driverEnv+"="+name, fromEnv+"="+strconv.Itoa(len(cells)))
+		var errText strings.Builder
+		cmd.Stderr = &errText
+		pipe, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch := time.AfterFunc(stuck, cancel)
+		lines := bufio.NewScanner(pipe)
+		begun := -1
+		for lines.Scan() {
+			watch.Reset(stuck)
+			if text, is := strings.CutPrefix(lines.Text(), "="); is {
+				cells = append(cells, text)
+			} else {
+				begun, _ = strconv.Atoi(lines.Text())
+			}
+		}
+		_, _ = io.Copy(io.Discard, pipe)
+		err = cmd.Wait()
+		hung := !watch.Stop()
+		cancel()
+		switch {
+		case err == nil:
+		case begun < 0:
+			t.Fatalf("%v: %v: %s", sc, err, errText.String())
+		default:
+			// Lines that were not flushed are lost with the process, and made again.
+			what := "CRASH"
+			if hung {
+				what = "HANG"
+			}
+			for begun == len(cells) || len(cells)%views != 0 {
+				cells = append(cells, what) // from the other points of view, it is as dear
+			}
+			t.Logf("%v: %s at %v: %v: %.300s", sc, what, sc.subjects()[begun/views], err, errText.String())
+		}
+	}
+	rows := make([][]string, 0, len(cells)/views)
+	for c := range slices.Chunk(cells, views) {
+		rows = append(rows, c)
+	}
+	return rows
+}
+
+// runAll makes all calls.
+func runAll(t *testing.T, name string) [][][]string {
+	t.Helper()
+	all := make([][][]string, len(scenes()))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(1, runtime.NumCPU()/2))
+	for i := range all {
+		wg.Go(func() {
+			slots <- struct{}{}
+			all[i] = run(t, i, name)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// golden is what an H200 answered.
+const golden = "testdata/h200-cuda13.0.tsv"
+
+// head says how the file is to be read.
+const head = `# What each function does in each situation of captures, as %s answered. Written by the test with -entries.record.
+#
+# First come the patterns, each with a number and what came of a call in 18 views, separated by bars: for a capture in global mode,
+# by the capturing thread in global, thread-local and relaxed mode, then by another thread in the three modes; then the same six for a
+# capture in thread-local mode, then for a relaxed one. Where nothing is being captured there are three, the caller's modes.
+# One alone stands for all views.
+#
+# What came of a call is its result; each stream that is being captured another way now: n not, a actively, i invalidated; e and
+# what cuEventQuery answers of the event now, where that is not what it was; end: and what cuStreamEndCapture answered at the end, if
+# that was not 0 for an active and 901 for an invalidated capture.
+#
+# Then come the calls: scene, function, the number of a pattern, and for which operands it holds: a stream and an event, each.
+`
+
+// write writes a file of what was answered.
+func write(w io.Writer, who string, all [][][]string) {
+	numbers := map[string]int{}
+	type group struct {
+		scene scene
+		call  string
+		n     int
+	}
+	operands := map[group][]string{}
+	var groups []group
+	var patterns, rows strings.Builder
+	for i, sc := range scenes() {
+		for j, sub := range sc.subjects() {
+			cells := all[i][j]
+			if len(slices.Compact(slices.Clone(cells))) == 1 {
+				cells = cells[:1]
+			}
+			pattern := strings.Join(cells, "|")
+			n, found := numbers[pattern]
+			if !found {
+				n = len(numbers)
+				numbers[pattern] = n
+				fmt.Fprintf(&patterns, "%d\t%s\n", n, pattern)
+			}
+			g := group{sc, sub.call.name, n}
+			if operands[g] == nil {
+				groups = append(groups, g)
+			}
+			operands[g] = append(operands[g], fmt.Sprintf("%v/%v", sub.stream, sub.event))
+		}
+	}
+	for _, g := range groups {
+		fmt.Fprintf(&rows, "%v\t%s\t%d\t%s\n", g.scene, g.call, g.n, strings.Join(operands[g], " "))
+	}
+	fmt.Fprintf(w, head, who)
+	fmt.Fprint(w, patterns.String(), rows.String())
+}
+
+// read reads such a file: the cells of each scene and subject.
+func read(text string) (map[string][]string, error) {
+	patterns := map[string]string{}
+	rows := map[string][]string{}
+	for n, line := range strings.Split(text, "\n") {
+		f := strings.Split(line, "\t")
+		switch {
+		case line == "" || line[0] == '#':
+		case len(f) == 2:
+			patterns[f[0]] = f[1]
+		case len(f) == 4:
+			p, found := patterns[f[2]]
+			if !found {
+				return nil, fmt.Errorf("line %d: there is no pattern %s", n+1, f[2])
+			}
+			for _, o := range strings.Fields(f[3]) {
+				rows[f[0]+"\t"+f[1]+"\t"+o] = strings.Split(p, "|")
+			}
+		default:
+			return nil, fmt.Errorf("line %d has %d columns", n+1, len(f))
+		}
+	}
+	return rows, nil
+}
+
+// TestEntries makes all calls on every driver that there is.
+func TestEntries(t *testing.T) {
+	if *record != "" {
+		who := map[string]string{"cusim": "the software driver", "gpu": "libcuda 580 (CUDA 13.0) on an H200"}[*target]
+		if who == "" {
+			t.Fatal("-entries.driver is cusim or gpu")
+		}
+		f, err := os.Create(*record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		write(f, who, runAll(t, strings.NewReplacer("gpu", gpu()).Replace(*target)))
+		return
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := read(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("cusim", func(t *testing.T) { compare(t, want, runAll(t, "cusim")) })
+	if gpu() != "" {
+		t.Run("gpu", func(t *testing.T) { compare(t, want, runAll(t, gpu())) })
+	}
+}
+
+func gpu() string { return os.Getenv("PURECU_TEST_GPU") }
+
+// compare compares what was answered with the file.
+func compare(t *testing.T, want map[string][]string, all [][][]string) {
+	type difference struct{ what, golden, got string }
+	counts := map[difference]int{}
+	examples := map[difference]string{}
+	cells, wrong := 0, 0
+	for i, sc := range scenes() {
+		for j, sub := range sc.subjects() {
+			w, found := want[fmt.Sprintf("%v\t%s\t%v/%v", sc, sub.call.name, sub.stream, sub.event)]
+			if !found {
+				t.Errorf("%v, %v: the file has no such call", sc, sub)
+				continue
+			}
+			for k, got := range all[i][j] {
+				cells++
+				g := w[min(k, len(w)-1)]
+				if g == got {
+					continue
+				}
+				wrong++
+				d := difference{sub.call.name, g, got}
+				if counts[d]++; counts[d] == 1 {
+					examples[d] = fmt.Sprintf("%v, %v %v, %v", sc, sub.stream, sub.event, sc.views()[k])
+				}
+			}
+		}
+	}
+	t.Logf("%d calls, %d of them answered otherwise", cells, wrong)
+	var lines []string
+	for d, n := range counts {
+		lines = append(lines, fmt.Sprintf("%s: %q, not %q: %d times, first in %s", d.what, d.got, d.golden, n, examples[d]))
+	}
+	slices.Sort(lines)
+	for i, l := range lines {
+		if i == *most {
+			t.Errorf("and %d more; -entries.most shows more", len(lines)-i)
+			break
+		}
+		t.Error(l)
+	}
+}

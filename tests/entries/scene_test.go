@@ -1,0 +1,390 @@
+package entries
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// kind is what a scene captures.
+type kind uint8
+
+const (
+	nothing       kind = iota // no stream is being captured
+	fromBlocking              // a blocking stream, which a non-blocking one has joined
+	fromOther                 // a non-blocking stream, which a blocking one has joined
+	fromPerThread             // the default stream of the capturing thread
+	two                       // as fromBlocking, and a second thread captures a stream, too
+	kinds
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "blocking", "nonblocking", "perthread", "two"}[k]
+}
+
+// scene is a situation: what is being captured, and whether the capture is invalidated.
+type scene struct {
+	kind   kind
+	spoilt bool
+}
+
+func (s scene) String() string {
+	if s.spoilt {
+		return s.kind.String() + "-invalidated"
+	}
+	return s.kind.String()
+}
+
+func scenes() []scene {
+	list := []scene{{kind: nothing}}
+	for k := fromBlocking; k < kinds; k++ {
+		list = append(list, scene{k, false}, scene{k, true})
+	}
+	return list
+}
+
+// A view is who makes the call, and in which mode the capture is.
+type view struct {
+	capture int32 // the capture's mode
+	other   bool  // the caller is not the thread that captures
+	mode    int32 // the caller's mode
+}
+
+func (v view) String() string {
+	who := "same"
+	if v.other {
+		who = "other"
+	}
+	return fmt.Sprintf("%c/%s/%c", "gtr"[v.capture], who, "gtr"[v.mode])
+}
+
+// views returns all views, in the order of a row's cells.
+func (s scene) views() []view {
+	var list []view
+	for c := range int32(3) {
+		for _, other := range []bool{false, true} {
+			for m := range int32(3) {
+				list = append(list, view{c, other, m})
+			}
+		}
+	}
+	if s.kind == nothing {
+		return list[:3]
+	}
+	return list
+}
+
+// streamOperand is a stream to call with.
+type streamOperand uint8
+
+const (
+	noStream streamOperand = iota
+	legacy
+	perThread
+	origin      // of the capture
+	joined      // has joined the capture
+	elsewhere   // is captured by the second thread
+	blocking    // is not being captured
+	nonBlocking // nor is this
+	streamOperands
+)
+
+func (s streamOperand) String() string {
+	return [...]string{"-", "legacy", "perthread", "origin", "joined", "elsewhere", "blocking", "nonblocking"}[s]
+}
+
+// eventOperand is an event to call with.
+type eventOperand uint8
+
+const (
+	noEvent eventOperand = iota
+	empty
+	complete
+	pending
+	captured
+	capturedElsewhere // by the second thread
+	invalid
+	interprocess // never recorded
+	eventOperands
+)
+
+func (e eventOperand) String() string {
+	return [...]string{"-", "empty", "complete", "pending", "captured", "elsewhere", "invalid", "interprocess"}[e]
+}
+
+// has reports whether the scene has the operands.
+func (s scene) has(st streamOperand, e eventOperand) bool {
+	switch st {
+	case origin, joined:
+		if s.kind == nothing {
+			return false
+		}
+	case elsewhere:
+		if s.kind != two {
+			return false
+		}
+	}
+	switch e {
+	case captured:
+		return s.kind != nothing
+	case capturedElsewhere:
+		return s.kind == two
+	}
+	return true
+}
+
+// subject is one call, with its operands.
+type subject struct {
+	call   call
+	stream streamOperand
+	event  eventOperand
+}
+
+// subjects returns all that is called in a scene.
+func (s scene) subjects() []subject {
+	var list []subject
+	for _, c := range calls() {
+		streams, events := []streamOperand{noStream}, []eventOperand{noEvent}
+		if c.stream {
+			streams = nil
+			for st := legacy; st < streamOperands; st++ {
+				streams = append(streams, st)
+			}
+		}
+		if c.event {
+			events = nil
+			for e := empty; e < eventOperands; e++ {
+				events = append(events, e)
+			}
+		}
+		for _, st := range streams {
+			for _, e := range events {
+				switch {
+				case !s.has(st, e):
+				case c.waits && e == pending: // for ever
+				case c.own && (st <= perThread || st == origin && s.kind == fromPerThread): // a default stream
+				default:
+					list = append(list, subject{c, st, e})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// call is a function that is called, with one set of arguments beside the operands.
+type call struct {
+	name          string
+	stream, event bool // which operands it takes
+	waits         bool // for its operands
+	own           bool // its stream may not be a default one
+	make          func(w *world, at driver.At, s driver.Stream, e driver.Event) driver.Result
+}
+
+func calls() []call {
+	type (
+		W = *world
+		A = driver.At
+		S = driver.Stream
+		E = driver.Event
+		R = driver.Result
+	)
+	onStream := func(name string, f func(w W, at A, s S) R) call {
+		return call{name: name, stream: true, make: func(w *world, at A, s S, _ E) R { return f(w, at, s) }}
+	}
+	onEvent := func(name string, f func(w W, at A, e E) R) call {
+		return call{name: name, event: true, make: func(w *world, at A, _ S, e E) R { return f(w, at, e) }}
+	}
+	both := func(name string, f func(w W, at A, s S, e E) R) call {
+		return call{name: name, stream: true, event: true, make: f}
+	}
+	alone := func(name string, f func(w W, at A) R) call {
+		return call{name: name, make: func(w *world, at A, _ S, _ E) R { return f(w, at) }}
+	}
+	waits := func(c call) call { c.waits = true; return c }
+	own := func(c call) call { c.own = true; return c }
+	record := func(flags uint32) func(w W, at A, s S, e E) R {
+		return func(w W, at A, s S, e E) R { return w.EventRecordWithFlags(at, e, s, flags) }
+	}
+	wait := func(flags uint32) func(w W, at A, s S, e E) R {
+		return func(w W, at A, s S, e E) R { return w.StreamWaitEvent(at, s, e, flags) }
+	}
+	begin := func(mode int32) func(w W, at A, s S) R {
+		return func(w W, at A, s S) R {
+			r := w.StreamBeginCapture(at, s, mode)
+			if r == ok {
+				w.begun = s
+			}
+			return r
+		}
+	}
+	return []call{
+		onEvent("cuEventQuery", func(w W, at A, e E) R { return w.EventQuery(at, e) }),
+		waits(onEvent("cuEventSynchronize", func(w W, at A, e E) R { return w.EventSynchronize(at, e) })),
+		onEvent("cuEventDestroy", func(w W, at A, e E) R {
+			r := w.EventDestroy(at, e)
+			w.destroyed(uintptr(e))
+			return r
+		}),
+		onEvent("cuEventElapsedTime start", func(w W, at A, e E) R { _, r := w.EventElapsedTime(at, e, w.mark); return r }),
+		onEvent("cuEventElapsedTime end", func(w W, at A, e E) R { _, r := w.EventElapsedTime(at, w.mark, e); return r }),
+		onEvent("cuEventElapsedTime_v2 start", func(w W, at A, e E) R { _, r := w.EventElapsedTimeV2(at, e, w.mark); return r }),
+		onEvent("cuEventElapsedTime_v2 end", func(w W, at A, e E) R { _, r := w.EventElapsedTimeV2(at, w.mark, e); return r }),
+		onEvent("cuIpcGetEventHandle", func(w W, at A, e E) R { _, r := w.IpcGetEventHandle(at, e); return r }),
+		onEvent("cuCtxRecordEvent", func(w W, at A, e E) R { return w.CtxRecordEvent(at, w.ctx, e) }),
+		onEvent("cuCtxWaitEvent", func(w W, at A, e E) R { return w.CtxWaitEvent(at, w.ctx, e) }),
+		onEvent("cuGraphAddEventRecordNode", func(w W, at A, e E) R { _, r := w.GraphAddEventRecordNode(at, w.graph, nil, e); return r }),
+		onEvent("cuGraphAddEventWaitNode", func(w W, at A, e E) R { _, r := w.GraphAddEventWaitNode(at, w.graph, nil, e); return r }),
+
+		both("cuEventRecord", func(w W, at A, s S, e E) R { return w.EventRecord(at, e, s) }),
+		both("cuEventRecordWithFlags default", record(0)),
+		both("cuEventRecordWithFlags external", record(driver.CU_EVENT_RECORD_EXTERNAL)),
+		both("cuStreamWaitEvent default", wait(0)),
+		both("cuStreamWaitEvent external", wait(driver.CU_EVENT_WAIT_EXTERNAL)),
+
+		onStream("cuStreamQuery", func(w W, at A, s S) R { return w.StreamQuery(at, s) }),
+		onStream("cuStreamSynchronize", func(w W, at A, s S) R { return w.StreamSynchronize(at, s) }),
+		own(onStream("cuStreamDestroy", func(w W, at A, s S) R {
+			r := w.StreamDestroy(at, s)
+			w.destroyed(uintptr(s))
+			return r
+		})),
+		onStream("cuStreamGetCtx", func(w W, at A, s S) R { _, r := w.StreamGetCtx(at, s); return r }),
+		onStream("cuStreamGetFlags", func(w W, at A, s S) R { _, r := w.StreamGetFlags(at, s); return r }),
+		onStream("cuStreamGetPriority", func(w W, at A, s S) R { _, r := w.StreamGetPriority(at, s); return r }),
+		onStream("cuStreamGetId", func(w W, at A, s S) R { _, r := w.StreamGetId(at, s); return r }),
+		onStream("cuStreamGetDevice", func(w W, at A, s S) R { _, r := w.StreamGetDevice(at, s); return r }),
+		onStream("cuStreamIsCapturing", func(w W, at A, s S) R { _, r := w.StreamIsCapturing(at, s); return r }),
+		onStream("cuStreamGetCaptureInfo_v2", func(w W, at A, s S) R { _, _, _, _, _, r := w.StreamGetCaptureInfoV2(at, s); return r }),
+		onStream("cuStreamGetCaptureInfo_v3", func(w W, at A, s S) R { _, _, _, _, _, _, r := w.StreamGetCaptureInfoV3(at, s); return r }),
+		onStream("cuStreamBeginCapture global", begin(driver.CU_STREAM_CAPTURE_MODE_GLOBAL)),
+		onStream("cuStreamBeginCapture thread-local", begin(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)),
+		onStream("cuStreamBeginCapture relaxed", begin(driver.CU_STREAM_CAPTURE_MODE_RELAXED)),
+		onStream("cuStreamBeginCapture 3", begin(3)),
+		onStream("cuStreamEndCapture", func(w W, at A, s S) R {
+			g, r := w.StreamEndCapture(at, s)
+			if r == ok {
+				w.graphs = append(w.graphs, g)
+			}
+			return r
+		}),
+		onStream("cuStreamWaitValue32", func(w W, at A, s S) R {
+			return w.StreamWaitValue32(at, s, w.device, 0, driver.CU_STREAM_WAIT_VALUE_GEQ)
+		}),
+		onStream("cuStreamWriteValue32", func(w W, at A, s S) R { return w.StreamWriteValue32(at, s, w.device+4, 1, 0) }),
+		onStream("cuMemsetD8Async", func(w W, at A, s S) R { return w.MemsetD8Async(at, w.memory, 1, 4, s) }),
+		onStream("cuMemcpyHtoDAsync", func(w W, at A, s S) R { return w.MemcpyHtoDAsync(at, w.memory, w.page, 4, s) }),
+		onStream("cuMemcpyDtoHAsync", func(w W, at A, s S) R { return w.MemcpyDtoHAsync(at, w.page+8, w.memory, 4, s) }),
+		onStream("cuMemcpyDtoDAsync", func(w W, at A, s S) R { return w.MemcpyDtoDAsync(at, w.memory, w.memory+8, 4, s) }),
+		onStream("cuLaunchKernel", func(w W, at A, s S) R {
+			return w.LaunchKernel(at, w.function, 1, 1, 1, 1, 1, 1, 0, s, driver.KernelParams{})
+		}),
+		onStream("cuGraphLaunch", func(w W, at A, s S) R { return w.GraphLaunch(at, w.exec, s) }),
+		onStream("cuGraphUpload", func(w W, at A, s S) R { return w.GraphUpload(at, w.exec, s) }),
+
+		alone("cuCtxSynchronize", func(w W, at A) R { return w.CtxSynchronize(at) }),
+		alone("cuCtxGetCurrent", func(w W, at A) R { _, r := w.CtxGetCurrent(at); return r }),
+		alone("cuCtxGetDevice", func(w W, at A) R { _, r := w.CtxGetDevice(at); return r }),
+		alone("cuCtxGetId", func(w W, at A) R { _, r := w.CtxGetId(at, w.ctx); return r }),
+		alone("cuCtxGetLimit", func(w W, at A) R { _, r := w.CtxGetLimit(at, 0); return r }),
+		alone("cuCtxGetStreamPriorityRange", func(w W, at A) R { _, _, r := w.CtxGetStreamPriorityRange(at); return r }),
+		alone("cuCtxPushCurrent, cuCtxPopCurrent", func(w W, at A) R {
+			if r := w.CtxPushCurrent(at, w.ctx); r != ok {
+				return r
+			}
+			_, r := w.CtxPopCurrent(at)
+			return r
+		}),
+		alone("cuCtxSetCurrent", func(w W, at A) R { return w.CtxSetCurrent(at, w.ctx) }),
+		alone("cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRelease", func(w W, at A) R {
+			if _, r := w.DevicePrimaryCtxRetain(at, 0); r != ok {
+				return r
+			}
+			return w.DevicePrimaryCtxRelease(at, 0)
+		}),
+		alone("cuDevicePrimaryCtxGetState", func(w W, at A) R { _, _, r := w.DevicePrimaryCtxGetState(at, 0); return r }),
+		alone("cuThreadExchangeStreamCaptureMode", func(w W, at A) R {
+			old, r := w.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+			if r == ok {
+				_, r = w.ThreadExchangeStreamCaptureMode(at, old)
+			}
+			return r
+		}),
+		alone("cuEventCreate", func(w W, at A) R {
+			e, r := w.EventCreate(at, 0)
+			return w.later(r, func(at A) R { return w.EventDestroy(at, e) })
+		}),
+		alone("cuStreamCreate blocking", func(w W, at A) R {
+			s, r := w.StreamCreate(at, 0)
+			return w.later(r, func(at A) R { return w.StreamDestroy(at, s) })
+		}),
+		alone("cuStreamCreate non-blocking", func(w W, at A) R {
+			s, r := w.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+			return w.later(r, func(at A) R { return w.StreamDestroy(at, s) })
+		}),
+		alone("cuMemAlloc", func(w W, at A) R {
+			p, r := w.MemAlloc(at, 16)
+			return w.later(r, func(at A) R { return w.MemFree(at, p) })
+		}),
+		alone("cuMemFree", func(w W, at A) R { return w.MemFree(at, w.spare) }),
+		alone("cuMemHostAlloc", func(w W, at A) R {
+			p, r := w.MemHostAlloc(at, 16, 0)
+			return w.later(r, func(at A) R { return w.MemFreeHost(at, p) })
+		}),
+		alone("cuMemFreeHost", func(w W, at A) R { return w.MemFreeHost(at, w.spareHost) }),
+		alone("cuMemHostGetDevicePointer", func(w W, at A) R { _, r := w.MemHostGetDevicePointer(at, w.page, 0); return r }),
+		alone("cuMemHostGetFlags", func(w W, at A) R { _, r := w.MemHostGetFlags(at, w.page); return r }),
+		alone("cuMemGetInfo", func(w W, at A) R { _, _, r := w.MemGetInfo(at); return r }),
+		alone("cuMemHostRegister", func(w W, at A) R {
+			r := w.MemHostRegister(at, w.own, 4096, 0)
+			return w.later(r, func(at A) R { return w.MemHostUnregister(at, w.own) })
+		}),
+		alone("cuMemcpyHtoD", func(w W, at A) R { return w.MemcpyHtoD(at, w.memory, make([]byte, 4)) }),
+		alone("cuMemcpyDtoH", func(w W, at A) R { return w.MemcpyDtoH(at, make([]byte, 4), w.memory) }),
+		alone("cuMemcpyDtoD", func(w W, at A) R { return w.MemcpyDtoD(at, w.memory, w.memory+8, 4) }),
+		alone("cuMemsetD8", func(w W, at A) R { return w.MemsetD8(at, w.memory, 1, 4) }),
+		alone("cuModuleLoadData", func(w W, at A) R {
+			m, r := w.ModuleLoadData(at, image())
+			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
+		}),
+		alone("cuModuleUnload", func(w W, at A) R {
+			r := w.ModuleUnload(at, w.spareModule)
+			if r == ok {
+				w.spareModule = 0
+			}
+			return r
+		}),
+		alone("cuModuleGetFunction", func(w W, at A) R { _, r := w.ModuleGetFunction(at, w.module, kernelName); return r }),
+		alone("cuFuncGetAttribute", func(w W, at A) R { _, r := w.FuncGetAttribute(at, 0, w.function); return r }),
+		alone("cuOccupancyMaxActiveBlocksPerMultiprocessor", func(w W, at A) R {
+			_, r := w.OccupancyMaxActiveBlocksPerMultiprocessor(at, w.function, 32, 0)
+			return r
+		}),
+		alone("cuGraphCreate", func(w W, at A) R {
+			g, r := w.GraphCreate(at, 0)
+			return w.later(r, func(at A) R { return w.GraphDestroy(at, g) })
+		}),
+		alone("cuGraphClone", func(w W, at A) R {
+			g, r := w.GraphClone(at, w.graph)
+			return w.later(r, func(at A) R { return w.GraphDestroy(at, g) })
+		}),
+		alone("cuGraphAddEmptyNode", func(w W, at A) R { _, r := w.GraphAddEmptyNode(at, w.graph, nil); return r }),
+		alone("cuGraphInstantiateWithFlags", func(w W, at A) R {
+			x, r := w.GraphInstantiateWithFlags(at, w.graph, 0)
+			return w.later(r, func(at A) R { return w.GraphExecDestroy(at, x) })
+		}),
+		alone("cuGraphExecDestroy", func(w W, at A) R {
+			r := w.GraphExecDestroy(at, w.exec)
+			w.exec = 0
+			return r
+		}),
+	}
+}
+
+// kernelName is a kernel that does nothing.
+const kernelName = "nothing"
+
+func image() []byte {
+	return []byte(strings.ReplaceAll(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry NAME() { ret; }\n", "NAME", kernelName) + "\x00")
+}

@@ -1,0 +1,471 @@
+package entries
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+const ok = driver.ResultSuccess
+
+// modes
+const (
+	global  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	relaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+)
+
+// base is what all the calls of a process share: a driver, two threads with the
+// primary context, memory, and a kernel.
+type base struct {
+	*driver.Table
+	threads  [2]func(func(at driver.At))
+	stop     func()
+	ctx      driver.Context
+	page     driver.HostPtr // some words; the first is a gate
+	device   driver.DevicePtr
+	memory   driver.DevicePtr
+	module   driver.Module
+	function driver.Function
+	own      driver.HostPtr // a page that the driver does not know
+	keep     []byte         // what own lies in
+	settle   func()
+	patience int // how often to settle before something is pending for good
+}
+
+// world is a scene that was built, for one call.
+type world struct {
+	*base
+	streams [streamOperands]driver.Stream // that were created
+	events  [eventOperands]driver.Event
+	mark    driver.Event // complete, and timed
+	gated   driver.Stream
+	graph   driver.Graph
+	exec    driver.GraphExec
+
+	begun       driver.Stream // the call began to capture it
+	graphs      []driver.Graph
+	undo        []func(at driver.At) driver.Result
+	gone        []uintptr
+	spare       driver.DevicePtr
+	spareHost   driver.HostPtr
+	spareModule driver.Module
+	broken      []error
+}
+
+// open returns a base on a driver. settle lets everything be done that can be.
+func open(t *driver.Table, settle func(), patience int) (*base, error) {
+	b := &base{Table: t, settle: settle, patience: patience}
+	memory := make([]byte, 8192)
+	first := (uintptr(unsafe.Pointer(&memory[0])) + 4095) &^ 4095
+	b.own = driver.HostPtr(first)
+	b.keep = memory
+	var stops []func()
+	for i := range b.threads {
+		tasks, done := make(chan func(driver.At)), make(chan struct{})
+		go func() {
+			th := t.Pin()
+			for f := range tasks {
+				f(driver.At{Thread: th})
+				done <- struct{}{}
+			}
+			th.Abandon() // whatever is current there
+			close(done)
+		}()
+		b.threads[i] = func(f func(driver.At)) { tasks <- f; <-done }
+		stops = append(stops, func() { close(tasks); <-done })
+	}
+	b.stop = func() {
+		for _, f := range stops {
+			f()
+		}
+	}
+	var errs []error
+	must := func(what string, r driver.Result) {
+		if r != ok {
+			errs = append(errs, fmt.Errorf("%s: %v", what, r))
+		}
+	}
+	b.threads[0](func(at driver.At) {
+		var r driver.Result
+		must("cuInit", t.Init(at, 0))
+		b.ctx, r = t.DevicePrimaryCtxRetain(at, 0)
+		must("cuDevicePrimaryCtxRetain", r)
+		must("cuCtxSetCurrent", t.CtxSetCurrent(at, b.ctx))
+		b.page, r = t.MemHostAlloc(at, 4096, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
+		must("cuMemHostAlloc", r)
+		b.device, r = t.MemHostGetDevicePointer(at, b.page, 0)
+		must("cuMemHostGetDevicePointer", r)
+		b.memory, r = t.MemAlloc(at, 4096)
+		must("cuMemAlloc", r)
+		b.module, r = t.ModuleLoadData(at, image())
+		must("cuModuleLoadData", r)
+		b.function, r = t.ModuleGetFunction(at, b.module, kernelName)
+		must("cuModuleGetFunction", r)
+	})
+	b.threads[1](func(at driver.At) { must("cuCtxSetCurrent", t.CtxSetCurrent(at, b.ctx)) })
+	if err := errors.Join(errs...); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+// close gives everything back.
+func (b *base) close() {
+	b.threads[0](func(at driver.At) {
+		b.ModuleUnload(at, b.module)
+		b.MemFree(at, b.memory)
+		b.MemFreeHost(at, b.page)
+		b.DevicePrimaryCtxRelease(at, 0)
+	})
+	b.stop()
+}
+
+// gate is the word that the pending work waits for.
+func (b *base) gate() *atomic.Uint32 {
+	p := b.page + 16
+	return *(**atomic.Uint32)(unsafe.Pointer(&p)) // written this way because the address comes as a number
+}
+
+func (w *world) must(what string, r driver.Result) {
+	if r != ok {
+		w.broken = append(w.broken, fmt.Errorf("%s: %v", what, r))
+	}
+}
+
+// later keeps what takes a call back, if that succeeded.
+func (w *world) later(r driver.Result, undo func(at driver.At) driver.Result) driver.Result {
+	if r == ok {
+		w.undo = append(w.undo, undo)
+	}
+	return r
+}
+
+// destroyed keeps in mind that a handle is gone.
+func (w *world) destroyed(h uintptr) { w.gone = append(w.gone, h) }
+
+func (w *world) isGone(h uintptr) bool {
+	for _, g := range w.gone {
+		if g == h {
+			return true
+		}
+	}
+	return false
+}
+
+// build builds a scene for a subject.
+func (b *base) build(sc scene, v view, sub subject) *world {
+	w := &world{base: b}
+	b.gate().Store(0)
+	b.threads[0](func(at driver.At) {
+		create := func(s streamOperand, flags uint32) {
+			var r driver.Result
+			w.streams[s], r = b.StreamCreate(at, flags)
+			w.must("cuStreamCreate", r)
+		}
+		event := func(e eventOperand, flags uint32) driver.Event {
+			h, r := b.EventCreate(at, flags)
+			w.must("cuEventCreate", r)
+			w.events[e] = h
+			return h
+		}
+		create(blocking, 0)
+		create(nonBlocking, driver.CU_STREAM_NON_BLOCKING)
+		w.streams[perThread] = driver.CU_STREAM_PER_THREAD
+		mark, r := b.EventCreate(at, 0)
+		w.must("cuEventCreate", r)
+		w.mark = mark
+		w.must("cuEventRecord", b.EventRecord(at, mark, w.streams[nonBlocking]))
+		w.must("cuStreamSynchronize", b.StreamSynchronize(at, w.streams[nonBlocking]))
+
+		switch sub.event {
+		case noEvent:
+		case interprocess:
+			event(interprocess, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
+		default:
+			event(sub.event, 0)
+		}
+		switch sub.event {
+		case complete:
+			w.must("cuEventRecord", b.EventRecord(at, w.events[complete], w.streams[nonBlocking]))
+			w.must("cuStreamSynchronize", b.StreamSynchronize(at, w.streams[nonBlocking]))
+		case pending:
+			w.gated, r = b.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+			w.must("cuStreamCreate", r)
+			w.must("cuStreamWaitValue32", b.StreamWaitValue32(at, w.gated, b.device+16, 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
+			w.must("cuEventRecord", b.EventRecord(at, w.events[pending], w.gated))
+		case invalid:
+			w.must("cuStreamBeginCapture", b.StreamBeginCapture(at, w.streams[nonBlocking], relaxed))
+			w.must("cuEventRecord", b.EventRecord(at, w.events[invalid], w.streams[nonBlocking]))
+			g, r := b.StreamEndCapture(at, w.streams[nonBlocking])
+			w.must("cuStreamEndCapture", r)
+			w.must("cuGraphDestroy", b.GraphDestroy(at, g))
+		}
+		name := sub.call.name
+		if strings.HasPrefix(name, "cuGraph") {
+			w.graph, r = b.GraphCreate(at, 0)
+			w.must("cuGraphCreate", r)
+			_, r = b.GraphAddEmptyNode(at, w.graph, nil)
+			w.must("cuGraphAddEmptyNode", r)
+			w.exec, r = b.GraphInstantiateWithFlags(at, w.graph, 0)
+			w.must("cuGraphInstantiateWithFlags", r)
+		}
+		if name == "cuMemFree" {
+			w.spare, r = b.MemAlloc(at, 16)
+			w.must("cuMemAlloc", r)
+		}
+		if name == "cuModuleUnload" {
+			w.spareModule, r = b.ModuleLoadData(at, image())
+			w.must("cuModuleLoadData", r)
+		}
+		if name == "cuMemFreeHost" {
+			w.spareHost, r = b.MemHostAlloc(at, 16, 0)
+			w.must("cuMemHostAlloc", r)
+		}
+		if sc.kind != nothing {
+			switch sc.kind {
+			case fromBlocking, two:
+				create(origin, 0)
+				create(joined, driver.CU_STREAM_NON_BLOCKING)
+			case fromOther:
+				create(origin, driver.CU_STREAM_NON_BLOCKING)
+				create(joined, 0)
+			case fromPerThread:
+				w.streams[origin] = driver.CU_STREAM_PER_THREAD
+				create(joined, driver.CU_STREAM_NON_BLOCKING)
+			}
+			if sc.kind == two {
+				create(elsewhere, 0)
+			}
+			w.must("cuStreamBeginCapture", b.StreamBeginCapture(at, w.streams[origin], v.capture))
+			w.must("cuMemsetD8Async", b.MemsetD8Async(at, b.memory, 1, 4, w.streams[origin]))
+			e := w.events[captured]
+			if e == 0 {
+				e = event(captured, 0)
+			}
+			w.must("cuEventRecord", b.EventRecord(at, e, w.streams[origin]))
+			w.must("cuStreamWaitEvent", b.StreamWaitEvent(at, w.streams[joined], e, 0))
+		}
+	})
+	if sc.kind == two {
+		b.threads[1](func(at driver.At) {
+			w.must("cuStreamBeginCapture", b.StreamBeginCapture(at, w.streams[elsewhere], v.capture))
+			e := w.events[capturedElsewhere]
+			if e == 0 {
+				var r driver.Result
+				e, r = b.EventCreate(at, 0)
+				w.must("cuEventCreate", r)
+				w.events[capturedElsewhere] = e
+			}
+			w.must("cuEventRecord", b.EventRecord(at, e, w.streams[elsewhere]))
+		})
+	}
+	if sc.spoilt {
+		b.threads[0](func(at driver.At) {
+			// This is refused, and invalidates the capture.
+			if r := b.EventQuery(at, w.events[captured]); r != driver.ResultCapturedEvent {
+				w.must("cuEventQuery", max(r, 1))
+			}
+		})
+	}
+	return w
+}
+
+// letter is what a capture is like.
+func letter(status int32, r driver.Result) string {
+	switch {
+	case r != ok:
+		return fmt.Sprintf("?%d", r)
+	case status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+		return "a"
+	case status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED:
+		return "i"
+	}
+	return "n"
+}
+
+// statuses tells what is being captured: a letter for each stream but legacy, or
+// a dot for one that is not there.
+func (w *world) statuses() string {
+	var text strings.Builder
+	for s := perThread; s < streamOperands; s++ {
+		h := w.streams[s]
+		if h == 0 || w.isGone(uintptr(h)) {
+			text.WriteByte('.')
+			continue
+		}
+		thread := 0
+		if s == elsewhere {
+			thread = 1
+		}
+		w.threads[thread](func(at driver.At) { text.WriteString(letter(w.StreamIsCapturing(at, h))) })
+	}
+	return text.String()
+}
+
+// ask makes the call in the scene, and tells what came of it: the result; what has
+// become of the captures, if they changed; what the event stands for, if it takes one;
+// and what came of the end of the captures, where that is not what is expected. Then it
+// takes everything down.
+func (b *base) ask(sc scene, v view, sub subject) string {
+	w := b.build(sc, v, sub)
+	if len(w.broken) > 0 {
+		return "not built" + w.down(sc, 0)
+	}
+	before := w.statuses()
+	caller := 0
+	if v.other {
+		caller = 1
+	}
+	var r driver.Result
+	b.threads[caller](func(at driver.At) {
+		w.mode(at, v.mode)
+		r = sub.call.make(w, at, w.streams[sub.stream], w.events[sub.event])
+		w.mode(at, global)
+	})
+	text := fmt.Sprint(int32(r))
+	if missing := w.Missing(r); missing != nil {
+		return "missing"
+	}
+	after := w.statuses()
+	text += changes(before, after)
+	if sub.event != noEvent && !w.isGone(uintptr(w.events[sub.event])) {
+		b.threads[0](func(at driver.At) {
+			w.mode(at, relaxed)
+			e := w.EventQuery(at, w.events[sub.event])
+			// What was recorded now takes its time, on a driver in C.
+			for i := 0; e == driver.ResultNotReady && i < w.patience; i++ {
+				w.settle()
+				e = w.EventQuery(at, w.events[sub.event])
+			}
+			if e != expected(sub.event) {
+				text += fmt.Sprintf(" e%d", e)
+			}
+			w.mode(at, global)
+		})
+	}
+	return text + w.down(sc, caller)
+}
+
+func (w *world) mode(at driver.At, mode int32) {
+	_, r := w.ThreadExchangeStreamCaptureMode(at, mode)
+	w.must("cuThreadExchangeStreamCaptureMode", r)
+}
+
+// expected is what a query of an event answers, if nothing has happened to it.
+func expected(e eventOperand) driver.Result {
+	return [...]driver.Result{pending: driver.ResultNotReady, captured: driver.ResultCapturedEvent,
+		capturedElsewhere: driver.ResultCapturedEvent, invalid: driver.ResultInvalidValue, interprocess: ok}[e]
+}
+
+// changes names the streams whose status is another one now.
+func changes(before, after string) string {
+	var text strings.Builder
+	if len(before) != len(after) {
+		return " " + before + ">" + after
+	}
+	for i := range before {
+		if before[i] != after[i] {
+			fmt.Fprintf(&text, " %v:%c", perThread+streamOperand(i), after[i])
+		}
+	}
+	return text.String()
+}
+
+// down takes everything down, and tells what is not as it should be.
+func (w *world) down(sc scene, caller int) (text string) {
+	b := w.base
+	end := func(thread int, s driver.Stream, always bool) {
+		if s == 0 || w.isGone(uintptr(s)) {
+			return
+		}
+		b.threads[thread](func(at driver.At) {
+			status, r := w.StreamIsCapturing(at, s)
+			if r == ok && status == 0 {
+				return
+			}
+			g, er := w.StreamEndCapture(at, s)
+			if er == ok {
+				w.graphs = append(w.graphs, g)
+			}
+			want := ok
+			if status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED {
+				want = driver.ResultStreamCaptureInvalidated
+			}
+			if r != ok || er != want && always {
+				text += fmt.Sprintf(" end:%d", er)
+			}
+		})
+	}
+	if w.begun != 0 {
+		end(caller, w.begun, false)
+	}
+	if sc.kind != nothing {
+		end(0, w.streams[origin], true)
+	}
+	end(1, w.streams[elsewhere], true)
+	b.gate().Store(1)
+	b.threads[0](func(at driver.At) {
+		for s := blocking; s < streamOperands; s++ { // they may have been joined to nothing that has ended
+			if h := w.streams[s]; h != 0 && !w.isGone(uintptr(h)) {
+				if l := letter(w.StreamIsCapturing(at, h)); l != "n" {
+					text += fmt.Sprintf(" left:%v:%s", s, l)
+				}
+			}
+		}
+		for _, f := range w.undo {
+			w.must("undo", f(at))
+		}
+		for _, g := range w.graphs {
+			w.must("cuGraphDestroy", w.GraphDestroy(at, g))
+		}
+		w.mode(at, relaxed)
+		for i, h := range w.streams {
+			if streamOperand(i) > perThread && h > driver.CU_STREAM_PER_THREAD && !w.isGone(uintptr(h)) {
+				w.must("cuStreamDestroy", w.StreamDestroy(at, h))
+			}
+		}
+		if w.gated != 0 {
+			w.must("cuStreamDestroy", w.StreamDestroy(at, w.gated))
+		}
+		w.settle()
+		if r := w.CtxSynchronize(at); r != ok {
+			text += fmt.Sprintf(" sync:%d", r)
+		}
+		if w.exec != 0 {
+			w.must("cuGraphExecDestroy", w.GraphExecDestroy(at, w.exec))
+		}
+		if w.graph != 0 {
+			w.must("cuGraphDestroy", w.GraphDestroy(at, w.graph))
+		}
+		for _, h := range w.events {
+			if h != 0 && !w.isGone(uintptr(h)) {
+				w.must("cuEventDestroy", w.EventDestroy(at, h))
+			}
+		}
+		w.must("cuEventDestroy", w.EventDestroy(at, w.mark))
+		// What was to be freed is still there, if that was refused.
+		if w.spare != 0 {
+			w.MemFree(at, w.spare)
+		}
+		if w.spareHost != 0 {
+			w.MemFreeHost(at, w.spareHost)
+		}
+		if w.spareModule != 0 {
+			w.must("cuModuleUnload", w.ModuleUnload(at, w.spareModule))
+		}
+		w.mode(at, global)
+	})
+	for _, err := range w.broken {
+		text += fmt.Sprintf(" (%v)", err)
+	}
+	return text
+}
+
+// pause is how long a driver in C gets to see that a gate is open.
+const pause = 200 * time.Microsecond
