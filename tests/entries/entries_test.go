@@ -49,14 +49,21 @@ func child() int {
 	defer b.close()
 	sc := scenes()[n]
 	i := 0
+	tell := func(ask func() string) {
+		if i++; i <= from {
+			return
+		}
+		fmt.Fprintf(out, "%d\n", i-1)
+		out.Flush()
+		fmt.Fprintf(out, "=%s\n", ask())
+	}
+	if sc.kind == poisoned {
+		b.askAll(sc, tell)
+		return 0
+	}
 	for _, sub := range sc.subjects() {
 		for _, v := range sc.views() {
-			if i++; i <= from {
-				continue
-			}
-			fmt.Fprintf(out, "%d\n", i-1)
-			out.Flush()
-			fmt.Fprintf(out, "=%s\n", b.ask(sc, v, sub))
+			tell(func() string { return b.ask(sc, v, sub) })
 		}
 	}
 	return 0
@@ -168,8 +175,8 @@ const head = `# What each function does in each situation of captures, as %s ans
 #
 # First come the patterns, each with a number and what came of a call in 18 views, separated by bars: for a capture in global mode,
 # by the capturing thread in global, thread-local and relaxed mode, then by another thread in the three modes; then the same six for a
-# capture in thread-local mode, then for a relaxed one. Where nothing is being captured there are three, the caller's modes.
-# One alone stands for all views.
+# capture in thread-local mode, then for a relaxed one. Where nothing is being captured there are three, the caller's modes. Where the
+# context is poisoned there are two: the capturing thread and another one; the calls are made one after the other, on the same objects. One alone stands for all views.
 #
 # What came of a call is its result; each stream that is being captured another way now: n not, a actively, i invalidated; e and
 # what cuEventQuery answers of the event now, where that is not what it was; end: and what cuStreamEndCapture answered at the end, if

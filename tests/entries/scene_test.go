@@ -2,7 +2,7 @@ package entries
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -16,11 +16,12 @@ const (
 	fromOther                 // a non-blocking stream, which a blocking one has joined
 	fromPerThread             // the default stream of the capturing thread
 	two                       // as fromBlocking, and a second thread captures a stream, too
+	poisoned                  // as fromOther; then a kernel wrote to an illegal address
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"nothing", "blocking", "nonblocking", "perthread", "two"}[k]
+	return [...]string{"nothing", "blocking", "nonblocking", "perthread", "two", "poisoned"}[k]
 }
 
 // scene is a situation: what is being captured, and whether the capture is invalidated.
@@ -38,10 +39,10 @@ func (s scene) String() string {
 
 func scenes() []scene {
 	list := []scene{{kind: nothing}}
-	for k := fromBlocking; k < kinds; k++ {
+	for k := fromBlocking; k < poisoned; k++ {
 		list = append(list, scene{k, false}, scene{k, true})
 	}
-	return list
+	return append(list, scene{kind: poisoned})
 }
 
 // A view is who makes the call, and in which mode the capture is.
@@ -69,8 +70,11 @@ func (s scene) views() []view {
 			}
 		}
 	}
-	if s.kind == nothing {
+	switch s.kind {
+	case nothing:
 		return list[:3]
+	case poisoned:
+		return []view{list[0], list[3]} // the capturing thread and another
 	}
 	return list
 }
@@ -126,6 +130,8 @@ func (s scene) has(st streamOperand, e eventOperand) bool {
 		}
 	}
 	switch e {
+	case pending:
+		return s.kind != poisoned
 	case captured:
 		return s.kind != nothing
 	case capturedElsewhere:
@@ -170,6 +176,18 @@ func (s scene) subjects() []subject {
 			}
 		}
 	}
+	if s.kind == poisoned {
+		// All are made with the same objects.
+		slices.SortStableFunc(list, func(a, b subject) int {
+			switch {
+			case a.call.destroys == b.call.destroys:
+				return 0
+			case a.call.destroys:
+				return 1
+			}
+			return -1
+		})
+	}
 	return list
 }
 
@@ -179,6 +197,7 @@ type call struct {
 	stream, event bool // which operands it takes
 	waits         bool // for its operands
 	own           bool // its stream may not be a default one
+	destroys      bool // what it is called with
 	make          func(w *world, at driver.At, s driver.Stream, e driver.Event) driver.Result
 }
 
@@ -204,6 +223,7 @@ func calls() []call {
 	}
 	waits := func(c call) call { c.waits = true; return c }
 	own := func(c call) call { c.own = true; return c }
+	destroys := func(c call) call { c.destroys = true; return c }
 	record := func(flags uint32) func(w W, at A, s S, e E) R {
 		return func(w W, at A, s S, e E) R { return w.EventRecordWithFlags(at, e, s, flags) }
 	}
@@ -222,11 +242,11 @@ func calls() []call {
 	return []call{
 		onEvent("cuEventQuery", func(w W, at A, e E) R { return w.EventQuery(at, e) }),
 		waits(onEvent("cuEventSynchronize", func(w W, at A, e E) R { return w.EventSynchronize(at, e) })),
-		onEvent("cuEventDestroy", func(w W, at A, e E) R {
+		destroys(onEvent("cuEventDestroy", func(w W, at A, e E) R {
 			r := w.EventDestroy(at, e)
 			w.destroyed(uintptr(e))
 			return r
-		}),
+		})),
 		onEvent("cuEventElapsedTime start", func(w W, at A, e E) R { _, r := w.EventElapsedTime(at, e, w.mark); return r }),
 		onEvent("cuEventElapsedTime end", func(w W, at A, e E) R { _, r := w.EventElapsedTime(at, w.mark, e); return r }),
 		onEvent("cuEventElapsedTime_v2 start", func(w W, at A, e E) R { _, r := w.EventElapsedTimeV2(at, e, w.mark); return r }),
@@ -245,11 +265,11 @@ func calls() []call {
 
 		onStream("cuStreamQuery", func(w W, at A, s S) R { return w.StreamQuery(at, s) }),
 		onStream("cuStreamSynchronize", func(w W, at A, s S) R { return w.StreamSynchronize(at, s) }),
-		own(onStream("cuStreamDestroy", func(w W, at A, s S) R {
+		destroys(own(onStream("cuStreamDestroy", func(w W, at A, s S) R {
 			r := w.StreamDestroy(at, s)
 			w.destroyed(uintptr(s))
 			return r
-		})),
+		}))),
 		onStream("cuStreamGetCtx", func(w W, at A, s S) R { _, r := w.StreamGetCtx(at, s); return r }),
 		onStream("cuStreamGetFlags", func(w W, at A, s S) R { _, r := w.StreamGetFlags(at, s); return r }),
 		onStream("cuStreamGetPriority", func(w W, at A, s S) R { _, r := w.StreamGetPriority(at, s); return r }),
@@ -327,12 +347,12 @@ func calls() []call {
 			p, r := w.MemAlloc(at, 16)
 			return w.later(r, func(at A) R { return w.MemFree(at, p) })
 		}),
-		alone("cuMemFree", func(w W, at A) R { return w.MemFree(at, w.spare) }),
+		destroys(alone("cuMemFree", func(w W, at A) R { return w.MemFree(at, w.spare) })),
 		alone("cuMemHostAlloc", func(w W, at A) R {
 			p, r := w.MemHostAlloc(at, 16, 0)
 			return w.later(r, func(at A) R { return w.MemFreeHost(at, p) })
 		}),
-		alone("cuMemFreeHost", func(w W, at A) R { return w.MemFreeHost(at, w.spareHost) }),
+		destroys(alone("cuMemFreeHost", func(w W, at A) R { return w.MemFreeHost(at, w.spareHost) })),
 		alone("cuMemHostGetDevicePointer", func(w W, at A) R { _, r := w.MemHostGetDevicePointer(at, w.page, 0); return r }),
 		alone("cuMemHostGetFlags", func(w W, at A) R { _, r := w.MemHostGetFlags(at, w.page); return r }),
 		alone("cuMemGetInfo", func(w W, at A) R { _, _, r := w.MemGetInfo(at); return r }),
@@ -348,13 +368,13 @@ func calls() []call {
 			m, r := w.ModuleLoadData(at, image())
 			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
 		}),
-		alone("cuModuleUnload", func(w W, at A) R {
+		destroys(alone("cuModuleUnload", func(w W, at A) R {
 			r := w.ModuleUnload(at, w.spareModule)
 			if r == ok {
 				w.spareModule = 0
 			}
 			return r
-		}),
+		})),
 		alone("cuModuleGetFunction", func(w W, at A) R { _, r := w.ModuleGetFunction(at, w.module, kernelName); return r }),
 		alone("cuFuncGetAttribute", func(w W, at A) R { _, r := w.FuncGetAttribute(at, 0, w.function); return r }),
 		alone("cuOccupancyMaxActiveBlocksPerMultiprocessor", func(w W, at A) R {
@@ -374,17 +394,32 @@ func calls() []call {
 			x, r := w.GraphInstantiateWithFlags(at, w.graph, 0)
 			return w.later(r, func(at A) R { return w.GraphExecDestroy(at, x) })
 		}),
-		alone("cuGraphExecDestroy", func(w W, at A) R {
+		destroys(alone("cuGraphExecDestroy", func(w W, at A) R {
 			r := w.GraphExecDestroy(at, w.exec)
 			w.exec = 0
 			return r
-		}),
+		})),
 	}
 }
 
 // kernelName is a kernel that does nothing.
 const kernelName = "nothing"
 
+// poisonName is one that writes to an address that nobody may write to. The software
+// driver knows it by its name.
+const poisonName = "cusim_illegal_address"
+
 func image() []byte {
-	return []byte(strings.ReplaceAll(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry NAME() { ret; }\n", "NAME", kernelName) + "\x00")
+	return []byte(`.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry ` + kernelName + `() { ret; }
+.visible .entry ` + poisonName + `()
+{
+	.reg .u64 %where;
+	mov.u64 %where, 16;
+	st.global.u32 [%where], 1;
+	ret;
+}
+` + "\x00")
 }

@@ -3,6 +3,7 @@ package entries
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,12 +151,7 @@ func (w *world) later(r driver.Result, undo func(at driver.At) driver.Result) dr
 func (w *world) destroyed(h uintptr) { w.gone = append(w.gone, h) }
 
 func (w *world) isGone(h uintptr) bool {
-	for _, g := range w.gone {
-		if g == h {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(w.gone, h)
 }
 
 // build builds a scene for a subject.
@@ -183,23 +179,27 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 		w.must("cuEventRecord", b.EventRecord(at, mark, w.streams[nonBlocking]))
 		w.must("cuStreamSynchronize", b.StreamSynchronize(at, w.streams[nonBlocking]))
 
-		switch sub.event {
-		case noEvent:
-		case interprocess:
-			event(interprocess, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
-		default:
-			event(sub.event, 0)
+		wants := func(e eventOperand) bool { return sub.event == e || sc.kind == poisoned && sc.has(noStream, e) }
+		for e := empty; e < eventOperands; e++ {
+			switch {
+			case !wants(e):
+			case e == interprocess:
+				event(e, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
+			default:
+				event(e, 0)
+			}
 		}
-		switch sub.event {
-		case complete:
+		if wants(complete) {
 			w.must("cuEventRecord", b.EventRecord(at, w.events[complete], w.streams[nonBlocking]))
 			w.must("cuStreamSynchronize", b.StreamSynchronize(at, w.streams[nonBlocking]))
-		case pending:
+		}
+		if wants(pending) {
 			w.gated, r = b.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
 			w.must("cuStreamCreate", r)
 			w.must("cuStreamWaitValue32", b.StreamWaitValue32(at, w.gated, b.device+16, 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
 			w.must("cuEventRecord", b.EventRecord(at, w.events[pending], w.gated))
-		case invalid:
+		}
+		if wants(invalid) {
 			w.must("cuStreamBeginCapture", b.StreamBeginCapture(at, w.streams[nonBlocking], relaxed))
 			w.must("cuEventRecord", b.EventRecord(at, w.events[invalid], w.streams[nonBlocking]))
 			g, r := b.StreamEndCapture(at, w.streams[nonBlocking])
@@ -207,7 +207,8 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			w.must("cuGraphDestroy", b.GraphDestroy(at, g))
 		}
 		name := sub.call.name
-		if strings.HasPrefix(name, "cuGraph") {
+		needs := func(of ...string) bool { return sc.kind == poisoned || slices.Contains(of, name) }
+		if needs() || strings.HasPrefix(name, "cuGraph") {
 			w.graph, r = b.GraphCreate(at, 0)
 			w.must("cuGraphCreate", r)
 			_, r = b.GraphAddEmptyNode(at, w.graph, nil)
@@ -215,15 +216,15 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			w.exec, r = b.GraphInstantiateWithFlags(at, w.graph, 0)
 			w.must("cuGraphInstantiateWithFlags", r)
 		}
-		if name == "cuMemFree" {
+		if needs("cuMemFree") {
 			w.spare, r = b.MemAlloc(at, 16)
 			w.must("cuMemAlloc", r)
 		}
-		if name == "cuModuleUnload" {
+		if needs("cuModuleUnload") {
 			w.spareModule, r = b.ModuleLoadData(at, image())
 			w.must("cuModuleLoadData", r)
 		}
-		if name == "cuMemFreeHost" {
+		if needs("cuMemFreeHost") {
 			w.spareHost, r = b.MemHostAlloc(at, 16, 0)
 			w.must("cuMemHostAlloc", r)
 		}
@@ -232,7 +233,7 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			case fromBlocking, two:
 				create(origin, 0)
 				create(joined, driver.CU_STREAM_NON_BLOCKING)
-			case fromOther:
+			case fromOther, poisoned:
 				create(origin, driver.CU_STREAM_NON_BLOCKING)
 				create(joined, 0)
 			case fromPerThread:
@@ -308,6 +309,52 @@ func (w *world) statuses() string {
 	return text.String()
 }
 
+// poison makes a kernel write to an illegal address, and looks that it was noticed.
+func (w *world) poison() {
+	w.threads[0](func(at driver.At) {
+		bad, r := w.ModuleGetFunction(at, w.module, poisonName)
+		w.must("cuModuleGetFunction", r)
+		w.must("cuLaunchKernel", w.LaunchKernel(at, bad, 1, 1, 1, 1, 1, 1, 0, w.streams[nonBlocking], driver.KernelParams{}))
+		w.mode(at, relaxed)
+		w.settle()
+		if r := w.StreamSynchronize(at, w.streams[nonBlocking]); r != driver.ResultIllegalAddress {
+			w.broken = append(w.broken, fmt.Errorf("cuStreamSynchronize: %v", r))
+		}
+		w.mode(at, global)
+	})
+}
+
+// askAll makes all calls of a scene in one world, of which there is only one in a
+// process: nothing heals it.
+func (b *base) askAll(sc scene, tell func(ask func() string)) {
+	w := b.build(sc, view{}, subject{})
+	w.poison()
+	for _, sub := range sc.subjects() {
+		for _, v := range sc.views() {
+			tell(func() (cell string) {
+				switch {
+				case len(w.broken) > 0:
+					return fmt.Sprintf("not built: %v", errors.Join(w.broken...))
+				case sub.call.destroys && v.other:
+					return "gone"
+				}
+				b.threads[v.caller()](func(at driver.At) {
+					cell = fmt.Sprint(int32(sub.call.make(w, at, w.streams[sub.stream], w.events[sub.event])))
+				})
+				return cell
+			})
+		}
+	}
+}
+
+// caller is the thread that makes the call.
+func (v view) caller() int {
+	if v.other {
+		return 1
+	}
+	return 0
+}
+
 // ask makes the call in the scene, and tells what came of it: the result; what has
 // become of the captures, if they changed; what the event stands for, if it takes one;
 // and what came of the end of the captures, where that is not what is expected. Then it
@@ -318,10 +365,7 @@ func (b *base) ask(sc scene, v view, sub subject) string {
 		return "not built" + w.down(sc, 0)
 	}
 	before := w.statuses()
-	caller := 0
-	if v.other {
-		caller = 1
-	}
+	caller := v.caller()
 	var r driver.Result
 	b.threads[caller](func(at driver.At) {
 		w.mode(at, v.mode)
