@@ -287,7 +287,7 @@ func compare(t *testing.T, want map[string][]string, all [][][]string) {
 	cells, wrong := 0, 0
 	for i, sc := range scenes() {
 		for j, sub := range sc.subjects() {
-			w, found := want[fmt.Sprintf("%v\t%s\t%v/%v", sc, sub.call.name, sub.stream, sub.event)]
+			w, found := want[sc.key(sub)]
 			if !found {
 				t.Errorf("%v, %v: the file has no such call", sc, sub)
 				continue

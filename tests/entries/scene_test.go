@@ -191,6 +191,11 @@ func (s scene) subjects() []subject {
 	return list
 }
 
+// key names a call in a scene.
+func (s scene) key(sub subject) string {
+	return fmt.Sprintf("%v\t%s\t%v/%v", s, sub.call.name, sub.stream, sub.event)
+}
+
 // call is a function that is called, with one set of arguments beside the operands.
 type call struct {
 	name          string

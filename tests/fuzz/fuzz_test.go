@@ -93,11 +93,11 @@ func explain(seed uint64, p program, err error, fails func(program, time.Duratio
 	return fmt.Sprintf("seed %d: %v\nwith %d contexts:\n%v", seed, err, p.contexts, p)
 }
 
-// sweep runs programs on so many goroutines, in no more than so many contexts, and
+// sweep runs n programs on so many goroutines, in no more than so many contexts, and
 // reports the first few that fail.
-func sweep(t *testing.T, workers, contexts int, check func(program, time.Duration) error) *coverage {
+func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Duration) error) *coverage {
 	t.Helper()
-	from, n := *fuzzFrom, count()
+	from := *fuzzFrom
 	if *fuzzSeed != 0 {
 		from, n = *fuzzSeed, 1
 		t.Logf("seed %d, with %d contexts:\n%v", from, generate(from, contexts, nil).contexts, generate(from, contexts, nil))
@@ -139,7 +139,7 @@ func sweep(t *testing.T, workers, contexts int, check func(program, time.Duratio
 // and, if PURECU_TEST_GPU is set, on a software driver and NVIDIA's.
 func TestSequences(t *testing.T) {
 	t.Run("software", func(t *testing.T) {
-		cov := sweep(t, runtime.GOMAXPROCS(0), contextSlots, software().check)
+		cov := sweep(t, runtime.GOMAXPROCS(0), count(), contextSlots, software().check)
 		t.Logf("%d steps\n%v", cov.steps, cov)
 	})
 	path := os.Getenv("PURECU_TEST_GPU")
@@ -149,23 +149,28 @@ func TestSequences(t *testing.T) {
 	case "1":
 		path = ""
 	}
-	t.Run("gpu", func(t *testing.T) {
-		lib, err := loader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		table := driver.New(lib)
-		if r := table.Init(driver.At{}, 0); r != ok {
-			t.Fatalf("cuInit: %v", r)
-		}
-		// The primary context stays from one program to the next: they share it.
-		if _, r := table.DevicePrimaryCtxRetain(driver.At{}, 0); r != ok {
-			t.Fatalf("cuDevicePrimaryCtxRetain: %v", r)
-		}
-		defer table.DevicePrimaryCtxRelease(driver.At{}, 0)
-		pr := pair{simulated("virtual", true, nil), native(table)}
-		sweep(t, 1, 1, pr.check)
-	})
+	t.Run("gpu", func(t *testing.T) { onGPU(t, path) })
+}
+
+// onGPU runs programs on NVIDIA's driver: all in one process and in one primary
+// context, and then a part of them with a created context, too.
+func onGPU(t *testing.T, path string) {
+	lib, err := loader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := driver.New(lib)
+	if r := table.Init(driver.At{}, 0); r != ok {
+		t.Fatalf("cuInit: %v", r)
+	}
+	// The primary context stays from one program to the next: they share it.
+	if _, r := table.DevicePrimaryCtxRetain(driver.At{}, 0); r != ok {
+		t.Fatalf("cuDevicePrimaryCtxRetain: %v", r)
+	}
+	defer table.DevicePrimaryCtxRelease(driver.At{}, 0)
+	pr := pair{simulated("virtual", true, nil), native(table)}
+	t.Run("primary", func(t *testing.T) { sweep(t, 1, count(), 1, pr.check) })
+	t.Run("created", func(t *testing.T) { sweep(t, 1, count()/100, contextSlots, pr.check) })
 }
 
 // TestShared runs programs one after the other on one software driver, which must be
