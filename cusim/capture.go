@@ -206,10 +206,12 @@ func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int
 	defer d.mu.Unlock()
 	s, t, r := d.askStream("cuStreamBeginCapture", th, h)
 	switch {
-	case r != ok:
+	case r != ok && !r.Sticky():
 		return r
 	case mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 		return driver.ResultInvalidValue
+	case r != ok:
+		return r
 	case s.kind == legacyStream:
 		if r := d.legacyFree(s.ctx); r != ok {
 			return r

@@ -129,11 +129,8 @@ func (d *Driver) end(c *context) {
 func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDevicePrimaryCtxRetain", dev)
-	switch {
-	case r != ok:
+	if r != ok {
 		return 0, r
-	case v.poison != ok:
-		return 0, v.poison
 	}
 	if v.retained == 0 {
 		v.primary = d.newContext(v, v.flags, true)
@@ -152,9 +149,10 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if v.retained == 0 {
 		return driver.ResultInvalidContext
 	}
-	if v.retained--; v.retained == 0 {
-		d.end(v.primary)
+	if v.retained--; v.retained > 0 {
+		return ok
 	}
+	d.end(v.primary)
 	return v.poison
 }
 
@@ -352,7 +350,7 @@ func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Res
 func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuCtxGetDevice", th)
-	if r != ok {
+	if r != ok && (c == nil || c.destroyed) { // what else is wrong with it does not matter
 		return 0, r
 	}
 	return driver.Device(c.dev.ordinal), ok

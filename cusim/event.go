@@ -253,14 +253,17 @@ func (d *Driver) elapsed(name string, start, end driver.Event) (float32, driver.
 	if r != ok {
 		return 0, r
 	}
-	switch {
-	case a.ctx != b.ctx || !a.timed() || !b.timed():
-		return 0, driver.ResultInvalidHandle
-	case a.state == captured || b.state == captured:
-		return 0, driver.ResultCapturedEvent // which does not disturb the capture
-	case a.state == invalid || b.state == invalid:
-		return 0, driver.ResultInvalidValue
-	case a.state == empty || b.state == empty:
+	for _, e := range []*event{a, b} {
+		switch {
+		case e.state == captured:
+			return 0, driver.ResultCapturedEvent // which does not disturb the capture
+		case e.state == invalid:
+			return 0, driver.ResultInvalidValue
+		case e.state == empty || !e.timed():
+			return 0, driver.ResultInvalidHandle
+		}
+	}
+	if a.ctx != b.ctx {
 		return 0, driver.ResultInvalidHandle
 	}
 	from, began := a.point.reached()

@@ -2,7 +2,6 @@ package cusim
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -161,10 +160,5 @@ func (d *Driver) poison(dev *device, r driver.Result) {
 	if dev.poison == ok {
 		dev.poison = r
 		d.engine.poison(dev)
-		for _, c := range slices.Clone(d.captures) {
-			if c.origin.ctx.dev == dev {
-				d.finish(c)
-			}
-		}
 	}
 }

@@ -172,7 +172,7 @@ func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, dr
 		return nil, driver.ResultInvalidValue
 	}
 	e, r := d.event(name, h)
-	if r != ok {
+	if r != ok && (e == nil || r != e.ctx.dev.poison) { // a graph may be made after an error, too
 		return nil, r
 	}
 	return &work{node: k, event: e}, ok
@@ -271,6 +271,10 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphInstantiate", h)
+	c := d.thread(th).current()
+	if r == ok && c != nil {
+		r = c.dev.poison
+	}
 	if r == ok {
 		r = d.forbidden(d.thread(th), nil)
 	}
@@ -280,7 +284,6 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 	if flags&^15 != 0 {
 		return 0, driver.ResultInvalidValue
 	}
-	c := d.thread(th).current()
 	x := &exec{ctx: c, copies: make(map[*node]*node)}
 	for len(x.nodes) < len(g.nodes) {
 		n := len(x.nodes)

@@ -191,28 +191,28 @@ func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Res
 // a block that there is not. After a sticky error, which it returns, the memory is
 // freed too: nobody gets another chance.
 func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
+	if r := d.begin(op); r != ok {
+		return r
+	}
+	t := d.thread(th)
+	if r := d.forbidden(t, nil); r != ok {
+		return r
+	}
+	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
 		// It needs no current context: the memory knows its own.
-		if r := d.begin(op); r != ok {
-			return r
+		switch {
+		case b != nil:
+			return cmp.Or(b.ctx.live(), d.free(b))
+		case c != nil:
+			return cmp.Or(c.dev.poison, none)
 		}
-		if r := d.forbidden(d.thread(th), nil); r != ok {
-			return r
-		}
-		b := d.space.of(addr, k)
-		if b == nil {
-			if c := d.thread(th).current(); c != nil {
-				return cmp.Or(c.dev.poison, none)
-			}
-			return none
-		}
-		return cmp.Or(b.ctx.live(), d.free(b))
+		return none
 	}
-	c, r := d.aboutMemory(op, th)
+	r := c.live()
 	if r != ok && (c == nil || r != c.dev.poison) {
 		return r
 	}
-	b := d.space.of(addr, k)
 	if b == nil {
 		return cmp.Or(r, none)
 	}

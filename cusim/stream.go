@@ -175,7 +175,7 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	if r != ok {
 		return r
 	}
-	if s.capture != nil {
+	if s.capture != nil && s.ctx.dev.poison == ok { // nothing ends a capture after an error
 		d.abandon(s)
 	}
 	if s.held {
@@ -270,7 +270,8 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		}
 		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
 	}
-	if o := e.point.op; o != nil && !o.done {
+	// On the legacy default stream it is a barrier, even if the event is complete.
+	if o := e.point.op; o != nil && !o.done || s.kind == legacyStream && e.state != empty && len(s.barriers()) > 0 {
 		d.engine.enqueue(s, &op{}, o)
 	}
 	return ok

@@ -3,6 +3,7 @@ package entries
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -85,12 +86,15 @@ func openDriver(name string) (*base, error) {
 	return open(driver.New(lib), func() { time.Sleep(pause) }, 5)
 }
 
-// stuck is how long a call may take.
-const stuck = 10 * time.Second
+// How long a process may take to begin, and a call to be made.
+const (
+	starting = time.Minute
+	stuck    = 10 * time.Second
+)
 
 // run makes the calls of a scene in processes of their own: where one dies, the next
 // goes on. It returns the cells of each subject.
-func run(t *testing.T, scene int, name string) [][]string {
+func run(t *testing.T, scene int, name string) ([][]string, error) {
 	t.Helper()
 	sc := scenes()[scene]
 	views := len(sc.views())
@@ -98,7 +102,7 @@ func run(t *testing.T, scene int, name string) [][]string {
 	total := cap(cells)
 	for deaths := 0; len(cells) < total; deaths++ {
 		if deaths > 40 {
-			t.Fatalf("%v: the process has died %d times", sc, deaths)
+			return nil, fmt.Errorf("%v: the process has died %d times", sc, deaths)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cmd := exec.CommandContext(ctx, os.Args[0])
@@ -110,9 +114,10 @@ func run(t *testing.T, scene int, name string) [][]string {
 			err = cmd.Start()
 		}
 		if err != nil {
-			t.Fatal(err)
+			cancel()
+			return nil, err
 		}
-		watch := time.AfterFunc(stuck, cancel)
+		watch := time.AfterFunc(starting, cancel)
 		lines := bufio.NewScanner(pipe)
 		begun := -1
 		for lines.Scan() {
@@ -130,7 +135,7 @@ func run(t *testing.T, scene int, name string) [][]string {
 		switch {
 		case err == nil:
 		case begun < 0:
-			t.Fatalf("%v: %v: %s", sc, err, errText.String())
+			return nil, fmt.Errorf("%v: %w: %s", sc, err, errText.String())
 		default:
 			// Lines that were not flushed are lost with the process, and made again.
 			what := "CRASH"
@@ -147,23 +152,26 @@ func run(t *testing.T, scene int, name string) [][]string {
 	for c := range slices.Chunk(cells, views) {
 		rows = append(rows, c)
 	}
-	return rows
+	return rows, nil
 }
 
 // runAll makes all calls.
 func runAll(t *testing.T, name string) [][][]string {
 	t.Helper()
-	all := make([][][]string, len(scenes()))
+	all, errs := make([][][]string, len(scenes())), make([]error, len(scenes()))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(1, runtime.NumCPU()/2))
 	for i := range all {
 		wg.Go(func() {
 			slots <- struct{}{}
-			all[i] = run(t, i, name)
-			<-slots
+			defer func() { <-slots }()
+			all[i], errs[i] = run(t, i, name)
 		})
 	}
 	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 	return all
 }
 

@@ -42,7 +42,7 @@ type pair [2]target
 // that fails is made shorter.
 const (
 	patient   = 5 * time.Second
-	impatient = 5 * time.Millisecond
+	impatient = 2 * time.Millisecond
 )
 
 // check runs a program on both drivers.
@@ -69,6 +69,9 @@ func software() pair {
 	return pair{simulated("virtual", true, nil), simulated("real", false, nil)}
 }
 
+// shrinking is how long a program that fails is made shorter.
+const shrinking = 3 * time.Second
+
 // hang is how long a program may take, before all is lost.
 const hang = time.Minute
 
@@ -86,7 +89,8 @@ func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
 
 // explain returns a program that was made shorter and still fails, and why.
 func explain(seed uint64, p program, err error, fails func(program, time.Duration) error) string {
-	p = shrink(p, func(p program) bool { return fails(p, impatient) != nil })
+	end := time.Now().Add(shrinking)
+	p = shrink(p, func(p program) bool { return time.Now().Before(end) && fails(p, impatient) != nil })
 	if again := fails(p, impatient); again != nil {
 		err = again
 	}

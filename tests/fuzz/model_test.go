@@ -438,14 +438,18 @@ func (m *model) applyElapsed(a, b *mEvent) (want, bool) {
 	if b == nil {
 		return want{}, false
 	}
+	for _, e := range []*mEvent{a, b} { // the first is looked at first
+		switch {
+		case e.state == captured:
+			return want{res: driver.ResultCapturedEvent}, true
+		case e.state == invalid:
+			return want{res: driver.ResultInvalidValue}, true
+		case e.state == empty || !e.timed():
+			return want{res: driver.ResultInvalidHandle}, true
+		}
+	}
 	switch {
-	case a.ctx != b.ctx || !a.timed() || !b.timed():
-		return want{res: driver.ResultInvalidHandle}, true
-	case a.state == captured || b.state == captured:
-		return want{res: driver.ResultCapturedEvent}, true
-	case a.state == invalid || b.state == invalid:
-		return want{res: driver.ResultInvalidValue}, true
-	case a.state == empty || b.state == empty:
+	case a.ctx != b.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
 	case m.stateOf(a) == pending || m.stateOf(b) == pending:
 		return want{res: driver.ResultNotReady}, true
@@ -630,8 +634,8 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 		}
 		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
 	}
-	if e.point&m.closed != 0 {
-		m.enqueue(s, e.point)
+	if e.point&m.closed != 0 || s.legacy && e.state != empty {
+		m.enqueue(s, e.point) // which is a barrier on the legacy stream, even if the event is complete
 	}
 	return want{}, true
 }
