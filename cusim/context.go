@@ -129,10 +129,12 @@ func (d *Driver) end(c *context) {
 func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDevicePrimaryCtxRetain", dev)
-	if r != ok {
+	switch {
+	case r != ok:
 		return 0, r
-	}
-	if v.retained == 0 {
+	case v.retained == 0 && v.poison != ok:
+		return 0, v.poison // there is no new one after an error
+	case v.retained == 0:
 		v.primary = d.newContext(v, v.flags, true)
 	}
 	v.retained++
