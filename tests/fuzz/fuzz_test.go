@@ -20,6 +20,7 @@ import (
 var (
 	fuzzSeed = flag.Uint64("fuzz.seed", 0, "the one `seed` to run, and to print the program of")
 	fuzzFrom = flag.Uint64("fuzz.from", 1, "the first `seed`")
+	fuzzFor  = flag.Duration("fuzz.for", 0, "how `long` to go on at most: then the seed to resume from is logged")
 	fuzzMost = flag.Int("fuzz.most", 5, "how `many` failures to explain before the end")
 	fuzzN    = flag.Int("fuzz.n", 0, "how `many` seeds to run: 0 means 20,000, or 2,000 with -short or under the race detector")
 )
@@ -107,6 +108,7 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 		t.Logf("seed %d, with %d contexts:\n%v", from, generate(from, contexts, nil).contexts, generate(from, contexts, nil))
 	}
 	var next, failures atomic.Int64
+	end := time.Now().Add(*fuzzFor)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	total := new(coverage)
@@ -114,6 +116,9 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 		wg.Go(func() {
 			var cov coverage
 			for failures.Load() < int64(*fuzzMost) {
+				if *fuzzFor > 0 && time.Now().After(end) {
+					break
+				}
 				i := next.Add(1) - 1
 				if i >= int64(n) {
 					break
@@ -136,6 +141,9 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 		})
 	}
 	wg.Wait()
+	if done := min(next.Load(), int64(n)); failures.Load() == 0 {
+		t.Logf("%d sequences, no difference; to go on from here: -fuzz.from=%d", done, from+uint64(done))
+	}
 	return total
 }
 
