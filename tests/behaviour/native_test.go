@@ -1,9 +1,12 @@
 package behaviour
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/purecu/purecu/internal/ccall"
 )
@@ -20,13 +23,73 @@ func writeOne() machineCode {
 	}
 }
 
-// writeStatus is void f(void *stream, int status, int *p) { *p = status; }, for
-// cuStreamAddCallback.
-func writeStatus() machineCode {
+// A callbackSlot is what askInside is called with: two functions of the driver's to
+// call, with one argument each, and what came of it. It stays where it is.
+type callbackSlot struct {
+	status   atomic.Int32 // -1 until all is there
+	_        int32
+	first    uintptr
+	out      uintptr // the first function writes here: its address is the argument
+	answer1  atomic.Int32
+	_        int32
+	second   uintptr
+	argument uintptr // of the second function
+	answer2  atomic.Int32
+	_        int32
+	given    int32 // where the status waits meanwhile
+}
+
+// askInside is void f(void *stream, int status, struct callbackSlot *p), for
+// cuStreamAddCallback:
+//
+//	p->answer1 = p->first(&p->out);
+//	p->answer2 = p->second(p->argument);
+//	p->status = status;
+func askInside() machineCode {
 	return machineCode{
-		"amd64": {0x89, 0x32, 0xc3},                         // movl %esi, (%rdx); ret
-		"arm64": {0x41, 0, 0, 0xb9, 0xc0, 0x03, 0x5f, 0xd6}, // str w1, [x2]; ret
+		"amd64": {
+			0x53,             // push %rbx
+			0x48, 0x89, 0xd3, // mov %rdx, %rbx
+			0x89, 0x73, 0x38, // mov %esi, 0x38(%rbx)
+			0x48, 0x8d, 0x7b, 0x10, // lea 0x10(%rbx), %rdi
+			0xff, 0x53, 0x08, // call *0x8(%rbx)
+			0x89, 0x43, 0x18, // mov %eax, 0x18(%rbx)
+			0x48, 0x8b, 0x7b, 0x28, // mov 0x28(%rbx), %rdi
+			0xff, 0x53, 0x20, // call *0x20(%rbx)
+			0x89, 0x43, 0x30, // mov %eax, 0x30(%rbx)
+			0x8b, 0x43, 0x38, // mov 0x38(%rbx), %eax
+			0x89, 0x03, // mov %eax, (%rbx)
+			0x5b, // pop %rbx
+			0xc3, // ret
+		},
+		"arm64": words(
+			0xa9be7bfd, // stp x29, x30, [sp, #-32]!
+			0xf9000bf3, // str x19, [sp, #16]
+			0xaa0203f3, // mov x19, x2
+			0xb9003a61, // str w1, [x19, #56]
+			0x91004260, // add x0, x19, #16
+			0xf9400669, // ldr x9, [x19, #8]
+			0xd63f0120, // blr x9
+			0xb9001a60, // str w0, [x19, #24]
+			0xf9401660, // ldr x0, [x19, #40]
+			0xf9401269, // ldr x9, [x19, #32]
+			0xd63f0120, // blr x9
+			0xb9003260, // str w0, [x19, #48]
+			0xb9403a60, // ldr w0, [x19, #56]
+			0xb9000260, // str w0, [x19]
+			0xf9400bf3, // ldr x19, [sp, #16]
+			0xa8c27bfd, // ldp x29, x30, [sp], #32
+			0xd65f03c0, // ret
+		),
 	}
+}
+
+// words returns instructions of 32 bits.
+func words(list ...uint32) (code []byte) {
+	for _, w := range list {
+		code = binary.LittleEndian.AppendUint32(code, w)
+	}
+	return code
 }
 
 // load returns the function's address. It stays for good.
@@ -44,15 +107,19 @@ func TestMachineCode(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	status, err := writeStatus().load()
+	inside, err := askInside().load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := int32(-1), int32(-1)
+	a := int32(-1)
 	if _, err := ccall.Invoke(one, ccall.Hot, &a); err != nil || a != 1 {
 		t.Errorf("writeOne wrote %d, %v", a, err)
 	}
-	if _, err := ccall.Invoke(status, ccall.Hot, uintptr(0), int32(800), &b); err != nil || b != 800 {
-		t.Errorf("writeStatus wrote %d, %v", b, err)
+	// What it calls writes to the slot, too.
+	var written int32
+	slot := ccall.Heap(&callbackSlot{first: one, second: one, argument: uintptr(unsafe.Pointer(ccall.Heap(&written)))})
+	if _, err := ccall.Invoke(inside, ccall.Hot, uintptr(0), int32(800), uintptr(unsafe.Pointer(slot))); err != nil ||
+		slot.status.Load() != 800 || slot.out != 1 || written != 1 {
+		t.Errorf("askInside wrote %d, and what it called %d and %d, %v", slot.status.Load(), slot.out, written, err)
 	}
 }

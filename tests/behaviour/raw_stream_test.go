@@ -3,7 +3,9 @@ package behaviour
 import (
 	"fmt"
 	"time"
+	"unsafe"
 
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -122,23 +124,33 @@ func rawHostFn(c *raw) {
 func rawHostPoison(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
-	ran, status := newSlot(0), newSlot(-1)
+	ran, e := newSlot(0), c.ended(timed, s)
+	slot := ccall.Heap(&callbackSlot{argument: uintptr(e)})
+	slot.status.Store(-1)
+	inside := driver.Callback{Go: func() {}}
+	if !c.Software() {
+		inside = driver.Callback{Addr: c.code(askInside()), Data: uintptr(unsafe.Pointer(slot))}
+		slot.first, slot.second = c.address("cuCtxGetCurrent"), c.address("cuEventQuery")
+	}
 	hostFn := c.callback(writeOne(), ran, func() { ran.Store(1) })
-	added := c.callback(writeStatus(), status, func() {})
 	c.spinner().poison(s)
 	c.res("hostfn", c.LaunchHostFunc(c.at, s, hostFn))
-	c.res("addcb", c.StreamAddCallback(c.at, s, added, 0))
+	c.res("addcb", c.StreamAddCallback(c.at, s, inside, 0))
 	c.res("sync", c.StreamSynchronize(c.at, s))
 	if !c.Software() {
 		// The callback is not the stream's work, but a thread's of the driver.
-		for i := 0; status.Load() == -1 && i < 2000; i++ {
+		for i := 0; slot.status.Load() == -1 && i < 2000; i++ {
 			time.Sleep(time.Millisecond)
 		}
 	}
 	c.val("hostfn-ran", ran.Load())
 	if c.Software() {
-		c.leave("cb-status", "a software driver's callback is not told the status")
+		for _, step := range []string{"cb-status", "cb-getcurrent", "cb-query"} {
+			c.leave(step, "a software driver's callback is not told the status, and is no function in C")
+		}
 		return
 	}
-	c.val("cb-status", status.Load())
+	c.val("cb-status", slot.status.Load())
+	c.res("cb-getcurrent", driver.Result(slot.answer1.Load()))
+	c.res("cb-query", driver.Result(slot.answer2.Load()))
 }

@@ -347,11 +347,29 @@ func (c *raw) callback(code machineCode, slot *atomic.Int32, inGo func()) driver
 	if c.Software() {
 		return driver.Callback{Go: inGo}
 	}
-	addr, err := code.load()
+	return driver.Callback{Addr: c.code(code), Data: address(slot)}
+}
+
+// code loads a function of machine code, or skips the case.
+func (c *raw) code(m machineCode) uintptr {
+	addr, err := m.load()
 	if err != nil {
 		c.skip("%v", err)
 	}
-	return driver.Callback{Addr: addr, Data: address(slot)}
+	return addr
+}
+
+// address returns where a function of the driver's is.
+func (c *raw) address(function string) uintptr {
+	sym, ok := driver.FindSymbol(function)
+	if !ok {
+		c.fatal("%s is no function of the driver", function)
+	}
+	addr, err := c.Resolve(sym)
+	if err != nil {
+		c.fatal("%v", err)
+	}
+	return addr
 }
 
 // newSlot returns memory that stays where it is, and that callbacks write to.
