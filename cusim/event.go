@@ -137,14 +137,13 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	switch {
 	case r != ok:
 		return r
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
+		return driver.ResultIllegalState
 	case e.ctx != s.ctx:
 		return driver.ResultInvalidHandle
 	case flags&^uint32(driver.CU_EVENT_RECORD_EXTERNAL) != 0:
 		return driver.ResultInvalidValue
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
-		if s.capture == nil {
-			return driver.ResultIllegalState
-		}
 		return d.submit(s, &work{node: eventRecordNode, event: e})
 	case s.capture != nil:
 		return d.captureRecord(e, s)

@@ -413,12 +413,11 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return want{}, false
 	case len(m.implicit(s)) > 0:
 		return spoilAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
+	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
+		return want{res: driver.ResultIllegalState}, true
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
-		if s.capture == nil {
-			return want{res: driver.ResultIllegalState}, true
-		}
 		return m.node(s, mNode{record: e})
 	case s.capture == nil:
 		m.record(e, m.enqueue(s, 0), s)
@@ -759,6 +758,9 @@ func (m *model) applyContext(st step) (want, bool) {
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
 		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
+	}
+	if e.point&m.closed == 0 && m.closed != 0 {
+		return want{}, false // whether it is a barrier nevertheless is not known
 	}
 	ctx.gate |= e.point & m.closed
 	return want{}, true
