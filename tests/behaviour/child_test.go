@@ -53,7 +53,7 @@ type testCase struct {
 
 // suites returns the cases of each suite, in the order of the table.
 func suites() map[suiteName][]testCase {
-	return map[suiteName][]testCase{suiteRaw: rawCases(), suiteCu: cuCases(), suiteFake: fakeCases()}
+	return map[suiteName][]testCase{suiteRaw: rawCases(), suiteCu: cuCases(), suiteFound: foundCases(), suiteFake: fakeCases()}
 }
 
 // A target is a driver to run the cases on: a library, or a software driver.
@@ -207,6 +207,8 @@ type second struct {
 	cmd *exec.Cmd
 	in  io.Writer
 	out *bufio.Reader
+	// text is what came with the newest report that it was ready.
+	text string
 }
 
 // startPeer starts the case's second process, and waits until it is ready.
@@ -222,7 +224,7 @@ func startPeer(j job, rep *reporter) *second {
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		rep.fatal("the second process: %v", err)
 	}
-	s := &second{rep, cmd, in, bufio.NewReader(out)}
+	s := &second{rep: rep, cmd: cmd, in: in, out: bufio.NewReader(out)}
 	if last := s.forward(); last.Kind != ready {
 		rep.fatal("the second process ended early: %v", cmd.Wait())
 	}
@@ -240,6 +242,7 @@ func (s *second) forward() (last report) {
 		switch rep, ok := parseReport(line); {
 		case !ok || rep.Kind == about:
 		case rep.Kind == ready || rep.Kind == ended:
+			s.text = rep.Text
 			return rep
 		default:
 			s.rep.send(rep)

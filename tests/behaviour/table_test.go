@@ -125,7 +125,7 @@ func (r row) check() error {
 // want returns what a suite has to answer to the row's step. ok is false if the
 // suite does not make the step.
 func (r row) want(s suiteName) (answer string, ok bool) {
-	if s == suiteRaw || r.cu == cuSame {
+	if s != suiteCu || r.cu == cuSame {
 		return r.answer, true
 	}
 	return r.cu, r.cu != cuNone

@@ -1,0 +1,522 @@
+package behaviour
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+const interprocess = driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING
+
+// exported is what the first process of a case tells the second.
+type exported struct{ Handle []byte }
+
+// export returns an event for other processes.
+func (c *raw) export() (driver.Event, exported) {
+	e := c.event(interprocess)
+	h, res := c.IpcGetEventHandle(c.at, e)
+	c.must("cuIpcGetEventHandle", res)
+	return e, exported{h[:]}
+}
+
+// imported waits, in a second process, for an event of the first.
+func (c *raw) imported(step string) driver.Event {
+	c.setup()
+	var x exported
+	c.hear(&x)
+	var h driver.IPCEventHandle
+	copy(h[:], x.Handle)
+	e, res := c.IpcOpenEventHandle(c.at, h)
+	c.res(step, res)
+	return e
+}
+
+// more waits, in a second process, until the first lets it go on.
+func (c *raw) more() {
+	var v any
+	c.hear(&v)
+}
+
+// foundOthers are about other processes, graphs, sticky errors and second devices.
+func foundOthers() []found {
+	return []found{
+		{famIPC, "exporter-destroys", "an importer that loses an event because the exporter has destroyed its own", func(c *raw) {
+			if c.job.Part == peer {
+				e := c.imported("open")
+				c.res("child-pending", c.settled(e))
+				c.more() // it is destroyed
+				c.res("child-after-destroy", c.settled(e))
+				c.more() // the gate is open
+				c.res("child-sync", c.EventSynchronize(c.at, e))
+				c.res("child-destroy", c.EventDestroy(c.at, e))
+				return
+			}
+			c.setup()
+			s, g := c.held(nonBlocking)
+			e, x := c.export()
+			c.record(e, s)
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			c.res("destroy", c.EventDestroy(c.at, e))
+			other.say(1)
+			g.open()
+			c.finish(s)
+			other.say(1)
+			other.end()
+		}},
+		{famIPC, "importer-dies", "an exporter that is disturbed by an importer's death", func(c *raw) {
+			if c.job.Part == peer {
+				e := c.imported("open")
+				s, _ := c.held(nonBlocking)
+				c.must("cuStreamWaitEvent", c.StreamWaitEvent(c.at, s, e, 0))
+				return // and dies, with all that is pending
+			}
+			c.setup()
+			s, g := c.held(nonBlocking)
+			e, x := c.export()
+			c.record(e, s)
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			other.end()
+			c.res("pending", c.settled(e))
+			g.open()
+			c.res("sync", c.EventSynchronize(c.at, e))
+			c.record(e, s)
+			c.res("sync-again", c.EventSynchronize(c.at, e))
+		}},
+		{famIPC, "importer-records", "an event that the importer records: the exporter sees that", func(c *raw) {
+			if c.job.Part == peer {
+				e := c.imported("open")
+				s, g := c.held(nonBlocking)
+				c.res("child-record", c.EventRecord(c.at, e, s))
+				c.more()
+				g.open()
+				c.finish(s)
+				c.more()
+				return
+			}
+			c.setup()
+			e, x := c.export()
+			c.res("query-unrecorded", c.EventQuery(c.at, e))
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			c.res("query-pending", c.settled(e))
+			s := c.stream(nonBlocking)
+			c.res("wait", c.StreamWaitEvent(c.at, s, e, 0))
+			c.res("waiter", c.reached(s))
+			other.say(1)
+			c.res("sync", c.EventSynchronize(c.at, e))
+			c.res("sync-waiter", c.StreamSynchronize(c.at, s))
+			other.say(1)
+			other.end()
+		}},
+		{famIPC, "exporter-records-again", "an importer that waits for the record of its time: it follows the newest", func(c *raw) {
+			if c.job.Part == peer {
+				e := c.imported("open")
+				c.res("child-complete", c.settled(e))
+				c.more()
+				c.res("child-pending", c.settled(e))
+				c.more()
+				c.res("child-sync", c.EventSynchronize(c.at, e))
+				return
+			}
+			c.setup()
+			e, x := c.export()
+			s := c.stream(nonBlocking)
+			g := c.gate()
+			c.record(e, s)
+			c.sync(e)
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			g.hold(s)
+			c.record(e, s)
+			other.say(1)
+			g.open()
+			c.finish(s)
+			other.say(1)
+			other.end()
+		}},
+		{famIPC, "open-here", "opening one's own event", func(c *raw) {
+			c.setup()
+			e := c.event(interprocess)
+			h, res := c.IpcGetEventHandle(c.at, e)
+			c.res("export", res)
+			again, res := c.IpcGetEventHandle(c.at, e)
+			c.res("export-again", res)
+			c.val("same-bytes", h == again)
+			c.res("open", bare(c.IpcOpenEventHandle(c.at, h)))
+		}},
+		{famIPC, "interprocess-limits", "timing or capturing an event for other processes", func(c *raw) {
+			c.setup()
+			s, e, timedToo := c.stream(nonBlocking), c.event(interprocess), c.ended(timed, c.stream(nonBlocking))
+			c.res("elapsed", bare(c.EventElapsedTime(c.at, e, e)))
+			c.res("elapsed-mixed", bare(c.EventElapsedTime(c.at, timedToo, e)))
+			c.begin(s, capRelaxed)
+			c.res("record-captured", c.EventRecord(c.at, e, s))
+			c.status("after-record", s)
+			c.res("record-external", c.EventRecordWithFlags(c.at, e, s, driver.CU_EVENT_RECORD_EXTERNAL))
+			c.status("after-external", s)
+			c.res("wait-captured", c.StreamWaitEvent(c.at, s, e, 0))
+			c.status("after-wait", s)
+			c.res("end", c.end(s))
+			c.res("query", c.EventQuery(c.at, e))
+		}},
+		{famIPC, "open-twice", "an importer that opens an event twice has two: each is destroyed by itself", func(c *raw) {
+			if c.job.Part == peer {
+				c.setup()
+				var x exported
+				c.hear(&x)
+				var h driver.IPCEventHandle
+				copy(h[:], x.Handle)
+				e, res := c.IpcOpenEventHandle(c.at, h)
+				c.res("open", res)
+				f, res := c.IpcOpenEventHandle(c.at, h)
+				c.res("open-again", res)
+				c.val("same", e == f)
+				c.res("destroy", c.EventDestroy(c.at, e))
+				c.res("query-other", c.EventQuery(c.at, f))
+				c.res("export-imported", bare(c.IpcGetEventHandle(c.at, f)))
+				return
+			}
+			c.setup()
+			_, x := c.export()
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			other.end()
+		}},
+		{famIPC, "exporter-dies", "an importer that hangs, or fails, when the exporter is gone before it has recorded the end", func(c *raw) {
+			if c.job.Part == peer {
+				c.setup()
+				s, _ := c.held(nonBlocking)
+				e, x := c.export()
+				c.record(e, s)
+				c.tellFirst(x)
+				return // and dies, with the record pending
+			}
+			c.setup()
+			other := startPeer(c.job, c.reporter)
+			var h driver.IPCEventHandle
+			data, err := base64.StdEncoding.DecodeString(other.text)
+			if err != nil {
+				c.fatal("the second process's handle: %v", err)
+			}
+			copy(h[:], data)
+			e, res := c.IpcOpenEventHandle(c.at, h)
+			c.res("open", res)
+			c.res("pending", c.settled(e))
+			other.say(1)
+			other.end()
+			c.val("pending-for-ever", c.settled(e) == driver.ResultNotReady)
+			c.res("destroy", c.EventDestroy(c.at, e))
+			c.res("create", bare(c.EventCreate(c.at, timed)))
+		}},
+
+		{famGraph, "launches-in-turn", "one executable graph on two streams at once: its launches wait for each other", func(c *raw) {
+			c.setup()
+			s1, s2, p, g := c.stream(nonBlocking), c.stream(nonBlocking), c.memory(), c.gate()
+			c.begin(s1, capGlobal)
+			c.must("cuMemsetD8Async", c.set(p, s1))
+			_, graph, _ := c.graphOf(s1)
+			x := c.exec(graph)
+			g.hold(s1)
+			c.res("launch", c.GraphLaunch(c.at, x, s1))
+			c.res("launch-second", c.GraphLaunch(c.at, x, s2))
+			c.res("second", c.reached(s2))
+			g.open()
+			c.res("sync", c.StreamSynchronize(c.at, s2))
+		}},
+		{famGraph, "graph-destroyed-first", "keeping a graph for its executable: that has what it needs", func(c *raw) {
+			c.setup()
+			s, p := c.stream(nonBlocking), c.memory()
+			c.begin(s, capGlobal)
+			c.must("cuMemsetD8Async", c.set(p, s))
+			_, graph, _ := c.graphOf(s)
+			x := c.exec(graph)
+			c.res("destroy", c.GraphDestroy(c.at, graph))
+			c.res("launch", c.GraphLaunch(c.at, x, s))
+			c.res("sync", c.StreamSynchronize(c.at, s))
+		}},
+		{famGraph, "exec-destroyed-while-pending", "waiting for an executable graph before it is destroyed: it goes when it is done", func(c *raw) {
+			c.setup()
+			s, p, g := c.stream(nonBlocking), c.memory(), c.gate()
+			c.begin(s, capGlobal)
+			c.must("cuMemsetD8Async", c.set(p, s))
+			_, graph, _ := c.graphOf(s)
+			x := c.exec(graph)
+			g.hold(s)
+			c.must("cuGraphLaunch", c.GraphLaunch(c.at, x, s))
+			c.res("destroy", c.GraphExecDestroy(c.at, x))
+			c.res("busy", c.StreamQuery(c.at, s))
+			g.open()
+			c.res("sync", c.StreamSynchronize(c.at, s))
+		}},
+		{famGraph, "exec-event-exchanged", "timing each launch with an event of its own, without a new graph", func(c *raw) {
+			c.setup()
+			s, a, b := c.stream(nonBlocking), c.event(timed), c.event(timed)
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			n, res := c.GraphAddEventRecordNode(c.at, graph, nil, a)
+			c.must("cuGraphAddEventRecordNode", res)
+			x := c.exec(graph)
+			c.res("exchange", c.GraphExecEventRecordNodeSetEvent(c.at, x, n, b))
+			c.must("cuGraphLaunch", c.GraphLaunch(c.at, x, s))
+			c.finish(s)
+			c.res("old-is-unrecorded", bare(c.EventElapsedTime(c.at, a, a)))
+			c.res("new-is-recorded", bare(c.EventElapsedTime(c.at, b, b)))
+			of, res := c.GraphEventRecordNodeGetEvent(c.at, n)
+			c.res("event-of-node", res)
+			c.val("is-old", of == a)
+		}},
+		{famGraph, "exec-has-its-own-events", "changing a node after the executable was made: it does not notice", func(c *raw) {
+			c.setup()
+			s, a, b := c.stream(nonBlocking), c.event(timed), c.event(timed)
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			n, res := c.GraphAddEventRecordNode(c.at, graph, nil, a)
+			c.must("cuGraphAddEventRecordNode", res)
+			x := c.exec(graph)
+			c.res("set", c.GraphEventRecordNodeSetEvent(c.at, n, b))
+			c.must("cuGraphLaunch", c.GraphLaunch(c.at, x, s))
+			c.finish(s)
+			c.res("old-is-recorded", bare(c.EventElapsedTime(c.at, a, a)))
+			c.res("new-is-unrecorded", bare(c.EventElapsedTime(c.at, b, b)))
+		}},
+		{famGraph, "foreign-dependency", "nodes of two graphs that are mixed up", func(c *raw) {
+			c.setup()
+			g1, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			g2, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			n, res := c.GraphAddEmptyNode(c.at, g1, nil)
+			c.must("cuGraphAddEmptyNode", res)
+			c.res("foreign", bare(c.GraphAddEmptyNode(c.at, g2, []driver.GraphNode{n})))
+			c.res("twice", bare(c.GraphAddEmptyNode(c.at, g1, []driver.GraphNode{n, n})))
+			count, res := c.GraphGetNodes(c.at, g1, nil)
+			c.res("count", res)
+			c.val("nodes", count)
+		}},
+		{famGraph, "node-kinds", "asking a node of one kind for what another kind has", func(c *raw) {
+			c.setup()
+			e := c.event(timed)
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			record, res := c.GraphAddEventRecordNode(c.at, graph, nil, e)
+			c.must("cuGraphAddEventRecordNode", res)
+			wait, res := c.GraphAddEventWaitNode(c.at, graph, []driver.GraphNode{record}, e)
+			c.must("cuGraphAddEventWaitNode", res)
+			c.res("record-of-wait", bare(c.GraphEventRecordNodeGetEvent(c.at, wait)))
+			c.res("wait-of-record", bare(c.GraphEventWaitNodeGetEvent(c.at, record)))
+			kind, res := c.GraphNodeGetType(c.at, wait)
+			c.res("type", res)
+			c.val("type-is", kind)
+		}},
+		{famGraph, "launch-on-default", "launching on the default stream: the whole graph waits for blocking streams", func(c *raw) {
+			c.setup()
+			e := c.event(timed)
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			_, res = c.GraphAddEventRecordNode(c.at, graph, nil, e)
+			c.must("cuGraphAddEventRecordNode", res)
+			x := c.exec(graph)
+			_, g := c.held(0)
+			c.res("launch", c.GraphLaunch(c.at, x, null))
+			c.res("event", c.settled(e))
+			g.open()
+			c.res("sync", c.StreamSynchronize(c.at, null))
+			c.res("event-afterwards", c.EventQuery(c.at, e))
+		}},
+		{famGraph, "launch-elsewhere", "launching a graph on a stream of another context", func(c *raw) {
+			dev, _ := c.setup()
+			e := c.event(timed)
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			_, res = c.GraphAddEventRecordNode(c.at, graph, nil, e)
+			c.must("cuGraphAddEventRecordNode", res)
+			x := c.exec(graph)
+			c.context(dev)
+			s := c.stream(nonBlocking)
+			c.res("launch", c.GraphLaunch(c.at, x, s))
+			c.res("sync", c.StreamSynchronize(c.at, s))
+		}},
+		{famGraph, "clone-is-apart", "changing a copy of a graph", func(c *raw) {
+			c.setup()
+			graph, res := c.GraphCreate(c.at, 0)
+			c.must("cuGraphCreate", res)
+			_, res = c.GraphAddEmptyNode(c.at, graph, nil)
+			c.must("cuGraphAddEmptyNode", res)
+			clone, res := c.GraphClone(c.at, graph)
+			c.res("clone", res)
+			c.res("add", bare(c.GraphAddEmptyNode(c.at, clone, nil)))
+			n, _ := c.GraphGetNodes(c.at, graph, nil)
+			m, _ := c.GraphGetNodes(c.at, clone, nil)
+			c.val("nodes", n)
+			c.val("nodes-of-clone", m)
+			c.res("destroy-original", c.GraphDestroy(c.at, graph))
+			c.res("instantiate-clone", bare(c.GraphInstantiateWithFlags(c.at, clone, 0)))
+		}},
+
+		{famSticky, "created-context-poisoned", "confining a faulty kernel to a context of its own: does the primary one survive?", func(c *raw) {
+			dev, primary := c.setup()
+			e := c.ended(timed, c.stream(nonBlocking))
+			ctx := c.context(dev)
+			s := c.stream(nonBlocking)
+			c.spinner().poison(s)
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.current(primary)
+			c.res("query-of-primary", c.EventQuery(c.at, e))
+			c.res("create-in-primary", bare(c.EventCreate(c.at, timed)))
+			c.res("new-context", bare(c.create(dev)))
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.current(primary)
+			c.res("create-afterwards", bare(c.EventCreate(c.at, timed)))
+		}},
+		{famSticky, "primary-poisoned", "moving to a new context after an error: does one help?", func(c *raw) {
+			dev, _ := c.setup()
+			s := c.stream(nonBlocking)
+			c.spinner().poison(s)
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("new-context", bare(c.create(dev)))
+			c.res("create", bare(c.EventCreate(c.at, timed)))
+			c.res("device-name", c.DeviceGetName(c.at, make([]byte, 100), dev))
+			c.res("total-memory", bare(c.DeviceTotalMem(c.at, dev)))
+			c.res("count", bare(c.DeviceGetCount(c.at)))
+		}},
+		{famSticky, "harmless-errors", "taking an error for fatal: these leave everything as it was", func(c *raw) {
+			c.setup()
+			s, p := c.stream(nonBlocking), c.memory()
+			f := c.kernel(spinPTX, "cusim_spin")
+			ns := uint64(1000)
+			args := driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&ns)}, Sizes: []uint32{8}}
+			c.res("block-too-large", c.LaunchKernel(c.at, f, 1, 1, 1, 2048, 1, 1, 0, s, args))
+			c.res("no-blocks", c.LaunchKernel(c.at, f, 0, 1, 1, 1, 1, 1, 0, s, args))
+			c.res("shared-memory", c.LaunchKernel(c.at, f, 1, 1, 1, 1, 1, 1, 1<<20, s, args))
+			c.res("copy-nowhere", c.MemcpyDtoD(c.at, 64, p, 4))
+			c.res("free-nothing", c.MemFree(c.at, 64))
+			c.res("too-much-memory", bare(c.MemAlloc(c.at, 1<<50)))
+			c.res("bad-image", bare(c.ModuleLoadData(c.at, []byte("nonsense\x00"))))
+			c.res("launch", c.LaunchKernel(c.at, f, 1, 1, 1, 1, 1, 1, 0, s, args))
+			c.res("sync", c.StreamSynchronize(c.at, s))
+		}},
+		{famSticky, "innocent-call", "blaming the call that reports: whoever asks first is told", func(c *raw) {
+			c.setup()
+			bad, innocent := c.stream(nonBlocking), c.stream(nonBlocking)
+			e := c.ended(timed, innocent)
+			g := c.gate()
+			sp := c.spinner()
+			k := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			g.hold(bad)
+			c.launch(bad, k, driver.KernelParams{})
+			c.res("query-before", c.EventQuery(c.at, e))
+			c.res("create-before", bare(c.EventCreate(c.at, timed)))
+			g.open()
+			c.StreamSynchronize(c.at, bad)
+			c.res("query-afterwards", c.EventQuery(c.at, e))
+			c.res("elapsed-afterwards", bare(c.EventElapsedTime(c.at, e, e)))
+			c.res("wait-afterwards", c.StreamWaitEvent(c.at, innocent, e, 0))
+			c.res("host-memory-afterwards", bare(c.MemHostAlloc(c.at, 16, 0)))
+		}},
+		{famSticky, "pending-when-poisoned", "waiting for work that is never done: after an error waits return", func(c *raw) {
+			c.setup()
+			bad := c.stream(nonBlocking)
+			sp := c.spinner()
+			k := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			held, _ := c.held(nonBlocking)
+			e := c.recorded(held)
+			c.launch(bad, k, driver.KernelParams{})
+			c.res("sync-bad", c.StreamSynchronize(c.at, bad))
+			c.res("query-held", c.EventQuery(c.at, e))
+			c.res("sync-held", c.EventSynchronize(c.at, e))
+			c.res("sync-context", c.CtxSynchronize(c.at))
+			c.res("destroy", c.EventDestroy(c.at, e))
+		}},
+		{famSticky, "trap", "a kernel that gives up: which code, and whether it is sticky", func(c *raw) {
+			c.setup()
+			s := c.stream(nonBlocking)
+			k := c.kernel([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"), "cusim_trap")
+			c.launch(s, k, driver.KernelParams{})
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("create", bare(c.EventCreate(c.at, timed)))
+		}},
+		{famSticky, "misaligned", "an address that is not a multiple of the word", func(c *raw) {
+			c.setup()
+			s, p := c.stream(nonBlocking), uint64(c.memory())+1
+			k := c.kernel([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n"+
+				"\t.reg .u64 %p;\n\tld.param.u64 %p, [p];\n\tst.global.u32 [%p], 1;\n\tret;\n}\n"), "cusim_misaligned")
+			c.launch(s, k, driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("create", bare(c.EventCreate(c.at, timed)))
+		}},
+
+		{famSticky, "two-devices-poison", "losing all devices with one", func(c *raw) {
+			c.devices(2)
+			_, one := c.primary(1)
+			c.current(one)
+			e := c.ended(timed, c.stream(nonBlocking))
+			_, zero := c.primary(0)
+			c.current(zero)
+			s := c.stream(nonBlocking)
+			c.spinner().poison(s)
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("query-on-other", c.EventQuery(c.at, e))
+			c.current(one)
+			c.res("create-on-other", bare(c.EventCreate(c.at, timed)))
+			c.res("work-on-other", c.reached(c.stream(nonBlocking)))
+		}},
+		{famContext, "two-devices-mixed", "events, streams and memory of two devices that are mixed up", func(c *raw) {
+			c.devices(2)
+			_, one := c.primary(1)
+			c.current(one)
+			s1, e1 := c.stream(nonBlocking), c.event(timed)
+			c.record(e1, s1)
+			c.sync(e1)
+			_, zero := c.primary(0)
+			c.current(zero)
+			s0, e0 := c.stream(nonBlocking), c.ended(timed, c.stream(nonBlocking))
+			c.res("record", c.EventRecord(c.at, e0, s1))
+			c.res("wait", c.StreamWaitEvent(c.at, s0, e1, 0))
+			c.res("elapsed", bare(c.EventElapsedTime(c.at, e0, e1)))
+			c.res("query", c.EventQuery(c.at, e1))
+			c.res("record-with-other-current", c.EventRecord(c.at, e1, s1))
+			c.res("context-record", c.CtxRecordEvent(c.at, one, e0))
+		}},
+		{famContext, "two-devices-peers", "peer access that is enabled twice, or taken away without", func(c *raw) {
+			c.devices(2)
+			_, one := c.primary(1)
+			_, zero := c.primary(0)
+			c.current(zero)
+			c.res("enable-itself", c.CtxEnablePeerAccess(c.at, zero, 0))
+			c.res("disable-none", c.CtxDisablePeerAccess(c.at, one))
+			c.res("enable", c.CtxEnablePeerAccess(c.at, one, 0))
+			c.res("enable-again", c.CtxEnablePeerAccess(c.at, one, 0))
+			c.res("enable-flags", c.CtxEnablePeerAccess(c.at, one, 1))
+			c.res("disable", c.CtxDisablePeerAccess(c.at, one))
+		}},
+		{famWait, "two-devices-wait", "waiting for another device: the GPU does", func(c *raw) {
+			c.devices(2)
+			_, one := c.primary(1)
+			c.current(one)
+			s1, g := c.held(nonBlocking)
+			e := c.recorded(s1)
+			_, zero := c.primary(0)
+			c.current(zero)
+			s0 := c.stream(nonBlocking)
+			c.res("wait", c.StreamWaitEvent(c.at, s0, e, 0))
+			c.res("waiter", c.reached(s0))
+			g.open()
+			c.res("sync", c.StreamSynchronize(c.at, s0))
+		}},
+	}
+}
+
+// tellFirst gives the first process a handle, and waits for an answer.
+func (c *raw) tellFirst(x exported) {
+	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
+	var v any
+	if err := json.NewDecoder(os.Stdin).Decode(&v); err != nil {
+		c.fatal("the first process says nothing: %v", err)
+	}
+}
