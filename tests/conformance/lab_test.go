@@ -1,0 +1,460 @@
+package conformance
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+const ok = driver.ResultSuccess
+
+// The names of flags that nearly every test uses.
+const (
+	timed        = driver.CU_EVENT_DEFAULT
+	untimed      = driver.CU_EVENT_DISABLE_TIMING
+	interprocess = driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING
+	blocking     = driver.CU_STREAM_DEFAULT
+	nonBlocking  = driver.CU_STREAM_NON_BLOCKING
+	relaxed      = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	external     = driver.CU_EVENT_RECORD_EXTERNAL // and CU_EVENT_WAIT_EXTERNAL
+	legacy       = driver.Stream(0)
+	perThread    = driver.Stream(driver.CU_STREAM_PER_THREAD)
+)
+
+// A target is a driver to test.
+type target struct {
+	Name    string
+	Library string `json:",omitempty"` // a path, or "" for the system's
+	Virtual bool   `json:",omitempty"`
+	InC     bool   `json:",omitempty"`
+}
+
+// targets returns the drivers that there are.
+func targets() []target {
+	list := []target{{Name: "virtual", Virtual: true}, {Name: "real"}}
+	switch path := os.Getenv("PURECU_TEST_GPU"); path {
+	case "":
+	case "1":
+		list = append(list, target{Name: "gpu", InC: true})
+	default:
+		list = append(list, target{Name: "gpu", Library: path, InC: true})
+	}
+	return list
+}
+
+// onEach runs a test on every driver.
+func onEach(t *testing.T, test func(*lab)) {
+	t.Helper()
+	for _, tg := range targets() {
+		t.Run(tg.Name, func(t *testing.T) { test(newLab(t, tg)) })
+	}
+}
+
+// onSoftware runs a test on the software driver.
+func onSoftware(t *testing.T, test func(*lab)) {
+	t.Helper()
+	t.Run("software", func(t *testing.T) { test(newLab(t, target{Name: "virtual", Virtual: true})) })
+}
+
+// tb is what a lab needs of a testing.T, which a process beside the test has not.
+type tb interface {
+	Helper()
+	Cleanup(func())
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// A lab is a driver, whose first device's primary context is current on the thread
+// of the test. What a lab makes it destroys at the end; on the software driver nothing
+// may be left then, and nothing may have been misused but for what the test expected.
+type lab struct {
+	*driver.Table
+	t   tb
+	tg  target
+	sim *cusim.Driver // nil on a driver in C
+	at  driver.At     // the thread of the test
+	ctx driver.Context
+
+	page    driver.HostPtr // the words of the gates
+	device  driver.DevicePtr
+	gates   []*gate
+	undo    []func()
+	gone    map[uintptr]bool
+	misused int
+}
+
+// openLab returns a lab on a driver that was not initialised.
+func openLab(t tb, tg target) *lab {
+	t.Helper()
+	l := &lab{t: t, tg: tg, gone: make(map[uintptr]bool)}
+	if tg.InC {
+		lib, err := loader.Open(tg.Library)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		l.Table = driver.New(lib)
+	} else {
+		var opts []cusim.Option
+		if tg.Virtual {
+			opts = append(opts, cusim.VirtualTime())
+		}
+		l.sim = cusim.New(opts...)
+		l.Table = driver.NewSoftware(l.sim)
+	}
+	l.at.Thread = l.Pin()
+	t.Cleanup(l.at.Thread.Abandon) // whatever is current there
+	return l
+}
+
+// newLab returns a lab.
+func newLab(t tb, tg target) *lab {
+	t.Helper()
+	l := openLab(t, tg)
+	l.must(l.Init(l.at, 0))
+	var r driver.Result
+	l.ctx, r = l.DevicePrimaryCtxRetain(l.at, 0)
+	l.must(r)
+	l.must(l.CtxSetCurrent(l.at, l.ctx))
+	l.page, r = l.MemHostAlloc(l.at, 4*maxGates, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
+	l.must(r)
+	l.device, r = l.MemHostGetDevicePointer(l.at, l.page, 0)
+	l.must(r)
+	t.Cleanup(l.close)
+	return l
+}
+
+// close lets everything end, and gives it back.
+func (l *lab) close() {
+	l.t.Helper()
+	for _, g := range l.gates {
+		g.word.Store(1)
+	}
+	l.settle()
+	for _, f := range slices.Backward(l.undo) {
+		f()
+	}
+	l.MemFreeHost(l.at, l.page)
+	l.DevicePrimaryCtxRelease(l.at, 0)
+	l.CtxSetCurrent(l.at, 0)
+	if l.sim == nil {
+		return
+	}
+	if n := l.sim.Census(); len(n) > 0 {
+		l.t.Errorf("this is left: %v", n)
+	}
+	if n := l.misuses(); n != l.misused {
+		l.t.Errorf("there were %d misuses, and not %d: %v", n, l.misused, l.sim.Misuses())
+	}
+}
+
+// misuses counts the calls that a driver in C may crash in.
+func (l *lab) misuses() (n int) {
+	for _, m := range l.sim.Misuses() {
+		n += m.Count
+	}
+	return n
+}
+
+// later does something when the lab is closed, the latest first.
+func (l *lab) later(f func()) { l.undo = append(l.undo, f) }
+
+func (l *lab) must(r driver.Result) {
+	l.t.Helper()
+	if r != ok {
+		l.t.Fatalf("got %v", r)
+	}
+}
+
+func (l *lab) want(what string, want, got driver.Result) {
+	l.t.Helper()
+	if want != got {
+		l.t.Errorf("%s: got %d (%v), want %d (%v)", what, got, got, want, want)
+	}
+}
+
+// seen is want where nobody has seen yet what NVIDIA's driver does: there the test
+// says what it does.
+func (l *lab) seen(what string, want, got driver.Result) {
+	l.t.Helper()
+	if l.sim != nil {
+		l.want(what, want, got)
+		return
+	}
+	l.t.Logf("%s: %d (%v); the software driver answers %d", what, got, got, want)
+}
+
+// census expects what is alive on a software driver besides what every lab has.
+func (l *lab) census(what string, want map[string]int) {
+	l.t.Helper()
+	if l.sim == nil {
+		return
+	}
+	want = maps.Clone(want)
+	if want == nil {
+		want = make(map[string]int)
+	}
+	want["context"]++
+	want["host memory"]++
+	if got := l.sim.Census(); !maps.Equal(want, got) {
+		l.t.Errorf("%s: alive are %v, want %v", what, got, want)
+	}
+}
+
+// settle lets everything be done that no gate holds up.
+func (l *lab) settle() {
+	switch {
+	case l.sim == nil:
+		time.Sleep(time.Millisecond)
+	case l.tg.Virtual:
+		l.sim.Advance(time.Millisecond) // gates are looked at when the time has moved,
+		l.sim.Advance(time.Millisecond) // and what is behind them takes its time
+	default:
+		l.sim.Census() // what is due is done
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// event returns an event.
+func (l *lab) event(flags uint32) driver.Event { l.t.Helper(); return l.eventIn(l.at, flags) }
+
+func (l *lab) eventIn(at driver.At, flags uint32) driver.Event {
+	l.t.Helper()
+	e, r := l.EventCreate(at, flags)
+	l.must(r)
+	l.own(e)
+	return e
+}
+
+// own destroys an event at the end, unless the test does.
+func (l *lab) own(e driver.Event) {
+	l.later(func() {
+		if !l.gone[uintptr(e)] {
+			l.want("the destruction of an event, at the end", ok, l.EventDestroy(l.at, e))
+		}
+	})
+}
+
+// destroy destroys an event.
+func (l *lab) destroy(e driver.Event) {
+	l.t.Helper()
+	l.gone[uintptr(e)] = true
+	l.want("cuEventDestroy", ok, l.EventDestroy(l.at, e))
+}
+
+// stream returns a stream.
+func (l *lab) stream(flags uint32) driver.Stream { l.t.Helper(); return l.streamIn(l.at, flags) }
+
+func (l *lab) streamIn(at driver.At, flags uint32) driver.Stream {
+	l.t.Helper()
+	s, r := l.StreamCreate(at, flags)
+	l.must(r)
+	l.later(func() { l.want("the destruction of a stream, at the end", ok, l.StreamDestroy(l.at, s)) })
+	return s
+}
+
+// context returns another context, and the place that calls in it are made in. It is
+// current nowhere.
+func (l *lab) context(flags uint32) driver.At {
+	l.t.Helper()
+	at := l.at
+	at.Pop = true
+	c, r := l.CtxCreate(at, flags, 0)
+	if l.Missing(r) != nil {
+		c, r = l.CtxCreateV2(at, flags, 0)
+	}
+	l.must(r)
+	l.later(func() {
+		if !l.gone[uintptr(c)] {
+			l.want("the destruction of a context, at the end", ok, l.CtxDestroy(l.at, c))
+		}
+	})
+	return driver.At{Thread: l.at.Thread, Context: c}
+}
+
+// record records an event.
+func (l *lab) record(e driver.Event, s driver.Stream) {
+	l.t.Helper()
+	l.want("cuEventRecord", ok, l.EventRecord(l.at, e, s))
+}
+
+// wait makes a stream wait for an event.
+func (l *lab) wait(s driver.Stream, e driver.Event) {
+	l.t.Helper()
+	l.want("cuStreamWaitEvent", ok, l.StreamWaitEvent(l.at, s, e, 0))
+}
+
+// mark returns an event that marks the end of what is on a stream.
+func (l *lab) mark(s driver.Stream) driver.Event {
+	l.t.Helper()
+	e := l.event(timed)
+	l.record(e, s)
+	return e
+}
+
+// pending expects that an event is not complete, whatever can be done being done.
+func (l *lab) pending(what string, e driver.Event) {
+	l.t.Helper()
+	l.settle()
+	l.want(what, driver.ResultNotReady, l.EventQuery(l.at, e))
+}
+
+// complete expects that an event becomes complete.
+func (l *lab) complete(what string, e driver.Event) {
+	l.t.Helper()
+	l.want(what, ok, l.eventually(func() driver.Result { return l.EventQuery(l.at, e) }))
+}
+
+// patience is how long anything may take that nothing holds up.
+const patience = 10 * time.Second
+
+// eventually asks until the answer is another one than NOT_READY.
+func (l *lab) eventually(ask func() driver.Result) driver.Result {
+	end := time.Now().Add(patience)
+	for {
+		r := ask()
+		if r != driver.ResultNotReady || time.Now().After(end) {
+			return r
+		}
+		l.settle()
+	}
+}
+
+// maxGates is how many gates a lab can have.
+const maxGates = 1024
+
+// A gate holds a stream up until it is opened.
+type gate struct {
+	l    *lab
+	word *atomic.Uint32
+}
+
+// hold makes a stream wait at a gate.
+func (l *lab) hold(s driver.Stream) *gate {
+	l.t.Helper()
+	offset := 4 * len(l.gates)
+	p := l.page + driver.HostPtr(offset)
+	g := &gate{l, *(**atomic.Uint32)(unsafe.Pointer(&p))} // written this way because the address comes as a number
+	g.word.Store(0)
+	l.gates = append(l.gates, g)
+	l.must(l.StreamWaitValue32(l.at, s, l.device+driver.DevicePtr(offset), 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
+	return g
+}
+
+// open lets the stream go on.
+func (g *gate) open() {
+	g.word.Store(1)
+	g.l.settle()
+}
+
+// A thread is another thread, on which no context is current.
+type thread struct {
+	tasks chan func(driver.At)
+	done  chan struct{}
+}
+
+// thread starts a thread.
+func (l *lab) thread() *thread {
+	th := &thread{make(chan func(driver.At)), make(chan struct{})}
+	go func() {
+		own := l.Pin()
+		for f := range th.tasks {
+			f(driver.At{Thread: own})
+			th.done <- struct{}{}
+		}
+		own.Abandon() // whatever is current there
+		close(th.done)
+	}()
+	l.t.Cleanup(func() { close(th.tasks); <-th.done })
+	return th
+}
+
+// do makes a call on the thread.
+func (th *thread) do(f func(at driver.At) driver.Result) (r driver.Result) {
+	th.tasks <- func(at driver.At) { r = f(at) }
+	<-th.done
+	return r
+}
+
+// A waiter is a call that waits.
+type waiter struct {
+	l    *lab
+	done chan driver.Result
+}
+
+// begin makes a call on a thread of its own.
+func (l *lab) begin(call func(at driver.At) driver.Result) *waiter {
+	begun, done := make(chan struct{}), make(chan driver.Result, 1)
+	go func() {
+		close(begun)
+		done <- call(driver.At{})
+	}()
+	<-begun
+	return &waiter{l, done}
+}
+
+// result waits for the call. If it does not return in time there is none.
+func (w *waiter) result(limit time.Duration) (r driver.Result, returned bool) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		select {
+		case r = <-w.done:
+			return r, true
+		case <-tick.C:
+			w.l.settle()
+		}
+	}
+	return 0, false
+}
+
+// returns expects what the call returns.
+func (w *waiter) returns(what string, want driver.Result) {
+	w.l.t.Helper()
+	r, returned := w.result(patience)
+	if !returned {
+		w.l.t.Fatalf("%s: it does not return", what)
+	}
+	w.l.want(what, want, r)
+}
+
+// function loads a kernel.
+func (l *lab) function(file, name string) driver.Function {
+	l.t.Helper()
+	image, err := os.ReadFile(filepath.FromSlash(file))
+	if err != nil {
+		l.t.Fatalf("%v", err)
+	}
+	m, r := l.ModuleLoadData(l.at, append(image, 0))
+	l.must(r)
+	l.later(func() { l.want("cuModuleUnload", ok, l.ModuleUnload(l.at, m)) })
+	f, r := l.ModuleGetFunction(l.at, m, name)
+	l.must(r)
+	return f
+}
+
+// spinner returns what keeps a stream busy for a time. Its kernel has run once: that
+// it is loaded takes its time, too.
+func (l *lab) spinner() func(s driver.Stream, d time.Duration) {
+	l.t.Helper()
+	f := l.function("../behaviour/testdata/spin.ptx", "cusim_spin")
+	spin := func(s driver.Stream, d time.Duration) {
+		l.t.Helper()
+		ns := uint64(d)
+		l.must(l.LaunchKernel(l.at, f, 1, 1, 1, 1, 1, 1, 0, s,
+			driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&ns)}, Sizes: []uint32{8}}))
+	}
+	s := l.stream(nonBlocking)
+	spin(s, time.Microsecond)
+	l.complete("a first kernel", l.mark(s))
+	return spin
+}

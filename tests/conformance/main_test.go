@@ -1,0 +1,25 @@
+// Package conformance holds one test for each behaviour that the project promises,
+// by the number of its row: TestE04… is row E4.
+//
+// Rows E are the driver's own event unit, which the software driver implements. Their
+// tests make raw calls, on the software driver with virtual time and with the
+// machine's, and, with PURECU_TEST_GPU ("1", or a path to the library), on NVIDIA's
+// driver, and expect the same of all. What a driver in C cannot show, such as calls
+// that crash it, is tested on the software driver only, and the test says so. Where
+// what an H200 answered (testdata of tests/behaviour and tests/entries) differs from
+// what a row says, the H200 is right, and the test says that, too.
+package conformance
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(jobEnv); spec != "" {
+		os.Exit(runJob(spec)) // another process of a test: see peer
+	}
+	goleak.VerifyTestMain(m)
+}
