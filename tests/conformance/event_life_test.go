@@ -240,21 +240,12 @@ func TestE14Checks(t *testing.T) {
 		p.want("before cuInit, NULL", "cuEventQuery", args{}, driver.ResultInvalidHandle)
 		p.want("before cuInit", "cuEventCreate", args{}, driver.ResultNotInitialized)
 
-		// A context that another thread has destroyed is still current.
-		th, in := l.thread(), l.context(0)
-		l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, in.Context) }))
-		l.gone[uintptr(in.Context)] = true
-		l.must(l.CtxDestroy(l.at, in.Context))
-		for name, call := range map[string]func(at driver.At) driver.Result{
-			"cuEventCreate":               func(at driver.At) driver.Result { _, r := l.EventCreate(at, timed); return r },
-			"cuStreamCreate":              func(at driver.At) driver.Result { _, r := l.StreamCreate(at, 0); return r },
-			"cuCtxSynchronize":            func(at driver.At) driver.Result { return l.CtxSynchronize(at) },
-			"cuStreamQuery of the legacy": func(at driver.At) driver.Result { return l.StreamQuery(at, legacy) },
-		} {
-			l.want(name+" in a destroyed context", driver.ResultContextIsDestroyed, th.do(call))
+		// A context that another thread has destroyed is still current. Nobody has seen
+		// yet that NVIDIA's driver survives that, hence the other process.
+		other := l.peer(serve)
+		for _, name := range []string{"cuEventCreate", "cuEventRecord", "cuStreamQuery", "cuCtxSynchronize"} {
+			other.want("the legacy default stream", deserted+name, args{}, driver.ResultContextIsDestroyed)
 		}
-		l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, l.ctx) }))
-		l.want("cuStreamQuery in another one", ok, th.do(func(at driver.At) driver.Result { return l.StreamQuery(at, s) }))
 
 		// Nothing heals this.
 		sick := l.peer(serve)
@@ -299,7 +290,7 @@ func TestE14Checks(t *testing.T) {
 		}
 		gone := l.event(timed)
 		l.destroy(gone)
-		deserted := l.desert()
+		left := l.desert()
 		goneStream, r := l.StreamCreate(l.at, nonBlocking)
 		l.must(r)
 		l.must(l.StreamDestroy(l.at, goneStream))
@@ -313,19 +304,19 @@ func TestE14Checks(t *testing.T) {
 				misused(f.name+" on a destroyed stream", driver.ResultInvalidHandle, func() driver.Result { return l.call(f.name, a).Result })
 			}
 			if takesEvent(f) && f.name != "cuEventDestroy" {
-				a := args{Event: deserted.e, End: deserted.e, Stream: s, Context: l.ctx}
+				a := args{Event: left.e, End: left.e, Stream: s, Context: l.ctx}
 				misused(f.name+" of an event of a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.call(f.name, a).Result })
 			}
 			if takesStream(f) {
-				a := args{Event: mark, Stream: deserted.s}
+				a := args{Event: mark, Stream: left.s}
 				misused(f.name+" on a stream of a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.call(f.name, a).Result })
 			}
 		}
-		misused("cuStreamDestroy in a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.StreamDestroy(l.at, deserted.s) })
-		misused("cuEventDestroy in a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.EventDestroy(l.at, deserted.e) })
+		misused("cuStreamDestroy in a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.StreamDestroy(l.at, left.s) })
+		misused("cuEventDestroy in a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.EventDestroy(l.at, left.e) })
 		for _, f := range unit() {
 			if takesContext(f) {
-				a := args{Event: mark, Context: deserted.c}
+				a := args{Event: mark, Context: left.c}
 				misused(f.name+" of a destroyed context", driver.ResultInvalidContext, func() driver.Result { return l.call(f.name, a).Result })
 			}
 		}
@@ -352,6 +343,22 @@ func destroys(f function) int {
 		return 1
 	}
 	return 0
+}
+
+// deserted precedes the names of functions that are called where a destroyed context
+// is current.
+const deserted = "in a destroyed context: "
+
+// inDeserted makes a call on a thread whose current context is destroyed.
+func (l *lab) inDeserted(call func(at driver.At, e driver.Event) driver.Result) answer {
+	e, th, in := l.event(timed), l.thread(), l.context(0)
+	l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, in.Context) }))
+	l.gone[uintptr(in.Context)] = true
+	l.must(l.CtxDestroy(l.at, in.Context))
+	r := th.do(func(at driver.At) driver.Result { return call(at, e) })
+	l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, l.ctx) }))
+	l.must(th.do(func(at driver.At) driver.Result { return l.CtxSynchronize(at) }))
+	return answer{Result: r}
 }
 
 // desert is what is left of a context.

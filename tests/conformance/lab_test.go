@@ -308,10 +308,20 @@ func (l *lab) pending(what string, e driver.Event) {
 	l.want(what, driver.ResultNotReady, l.EventQuery(l.at, e))
 }
 
-// complete expects that an event becomes complete.
+// complete expects that an event becomes complete. If it does not, the test ends: it
+// would wait for much more that does not come.
 func (l *lab) complete(what string, e driver.Event) {
 	l.t.Helper()
-	l.want(what, ok, l.eventually(func() driver.Result { return l.EventQuery(l.at, e) }))
+	l.completes(what, func() driver.Result { return l.EventQuery(l.at, e) })
+}
+
+func (l *lab) completes(what string, ask func() driver.Result) {
+	l.t.Helper()
+	r := l.eventually(ask)
+	if r == driver.ResultNotReady {
+		l.t.Fatalf("%s: still pending after %v", what, patience)
+	}
+	l.want(what, ok, r)
 }
 
 // patience is how long anything may take that nothing holds up.

@@ -104,6 +104,18 @@ func others() []function {
 			return l.StreamBeginCapture(at, a.Stream, relaxed)
 		}),
 		plain("cuStreamEndCapture", func(l *lab, at driver.At, a args) driver.Result { return l.end(a.Stream) }),
+		{deserted + "cuEventCreate", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { _, r := l.EventCreate(at, timed); return r })
+		}},
+		{deserted + "cuEventRecord", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDeserted(func(at driver.At, e driver.Event) driver.Result { return l.EventRecord(at, e, legacy) })
+		}},
+		{deserted + "cuStreamQuery", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.StreamQuery(at, legacy) })
+		}},
+		{deserted + "cuCtxSynchronize", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
+		}},
 		plain("a kernel that writes to an illegal address", func(l *lab, at driver.At, a args) driver.Result {
 			f := l.function("../behaviour/testdata/illegal_address.ptx", "cusim_illegal_address")
 			l.must(l.LaunchKernel(at, f, 1, 1, 1, 1, 1, 1, 0, a.Stream, driver.KernelParams{}))
@@ -329,9 +341,7 @@ func (p *peer) want(what, name string, a args, want driver.Result) answer {
 // complete expects that an event becomes complete there.
 func (p *peer) complete(what string, e driver.Event) {
 	p.l.t.Helper()
-	p.l.want("the other process: "+what, ok, p.l.eventually(func() driver.Result {
-		return p.call("cuEventQuery", args{Event: e}).Result
-	}))
+	p.l.completes("the other process: "+what, func() driver.Result { return p.call("cuEventQuery", args{Event: e}).Result })
 }
 
 // export returns an event that processes can share, and its handle.
