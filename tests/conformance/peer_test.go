@@ -27,10 +27,11 @@ type args struct {
 
 // answer is what they answer.
 type answer struct {
-	Result driver.Result
-	Event  driver.Event
-	Stream driver.Stream
-	Handle driver.IPCEventHandle
+	Result  driver.Result
+	Event   driver.Event
+	Stream  driver.Stream
+	Context driver.Context
+	Handle  driver.IPCEventHandle
 }
 
 // A function is one of the driver's, by its name in C.
@@ -93,6 +94,10 @@ func others() []function {
 		return function{name, func(l *lab, at driver.At, a args) answer { return answer{Result: f(l, at, a)} }}
 	}
 	return []function{
+		{"cuCtxGetCurrent", func(l *lab, at driver.At, _ args) answer {
+			c, r := l.CtxGetCurrent(at)
+			return answer{Result: r, Context: c}
+		}},
 		{"cuStreamCreate", func(l *lab, at driver.At, a args) answer {
 			s, r := l.StreamCreate(at, a.Flags)
 			return answer{Result: r, Stream: s}
