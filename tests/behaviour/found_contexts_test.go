@@ -112,7 +112,9 @@ func foundContexts() []found {
 			c.res("record-default", c.EventRecord(c.at, e, null))
 			c.res("wait-default", c.StreamWaitEvent(c.at, null, e, 0))
 			c.res("set", c.set(p, s))
-			c.res("set-on-its-stream", c.set(p, c.stream(nonBlocking)))
+			mine := c.stream(nonBlocking)
+			c.res("set-on-its-stream", c.set(p, mine))
+			c.finish(mine) // which freeing would not wait for
 			c.res("free", c.MemFree(c.at, p))
 			c.res("destroy-stream", c.StreamDestroy(c.at, s))
 			c.res("destroy-event", c.EventDestroy(c.at, e))
