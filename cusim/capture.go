@@ -247,10 +247,10 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 	switch {
 	case c.spoilt:
 		return 0, driver.ResultStreamCaptureInvalidated
-	case !here:
-		return 0, driver.ResultStreamCaptureWrongThread
 	case !joined:
 		return 0, driver.ResultStreamCaptureUnjoined
+	case !here:
+		return 0, driver.ResultStreamCaptureWrongThread
 	}
 	c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
 	return c.graph.handle, ok

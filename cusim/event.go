@@ -17,8 +17,9 @@ const (
 // point is a point in a stream's work. It is copied before anybody waits for it,
 // as the event may be recorded again meanwhile.
 type point struct {
-	op *op   // that completes there; nil if it was complete when it was recorded
-	at int64 // when it was reached, if op is nil
+	op *op     // that completes there; nil if it was complete when it was recorded
+	at int64   // when it was reached, if op is nil
+	on *stream // that it is on, or nil
 }
 
 // reached reports whether the point was reached, and when.
@@ -156,11 +157,12 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 // mark makes the event mark the end of what is on a stream.
 func (e *event) mark(d *Driver, s *stream) {
 	if e.ipc == nil && s.idle() && !s.held && len(s.barriers()) == 0 {
-		e.state, e.point = recorded, point{at: d.clock.now()}
+		e.state, e.point = recorded, point{at: d.clock.now(), on: s}
 		return
 	}
 	o := &op{}
 	d.engine.enqueue(s, o, e.recordBy(o))
+	e.point.on = s
 }
 
 // recordBy makes an operation the event's newest record. It returns what the operation

@@ -366,6 +366,9 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if r != ok {
 		return r
 	}
+	if len(x.nodes) == 0 {
+		return ok // no work, and no barrier either
+	}
 	begin := &op{}
 	d.engine.enqueue(s, begin, x.newest)
 	ops := make(map[*node]*op, len(x.nodes))

@@ -270,6 +270,9 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		}
 		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
 	}
+	if e.point.on == s && e.ipc == nil {
+		return ok // what is on a stream is in order anyway
+	}
 	// On the legacy default stream it is a barrier, even if the event is complete.
 	if o := e.point.op; o != nil && !o.done || s.kind == legacyStream && e.state != empty && len(s.barriers()) > 0 {
 		d.engine.enqueue(s, &op{}, o)

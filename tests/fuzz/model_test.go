@@ -420,6 +420,9 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
 		return m.node(s, mNode{record: e})
 	case s.capture == nil:
+		if !e.timed() && !s.legacy && s.tail&m.closed == 0 && m.barriers(s)&m.closed != 0 {
+			return want{}, false // the stream stays idle; what the event is then is not known
+		}
 		m.record(e, m.enqueue(s, 0), s)
 		return want{}, true
 	case s.capture.spoilt:
@@ -633,6 +636,9 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 		}
 		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
 	}
+	if e.lane == s && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
+		return want{}, true // what is on a stream is in order anyway
+	}
 	if e.point&m.closed != 0 || s.legacy && e.state != empty {
 		m.enqueue(s, e.point) // which is a barrier on the legacy stream, even if the event is complete
 	}
@@ -676,10 +682,10 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	switch {
 	case c.spoilt:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
-	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != int(st.thread):
-		return want{res: driver.ResultStreamCaptureWrongThread}, true
 	case !joined:
 		return want{res: driver.ResultStreamCaptureUnjoined}, true
+	case c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.thread != int(st.thread):
+		return want{res: driver.ResultStreamCaptureWrongThread}, true
 	}
 	m.graphs[st.graph] = c.graph
 	return want{value: int64(len(c.graph.nodes))}, true
@@ -833,6 +839,9 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 				return want{}, false
 			}
 		}
+	}
+	if len(x.nodes) == 0 {
+		return want{}, true // which is no work
 	}
 	begin := m.enqueue(s, x.newest)
 	ends := begin
