@@ -287,7 +287,8 @@ func (s *Stream) Query() (Status, error) {
 
 // Synchronize waits until all work that was enqueued on the stream has
 // completed, and holds an operating system thread meanwhile
-// (cuStreamSynchronize). It may report an error of any of it.
+// (cuStreamSynchronize). It may report an error of any of it. What kernels printed has
+// been written when it returns, which no query, nor [Event.Wait], promises.
 func (s *Stream) Synchronize() error {
 	const op = "cuStreamSynchronize"
 	sc, err := s.enter(op)

@@ -3,6 +3,7 @@ package behaviour
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -126,26 +127,39 @@ func TestFoundCovers(t *testing.T) {
 	}
 }
 
-// times is how often a case is recorded, to see what varies.
-const times = 3
+// What recording takes: how often a case is recorded, to see what varies, how long it
+// may take, and how many are recorded at a time.
+const (
+	times       = 3
+	recordLimit = 15 * time.Second
+	recorders   = 8
+)
 
-// recordFound writes the table anew.
+// recordFound writes the table anew. What cannot be recorded, as the process died or
+// time was over, keeps the rows that it had.
 func recordFound(t *testing.T) {
 	list := targets(t)
 	tg := list[len(list)-1] // the GPU, if there is one
+	before, err := parseTable(foundTSV)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, limited := t.Deadline()
 	all := foundBehaviours()
 	runs := make([][times][]report, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, 4)
+	slots := make(chan struct{}, recorders)
 	for i, f := range all {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			for k := range times {
-				var err error
-				if runs[i][k], err = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, 20*time.Second); err != nil {
-					errs[i] = err
+				if limited && time.Until(end) < recordLimit+5*time.Second {
+					errs[i] = errors.New("there was no time left")
+				}
+				if errs[i] == nil {
+					runs[i][k], errs[i] = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, recordLimit)
 				}
 			}
 		})
@@ -156,46 +170,56 @@ func recordFound(t *testing.T) {
 		"# each case was run %d times. Above each stands what it is about, and which bug it prevents to know it.\n", times)
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
-		if errs[i] != nil {
-			t.Errorf("%s: %v", f.name, errs[i])
-			continue
+		rows, err := recorded(f, runs[i][:])
+		if err = errors.Join(errs[i], err); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+			rows = rowsOf(before, suiteFound, f.name)
 		}
-		var first []report
-		for _, rep := range runs[i][0] {
-			switch rep.Kind {
-			case answer:
-				first = append(first, rep)
-			case skipped, failed, missing, left:
-				t.Errorf("%s: %s %s: %s", f.name, rep.Kind, rep.Step, rep.Text)
+		for _, r := range rows {
+			asserted := string(r.asserted)
+			if r.note != "" {
+				asserted += ": " + r.note
 			}
-		}
-		for _, rep := range first {
-			asserted := string(always)
-			if slices.Contains(executesPTX, f.name) {
-				asserted = string(onLibrary) + ": a software driver does not execute PTX"
-			}
-			var answers []string
-			for _, run := range runs[i] {
-				for _, other := range run {
-					if other.Kind == answer && other.Step == rep.Step && !slices.Contains(answers, other.Answer) {
-						answers = append(answers, other.Answer)
-					}
-				}
-			}
-			if len(answers) > 1 {
-				asserted = "no: it varies: " + strings.Join(answers, ", ")
-			}
-			constant := noConstant
-			var code driver.Result
-			if n, err := fmt.Sscanf(rep.Answer, "%d", &code); n == 1 && err == nil {
-				constant = code.Name()
-			}
-			fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", f.name, rep.Step, rep.Answer, constant, asserted, cuNone)
+			fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.step, r.answer, r.constant, asserted, r.cu)
 		}
 	}
 	if err := os.WriteFile(*record, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// recorded returns the rows of a case that was run several times.
+func recorded(f found, runs [][]report) (rows []row, err error) {
+	answers := map[string][]string{} // by step
+	for k, run := range runs {
+		for _, rep := range run {
+			switch {
+			case rep.Kind == skipped, rep.Kind == failed, rep.Kind == missing, rep.Kind == left:
+				return nil, fmt.Errorf("%s %s: %s", rep.Kind, rep.Step, rep.Text)
+			case rep.Kind != answer:
+				continue
+			case k == 0:
+				r := row{name: f.name, step: rep.Step, answer: rep.Answer, constant: noConstant, asserted: always, cu: cuNone}
+				if slices.Contains(executesPTX, f.name) {
+					r.asserted, r.note = onLibrary, "a software driver does not execute PTX"
+				}
+				var code driver.Result
+				if n, err := fmt.Sscanf(rep.Answer, "%d", &code); n == 1 && err == nil {
+					r.constant = code.Name()
+				}
+				rows = append(rows, r)
+			}
+			if !slices.Contains(answers[rep.Step], rep.Answer) {
+				answers[rep.Step] = append(answers[rep.Step], rep.Answer)
+			}
+		}
+	}
+	for i, r := range rows {
+		if a := answers[r.step]; len(a) > 1 {
+			rows[i].asserted, rows[i].note = never, "it varies: "+strings.Join(a, ", ")
+		}
+	}
+	return rows, nil
 }
 
 // A gate holds streams up until it is opened: it is a word that they wait for.

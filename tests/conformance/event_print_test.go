@@ -26,7 +26,8 @@ func flushers() []string {
 
 // TestE16PrintedByKernels looks when what a kernel prints appears: when a query has
 // said that the kernel is done, or when somebody synchronizes. It tells what it saw,
-// and expects nothing.
+// and expects nothing: on an H200 it appeared three times of four while an event was
+// polled for 50 ms, and once not before cuStreamSynchronize.
 func TestE16PrintedByKernels(t *testing.T) {
 	all := targets()
 	tg := all[len(all)-1]

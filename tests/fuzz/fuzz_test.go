@@ -179,7 +179,9 @@ func onGPU(t *testing.T, path string) {
 		t.Fatalf("cuDevicePrimaryCtxRetain: %v", r)
 	}
 	defer table.DevicePrimaryCtxRelease(driver.At{}, 0)
-	pr := pair{simulated("virtual", true, nil), native(table)}
+	gpu, stop := native(table)
+	defer stop()
+	pr := pair{simulated("virtual", true, nil), gpu}
 	t.Run("primary", func(t *testing.T) { sweep(t, 1, count(), 1, pr.check) })
 	t.Run("created", func(t *testing.T) { sweep(t, 1, count()/100, contextSlots, pr.check) })
 }

@@ -27,6 +27,7 @@ type machine struct {
 	virtual bool // time stands still but for settle
 	threads [threadSlots]func(func(at driver.At))
 	stop    func()
+	host    *host // whose threads and memory these are; nil: the machine's own
 	// patience is how long work may take that no gate holds up, where time passes.
 	patience time.Duration
 
@@ -78,32 +79,74 @@ func onSoftware(sim *cusim.Driver, s driver.Software, virtual bool) *machine {
 	return mc
 }
 
-// native returns the target of a driver in C. Each machine has threads of its own.
-func native(t *driver.Table) target {
+// host has what machines on a driver in C share, one after the other: it takes longer to
+// make than most programs to run.
+type host struct {
+	table   *driver.Table
+	threads [threadSlots]func(func(at driver.At))
+	stop    func()
+	page    driver.HostPtr
+	device  driver.DevicePtr
+}
+
+// native returns the target of a driver in C, and what gives up what its machines share.
+// The device's primary context has to be retained.
+func native(t *driver.Table) (tg target, stop func()) {
+	h := &host{table: t, stop: func() {}}
 	return target{"gpu", func() (*machine, error) {
-		mc := &machine{Table: t}
-		var stops []func()
-		for i := range mc.threads {
-			tasks, done := make(chan func(driver.At)), make(chan struct{})
-			go func() {
-				th := t.Pin()
-				for f := range tasks {
-					f(driver.At{Thread: th})
-					done <- struct{}{}
-				}
-				th.Abandon() // whatever is current there
-				close(done)
-			}()
-			mc.threads[i] = func(f func(driver.At)) { tasks <- f; <-done }
-			stops = append(stops, func() { close(tasks); <-done })
+		if h.threads[0] == nil {
+			h.start()
 		}
-		mc.stop = func() {
-			for _, f := range stops {
-				f()
+		if h.page == 0 {
+			if err := h.allocate(); err != nil {
+				return nil, err
 			}
 		}
-		return mc, nil
-	}}
+		return &machine{Table: t, threads: h.threads, stop: func() {}, host: h}, nil
+	}}, func() { h.stop() }
+}
+
+// start starts the threads.
+func (h *host) start() {
+	var stops []func()
+	for i := range h.threads {
+		tasks, done := make(chan func(driver.At)), make(chan struct{})
+		go func() {
+			th := h.table.Pin()
+			for f := range tasks {
+				f(driver.At{Thread: th})
+				done <- struct{}{}
+			}
+			th.Abandon() // whatever is current there
+			close(done)
+		}()
+		h.threads[i] = func(f func(driver.At)) { tasks <- f; <-done }
+		stops = append(stops, func() { close(tasks); <-done })
+	}
+	h.stop = func() {
+		for _, f := range stops {
+			f()
+		}
+		h.threads, h.stop = [threadSlots]func(func(at driver.At)){}, func() {}
+	}
+}
+
+// allocate allocates the page, which stays as long as the process.
+func (h *host) allocate() (err error) {
+	h.threads[0](func(at driver.At) {
+		ctx, r := h.table.DevicePrimaryCtxRetain(at, 0)
+		if r == ok {
+			at.Context = ctx
+			h.page, r = h.table.MemHostAlloc(at, pageSize, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
+		}
+		if r == ok {
+			h.device, r = h.table.MemHostGetDevicePointer(at, h.page, 0)
+		}
+		if r != ok {
+			err = fmt.Errorf("memory for the gates: %v", r)
+		}
+	})
+	return err
 }
 
 // on makes calls from a thread.
@@ -129,6 +172,10 @@ func (mc *machine) setup(contexts int) error {
 			must("cuCtxCreate", r)
 		}
 		must("cuCtxSetCurrent", mc.CtxSetCurrent(at, mc.contexts[0]))
+		if mc.host != nil {
+			mc.page, mc.device = mc.host.page, mc.host.device
+			return
+		}
 		mc.page, r = mc.MemHostAlloc(at, pageSize, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
 		must("cuMemHostAlloc", r)
 		mc.device, r = mc.MemHostGetDevicePointer(at, mc.page, 0)
@@ -227,6 +274,7 @@ func (mc *machine) abort() {
 			}
 		})
 	}
+	mc.host.stop() // what is current there, and which mode, is not known
 }
 
 // step makes a step, and compares the answer with the model's.
@@ -597,7 +645,9 @@ func (mc *machine) empty(contexts int) error {
 		for _, p := range mc.memory {
 			must("cuMemFree", mc.MemFree(at, p))
 		}
-		must("cuMemFreeHost", mc.MemFreeHost(at, mc.page))
+		if mc.host == nil {
+			must("cuMemFreeHost", mc.MemFreeHost(at, mc.page))
+		}
 		_, r := mc.CtxPopCurrent(at)
 		must("cuCtxPopCurrent", r)
 		if contexts > 1 {
