@@ -11,11 +11,25 @@ const (
 // generate returns the program of a seed, for a machine with no more than so many
 // contexts. It follows the model, so that steps have operands.
 func generate(seed uint64, contexts int, cov *coverage) program {
+	return generateKind(seed, contexts, false, cov)
+}
+
+// generateKind is generate; in the middle of the program there is a sticky error, if
+// that is wanted.
+func generateKind(seed uint64, contexts int, poisoned bool, cov *coverage) program {
 	r := rand.New(rand.NewPCG(seed, 0x707572656375))
 	p := program{contexts: 1 + r.IntN(contexts)}
 	g := &generator{Rand: r, m: newModel(), contexts: p.contexts}
-	for n := shortest + r.IntN(longest-shortest+1); len(p.steps) < n; {
+	n := shortest + r.IntN(longest-shortest+1)
+	at := -1
+	if poisoned {
+		at = 8 + r.IntN(n/2)
+	}
+	for len(p.steps) < n {
 		st, found := g.step(len(p.steps))
+		if len(p.steps) == at {
+			st, found = step{op: poison}, true
+		}
 		if !found {
 			continue
 		}

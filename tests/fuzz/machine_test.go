@@ -254,6 +254,10 @@ func (tg target) run(p program, patience time.Duration) (trace []answer, err err
 		}
 		trace = append(trace, a)
 	}
+	if mc.m.poisoned {
+		mc.abort() // there is nothing that could be tidied up
+		return trace, nil
+	}
 	if err := mc.cleanup(p.contexts); err != nil {
 		mc.abort()
 		return trace, fmt.Errorf("after the last step: %w", err)
@@ -263,7 +267,7 @@ func (tg target) run(p program, patience time.Duration) (trace []answer, err err
 
 // abort leaves nothing under way that would disturb other programs on the same driver.
 func (mc *machine) abort() {
-	if mc.soft != nil {
+	if mc.soft != nil || mc.m.poisoned {
 		return // nobody uses it again
 	}
 	mc.open(1<<limit - 1)
@@ -495,10 +499,59 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 			mc.memory = append(mc.memory, p)
 		}
 	case openGate:
+	case poison:
+		err = mc.poison(at)
 	default:
 		a.res = mc.callGraph(at, st)
 	}
 	return a, err
+}
+
+// illegalAddress is a kernel that writes where nobody may. The software driver knows it
+// by its name.
+const illegalAddress = `.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry cusim_illegal_address()
+{
+	.reg .u64 %p;
+	mov.u64 %p, 16;
+	st.global.u32 [%p], 1;
+	ret;
+}
+` + "\x00"
+
+// poison makes a kernel of the primary context write to an illegal address, on a stream
+// of its own, and looks that it was noticed.
+func (mc *machine) poison(at driver.At) error {
+	at.Context = mc.contexts[0]
+	mode, r := mc.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	if r != ok {
+		return fmt.Errorf("cuThreadExchangeStreamCaptureMode: %v", r)
+	}
+	defer mc.ThreadExchangeStreamCaptureMode(at, mode)
+	m, r := mc.ModuleLoadData(at, []byte(illegalAddress))
+	if r != ok {
+		return fmt.Errorf("cuModuleLoadData: %v", r)
+	}
+	f, r := mc.ModuleGetFunction(at, m, "cusim_illegal_address")
+	if r != ok {
+		return fmt.Errorf("cuModuleGetFunction: %v", r)
+	}
+	s, r := mc.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+	if r != ok {
+		return fmt.Errorf("cuStreamCreate: %v", r)
+	}
+	if r := mc.LaunchKernel(at, f, 1, 1, 1, 1, 1, 1, 0, s, driver.KernelParams{}); r != ok {
+		return fmt.Errorf("cuLaunchKernel: %v", r)
+	}
+	if mc.virtual {
+		mc.settle()
+	}
+	if r := mc.StreamSynchronize(at, s); r != driver.ResultIllegalAddress {
+		return fmt.Errorf("cuStreamSynchronize: %v", r)
+	}
+	return nil
 }
 
 // hasElapsedV2 reports whether the driver has the newer cuEventElapsedTime.

@@ -123,6 +123,7 @@ type model struct {
 	gates    int
 	records  int
 	timed    int // how many operations there were at most that take time
+	poisoned bool
 }
 
 func newModel() *model {
@@ -332,7 +333,13 @@ func (m *model) finish(c *mCapture) {
 // apply returns what a step has to answer, and does to the model what it does to a
 // driver. False: the step's operands are not there, or nobody knows the answer.
 func (m *model) apply(st step) (want, bool) {
+	if m.poisoned {
+		return m.applyPoisoned(st)
+	}
 	switch {
+	case st.op == poison:
+		m.poisoned = true
+		return m.opening(m.closed), true // nothing is left that might hold the kernel up
 	case st.op >= eventCreate && st.op <= eventElapsedV2:
 		return m.applyEvent(st)
 	case st.op >= streamCreate && st.op <= captureInfo:
@@ -770,6 +777,52 @@ func (m *model) applyContext(st step) (want, bool) {
 	}
 	ctx.gate |= e.point & m.closed
 	return want{}, true
+}
+
+// applyPoisoned is apply after a sticky error.
+func (m *model) applyPoisoned(st step) (want, bool) {
+	sticky := want{res: driver.ResultIllegalAddress}
+	e, s, g, x := m.events[st.event], m.streams[st.stream], m.graphs[st.graph], m.execs[st.exec]
+	for _, a := range operationWeights.args[st.op] {
+		switch {
+		case a == 's' && st.stream < firstStream && m.current(st.thread) < 0: // which of two errors is not known
+			return want{}, false
+		case a == 's' && st.stream >= firstStream && s == nil, a == 'e' && e == nil, a == 'f' && m.events[st.end] == nil,
+			a == 'g' && g == nil, a == 'x' && x == nil, a == 'c' && st.ctx == 0 && st.op != ctxSetCurrent && st.op != ctxPush,
+			a == 'S' && s != nil, a == 'E' && e != nil, a == 'G' && g != nil, a == 'X' && x != nil:
+			return want{}, false
+		}
+	}
+	switch st.op {
+	case ctxGetCurrent, ctxPush, ctxPop, ctxSetCurrent, exchangeMode:
+		return m.applyContext(st)
+	case graphCreate:
+		return m.applyGraph(st)
+	case graphAddRecord, graphAddWait:
+		return want{}, g.ctx < 0 || g.ctx == e.ctx
+	case poison, openGate, graphDestroy, graphExecDestroy, streamWaitValue:
+		return want{}, false // what they answer is not known, or there is no gate to wait for
+	case eventCreate, streamCreate, streamCreateWithPriority:
+		// Flags and the current context are looked at, too: in which order is not known.
+		return sticky, st.value >= 0 && st.value <= 1 && m.current(st.thread) >= 0
+	case memAlloc, ctxSynchronize, graphInstantiate:
+		return sticky, m.current(st.thread) >= 0
+	case beginCapture:
+		if st.value < 0 || st.value > 2 {
+			return want{res: driver.ResultInvalidValue}, true
+		}
+	case eventDestroy:
+		if e.pinned {
+			return want{}, false
+		}
+		m.events[st.event] = nil
+	case streamDestroy:
+		if st.stream < firstStream {
+			return want{}, false
+		}
+		m.streams[st.stream] = nil
+	}
+	return sticky, true
 }
 
 func (m *model) applyGraph(st step) (want, bool) {

@@ -53,6 +53,7 @@ const (
 	graphExecDestroy
 	graphDestroy
 	openGate
+	poison // a kernel writes to an illegal address
 	opCount
 )
 
@@ -110,6 +111,7 @@ func operations() [opCount]operation {
 		graphExecDestroy:         {"cuGraphExecDestroy", "x", 110},
 		graphDestroy:             {"cuGraphDestroy", "g", 30},
 		openGate:                 {"open", "v", 34},
+		poison:                   {"poison", "", 0},
 	}
 }
 
