@@ -3,6 +3,7 @@ package behaviour
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,13 @@ type target struct {
 // says. One more line here makes one more driver.
 func softwareDrivers() map[string]func() driver.Software {
 	return map[string]func() driver.Software{
-		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)) },
+		"cusim": func() driver.Software {
+			opts := []cusim.Option{cusim.Devices(2)}
+			for name, code := range failing() {
+				opts = append(opts, cusim.WithKernel(name, cusim.Kernel{Run: func(l *cusim.Launch) { l.Fault(int(code)) }}))
+			}
+			return cusim.New(opts...)
+		},
 	}
 }
 
@@ -147,7 +154,7 @@ func command(ctx context.Context, j job) (*exec.Cmd, error) {
 }
 
 // launch does the job in a process of its own. The error says how that process
-// ended, if not well, and what it said.
+// ended, if not well, and what it said. A step that was dared answers for that itself.
 func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -178,6 +185,10 @@ func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 		}
 		reports = append(reports, rep)
 	}
+	if n := len(reports); err != nil && ctx.Err() == nil && n > 0 && reports[n-1].Kind == dared {
+		reports[n-1] = report{Kind: answer, Step: reports[n-1].Step, Answer: crash}
+		return append(reports, report{Kind: ended}), nil
+	}
 	complete := len(reports) > 0 && (reports[len(reports)-1].Kind == ended || reports[len(reports)-1].Kind == skipped)
 	switch {
 	case ctx.Err() != nil:
@@ -207,7 +218,7 @@ type second struct {
 	cmd *exec.Cmd
 	in  io.Writer
 	out *bufio.Reader
-	// text is what came with the newest report that it was ready.
+	// text is what came last with a report that it was ready.
 	text string
 }
 
@@ -242,7 +253,7 @@ func (s *second) forward() (last report) {
 		switch rep, ok := parseReport(line); {
 		case !ok || rep.Kind == about:
 		case rep.Kind == ready || rep.Kind == ended:
-			s.text = rep.Text
+			s.text = cmp.Or(rep.Text, s.text)
 			return rep
 		default:
 			s.rep.send(rep)

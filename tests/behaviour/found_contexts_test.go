@@ -1,6 +1,10 @@
 package behaviour
 
-import "github.com/purecu/purecu/internal/driver"
+import (
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
 
 // foundContexts are about contexts and default streams.
 func foundContexts() []found {
@@ -278,6 +282,277 @@ func foundContexts() []found {
 			g.open()
 			free.open()
 			c.res("sync", c.StreamSynchronize(c.at, s))
+		}},
+
+		{famContext, "release-of-nothing", "an unbalanced release that goes unnoticed, or takes the next owner's", func(c *raw) {
+			c.init()
+			dev, res := c.DeviceGet(c.at, 0)
+			c.must("cuDeviceGet", res)
+			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
+			c.res("reset", c.DevicePrimaryCtxReset(c.at, dev))
+			_, ctx := c.primary(0)
+			c.res("release-own", c.DevicePrimaryCtxRelease(c.at, dev))
+			c.res("release-once-more", c.DevicePrimaryCtxRelease(c.at, dev))
+			_, res = c.DevicePrimaryCtxRetain(c.at, dev)
+			c.res("retain", res)
+			c.res("set", c.CtxSetCurrent(c.at, ctx))
+			c.res("create", c.newEvent())
+		}},
+		{famContext, "ids-of-contexts", "telling contexts apart by their handles, which come again", func(c *raw) {
+			dev, ctx := c.setup()
+			id := func(ctx driver.Context) uint64 {
+				id, res := c.CtxGetId(c.at, ctx)
+				c.must("cuCtxGetId", res)
+				return id
+			}
+			p, a := id(ctx), c.aside(dev)
+			first := id(a)
+			c.must("cuCtxDestroy", c.CtxDestroy(c.at, a))
+			b := c.aside(dev)
+			c.val("differs-from-primary", first != p)
+			c.val("grows", id(b) > first)
+			current, res := c.CtxGetId(c.at, 0)
+			c.res("of-current", res)
+			c.val("is-that-of-primary", current == p)
+			c.must("cuDevicePrimaryCtxReset", c.DevicePrimaryCtxReset(c.at, dev))
+			_, again := c.primary(0)
+			c.val("same-handle-after-reset", again == ctx)
+			c.val("same-id-after-reset", id(again) == p)
+		}},
+		{famContext, "flags-of-the-primary", "setting a primary context's flags too late, or losing them with its reset", func(c *raw) {
+			dev, _ := c.setup()
+			state := func(step string) {
+				flags, _, res := c.DevicePrimaryCtxGetState(c.at, dev)
+				c.must("cuDevicePrimaryCtxGetState", res)
+				c.val(step, flags)
+			}
+			current := func(step string) {
+				flags, res := c.CtxGetFlags(c.at)
+				c.must("cuCtxGetFlags", res)
+				c.val(step, flags)
+			}
+			c.res("two-schedules", c.DevicePrimaryCtxSetFlags(c.at, dev, driver.CU_CTX_SCHED_SPIN|driver.CU_CTX_SCHED_YIELD))
+			c.res("set", c.DevicePrimaryCtxSetFlags(c.at, dev, driver.CU_CTX_SCHED_YIELD))
+			state("state")
+			current("current")
+			c.res("set-current", c.CtxSetFlags(c.at, driver.CU_CTX_SCHED_SPIN))
+			state("state-of-current")
+			current("current-set")
+			c.must("cuDevicePrimaryCtxReset", c.DevicePrimaryCtxReset(c.at, dev))
+			state("after-reset")
+			c.primary(0)
+			state("retained-again")
+		}},
+		{famContext, "destroy-waits-for-work", "destroying a context to get rid of work that hangs, or freeing what its work still writes to", func(c *raw) {
+			dev, primary := c.setup()
+			g := c.gate()
+			ctx := c.context(dev)
+			s := c.stream(nonBlocking)
+			c.spinner().spin(s, hold/2)
+			c.mark(s, g)
+			c.current(primary)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.val("work-is-done", g.word().Load())
+			c.res("primary", c.newEvent())
+		}},
+		{famContext, "synchronize-is-of-one-context", "a cuCtxSynchronize that is believed to wait for all of the device's work", func(c *raw) {
+			dev, ctx := c.setup()
+			other := c.inside(c.aside(dev))
+			t, g := other.stream(nonBlocking), c.gate()
+			g.hold(t)
+			waited, res := c.waits(ctx, g, func(c *raw) driver.Result { return c.CtxSynchronize(c.at) })
+			c.val("waits", waited)
+			c.res("synchronize", res)
+			c.res("other", c.drained(t))
+		}},
+		{famContext, "set-a-destroyed-context", "making a context current that somebody has destroyed", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.dare("set", func() driver.Result { return c.CtxSetCurrent(c.at, ctx) })
+		}},
+		{famContext, "destroy-a-context-twice", "destroying a context twice", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.dare("destroy-again", func() driver.Result { return c.CtxDestroy(c.at, ctx) })
+		}},
+		{famContext, "stream-of-a-destroyed-context", "destroying streams after their context", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			s := c.inside(ctx).stream(nonBlocking)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.dare("destroy-stream", func() driver.Result { return c.StreamDestroy(c.at, s) })
+		}},
+		{famContext, "memory-of-a-destroyed-context", "freeing memory after its context", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			p, res := c.MemAlloc(c.inside(ctx).at, 256)
+			c.must("cuMemAlloc", res)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			c.dare("free", func() driver.Result { return c.MemFree(c.at, p) })
+		}},
+		{famContext, "event-of-a-released-primary", "keeping events over the end of the primary context, which comes back with the same handle", func(c *raw) {
+			dev, _ := c.setup()
+			e := c.ended(timed, c.stream(nonBlocking))
+			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
+			_, ctx := c.primary(0)
+			c.res("set", c.CtxSetCurrent(c.at, ctx))
+			c.dare("query", func() driver.Result { return c.query(e) })
+		}},
+		{famContext, "kernel-on-a-foreign-stream", "launching a kernel, or using memory, in a stream of another context of the same device", func(c *raw) {
+			dev, _ := c.setup()
+			other := c.inside(c.aside(dev))
+			s := other.stream(nonBlocking)
+			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			c.res("launch", c.LaunchKernel(c.at, f, 1, 1, 1, 1, 1, 1, 0, s, driver.KernelParams{}))
+			p, res := c.MemAlloc(c.at, 256)
+			c.must("cuMemAlloc", res)
+			c.res("memset", c.MemsetD8Async(c.at, p, 1, 256, s))
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			back := make([]byte, 1)
+			c.res("copy", c.MemcpyDtoH(c.at, back, p))
+			c.val("set", back[0])
+		}},
+		{famContext, "peer-access-on-one-device", "enabling access between two contexts of the same device", func(c *raw) {
+			dev, ctx := c.setup()
+			other := c.aside(dev)
+			c.res("to-itself", c.CtxEnablePeerAccess(c.at, ctx, 0))
+			c.res("same-device", c.CtxEnablePeerAccess(c.at, other, 0))
+			c.res("disable", c.CtxDisablePeerAccess(c.at, other))
+			c.res("to-null", c.CtxEnablePeerAccess(c.at, 0, 0))
+		}},
+		{famContext, "wrong-device-current", "working on the GPU that happens to be current, where the stream's was meant", func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			dev1, ctx1 := c.primary(1)
+			c.current(ctx0)
+			c0 := c.inside(ctx0)
+			f := c0.kernel(illegalAddressPTX, "cusim_illegal_address")
+			s1 := c.inside(ctx1).stream(nonBlocking)
+			e0 := c.event(timed)
+			c.res("launch", c.LaunchKernel(c.at, f, 1, 1, 1, 1, 1, 1, 0, s1, driver.KernelParams{}))
+			c.res("record", c.EventRecord(c.at, e0, s1))
+			c.res("wait", c.wait(s1, e0))
+			dev, res := c.StreamGetDevice(c.at, s1)
+			c.res("device-of-stream", res)
+			c.val("is-its-own", dev == dev1)
+			p, res := c.MemAlloc(c.at, 256)
+			c.must("cuMemAlloc", res)
+			c.res("memset", c.MemsetD8Async(c.at, p, 1, 256, s1))
+			c.res("sync", c.StreamSynchronize(c.at, s1))
+			c.res("alive", c.newEvent())
+		}},
+		{famContext, "release-waits-for-work", "a release of the primary context that is believed to come back at once", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			other := c.inside(ctx)
+			g := other.gate() // which outlives the primary context
+			s := c.stream(nonBlocking)
+			c.spinner().spin(s, hold/2)
+			c.mark(s, g)
+			begin := time.Now()
+			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
+			c.val("waits", time.Since(begin) > hold/4)
+			c.val("work-is-done", g.word().Load())
+		}},
+
+		{famDefault, "synchronize-of-legacy", "synchronising the NULL stream in place of the context, or the other way round", func(c *raw) {
+			_, ctx := c.setup()
+			block, free := c.stream(blocking), c.stream(nonBlocking)
+			sync := func(c *raw) driver.Result { return c.StreamSynchronize(c.at, null) }
+			g := c.gate()
+			g.hold(block)
+			waited, res := c.waits(ctx, g, sync)
+			c.val("waits-for-blocking", waited)
+			c.res("blocking", res)
+			g = c.gate()
+			g.hold(free)
+			waited, res = c.waits(ctx, g, sync)
+			c.val("waits-for-non-blocking", waited)
+			c.res("non-blocking", res)
+			g = c.gate()
+			g.hold(free)
+			waited, res = c.waits(ctx, g, func(c *raw) driver.Result { return c.CtxSynchronize(c.at) })
+			c.val("context-waits-for-non-blocking", waited)
+			c.res("context", res)
+		}},
+		{famDefault, "legacy-waits-for-an-event", "a wait on the NULL stream that stops every blocking stream, too", func(c *raw) {
+			c.setup()
+			free, block, other, g := c.stream(nonBlocking), c.stream(blocking), c.stream(nonBlocking), c.gate()
+			e, f, h := c.event(untimed), c.event(untimed), c.event(untimed)
+			g.hold(free)
+			c.record(e, free)
+			c.res("wait", c.wait(null, e))
+			c.record(f, block)
+			c.record(h, other)
+			c.res("blocking", c.query(f))
+			c.res("non-blocking", c.settled(h))
+			g.open()
+			c.res("when-open", c.settled(f))
+		}},
+		{famDefault, "copies-are-of-the-legacy-stream", "a plain copy that waits for every blocking stream", func(c *raw) {
+			_, ctx := c.setup()
+			block, free := c.stream(blocking), c.stream(nonBlocking)
+			p, res := c.MemAlloc(c.at, 256)
+			c.must("cuMemAlloc", res)
+			try := func(name string, s driver.Stream, call func(*raw) driver.Result) {
+				g := c.gate()
+				g.hold(s)
+				waited, res := c.waits(ctx, g, call)
+				c.val(name+"-waits", waited)
+				c.res(name, res)
+				c.finish(s)
+			}
+			buf := make([]byte, 256)
+			read := func(c *raw) driver.Result { return c.MemcpyDtoH(c.at, buf, p) }
+			try("read-blocking", block, read)
+			try("read-non-blocking", free, read)
+			try("write-blocking", block, func(c *raw) driver.Result { return c.MemcpyHtoD(c.at, p, buf) })
+			try("set-blocking", block, func(c *raw) driver.Result { return c.MemsetD8(c.at, p, 1, 256) })
+			try("copy-blocking", block, func(c *raw) driver.Result { return c.MemcpyDtoD(c.at, p, p+128, 128) })
+		}},
+		{famDefault, "free-waits", "a cuMemFree in the middle of the work that stops the host until all of it is done", func(c *raw) {
+			_, ctx := c.setup()
+			free := c.stream(nonBlocking)
+			p, res := c.MemAlloc(c.at, 256)
+			c.must("cuMemAlloc", res)
+			g := c.gate()
+			g.hold(free)
+			waited, res := c.waits(ctx, g, func(c *raw) driver.Result { return c.MemFree(c.at, p) })
+			c.val("waits-for-non-blocking", waited)
+			c.res("free", res)
+		}},
+		{famDefault, "per-thread-captured", "capturing a default stream: which one can be, and what the legacy one does meanwhile", func(c *raw) {
+			_, ctx := c.setup()
+			w, e := c.worker(ctx), c.event(timed)
+			g := c.gate()
+			c.res("begin", c.StreamBeginCapture(c.at, perThread, capRelaxed))
+			c.mark(perThread, g)
+			w.do(func(c *raw) { c.status("status-of-the-other", perThread) })
+			c.status("status", perThread)
+			c.res("end", c.end(perThread))
+			c.begin(perThread, capRelaxed)
+			c.res("record-on-legacy", c.EventRecord(c.at, e, null))
+			c.status("status-after", perThread)
+			c.res("end-after", c.end(perThread))
+			c.res("event", c.query(e))
+			w.end()
+		}},
+		{famDefault, "legacy-joins-a-capture", "work on the NULL stream that waits for a captured event", func(c *raw) {
+			c.setup()
+			s, e := c.stream(nonBlocking), c.event(timed)
+			c.begin(s, capRelaxed)
+			c.record(e, s)
+			c.res("wait", c.wait(null, e))
+			c.status("status", s)
+			c.res("legacy", c.streamQuery(null))
+			c.res("end", c.end(s))
+			c.begin(s, capRelaxed)
+			c.record(e, s)
+			c.res("wait-per-thread", c.wait(perThread, e))
+			c.status("joined", perThread)
+			c.res("end-per-thread", c.end(s))
 		}},
 	}
 }

@@ -1,6 +1,8 @@
 package behaviour
 
 import (
+	"time"
+
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -259,6 +261,255 @@ func foundEvents() []found {
 			c.res("query", c.settled(f))
 			g.open()
 			c.res("sync", c.EventSynchronize(c.at, f))
+		}},
+
+		{famRecord, "older-record-completes-later", "taking the end of an older record, which a slow stream reaches later, for that of the newest", func(c *raw) {
+			c.setup()
+			slow, fast := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, g := c.event(timed), c.gate()
+			g.hold(slow)
+			c.record(e, slow)
+			c.res("query-older", c.query(e))
+			c.record(e, fast)
+			c.finish(fast)
+			c.res("query-newest", c.query(e))
+			mid := c.ended(timed, fast)
+			time.Sleep(settling)
+			g.open()
+			c.finish(slow)
+			c.res("query-when-older-is-done", c.query(e))
+			c.res("elapsed", c.elapsed(e, mid))
+			c.val("has-the-newest-time", c.after(e, mid))
+		}},
+		{famRecord, "synchronize-keeps-its-record", "a host thread that waits on and on, because another one records the event again", func(c *raw) {
+			_, ctx := c.setup()
+			a, b := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, first, second := c.event(timed), c.gate(), c.gate()
+			first.hold(a)
+			second.hold(b)
+			c.record(e, a)
+			waited, res := c.waits(ctx, second, func(w *raw) driver.Result { return w.EventSynchronize(w.at, e) }, func() {
+				c.record(e, b)
+				first.open()
+			})
+			c.val("waits-for-the-newer", waited)
+			c.res("sync", res)
+			c.res("sync-newer", c.EventSynchronize(c.at, e))
+		}},
+		{famRecord, "time-is-of-completion", "measuring from the call of cuEventRecord, where the time is taken when the stream gets there", func(c *raw) {
+			c.setup()
+			s, u := c.stream(nonBlocking), c.stream(nonBlocking)
+			a, b, g := c.event(timed), c.event(timed), c.gate()
+			g.hold(s)
+			c.record(a, s)
+			c.record(b, u)
+			c.sync(b)
+			time.Sleep(settling)
+			g.open()
+			c.sync(a)
+			c.res("elapsed", c.elapsed(a, b))
+			c.val("recorded-later-is-later", c.after(a, b))
+		}},
+		{famRecord, "elapsed-of-one-untimed", "asking for a time that one of the two events never took, and not knowing which error comes first", func(c *raw) {
+			c.setup()
+			s := c.stream(nonBlocking)
+			g, a := c.gate(), c.ended(timed, s)
+			b := c.ended(untimed, s)
+			c.res("untimed-end", c.elapsed(a, b))
+			c.res("untimed-start", c.elapsed(b, a))
+			c.res("untimed-and-unrecorded", c.elapsed(b, c.event(timed)))
+			p := c.event(timed)
+			g.hold(s)
+			c.record(b, s)
+			c.record(p, s)
+			c.res("untimed-pending", c.elapsed(a, b))
+			c.res("untimed-and-pending", c.elapsed(b, p))
+			c.res("pending-and-unrecorded", c.elapsed(p, c.event(timed)))
+			g.open()
+			c.finish(s)
+			c.res("blocking-and-spinning", c.elapsed(a, c.ended(driver.CU_EVENT_BLOCKING_SYNC, s)))
+		}},
+		{famRecord, "refused-flags", "taking one refusal for another: which one wins, and that neither undoes the old record", func(c *raw) {
+			dev, _ := c.setup()
+			wrong := c.inside(c.aside(dev)).stream(nonBlocking)
+			s := c.stream(nonBlocking)
+			a, e := c.ended(timed, s), c.ended(timed, s)
+			with := func(s driver.Stream, flags uint32) driver.Result { return c.EventRecordWithFlags(c.at, e, s, flags) }
+			c.res("unknown", with(s, 2))
+			c.res("external", with(s, driver.CU_EVENT_RECORD_EXTERNAL))
+			c.res("unknown-and-external", with(s, 3))
+			c.res("unknown-and-wrong-context", with(wrong, 2))
+			c.res("external-and-wrong-context", with(wrong, driver.CU_EVENT_RECORD_EXTERNAL))
+			c.res("query", c.query(e))
+			c.res("elapsed", c.elapsed(a, e))
+			c.res("default", with(s, driver.CU_EVENT_RECORD_DEFAULT))
+		}},
+		{famRecord, "synchronize-holds-nobody", "a driver call that waits behind another thread's cuEventSynchronize", func(c *raw) {
+			_, ctx := c.setup()
+			s, u := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, f, g := c.event(driver.CU_EVENT_BLOCKING_SYNC), c.event(timed), c.gate()
+			g.hold(s)
+			c.record(e, s)
+			w := c.worker(ctx)
+			var res driver.Result
+			w.tasks <- func(c *raw) { res = c.EventSynchronize(c.at, e) }
+			time.Sleep(settling)
+			c.res("query", c.query(e))
+			c.res("record", c.EventRecord(c.at, f, u))
+			c.res("sync-other", c.EventSynchronize(c.at, f))
+			c.res("create", c.newEvent())
+			c.res("elapsed", c.elapsed(f, e))
+			g.open()
+			<-w.done
+			w.end()
+			c.res("sync", res)
+		}},
+		{famRecord, "handle-comes-again", "destroying an event twice: the second time hits somebody else's, which has its handle", func(c *raw) {
+			c.setup()
+			e := c.event(timed)
+			c.res("destroy", c.EventDestroy(c.at, e))
+			c.val("same-handle", c.event(timed) == e)
+			s := c.stream(nonBlocking)
+			c.res("destroy-stream", c.StreamDestroy(c.at, s))
+			c.val("same-stream-handle", c.stream(nonBlocking) == s)
+		}},
+		{famRecord, "recorded-while-unrecorded-is-waited", "a synchronize before the record, which does not wait for it", func(c *raw) {
+			_, ctx := c.setup()
+			s, e, g := c.stream(nonBlocking), c.event(timed), c.gate()
+			g.hold(s)
+			waited, res := c.waits(ctx, g, func(w *raw) driver.Result { return w.EventSynchronize(w.at, e) })
+			c.val("unrecorded-waits", waited)
+			c.res("unrecorded", res)
+			again := c.gate()
+			again.hold(s)
+			c.record(e, s)
+			waited, res = c.waits(ctx, again, func(w *raw) driver.Result { return w.EventSynchronize(w.at, e) })
+			c.val("recorded-waits", waited)
+			c.res("recorded", res)
+		}},
+
+		{famWait, "wait-for-complete", "a wait for a complete event that is taken for one for its next record", func(c *raw) {
+			c.setup()
+			a, s := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, g := c.ended(untimed, a), c.gate()
+			g.hold(s)
+			c.res("wait-behind-a-gate", c.wait(s, e))
+			held := c.gate()
+			held.hold(a)
+			c.record(e, a)
+			g.open()
+			c.res("waiter", c.drained(s))
+			c.res("event", c.query(e))
+			held.open()
+			c.finish(a)
+		}},
+		{famWait, "wait-for-two", "a stream that goes on with the first of two events that it waits for", func(c *raw) {
+			c.setup()
+			a, b, s := c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking)
+			e, f, g, h := c.event(untimed), c.event(untimed), c.gate(), c.gate()
+			g.hold(a)
+			h.hold(b)
+			c.record(e, a)
+			c.record(f, b)
+			c.res("wait-E", c.wait(s, e))
+			c.res("wait-F", c.wait(s, f))
+			h.open()
+			c.finish(b)
+			c.res("one-is-done", c.streamQuery(s))
+			g.open()
+			c.res("both-are-done", c.drained(s))
+		}},
+		{famWait, "ring-of-waits", "fearing a deadlock where two streams wait for each other in turn, with one event", func(c *raw) {
+			c.setup()
+			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, g := c.event(untimed), c.gate()
+			g.hold(s)
+			for range 4 {
+				c.record(e, s)
+				c.must("cuStreamWaitEvent", c.wait(t, e))
+				c.record(e, t)
+				c.must("cuStreamWaitEvent", c.wait(s, e))
+			}
+			c.res("closed", c.streamQuery(t))
+			g.open()
+			c.res("S", c.drained(s))
+			c.res("T", c.drained(t))
+		}},
+		{famWait, "context-record", "an event of a whole context that misses a kind of stream, or what comes later", func(c *raw) {
+			dev, ctx := c.setup()
+			other := c.aside(dev)
+			free, block := c.stream(nonBlocking), c.stream(blocking)
+			e := c.event(untimed)
+			c.res("idle", c.CtxRecordEvent(c.at, ctx, e))
+			c.res("idle-query", c.settled(e))
+			for _, at := range []struct {
+				name string
+				s    driver.Stream
+			}{{"non-blocking", free}, {"blocking", block}, {"legacy", legacy}, {"per-thread", perThread}} {
+				g := c.gate()
+				g.hold(at.s)
+				c.res("record-"+at.name, c.CtxRecordEvent(c.at, ctx, e))
+				c.res("query-"+at.name, c.query(e))
+				g.open()
+				c.res("sync-"+at.name, c.EventSynchronize(c.at, e))
+			}
+			g := c.gate()
+			c.res("record", c.CtxRecordEvent(c.at, ctx, e))
+			g.hold(free)
+			c.res("later-work-is-not-part", c.settled(e))
+			g.open()
+			c.finish(free)
+			c.res("other-context", c.CtxRecordEvent(c.at, other, e))
+		}},
+		{famWait, "context-wait", "work in a context that was to wait and does not: of streams that are created later, or of other contexts", func(c *raw) {
+			dev, ctx := c.setup()
+			other := c.aside(dev)
+			c2 := c.inside(other)
+			s, busy, foreign := c.stream(nonBlocking), c.stream(nonBlocking), c2.stream(nonBlocking)
+			e, before, g := c.event(untimed), c.event(untimed), c.gate()
+			own := c.gate()
+			own.hold(busy)
+			c.record(before, busy)
+			c2held := c2.stream(nonBlocking)
+			waited := c2.event(untimed)
+			g.hold(c2held)
+			c2.record(waited, c2held)
+			c.res("wait", c.CtxWaitEvent(c.at, ctx, waited))
+			f, l := c.event(untimed), c.event(untimed)
+			c.record(f, s)
+			c.res("existing-stream", c.query(f))
+			late := c.stream(nonBlocking)
+			c.record(l, late)
+			c.res("later-stream", c.query(l))
+			c2.record(c2.event(untimed), foreign)
+			c.res("other-context", c.drained(foreign))
+			own.open()
+			c.res("work-from-before", c.settled(before))
+			g.open()
+			c.res("existing-stream-when-done", c.settled(f))
+			c.res("later-stream-when-done", c.settled(l))
+			c.res("unrecorded", c.CtxWaitEvent(c.at, ctx, e))
+			c.res("not-held", c.drained(s))
+		}},
+		{famWait, "wait-event-of-other-device", "destroying an event while another device waits for it", func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			_, ctx1 := c.primary(1)
+			c.current(ctx0)
+			other := c.inside(ctx1)
+			s, t, back := c.stream(nonBlocking), other.stream(nonBlocking), c.stream(nonBlocking)
+			e, f, g := c.event(untimed), other.event(untimed), c.gate()
+			g.hold(s)
+			c.record(e, s)
+			c.res("wait", c.wait(t, e))
+			c.res("destroy", c.EventDestroy(c.at, e))
+			c.res("record-behind", c.EventRecord(c.at, f, t))
+			c.res("wait-back", c.wait(back, f))
+			c.res("closed", c.streamQuery(back))
+			g.open()
+			c.res("open", c.drained(back))
+			c.res("context-wait", c.CtxWaitEvent(c.at, ctx0, f))
+			c.res("context-record", c.CtxRecordEvent(c.at, ctx1, c.event(untimed)))
 		}},
 	}
 }

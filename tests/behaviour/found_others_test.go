@@ -1,9 +1,6 @@
 package behaviour
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"os"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ccall"
@@ -199,14 +196,7 @@ func foundOthers() []found {
 			}
 			c.setup()
 			other := startPeer(c.job, c.reporter)
-			var h driver.IPCEventHandle
-			data, err := base64.StdEncoding.DecodeString(other.text)
-			if err != nil {
-				c.fatal("the second process's handle: %v", err)
-			}
-			copy(h[:], data)
-			e, res := c.IpcOpenEventHandle(c.at, h)
-			c.res("open", res)
+			e := c.opened(other)
 			c.res("pending", c.settled(e))
 			other.say(1)
 			other.end()
@@ -436,7 +426,7 @@ func foundOthers() []found {
 		{famSticky, "trap", "a kernel that gives up: which code, and whether it is sticky", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
-			k := c.kernel([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"), "cusim_trap")
+			k := c.kernel([]byte(trapPTX), "cusim_trap")
 			c.launch(s, k, driver.KernelParams{})
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("create", bare(c.EventCreate(c.at, timed)))
@@ -445,7 +435,7 @@ func foundOthers() []found {
 			c.setup()
 			s, p := c.stream(nonBlocking), uint64(c.memory())+1
 			k := c.kernel([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n"+
-				"\t.reg .u64 %p;\n\tld.param.u64 %p, [p];\n\tst.global.u32 [%p], 1;\n\tret;\n}\n"), "cusim_misaligned")
+				"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"), "cusim_misaligned")
 			c.launch(s, k, driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("create", bare(c.EventCreate(c.at, timed)))
@@ -509,14 +499,5 @@ func foundOthers() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s0))
 		}},
-	}
-}
-
-// tellFirst gives the first process a handle, and waits for an answer.
-func (c *raw) tellFirst(x exported) {
-	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
-	var v any
-	if err := json.NewDecoder(os.Stdin).Decode(&v); err != nil {
-		c.fatal("the first process says nothing: %v", err)
 	}
 }

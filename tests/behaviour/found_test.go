@@ -54,25 +54,22 @@ type found struct {
 	run      func(*raw)
 }
 
-// executesPTX names the behaviours of kernels, which the software driver does not execute.
-var executesPTX = []string{"trap", "misaligned"}
+// unlike returns why steps are asserted on drivers in C only, by case and step.
+func unlike() map[string]string {
+	const kinder = "a software driver gives handles again as late as it can"
+	return map[string]string{"handle-comes-again same-handle": kinder, "handle-comes-again same-stream-handle": kinder}
+}
 
 // foundBehaviours returns all of them.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundOthers())
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundOthers(), foundSticky())
 }
 
 // foundCases returns the cases of the suite.
 func foundCases() []testCase {
 	var list []testCase
 	for _, f := range foundBehaviours() {
-		list = append(list, testCase{f.name, func(j job, rep *reporter) {
-			t, err := j.Target.open()
-			if err != nil {
-				rep.fatal("%v", err)
-			}
-			f.run(newRaw(j, rep, t))
-		}})
+		list = append(list, testCase{f.name, onTable(f.run)})
 	}
 	return list
 }
@@ -97,6 +94,7 @@ func TestFound(t *testing.T) {
 		t.Run(tg.Name, func(t *testing.T) {
 			for _, f := range foundBehaviours() {
 				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
 					of := rowsOf(rows, suiteFound, f.name)
 					if len(of) == 0 {
 						t.Fatal("the table has no such case: record it")
@@ -131,7 +129,7 @@ func TestFoundCovers(t *testing.T) {
 // may take, and how many are recorded at a time.
 const (
 	times       = 3
-	recordLimit = 15 * time.Second
+	recordLimit = 15 * time.Second // more than a step is given that may hang
 	recorders   = 8
 )
 
@@ -167,11 +165,16 @@ func recordFound(t *testing.T) {
 	wg.Wait()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Behaviours that were found by asking, beyond h200-cuda13.0.tsv, whose columns these are. Written by the test with -behaviour.record:\n"+
-		"# each case was run %d times. Above each stands what it is about, and which bug it prevents to know it.\n", times)
+		"# each case was run %d times. Above each stands what it is about, and which bug it prevents to know it. CRASH: the call killed the\n"+
+		"# process; HANG: it did not come back.\n", times)
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
 		rows, err := recorded(f, runs[i][:])
-		if err = errors.Join(errs[i], err); err != nil {
+		switch err = errors.Join(errs[i], err); {
+		case err == errSkipped:
+			t.Logf("%s was skipped: %v", f.name, runs[i][0])
+			rows = rowsOf(before, suiteFound, f.name)
+		case err != nil:
 			t.Errorf("%s: %v", f.name, err)
 			rows = rowsOf(before, suiteFound, f.name)
 		}
@@ -188,38 +191,95 @@ func recordFound(t *testing.T) {
 	}
 }
 
+// errSkipped is for cases that cannot be run here.
+var errSkipped = errors.New("skipped")
+
 // recorded returns the rows of a case that was run several times.
 func recorded(f found, runs [][]report) (rows []row, err error) {
 	answers := map[string][]string{} // by step
 	for k, run := range runs {
+		n := 0
 		for _, rep := range run {
 			switch {
-			case rep.Kind == skipped, rep.Kind == failed, rep.Kind == missing, rep.Kind == left:
+			case rep.Kind == skipped:
+				return nil, errSkipped
+			case rep.Kind == failed, rep.Kind == missing, rep.Kind == left:
 				return nil, fmt.Errorf("%s %s: %s", rep.Kind, rep.Step, rep.Text)
 			case rep.Kind != answer:
 				continue
 			case k == 0:
 				r := row{name: f.name, step: rep.Step, answer: rep.Answer, constant: noConstant, asserted: always, cu: cuNone}
-				if slices.Contains(executesPTX, f.name) {
-					r.asserted, r.note = onLibrary, "a software driver does not execute PTX"
-				}
 				var code driver.Result
 				if n, err := fmt.Sscanf(rep.Answer, "%d", &code); n == 1 && err == nil {
 					r.constant = code.Name()
 				}
 				rows = append(rows, r)
+			case n >= len(rows) || rows[n].step != rep.Step:
+				return nil, fmt.Errorf("run %d has a step %s, where the first one has another", k+1, rep.Step)
 			}
+			n++
 			if !slices.Contains(answers[rep.Step], rep.Answer) {
 				answers[rep.Step] = append(answers[rep.Step], rep.Answer)
 			}
 		}
+		if n < len(rows) {
+			return nil, fmt.Errorf("run %d has no step %s", k+1, rows[n].step)
+		}
 	}
-	for i, r := range rows {
-		if a := answers[r.step]; len(a) > 1 {
-			rows[i].asserted, rows[i].note = never, "it varies: "+strings.Join(a, ", ")
+	kinder := unlike()
+	for i := range rows {
+		r := &rows[i]
+		switch a := answers[r.step]; {
+		case len(a) > 1:
+			r.asserted, r.note = never, "it varies: "+strings.Join(a, ", ")
+			if r.answer == crash || r.answer == hang {
+				r.constant = noConstant
+			}
+		case r.answer == crash:
+			r.asserted, r.note = never, "the driver in C crashes"
+		case r.answer == hang:
+			r.asserted, r.note = never, "the driver in C does not come back"
+		case kinder[f.name+" "+r.step] != "":
+			r.asserted, r.note = onLibrary, kinder[f.name+" "+r.step]
+		}
+		if err := r.check(); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil
+}
+
+// TestRecorded shows what becomes of a case's reports.
+func TestRecorded(t *testing.T) {
+	says := func(step, a string) report { return report{Kind: answer, Step: step, Answer: a} }
+	for _, tt := range []struct {
+		name string
+		runs [][]report
+		want []string // lines without the case and package cu, or an error
+		err  string
+	}{
+		{"the same", [][]report{{says("one", "0"), says("two", "=1")}, {says("one", "0"), says("two", "=1")}},
+			[]string{"one 0 CUDA_SUCCESS yes: ", "two =1 - yes: "}, ""},
+		{"not the same", [][]report{{says("one", "0")}, {says("one", "600")}},
+			[]string{"one 0 CUDA_SUCCESS no: it varies: 0, 600"}, ""},
+		{"deaths", [][]report{{says("one", hang), says("two", crash)}},
+			[]string{"one HANG - no: the driver in C does not come back", "two CRASH - no: the driver in C crashes"}, ""},
+		{"a step more", [][]report{{says("one", "0")}, {says("one", "0"), says("two", "0")}}, nil, "run 2 has a step two"},
+		{"a step less", [][]report{{says("one", "0"), says("two", "0")}, {says("one", "0")}}, nil, "run 2 has no step two"},
+		{"another step", [][]report{{says("one", "0")}, {says("two", "0")}}, nil, "run 2 has a step two"},
+		{"a skip", [][]report{{{Kind: skipped, Text: "one device"}}}, nil, "skipped"},
+		{"not made", [][]report{{{Kind: left, Step: "one", Text: "for a reason"}}}, nil, "left one: for a reason"},
+		{"not an answer", [][]report{{says("one", "nonsense")}}, nil, `the answer is "nonsense"`},
+	} {
+		rows, err := recorded(found{name: "a"}, tt.runs)
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprintf("%s %s %s %s: %s", r.step, r.answer, r.constant, r.asserted, r.note))
+		}
+		if !slices.Equal(got, tt.want) || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %q, %v; want %q, %q", tt.name, got, err, tt.want, tt.err)
+		}
+	}
 }
 
 // A gate holds streams up until it is opened: it is a word that they wait for.
@@ -229,13 +289,33 @@ type gate struct {
 	dev  driver.DevicePtr
 }
 
-// gate returns a closed gate, of the current context.
+// mostGates is how many gates a case may have.
+const mostGates = 64
+
+// gates are those of a case. Their memory is allocated before the first one holds
+// anything up, as to allocate may mean to wait.
+type gates struct {
+	host  driver.HostPtr
+	dev   driver.DevicePtr
+	count int
+}
+
+// gate returns a closed gate, for streams of all contexts. It goes with the context
+// that was current for the first one.
 func (c *raw) gate() *gate {
-	host, res := c.MemHostAlloc(c.at, 4096, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
-	c.must("cuMemHostAlloc", res)
-	g := &gate{c: c, host: host}
-	g.dev, res = c.MemHostGetDevicePointer(c.at, host, 0)
-	c.must("cuMemHostGetDevicePointer", res)
+	if c.gates.count == 0 {
+		var res driver.Result
+		c.gates.host, res = c.MemHostAlloc(c.at, 4*mostGates, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
+		c.must("cuMemHostAlloc", res)
+		c.gates.dev, res = c.MemHostGetDevicePointer(c.at, c.gates.host, 0)
+		c.must("cuMemHostGetDevicePointer", res)
+	}
+	if c.gates.count == mostGates {
+		c.fatal("there are more than %d gates", mostGates)
+	}
+	at := 4 * c.gates.count
+	c.gates.count++
+	g := &gate{c: c, host: c.gates.host + driver.HostPtr(at), dev: c.gates.dev + driver.DevicePtr(at)}
 	g.word().Store(0)
 	return g
 }
@@ -260,21 +340,31 @@ func (c *raw) held(flags uint32) (driver.Stream, *gate) {
 	return s, g
 }
 
-// settled returns what a query of an event answers when what can be done is done.
-func (c *raw) settled(e driver.Event) (res driver.Result) {
+// until asks until the answer is another one, or patience is at its end.
+func (c *raw) until(not driver.Result, ask func() driver.Result) (res driver.Result) {
 	for end := time.Now().Add(c.patience()); ; time.Sleep(100 * time.Microsecond) {
-		if res = c.EventQuery(c.at, e); res != driver.ResultNotReady || time.Now().After(end) {
+		if res = ask(); res != not || time.Now().After(end) {
 			return res
 		}
 	}
 }
 
+// settled returns what a query of an event answers when what can be done is done.
+func (c *raw) settled(e driver.Event) driver.Result {
+	return c.until(driver.ResultNotReady, func() driver.Result { return c.query(e) })
+}
+
+// drained is settled for a stream.
+func (c *raw) drained(s driver.Stream) driver.Result {
+	return c.until(driver.ResultNotReady, func() driver.Result { return c.streamQuery(s) })
+}
+
 // patience is how long to wait for what may never come.
 func (c *raw) patience() time.Duration {
 	if c.Software() {
-		return 5 * time.Millisecond
+		return 20 * time.Millisecond
 	}
-	return 50 * time.Millisecond
+	return 100 * time.Millisecond
 }
 
 // reached reports what a query answers of an event that is recorded on a stream now.
@@ -290,6 +380,11 @@ func bare[T any](_ T, res driver.Result) driver.Result { return res }
 // hear waits, in a second process, for something that the first tells.
 func (c *raw) hear(v any) {
 	c.send(report{Kind: ready})
+	c.heard(v)
+}
+
+// heard is hear for who has said that it is ready.
+func (c *raw) heard(v any) {
 	if err := json.NewDecoder(os.Stdin).Decode(v); err != nil {
 		c.fatal("the first process says nothing more: %v", err)
 	}

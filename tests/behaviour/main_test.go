@@ -3,6 +3,10 @@
 // same table says. Each case runs in a process of its own, since some poison
 // theirs.
 //
+// What was found beyond that table has another one (h200-cuda13.0-found.tsv), which
+// TestFound writes with -behaviour.record: on a machine with a GPU what the GPU
+// answers, elsewhere what the software driver does, to be compared.
+//
 // The drivers are the software drivers that softwareDrivers lists, the system's
 // if PURECU_TEST_GPU is set ("1", or a path to it), and, for what needs no GPU,
 // those that PURECU_TEST_LIBCUDA lists.

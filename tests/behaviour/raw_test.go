@@ -42,7 +42,8 @@ type raw struct {
 	job job
 	// at is the case's thread, and maybe a context that is made current for the
 	// call.
-	at driver.At
+	at    driver.At
+	gates *gates
 }
 
 // rawCases returns the cases, in the order of the table.
@@ -86,20 +87,25 @@ func rawCases() []testCase {
 	}
 	var list []testCase
 	for _, c := range cases {
-		list = append(list, testCase{c.name, func(j job, rep *reporter) {
-			t, err := j.Target.open()
-			if err != nil {
-				rep.fatal("%v", err)
-			}
-			c.run(newRaw(j, rep, t))
-		}})
+		list = append(list, testCase{c.name, onTable(c.run)})
 	}
 	return list
 }
 
+// onTable runs a case on its target's table.
+func onTable(run func(*raw)) func(job, *reporter) {
+	return func(j job, rep *reporter) {
+		t, err := j.Target.open()
+		if err != nil {
+			rep.fatal("%v", err)
+		}
+		run(newRaw(j, rep, t))
+	}
+}
+
 // newRaw returns a case that has told what driver it runs on.
 func newRaw(j job, rep *reporter, t *driver.Table) *raw {
-	c := &raw{reporter: rep, Table: t, job: j}
+	c := &raw{reporter: rep, Table: t, job: j, gates: new(gates)}
 	// The thread is never given back: the process ends with the case.
 	c.at.Thread = t.Pin()
 	version, res := t.DriverGetVersion(c.at)

@@ -28,6 +28,7 @@ type kind string
 const (
 	about   kind = "about"   // the driver; comes before the steps
 	answer  kind = "answer"  // a step's answer
+	dared   kind = "dared"   // the next step may end the process, and is its last one
 	left    kind = "left"    // a step that is not made on this driver; Text says why
 	missing kind = "missing" // a step that a driver so old has no function for
 	skipped kind = "skipped" // the case cannot run here: Text says why

@@ -45,7 +45,8 @@ const (
 	noConstant = "-"     // a value has none
 	cuSame     = "-"     // package cu answers the same
 	cuNone     = "none"  // package cu has nothing of the kind
-	crash      = "CRASH" // the step that killed the C program
+	crash      = "CRASH" // the step that killed the C program, or the answer of one that was dared
+	hang       = "HANG"  // the answer of one that did not come back
 )
 
 // cuda13 is the version of the driver that was asked.
@@ -102,6 +103,10 @@ func (r row) check() error {
 	case r.step == crash:
 		if r.asserted != never {
 			return fmt.Errorf("%s: no crash is asserted", r.name)
+		}
+	case r.answer == crash || r.answer == hang:
+		if r.asserted != never || r.constant != noConstant {
+			return fmt.Errorf("%s %s: %s is asserted, or has a constant", r.name, r.step, r.answer)
 		}
 	case strings.HasPrefix(r.answer, "="):
 		if r.constant != noConstant {
@@ -215,6 +220,7 @@ func TestParseTable(t *testing.T) {
 		{line("a", "s", "0", "CUDA_SUCCESS", "yes", "0"), "the same"},
 		{line("a", "s", "0", "CUDA_SUCCESS", "yes", ""), "the same"},
 		{line("a", crash, "sig11", "-", "yes", "-"), "no crash is asserted"},
+		{line("a", "s", hang, "-", "yes", "-"), "HANG is asserted"},
 	} {
 		if rows, err := parseTable("# a comment\n" + tt.line + "\n"); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, %v; want an error with %q", tt.line, rows, err, tt.want)

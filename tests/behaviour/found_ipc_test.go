@@ -1,0 +1,236 @@
+package behaviour
+
+import (
+	"encoding/base64"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// tellFirst gives the first process a handle, and waits until that lets this one go on.
+func (c *raw) tellFirst(x exported) {
+	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
+	c.heard(new(any))
+}
+
+// opened opens the event that the second process told of.
+func (c *raw) opened(other *second) driver.Event {
+	e, res := c.IpcOpenEventHandle(c.at, other.handle())
+	c.res("open", res)
+	return e
+}
+
+// handle is the one that the second process told.
+func (s *second) handle() (h driver.IPCEventHandle) {
+	data, err := base64.StdEncoding.DecodeString(s.text)
+	if err != nil || copy(h[:], data) != len(h) {
+		s.rep.fatal("the second process told no handle: %v", err)
+	}
+	return h
+}
+
+// kill ends the second process, which has no say in it.
+func (s *second) kill() {
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.rep.fatal("the second process: %v", err)
+	}
+	_ = s.cmd.Wait() // it says that the process was killed
+}
+
+// foundIPC are about processes that export events, and that end.
+func foundIPC() []found {
+	// exporting makes a case whose second process makes the event, and prepares it. The
+	// first one has it then, and lets the second go on.
+	exporting := func(prepare, then func(c *raw, e driver.Event, s driver.Stream), first func(c *raw, other *second)) func(*raw) {
+		return func(c *raw) {
+			c.setup()
+			if c.job.Part != peer {
+				first(c, startPeer(c.job, c.reporter))
+				return
+			}
+			s := c.stream(nonBlocking)
+			e, x := c.export()
+			if prepare != nil {
+				prepare(c, e, s)
+			}
+			c.tellFirst(x)
+			if then != nil {
+				then(c, e, s)
+			}
+		}
+	}
+	// held records the event behind a gate that stays closed.
+	held := func(c *raw, e driver.Event, s driver.Stream) {
+		c.gate().hold(s)
+		c.record(e, s)
+	}
+	return []found{
+		{famIPC, "ipc-before-the-first-record", "an importer that believes that data is there because the event is complete", exporting(nil, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			c.res("query", c.query(e))
+			c.res("sync", c.EventSynchronize(c.at, e))
+			c.res("wait", c.wait(s, e))
+			c.res("stream", c.drained(s))
+			other.say(1)
+			other.end()
+		})},
+		{famIPC, "ipc-recorded-again-while-waited", "a waiter in another process that waits for the newest record, where one in this process would not", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+			first, second := c.gate(), c.gate()
+			t := c.stream(nonBlocking)
+			first.hold(s)
+			second.hold(t)
+			c.res("record", c.EventRecord(c.at, e, s))
+			c.more()
+			c.res("record-again", c.EventRecord(c.at, e, t))
+			first.open()
+			c.res("first-stream", c.drained(s))
+			c.more()
+			second.open()
+			c.res("second-stream", c.drained(t))
+			c.more()
+		}, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			other.say(1)
+			c.res("wait", c.wait(s, e))
+			other.say(1)
+			c.res("stream-when-older-is-done", c.drained(s))
+			c.res("query", c.query(e))
+			other.say(1)
+			c.res("stream-when-newer-is-done", c.drained(s))
+			c.res("query-done", c.settled(e))
+			other.say(1)
+			other.end()
+		})},
+		{famIPC, "ipc-open-after-destroy", "sending a handle, and destroying the event before it was opened", exporting(func(c *raw, e driver.Event, s driver.Stream) {
+			c.res("destroy", c.EventDestroy(c.at, e))
+			c.event(interprocess) // maybe in its place
+		}, nil, func(c *raw, other *second) {
+			if e := c.opened(other); e != 0 {
+				c.val("query", int(c.query(e)))
+			} else {
+				c.val("query", "none")
+			}
+			other.say(1)
+			other.end()
+		})},
+		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended well", exporting(func(c *raw, e driver.Event, s driver.Stream) {
+			c.record(e, s)
+			c.finish(s)
+		}, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			other.say(1)
+			other.end()
+			c.res("query", c.query(e))
+			c.res("sync", c.EventSynchronize(c.at, e))
+			c.res("wait", c.wait(s, e))
+			c.res("record", c.EventRecord(c.at, e, s))
+			c.res("query-own", c.settled(e))
+			c.res("destroy", c.EventDestroy(c.at, e))
+		})},
+		{famIPC, "ipc-open-after-the-end", "opening the event of a process that has ended", exporting(nil, nil, func(c *raw, other *second) {
+			other.say(1)
+			other.end()
+			c.opened(other)
+			c.res("alive", c.newEvent())
+		})},
+		{famIPC, "ipc-exporter-killed", "an importer that polls forever, for an event of a process that was killed", exporting(held, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			c.res("query", c.query(e))
+			other.kill()
+			c.res("query-killed", c.settled(e))
+			c.res("record", c.EventRecord(c.at, e, s))
+			c.res("query-own", c.settled(e))
+			c.res("create", c.newEvent())
+			c.res("destroy", c.EventDestroy(c.at, e))
+		})},
+		{famIPC, "ipc-synchronize-with-the-killed", "an importer that hangs in cuEventSynchronize, for an event of a process that was killed", exporting(held, nil, func(c *raw, other *second) {
+			e := c.opened(other)
+			other.kill()
+			c.res("alive", c.newEvent())
+			c.dare("sync", func() driver.Result { return c.EventSynchronize(c.at, e) })
+		})},
+		{famIPC, "ipc-stream-behind-the-killed", "a stream that waits forever, for an event of a process that was killed", exporting(held, nil, func(c *raw, other *second) {
+			e, s, free := c.opened(other), c.stream(nonBlocking), c.stream(nonBlocking)
+			c.res("wait", c.wait(s, e))
+			other.kill()
+			c.res("stream", c.drained(s))
+			c.res("other-stream", c.drained(free))
+			c.res("destroy-event", c.EventDestroy(c.at, e))
+			c.res("destroy-stream", c.StreamDestroy(c.at, s))
+		})},
+		{famIPC, "ipc-importer-killed", "an exporter that waits forever, because an importer recorded the event and was killed", func(c *raw) {
+			if c.job.Part == peer {
+				e := c.imported("open")
+				s, _ := c.held(nonBlocking)
+				c.res("record", c.EventRecord(c.at, e, s))
+				c.more() // and is killed
+				return
+			}
+			c.setup()
+			s := c.stream(nonBlocking)
+			e, x := c.export()
+			other := startPeer(c.job, c.reporter)
+			other.say(x)
+			c.res("query", c.query(e))
+			other.kill()
+			c.res("query-killed", c.settled(e))
+			c.res("record-here", c.EventRecord(c.at, e, s))
+			c.res("query-here", c.settled(e))
+			c.res("destroy", c.EventDestroy(c.at, e))
+		}},
+		{famIPC, "ipc-in-a-capture", "recording or awaiting an event of another process while a stream is captured", exporting(nil, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			try := func(name string, call func() driver.Result) {
+				c.begin(s, capRelaxed)
+				c.res(name, call())
+				c.status(name+"-status", s)
+				c.res(name+"-end", c.end(s))
+			}
+			try("wait", func() driver.Result { return c.wait(s, e) })
+			try("record", func() driver.Result { return c.EventRecord(c.at, e, s) })
+			c.res("query", c.query(e))
+			try("external-record", func() driver.Result { return c.external(e, s) })
+			try("external-wait", func() driver.Result { return c.externalWait(s, e) })
+			other.say(1)
+			other.end()
+		})},
+		{famIPC, "ipc-without-a-context", "opening an event before a context is current, or in another one than its streams'", exporting(nil, nil, func(c *raw, other *second) {
+			dev, res := c.CtxGetDevice(c.at)
+			c.must("cuCtxGetDevice", res)
+			ctx, made := c.top(), c.aside(dev)
+			c.bare()
+			_, res = c.IpcOpenEventHandle(c.at, other.handle())
+			c.res("without", res)
+			c.current(made)
+			e, res := c.IpcOpenEventHandle(c.at, other.handle())
+			c.res("in-a-created-one", res)
+			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
+			c.current(ctx)
+			c.res("record-in-the-primary", c.EventRecord(c.at, e, c.stream(nonBlocking)))
+			c.res("wait-in-the-primary", c.wait(c.stream(nonBlocking), e))
+			other.say(1)
+			other.end()
+		})},
+		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, and not told so", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			g := c.gate()
+			g.hold(s)
+			c.launch(s, f, driver.KernelParams{})
+			c.res("record", c.EventRecord(c.at, e, s))
+			c.more()
+			g.open()
+			c.res("sync-there", c.StreamSynchronize(c.at, s))
+			c.more()
+		}, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			other.say(1)
+			c.res("query", c.query(e))
+			c.res("wait", c.wait(s, e))
+			other.say(1)
+			c.res("query-failed", c.settled(e))
+			c.res("stream", c.drained(s))
+			c.res("create", c.newEvent())
+			other.say(1)
+			other.end()
+		})},
+	}
+}

@@ -1,0 +1,222 @@
+package behaviour
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+//go:embed testdata/assert.ptx
+var assertPTX []byte
+
+// trapPTX ends itself by an interrupt.
+const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
+
+// failing returns what comes of kernels that fail, for software drivers, which execute
+// no PTX.
+func failing() map[string]driver.Result {
+	return map[string]driver.Result{
+		"cusim_trap":       driver.ResultLaunchFailed,
+		"cusim_assert":     driver.ResultAssert,
+		"cusim_misaligned": driver.ResultMisalignedAddress,
+	}
+}
+
+// illegal lets a stream write to an illegal address when a gate is opened.
+func (c *raw) illegal(s driver.Stream) *gate {
+	g := c.gate()
+	f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+	g.hold(s)
+	c.launch(s, f, driver.KernelParams{})
+	return g
+}
+
+// poisoned lets a stream fail, and waits until that is known.
+func (c *raw) poisoned(s driver.Stream) {
+	c.illegal(s).open()
+	c.res("poison", c.StreamSynchronize(c.at, s))
+}
+
+// foundSticky are about errors that stay: whom they reach, and what is left.
+func foundSticky() []found {
+	// innocent makes a case in which a call is the first that could notice an error.
+	innocent := func(name, prevents string, call func(c *raw, e, f driver.Event, free driver.Stream) driver.Result) found {
+		return found{family: famSticky, name: name, prevents: prevents, run: func(c *raw) {
+			c.setup()
+			s, free := c.stream(nonBlocking), c.stream(nonBlocking)
+			e, f := c.ended(timed, free), c.ended(timed, free)
+			g := c.illegal(s)
+			ask := func() driver.Result { return call(c, e, f, free) }
+			c.res("before", ask())
+			g.open()
+			c.res("notices", c.until(driver.ResultSuccess, ask))
+			c.res("afterwards", c.query(e))
+		}}
+	}
+	return []found{
+		innocent("noticed-by-an-interval", "trusting an interval that was read after the GPU had failed",
+			func(c *raw, e, f driver.Event, _ driver.Stream) driver.Result { return c.elapsed(e, f) }),
+		innocent("noticed-by-a-complete-event", "trusting a completion that was asked for after the GPU had failed",
+			func(c *raw, e, _ driver.Event, _ driver.Stream) driver.Result { return c.query(e) }),
+		innocent("noticed-by-a-creation", "blaming the call that reports an error for it",
+			func(c *raw, _, _ driver.Event, _ driver.Stream) driver.Result { return c.newEvent() }),
+		innocent("noticed-by-another-stream", "blaming the stream that reports an error for it",
+			func(c *raw, _, _ driver.Event, free driver.Stream) driver.Result { return c.streamQuery(free) }),
+		{famSticky, "error-in-the-primary-context", "believing that another context of the device goes on after an error in the primary one", func(c *raw) {
+			dev, _ := c.setup()
+			ctx := c.aside(dev)
+			other := c.inside(ctx)
+			t := other.stream(nonBlocking)
+			e := other.ended(timed, t)
+			c.poisoned(c.stream(nonBlocking))
+			c.res("query", c.query(e))
+			c.res("record", c.EventRecord(c.at, e, t))
+			c.res("sync", c.StreamSynchronize(c.at, t))
+			c.res("create", other.newEvent())
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+		}},
+		{famSticky, "recovery-without-a-primary", "looking for a way back by destroying all contexts and creating one", func(c *raw) {
+			c.init()
+			dev, res := c.DeviceGet(c.at, 0)
+			c.must("cuDeviceGet", res)
+			ctx := c.context(dev)
+			c.poisoned(c.stream(nonBlocking))
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+			made, res := c.create(dev)
+			c.res("create-context", res)
+			c.res("create", c.newEvent())
+			_, res = c.DevicePrimaryCtxRetain(c.at, dev)
+			c.res("retain", res)
+			c.res("init", c.Init(c.at, 0))
+			if made == 0 {
+				c.res("destroy-second", driver.ResultInvalidContext)
+			} else {
+				c.res("destroy-second", c.CtxDestroy(c.at, made))
+			}
+		}},
+		{famSticky, "recovery-of-the-primary", "looking for a way back by releasing the primary context, with or without a reset", func(c *raw) {
+			dev, _ := c.setup()
+			_, again := c.primary(0)
+			c.poisoned(c.stream(nonBlocking))
+			c.res("release-first", c.DevicePrimaryCtxRelease(c.at, dev))
+			_, active, res := c.DevicePrimaryCtxGetState(c.at, dev)
+			c.res("state", res)
+			c.val("active", active)
+			c.res("release-last", c.DevicePrimaryCtxRelease(c.at, dev))
+			_, res = c.DevicePrimaryCtxRetain(c.at, dev)
+			c.res("retain", res)
+			c.res("reset", c.DevicePrimaryCtxReset(c.at, dev))
+			_, res = c.DevicePrimaryCtxRetain(c.at, dev)
+			c.res("retain-after-reset", res)
+			c.res("set", c.CtxSetCurrent(c.at, again))
+			c.res("create", c.newEvent())
+		}},
+		{famSticky, "assert", "treating a failed assertion in a kernel as an error that passes", func(c *raw) {
+			dev, _ := c.setup()
+			s := c.stream(nonBlocking)
+			e := c.ended(timed, s)
+			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("query", c.query(e))
+			c.res("create", c.newEvent())
+			c.res("reset", c.DevicePrimaryCtxReset(c.at, dev))
+			_, res := c.DevicePrimaryCtxRetain(c.at, dev)
+			c.res("retain", res)
+		}},
+		{famSticky, "first-error-stays", "reporting the last of several errors, where the first one is the cause", func(c *raw) {
+			c.setup()
+			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
+			trap := c.kernel([]byte(trapPTX), "cusim_trap")
+			bad, g := c.illegal(s), c.gate()
+			g.hold(t)
+			c.launch(t, trap, driver.KernelParams{})
+			bad.open()
+			c.res("first", c.StreamSynchronize(c.at, s))
+			g.open()
+			time.Sleep(settling)
+			c.res("second", c.StreamSynchronize(c.at, t))
+			c.res("create", c.newEvent())
+		}},
+		{famSticky, "error-while-capturing", "a capture that ends well after the context was lost, or never ends", func(c *raw) {
+			c.setup()
+			s, t, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed)
+			bad := c.illegal(t)
+			c.begin(s, capRelaxed)
+			c.record(e, s)
+			bad.open()
+			c.res("poison", c.StreamSynchronize(c.at, t))
+			status, res := c.StreamIsCapturing(c.at, s)
+			c.res("status", res)
+			c.val("is", status)
+			c.res("record", c.EventRecord(c.at, e, s))
+			g, res := c.StreamEndCapture(c.at, s)
+			c.res("end", res)
+			c.val("graph", g != 0)
+		}},
+		{famSticky, "error-in-a-graph", "taking the event of a graph that failed for recorded", func(c *raw) {
+			c.setup()
+			s, e := c.stream(nonBlocking), c.event(timed)
+			before := c.ended(timed, s)
+			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			gr := c.captured(s, func() {
+				c.launch(s, f, driver.KernelParams{})
+				c.external(e, s)
+			})
+			x := c.exec(gr)
+			c.res("launch", c.GraphLaunch(c.at, x, s))
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("query", c.query(e))
+			c.res("elapsed", c.elapsed(before, e))
+			c.res("launch-again", c.GraphLaunch(c.at, x, s))
+			c.res("destroy-executable", c.GraphExecDestroy(c.at, x))
+			c.res("destroy-graph", c.GraphDestroy(c.at, gr))
+		}},
+		{famSticky, "cleanup-after-an-error", "a clean-up that stops at the first error: what each of its calls answers, and that none of them hangs", func(c *raw) {
+			dev, primary := c.setup()
+			ctx := c.context(dev)
+			s := c.stream(nonBlocking)
+			e := c.ended(timed, s)
+			p, res := c.MemAlloc(c.at, 256)
+			c.must("cuMemAlloc", res)
+			h, res := c.MemHostAlloc(c.at, 256, 0)
+			c.must("cuMemHostAlloc", res)
+			c.poisoned(s)
+			c.res("destroy-event", c.EventDestroy(c.at, e))
+			c.res("destroy-stream", c.StreamDestroy(c.at, s))
+			c.res("free", c.MemFree(c.at, p))
+			c.res("free-host", c.MemFreeHost(c.at, h))
+			c.res("pop", func() driver.Result { _, res := c.CtxPopCurrent(c.at); return res }())
+			c.res("push", c.CtxPushCurrent(c.at, ctx))
+			c.res("destroy-context", c.CtxDestroy(c.at, ctx))
+			c.res("set-primary", c.CtxSetCurrent(c.at, primary))
+			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
+		}},
+		{famSticky, "error-on-another-device", "giving all GPUs of a machine up for an error on one of them, or trusting an event across", func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			dev1, ctx1 := c.primary(1)
+			c.current(ctx0)
+			other := c.inside(ctx1)
+			s, t := c.stream(nonBlocking), other.stream(nonBlocking)
+			e, f := c.event(untimed), other.event(timed)
+			bad := c.illegal(s)
+			c.record(e, s)
+			c.res("wait", c.wait(t, e))
+			c.record(f, t)
+			bad.open()
+			c.res("poison", c.StreamSynchronize(c.at, s))
+			c.res("waiter", c.drained(t))
+			c.res("behind", c.settled(f))
+			c.res("create", other.newEvent())
+			fresh := other.stream(nonBlocking)
+			c.res("record", c.EventRecord(c.at, f, fresh))
+			c.res("query", c.settled(f))
+			c.res("wait-for-the-lost", c.wait(fresh, e))
+			c.res("stream", c.drained(fresh))
+			c.res("reset", c.DevicePrimaryCtxReset(c.at, dev1))
+			_, res := c.DevicePrimaryCtxRetain(c.at, dev1)
+			c.res("retain", res)
+		}},
+	}
+}
