@@ -130,6 +130,11 @@ func fakeCases() []testCase {
 			panic("the driver is gone")
 		}},
 		{"crash-first", func(job, *reporter) { os.Exit(7) }},
+		{"dared", func(_ job, rep *reporter) {
+			first(rep)
+			rep.send(report{Kind: dared, Step: "two"})
+			panic("the driver is gone")
+		}},
 		{"hang", func(_ job, rep *reporter) {
 			first(rep)
 			time.Sleep(time.Hour)
@@ -190,6 +195,7 @@ func TestLaunch(t *testing.T) {
 		{"good", []report{{Kind: about}, one, two, end}, nil},
 		{"crash", []report{{Kind: about}, one}, []string{"crashed after step one", "exit status 2", "the driver is gone", "a driver says something"}},
 		{"crash-first", nil, []string{"crashed after the first step", "exit status 7"}},
+		{"dared", []report{{Kind: about}, one, {Kind: answer, Step: "two", Answer: crash}, end}, nil},
 		{"early", []report{{Kind: about}, one}, []string{"ended after step one, though"}},
 		{"late", []report{{Kind: about}, one, end}, []string{"did everything", "exit status 3"}},
 		{"skip", []report{{Kind: skipped, Text: "not here"}}, nil},
