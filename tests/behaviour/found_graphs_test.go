@@ -24,22 +24,17 @@ func foundGraphs() []found {
 		return n
 	}
 	return []found{
-		{famGraph, "empty-graph", "treating a graph without nodes as an error, or as no work at all", func(c *raw) {
+		{famGraph, "empty-graph-on-default", "an empty graph on the default stream as a barrier between blocking streams, which any other work there is", func(c *raw) {
 			c.setup()
-			s, e, g := c.stream(nonBlocking), c.event(timed), c.gate()
-			c.begin(s, capRelaxed)
-			gr, res := c.StreamEndCapture(c.at, s)
-			c.res("end", res)
-			c.val("graph", gr != 0)
-			c.val("nodes", c.nodes(gr))
-			x, res := c.GraphInstantiateWithFlags(c.at, gr, 0)
-			c.res("instantiate", res)
-			g.hold(s)
-			c.res("launch", c.GraphLaunch(c.at, x, s))
-			c.record(e, s)
-			c.res("behind", c.query(e))
+			s, held, other, g := c.stream(nonBlocking), c.stream(blocking), c.stream(blocking), c.gate()
+			empty, full := c.exec(c.captured(s, func() {})), c.exec(c.captured(s, func() { c.mark(s, c.gate()) }))
+			g.hold(held)
+			c.res("launch-empty", c.GraphLaunch(c.at, empty, null))
+			c.res("beside-it", c.reached(other))
+			c.res("launch", c.GraphLaunch(c.at, full, null))
+			c.res("behind-it", c.reached(other))
 			g.open()
-			c.res("when-open", c.settled(e))
+			c.res("when-open", c.drained(other))
 		}},
 		{famGraph, "event-set-while-running", "giving a running graph another event, and missing the one it was launched with", func(c *raw) {
 			c.setup()
