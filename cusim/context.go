@@ -46,6 +46,31 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 	return t
 }
 
+// EndThread forgets what the driver keeps for a thread that has ended. What is on its
+// default streams is still done.
+func (d *Driver) EndThread(th *driver.Thread) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c, s := range d.thread(th).own {
+		if s.capture != nil {
+			d.abandon(s)
+		}
+		c.forget(s)
+	}
+	th.Local = nil
+}
+
+// forget takes a stream out of a context. Its work goes on, holds the legacy default
+// stream up, and is part of what is going on in the context.
+func (c *context) forget(s *stream) {
+	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool {
+		return other == s || other.handle == 0 && other.idle()
+	})
+	if !s.idle() {
+		c.streams = append(c.streams, &stream{ctx: c, flags: s.flags, tail: s.tail})
+	}
+}
+
 // current returns the thread's current context. One that was destroyed is current
 // until something else is.
 func (t *thread) current() *context {

@@ -8,12 +8,20 @@ import (
 // here.
 func callable(f driver.Callback) driver.Result {
 	switch {
-	case f.Go != nil:
+	case f.Go != nil || f.Told != nil:
 		return ok
 	case f.Addr != 0:
 		return driver.ResultNotSupported
 	}
 	return driver.ResultInvalidValue
+}
+
+// caller returns what calls a function on the host that is told a status.
+func caller(f driver.Callback, status driver.Result) func() {
+	if f.Told == nil {
+		return f.Go
+	}
+	return func() { f.Told(status) }
 }
 
 // hostOp returns an operation that calls a function on a goroutine of its own. The
@@ -51,11 +59,11 @@ func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Cal
 	if r != ok {
 		return r
 	}
-	return d.submit(s, &work{node: hostNode, make: func() *op { return d.hostOp(f.Go) }})
+	return d.submit(s, &work{node: hostNode, make: func() *op { return d.hostOp(caller(f, ok)) }})
 }
 
 // StreamAddCallback is cuStreamAddCallback. The function is called in any case, also
-// after a sticky error.
+// after a sticky error, of which it is told as an H200 does.
 func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.Callback, flags uint32) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamAddCallback", th, h)
@@ -70,7 +78,7 @@ func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.
 	case s.capture != nil:
 		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
-	o := d.hostOp(f.Go)
+	o := d.hostOp(caller(f, ok))
 	began := false
 	begin := o.begin
 	o.begin = func() {
@@ -79,7 +87,7 @@ func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.
 	}
 	o.dropped = func() {
 		if !began {
-			go f.Go()
+			go caller(f, driver.ResultNotPermitted)()
 		}
 	}
 	d.engine.enqueue(s, o)

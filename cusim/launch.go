@@ -77,6 +77,9 @@ func (f *function) fits(grid, block Dim3, shared uint32, cooperative bool) drive
 // arguments copies the values of a launch's arguments. NVIDIA's driver knows only
 // where they are: one that is missing or too short lets it read whatever is there.
 func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
+	if p.Array != nil {
+		p.Ptrs = pointers(p.Array, len(f.params))
+	}
 	if len(p.Ptrs) < len(f.params) {
 		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.name, len(f.params), len(p.Ptrs)), nil)
 		return nil, driver.ResultInvalidValue

@@ -36,7 +36,14 @@ func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result
 	if p == 0 || addr+n < addr || addr+n > deviceBase || a.taken(addr, n) {
 		return span{}, driver.ResultInvalidValue
 	}
-	return span{&block{addr: addr, size: n, kind: pageableBlock, data: foreignBytes(p, n)}, 0, n}, ok
+	return pageable(foreignBytes(p, n)), ok
+}
+
+// pageable returns memory of the host that the driver knows nothing of. If it is C's
+// it may not even be there.
+func pageable(b []byte) span {
+	n := uint64(len(b))
+	return span{&block{size: n, kind: pageableBlock, data: b}, 0, n}
 }
 
 // What the time that copies take is modelled on: a fixed part, and bytes a
@@ -158,7 +165,8 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 	if r != ok {
 		return r
 	}
-	return d.copyNow(c, true, func() { copy(to.bytes(), src) }, to)
+	from := pageable(src)
+	return d.copyNow(c, true, func() { transfer(to, from) }, to, from)
 }
 
 // MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for its turn.
@@ -172,13 +180,8 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 	if r != ok {
 		return r
 	}
-	return d.copyNow(c, true, func() {
-		if from.data == nil {
-			clear(dst)
-			return
-		}
-		copy(dst, from.bytes())
-	}, from)
+	to := pageable(dst)
+	return d.copyNow(c, true, func() { transfer(to, from) }, to, from)
 }
 
 // spans returns the memory of both ends of a copy.

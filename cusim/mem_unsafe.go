@@ -38,6 +38,11 @@ func touch(f func()) (there bool) {
 	return there
 }
 
+// pointers returns an array of C's.
+func pointers(array unsafe.Pointer, n int) []unsafe.Pointer {
+	return unsafe.Slice((*unsafe.Pointer)(array), n)
+}
+
 // argument copies the value of a kernel's argument.
 func argument(p unsafe.Pointer, n uint64) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)

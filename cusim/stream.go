@@ -182,14 +182,7 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 		d.engine.release(s) // nobody could, later
 	}
 	r = d.of(op, s.ctx, uintptr(h), streamKind)
-	s.ctx.streams = slices.DeleteFunc(s.ctx.streams, func(other *stream) bool {
-		return other == s || other.handle == 0 && other.idle()
-	})
-	if !s.idle() {
-		// Its work goes on, holds the legacy default stream up, and is part of what
-		// is going on in the context.
-		s.ctx.streams = append(s.ctx.streams, &stream{ctx: s.ctx, flags: s.flags, tail: s.tail})
-	}
+	s.ctx.forget(s)
 	d.objects.remove(uintptr(h))
 	return r
 }

@@ -47,14 +47,19 @@ type (
 type KernelParams struct {
 	Ptrs  []unsafe.Pointer
 	Sizes []uint32
+	// Array takes the place of Ptrs where a software driver is called from C: it
+	// is where the pointers are, as many as the kernel has parameters.
+	Array unsafe.Pointer
 }
 
 // Callback is a function that the driver calls when a stream reaches it: Addr
-// is a C function and Data its argument. A software driver calls Go instead.
+// is a C function and Data its argument. A software driver calls Go instead, or
+// Told, which learns what C tells a callback of cuStreamAddCallback.
 type Callback struct {
 	Addr uintptr
 	Data uintptr
 	Go   func()
+	Told func(status Result)
 }
 
 // goString returns a copy of a NUL-terminated C string, "" for NULL.
