@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,7 @@ const moduleRoot = "../.."
 // TestCommitted holds that the committed manifest and calls make exactly the
 // committed files.
 func TestCommitted(t *testing.T) {
-	for _, dir := range []string{"internal/driver", "cu"} {
+	for _, dir := range []string{"internal/driver", "cu", "cusim/libcuda"} {
 		if _, err := os.Stat(filepath.Join(moduleRoot, dir)); err != nil {
 			t.Skipf("the library is not beside the tools: %v", err)
 		}
@@ -28,6 +29,11 @@ func TestCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	library, err := emitLibrary(m, readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), src.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(files, library)
 	for name, data := range files {
 		have, err := os.ReadFile(filepath.Join(moduleRoot, filepath.FromSlash(name)))
 		if err != nil {
@@ -35,7 +41,7 @@ func TestCommitted(t *testing.T) {
 			continue
 		}
 		if line, w, g := firstDifference(string(have), string(data)); line > 0 {
-			t.Errorf("%s:%d is\n\t%s\nand the generator writes\n\t%s\n(run gen-symbols emit)", name, line, w, g)
+			t.Errorf("%s:%d is\n\t%s\nand the generator writes\n\t%s\n(run go generate)", name, line, w, g)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -classes classes.txt -o manifest/cuda-13.0.tsv
 //	gen-symbols emit -manifest manifest/cuda-13.0.tsv -calls calls.tsv -root ../..
+//	gen-symbols library -manifest manifest/cuda-13.0.tsv -calls calls.tsv -libcuda libcuda.tsv -root ../..
 //
 // The headers are NVIDIA's and stay outside of the repository. A manifest holds
 // names, numbers and prototypes only, so that everybody can run emit.
@@ -27,7 +28,7 @@ func main() {
 }
 
 // errUsage is what run says to an unknown command.
-var errUsage = errors.New("usage: gen-symbols extract|emit [flags]; gen-symbols extract -h lists the flags")
+var errUsage = errors.New("usage: gen-symbols extract|emit|library [flags]; gen-symbols extract -h lists the flags")
 
 // run does what the arguments say.
 func run(args []string, stderr io.Writer) error {
@@ -40,7 +41,9 @@ func run(args []string, stderr io.Writer) error {
 	case "extract":
 		return runExtract(flags, args[1:])
 	case "emit":
-		return runEmit(flags, args[1:])
+		return runEmit(flags, args[1:], nil)
+	case "library":
+		return runEmit(flags, args[1:], flags.String("libcuda", "libcuda.tsv", "what the library in C needs besides"))
 	}
 	return errUsage
 }
@@ -69,7 +72,9 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 	return writeFiles(map[string][]byte{*out: m.format()})
 }
 
-func runEmit(flags *flag.FlagSet, args []string) error {
+// runEmit writes the files of the library, or, given the flag that names a file
+// for it, those of the library in C.
+func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
 	root := flags.String("root", "../..", "root of the module that the files are for")
@@ -88,7 +93,16 @@ func runEmit(flags *flag.FlagSet, args []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := emit(m, source{*callsFile, string(callsText)}, filepath.Base(*manifestFile))
+	calls, manifestName := source{*callsFile, string(callsText)}, filepath.Base(*manifestFile)
+	var files map[string][]byte
+	if libcuda == nil {
+		files, err = emit(m, calls, manifestName)
+	} else {
+		var libcudaText []byte
+		if libcudaText, err = os.ReadFile(*libcuda); err == nil {
+			files, err = emitLibrary(m, calls, source{*libcuda, string(libcudaText)}, manifestName)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,197 @@
+// Command build makes the software driver a libcuda.so.1: see the command above it.
+//
+//	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
+//	go run github.com/purecu/purecu/cusim/libcuda/build -list
+//
+// It takes a C compiler: $CC, cc or gcc. With GOARCH and CC set to it, it builds for
+// another architecture.
+package main
+
+import (
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+//go:embed stub
+var stub embed.FS
+
+// function is an exported function.
+type function struct {
+	name        string
+	implemented bool
+}
+
+// The files that are written, and what the library is called in Go.
+const (
+	layerFile  = "libcuda.so.1"
+	linkFile   = "libcuda.so"
+	driverFile = "libcusim.so"
+	importPath = "github.com/purecu/purecu/cusim/libcuda"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "build:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// run does what the arguments say.
+func run(args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("build", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dir := flags.String("o", "", "directory to write the libraries to")
+	listed := flags.Bool("list", false, "list the functions, and whether the driver has them")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case *dir == "" && !*listed:
+		return errors.New("-o names the directory to write the libraries to; -list lists the functions")
+	}
+	if *listed {
+		list(stdout)
+	}
+	if *dir == "" {
+		return nil
+	}
+	return build(*dir)
+}
+
+// list writes the functions.
+func list(w io.Writer) {
+	have := 0
+	for _, f := range functions {
+		what := "CUDA_ERROR_NOT_SUPPORTED"
+		if f.implemented {
+			what = "yes"
+			have++
+		}
+		fmt.Fprintf(w, "%-55s %s\n", f.name, what)
+	}
+	fmt.Fprintf(w, "%d of %d functions\n", have, len(functions))
+}
+
+// build writes the libraries.
+func build(dir string) error {
+	goos, goarch := target("GOOS", runtime.GOOS), target("GOARCH", runtime.GOARCH)
+	if goos != "linux" || !slices.Contains([]string{"amd64", "arm64"}, goarch) {
+		return fmt.Errorf("the library is for Linux on amd64 and arm64, not for %s/%s", goos, goarch)
+	}
+	cc, err := compiler(goarch)
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	source, err := os.MkdirTemp("", "libcuda-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(source)
+	if err := os.CopyFS(source, stub); err != nil {
+		return err
+	}
+
+	// The driver first: if that fails there is no layer that would look for it.
+	shared := filepath.Join(source, driverFile) // and a header beside it
+	if err := command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
+		// SIGURG is not the driver's to take: see libcuda.c.
+		"-ldflags=-s -w -X=runtime.godebugDefault=asyncpreemptoff=1",
+		"-o", shared, importPath); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(source, "stub", "*.c"))
+	if err != nil {
+		return err
+	}
+	layer := filepath.Join(source, layerFile)
+	args := append(cc, "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
+		"-Wl,-soname,"+layerFile, "-Wl,-z,nodelete,-z,relro", "-Wl,-Bsymbolic", "-o", layer)
+	args = append(append(args, files...), "-ldl")
+	if err := command(args[0], args[1:]...); err != nil {
+		return err
+	}
+	for _, file := range []string{driverFile, layerFile} {
+		if err := install(filepath.Join(source, file), filepath.Join(dir, file)); err != nil {
+			return err
+		}
+	}
+	return link(layerFile, filepath.Join(dir, linkFile))
+}
+
+// target returns what the environment says of the platform to build for.
+func target(variable, otherwise string) string {
+	if v := os.Getenv(variable); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// compiler returns the C compiler with its arguments.
+func compiler(goarch string) ([]string, error) {
+	if cc := strings.Fields(os.Getenv("CC")); len(cc) > 0 {
+		if _, err := exec.LookPath(cc[0]); err != nil {
+			return nil, fmt.Errorf("CC names a C compiler that is not there: %w", err)
+		}
+		return cc, nil
+	}
+	if goarch != runtime.GOARCH {
+		return nil, fmt.Errorf("CC has to name a C compiler for %s, such as aarch64-linux-gnu-gcc", goarch)
+	}
+	for _, cc := range []string{"cc", "gcc", "clang"} {
+		if _, err := exec.LookPath(cc); err == nil {
+			return []string{cc}, nil
+		}
+	}
+	return nil, errors.New("there is no C compiler: install gcc or clang, or name one in CC")
+}
+
+// command runs a program that says nothing if all is well.
+func command(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, out)
+	}
+	return nil
+}
+
+// install copies a library. The file that was there stays as it is for programs that
+// have it mapped.
+func install(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	temp := to + ".new"
+	if err := os.WriteFile(temp, data, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(temp, to)
+}
+
+// link makes a symbolic link, in place of the one that was there.
+func link(to, name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(to, name)
+}

@@ -1,0 +1,300 @@
+// The layer in C: it starts the driver behind it, which is written in Go, and says what
+// can be said without it.
+#define _GNU_SOURCE
+#include "libcuda.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// What the driver exports; see export.go.
+static int (*driver_start)(void);
+static uintptr_t (*driver_thread)(void);
+static void (*driver_thread_end)(uintptr_t);
+static int (*driver_call)(uintptr_t thread, uint32_t number, uint64_t *words);
+static void (*driver_report)(void);
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int loaded;  // the driver's Go runtime is in this process
+static atomic_int running; // and it takes calls
+static atomic_int forked;  // it is not: it is in the process that this one was forked from
+static pthread_key_t thread_key;
+static char driver_path[4096];
+
+int cusim_running(void) { return atomic_load_explicit(&running, memory_order_acquire); }
+
+int cusim_refuse(int result) { return cusim_running() ? result : CUDA_ERROR_NOT_INITIALIZED; }
+
+// driver_version returns the version that the driver supports. The driver has the
+// last word on what cannot be understood.
+static int driver_version(void)
+{
+	static atomic_int known;
+	int version = known, major, minor;
+	if (version)
+		return version;
+	const char *s = getenv("CUSIM_DRIVER_VERSION");
+	if (!s || !*s)
+		version = CUSIM_NEWEST;
+	else if (sscanf(s, "%d.%d", &major, &minor) == 2)
+		version = major * 1000 + minor * 10;
+	else
+		version = atoi(s);
+	return known = version;
+}
+
+int cusim_call(uint32_t number, int since, uint64_t *words)
+{
+	if (!cusim_running())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (since > 11000 && since > driver_version())
+		return CUDA_ERROR_NOT_SUPPORTED;
+	uintptr_t thread = (uintptr_t)pthread_getspecific(thread_key);
+	if (!thread) {
+		thread = driver_thread();
+		pthread_setspecific(thread_key, (void *)thread);
+	}
+	return driver_call(thread, number, words);
+}
+
+static void thread_end(void *thread)
+{
+	if (cusim_running())
+		driver_thread_end((uintptr_t)thread);
+}
+
+// A process that was forked has only one of the threads of the driver's Go runtime, at
+// most: nothing may enter it. The lock keeps forks away from a driver that is starting.
+static void fork_prepare(void) { pthread_mutex_lock(&starting); }
+
+static void fork_parent(void) { pthread_mutex_unlock(&starting); }
+
+static void fork_child(void)
+{
+	if (loaded) {
+		forked = 1;
+		running = 0;
+	}
+	pthread_mutex_unlock(&starting);
+}
+
+// library_loaded is called when this library is loaded. The driver lies beside it; its
+// path is remembered now, as the working directory may change.
+__attribute__((constructor)) static void library_loaded(void)
+{
+	static const char name[] = "libcusim.so";
+	Dl_info info;
+	char *path = dladdr((void *)cuInit, &info) ? realpath(info.dli_fname, NULL) : NULL;
+	if (path) {
+		char *slash = strrchr(path, '/');
+		if ((size_t)(slash + 1 - path) + sizeof name <= sizeof driver_path) {
+			memcpy(driver_path, path, slash + 1 - path);
+			strcpy(driver_path + (slash + 1 - path), name);
+		}
+		free(path);
+	}
+	pthread_key_create(&thread_key, thread_end);
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+// process_ends is called when the process ends.
+__attribute__((destructor)) static void process_ends(void)
+{
+	const char *report = getenv("CUSIM_REPORT");
+	if (report && *report && cusim_running())
+		driver_report();
+}
+
+// A Go runtime takes over signals of the process when it is loaded. Those of faults it
+// needs; faults that are not its own it passes on to the handler that there was. Where
+// there was none it would end the process in a way of its own; pass_on is a handler that
+// lets the kernel end it instead.
+static void pass_on(int sig) { signal(sig, SIG_DFL); } // the fault comes again
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE};
+
+// SIGURG, with which a Go runtime interrupts its goroutines, may belong to another one in
+// this process, which could not do that any more; the driver does without. SIGPIPE it
+// does not need either.
+static const int borrowed[] = {SIGURG, SIGPIPE};
+
+enum { NFAULTS = sizeof faults / sizeof *faults, NBORROWED = sizeof borrowed / sizeof *borrowed };
+
+// kernel_action has room for the kernel's struct sigaction of any architecture. The
+// system call is used because the C library translates what another Go runtime set.
+struct kernel_action { uint64_t words[8]; };
+
+static long kernel_sigaction(int sig, const struct kernel_action *new, struct kernel_action *old)
+{
+	return syscall(SYS_rt_sigaction, sig, new, old, 8L);
+}
+
+// send_again sends SIGURG to all threads, if there is a handler for it: a signal that
+// came while it was the driver's is lost, and a Go runtime that sent it would wait for
+// its effect for ever. Such handlers are made to be called for nothing.
+static void send_again(void)
+{
+	struct sigaction action;
+	if (sigaction(SIGURG, NULL, &action) || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)
+		return;
+	DIR *threads = opendir("/proc/self/task");
+	if (!threads)
+		return;
+	for (struct dirent *d; (d = readdir(threads));) {
+		long id = atol(d->d_name);
+		if (id > 0)
+			syscall(SYS_tgkill, (long)getpid(), id, (long)SIGURG);
+	}
+	closedir(threads);
+}
+
+// load_driver loads the driver, and returns its handle.
+static void *load_driver(void)
+{
+	void *driver = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (driver && (driver_start = dlsym(driver, "cusimStart")) && (driver_thread = dlsym(driver, "cusimThread")) &&
+	    (driver_thread_end = dlsym(driver, "cusimThreadEnd")) && (driver_call = dlsym(driver, "cusimCall")) &&
+	    (driver_report = dlsym(driver, "cusimReport")))
+		return driver;
+	fprintf(stderr, "cusim: the driver behind libcuda.so.1 cannot be loaded: %s\n", dlerror());
+	return NULL;
+}
+
+// start starts the driver. The threads of its Go runtime block all signals but those of
+// faults: the handlers of others are for the program's threads.
+static int start(void)
+{
+	struct kernel_action saved[NBORROWED];
+	sigset_t blocked, mask;
+	sigfillset(&blocked);
+	for (int i = 0; i < NFAULTS; i++) {
+		struct sigaction action;
+		sigdelset(&blocked, faults[i]);
+		if (!sigaction(faults[i], NULL, &action) && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL) {
+			action.sa_handler = pass_on;
+			action.sa_flags = SA_ONSTACK;
+			sigaction(faults[i], &action, NULL);
+		}
+	}
+	for (int i = 0; i < NBORROWED; i++)
+		kernel_sigaction(borrowed[i], NULL, &saved[i]);
+	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
+	int result = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+	if (load_driver()) {
+		loaded = 1;
+		result = driver_start();
+	}
+	for (int i = 0; i < NBORROWED; i++)
+		kernel_sigaction(borrowed[i], &saved[i], NULL);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (loaded)
+		send_again();
+	return result;
+}
+
+int cuInit(unsigned int flags)
+{
+	static int failed; // starting the driver has
+	uint64_t words[] = {flags};
+	if (forked)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!cusim_running()) {
+		pthread_mutex_lock(&starting);
+		if (!cusim_running() && !failed && !(failed = start()))
+			atomic_store_explicit(&running, 1, memory_order_release);
+		int result = failed;
+		pthread_mutex_unlock(&starting);
+		if (result)
+			return result;
+	}
+	return cusim_call(CUSIM_Init, 0, words);
+}
+
+int cuDriverGetVersion(void *version)
+{
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(int *)version = driver_version();
+	return CUDA_SUCCESS;
+}
+
+// find_result returns what is known of a result, or the entry without a name.
+static const struct cusim_result *find_result(int code)
+{
+	const struct cusim_result *r = cusim_results;
+	while (r->name && r->code != code)
+		r++;
+	return r;
+}
+
+// tell stores a text that may be NULL, which is an error.
+static int tell(const char *text, void *out)
+{
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(const char **)out = text;
+	return text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+int cuGetErrorName(int error, void *pStr) { return tell(find_result(error)->name, pStr); }
+
+int cuGetErrorString(int error, void *pStr) { return tell(find_result(error)->text, pStr); }
+
+// find_symbol stores the newest interface of a function that is not newer than a version,
+// or NULL, and returns the status of that: a CUdriverProcAddressQueryResult. Drivers take
+// negative versions for large ones, and never give the plain interface where one for the
+// thread's own stream is wanted and there is one.
+static int find_symbol(const char *name, int version, uint64_t flags, void **function)
+{
+	enum { FOUND, NOT_FOUND, VERSION_NOT_SUFFICIENT };
+	const uint64_t per_thread = 2;
+	unsigned int have = driver_version(), wanted = version;
+	int known = 0, own = 0;
+	*function = NULL;
+	if (wanted > have)
+		wanted = have;
+	for (const struct cusim_symbol *s = cusim_symbols; s->name; s++)
+		if (s->own && flags == per_thread && !strcmp(s->name, name) && s->version <= have)
+			own = 1;
+	for (const struct cusim_symbol *s = cusim_symbols; s->name; s++) {
+		if (s->own != own || s->version > have || strcmp(s->name, name))
+			continue;
+		known = 1;
+		if (s->version <= wanted)
+			*function = s->function; // the newest comes last
+	}
+	return *function ? FOUND : known ? VERSION_NOT_SUFFICIENT : NOT_FOUND;
+}
+
+// most_flags is the largest value that cuGetProcAddress takes for its flags.
+enum { most_flags = 3 };
+
+int cuGetProcAddress(void *symbol, void *pfn, int cudaVersion, uint64_t flags)
+{
+	void *function;
+	if (!symbol || !pfn || flags > most_flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (find_symbol(symbol, cudaVersion, flags, &function))
+		return CUDA_ERROR_NOT_FOUND;
+	*(void **)pfn = function;
+	return CUDA_SUCCESS;
+}
+
+int cuGetProcAddress_v2(void *symbol, void *pfn, int cudaVersion, uint64_t flags, void *symbolStatus)
+{
+	if (!symbol || !pfn || flags > most_flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	int status = find_symbol(symbol, cudaVersion, flags, pfn);
+	if (symbolStatus)
+		*(int *)symbolStatus = status;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,212 @@
+// Functions that are made of others.
+#include "libcuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cuMemAllocHost_v2(void *pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+int cuModuleLoad(void *module, void *fname)
+{
+	if (!module || !fname)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	FILE *f = fopen(fname, "rb");
+	if (!f)
+		return cusim_refuse(CUDA_ERROR_FILE_NOT_FOUND);
+	int result = CUDA_ERROR_OUT_OF_MEMORY;
+	size_t size = 0, room = 1 << 16;
+	char *image = malloc(room);
+	while (image) {
+		size += fread(image + size, 1, room - 1 - size, f);
+		if (size < room - 1)
+			break;
+		char *larger = realloc(image, room *= 2);
+		if (!larger)
+			free(image);
+		image = larger;
+	}
+	if (image) {
+		image[size] = 0;
+		result = ferror(f) ? CUDA_ERROR_FILE_NOT_FOUND : cuModuleLoadData(module, image);
+	}
+	free(image);
+	fclose(f);
+	return result;
+}
+
+int cuDeviceComputeCapability(void *major, void *minor, int dev)
+{
+	enum { MAJOR = 75, MINOR = 76 }; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+	int result = cuDeviceGetAttribute(major, MAJOR, dev);
+	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
+}
+
+int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
+{
+	if (paramsArray || numParams)
+		return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	return cuCtxCreate_v2(pctx, flags, dev);
+}
+
+// in_context calls f with a context made current, NULL being the current one.
+static int in_context(void *ctx, int (*f)(void *), void *arg)
+{
+	if (!ctx)
+		return f(arg);
+	int result = cuCtxPushCurrent_v2(ctx);
+	if (result)
+		return result;
+	result = f(arg);
+	int popped = cuCtxPopCurrent_v2(NULL);
+	return result ? result : popped;
+}
+
+static int synchronize(void *unused)
+{
+	(void)unused;
+	return cuCtxSynchronize();
+}
+
+int cuCtxGetDevice_v2(void *device, void *ctx) { return in_context(ctx, cuCtxGetDevice, device); }
+
+int cuCtxSynchronize_v2(void *ctx) { return in_context(ctx, synchronize, NULL); }
+
+int cuGraphInstantiate_v2(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
+{
+	if (phErrorNode)
+		*(void **)phErrorNode = NULL;
+	if (logBuffer && bufferSize)
+		*(char *)logBuffer = 0;
+	return cuGraphInstantiateWithFlags(phGraphExec, hGraph, 0);
+}
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
+{
+	const unsigned int known = 1; // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+	if (flags & ~known)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	return cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+}
+
+int cuOccupancyMaxPotentialBlockSizeWithFlags(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
+{
+	const unsigned int known = 1;
+	if (flags & ~known)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	return cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
+}
+
+int cuStreamBeginCapture(void *hStream) { return cuStreamBeginCapture_v2(hStream, 0); }
+
+int cuStreamBeginCapture_ptsz(void *hStream) { return cuStreamBeginCapture_v2_ptsz(hStream, 0); }
+
+int cuStreamGetCaptureInfo(void *hStream, void *captureStatus_out, void *id_out)
+{
+	return cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, NULL, NULL, NULL);
+}
+
+int cuStreamGetCaptureInfo_ptsz(void *hStream, void *captureStatus_out, void *id_out)
+{
+	return cuStreamGetCaptureInfo_v2_ptsz(hStream, captureStatus_out, id_out, NULL, NULL, NULL);
+}
+
+// There are no green contexts: no stream has one.
+static int no_green(int result, void *pGreenCtx)
+{
+	if (!result && pGreenCtx)
+		*(void **)pGreenCtx = NULL;
+	return result;
+}
+
+int cuStreamGetCtx_v2(void *hStream, void *pCtx, void *pGreenCtx)
+{
+	return no_green(cuStreamGetCtx(hStream, pCtx), pGreenCtx);
+}
+
+int cuStreamGetCtx_v2_ptsz(void *hStream, void *pCtx, void *pGreenCtx)
+{
+	return no_green(cuStreamGetCtx_ptsz(hStream, pCtx), pGreenCtx);
+}
+
+// Addresses of the devices' memory are above all that a process can have; see cusim.
+static int on_device(unsigned long long address) { return address >= 0x17f000000000ULL; }
+
+// The driver knows pinned memory by the same address on both sides, and takes any memory
+// of the host where it is on the host's side of a copy. From host to host the bytes move
+// when the stream has got there.
+static int copy(unsigned long long dst, unsigned long long src, size_t n, int own)
+{
+	if (on_device(dst) && on_device(src))
+		return own ? cuMemcpyDtoD_v2_ptds(dst, src, n) : cuMemcpyDtoD_v2(dst, src, n);
+	if (on_device(dst))
+		return own ? cuMemcpyHtoD_v2_ptds(dst, (void *)(uintptr_t)src, n) : cuMemcpyHtoD_v2(dst, (void *)(uintptr_t)src, n);
+	if (on_device(src))
+		return own ? cuMemcpyDtoH_v2_ptds((void *)(uintptr_t)dst, src, n) : cuMemcpyDtoH_v2((void *)(uintptr_t)dst, src, n);
+	if ((!dst || !src) && n)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	int result = own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL);
+	if (!result)
+		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+	return result;
+}
+
+int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 0); }
+
+int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 1); }
+
+static int copy_async(unsigned long long dst, unsigned long long src, size_t n, void *stream)
+{
+	if (on_device(dst) && on_device(src))
+		return cuMemcpyDtoDAsync_v2(dst, src, n, stream);
+	if (on_device(dst))
+		return cuMemcpyHtoDAsync_v2(dst, (void *)(uintptr_t)src, n, stream);
+	if (on_device(src))
+		return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, stream);
+	if ((!dst || !src) && n)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	int result = cuStreamSynchronize(stream);
+	if (!result)
+		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+	return result;
+}
+
+int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
+{
+	return copy_async(dst, src, ByteCount, hStream);
+}
+
+int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
+{
+	return copy_async(dst, src, ByteCount, (void *)cusim_own(hStream));
+}
+
+// launch_config is the beginning of a CUlaunchConfig, which is all of it.
+struct launch_config {
+	unsigned int grid[3], block[3], shared;
+	void *stream, *attributes;
+	unsigned int attribute_count;
+};
+
+static int launch(const struct launch_config *c, void *stream, void *f, void *kernelParams, void *extra)
+{
+	if (c->attribute_count)
+		return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, stream, kernelParams, extra);
+}
+
+int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
+{
+	const struct launch_config *c = config;
+	if (!c)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	return launch(c, c->stream, f, kernelParams, extra);
+}
+
+int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
+{
+	const struct launch_config *c = config;
+	if (!c)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	return launch(c, (void *)cusim_own(c->stream), f, kernelParams, extra);
+}

@@ -1,0 +1,73 @@
+//go:build cgo
+
+package main
+
+/*
+#include <stdint.h>
+
+static void cusim_call_host(uintptr_t f, uintptr_t data) { ((void (*)(void *))f)((void *)data); }
+
+static void cusim_call_stream(uintptr_t f, uintptr_t stream, int status, uintptr_t data)
+{
+	((void (*)(void *, int, void *))f)((void *)stream, status, (void *)data);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime/cgo"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// theLibrary is what C's functions are about. It is set before any is called.
+var theLibrary *library
+
+// cusimStart makes the driver. It is called once, and before the others.
+//
+//export cusimStart
+func cusimStart() C.int {
+	opts, err := options(os.Getenv)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
+		return C.int(driver.ResultUnknown)
+	}
+	l := newLibrary(cusim.New(opts...))
+	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }
+	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
+		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
+	}
+	theLibrary = l
+	return 0
+}
+
+// cusimThread returns what stands for the calling thread.
+//
+//export cusimThread
+func cusimThread() C.uintptr_t { return C.uintptr_t(cgo.NewHandle(new(driver.Thread))) }
+
+// cusimThreadEnd gives back what stands for a thread that ends.
+//
+//export cusimThreadEnd
+func cusimThreadEnd(thread C.uintptr_t) {
+	h := cgo.Handle(thread)
+	theLibrary.d.EndThread(h.Value().(*driver.Thread))
+	h.Delete()
+}
+
+// cusimCall makes a call.
+//
+//export cusimCall
+func cusimCall(thread C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
+	th := cgo.Handle(thread).Value().(*driver.Thread)
+	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
+}
+
+// cusimReport writes what the program did wrong to standard error.
+//
+//export cusimReport
+func cusimReport() { theLibrary.report(os.Stderr) }

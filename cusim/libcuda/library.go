@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// library is the driver as C sees it.
+type library struct {
+	d     *cusim.Driver
+	ready atomic.Bool // cuInit has succeeded
+
+	// How C's functions are called: cgo knows that.
+	callHost   func(f, data uintptr)
+	callStream func(f, stream uintptr, status driver.Result, data uintptr)
+
+	mu    sync.Mutex
+	texts map[string]*byte
+}
+
+// maxWords is how many arguments a call has at most.
+const maxWords = 14
+
+// newLibrary returns a library of a driver.
+func newLibrary(d *cusim.Driver) *library {
+	return &library{d: d, texts: make(map[string]*byte)}
+}
+
+// init is cuInit.
+func (l *library) init(flags uint64) driver.Result {
+	r := l.d.Init(nil, uint32(flags))
+	if r == driver.ResultSuccess {
+		l.ready.Store(true)
+	}
+	return r
+}
+
+// refuse returns what a call with a wrong argument returns.
+func (l *library) refuse(r driver.Result) driver.Result {
+	if !l.ready.Load() {
+		return driver.ResultNotInitialized
+	}
+	return r
+}
+
+// text returns a string with a NUL that lives for ever.
+func (l *library) text(s string) *byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.texts[s]
+	if p == nil {
+		p = unsafe.SliceData(append([]byte(s), 0))
+		l.texts[s] = p
+	}
+	return p
+}
+
+// hostFunc returns what calls a CUhostFn.
+func (l *library) hostFunc(f, data uint64) driver.Callback {
+	if f == 0 {
+		return driver.Callback{}
+	}
+	return driver.Callback{Go: func() { l.callHost(uintptr(f), uintptr(data)) }}
+}
+
+// streamCallback returns what calls a CUstreamCallback.
+func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
+	if f == 0 {
+		return driver.Callback{}
+	}
+	return driver.Callback{Told: func(status driver.Result) {
+		l.callStream(uintptr(f), uintptr(stream), status, uintptr(data))
+	}}
+}
+
+// report writes what the program did wrong.
+func (l *library) report(w io.Writer) {
+	for _, m := range l.d.Misuses() {
+		fmt.Fprintf(w, "cusim: misuse: %v", m)
+		if m.Count > 1 {
+			fmt.Fprintf(w, " (%d times)", m.Count)
+		}
+		fmt.Fprintln(w)
+	}
+	census := l.d.Census()
+	for _, k := range slices.Sorted(maps.Keys(census)) {
+		fmt.Fprintf(w, "cusim: never given back: %d × %s\n", census[k], k)
+	}
+}
+
+// pointer returns a pointer that a word holds.
+func pointer[T any](word *uint64) *T { return *(**T)(unsafe.Pointer(word)) }
+
+// kernelParams returns the arguments of a kernel, which a word points to.
+func kernelParams(word *uint64) driver.KernelParams {
+	return driver.KernelParams{Array: unsafe.Pointer(pointer[byte](word))}
+}
+
+// store stores a value where C wants it, unless the call failed. C has to want it.
+func store[T any](r driver.Result, p *T, v T) driver.Result {
+	switch {
+	case r != driver.ResultSuccess:
+		return r
+	case p == nil:
+		return driver.ResultInvalidValue
+	}
+	*p = v
+	return r
+}
+
+// offer stores a value where C wants it, if it does.
+func offer[T any](r driver.Result, p *T, v T) driver.Result {
+	if r == driver.ResultSuccess && p != nil {
+		*p = v
+	}
+	return r
+}
+
+// room returns the length that a word points to.
+func room(word *uint64) uint64 {
+	if p := pointer[uint64](word); p != nil {
+		return *p
+	}
+	return 0
+}
+
+// slice returns n values that a word points to. there is false if they cannot be.
+func slice[T any](word *uint64, n uint64) (s []T, there bool) {
+	p := pointer[T](word)
+	if p == nil {
+		return nil, n == 0
+	}
+	if n > math.MaxInt/uint64(unsafe.Sizeof(*p)) {
+		return nil, false
+	}
+	return unsafe.Slice(p, n), true
+}
+
+// text returns a string that a word points to.
+func text(word *uint64) (s string, there bool) {
+	b, there := terminated(word)
+	return string(bytes.TrimSuffix(b, []byte{0})), there
+}
+
+// image returns the code that a word points to: a text, or the beginning of something
+// else, which says what that is.
+func image(word *uint64) (b []byte, there bool) {
+	p := pointer[[4]byte](word)
+	if p == nil {
+		return nil, false
+	}
+	const elf, fatbin = "\x7fELF", "\x50\xed\x55\xba"
+	for i := range p { // byte by byte: a text may be shorter
+		if p[i] != elf[i] && p[i] != fatbin[i] {
+			return terminated(word)
+		}
+	}
+	return p[:], true
+}
+
+// terminated returns bytes that a word points to, up to a NUL and with it.
+func terminated(word *uint64) (b []byte, there bool) {
+	p := pointer[byte](word)
+	if p == nil {
+		return nil, false
+	}
+	n := 1
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n-1)) != 0 {
+		n++
+	}
+	return unsafe.Slice(p, n), true
+}

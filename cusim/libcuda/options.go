@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// options returns what the environment says the driver is like.
+func options(getenv func(string) string) ([]cusim.Option, error) {
+	var list []cusim.Option
+	for _, v := range []struct {
+		name  string
+		parse func(string) (cusim.Option, error)
+	}{
+		{"CUSIM_DEVICES", parseDevices},
+		{"CUSIM_DRIVER_VERSION", parseVersion},
+		{"CUSIM_FAULTS", parseFaults},
+		{"CUSIM_FAULT_RATE", func(s string) (cusim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
+	} {
+		s := getenv(v.name)
+		if s == "" {
+			continue
+		}
+		o, err := v.parse(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", v.name, s, err)
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// mostDevices is how many devices there can be.
+const mostDevices = 64
+
+func parseDevices(s string) (cusim.Option, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > mostDevices {
+		return nil, fmt.Errorf("this is no number from 0 to %d", mostDevices)
+	}
+	return cusim.Devices(n), nil
+}
+
+// parseVersion reads a version as people write it, or as the driver counts. The
+// layer in C reads it the same way.
+func parseVersion(s string) (cusim.Option, error) {
+	major, minor, dotted := strings.Cut(s, ".")
+	v, err := strconv.Atoi(major)
+	if dotted && err == nil {
+		var m int
+		m, err = strconv.Atoi(minor)
+		if m < 0 || m > 9 {
+			err = strconv.ErrRange
+		}
+		v = v*1000 + m*10
+	}
+	if err != nil || v < 11000 || v > 13000 {
+		return nil, fmt.Errorf("this is no version from 11.0 to 13.0")
+	}
+	return cusim.Version(v), nil
+}
+
+func parseFaults(s string) (cusim.Option, error) {
+	var faults []cusim.Fault
+	for one := range strings.SplitSeq(s, ",") {
+		f, err := parseFault(strings.TrimSpace(one))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one, err)
+		}
+		faults = append(faults, f)
+	}
+	return cusim.Faults(faults...), nil
+}
+
+func parseFault(s string) (f cusim.Fault, err error) {
+	at := strings.IndexAny(s, "=~")
+	if at < 0 {
+		return f, fmt.Errorf("there is neither = and a code, nor ~ and a time")
+	}
+	name, value := s[:at], s[at+1:]
+	if s[at] == '=' {
+		if f.Code, err = parseCode(value); err != nil {
+			return f, err
+		}
+	} else if f.Slow, err = time.ParseDuration(value); err != nil || f.Slow < 0 {
+		return f, fmt.Errorf("%q is no time, such as 5ms", value)
+	}
+	name, f.Every = strings.CutSuffix(name, "+")
+	name, nth, counted := strings.Cut(name, "@")
+	if counted {
+		if f.Nth, err = strconv.Atoi(nth); err != nil || f.Nth < 1 {
+			return f, fmt.Errorf("%q is no number of a call, which counts from 1", nth)
+		}
+	}
+	f.Function, err = parseFunction(name)
+	return f, err
+}
+
+// parseFunction reads the name of a function, or * for all.
+func parseFunction(name string) (string, error) {
+	switch {
+	case name == "*":
+		return "", nil
+	case !strings.HasPrefix(name, "cu"):
+		return "", fmt.Errorf("%q is no function's name", name)
+	}
+	return name, nil
+}
+
+func parseCode(s string) (int, error) {
+	code, err := strconv.Atoi(s)
+	if err != nil || code < 1 {
+		return 0, fmt.Errorf("%q is no code of an error", s)
+	}
+	return code, nil
+}
+
+func parseRate(s, seed string) (cusim.Option, error) {
+	random := uint64(1)
+	if seed != "" {
+		var err error
+		if random, err = strconv.ParseUint(seed, 10, 64); err != nil {
+			return nil, fmt.Errorf("CUSIM_SEED=%s is no number", seed)
+		}
+	}
+	rate, value, _ := strings.Cut(s, "=")
+	code, err := parseCode(value)
+	if err != nil {
+		return nil, err
+	}
+	var functions []string
+	if name, p, named := strings.Cut(rate, ":"); named {
+		if name, err = parseFunction(name); err != nil {
+			return nil, err
+		}
+		rate, functions = p, []string{name}
+	}
+	p, err := strconv.ParseFloat(rate, 64)
+	if err != nil || p < 0 || p > 1 {
+		return nil, fmt.Errorf("%q is no probability", rate)
+	}
+	return cusim.FaultRate(random, p, code, functions...), nil
+}

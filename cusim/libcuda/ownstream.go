@@ -1,0 +1,52 @@
+package main
+
+import (
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// ownStream makes the calls that copy and set memory in the order of the legacy
+// default stream in that of the thread's own: what is exported with _ptds.
+type ownStream struct{ d *cusim.Driver }
+
+// perThread is the thread's own default stream.
+const perThread = driver.Stream(driver.CU_STREAM_PER_THREAD)
+
+// wait waits for what was enqueued, if it was.
+func (o ownStream) wait(th *driver.Thread, r driver.Result) driver.Result {
+	if r != driver.ResultSuccess {
+		return r
+	}
+	return o.d.StreamSynchronize(th, perThread)
+}
+
+// host returns the address of memory of C's.
+func host(b []byte) driver.HostPtr {
+	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
+	return o.wait(th, o.d.MemcpyHtoDAsync(th, dst, host(src), uint64(len(src)), perThread))
+}
+
+func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
+	return o.wait(th, o.d.MemcpyDtoHAsync(th, host(dst), src, uint64(len(dst)), perThread))
+}
+
+func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
+	return o.d.MemcpyDtoDAsync(th, dst, src, n, perThread)
+}
+
+func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
+	return o.d.MemcpyPeerAsync(th, dst, dstCtx, src, srcCtx, n, perThread)
+}
+
+func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64) driver.Result {
+	return o.d.MemsetD8Async(th, dst, v, n, perThread)
+}
+
+func (o ownStream) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64) driver.Result {
+	return o.d.MemsetD32Async(th, dst, v, n, perThread)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// committedManifest reads the manifest that the library is generated from.
+func committedManifest(t *testing.T) *manifest {
+	t.Helper()
+	src := readSource(t, "manifest/cuda-13.0.tsv")
+	m, err := parseManifest(src.name, src.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestLibraryStubs holds what exported functions of the library in C do that a careless
+// generator would get wrong.
+func TestLibraryStubs(t *testing.T) {
+	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stubs := string(files["cusim/libcuda/build/stub/zlibcuda.c"])
+	body := func(export string) string {
+		_, rest, found := strings.Cut(stubs, "int "+export+"(")
+		if !found {
+			t.Fatalf("%s has no stub", export)
+		}
+		_, rest, _ = strings.Cut(rest, "{\n")
+		body, _, _ := strings.Cut(rest, "\n}\n")
+		return body
+	}
+	number := func(export string) string {
+		_, rest, _ := strings.Cut(body(export), "return cusim_call(")
+		n, _, _ := strings.Cut(rest, ",")
+		return n
+	}
+	for _, tt := range []struct {
+		name string
+		same bool
+		a, b string
+	}{
+		{"an older interface with the same arguments", true, "cuEventDestroy", "cuEventDestroy_v2"},
+		{"the thread's own stream is an argument", true, "cuEventRecord", "cuEventRecord_ptsz"},
+		{"the thread's own stream is none", false, "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds"},
+		{"two interfaces, each with a call", false, "cuEventElapsedTime", "cuEventElapsedTime_v2"},
+	} {
+		a, b := number(tt.a), number(tt.b)
+		if a == "" || b == "" || (a == b) != tt.same {
+			t.Errorf("%s: %s makes call %q, %s call %q", tt.name, tt.a, a, tt.b, b)
+		}
+	}
+	for export, part := range map[string]string{
+		"cuEventRecord_ptsz":   "cusim_own(hStream)",
+		"cuEventRecord":        "(uintptr_t)hStream",
+		"cuMemcpyHtoD":         "CUDA_ERROR_NOT_SUPPORTED", // its addresses have 32 bits
+		"cuArrayCreate_v2":     "CUDA_ERROR_NOT_SUPPORTED",
+		"cuEventQuery":         "if (!hEvent && !cusim_running())",
+		"cuIpcOpenEventHandle": "(uintptr_t)&handle",
+		"cuDeviceGetAttribute": "(uint32_t)dev",
+	} {
+		if !strings.Contains(body(export), part) {
+			t.Errorf("%s has no %q:\n%s", export, part, body(export))
+		}
+	}
+	if header := string(files["cusim/libcuda/build/stub/zlibcuda.h"]); !strings.Contains(header, "int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle);") {
+		t.Error("the header has another prototype of cuIpcOpenEventHandle")
+	}
+}
+
+// TestLibraryMalformed shows that a faulty file is refused.
+func TestLibraryMalformed(t *testing.T) {
+	m, calls := committedManifest(t), readSource(t, "calls.tsv")
+	for line, want := range map[string]string{
+		"byhand\tcuNothing":               `no function "cuNothing"`,
+		"byhand\tcuInit\nstatic\tcuInit":  "twice",
+		"byhand\tcuInit\tFlags":           "3 columns, want 2",
+		"optional\tcuInit\tflags":         `no parameter "flags"`,
+		"optional\tcuInit":                "2 columns, want 3",
+		"handle\tcuEventQuery\thStream":   `no parameter "hStream"`,
+		"elsewhere\tcuEventQuery\thEvent": "unknown kind of row",
+	} {
+		_, err := emitLibrary(m, calls, source{"l", line + "\n"}, "m")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", line, err, want)
+		}
+	}
+	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
+	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m"); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
+		t.Errorf("a type that nobody knows: %v", err)
+	}
+}
