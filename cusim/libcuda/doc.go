@@ -32,7 +32,7 @@
 // If one of these cannot be understood, cuInit says so on standard error and returns
 // CUDA_ERROR_UNKNOWN (999).
 //
-// Functions that streams call on the host run on threads of the driver, on which all
+// Functions that streams call on the host run on threads of the driver, on which most
 // signals are blocked. Handlers of signals that the program installs after cuInit need
 // the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
 // SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not

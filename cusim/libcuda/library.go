@@ -83,10 +83,11 @@ func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	}}
 }
 
-// report writes what the program did wrong.
+// report writes what the program did wrong. Where it destroyed what it used later is
+// not known: that was in C.
 func (l *library) report(w io.Writer) {
 	for _, m := range l.d.Misuses() {
-		fmt.Fprintf(w, "cusim: misuse: %v", m)
+		fmt.Fprintf(w, "cusim: misuse: %s(%#x): %s", m.Op, m.Handle, m.What)
 		if m.Count > 1 {
 			fmt.Fprintf(w, " (%d times)", m.Count)
 		}
@@ -144,6 +145,14 @@ func slice[T any](word *uint64, n uint64) (s []T, there bool) {
 		return nil, false
 	}
 	return unsafe.Slice(p, n), true
+}
+
+// sliceIfAny returns n values that a word points to, or nil if it points to nothing.
+func sliceIfAny[T any](word *uint64, n uint64) (s []T, there bool) {
+	if *word == 0 {
+		return nil, true
+	}
+	return slice[T](word, n)
 }
 
 // text returns a string that a word points to.

@@ -387,7 +387,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 78: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
 	case 79: // cuGraphGetNodes
-		p1, there := slice[driver.GraphNode](&a[1], room(&a[2]))
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room(&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}

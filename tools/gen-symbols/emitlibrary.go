@@ -413,7 +413,7 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			args = append(args, name)
 		case roleBuf, roleSame:
 			elem := driverType(strings.TrimPrefix(p.typ, "[]"))
-			fmt.Fprintf(b, "%s, there := slice[%s](&%s, %s)\n", name, elem, word, c.lengthOf(p))
+			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, c.slicer(p), elem, word, c.lengthOf(p))
 			refuse("!there")
 			args = append(args, name)
 		case roleBytes:
@@ -447,6 +447,15 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 		return
 	}
 	fmt.Fprintf(b, "%s, r := %s\n%sreturn r\n", strings.Join(results, ", "), made, strings.Join(stores, ""))
+}
+
+// slicer returns the function that makes a slice of a buffer. One whose length the
+// driver tells may be NULL, whatever its length is said to be.
+func (c *call) slicer(buf *callParam) string {
+	if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.of == buf && p.role == roleInOutLen }) {
+		return "sliceIfAny"
+	}
+	return "slice"
 }
 
 // lengthOf returns the expression for the length of a buffer.

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -26,6 +27,7 @@ static atomic_int loaded;  // the driver's Go runtime is in this process
 static atomic_int running; // and it takes calls
 static atomic_int forked;  // it is not: it is in the process that this one was forked from
 static pthread_key_t thread_key;
+static int go_key = -1; // under which the Go runtime has something for each thread
 static char driver_path[4096];
 
 int cusim_running(void) { return atomic_load_explicit(&running, memory_order_acquire); }
@@ -81,6 +83,8 @@ static void fork_child(void)
 	if (loaded) {
 		forked = 1;
 		running = 0;
+		if (go_key >= 0) // or the Go runtime is entered when the thread ends
+			pthread_setspecific(go_key, NULL);
 	}
 	pthread_mutex_unlock(&starting);
 }
@@ -167,6 +171,20 @@ static void *load_driver(void)
 	return NULL;
 }
 
+// first_call makes the first call of the Go runtime, and finds the key under which it has
+// something for each thread that has entered it: it is set now, and was not before.
+static int first_call(void)
+{
+	static char set[PTHREAD_KEYS_MAX];
+	for (int k = 0; k < PTHREAD_KEYS_MAX; k++)
+		set[k] = pthread_getspecific(k) != NULL;
+	int result = driver_start();
+	for (int k = 0; k < PTHREAD_KEYS_MAX; k++)
+		if (!set[k] && pthread_getspecific(k))
+			go_key = k;
+	return result;
+}
+
 // start starts the driver. The threads of its Go runtime block all signals but those of
 // faults: the handlers of others are for the program's threads.
 static int start(void)
@@ -189,7 +207,7 @@ static int start(void)
 	int result = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 	if (load_driver()) {
 		loaded = 1;
-		result = driver_start();
+		result = first_call();
 	}
 	for (int i = 0; i < NBORROWED; i++)
 		kernel_sigaction(borrowed[i], &saved[i], NULL);

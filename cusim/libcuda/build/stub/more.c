@@ -130,7 +130,7 @@ int cuStreamGetCtx_v2_ptsz(void *hStream, void *pCtx, void *pGreenCtx)
 }
 
 // Addresses of the devices' memory are above all that a process can have; see cusim.
-static int on_device(unsigned long long address) { return address >= 0x17f000000000ULL; }
+static int on_device(unsigned long long address) { return address >= 0x17f0000000000ULL; }
 
 // The driver knows pinned memory by the same address on both sides, and takes any memory
 // of the host where it is on the host's side of a copy. From host to host the bytes move

@@ -1,0 +1,95 @@
+package softlib
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// host compiles the program in C, and returns its path.
+func host(t *testing.T) string {
+	t.Helper()
+	cc, err := compiler()
+	if why := skip(""); errors.As(err, &why) {
+		t.Skip(why)
+	}
+	path := filepath.Join(t.TempDir(), "host")
+	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path, filepath.Join("testdata", "host.c"), "-ldl").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// TestHost lets a program in C do what programs do with NVIDIA's library, each scenario
+// in a process of its own.
+func TestHost(t *testing.T) {
+	lib, program := library(t), host(t)
+	for _, tt := range []struct {
+		scenario string
+		env      []string
+	}{
+		{scenario: "lazy"},
+		{scenario: "fork-before"},
+		{scenario: "fork-after"},
+		{scenario: "fork-while"},
+		{scenario: "threads"},
+		{scenario: "callbacks"},
+		{scenario: "memory"},
+		{scenario: "wild"},
+		{scenario: "nulls"},
+		{scenario: "more"},
+		{scenario: "signals"},
+		{scenario: "unload"},
+		{scenario: "misuse"},
+		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
+		{scenario: "no-init 100", env: []string{"CUSIM_DEVICES=0"}},
+		{scenario: "no-init 46", env: []string{"CUSIM_FAULTS=cuInit+=46"}},
+	} {
+		t.Run(tt.scenario, func(t *testing.T) {
+			t.Parallel()
+			said := run(t, tt.env, append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
+			if said != "" {
+				t.Errorf("it was not asked to say anything:\n%s", said)
+			}
+		})
+	}
+}
+
+// TestHostTold holds what the library says, and that it does where it has to.
+func TestHostTold(t *testing.T) {
+	lib, program := library(t), host(t)
+	for _, tt := range []struct {
+		scenario, env string
+		want          []string
+	}{
+		{"misuse", "CUSIM_REPORT=1", []string{"misuse: cuEventDestroy(0x", "misuse: cuEventQuery(0x", "the event was destroyed\n", "1 × context", "1 × event"}},
+		{"no-init 999", "CUSIM_DEVICES=many", []string{"CUSIM_DEVICES=many: "}},
+		{"no-init 999", "CUSIM_DRIVER_VERSION=9.2", []string{"CUSIM_DRIVER_VERSION=9.2: "}},
+		{"no-init 999", "CUSIM_FAULTS=cuMemAlloc", []string{"CUSIM_FAULTS=cuMemAlloc: "}},
+	} {
+		said := run(t, []string{tt.env}, append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
+		for _, want := range tt.want {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s with %s does not say %q:\n%s", tt.scenario, tt.env, want, said)
+			}
+		}
+	}
+}
+
+// TestPython calls the library from Python, with nothing but what comes with it.
+func TestPython(t *testing.T) {
+	lib := library(t)
+	python, err := exec.LookPath("python3")
+	if err == nil {
+		err = exec.Command(python, "-c", "import ctypes, multiprocessing").Run()
+	}
+	if err != nil {
+		t.Skipf("there is no python3 with ctypes: %v", err)
+	}
+	if said := run(t, nil, python, filepath.Join("testdata", "host.py"), lib); said != "" {
+		t.Error(said)
+	}
+}

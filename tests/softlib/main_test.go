@@ -1,0 +1,116 @@
+// Package softlib tests the software driver as the library in C that cusim/libcuda
+// makes of it: from C, from Python, and as what package loader finds.
+//
+// The library is built, unless PURECU_TEST_SOFTLIB is the path of one.
+package softlib
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		runChild(what) // it ends the process
+	}
+	dir, err := scratch()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// scratch returns a directory that is removed when the test binary ends.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "softlib") })
+
+// skip is an error that says why tests cannot run here.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+// built returns the path of libcuda.so.1.
+var built = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("PURECU_TEST_SOFTLIB"); path != "" {
+		return path, nil
+	}
+	if _, err := compiler(); err != nil {
+		return "", err
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", skip("there is no go command to build the library with")
+	}
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "run", "./cusim/libcuda/build", "-o", dir)
+	cmd.Dir = moduleRoot
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+	}
+	return filepath.Join(dir, "libcuda.so.1"), nil
+})
+
+const moduleRoot = "../.."
+
+// library returns the path of libcuda.so.1. It skips the test where there cannot be one.
+func library(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || !slices.Contains([]string{"amd64", "arm64"}, runtime.GOARCH) {
+		t.Skip("the library is for Linux on amd64 and arm64")
+	}
+	path, err := built()
+	if why := skip(""); errors.As(err, &why) {
+		t.Skip(why)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// compiler returns the path of the C compiler.
+func compiler() (string, error) {
+	for _, name := range []string{os.Getenv("CC"), "cc", "gcc"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", skip("there is no C compiler")
+}
+
+// run runs a program with additional environment variables, and returns what it wrote
+// to standard error. It has to end with 0.
+func run(t *testing.T, env []string, argv ...string) (stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	// What the caller's environment says of the driver has no say.
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "CUSIM_") && !strings.HasPrefix(v, "CUDA_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s%s", argv, err, out.String(), errs.String())
+	}
+	return errs.String()
+}

@@ -1,0 +1,793 @@
+// A program in C that loads libcuda.so.1 as programs load NVIDIA's, by its path and by
+// the functions' names: host LIBRARY SCENARIO. It exits with 0, or says what is wrong.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef void *handle;
+typedef unsigned long long address;
+
+static void *library;
+
+#define CHECK(condition)                                                                  \
+	do {                                                                                  \
+		if (!(condition)) {                                                               \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);       \
+			_exit(1);                                                                     \
+		}                                                                                 \
+	} while (0)
+
+#define WANT(result, call)                                                                \
+	do {                                                                                  \
+		int got = (call);                                                                 \
+		if (got != (result)) {                                                            \
+			fprintf(stderr, "%s:%d: %d, want %d: %s\n", __FILE__, __LINE__, got, (int)(result), #call); \
+			_exit(1);                                                                     \
+		}                                                                                 \
+	} while (0)
+
+#define OK(call) WANT(0, call)
+
+static void *symbol(const char *name)
+{
+	void *p = dlsym(library, name);
+	if (!p) {
+		fprintf(stderr, "no %s\n", name);
+		_exit(1);
+	}
+	return p;
+}
+
+// F declares a function of the driver's.
+#define F(name, ...) static int name(__VA_ARGS__)
+#define AS(name, types, args) { static int (*function) types; if (!function) function = symbol(#name); return function args; }
+
+F(cuInit, unsigned flags) AS(cuInit, (unsigned), (flags))
+F(cuDriverGetVersion, int *v) AS(cuDriverGetVersion, (int *), (v))
+F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **), (r, s))
+F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
+F(cuGetProcAddress_v2, const char *n, void **p, int v, uint64_t f, int *s) AS(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *), (n, p, v, f, s))
+F(cuDeviceGetCount, int *n) AS(cuDeviceGetCount, (int *), (n))
+F(cuDeviceGet, int *d, int n) AS(cuDeviceGet, (int *, int), (d, n))
+F(cuDeviceGetName, char *s, int n, int d) AS(cuDeviceGetName, (char *, int, int), (s, n, d))
+F(cuDeviceComputeCapability, int *a, int *b, int d) AS(cuDeviceComputeCapability, (int *, int *, int), (a, b, d))
+F(cuDevicePrimaryCtxRetain, handle *c, int d) AS(cuDevicePrimaryCtxRetain, (handle *, int), (c, d))
+F(cuDevicePrimaryCtxRelease_v2, int d) AS(cuDevicePrimaryCtxRelease_v2, (int), (d))
+F(cuCtxSetCurrent, handle c) AS(cuCtxSetCurrent, (handle), (c))
+F(cuCtxGetCurrent, handle *c) AS(cuCtxGetCurrent, (handle *), (c))
+F(cuCtxPushCurrent_v2, handle c) AS(cuCtxPushCurrent_v2, (handle), (c))
+F(cuCtxPopCurrent_v2, handle *c) AS(cuCtxPopCurrent_v2, (handle *), (c))
+F(cuCtxSynchronize, void) AS(cuCtxSynchronize, (void), ())
+F(cuCtxGetDevice_v2, int *d, handle c) AS(cuCtxGetDevice_v2, (int *, handle), (d, c))
+F(cuCtxSynchronize_v2, handle c) AS(cuCtxSynchronize_v2, (handle), (c))
+F(cuCtxGetStreamPriorityRange, int *a, int *b) AS(cuCtxGetStreamPriorityRange, (int *, int *), (a, b))
+F(cuEventCreate, handle *e, unsigned f) AS(cuEventCreate, (handle *, unsigned), (e, f))
+F(cuEventDestroy_v2, handle e) AS(cuEventDestroy_v2, (handle), (e))
+F(cuEventRecord, handle e, handle s) AS(cuEventRecord, (handle, handle), (e, s))
+F(cuEventQuery, handle e) AS(cuEventQuery, (handle), (e))
+F(cuEventSynchronize, handle e) AS(cuEventSynchronize, (handle), (e))
+F(cuEventElapsedTime_v2, float *ms, handle a, handle b) AS(cuEventElapsedTime_v2, (float *, handle, handle), (ms, a, b))
+F(cuStreamCreate, handle *s, unsigned f) AS(cuStreamCreate, (handle *, unsigned), (s, f))
+F(cuStreamDestroy_v2, handle s) AS(cuStreamDestroy_v2, (handle), (s))
+F(cuStreamQuery, handle s) AS(cuStreamQuery, (handle), (s))
+F(cuStreamQuery_ptsz, handle s) AS(cuStreamQuery_ptsz, (handle), (s))
+F(cuStreamSynchronize, handle s) AS(cuStreamSynchronize, (handle), (s))
+F(cuStreamGetId, handle s, uint64_t *id) AS(cuStreamGetId, (handle, uint64_t *), (s, id))
+F(cuStreamGetId_ptsz, handle s, uint64_t *id) AS(cuStreamGetId_ptsz, (handle, uint64_t *), (s, id))
+F(cuStreamBeginCapture, handle s) AS(cuStreamBeginCapture, (handle), (s))
+F(cuStreamGetCaptureInfo, handle s, int *st, uint64_t *id) AS(cuStreamGetCaptureInfo, (handle, int *, uint64_t *), (s, st, id))
+F(cuStreamEndCapture, handle s, handle *g) AS(cuStreamEndCapture, (handle, handle *), (s, g))
+F(cuGraphInstantiate_v2, handle *x, handle g, handle *n, char *log, size_t size) AS(cuGraphInstantiate_v2, (handle *, handle, handle *, char *, size_t), (x, g, n, log, size))
+F(cuGraphGetNodes, handle g, handle *nodes, size_t *n) AS(cuGraphGetNodes, (handle, handle *, size_t *), (g, nodes, n))
+F(cuGraphLaunch, handle x, handle s) AS(cuGraphLaunch, (handle, handle), (x, s))
+F(cuGraphExecDestroy, handle x) AS(cuGraphExecDestroy, (handle), (x))
+F(cuGraphDestroy, handle g) AS(cuGraphDestroy, (handle), (g))
+F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, f, d))
+F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
+F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
+F(cuMemFree_v2, address p) AS(cuMemFree_v2, (address), (p))
+F(cuMemAllocHost_v2, void **p, size_t n) AS(cuMemAllocHost_v2, (void **, size_t), (p, n))
+F(cuMemFreeHost, void *p) AS(cuMemFreeHost, (void *), (p))
+F(cuMemcpyHtoD_v2, address d, const void *s, size_t n) AS(cuMemcpyHtoD_v2, (address, const void *, size_t), (d, s, n))
+F(cuMemcpyDtoH_v2, void *d, address s, size_t n) AS(cuMemcpyDtoH_v2, (void *, address, size_t), (d, s, n))
+F(cuMemcpyHtoD_v2_ptds, address d, const void *s, size_t n) AS(cuMemcpyHtoD_v2_ptds, (address, const void *, size_t), (d, s, n))
+F(cuMemcpyDtoH_v2_ptds, void *d, address s, size_t n) AS(cuMemcpyDtoH_v2_ptds, (void *, address, size_t), (d, s, n))
+F(cuMemcpyDtoHAsync_v2, void *d, address s, size_t n, handle st) AS(cuMemcpyDtoHAsync_v2, (void *, address, size_t, handle), (d, s, n, st))
+F(cuMemcpy, address d, address s, size_t n) AS(cuMemcpy, (address, address, size_t), (d, s, n))
+F(cuMemcpyAsync, address d, address s, size_t n, handle st) AS(cuMemcpyAsync, (address, address, size_t, handle), (d, s, n, st))
+F(cuMemsetD32_v2, address d, unsigned v, size_t n) AS(cuMemsetD32_v2, (address, unsigned, size_t), (d, v, n))
+F(cuModuleLoad, handle *m, const char *path) AS(cuModuleLoad, (handle *, const char *), (m, path))
+F(cuModuleLoadData, handle *m, const void *image) AS(cuModuleLoadData, (handle *, const void *), (m, image))
+F(cuModuleLoadDataEx, handle *m, const void *image, unsigned n, int *o, void **v) AS(cuModuleLoadDataEx, (handle *, const void *, unsigned, int *, void **), (m, image, n, o, v))
+F(cuModuleGetFunction, handle *f, handle m, const char *n) AS(cuModuleGetFunction, (handle *, handle, const char *), (f, m, n))
+F(cuModuleUnload, handle m) AS(cuModuleUnload, (handle), (m))
+F(cuFuncGetName, const char **n, handle f) AS(cuFuncGetName, (const char **, handle), (n, f))
+F(cuLaunchKernelEx, const void *c, handle f, void **p, void **x) AS(cuLaunchKernelEx, (const void *, handle, void **, void **), (c, f, p, x))
+F(cuArrayDestroy, handle a) AS(cuArrayDestroy, (handle), (a))
+
+// cuLaunchKernel of one block of threads.
+static int launch(handle f, unsigned threads, handle s, void **params)
+{
+	static int (*call)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **);
+	if (!call)
+		call = symbol("cuLaunchKernel");
+	return call(f, 1, 1, 1, threads, 1, 1, 0, s, params, NULL);
+}
+
+static const char ptx[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n"
+	".visible .entry cusim_spin(.param .u64 ns) { ret; }\n"
+	".visible .entry cusim_fill_u32(.param .u64 dst, .param .u32 value, .param .u32 n) { ret; }\n";
+
+static handle setup(void)
+{
+	handle ctx;
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	return ctx;
+}
+
+// threads counts the threads of this process.
+static int threads(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	CHECK(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+// maps reports whether a file of this name is mapped.
+static int maps(const char *name)
+{
+	char line[4096];
+	int found = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	CHECK(f);
+	while (fgets(line, sizeof line, f))
+		found |= strstr(line, name) != NULL;
+	fclose(f);
+	return found;
+}
+
+// work uses most of what there is.
+static void work(void)
+{
+	handle ctx = setup(), s, start, end, m, f;
+	address p;
+	unsigned buf[64];
+	float ms = -1;
+	uint64_t ns = 100 * 1000 * 1000;
+	unsigned value = 42, n = 64;
+	void *spin[] = {&ns}, *fill[] = {&p, &value, &n};
+
+	OK(cuStreamCreate(&s, 1));
+	OK(cuEventCreate(&start, 0));
+	OK(cuEventCreate(&end, 0));
+	CHECK(s && start && end && start != end);
+	OK(cuModuleLoadData(&m, ptx));
+	OK(cuMemAlloc_v2(&p, sizeof buf));
+	OK(cuMemsetD32_v2(p, 7, n));
+	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuEventRecord(start, s));
+	OK(launch(f, 1, s, spin));
+	OK(cuEventRecord(end, s));
+	WANT(600, cuEventElapsedTime_v2(&ms, start, end));
+	int r;
+	while ((r = cuEventQuery(end)) == 600)
+		;
+	OK(r);
+	OK(cuEventSynchronize(end));
+	OK(cuEventElapsedTime_v2(&ms, start, end));
+	CHECK(ms >= 100);
+	OK(cuModuleGetFunction(&f, m, "cusim_fill_u32"));
+	OK(cuMemcpyDtoH_v2(buf, p, sizeof buf));
+	CHECK(buf[0] == 7 && buf[63] == 7);
+	n = 63;
+	OK(launch(f, 64, s, fill));
+	OK(cuStreamSynchronize(s));
+	OK(cuMemcpyDtoH_v2(buf, p, sizeof buf));
+	CHECK(buf[0] == 42 && buf[62] == 42 && buf[63] == 7);
+
+	OK(cuMemFree_v2(p));
+	OK(cuModuleUnload(m));
+	OK(cuEventDestroy_v2(start));
+	OK(cuEventDestroy_v2(end));
+	OK(cuStreamDestroy_v2(s));
+	handle current;
+	OK(cuCtxGetCurrent(&current));
+	CHECK(current == ctx);
+	OK(cuCtxSetCurrent(NULL));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+// unstarted does what needs no driver behind the stubs.
+static void unstarted(void)
+{
+	int v = 0, status = -1, n;
+	const char *s, *again;
+	void *p = NULL;
+	handle e;
+	OK(cuDriverGetVersion(&v));
+	CHECK(v == 13000);
+	WANT(1, cuDriverGetVersion(NULL));
+	OK(cuGetErrorName(600, &s));
+	CHECK(!strcmp(s, "CUDA_ERROR_NOT_READY"));
+	OK(cuGetErrorName(600, &again));
+	CHECK(s == again);
+	OK(cuGetErrorString(0, &s));
+	CHECK(!strcmp(s, "no error"));
+	WANT(1, cuGetErrorName(12345, &s));
+	CHECK(!s);
+	OK(cuGetProcAddress_v2("cuEventRecord", &p, 12000, 2, &status));
+	CHECK(p == symbol("cuEventRecord_ptsz") && status == 0);
+	WANT(1, cuInit(1));
+	WANT(3, cuDeviceGetCount(&n));
+	WANT(3, cuEventCreate(&e, 0));
+	WANT(3, cuEventCreate(NULL, 0));
+	WANT(400, cuEventQuery(NULL));
+	WANT(3, cuArrayDestroy(NULL));
+}
+
+static void lazy(void)
+{
+	CHECK(threads() == 1);
+	unstarted();
+	CHECK(threads() == 1);
+	CHECK(!maps("libcusim.so"));
+	work();
+	CHECK(maps("libcusim.so"));
+	WANT(801, cuArrayDestroy(NULL));
+}
+
+// reap waits for a child, which has to end well.
+static void reap(pid_t child)
+{
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	if (status) {
+		fprintf(stderr, "the child ended with status %#x\n", status);
+		_exit(1);
+	}
+}
+
+static void fork_before(void)
+{
+	unstarted();
+	for (int i = 0; i < 3; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			alarm(60);
+			work();
+			exit(0);
+		}
+		if (i == 1)
+			work(); // with a child that has its own
+		reap(child);
+		if (i == 1)
+			return;
+	}
+}
+
+static void refused(void)
+{
+	int v = 0, n;
+	handle h = NULL;
+	const char *s;
+	WANT(3, cuInit(0));
+	WANT(3, cuDeviceGetCount(&n));
+	WANT(3, cuCtxGetCurrent(&h));
+	WANT(3, cuEventCreate(&h, 0));
+	WANT(3, cuCtxSynchronize());
+	WANT(3, cuArrayDestroy(NULL));
+	WANT(400, cuEventQuery(NULL));
+	OK(cuDriverGetVersion(&v));
+	CHECK(v == 13000);
+	OK(cuGetErrorName(3, &s));
+	CHECK(!strcmp(s, "CUDA_ERROR_NOT_INITIALIZED"));
+}
+
+static void *refused_thread(void *unused)
+{
+	refused();
+	return unused;
+}
+
+static void *query_for_ever(void *e)
+{
+	for (;;)
+		cuEventQuery(e);
+	return NULL;
+}
+
+static void fork_after(void)
+{
+	handle e;
+	pthread_t t;
+	setup();
+	OK(cuEventCreate(&e, 0));
+	OK(pthread_create(&t, NULL, query_for_ever, e)); // a fork finds it anywhere
+	for (int i = 0; i < 20; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			alarm(60);
+			refused();
+			OK(pthread_create(&t, NULL, refused_thread, NULL));
+			OK(pthread_join(t, NULL));
+			if (i % 2)
+				pthread_exit(NULL); // the thread ends, and the process with it
+			exit(0);
+		}
+		reap(child);
+		OK(cuEventRecord(e, NULL));
+		OK(cuEventSynchronize(e));
+	}
+	work();
+}
+
+// fork_while forks while other threads start the driver.
+static void *start_driver(void *unused)
+{
+	OK(cuInit(0));
+	return unused;
+}
+
+static void fork_while(void)
+{
+	pthread_t t[4];
+	for (int i = 0; i < 4; i++)
+		OK(pthread_create(&t[i], NULL, start_driver, NULL));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		int n;
+		alarm(60);
+		int r = cuInit(0); // it depends on who was first
+		CHECK(r == 0 || r == 3);
+		WANT(r, cuDeviceGetCount(&n));
+		exit(0);
+	}
+	for (int i = 0; i < 4; i++)
+		OK(pthread_join(t[i], NULL));
+	reap(child);
+	work();
+}
+
+static void *one_thread(void *arg)
+{
+	handle ctx = arg, current = (handle)1, e;
+	uint64_t legacy, own, again;
+	OK(cuCtxGetCurrent(&current));
+	CHECK(!current);
+	WANT(201, cuEventCreate(&e, 0));
+	OK(cuCtxPushCurrent_v2(ctx));
+	OK(cuStreamGetId(NULL, &legacy));
+	OK(cuStreamGetId_ptsz(NULL, &own));
+	OK(cuStreamGetId_ptsz(NULL, &again));
+	CHECK(own != legacy && own == again);
+	OK(cuStreamQuery_ptsz(NULL));
+	OK(cuEventCreate(&e, 2));
+	OK(cuEventRecord(e, (handle)2));
+	OK(cuEventSynchronize(e));
+	OK(cuEventDestroy_v2(e));
+	OK(cuCtxPopCurrent_v2(NULL));
+	WANT(201, cuCtxPopCurrent_v2(&current));
+	return (void *)(uintptr_t)own;
+}
+
+static void many_threads(void)
+{
+	enum { rounds = 50, n = 8 };
+	handle ctx = setup();
+	for (int i = 0; i < rounds; i++) {
+		pthread_t t[n];
+		void *own[n];
+		for (int j = 0; j < n; j++)
+			OK(pthread_create(&t[j], NULL, one_thread, ctx));
+		for (int j = 0; j < n; j++) {
+			OK(pthread_join(t[j], &own[j]));
+			for (int k = 0; k < j; k++)
+				CHECK(own[j] != own[k]);
+		}
+	}
+}
+
+struct told {
+	pthread_t by;
+	atomic_int calls, status, blocked;
+	handle stream;
+};
+
+static void host_func(void *arg)
+{
+	struct told *t = arg;
+	sigset_t mask;
+	t->by = pthread_self();
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	t->blocked = sigismember(&mask, SIGINT) && sigismember(&mask, SIGALRM);
+	t->calls++;
+}
+
+static void stream_callback(handle s, int status, void *arg)
+{
+	struct told *t = arg;
+	t->stream = s;
+	t->status = status;
+	host_func(arg);
+}
+
+static void callbacks(void)
+{
+	struct told a = {0}, b = {0};
+	handle s;
+	setup();
+	OK(cuStreamCreate(&s, 0));
+	b.status = -1;
+	for (int i = 1; i <= 100; i++) {
+		OK(cuLaunchHostFunc(s, host_func, &a));
+		OK(cuStreamAddCallback(s, stream_callback, &b, 0));
+		OK(cuStreamSynchronize(s));
+		CHECK(a.calls == i && b.calls == i);
+		CHECK(!pthread_equal(a.by, pthread_self()) && !pthread_equal(b.by, pthread_self()));
+		CHECK(b.stream == s && b.status == 0 && a.blocked && b.blocked);
+	}
+	WANT(1, cuLaunchHostFunc(s, NULL, &a));
+	WANT(1, cuStreamAddCallback(s, NULL, &b, 0));
+}
+
+static void memory(void)
+{
+	enum { size = 1 << 20 };
+	handle s;
+	address p, q;
+	unsigned char *a = malloc(size), *b = calloc(size, 1), *pinned;
+	setup();
+	OK(cuStreamCreate(&s, 1));
+	for (int i = 0; i < size; i++)
+		a[i] = i * 7 + i / 256;
+	OK(cuMemAlloc_v2(&p, size));
+	OK(cuMemAlloc_v2(&q, size));
+	OK(cuMemcpyHtoD_v2(p, a, size));
+	OK(cuMemcpyDtoH_v2(b, p, size));
+	CHECK(!memcmp(a, b, size));
+
+	OK(cuMemAllocHost_v2((void **)&pinned, size));
+	memcpy(pinned, a, size);
+	memset(b, 0, size);
+	OK(cuMemcpyAsync(q, (address)(uintptr_t)pinned, size, s));
+	OK(cuMemcpyDtoHAsync_v2(b, q, size, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(!memcmp(a, b, size));
+
+	// Every direction, through the one function that finds out itself.
+	memset(b, 0, size);
+	OK(cuMemcpy(p, (address)(uintptr_t)a, size / 2));
+	OK(cuMemcpy(p + size / 2, q + size / 2, size / 2));
+	OK(cuMemcpy((address)(uintptr_t)b, p, size));
+	CHECK(!memcmp(a, b, size));
+	OK(cuMemcpy((address)(uintptr_t)(b + 1), (address)(uintptr_t)a, 16));
+	CHECK(!memcmp(a, b + 1, 16));
+
+	OK(cuMemsetD32_v2(p, 0x01020304, size / 4));
+	memset(b, 0, size);
+	OK(cuMemcpyDtoH_v2_ptds(b, p, size));
+	CHECK(b[0] == 4 && b[size - 1] == 1);
+	OK(cuMemcpyHtoD_v2_ptds(p, a, size));
+	OK(cuMemcpyDtoH_v2(b, p, size));
+	CHECK(!memcmp(a, b, size));
+
+	WANT(1, cuMemcpyHtoD_v2(p, NULL, 1));
+	OK(cuMemcpyHtoD_v2(p, NULL, 0));
+	WANT(1, cuMemcpyDtoH_v2(NULL, p, 1));
+	WANT(1, cuMemcpyHtoD_v2(p, a, size + 1));
+	WANT(1, cuMemcpyHtoD_v2(p, a, (size_t)-1));
+	OK(cuMemFreeHost(pinned));
+	OK(cuMemFree_v2(p));
+	OK(cuMemFree_v2(q));
+}
+
+// Memory that is not there is a fault of the device's, and no end of the process.
+static void wild(void)
+{
+	address p;
+	setup();
+	OK(cuMemAlloc_v2(&p, 4096));
+	void *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(gone != MAP_FAILED);
+	WANT(700, cuMemcpyHtoD_v2(p, gone, 4096));
+	WANT(700, cuCtxSynchronize());
+}
+
+static void nulls(void)
+{
+	handle ctx = setup(), e, s, g, m, f;
+	int a, b;
+	float ms;
+	char name[8];
+	OK(cuEventCreate(&e, 0));
+	OK(cuStreamCreate(&s, 0));
+	WANT(1, cuEventCreate(NULL, 0));
+	WANT(1, cuStreamCreate(NULL, 0));
+	WANT(1, cuMemAlloc_v2(NULL, 16));
+	WANT(1, cuMemAllocHost_v2(NULL, 16));
+	WANT(1, cuDeviceGetCount(NULL));
+	WANT(1, cuDeviceGet(NULL, 0));
+	WANT(1, cuCtxGetCurrent(NULL));
+	WANT(1, cuDevicePrimaryCtxRetain(NULL, 0));
+	WANT(1, cuModuleLoadData(&m, NULL));
+	WANT(1, cuModuleLoadData(NULL, ptx));
+	WANT(1, cuStreamGetId(s, NULL));
+	WANT(400, cuEventElapsedTime_v2(NULL, e, e)); // what is wrong with the events comes first
+	OK(cuEventRecord(e, s));
+	OK(cuEventSynchronize(e));
+	OK(cuEventElapsedTime_v2(&ms, e, e));
+	WANT(1, cuEventElapsedTime_v2(NULL, e, e));
+	OK(cuModuleLoadData(&m, ptx));
+	WANT(1, cuModuleGetFunction(&f, m, NULL));
+	WANT(1, cuModuleGetFunction(NULL, m, "cusim_spin"));
+	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	WANT(1, cuFuncGetName(NULL, f));
+	WANT(1, launch(f, 1, s, NULL));
+	WANT(1, cuDeviceGetName(NULL, 8, 0));
+	WANT(1, cuDeviceGetName(name, 0, 0));
+	WANT(1, cuDeviceGetName(name, -1, 0));
+	OK(cuDeviceGetName(name, sizeof name, 0));
+	CHECK(!strcmp(name, "Simulat"));
+	WANT(1, cuStreamEndCapture(s, NULL));
+
+	// These may be NULL.
+	OK(cuCtxGetStreamPriorityRange(NULL, &a));
+	OK(cuCtxGetStreamPriorityRange(&b, NULL));
+	CHECK(a == -5 && b == 0);
+	OK(cuStreamBeginCapture(s));
+	OK(cuStreamGetCaptureInfo(s, &a, NULL));
+	CHECK(a == 1);
+	OK(cuEventRecord(e, s));
+	OK(launch(f, 1, s, (void *[]){&(uint64_t){1000}}));
+	OK(cuStreamEndCapture(s, &g));
+	size_t n = 99;
+	OK(cuGraphGetNodes(g, NULL, &n));
+	CHECK(n == 1);
+	handle nodes[3] = {s, s, s};
+	n = 3;
+	OK(cuGraphGetNodes(g, nodes, &n));
+	CHECK(n == 1 && nodes[0] && nodes[0] != s && !nodes[1] && !nodes[2]);
+	WANT(1, cuGraphGetNodes(g, nodes, NULL));
+	handle x;
+	OK(cuGraphInstantiate_v2(&x, g, NULL, NULL, 0));
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	OK(cuGraphExecDestroy(x));
+	OK(cuGraphDestroy(g));
+	OK(cuCtxPopCurrent_v2(NULL));
+	OK(cuCtxSetCurrent(ctx));
+}
+
+// What is made of other functions.
+static void more(void)
+{
+	handle ctx = setup(), s, m, f, current;
+	int major, minor, dev = -1;
+	const char *name, *again;
+	OK(cuDeviceComputeCapability(&major, &minor, 0));
+	CHECK(major == 9 && minor == 0);
+	OK(cuCtxSetCurrent(NULL));
+	OK(cuCtxGetDevice_v2(&dev, ctx));
+	CHECK(dev == 0);
+	OK(cuCtxSynchronize_v2(ctx));
+	OK(cuCtxGetCurrent(&current));
+	CHECK(!current);
+	WANT(201, cuCtxGetDevice_v2(&dev, NULL));
+	OK(cuCtxSetCurrent(ctx));
+
+	WANT(301, cuModuleLoad(&m, "/there/is/no/such/file"));
+	char path[] = "/tmp/softlib-XXXXXX";
+	int fd = mkstemp(path);
+	CHECK(fd >= 0 && write(fd, ptx, sizeof ptx - 1) == sizeof ptx - 1);
+	OK(cuModuleLoad(&m, path));
+	unlink(path);
+	close(fd);
+	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuFuncGetName(&name, f));
+	OK(cuFuncGetName(&again, f));
+	CHECK(!strcmp(name, "cusim_spin") && name == again);
+
+	struct { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned n; } config = {{1, 1, 1}, {32, 1, 1}, 0, NULL, NULL, 0};
+	OK(cuStreamCreate(&s, 1));
+	config.stream = s;
+	uint64_t ns = 200 * 1000 * 1000;
+	OK(cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	WANT(600, cuStreamQuery(s));
+	config.n = 1;
+	WANT(801, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	OK(cuStreamSynchronize(s));
+
+	// The compiler's log, in buffers among the options.
+	enum { INFO = 3, INFO_SIZE = 4, ERROR = 5, ERROR_SIZE = 6, VERBOSE = 12 };
+	char log[64], info[4096];
+	int options[] = {ERROR, ERROR_SIZE, INFO, INFO_SIZE, VERBOSE};
+	void *values[] = {log, (void *)sizeof log, info, (void *)sizeof info, (void *)1};
+	WANT(218, cuModuleLoadDataEx(&m, ".version 6.0\n.target sm_50\n.entyr x", 5, options, values));
+	CHECK(strlen(log) > 10 && (uintptr_t)values[1] == strlen(log) + 1);
+	values[1] = (void *)sizeof log;
+	values[3] = (void *)sizeof info;
+	OK(cuModuleLoadDataEx(&m, ptx, 5, options, values));
+	CHECK(strstr(info, "cusim_spin"));
+	WANT(209, cuModuleLoadData(&m, "\x7f" "ELF"));
+	WANT(200, cuModuleLoadData(&m, ""));
+}
+
+static atomic_int faults_seen;
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)info, (void)context;
+	faults_seen++;
+	_exit(33);
+}
+
+static atomic_int alarms;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	alarms++;
+}
+
+// crash lets a child have a fault in its own code, with the driver loaded.
+static int crash(int with_handler)
+{
+	int status;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		alarm(60);
+		struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+		if (with_handler)
+			sigaction(SIGSEGV, &action, NULL);
+		work();
+		*(volatile int *)16 = 1;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	return status;
+}
+
+struct kernel_action { uint64_t words[8]; };
+
+static struct kernel_action action_of(int sig)
+{
+	struct kernel_action a = {{0}};
+	CHECK(!syscall(SYS_rt_sigaction, sig, NULL, &a, 8L));
+	return a;
+}
+
+static void signals(void)
+{
+	int status = crash(0);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	status = crash(1);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 33);
+
+	static const int ours[] = {SIGURG, SIGPIPE, SIGINT, SIGTERM, SIGPROF, SIGCHLD, SIGABRT};
+	enum { n = sizeof ours / sizeof *ours };
+	struct kernel_action before[n];
+	struct sigaction tick = {.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART};
+	sigset_t mask, mask_after;
+	CHECK(!sigaction(SIGURG, &tick, NULL) && !sigaction(SIGALRM, &tick, NULL));
+	for (int i = 0; i < n; i++)
+		before[i] = action_of(ours[i]);
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	setup();
+	pthread_sigmask(SIG_SETMASK, NULL, &mask_after);
+	for (int i = 0; i < n; i++) {
+		struct kernel_action after = action_of(ours[i]);
+		CHECK(!memcmp(&before[i], &after, sizeof after));
+	}
+	for (int i = 1; i < 32; i++)
+		CHECK(sigismember(&mask, i) == sigismember(&mask_after, i));
+
+	// Signals that arrive in the middle of calls.
+	handle e;
+	OK(cuEventCreate(&e, 0));
+	struct itimerval every = {{0, 200}, {0, 200}};
+	alarms = 0;
+	CHECK(!setitimer(ITIMER_REAL, &every, NULL));
+	while (alarms < 300) {
+		OK(cuEventRecord(e, NULL));
+		OK(cuEventSynchronize(e));
+	}
+	every = (struct itimerval){{0, 0}, {0, 0}};
+	setitimer(ITIMER_REAL, &every, NULL);
+}
+
+static void unload(void)
+{
+	work();
+	OK(dlclose(library));
+	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	CHECK(library); // it stays, under the name that programs link to
+	work();
+}
+
+static void misuse(void)
+{
+	handle e, kept;
+	setup();
+	OK(cuEventCreate(&kept, 0));
+	OK(cuEventCreate(&e, 0));
+	OK(cuEventDestroy_v2(e));
+	WANT(400, cuEventDestroy_v2(e));
+	WANT(400, cuEventQuery(e));
+}
+
+static void configured(void)
+{
+	address p;
+	int n, v;
+	OK(cuDriverGetVersion(&v));
+	CHECK(v == 11080);
+	setup();
+	OK(cuDeviceGetCount(&n));
+	CHECK(n == 3);
+	OK(cuMemAlloc_v2(&p, 16));
+	WANT(2, cuMemAlloc_v2(&p, 16));
+	OK(cuMemAlloc_v2(&p, 16));
+	WANT(801, cuStreamGetId(NULL, &(uint64_t){0})); // of CUDA 12.0
+	int status = -1;
+	void *f;
+	OK(cuGetProcAddress_v2("cuStreamGetId", &f, 13000, 0, &status));
+	CHECK(status == 1 && !f);
+}
+
+static void no_init(int want)
+{
+	int n;
+	WANT(want, cuInit(0));
+	WANT(3, cuDeviceGetCount(&n));
+	WANT(want, cuInit(0));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*run)(void); } scenarios[] = {
+		{"lazy", lazy}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
+		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
+		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
+	};
+	CHECK(argc >= 3);
+	alarm(100);
+	library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	if (!strcmp(argv[2], "no-init")) {
+		no_init(atoi(argv[3]));
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+		if (!strcmp(argv[2], scenarios[i].name)) {
+			scenarios[i].run();
+			return 0;
+		}
+	fprintf(stderr, "there is no scenario %s\n", argv[2]);
+	return 2;
+}
