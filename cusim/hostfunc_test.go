@@ -152,15 +152,15 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	}}, 0))
 	<-entered
 	r.spin(s, time.Hour)
-	hostFunc, callback := make(chan bool, 1), make(chan bool, 1)
+	hostFunc, callback := make(chan bool, 1), make(chan driver.Result, 1)
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { hostFunc <- true }}))
-	r.must(r.StreamAddCallback(r.th, s, driver.Callback{Go: func() { callback <- true }}, 0))
+	r.must(r.StreamAddCallback(r.th, s, driver.Callback{Told: func(status driver.Result) { callback <- status }}, 0))
 	r.LoseDevice(0)
 	if !r.devices[0].contexts[0].pending.none() {
 		t.Error("operations are pending")
 	}
 	r.want("synchronize", driver.ResultDeviceUnavailable, r.StreamSynchronize(r.th, s))
-	<-callback
+	r.want("the status", driver.ResultDeviceUnavailable, <-callback)
 	close(leave)
 	<-left
 	r.want("launch", driver.ResultDeviceUnavailable, r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() {}}))

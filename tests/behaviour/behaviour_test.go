@@ -26,6 +26,9 @@ func targets(t *testing.T) []target {
 	default:
 		list = append(list, target{Name: "gpu", Library: gpu})
 	}
+	if path := os.Getenv("PURECU_TEST_SOFTLIB"); path != "" {
+		list = append(list, target{Name: "softlib", Library: path, Cusim: true})
+	}
 	for _, path := range filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA")) {
 		list = append(list, target{Name: filepath.Base(filepath.Dir(path)), Library: path, NoDevice: true})
 	}

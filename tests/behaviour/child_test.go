@@ -64,6 +64,9 @@ type target struct {
 	Software string `json:",omitempty"` // a key of softwareDrivers
 	// NoDevice marks a library on a machine without a GPU.
 	NoDevice bool `json:",omitempty"`
+	// Cusim marks a library that is cusim: it is called as a driver in C, and has to
+	// survive what software drivers have to.
+	Cusim bool `json:",omitempty"`
 }
 
 // softwareDrivers returns the software drivers that have to behave as the table
@@ -148,6 +151,8 @@ func command(ctx context.Context, j job) (*exec.Cmd, error) {
 		// wait for each other. And no kernel is loaded late, by its launch, which
 		// may wait for the GPU.
 		"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=EAGER",
+		// What softwareDrivers says, for cusim in C.
+		"CUSIM_DEVICES=2",
 		"GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, nil

@@ -134,7 +134,7 @@ func (c *viaCu) device(ordinal int) *cu.Device {
 		c.drv = drv
 		version, err := drv.Version()
 		c.must(err)
-		c.send(report{Kind: about, Driver: driverInfo{version, c.job.Target.Software != ""}})
+		c.send(report{Kind: about, Driver: driverInfo{version, c.job.Target.Software != "", c.job.Target.Cusim}})
 	}
 	n, err := c.drv.DeviceCount()
 	c.must(err)

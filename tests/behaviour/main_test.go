@@ -8,8 +8,9 @@
 // answers, elsewhere what the software driver does, to be compared.
 //
 // The drivers are the software drivers that softwareDrivers lists, the system's
-// if PURECU_TEST_GPU is set ("1", or a path to it), and, for what needs no GPU,
-// those that PURECU_TEST_LIBCUDA lists.
+// if PURECU_TEST_GPU is set ("1", or a path to it), cusim as a library in C if
+// PURECU_TEST_SOFTLIB is the path of one (see cusim/libcuda), and, for what needs no
+// GPU, those that PURECU_TEST_LIBCUDA lists.
 package behaviour
 
 import (

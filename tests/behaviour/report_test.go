@@ -41,6 +41,7 @@ const (
 type driverInfo struct {
 	Version  int // as the driver counts
 	Software bool
+	Cusim    bool // a library in C that is a software driver
 }
 
 // reportPrefix marks reports. It is what no driver prints.

@@ -60,7 +60,7 @@ func (c condition) holds(d driverInfo) bool {
 	case onLibrary:
 		return !d.Software
 	case onSoftware:
-		return d.Software
+		return d.Software || d.Cusim
 	case onCUDA13:
 		return d.Version == cuda13
 	}
@@ -236,19 +236,20 @@ func TestParseTable(t *testing.T) {
 // TestConditions says which rows count where.
 func TestConditions(t *testing.T) {
 	library, soft := driverInfo{Version: 12040}, driverInfo{Version: 13000, Software: true}
+	both := driverInfo{Version: 12040, Cusim: true} // a library that is a software driver
 	for _, tt := range []struct {
-		r                    row
-		library, soft, viaCu bool // through the table on a library and a software driver, and through cu on the library
+		r                          row
+		library, soft, both, viaCu bool // through the table on drivers, and through cu on the library
 	}{
-		{row{asserted: always, cu: cuSame}, true, true, true},
-		{row{asserted: never, cu: cuSame}, false, false, false},
-		{row{asserted: never, cu: "ErrClosed 400"}, false, false, true},
-		{row{asserted: onLibrary, cu: cuSame}, true, false, true},
-		{row{asserted: onSoftware, cu: cuSame}, false, true, false},
-		{row{asserted: onCUDA13, cu: cuSame}, false, true, false},
+		{row{asserted: always, cu: cuSame}, true, true, true, true},
+		{row{asserted: never, cu: cuSame}, false, false, false, false},
+		{row{asserted: never, cu: "ErrClosed 400"}, false, false, false, true},
+		{row{asserted: onLibrary, cu: cuSame}, true, false, true, true},
+		{row{asserted: onSoftware, cu: cuSame}, false, true, true, false},
+		{row{asserted: onCUDA13, cu: cuSame}, false, true, false, false},
 	} {
-		got := []bool{tt.r.holds(suiteRaw, library), tt.r.holds(suiteRaw, soft), tt.r.holds(suiteCu, library)}
-		if want := []bool{tt.library, tt.soft, tt.viaCu}; !slices.Equal(got, want) {
+		got := []bool{tt.r.holds(suiteRaw, library), tt.r.holds(suiteRaw, soft), tt.r.holds(suiteRaw, both), tt.r.holds(suiteCu, library)}
+		if want := []bool{tt.library, tt.soft, tt.both, tt.viaCu}; !slices.Equal(got, want) {
 			t.Errorf("%+v: asserted %v, want %v", tt.r, got, want)
 		}
 	}

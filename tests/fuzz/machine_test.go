@@ -475,8 +475,9 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 		a.value = int64(status)
 	case exchangeMode:
 		var old int32
-		old, a.res = mc.ThreadExchangeStreamCaptureMode(at, st.value)
-		a.value = int64(old)
+		if old, a.res = mc.ThreadExchangeStreamCaptureMode(at, st.value); a.res == ok { // C leaves what it was given
+			a.value = int64(old)
+		}
 	case ctxSynchronize:
 		a.res = mc.CtxSynchronize(at)
 	case ctxRecordEvent:
