@@ -116,20 +116,13 @@ __attribute__((destructor)) static void process_ends(void)
 		driver_report();
 }
 
-// A Go runtime takes over signals of the process when it is loaded. Those of faults it
-// needs; faults that are not its own it passes on to the handler that there was. Where
-// there was none it would end the process in a way of its own; pass_on is a handler that
-// lets the kernel end it instead.
-static void pass_on(int sig) { signal(sig, SIG_DFL); } // the fault comes again
-
-static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE};
-
-// SIGURG, with which a Go runtime interrupts its goroutines, may belong to another one in
-// this process, which could not do that any more; the driver does without. SIGPIPE it
-// does not need either.
+// Signals that a Go runtime takes over when it is loaded, and that are given back. With
+// SIGURG it interrupts its goroutines: another Go runtime in this process could not do
+// that any more, and the driver does without. SIGPIPE it does not need either. Those of
+// faults it keeps: it passes on what is not its own.
 static const int borrowed[] = {SIGURG, SIGPIPE};
 
-enum { NFAULTS = sizeof faults / sizeof *faults, NBORROWED = sizeof borrowed / sizeof *borrowed };
+enum { NBORROWED = sizeof borrowed / sizeof *borrowed };
 
 // kernel_action has room for the kernel's struct sigaction of any architecture. The
 // system call is used because the C library translates what another Go runtime set.
@@ -192,15 +185,9 @@ static int start(void)
 	struct kernel_action saved[NBORROWED];
 	sigset_t blocked, mask;
 	sigfillset(&blocked);
-	for (int i = 0; i < NFAULTS; i++) {
-		struct sigaction action;
-		sigdelset(&blocked, faults[i]);
-		if (!sigaction(faults[i], NULL, &action) && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL) {
-			action.sa_handler = pass_on;
-			action.sa_flags = SA_ONSTACK;
-			sigaction(faults[i], &action, NULL);
-		}
-	}
+	sigdelset(&blocked, SIGSEGV);
+	sigdelset(&blocked, SIGBUS);
+	sigdelset(&blocked, SIGFPE);
 	for (int i = 0; i < NBORROWED; i++)
 		kernel_sigaction(borrowed[i], NULL, &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
