@@ -77,7 +77,8 @@ func TestSeed(t *testing.T) {
 		}
 		return s
 	}
-	if outcome("") != outcome("1") || outcome("7") != outcome("7") || outcome("1") == outcome("7") {
+	first, again, other := outcome(""), outcome("1"), outcome("7")
+	if first != again || first == other {
 		t.Error("the seed does not decide")
 	}
 }

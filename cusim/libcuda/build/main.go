@@ -3,8 +3,8 @@
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //	go run github.com/purecu/purecu/cusim/libcuda/build -list
 //
-// It takes a C compiler: $CC, cc or gcc. With GOARCH and CC set to it, it builds for
-// another architecture.
+// It takes a C compiler: $CC, cc, gcc or clang. For another architecture -arch names it,
+// and CC a compiler for it.
 package main
 
 import (
@@ -52,6 +52,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dir := flags.String("o", "", "directory to write the libraries to")
+	arch := flags.String("arch", runtime.GOARCH, "architecture to build for: amd64 or arm64")
 	listed := flags.Bool("list", false, "list the functions, and whether the driver has them")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -68,7 +69,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if *dir == "" {
 		return nil
 	}
-	return build(*dir)
+	return build(*dir, *arch)
 }
 
 // list writes the functions.
@@ -86,12 +87,11 @@ func list(w io.Writer) {
 }
 
 // build writes the libraries.
-func build(dir string) error {
-	goos, goarch := target("GOOS", runtime.GOOS), target("GOARCH", runtime.GOARCH)
-	if goos != "linux" || !slices.Contains([]string{"amd64", "arm64"}, goarch) {
-		return fmt.Errorf("the library is for Linux on amd64 and arm64, not for %s/%s", goos, goarch)
+func build(dir, arch string) error {
+	if runtime.GOOS != "linux" || !slices.Contains([]string{"amd64", "arm64"}, arch) {
+		return fmt.Errorf("the library is for Linux on amd64 and arm64, not for %s/%s", runtime.GOOS, arch)
 	}
-	cc, err := compiler(goarch)
+	cc, err := compiler(arch)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,8 @@ func build(dir string) error {
 
 	// The driver first: if that fails there is no layer that would look for it.
 	shared := filepath.Join(source, driverFile) // and a header beside it
-	if err := command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
+	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
+	if err := command(goEnv, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
 		// SIGURG is not the driver's to take: see libcuda.c.
 		"-ldflags=-s -w -X=runtime.godebugDefault=asyncpreemptoff=1",
 		"-o", shared, importPath); err != nil {
@@ -126,7 +127,7 @@ func build(dir string) error {
 	args := append(cc, "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
 		"-Wl,-soname,"+layerFile, "-Wl,-z,nodelete,-z,relro", "-Wl,-Bsymbolic", "-o", layer)
 	args = append(append(args, files...), "-ldl")
-	if err := command(args[0], args[1:]...); err != nil {
+	if err := command(nil, args[0], args[1:]...); err != nil {
 		return err
 	}
 	for _, file := range []string{driverFile, layerFile} {
@@ -137,24 +138,16 @@ func build(dir string) error {
 	return link(layerFile, filepath.Join(dir, linkFile))
 }
 
-// target returns what the environment says of the platform to build for.
-func target(variable, otherwise string) string {
-	if v := os.Getenv(variable); v != "" {
-		return v
-	}
-	return otherwise
-}
-
 // compiler returns the C compiler with its arguments.
-func compiler(goarch string) ([]string, error) {
+func compiler(arch string) ([]string, error) {
 	if cc := strings.Fields(os.Getenv("CC")); len(cc) > 0 {
 		if _, err := exec.LookPath(cc[0]); err != nil {
 			return nil, fmt.Errorf("CC names a C compiler that is not there: %w", err)
 		}
 		return cc, nil
 	}
-	if goarch != runtime.GOARCH {
-		return nil, fmt.Errorf("CC has to name a C compiler for %s, such as aarch64-linux-gnu-gcc", goarch)
+	if arch != runtime.GOARCH {
+		return nil, fmt.Errorf("CC has to name a C compiler for %s, such as aarch64-linux-gnu-gcc", arch)
 	}
 	for _, cc := range []string{"cc", "gcc", "clang"} {
 		if _, err := exec.LookPath(cc); err == nil {
@@ -164,10 +157,11 @@ func compiler(goarch string) ([]string, error) {
 	return nil, errors.New("there is no C compiler: install gcc or clang, or name one in CC")
 }
 
-// command runs a program that says nothing if all is well.
-func command(name string, args ...string) error {
+// command runs a program, with additional environment variables, that says nothing if all
+// is well.
+func command(env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
