@@ -268,7 +268,7 @@ static int find_symbol(const char *name, int version, uint64_t flags, void **fun
 	if (wanted > have)
 		wanted = have;
 	for (const struct cusim_symbol *s = cusim_symbols; s->name; s++)
-		if (s->own && flags == per_thread && !strcmp(s->name, name) && s->version <= have)
+		if (s->own && (flags & per_thread) && !strcmp(s->name, name) && s->version <= have)
 			own = 1;
 	for (const struct cusim_symbol *s = cusim_symbols; s->name; s++) {
 		if (s->own != own || s->version > have || strcmp(s->name, name))
