@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package main
 
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/cgo"
+	"syscall"
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
@@ -37,8 +38,12 @@ func cusimStart() C.int {
 		return C.int(driver.ResultUnknown)
 	}
 	l := newLibrary(cusim.New(opts...))
-	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }
+	l.callHost = func(f, data uintptr) {
+		defer l.inCallback(syscall.Gettid)()
+		C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data))
+	}
 	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
+		defer l.inCallback(syscall.Gettid)()
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
 	}
 	theLibrary = l
@@ -48,23 +53,25 @@ func cusimStart() C.int {
 // cusimThread returns what stands for the calling thread.
 //
 //export cusimThread
-func cusimThread() C.uintptr_t { return C.uintptr_t(cgo.NewHandle(new(driver.Thread))) }
+func cusimThread() C.uintptr_t {
+	return C.uintptr_t(cgo.NewHandle(theLibrary.newThread(syscall.Gettid())))
+}
 
 // cusimThreadEnd gives back what stands for a thread that ends.
 //
 //export cusimThreadEnd
-func cusimThreadEnd(thread C.uintptr_t) {
-	h := cgo.Handle(thread)
-	theLibrary.d.EndThread(h.Value().(*driver.Thread))
+func cusimThreadEnd(id C.uintptr_t) {
+	h := cgo.Handle(id)
+	theLibrary.d.EndThread(&h.Value().(*thread).Thread)
 	h.Delete()
 }
 
 // cusimCall makes a call.
 //
 //export cusimCall
-func cusimCall(thread C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
-	th := cgo.Handle(thread).Value().(*driver.Thread)
-	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
+func cusimCall(id C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
+	th := cgo.Handle(id).Value().(*thread)
+	return C.int(theLibrary.enter(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
 
 // cusimReport writes what the program did wrong to standard error.

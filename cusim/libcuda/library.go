@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,15 @@ type library struct {
 	callHost   func(f, data uintptr)
 	callStream func(f, stream uintptr, status driver.Result, data uintptr)
 
-	mu    sync.Mutex
-	texts map[string]*byte
+	mu        sync.Mutex
+	texts     map[string]*byte
+	callbacks map[int]bool // the threads that are calling C's functions, by their number
+}
+
+// thread is a thread that makes calls.
+type thread struct {
+	driver.Thread
+	callback bool // it is the driver's, and makes them in a function that the driver calls
 }
 
 // maxWords is how many arguments a call has at most.
@@ -33,7 +41,7 @@ const maxWords = 14
 
 // newLibrary returns a library of a driver.
 func newLibrary(d *cusim.Driver) *library {
-	return &library{d: d, texts: make(map[string]*byte)}
+	return &library{d: d, texts: make(map[string]*byte), callbacks: make(map[int]bool)}
 }
 
 // init is cuInit.
@@ -43,6 +51,45 @@ func (l *library) init(flags uint64) driver.Result {
 		l.ready.Store(true)
 	}
 	return r
+}
+
+// inCallback notes that the calling thread is about to call a function of C's, and
+// returns what ends that.
+func (l *library) inCallback(number func() int) (end func()) {
+	runtime.LockOSThread()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := number()
+	l.callbacks[n] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.callbacks, n)
+		runtime.UnlockOSThread()
+	}
+}
+
+// newThread returns what stands for a thread with a number, which makes its first call.
+// The driver's own threads make calls in callbacks only.
+func (l *library) newThread(number int) *thread {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &thread{callback: l.callbacks[number]}
+}
+
+// enter makes a call for C. In a callback an H200 permits none, but tells of a sticky
+// error of the device's where the call is about an event.
+func (l *library) enter(th *thread, number uint32, a *[maxWords]uint64) driver.Result {
+	if !th.callback {
+		return l.call(&th.Thread, number, a)
+	}
+	if aboutEvent(number) {
+		// The thread has no current context: nothing is recorded.
+		if r := l.d.EventRecord(&th.Thread, driver.Event(a[0]), driver.CU_STREAM_LEGACY); r.Sticky() {
+			return r
+		}
+	}
+	return l.refuse(driver.ResultNotPermitted)
 }
 
 // refuse returns what a call with a wrong argument returns.

@@ -649,3 +649,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	}
 	return driver.ResultNotSupported
 }
+
+// aboutEvent reports whether the first argument of a call is an event.
+func aboutEvent(number uint32) bool {
+	switch number {
+	case 38, 39, 40, 41, 42:
+		return true
+	}
+	return false
+}

@@ -5,6 +5,7 @@
 package softlib
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -95,11 +97,16 @@ func compiler() (string, error) {
 	return "", skip("there is no C compiler")
 }
 
+// limit is how long a program may take before it is killed.
+const limit = 2 * time.Minute
+
 // run runs a program with additional environment variables, and returns what it wrote
 // to standard error. It has to end with 0.
 func run(t *testing.T, env []string, argv ...string) (stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// What the caller's environment says of the driver has no say.
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "CUSIM_") && !strings.HasPrefix(v, "CUDA_") {
@@ -110,6 +117,9 @@ func run(t *testing.T, env []string, argv ...string) (stderr string) {
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it hung, and was killed after %v", limit)
+		}
 		t.Fatalf("%v: %v\n%s%s", argv, err, out.String(), errs.String())
 	}
 	return errs.String()

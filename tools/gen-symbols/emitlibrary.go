@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/format"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -360,7 +361,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		b.WriteByte('\n')
 		lib.emitCase(&b, c)
 	}
-	b.WriteString("}\nreturn driver.ResultNotSupported\n}\n")
+	b.WriteString("}\nreturn driver.ResultNotSupported\n}\n\n")
+	var events []string
+	for i, c := range lib.calls {
+		if len(c.params) > 0 && c.params[0].typ == "Event" && c.params[0].role == roleIn {
+			events = append(events, strconv.Itoa(i))
+		}
+	}
+	b.WriteString("// aboutEvent reports whether the first argument of a call is an event.\nfunc aboutEvent(number uint32) bool {\n")
+	fmt.Fprintf(&b, "switch number {\ncase %s:\nreturn true\n}\nreturn false\n}\n", strings.Join(events, ", "))
 	return b.String()
 }
 

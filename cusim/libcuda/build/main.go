@@ -114,9 +114,7 @@ func build(dir, arch string) error {
 	shared := filepath.Join(source, driverFile) // and a header beside it
 	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
 	if err := command(goEnv, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		// SIGURG is not the driver's to take: see libcuda.c.
-		"-ldflags=-s -w -X=runtime.godebugDefault=asyncpreemptoff=1",
-		"-o", shared, importPath); err != nil {
+		"-ldflags=-s -w", "-o", shared, importPath); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(source, "stub", "*.c"))

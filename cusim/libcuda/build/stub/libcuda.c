@@ -118,8 +118,9 @@ __attribute__((destructor)) static void process_ends(void)
 
 // Signals that a Go runtime takes over when it is loaded, and that are given back. With
 // SIGURG it interrupts its goroutines: another Go runtime in this process could not do
-// that any more, and the driver does without. SIGPIPE it does not need either. Those of
-// faults it keeps: it passes on what is not its own.
+// that any more, and the driver does without, as it has no goroutine that computes for
+// long. SIGPIPE it does not need either. Those of faults it keeps: it passes on what is
+// not its own.
 static const int borrowed[] = {SIGURG, SIGPIPE};
 
 enum { NBORROWED = sizeof borrowed / sizeof *borrowed };
