@@ -137,9 +137,15 @@ func (d *Driver) end(c *context) {
 	c.leaving = true
 	d.wait(func() bool { return c.pending.none() || c.dev.poison != ok })
 	c.destroyed = true
-	for _, s := range slices.Clone(c.streams) {
-		if s.capture != nil {
-			d.finish(s.capture)
+	// Streams that were destroyed after an error are still part of their captures.
+	for _, other := range slices.Clone(d.captures) {
+		if slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }) {
+			d.finish(other)
+		}
+	}
+	for _, s := range c.streams {
+		if s.owner != nil {
+			delete(s.owner.own, c)
 		}
 	}
 	for i, other := range c.dev.contexts {

@@ -176,6 +176,8 @@ func TestCaptureStaysWithDevice(t *testing.T) {
 	}
 	e, _ := r.EventCreate(r.th, 0)
 	r.want("query on the other device", driver.ResultStreamCaptureUnsupported, r.EventQuery(r.th, e))
+	r.StreamDestroy(th, s)
+	r.want("query without the stream", driver.ResultStreamCaptureUnsupported, r.EventQuery(r.th, e))
 	r.DevicePrimaryCtxRelease(th, 1)
 	r.want("query afterwards", ok, r.EventQuery(r.th, e))
 }

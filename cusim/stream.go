@@ -26,7 +26,8 @@ type stream struct {
 
 	tail   *op // the newest operation
 	held   bool
-	parked []*op // that could begin, if the stream was not held
+	parked []*op   // that could begin, if the stream was not held
+	owner  *thread // whose default stream it is, or nil
 
 	capture *capture // that is under way, or nil
 	deps    []*node  // what the next node of the capture comes after
@@ -92,7 +93,7 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 	}
 	s := t.own[c]
 	if s == nil {
-		s = &stream{handle: h, ctx: c, kind: perThreadStream}
+		s = &stream{handle: h, ctx: c, kind: perThreadStream, owner: t}
 		d.ids.stream++
 		s.id = d.ids.stream
 		if t.own == nil {

@@ -1,7 +1,6 @@
 package behaviour
 
 import (
-	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -451,9 +450,7 @@ func foundContexts() []found {
 			s := c.stream(nonBlocking)
 			c.spinner().spin(s, hold/2)
 			c.mark(s, g)
-			begin := time.Now()
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
-			c.val("waits", time.Since(begin) > hold/4)
 			c.val("work-is-done", g.word().Load())
 		}},
 

@@ -74,7 +74,8 @@ func foundCases() []testCase {
 	return list
 }
 
-// TestFound makes the steps of the behaviours that were found.
+// TestFound makes the steps of the behaviours that were found. Answers are asserted as far
+// as they were recorded.
 func TestFound(t *testing.T) {
 	if *record != "" {
 		recordFound(t)
@@ -84,9 +85,6 @@ func TestFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) == 0 {
-		t.Skip("nothing has been recorded: run with -behaviour.record on a GPU")
-	}
 	for _, tg := range targets(t) {
 		if tg.NoDevice {
 			continue
@@ -95,11 +93,24 @@ func TestFound(t *testing.T) {
 			for _, f := range foundBehaviours() {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					of := rowsOf(rows, suiteFound, f.name)
-					if len(of) == 0 {
-						t.Fatal("the table has no such case: record it")
+					j := job{Suite: suiteFound, Case: f.name, Target: tg}
+					if of := rowsOf(rows, suiteFound, f.name); len(of) > 0 {
+						runCase(t, of, j)
+						return
 					}
-					runCase(t, of, job{Suite: suiteFound, Case: f.name, Target: tg})
+					// Nobody has recorded it: it has to come to its end, at least.
+					reports, err := launch(t, j, caseLimit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					made, err := recorded(f, [][]report{reports})
+					if errors.Is(err, errSkipped) {
+						t.Skip("it needs two devices")
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("%d steps made, and none asserted: nobody has recorded what a GPU answers", len(made))
 				})
 			}
 		})

@@ -263,12 +263,11 @@ func TestEntries(t *testing.T) {
 		if who == "" {
 			t.Fatal("-entries.driver is cusim or gpu")
 		}
-		f, err := os.Create(*record)
-		if err != nil {
+		var b strings.Builder
+		write(&b, who, runAll(t, strings.NewReplacer("gpu", gpu()).Replace(*target)))
+		if err := os.WriteFile(*record, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		write(f, who, runAll(t, strings.NewReplacer("gpu", gpu()).Replace(*target)))
 		return
 	}
 	text, err := os.ReadFile(golden)
@@ -292,14 +291,15 @@ func compare(t *testing.T, want map[string][]string, all [][][]string) {
 	type difference struct{ what, golden, got string }
 	counts := map[difference]int{}
 	examples := map[difference]string{}
-	cells, wrong := 0, 0
+	cells, wrong, asked := 0, 0, map[string]bool{}
 	for i, sc := range scenes() {
 		for j, sub := range sc.subjects() {
 			w, found := want[sc.key(sub)]
 			if !found {
-				t.Errorf("%v, %v: the file has no such call", sc, sub)
+				t.Errorf("%s: the file has no such call", sc.key(sub))
 				continue
 			}
+			asked[sc.key(sub)] = true
 			for k, got := range all[i][j] {
 				cells++
 				g := w[min(k, len(w)-1)]
@@ -315,6 +315,11 @@ func compare(t *testing.T, want map[string][]string, all [][][]string) {
 		}
 	}
 	t.Logf("%d calls, %d of them answered otherwise", cells, wrong)
+	for key := range want {
+		if !asked[key] {
+			t.Errorf("%s: there is no such call any more", key)
+		}
+	}
 	var lines []string
 	for d, n := range counts {
 		lines = append(lines, fmt.Sprintf("%s: %q, not %q: %d times, first in %s", d.what, d.got, d.golden, n, examples[d]))

@@ -198,19 +198,24 @@ func onGPU(t *testing.T, path string) {
 // TestPoisoned runs programs in the middle of which there is a sticky error: on software
 // drivers and, each in a process of its own, which nothing heals, on NVIDIA's.
 func TestPoisoned(t *testing.T) {
-	if *fuzzSeed != 0 { // one of those processes
+	if os.Getenv(poisonedEnv) != "" { // one of those processes
 		poisonedOnGPU(t, *fuzzSeed)
 		return
 	}
-	n := *fuzzPoisoned
+	n, from := *fuzzPoisoned, *fuzzFrom
 	t.Run("software", func(t *testing.T) {
-		for seed := range uint64(max(n, 1_000)) {
-			p := generateKind(seed+1, contextSlots, true, nil)
-			stop := watch(t, seed+1, p)
+		count := uint64(max(n, 1_000))
+		if *fuzzSeed != 0 {
+			from, count = *fuzzSeed, 1
+			t.Logf("seed %d:\n%v", from, generateKind(from, contextSlots, true, nil))
+		}
+		for seed := from; seed < from+count; seed++ {
+			p := generateKind(seed, contextSlots, true, nil)
+			stop := watch(t, seed, p)
 			err := software().check(p, patient)
 			stop()
 			if err != nil {
-				t.Fatal(explain(seed+1, p, err, software().check))
+				t.Fatal(explain(seed, p, err, software().check))
 			}
 		}
 	})
@@ -220,7 +225,7 @@ func TestPoisoned(t *testing.T) {
 	t.Run("gpu", func(t *testing.T) {
 		var wg sync.WaitGroup
 		var next, failures atomic.Int64
-		from, end := *fuzzFrom, time.Now().Add(*fuzzFor)
+		end := time.Now().Add(*fuzzFor)
 		for range 8 {
 			wg.Go(func() {
 				for failures.Load() < int64(*fuzzMost) && (*fuzzFor == 0 || time.Now().Before(end)) {
@@ -230,6 +235,7 @@ func TestPoisoned(t *testing.T) {
 					}
 					seed := from + uint64(i)
 					cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestPoisoned", fmt.Sprint("-fuzz.seed=", seed))
+					cmd.Env = append(os.Environ(), poisonedEnv+"=1")
 					if out, err := cmd.CombinedOutput(); err != nil && failures.Add(1) <= int64(*fuzzMost) {
 						t.Errorf("seed %d: %v:\n%s", seed, err, out)
 					}
@@ -241,6 +247,9 @@ func TestPoisoned(t *testing.T) {
 		t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", done, failures.Load(), from+uint64(done))
 	})
 }
+
+// poisonedEnv is set in the processes that TestPoisoned starts of its own binary.
+const poisonedEnv = "PURECU_FUZZ_POISONED"
 
 // poisonedOnGPU runs the program of a seed on NVIDIA's driver, and on a software driver.
 func poisonedOnGPU(t *testing.T, seed uint64) {

@@ -141,6 +141,7 @@ func (h *host) allocate() (err error) {
 		}
 		if r == ok {
 			h.device, r = h.table.MemHostGetDevicePointer(at, h.page, 0)
+			h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0) // others hold it
 		}
 		if r != ok {
 			err = fmt.Errorf("memory for the gates: %v", r)
@@ -278,7 +279,8 @@ func (mc *machine) abort() {
 			}
 		})
 	}
-	mc.host.stop() // what is current there, and which mode, is not known
+	mc.host.stop()   // what is current there, and which mode, is not known
+	mc.host.page = 0 // somebody may not have seen yet that its gates are open
 }
 
 // step makes a step, and compares the answer with the model's.

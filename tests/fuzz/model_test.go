@@ -241,11 +241,17 @@ func (m *model) forget(e *mEvent) {
 // spoil invalidates a capture, and the events that stand for points in it.
 func spoil(c *mCapture, r driver.Result) want {
 	c.spoilt = true
+	c.invalidateEvents()
+	return want{res: r}
+}
+
+// invalidateEvents makes the events that stand for points in the capture stand for
+// nothing.
+func (c *mCapture) invalidateEvents() {
 	for _, e := range c.events {
 		e.state, e.capture, e.nodes = invalid, nil, 0
 	}
 	c.events = nil
-	return want{res: r}
 }
 
 // forbidden is for calls that captures do not allow, from other streams and threads
@@ -324,9 +330,7 @@ func (m *model) finish(c *mCapture) {
 	for _, s := range c.streams {
 		s.capture, s.nodes = nil, 0
 	}
-	spoiltBefore := c.spoilt
-	spoil(c, ok) // its events stand for nothing
-	c.spoilt = spoiltBefore
+	c.invalidateEvents()
 	m.captures = slices.DeleteFunc(m.captures, func(other *mCapture) bool { return other == c })
 }
 
