@@ -16,7 +16,7 @@ type capture struct {
 	events  []*event // whose newest record is part of it
 	graph   *graph
 	spoilt  bool
-	// taken is set when the program gets the graph.
+	// taken is set when the program gets the graph, or had it before.
 	taken bool
 }
 
@@ -204,7 +204,30 @@ func (d *Driver) finish(c *capture) {
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()
-	s, t, r := d.askStream("cuStreamBeginCapture", th, h)
+	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []*node, driver.Result) { return d.newGraph(), nil, ok })
+}
+
+// StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
+// part of a graph that there is already, after some of its nodes.
+func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode, mode int32) driver.Result {
+	const name = "cuStreamBeginCaptureToGraph"
+	defer d.mu.Unlock()
+	return d.beginCapture(name, th, h, mode, func() (*graph, []*node, driver.Result) {
+		if gh == 0 {
+			return nil, nil, driver.ResultInvalidValue
+		}
+		g, r := find[graph](d, name, graphKind, uintptr(gh))
+		if r != ok {
+			return nil, nil, driver.ResultInvalidValue
+		}
+		after, r := d.nodesOf(name, g, deps)
+		return g, after, r
+	})
+}
+
+// beginCapture begins a capture into a graph, after some of its nodes.
+func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []*node, driver.Result)) driver.Result {
+	s, t, r := d.askStream(name, th, h)
 	switch {
 	case r != ok && !r.Sticky():
 		return r
@@ -220,9 +243,13 @@ func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int
 	case s.capture != nil:
 		return driver.ResultIllegalState
 	}
+	g, after, r := into()
+	if r != ok {
+		return r
+	}
 	d.ids.capture++
-	c := &capture{id: d.ids.capture, mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: d.newGraph()}
-	s.capture, s.deps = c, nil
+	c := &capture{id: d.ids.capture, mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: g, taken: g.handle != 0}
+	s.capture, s.deps = c, after
 	d.captures = append(d.captures, c)
 	return ok
 }
@@ -242,7 +269,7 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 		return 0, d.spoil(c, driver.ResultStreamCaptureUnmatched)
 	}
 	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
-	c.taken = joined && here && !c.spoilt
+	c.taken = c.taken || joined && here && !c.spoilt
 	d.finish(c)
 	switch {
 	case c.spoilt:
@@ -252,7 +279,9 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 	case !here:
 		return 0, driver.ResultStreamCaptureWrongThread
 	}
-	c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
+	if c.graph.handle == 0 {
+		c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
+	}
 	return c.graph.handle, ok
 }
 

@@ -42,6 +42,7 @@ type exec struct {
 	ctx    *context
 	nodes  []*node         // in an order in which they can run
 	copies map[*node]*node // of the graph's nodes
+	source []*node         // the graph's nodes, in their order
 	newest *op             // the end of the newest launch
 }
 
@@ -145,19 +146,27 @@ func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w
 	if r != ok {
 		return 0, r
 	}
-	var after []*node
-	for _, dep := range deps {
-		n, r := find[node](d, name, nodeKind, uintptr(dep))
-		if r != ok || n.graph != g || slices.Contains(after, n) {
-			return 0, driver.ResultInvalidValue
-		}
-		after = append(after, n)
+	after, r := d.nodesOf(name, g, deps)
+	if r != ok {
+		return 0, r
 	}
 	made, r := w()
 	if r != ok {
 		return 0, r
 	}
 	return g.add(made, after).handle, ok
+}
+
+// nodesOf returns nodes of a graph, each of which may be there once.
+func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nodes []*node, r driver.Result) {
+	for _, h := range handles {
+		n, r := find[node](d, name, nodeKind, uintptr(h))
+		if r != ok || n.graph != g || slices.Contains(nodes, n) {
+			return nil, driver.ResultInvalidValue
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, ok
 }
 
 // GraphAddEmptyNode is cuGraphAddEmptyNode.
@@ -257,6 +266,30 @@ func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.
 	return uint64(n), ok
 }
 
+// GraphGetEdges is cuGraphGetEdges. Without buffers it counts.
+func (d *Driver) GraphGetEdges(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphGetEdges", h)
+	if r != ok {
+		return 0, r
+	}
+	i, count := 0, from == nil
+	clear(from)
+	clear(to)
+	for _, n := range g.nodes {
+		for _, before := range n.after {
+			if !count {
+				if i == len(from) {
+					return uint64(i), ok
+				}
+				from[i], to[i] = before.handle, n.handle
+			}
+			i++
+		}
+	}
+	return uint64(i), ok
+}
+
 // GraphNodeGetType is cuGraphNodeGetType.
 func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, driver.Result) {
 	defer d.mu.Unlock()
@@ -284,7 +317,7 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 	if flags&^15 != 0 {
 		return 0, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, copies: make(map[*node]*node)}
+	x := &exec{ctx: c, copies: make(map[*node]*node), source: slices.Clone(g.nodes)}
 	for len(x.nodes) < len(g.nodes) {
 		n := len(x.nodes)
 		for _, of := range g.nodes {
@@ -304,6 +337,43 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 	}
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, ok
+}
+
+// GraphExecUpdate is cuGraphExecUpdate: the executable graph does what the nodes of
+// another graph of the same shape do. Nodes correspond in the order in which they
+// were added.
+func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver.Graph) (driver.GraphNode, int32, driver.Result) {
+	const name = "cuGraphExecUpdate"
+	defer d.mu.Unlock()
+	g, r := d.graphOf(name, gh)
+	if r != ok {
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
+	}
+	if len(g.nodes) != len(x.source) {
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
+	}
+	counterpart := make(map[*node]*node) // of the other graph's nodes
+	for i, n := range g.nodes {
+		counterpart[n] = x.copies[x.source[i]]
+	}
+	for _, n := range g.nodes {
+		own := counterpart[n]
+		switch {
+		case own.work.node != n.work.node:
+			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, driver.ResultGraphExecUpdateFailure
+		case len(own.after) != len(n.after),
+			slices.ContainsFunc(n.after, func(b *node) bool { return !slices.Contains(own.after, counterpart[b]) }):
+			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
+		}
+	}
+	for n, own := range counterpart {
+		own.work = n.work
+	}
+	return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, ok
 }
 
 // execOf finds an executable graph.

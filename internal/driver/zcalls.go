@@ -1818,6 +1818,44 @@ func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Resul
 	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
 }
 
+// StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists from CUDA 12.3.
+func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result) {
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symStreamBeginCaptureToGraph)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.StreamBeginCaptureToGraph(th, hStream, hGraph, dependencies, mode))
+	}
+	fn := t.procs[symStreamBeginCaptureToGraph].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamBeginCaptureToGraph); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hStream         uintptr
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		dependencyData  uintptr
+		numDependencies uintptr
+		mode            uintptr
+	}{
+		fn:              fn,
+		hStream:         uintptr(hStream),
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		mode:            uintptr(uint32(mode)),
+	}
+	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+}
+
 // StreamEndCapture calls cuStreamEndCapture, which exists from CUDA 10.0.
 func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Result) {
 	if t.soft != nil {
@@ -2379,6 +2417,46 @@ func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes 
 	return f.v0, res
 }
 
+// GraphGetEdges calls cuGraphGetEdges, which exists from CUDA 10.0.
+func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphNode) (numEdges uint64, res Result) {
+	if len(to) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numEdges, res = t.soft.GraphGetEdges(th, hGraph, from, to)
+		return numEdges, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphGetEdges].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphGetEdges); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hGraph   uintptr
+		from     unsafe.Pointer
+		to       unsafe.Pointer
+		numEdges unsafe.Pointer
+		_        [2]uintptr
+		v0       uint64
+	}{
+		fn:     fn,
+		hGraph: uintptr(hGraph),
+		from:   unsafe.Pointer(unsafe.SliceData(from)),
+		to:     unsafe.Pointer(unsafe.SliceData(to)),
+		v0:     uint64(len(from)),
+	}
+	f.numEdges = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
 // GraphNodeGetType calls cuGraphNodeGetType, which exists from CUDA 10.0.
 func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result) {
 	if t.soft != nil {
@@ -2438,6 +2516,38 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 	f.phGraphExec = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
+}
+
+// GraphExecUpdate calls cuGraphExecUpdate, which exists from CUDA 10.2.
+func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		hErrorNodeOut, updateResultOut, res = t.soft.GraphExecUpdate(th, hGraphExec, hGraph)
+		return hErrorNodeOut, updateResultOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphExecUpdate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecUpdate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraphExec      uintptr
+		hGraph          uintptr
+		hErrorNodeOut   unsafe.Pointer
+		updateResultOut unsafe.Pointer
+		_               [2]uintptr
+		v0              GraphNode
+		v1              int32
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)}
+	f.hErrorNodeOut = unsafe.Pointer(&f.v0)
+	f.updateResultOut = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
 }
 
 // GraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent, which exists from CUDA 11.1.

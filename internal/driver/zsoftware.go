@@ -204,6 +204,9 @@ type Software interface {
 	// StreamBeginCapture is cuStreamBeginCapture_v2.
 	StreamBeginCapture(th *Thread, hStream Stream, mode int32) (res Result)
 
+	// StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph.
+	StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result)
+
 	// StreamEndCapture is cuStreamEndCapture.
 	StreamEndCapture(th *Thread, hStream Stream) (phGraph Graph, res Result)
 
@@ -255,11 +258,17 @@ type Software interface {
 	// GraphGetNodes is cuGraphGetNodes.
 	GraphGetNodes(th *Thread, hGraph Graph, nodes []GraphNode) (numNodes uint64, res Result)
 
+	// GraphGetEdges is cuGraphGetEdges.
+	GraphGetEdges(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (numEdges uint64, res Result)
+
 	// GraphNodeGetType is cuGraphNodeGetType.
 	GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, res Result)
 
 	// GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
 	GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result)
+
+	// GraphExecUpdate is cuGraphExecUpdate.
+	GraphExecUpdate(th *Thread, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result)
 
 	// GraphExecEventRecordNodeSetEvent is cuGraphExecEventRecordNodeSetEvent.
 	GraphExecEventRecordNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result)

@@ -71,6 +71,8 @@ const (
 	symGraphExecDestroy                          Symbol = 164
 	symGraphExecEventRecordNodeSetEvent          Symbol = 165
 	symGraphExecEventWaitNodeSetEvent            Symbol = 166
+	symGraphExecUpdate                           Symbol = 176
+	symGraphGetEdges                             Symbol = 182
 	symGraphGetNodes                             Symbol = 184
 	symGraphInstantiateWithFlags                 Symbol = 189
 	symGraphLaunch                               Symbol = 200
@@ -116,6 +118,7 @@ const (
 	symOccupancyMaxActiveBlocksPerMultiprocessor Symbol = 494
 	symOccupancyMaxPotentialBlockSize            Symbol = 497
 	symStreamAddCallback                         Symbol = 510
+	symStreamBeginCaptureToGraph                 Symbol = 519
 	symStreamBeginCapture_v2                     Symbol = 522
 	symStreamCreate                              Symbol = 526
 	symStreamCreateWithPriority                  Symbol = 527
