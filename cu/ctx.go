@@ -53,6 +53,10 @@ type contextCore struct {
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]
 
+	// marking is held while an event is recorded on the legacy default stream without
+	// anybody having asked for it, and while a blocking stream begins to be captured.
+	marking sync.Mutex
+
 	// gone is set when the context has been given up.
 	gone atomic.Bool
 }
@@ -688,7 +692,7 @@ func (c *Context) Synchronize() error {
 // createEvent creates a CUevent.
 func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
-	e, res := c.drv.table.EventCreate(at, uint32(flags))
+	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
 	if res != driver.ResultSuccess {
 		return 0, c.fail("cuEventCreate", 0, res)
 	}

@@ -26,6 +26,7 @@ type Driver struct {
 	devices  map[driver.Device]*Device
 
 	launches sync.Pool // of *launchFrame
+	captures captures
 }
 
 // Option changes how [Open] finds and uses a driver.

@@ -225,6 +225,7 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 	case asynchronous(Result(res)):
 		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
+	c.drv.blame(e)
 	return e
 }
 
@@ -254,8 +255,15 @@ func hint(op string, r Result) string {
 				"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 		}
 	}
-	if r == ResultIllegalState && op == "cuEventRecordWithFlags" {
-		return "RecordExternal is for streams that are being captured: use Record"
+	if r == ResultIllegalState {
+		switch op {
+		case "cuEventRecordWithFlags":
+			return "RecordExternal is for streams that are being captured: use Record"
+		case "cuStreamBeginCapture", beginToGraphOp:
+			return "the stream is part of a capture already, and captures do not nest: let that one end first, or capture another stream"
+		case endCaptureOp:
+			return "somebody else has ended the capture: leave that to Capture, which ends what it has begun"
+		}
 	}
 	return r.Remedy()
 }

@@ -80,9 +80,9 @@ func newEventOwner(c *eventCore) *eventOwner {
 	return o
 }
 
-// create gives a zero Event its CUevent, in the stream's context.
-func (e *Event) create(sc *streamCore) (*eventOwner, error) {
-	ec, err := newEventCore(sc.ctx, EventDisableTiming)
+// create gives a zero Event its CUevent.
+func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
+	ec, err := newEventCore(ctx, EventDisableTiming)
 	if err != nil {
 		return nil, err
 	}
@@ -216,8 +216,11 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		return err
 	}
 	var err error
+	if o != nil && o.core.flags&EventExternal != 0 && sc.active() {
+		op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+	}
 	if o == nil {
-		if o, err = e.create(sc); err == nil && o.core.ctx != sc.ctx {
+		if o, err = e.create(sc.ctx); err == nil && o.core.ctx != sc.ctx {
 			err = o.core.mismatch(op, sc)
 		}
 	}

@@ -48,18 +48,29 @@ const (
 	// EventInterprocess makes an event that other processes can open; it needs
 	// EventDisableTiming: CU_EVENT_INTERPROCESS.
 	EventInterprocess EventFlags = driver.CU_EVENT_INTERPROCESS
+	// EventExternal makes an event that is recorded and waited for as with
+	// RecordExternal and WaitExternal whenever the stream is being captured, for which
+	// the driver is asked each time. It is this package's own bit, not CUDA's.
+	EventExternal EventFlags = 1 << 31
 )
 
 // String lists the flags by name.
 func (f EventFlags) String() string {
-	return flagNames(uint32(f), "EventDefault", []string{"EventBlockingSync", "EventDisableTiming", "EventInterprocess"})
+	names := []string{"EventBlockingSync", "EventDisableTiming", "EventInterprocess"}
+	if f&EventExternal == 0 {
+		return flagNames(uint32(f), "EventDefault", names)
+	}
+	if f &^= EventExternal; f == 0 {
+		return "EventExternal"
+	}
+	return flagNames(uint32(f), "", names) + "|EventExternal"
 }
 
 // check refuses combinations that the driver would refuse.
 func (f EventFlags) check() error {
 	const op = "cuEventCreate"
 	switch {
-	case f&^(EventBlockingSync|EventDisableTiming|EventInterprocess) != 0:
+	case f&^(EventBlockingSync|EventDisableTiming|EventInterprocess|EventExternal) != 0:
 		return invalid(op, fmt.Sprintf("unknown event flags %v: see EventFlags", f))
 	case f&EventInterprocess != 0 && f&EventDisableTiming == 0:
 		return invalid(op, "an interprocess event cannot record the time: add EventDisableTiming")
@@ -75,8 +86,9 @@ const (
 	RecordDefault RecordFlags = driver.CU_EVENT_RECORD_DEFAULT
 	// RecordExternal, on a capturing stream, adds a node to the graph that
 	// records the event whenever the graph runs, instead of an edge inside it.
-	// Other streams refuse it. The event has to stay open for as long as the graph
-	// is used. From the first such record on, also if it is refused, completion is not
+	// Other streams refuse it. The graph keeps the event, if the capture is
+	// [Stream.Capture]'s; else it has to stay open for as long as the graph is used.
+	// From the first such record on, also if it is refused, completion is not
 	// remembered, and a wait is for the newest record: CU_EVENT_RECORD_EXTERNAL.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
@@ -94,7 +106,8 @@ const (
 	WaitDefault WaitFlags = driver.CU_EVENT_WAIT_DEFAULT
 	// WaitExternal, on a capturing stream, adds a node to the graph that waits
 	// for the event whenever the graph runs, instead of an edge inside it. Other
-	// streams refuse it. The event has to stay open for as long as the graph is
+	// streams refuse it. The graph keeps the event, if the capture is
+	// [Stream.Capture]'s; else it has to stay open for as long as the graph is
 	// used: CU_EVENT_WAIT_EXTERNAL.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
 )

@@ -147,10 +147,18 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		err.Detail = join(err.Detail, "kernel "+f.name)
 		return err
 	}
-	mc.usage.note(sc)
-	for _, m := range lf.mem {
-		m.used(sc)
+	if c := sc.beginWork(); c != nil {
+		c.uses.add(mc)
+		for _, m := range lf.mem {
+			c.uses.add(m)
+		}
+	} else {
+		mc.usage.note(sc)
+		for _, m := range lf.mem {
+			m.used(sc)
+		}
 	}
+	defer sc.endWork()
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
 	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
 	var res driver.Result

@@ -61,6 +61,15 @@ func (mc *memCore) used(sc *streamCore) {
 	}
 }
 
+// usedLike is used for each stream that something else was used on.
+func (mc *memCore) usedLike(u *usage) {
+	if l := u.streams.Load(); l != nil {
+		for _, sc := range *l {
+			mc.used(sc)
+		}
+	}
+}
+
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
 	t := mc.ctx.drv.table
@@ -449,8 +458,6 @@ func (s *Stream) Copy(dst, src Memory) error {
 		if r.size == 0 {
 			return driver.ResultSuccess, nil
 		}
-		d.mem.used(sc)
-		r.mem.used(sc)
 		t, at, n := sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, r.size
 		switch {
 		case d.mem.host != 0:
@@ -473,7 +480,6 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
-		d.mem.used(sc)
 		return sc.ctx.drv.table.MemsetD8Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size, sc.raw), nil
 	})
 }
@@ -491,7 +497,6 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
-		d.mem.used(sc)
 		return sc.ctx.drv.table.MemsetD32Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size/4, sc.raw), nil
 	})
 }
@@ -534,6 +539,14 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 	if d.mem == r.mem && d.mem.host != 0 && d.mem.raw == 0 {
 		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
 	}
+	if c := sc.beginWork(); c != nil {
+		c.uses.add(d.mem)
+		c.uses.add(r.mem)
+	} else {
+		d.mem.used(sc)
+		r.mem.used(sc)
+	}
+	defer sc.endWork()
 	res, err := call(sc)
 	if err == nil && res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(sc.raw), res)

@@ -35,6 +35,9 @@ type slot struct {
 	marks atomic.Uint32
 
 	core *eventCore
+	// captured is the capture that the newest record is part of, if it is still under
+	// way and this package's.
+	captured atomic.Pointer[capture]
 }
 
 // Marks of a slot. They are never taken back.
@@ -211,7 +214,7 @@ type eventCore struct {
 	// decided that it stays where it is.
 	moving sync.Mutex
 
-	_ [128 - 96]byte
+	_ [128 - 104]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -239,7 +242,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 64]byte
+		_ [128 - 72]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot
@@ -307,11 +310,10 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 
 // record calls the driver, between beginRecord and endRecord.
 func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res driver.Result) {
-	t := sl.table
-	if withFlags {
-		res = t.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
+	if flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+		res = sl.recordInCapture(sc, flags, withFlags)
 	} else {
-		res = t.EventRecord(sc.at, sl.raw, sc.raw)
+		res = sl.callRecord(sc, flags, withFlags)
 	}
 	if res == driver.ResultSuccess {
 		if !sl.recorded() {
@@ -319,6 +321,51 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 		}
 	}
 	return res
+}
+
+func (sl *slot) callRecord(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
+	if withFlags {
+		return sl.table.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
+	}
+	return sl.table.EventRecord(sc.at, sl.raw, sc.raw)
+}
+
+// recordInCapture calls the driver where the record may become part of a capture.
+func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
+	c := sc.beginWork()
+	defer sc.endWork()
+	switch {
+	case flags&RecordExternal != 0:
+		if c != nil {
+			c.uses.add(sl)
+		}
+	case c != nil || sl.captured.Load() != nil:
+		polls := &sl.drv.captures.polls
+		polls.Lock()
+		defer polls.Unlock()
+		before := sl.captured.Swap(c)
+		res := sl.callRecord(sc, flags, withFlags)
+		if res != driver.ResultSuccess {
+			sl.captured.Store(before)
+		}
+		return res
+	}
+	return sl.callRecord(sc, flags, withFlags)
+}
+
+// poll is query for those who wait. A record that is part of a capture is not asked
+// for, as that would spoil the capture.
+func (sl *slot) poll() driver.Result {
+	if sl.drv.captures.n.Load() == 0 {
+		return sl.query(driver.At{Relaxed: true})
+	}
+	polls := &sl.drv.captures.polls
+	polls.RLock()
+	defer polls.RUnlock()
+	if c := sl.captured.Load(); c != nil && !c.over.Load() {
+		return driver.ResultCapturedEvent
+	}
+	return sl.query(driver.At{Relaxed: true})
 }
 
 // recordElsewhere records another CUevent on the stream and makes it the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,13 @@ type streamCore struct {
 	flags StreamFlags
 	// id is the driver's, once somebody has asked for it.
 	id atomic.Uint64
+	// work is held by whoever enqueues work that a graph may have to keep what it uses
+	// for, and exclusively while the stream becomes part of a capture, or ceases to be.
+	work sync.RWMutex
+	// capture is what the stream is part of, if this package has begun it.
+	capture *capture
 
-	_ [128 - 104]byte
+	_ [192 - 136]byte
 }
 
 func (sc *streamCore) kind() string    { return "stream" }
@@ -336,6 +342,9 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if o == nil {
 		return nil // a zero Event that was never recorded
 	}
+	if o.core.flags&EventExternal != 0 && sc.active() {
+		flags |= WaitExternal
+	}
 	enter := o.core.enter
 	if flags&WaitExternal != 0 {
 		enter = o.core.enterForeign // from now on a graph waits for it
@@ -348,7 +357,17 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if sl.unrecorded() && flags == WaitDefault {
 		return nil
 	}
-	if res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags)); res != driver.ResultSuccess {
+	var res driver.Result
+	if flags == WaitDefault {
+		res = sc.waitEvent(sl.raw)
+	} else {
+		if c := sc.beginWork(); c != nil {
+			c.uses.add(sl)
+		}
+		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		sc.endWork()
+	}
+	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	sc.ctx.drv.trace(traceStreamWaited, sl.raw, sc.raw)
@@ -394,7 +413,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
 	}
 	oc.ctx.drv.trace(traceEventRecorded, e, oc.raw)
-	if res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, 0); res != driver.ResultSuccess {
+	if res := sc.waitEvent(e); res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	sc.ctx.drv.trace(traceStreamWaited, e, sc.raw)

@@ -22,7 +22,7 @@ type usage struct {
 }
 
 // note adds a stream, before the work is enqueued, while a call on the stream is
-// in flight.
+// in flight; or one that was noted elsewhere before.
 func (u *usage) note(sc *streamCore) {
 	if l := u.streams.Load(); l != nil && slices.Contains(*l, sc) {
 		return
@@ -45,6 +45,15 @@ func (u *usage) note(sc *streamCore) {
 	sc.leavesTail.Store(true)
 	list = append(list, sc)
 	u.streams.Store(&list)
+}
+
+// noteAll adds the streams that something else was used on.
+func (u *usage) noteAll(other *usage) {
+	if l := other.streams.Load(); l != nil {
+		for _, sc := range *l {
+			u.note(sc)
+		}
+	}
 }
 
 // errBusy says that it cannot be known yet when a stream's work will be done.
@@ -196,6 +205,13 @@ func (sc *streamCore) mark() (driver.Event, error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
 	at := sc.at
 	at.Relaxed = true
+	// Nor does the stream become part of a capture between asking and recording.
+	sc.beginWork()
+	defer sc.endWork()
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		ctx.marking.Lock()
+		defer ctx.marking.Unlock()
+	}
 	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
 	case res == driver.ResultSuccess && capturing == 0:
 	case t.Missing(res) != nil: // before CUDA 10.0

@@ -63,7 +63,7 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	var timer driver.Timer
 	sleep := minSleep
 	for i := 0; ; i++ {
-		switch st, err := c.status(op, sl, sl.query(driver.At{Relaxed: true})); {
+		switch st, err := c.status(op, sl, sl.poll()); {
 		case err != nil:
 			return c.ctx.poison.Load() != nil, err
 		case st == Complete:

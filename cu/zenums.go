@@ -530,6 +530,56 @@ var namesFunctionAttribute = [...]enumName{
 	{0xf, "cluster_scheduling_policy_preference"},
 }
 
+// The constants of CUgraphNodeType of CUDA 13.0.
+const (
+	// GraphNodeTypeKernel is CU_GRAPH_NODE_TYPE_KERNEL.
+	GraphNodeTypeKernel GraphNodeType = 0x0
+	// GraphNodeTypeMemcpy is CU_GRAPH_NODE_TYPE_MEMCPY.
+	GraphNodeTypeMemcpy GraphNodeType = 0x1
+	// GraphNodeTypeMemset is CU_GRAPH_NODE_TYPE_MEMSET.
+	GraphNodeTypeMemset GraphNodeType = 0x2
+	// GraphNodeTypeHost is CU_GRAPH_NODE_TYPE_HOST.
+	GraphNodeTypeHost GraphNodeType = 0x3
+	// GraphNodeTypeGraph is CU_GRAPH_NODE_TYPE_GRAPH.
+	GraphNodeTypeGraph GraphNodeType = 0x4
+	// GraphNodeTypeEmpty is CU_GRAPH_NODE_TYPE_EMPTY.
+	GraphNodeTypeEmpty GraphNodeType = 0x5
+	// GraphNodeTypeWaitEvent is CU_GRAPH_NODE_TYPE_WAIT_EVENT.
+	GraphNodeTypeWaitEvent GraphNodeType = 0x6
+	// GraphNodeTypeEventRecord is CU_GRAPH_NODE_TYPE_EVENT_RECORD.
+	GraphNodeTypeEventRecord GraphNodeType = 0x7
+	// GraphNodeTypeExtSemasSignal is CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL.
+	GraphNodeTypeExtSemasSignal GraphNodeType = 0x8
+	// GraphNodeTypeExtSemasWait is CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT.
+	GraphNodeTypeExtSemasWait GraphNodeType = 0x9
+	// GraphNodeTypeMemAlloc is CU_GRAPH_NODE_TYPE_MEM_ALLOC.
+	GraphNodeTypeMemAlloc GraphNodeType = 0xa
+	// GraphNodeTypeMemFree is CU_GRAPH_NODE_TYPE_MEM_FREE.
+	GraphNodeTypeMemFree GraphNodeType = 0xb
+	// GraphNodeTypeBatchMemOp is CU_GRAPH_NODE_TYPE_BATCH_MEM_OP.
+	GraphNodeTypeBatchMemOp GraphNodeType = 0xc
+	// GraphNodeTypeConditional is CU_GRAPH_NODE_TYPE_CONDITIONAL.
+	GraphNodeTypeConditional GraphNodeType = 0xd
+)
+
+// namesGraphNodeType holds the constants' names in lower case, sorted by value.
+var namesGraphNodeType = [...]enumName{
+	{0x0, "kernel"},
+	{0x1, "memcpy"},
+	{0x2, "memset"},
+	{0x3, "host"},
+	{0x4, "graph"},
+	{0x5, "empty"},
+	{0x6, "wait_event"},
+	{0x7, "event_record"},
+	{0x8, "ext_semas_signal"},
+	{0x9, "ext_semas_wait"},
+	{0xa, "mem_alloc"},
+	{0xb, "mem_free"},
+	{0xc, "batch_mem_op"},
+	{0xd, "conditional"},
+}
+
 // The constants of CUlimit of CUDA 13.0.
 const (
 	// LimitStackSize is CU_LIMIT_STACK_SIZE.

@@ -41,6 +41,10 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid,
 		return r
 	}
 	return d.submit(s, &work{node: kernelNode, make: func() *op {
+		if f.module.unloaded {
+			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
+			return &op{}
+		}
 		return d.kernelOp(&Launch{Name: f.name, Grid: grid, Block: block, SharedMem: shared, d: d, module: f.module, args: args})
 	}})
 }

@@ -16,6 +16,7 @@ type module struct {
 	ctx       *context
 	functions map[string]*function
 	variables map[string]*block
+	unloaded  bool
 }
 
 // function is a CUfunction: a kernel of a module.
@@ -210,6 +211,7 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 		}
 	}
 	m.freeVariables(d)
+	m.unloaded = true
 	d.objects.remove(uintptr(h))
 	return r
 }

@@ -177,6 +177,7 @@ var publicEnums = []struct{ enum, prefix, typ string }{
 	{"CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", "DeviceAttribute"},
 	{"CUdevice_P2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_", "P2PAttribute"},
 	{"CUfunction_attribute", "CU_FUNC_ATTRIBUTE_", "FunctionAttribute"},
+	{"CUgraphNodeType", "CU_GRAPH_NODE_TYPE_", "GraphNodeType"},
 	{"CUlimit", "CU_LIMIT_", "Limit"},
 }
 

@@ -1,0 +1,436 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// CaptureMode says which calls are refused while a stream is being captured,
+// because they could not become part of the graph, and would end the capture:
+// docs/captures.md lists them.
+type CaptureMode int32
+
+const (
+	// CaptureGlobal refuses them to every thread, unless it has a mode of its own
+	// that allows them: CU_STREAM_CAPTURE_MODE_GLOBAL.
+	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	// CaptureThreadLocal refuses them to the thread that captures only:
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
+	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+	// CaptureRelaxed refuses only what concerns a captured stream itself:
+	// CU_STREAM_CAPTURE_MODE_RELAXED.
+	CaptureRelaxed CaptureMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+)
+
+// String returns the mode in a word or two.
+func (m CaptureMode) String() string {
+	switch m {
+	case CaptureGlobal:
+		return "global"
+	case CaptureThreadLocal:
+		return "thread-local"
+	case CaptureRelaxed:
+		return "relaxed"
+	}
+	return strconv.Itoa(int(m))
+}
+
+// CaptureStatus says what a stream's capture is like.
+type CaptureStatus int32
+
+const (
+	// CaptureNone means that the stream is not being captured:
+	// CU_STREAM_CAPTURE_STATUS_NONE.
+	CaptureNone CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_NONE
+	// CaptureActive means that what is enqueued becomes part of a graph:
+	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
+	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+	// CaptureInvalidated means that a call has spoilt the capture, which is to be
+	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
+	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+)
+
+// String returns the status in a word.
+func (s CaptureStatus) String() string {
+	switch s {
+	case CaptureNone:
+		return "none"
+	case CaptureActive:
+		return "active"
+	case CaptureInvalidated:
+		return "invalidated"
+	}
+	return strconv.Itoa(int(s))
+}
+
+// CaptureInfo is what the driver says about a stream's capture.
+type CaptureInfo struct {
+	// Status says whether there is one.
+	Status CaptureStatus
+	// ID is the capture's number, which no other capture of the process has; 0 if
+	// there is none. Streams that joined a capture have the same one.
+	ID uint64
+	// Dependencies is how many nodes of the graph the next one on this stream comes
+	// after.
+	Dependencies int
+}
+
+// CaptureInfo asks about the stream's capture, and disturbs none
+// (cuStreamGetCaptureInfo, CUDA 11.3). Of the legacy default stream it cannot be
+// asked while a blocking stream is being captured: the error matches
+// [ResultStreamCaptureImplicit].
+func (s *Stream) CaptureInfo() (CaptureInfo, error) {
+	const op = "cuStreamGetCaptureInfo"
+	sc, err := s.enter(op)
+	if err != nil {
+		return CaptureInfo{}, err
+	}
+	defer s.leave()
+	i, res := sc.captureInfo(sc.at)
+	if res != driver.ResultSuccess {
+		return CaptureInfo{}, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	return i, nil
+}
+
+// captureInfo asks the driver, by the newest function that it has.
+func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
+	t := sc.ctx.drv.table
+	status, id, _, _, _, n, res := t.StreamGetCaptureInfoV3(at, sc.raw)
+	if t.Missing(res) != nil { // before CUDA 12.3
+		status, id, _, _, n, res = t.StreamGetCaptureInfoV2(at, sc.raw)
+	}
+	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return CaptureInfo{}, res
+	}
+	return CaptureInfo{Status: CaptureStatus(status), ID: id, Dependencies: int(n)}, res
+}
+
+// Capture calls f, and returns a graph of what f enqueues on the stream instead of
+// having the GPU do it (cuStreamBeginCapture, cuStreamEndCapture). Another stream
+// joins when it waits for an event that was recorded in the capture, and this one has
+// to wait for its last work in turn before f returns. What goroutines that f starts
+// enqueue on these streams is captured, too.
+//
+// While f runs the goroutine is locked to its thread, as a capture has to end where
+// it began. The capture ends in any case: also if f fails, which gives its error and,
+// if the end fails too, that one; also if f panics, or ends the goroutine. What this
+// package does on its own meanwhile, such as waiting for events or freeing what was
+// forgotten, disturbs no capture. If a call does, the error matches
+// [ResultStreamCaptureInvalidated], and says which call it was, if this package made
+// it.
+//
+// The graph keeps what it uses: modules, memory, and events that are recorded or
+// waited for externally may be closed before it. For that the streams must join by
+// way of this package.
+//
+// Captures do not nest on one stream; f may capture another one. The legacy default
+// stream cannot be captured.
+func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
+	const op = "cuStreamBeginCapture"
+	sc, err := s.enterCapture(op, mode, f)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	u := new(uses)
+	raw, err := sc.captured(op, u, f, func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, int32(mode))
+	}, func(g driver.Graph) {
+		sc.ctx.destroyGraph(g)
+		u.release()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newGraph(sc.ctx, raw, u), nil
+}
+
+// destroyGraph destroys a graph that nobody has seen.
+func (c *contextCore) destroyGraph(g driver.Graph) {
+	if g == 0 {
+		return
+	}
+	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
+		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.fail("cuGraphDestroy", uintptr(g), res)})
+	}
+}
+
+// enterCapture begins a call that captures, if it can.
+func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*streamCore, error) {
+	switch {
+	case s == nil || s.core == nil:
+		return nil, errNil(op, "stream")
+	case mode < CaptureGlobal || mode > CaptureRelaxed:
+		return nil, invalid(op, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
+	case f == nil:
+		return nil, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		s.leave()
+		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Detail: "the legacy default stream cannot be captured: " +
+			"use one of gpu.NewStream(cu.StreamNonBlocking)"}
+	}
+	return sc, nil
+}
+
+// captured calls f between the beginning and the end of a capture, and returns its
+// graph. If there is an error, or no return from f, discard gets the graph, if there is
+// one.
+func (sc *streamCore) captured(op string, u *uses, f func() error, begin func(at driver.At) driver.Result, discard func(driver.Graph)) (g driver.Graph, err error) {
+	at := sc.at
+	if at.Thread == nil {
+		at.Thread = sc.ctx.drv.table.Pin()
+		defer at.Thread.Unpin()
+	}
+	c, err := sc.beginCapture(op, at, u, begin, discard)
+	if err != nil {
+		return 0, err
+	}
+	returned := false
+	defer func() {
+		var res driver.Result
+		if g, res = sc.endCapture(at, c); res != driver.ResultSuccess {
+			err = errors.Join(err, c.failed(sc, res, err == nil))
+		}
+		if err != nil || !returned { // f panics, or has ended the goroutine
+			discard(g)
+			g = 0
+		}
+	}()
+	err = f()
+	returned = true
+	return 0, err
+}
+
+// capture is a capture that this package has begun.
+type capture struct {
+	id   uint64
+	uses *uses // of the graph
+	// streams are part of it, with a call in flight on each, so that none is destroyed
+	// meanwhile. The mutex of captures guards them.
+	streams []*streamCore
+	// first is the first call meanwhile that was refused for a capture's sake.
+	first atomic.Pointer[Error]
+	over  atomic.Bool
+}
+
+// captures are a driver's captures that are under way.
+type captures struct {
+	// n counts them, from before the beginning to after the end.
+	n  atomic.Int32
+	mu sync.Mutex
+	// byID is nil at first.
+	byID map[uint64]*capture
+	// polls keeps events from becoming part of a capture while they are polled, which
+	// would spoil it.
+	polls sync.RWMutex
+}
+
+// beginCapture begins a capture. No work is being enqueued on the stream meanwhile,
+// so that all that is knows whether it is captured.
+func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(driver.At) driver.Result, discard func(driver.Graph)) (*capture, error) {
+	d := sc.ctx.drv
+	d.captures.n.Add(1)
+	defer sc.change()()
+	fail := func(op string, res driver.Result) (*capture, error) {
+		d.captures.n.Add(-1)
+		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	if res := begin(at); res != driver.ResultSuccess {
+		return fail(op, res)
+	}
+	info, res := sc.captureInfo(at)
+	if res != driver.ResultSuccess {
+		if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
+			discard(g)
+		}
+		return fail("cuStreamGetCaptureInfo", res)
+	}
+	c := &capture{id: info.ID, uses: u}
+	d.captures.mu.Lock()
+	defer d.captures.mu.Unlock()
+	if d.captures.byID == nil {
+		d.captures.byID = make(map[uint64]*capture)
+	}
+	d.captures.byID[c.id] = c
+	c.join(sc)
+	return c, nil
+}
+
+// join makes a stream part of the capture, as it is for the driver already.
+func (c *capture) join(sc *streamCore) {
+	if sc.capture != c {
+		sc.acquire() // also if it is being closed: the caller has a call in flight
+		sc.capture = c
+		c.streams = append(c.streams, sc)
+	}
+}
+
+// endCapture ends a capture, whatever the driver answers.
+func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
+	d := sc.ctx.drv
+	sc.work.Lock()
+	g, res := d.table.StreamEndCapture(at, sc.raw)
+	c.over.Store(true)
+	sc.work.Unlock()
+	if res != driver.ResultSuccess {
+		g = 0
+	}
+	d.captures.mu.Lock()
+	delete(d.captures.byID, c.id)
+	streams := c.streams
+	c.streams = nil
+	d.captures.mu.Unlock()
+	for _, s := range streams {
+		s.work.Lock()
+		if s.capture == c {
+			s.capture = nil
+		}
+		s.work.Unlock()
+		s.leave()
+	}
+	d.captures.n.Add(-1)
+	return g, res
+}
+
+// failed returns the error for a capture's end that was answered with res. If nobody
+// has told the caller what spoilt it, the error does.
+func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
+	err := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
+	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
+		if first := c.first.Load(); first != nil {
+			e.Err = fmt.Errorf("%w: %w", errSpoilt, first)
+			e.Detail = "make that call before or after the capture: docs/captures.md lists what is allowed meanwhile"
+		}
+	}
+	return err
+}
+
+const endCaptureOp = "cuStreamEndCapture"
+
+// errSpoilt is behind the error of a capture that a call has spoilt.
+var errSpoilt = errors.New("a call has spoilt the capture")
+
+// blame notes a call that was refused because of a capture.
+func (d *Driver) blame(e *Error) {
+	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent || e.Op == endCaptureOp {
+		return
+	}
+	d.captures.mu.Lock()
+	defer d.captures.mu.Unlock()
+	for _, c := range d.captures.byID {
+		c.first.CompareAndSwap(nil, e)
+	}
+}
+
+// change keeps work off the stream while it begins to be captured, until the
+// function that it returns is called. Nobody asks the legacy default stream meanwhile
+// what it has to do: a capture of a blocking stream would be spoilt by that.
+func (sc *streamCore) change() (done func()) {
+	sc.work.Lock()
+	if sc.foreign || sc.flags&StreamNonBlocking == 0 {
+		sc.ctx.marking.Lock()
+		return func() {
+			sc.ctx.marking.Unlock()
+			sc.work.Unlock()
+		}
+	}
+	return sc.work.Unlock
+}
+
+// beginWork says that work is about to be enqueued on the stream, and, if it will be
+// captured, by whom: then the caller adds what the work uses. endWork says that it is
+// enqueued.
+func (sc *streamCore) beginWork() *capture {
+	sc.work.RLock()
+	return sc.capture
+}
+
+func (sc *streamCore) endWork() { sc.work.RUnlock() }
+
+// active reports whether what is enqueued on the stream becomes part of a graph,
+// whoever has begun the capture.
+func (sc *streamCore) active() bool {
+	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+}
+
+// waitEvent makes the stream wait for a CUevent, by which it may become part of a
+// capture.
+func (sc *streamCore) waitEvent(e driver.Event) driver.Result {
+	d := sc.ctx.drv
+	if d.captures.n.Load() == 0 {
+		return d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+	}
+	defer sc.change()()
+	res := d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+	if res != driver.ResultSuccess || sc.capture != nil {
+		return res
+	}
+	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {
+		d.captures.mu.Lock()
+		defer d.captures.mu.Unlock()
+		if c := d.captures.byID[i.ID]; c != nil { // it is not somebody else's
+			c.join(sc)
+		}
+	}
+	return res
+}
+
+// holder is what a graph may use, and keeps from being destroyed like a call in
+// flight: memory, a module, a slot of an event.
+type holder interface {
+	acquire() bool
+	leave()
+}
+
+// uses are what a graph uses.
+type uses struct {
+	mu   sync.Mutex
+	held map[holder]struct{}
+}
+
+// add adds something, on which the caller has a call in flight, or which is held by
+// other uses.
+func (u *uses) add(h holder) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.held[h]; ok {
+		return
+	}
+	if u.held == nil {
+		u.held = make(map[holder]struct{})
+	}
+	h.acquire() // also if it was closed meanwhile
+	u.held[h] = struct{}{}
+}
+
+// addAll adds what others hold.
+func (u *uses) addAll(others *uses) {
+	others.mu.Lock()
+	defer others.mu.Unlock()
+	for h := range others.held {
+		u.add(h)
+	}
+}
+
+// release lets go of everything.
+func (u *uses) release() {
+	u.mu.Lock()
+	held := u.held
+	u.held = nil
+	u.mu.Unlock()
+	for h := range held {
+		h.leave()
+	}
+}

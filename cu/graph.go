@@ -1,0 +1,609 @@
+package cu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Graph is work for the GPU that is described and not done: nodes, and which of them
+// come after which. It comes from [Stream.Capture], or is built node by node. What runs
+// is a [GraphExec] that is made from it. A Graph is safe for concurrent use.
+//
+// A graph keeps the modules, the memory and the events that its nodes use, also when
+// they are closed.
+type Graph struct {
+	_       noCopy
+	core    *graphCore
+	cleanup runtime.Cleanup
+}
+
+type graphCore struct {
+	resource
+	raw driver.Graph
+	// mu is held for each call: the driver leaves it to the program that there is one
+	// at a time.
+	mu   sync.Mutex
+	uses *uses
+	// building is set while a function is called that adds to the graph. The mutex
+	// guards it, and is not held meanwhile.
+	building bool
+}
+
+func (gc *graphCore) kind() string    { return "graph" }
+func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
+
+func (gc *graphCore) free(at driver.At) (string, driver.Result) {
+	res := gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+	gc.uses.release()
+	return "cuGraphDestroy", res
+}
+
+// newGraph returns the owner of a graph, which holds on to what it uses.
+func newGraph(ctx *contextCore, raw driver.Graph, u *uses) *Graph {
+	g := &Graph{core: &graphCore{raw: raw, uses: u}}
+	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
+	return g
+}
+
+// NewGraph makes a graph without nodes (cuGraphCreate).
+func (c *Context) NewGraph() (*Graph, error) {
+	const op = "cuGraphCreate"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	raw, res := core.drv.table.GraphCreate(driver.At{Context: core.raw}, 0)
+	if res != driver.ResultSuccess {
+		return nil, core.fail(op, 0, res)
+	}
+	return newGraph(core, raw, new(uses)), nil
+}
+
+// enter begins a call on the graph, the only one, and leave ends it.
+func (g *Graph) enter(op string) (*graphCore, error) {
+	if g == nil || g.core == nil {
+		return nil, errNil(op, "graph")
+	}
+	if err := g.core.enter(op); err != nil {
+		return nil, err
+	}
+	g.core.mu.Lock()
+	if g.core.building {
+		g.leave()
+		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding, Detail: "use the graph when its Capture has returned"}
+	}
+	return g.core, nil
+}
+
+// errBuilding is behind the error of a call on a graph that is being captured to.
+var errBuilding = errors.New("the graph is being captured to")
+
+func (g *Graph) leave() {
+	g.core.mu.Unlock()
+	g.core.leave()
+	runtime.KeepAlive(g)
+}
+
+// fail is the error of a call that the driver answered with res.
+func (gc *graphCore) fail(op string, res driver.Result) error {
+	return gc.ctx.fail(op, uintptr(gc.raw), res)
+}
+
+// Close destroys the graph (cuGraphDestroy). What was instantiated from it goes on
+// working. If calls on the graph are in flight, Close returns nil at once and the last
+// of them destroys it. Further calls return nil.
+func (g *Graph) Close() error {
+	if g == nil || g.core == nil {
+		return errNil("cuGraphDestroy", "graph")
+	}
+	return g.core.closeOwned(g.cleanup)
+}
+
+// Handle lends the CUgraph to code that calls the driver in another way. It is good
+// until the Graph is closed or collected, and that code must not call at the same time
+// as this package. What it adds is not kept by the graph. For a nil or a closed Graph
+// it is 0.
+func (g *Graph) Handle() uintptr {
+	if g == nil || g.core == nil || g.core.closed() {
+		return 0
+	}
+	return uintptr(g.core.raw)
+}
+
+// Clone returns a copy of the graph (cuGraphClone).
+func (g *Graph) Clone() (*Graph, error) {
+	const op = "cuGraphClone"
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
+	if res != driver.ResultSuccess {
+		return nil, gc.fail(op, res)
+	}
+	u := new(uses)
+	u.addAll(gc.uses)
+	return newGraph(gc.ctx, raw, u), nil
+}
+
+// Nodes returns the graph's nodes, in the driver's order (cuGraphGetNodes).
+func (g *Graph) Nodes() ([]GraphNode, error) {
+	gc, err := g.enter("cuGraphGetNodes")
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	raw, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	return g.nodesOf(raw), nil
+}
+
+// nodes asks for the nodes, within a call.
+func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
+	const op = "cuGraphGetNodes"
+	t := gc.ctx.drv.table
+	n, res := t.GraphGetNodes(driver.At{}, gc.raw, nil)
+	if res != driver.ResultSuccess || n == 0 {
+		return nil, gc.failed(op, res)
+	}
+	nodes := make([]driver.GraphNode, n)
+	if n, res = t.GraphGetNodes(driver.At{}, gc.raw, nodes); res != driver.ResultSuccess {
+		return nil, gc.fail(op, res)
+	}
+	return nodes[:min(n, uint64(len(nodes)))], nil
+}
+
+// failed is fail, or nil if the call did not fail.
+func (gc *graphCore) failed(op string, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	return gc.fail(op, res)
+}
+
+// edge says that one node comes after another one.
+type edge struct{ from, to driver.GraphNode }
+
+// edges asks for the edges, within a call.
+func (gc *graphCore) edges() ([]edge, error) {
+	const op = "cuGraphGetEdges"
+	t := gc.ctx.drv.table
+	n, res := t.GraphGetEdges(driver.At{}, gc.raw, nil, nil)
+	if res != driver.ResultSuccess || n == 0 {
+		return nil, gc.failed(op, res)
+	}
+	from, to := make([]driver.GraphNode, n), make([]driver.GraphNode, n)
+	if n, res = t.GraphGetEdges(driver.At{}, gc.raw, from, to); res != driver.ResultSuccess {
+		return nil, gc.fail(op, res)
+	}
+	edges := make([]edge, 0, len(from))
+	for i := range min(n, uint64(len(from))) {
+		edges = append(edges, edge{from[i], to[i]})
+	}
+	return edges, nil
+}
+
+func (g *Graph) nodesOf(raw []driver.GraphNode) []GraphNode {
+	nodes := make([]GraphNode, len(raw))
+	for i, n := range raw {
+		nodes[i] = GraphNode{g, n}
+	}
+	return nodes
+}
+
+// GraphNode is a node of a graph. GraphNodes can be compared.
+type GraphNode struct {
+	graph *Graph
+	raw   driver.GraphNode
+}
+
+// GraphNodeType is what a node does.
+type GraphNodeType int32
+
+// String returns the type's name in lower case.
+func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
+
+// enter begins a call on the node's graph. The caller ends it with n.graph.leave.
+func (n GraphNode) enter(op string) (*graphCore, error) {
+	if n.graph == nil {
+		return nil, errNil(op, "graph node")
+	}
+	return n.graph.enter(op)
+}
+
+// Graph returns the node's graph, nil for the zero GraphNode.
+func (n GraphNode) Graph() *Graph { return n.graph }
+
+// Type returns what the node does (cuGraphNodeGetType).
+func (n GraphNode) Type() (GraphNodeType, error) {
+	gc, err := n.enter("cuGraphNodeGetType")
+	if err != nil {
+		return 0, err
+	}
+	defer n.graph.leave()
+	return gc.typeOf(n.raw)
+}
+
+func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
+	typ, res := gc.ctx.drv.table.GraphNodeGetType(driver.At{}, n)
+	if res != driver.ResultSuccess {
+		return 0, gc.fail("cuGraphNodeGetType", res)
+	}
+	return GraphNodeType(typ), nil
+}
+
+// Dependencies returns the nodes that the node comes after (cuGraphGetEdges).
+func (n GraphNode) Dependencies() ([]GraphNode, error) {
+	gc, err := n.enter("cuGraphGetEdges")
+	if err != nil {
+		return nil, err
+	}
+	defer n.graph.leave()
+	edges, err := gc.edges()
+	if err != nil {
+		return nil, err
+	}
+	var before []GraphNode
+	for _, e := range edges {
+		if e.to == n.raw {
+			before = append(before, GraphNode{n.graph, e.from})
+		}
+	}
+	return before, nil
+}
+
+// SetEvent gives a node that records or waits for an event another one. Executable
+// graphs that exist already stay as they are: see [GraphExec.SetEvent]
+// (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
+func (n GraphNode) SetEvent(e *Event) error {
+	op := "cuGraphEventRecordNodeSetEvent"
+	gc, err := n.enter(op)
+	if err != nil {
+		return err
+	}
+	defer n.graph.leave()
+	typ, err := gc.typeOf(n.raw)
+	if err != nil {
+		return err
+	}
+	set := gc.ctx.drv.table.GraphEventRecordNodeSetEvent
+	switch typ {
+	case GraphNodeTypeEventRecord:
+	case GraphNodeTypeWaitEvent:
+		op, set = "cuGraphEventWaitNodeSetEvent", gc.ctx.drv.table.GraphEventWaitNodeSetEvent
+	default:
+		return noEvent(op, typ)
+	}
+	sl, o, err := e.enterNode(op, gc.ctx)
+	if err != nil {
+		return err
+	}
+	defer o.leave(sl)
+	gc.uses.add(sl)
+	return gc.failed(op, set(driver.At{}, n.raw, sl.raw))
+}
+
+// noEvent returns the error for the event of a node that has none.
+func noEvent(op string, typ GraphNodeType) error {
+	return invalid(op, fmt.Sprintf("the node is of type %v: only event_record and wait_event nodes have an event", typ))
+}
+
+// enterNode begins a call on an event that becomes part of a graph, which records it
+// or waits for it from now on. A zero Event is created in the context.
+func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, error) {
+	if e == nil {
+		return nil, nil, errNil(op, "event")
+	}
+	o := e.owner.Load()
+	if o == nil {
+		var err error
+		if o, err = e.create(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.core.ctx.drv != ctx.drv {
+		return nil, nil, mixed(op, "event", o.core.ctx, "graph", ctx)
+	}
+	sl, err := o.core.enterForeign(op)
+	return sl, o, err
+}
+
+// AddEmpty adds a node that does nothing, after others: something to wait for
+// (cuGraphAddEmptyNode).
+func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
+	const op = "cuGraphAddEmptyNode"
+	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
+		return n, res, nil
+	})
+}
+
+// AddEventRecord adds a node that records the event whenever the graph runs, after
+// others. From now on the event's completion is not remembered, and a wait is for its
+// newest record (cuGraphAddEventRecordNode, CUDA 11.1).
+func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
+	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, after)
+}
+
+// AddEventWait adds a node that waits for the event's newest record at the time of the
+// launch, after others (cuGraphAddEventWaitNode, CUDA 11.1).
+func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
+	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, after)
+}
+
+func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
+	e *Event, after []GraphNode) (GraphNode, error) {
+	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		sl, o, err := e.enterNode(op, gc.ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer o.leave(sl)
+		gc.uses.add(sl)
+		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+		return n, res, nil
+	})
+}
+
+// add adds a node, after others.
+func (g *Graph) add(op string, after []GraphNode, add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error)) (GraphNode, error) {
+	gc, err := g.enter(op)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	defer g.leave()
+	deps, err := g.dependencies(op, after)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	n, res, err := add(gc, deps)
+	if err == nil {
+		err = gc.failed(op, res)
+	}
+	if err != nil {
+		return GraphNode{}, err
+	}
+	return GraphNode{g, n}, nil
+}
+
+// dependencies returns the handles of nodes, each once.
+func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, error) {
+	var deps []driver.GraphNode
+	for _, n := range after {
+		switch {
+		case n.graph == nil:
+			return nil, errNil(op, "graph node")
+		case n.graph != g:
+			return nil, invalid(op, "a node comes after nodes of its own graph: one of these is another graph's")
+		case !slices.Contains(deps, n.raw):
+			deps = append(deps, n.raw)
+		}
+	}
+	return deps, nil
+}
+
+// Capture calls f, and adds what f enqueues on the stream to the graph, after other
+// nodes, like [Stream.Capture]. It returns the nodes that the stream had got to in the
+// end: what is to come after all of this comes after them. If f enqueues nothing these
+// are the others (cuStreamBeginCaptureToGraph, CUDA 12.3).
+//
+// While f runs other calls on the graph fail. If f fails, the graph may have some of
+// its nodes.
+func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
+	sc, err := s.enterCapture(beginToGraphOp, mode, f)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	gc, err := g.enter(beginToGraphOp)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	if gc.ctx.drv != sc.ctx.drv {
+		return nil, mixed(beginToGraphOp, "graph", gc.ctx, "stream", sc.ctx)
+	}
+	deps, err := g.dependencies(beginToGraphOp, after)
+	if err != nil {
+		return nil, err
+	}
+	last, err := gc.capture(sc, mode, deps, func() error {
+		gc.building = true
+		gc.mu.Unlock()
+		defer func() {
+			gc.mu.Lock()
+			gc.building = false
+		}()
+		return f()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g.nodesOf(last), nil
+}
+
+const beginToGraphOp = "cuStreamBeginCaptureToGraph"
+
+// capture adds what f enqueues, and returns the last nodes.
+func (gc *graphCore) capture(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) ([]driver.GraphNode, error) {
+	before, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, int32(mode))
+	}, func(driver.Graph) {}); err != nil {
+		return nil, err
+	}
+	after, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	edges, err := gc.edges()
+	if err != nil {
+		return nil, err
+	}
+	// All that was added comes before the end of the stream, or the capture would have
+	// failed: so the last nodes are those that nothing comes after.
+	fresh := make(map[driver.GraphNode]bool)
+	for _, n := range after {
+		fresh[n] = true
+	}
+	for _, n := range before {
+		delete(fresh, n)
+	}
+	inner := make(map[driver.GraphNode]bool)
+	for _, e := range edges {
+		inner[e.from] = true
+	}
+	var last []driver.GraphNode
+	for _, n := range after {
+		if fresh[n] && !inner[n] {
+			last = append(last, n)
+		}
+	}
+	if last == nil {
+		last = deps
+	}
+	return last, nil
+}
+
+// AddKernel adds a node that runs a kernel, after others; see [Function.Launch] for the
+// arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel).
+func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
+	if k == nil || k.mod == nil {
+		return GraphNode{}, errNil(cfg.op(), "function")
+	}
+	return g.addWork(k.mod.core.ctx, func(s *Stream) error { return k.Launch(s, cfg, args...) }, after)
+}
+
+// AddCopy adds a node that copies src to the beginning of dst, after others; see
+// [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync).
+func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
+	d, r := spanOf(dst), spanOf(src)
+	m := d.mem
+	if m == nil || m.host != 0 {
+		m = r.mem
+	}
+	if d.mem == nil || m == nil {
+		return GraphNode{}, errNil("cuMemcpyDtoDAsync", "memory")
+	}
+	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, after)
+}
+
+// AddMemset adds a node that sets each byte of the memory, after others
+// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async).
+func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
+	d := spanOf(dst)
+	if d.mem == nil {
+		return GraphNode{}, errNil("cuMemsetD8Async", "memory")
+	}
+	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, after)
+}
+
+// addWork adds what a function enqueues on a stream that nobody else knows: so all
+// kinds of work have one way into a graph, and the checks of the ordinary one. An empty
+// copy becomes an empty node.
+func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, after []GraphNode) (GraphNode, error) {
+	return g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		if gc.ctx.drv != ctx.drv {
+			return 0, 0, mixed(beginToGraphOp, "graph", gc.ctx, "work", ctx)
+		}
+		if !ctx.hold() {
+			return 0, 0, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
+		}
+		defer ctx.childDone()
+		const create = "cuStreamCreate"
+		raw, res := ctx.drv.table.StreamCreate(driver.At{Context: ctx.raw}, driver.CU_STREAM_NON_BLOCKING)
+		if res != driver.ResultSuccess {
+			return 0, 0, ctx.fail(create, 0, res)
+		}
+		s := newStream(ctx, raw, driver.At{}, false)
+		s.core.flags = StreamNonBlocking
+		defer s.Close()
+		last, err := gc.capture(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(last) != 1 || slices.Contains(deps, last[0]) {
+			n, res := ctx.drv.table.GraphAddEmptyNode(driver.At{Context: ctx.raw}, gc.raw, last)
+			return n, res, nil
+		}
+		return last[0], driver.ResultSuccess, nil
+	})
+}
+
+// WriteDOT writes a picture of the graph in the language of Graphviz: a box for each
+// node, with what it does, and an arrow to each from those that it comes after. Events
+// are numbered in the order of the nodes.
+func (g *Graph) WriteDOT(w io.Writer) error {
+	gc, err := g.enter("cuGraphGetNodes")
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	nodes, err := gc.nodes()
+	if err != nil {
+		return err
+	}
+	edges, err := gc.edges()
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(w)
+	fmt.Fprintln(b, "digraph {\n\tnode [shape=box]")
+	var events []driver.Event
+	for i, n := range nodes {
+		typ, err := gc.typeOf(n)
+		if err != nil {
+			return err
+		}
+		label := typ.String()
+		e, ok, err := gc.eventOf(n, typ)
+		if err != nil {
+			return err
+		}
+		if ok {
+			number := slices.Index(events, e) + 1
+			if number == 0 {
+				events = append(events, e)
+				number = len(events)
+			}
+			label = fmt.Sprintf("%s %d", label, number)
+		}
+		fmt.Fprintf(b, "\tn%d [label=%q]\n", i, label)
+	}
+	for _, e := range edges {
+		fmt.Fprintf(b, "\tn%d -> n%d\n", slices.Index(nodes, e.from), slices.Index(nodes, e.to))
+	}
+	fmt.Fprintln(b, "}")
+	return b.Flush()
+}
+
+// eventOf returns the event of a node that has one.
+func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Event, ok bool, err error) {
+	t, op := gc.ctx.drv.table, ""
+	var res driver.Result
+	switch typ {
+	case GraphNodeTypeEventRecord:
+		op = "cuGraphEventRecordNodeGetEvent"
+		e, res = t.GraphEventRecordNodeGetEvent(driver.At{}, n)
+	case GraphNodeTypeWaitEvent:
+		op = "cuGraphEventWaitNodeGetEvent"
+		e, res = t.GraphEventWaitNodeGetEvent(driver.At{}, n)
+	default:
+		return 0, false, nil
+	}
+	return e, true, gc.failed(op, res)
+}

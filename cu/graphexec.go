@@ -1,0 +1,273 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// GraphExec is an executable graph: a [Graph] as it was when it was instantiated,
+// ready to be launched again and again. It is safe for concurrent use. Launches of one
+// GraphExec run one after the other.
+//
+// It keeps what its graph used, also when the graph and all of that is closed.
+type GraphExec struct {
+	_       noCopy
+	core    *execCore
+	cleanup runtime.Cleanup
+}
+
+type execCore struct {
+	resource
+	raw driver.GraphExec
+	// mu is held for each call: the driver leaves it to the program that there is one
+	// at a time.
+	mu   sync.Mutex
+	uses *uses
+	// graph is what it was instantiated from, whose nodes its own are named by.
+	graph *graphCore
+}
+
+func (xc *execCore) kind() string    { return "executable graph" }
+func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
+
+func (xc *execCore) free(at driver.At) (string, driver.Result) {
+	res := xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
+	xc.uses.release()
+	return "cuGraphExecDestroy", res
+}
+
+// Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
+// Later changes of the graph do not change what was made from it. While somebody
+// captures in global mode, or this thread in another one than relaxed, it is refused,
+// and spoils the capture.
+func (g *Graph) Instantiate() (*GraphExec, error) {
+	const op = "cuGraphInstantiateWithFlags"
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	raw, res := gc.ctx.drv.table.GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
+	if res != driver.ResultSuccess {
+		return nil, gc.fail(op, res)
+	}
+	xc := &execCore{raw: raw, uses: new(uses), graph: gc}
+	xc.uses.addAll(gc.uses)
+	// What the graph uses goes when the launches are done.
+	xc.waits, xc.usage = true, new(usage)
+	x := &GraphExec{core: xc}
+	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
+	return x, nil
+}
+
+// enter begins a call on the executable graph, the only one, and leave ends it.
+func (x *GraphExec) enter(op string) (*execCore, error) {
+	if x == nil || x.core == nil {
+		return nil, errNil(op, "executable graph")
+	}
+	if err := x.core.enter(op); err != nil {
+		return nil, err
+	}
+	x.core.mu.Lock()
+	return x.core, nil
+}
+
+func (x *GraphExec) leave() {
+	x.core.mu.Unlock()
+	x.core.leave()
+	runtime.KeepAlive(x)
+}
+
+// Close destroys the executable graph (cuGraphExecDestroy) when its launches are done,
+// for which it waits. If calls on it are in flight it is destroyed after them, in the
+// background; so it is if a stream that it was launched on is being captured. Further
+// calls return nil.
+func (x *GraphExec) Close() error {
+	if x == nil || x.core == nil {
+		return errNil("cuGraphExecDestroy", "executable graph")
+	}
+	return x.core.closeOwned(x.cleanup)
+}
+
+// Handle lends the CUgraphExec to code that calls the driver in another way. It is good
+// until the GraphExec is closed or collected, and that code must not call at the same
+// time as this package. For a nil or a closed GraphExec it is 0.
+func (x *GraphExec) Handle() uintptr {
+	if x == nil || x.core == nil || x.core.closed() {
+		return 0
+	}
+	return uintptr(x.core.raw)
+}
+
+// Launch enqueues the graph on a stream (cuGraphLaunch). It returns when that is done,
+// not when the graph has run. A stream that is being captured refuses it, and the
+// capture is spoilt. Events that the graph records are pending from now on.
+func (x *GraphExec) Launch(s *Stream) error {
+	return x.on("cuGraphLaunch", s, (*driver.Table).GraphLaunch)
+}
+
+// Upload prepares the next launch on the stream, so that it begins sooner
+// (cuGraphUpload, CUDA 11.1).
+func (x *GraphExec) Upload(s *Stream) error {
+	return x.on("cuGraphUpload", s, (*driver.Table).GraphUpload)
+}
+
+// on makes a call that enqueues the graph on a stream.
+func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result) error {
+	if x == nil || x.core == nil {
+		return errNil(op, "executable graph")
+	}
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	if x.core.ctx.drv != s.core.ctx.drv {
+		return mixed(op, "executable graph", x.core.ctx, "stream", s.core.ctx)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	xc, err := x.enter(op)
+	if err != nil {
+		return err
+	}
+	defer x.leave()
+	xc.usage.note(sc)
+	if res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw); res != driver.ResultSuccess {
+		return sc.ctx.fail(op, uintptr(xc.raw), res)
+	}
+	if op == "cuGraphLaunch" {
+		sc.ctx.drv.trace(traceLaunched, 0, sc.raw)
+	}
+	return nil
+}
+
+// Update makes the executable graph do what another graph does, which must have the
+// same nodes in the same order, but for what they work on. It is much cheaper than
+// to instantiate the other one. Launches that are enqueued already are not changed. If
+// the graphs differ too much the error matches [ResultGraphExecUpdateFailure] and says
+// where, and nothing is changed (cuGraphExecUpdate).
+func (x *GraphExec) Update(g *Graph) error {
+	const op = "cuGraphExecUpdate"
+	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
+		return mixed(op, "executable graph", x.core.ctx, "graph", g.core.ctx)
+	}
+	xc, err := x.enter(op)
+	if err != nil {
+		return err
+	}
+	defer x.leave()
+	gc, err := g.enter(op)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	// The new before the old: much of it is the same.
+	fresh := new(uses)
+	fresh.addAll(gc.uses)
+	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
+	if res != driver.ResultSuccess {
+		fresh.release()
+		err := xc.ctx.fail(op, uintptr(xc.raw), res)
+		if e, ok := err.(*Error); ok && res == driver.ResultGraphExecUpdateFailure {
+			e.Detail = join(gc.difference(at, why), e.Detail)
+		}
+		return err
+	}
+	old := xc.uses
+	xc.uses = fresh
+	xc.outlive(old)
+	return nil
+}
+
+// outlive lets go of what only earlier launches use: memory and modules stay until these
+// are done, by themselves, and events for as long as the executable graph, which cannot
+// be many, as a program has few that are recorded in graphs.
+func (xc *execCore) outlive(old *uses) {
+	old.mu.Lock()
+	for h := range old.held {
+		switch h := h.(type) {
+		case *memCore:
+			h.usedLike(xc.usage)
+		case *moduleCore:
+			h.usage.noteAll(xc.usage)
+		default:
+			xc.uses.add(h)
+		}
+	}
+	old.mu.Unlock()
+	old.release()
+}
+
+// difference says why an update was refused.
+func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
+	reason := map[int32]string{
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have other nodes or dependencies",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node is of another type",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "something about a node cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
+	}[why]
+	if reason == "" {
+		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
+	}
+	if nodes, err := gc.nodes(); err == nil {
+		for i, n := range nodes {
+			if n == at {
+				if typ, err := gc.typeOf(n); err == nil {
+					return fmt.Sprintf("%s: node %d of the new graph, of type %v", reason, i, typ)
+				}
+			}
+		}
+	}
+	return reason
+}
+
+// SetEvent gives a node that records or waits for an event another one, for later
+// launches. The node is one of the graph that this one was instantiated from, which
+// must not be closed yet. The executable graph keeps all events that it was given
+// (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
+func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
+	op := "cuGraphExecEventRecordNodeSetEvent"
+	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
+		return invalid(op, "the node is of another graph: name it by the one that was instantiated")
+	}
+	xc, err := x.enter(op)
+	if err != nil {
+		return err
+	}
+	defer x.leave()
+	gc, err := n.enter(op)
+	if err != nil {
+		return err
+	}
+	defer n.graph.leave()
+	typ, err := gc.typeOf(n.raw)
+	if err != nil {
+		return err
+	}
+	set := xc.ctx.drv.table.GraphExecEventRecordNodeSetEvent
+	switch typ {
+	case GraphNodeTypeEventRecord:
+	case GraphNodeTypeWaitEvent:
+		op, set = "cuGraphExecEventWaitNodeSetEvent", xc.ctx.drv.table.GraphExecEventWaitNodeSetEvent
+	default:
+		return noEvent(op, typ)
+	}
+	sl, o, err := e.enterNode(op, xc.ctx)
+	if err != nil {
+		return err
+	}
+	defer o.leave(sl)
+	xc.uses.add(sl)
+	if res := set(driver.At{Context: xc.ctx.raw}, xc.raw, n.raw, sl.raw); res != driver.ResultSuccess {
+		return xc.ctx.fail(op, uintptr(xc.raw), res)
+	}
+	return nil
+}
