@@ -19,8 +19,9 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(Arg), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
-	new(EventFlags), new(Features), new(Function), new(FunctionAttribute), new(HostFlags), new(HostMem), new(JITOption), new(LaunchConfig),
+	new(Arg), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
+	new(EventFlags), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
+	new(GraphNode), new(GraphNodeType), new(HostFlags), new(HostMem), new(JITOption), new(LaunchConfig),
 	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Proc), new(RecordFlags),
 	new(Result), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(UUID), new(WaitFlags),
 }
@@ -116,6 +117,11 @@ func TestNothingPanics(t *testing.T) {
 			return must(e.Ticket())(t)
 		},
 	}
+	// Graphs are another driver's.
+	soft := newSoft(t)
+	good = append(good,
+		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
+		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {

@@ -51,7 +51,7 @@ const (
 	// EventExternal makes an event that is recorded and waited for as with
 	// RecordExternal and WaitExternal whenever the stream is being captured, for which
 	// the driver is asked each time. It is this package's own bit, not CUDA's.
-	EventExternal EventFlags = 1 << 31
+	EventExternal EventFlags = 1 << 30
 )
 
 // String lists the flags by name.

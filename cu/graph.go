@@ -548,7 +548,11 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, after []Grap
 // node, with what it does, and an arrow to each from those that it comes after. Events
 // are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
-	gc, err := g.enter("cuGraphGetNodes")
+	const op = "cuGraphGetNodes"
+	if w == nil {
+		return mistake(op, ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
+	}
+	gc, err := g.enter(op)
 	if err != nil {
 		return err
 	}

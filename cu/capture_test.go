@@ -1,0 +1,969 @@
+package cu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// soft is a software driver with the usual things. When the test ends nothing may be
+// left on it, and nothing may have been misused.
+type soft struct {
+	t        testing.TB
+	sim      *cusim.Driver
+	drv      *Driver
+	gpu      *Context
+	s, other *Stream
+	mod      *Module
+	spin     *Function
+
+	mu    sync.Mutex
+	leaks []Leak
+}
+
+func newSoft(t testing.TB, opts ...cusim.Option) *soft {
+	t.Helper()
+	r := &soft{t: t, sim: cusim.New(append([]cusim.Option{spinKernel, cusim.Devices(2)}, opts...)...)}
+	t.Cleanup(func() {
+		if !eventually(func() bool { r.sim.Finish(); return len(r.sim.Census()) == 0 }) {
+			r.sim.Check(t)
+		}
+		for _, m := range r.sim.Misuses() {
+			t.Errorf("misuse: %v", m)
+		}
+	})
+	r.drv = must(Open(WithSoftware(r.sim), WithLeakHook(func(l Leak) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.leaks = append(r.leaks, l)
+	})))(t)
+	r.gpu = must(must(r.drv.Device(0))(t).PrimaryContext())(t)
+	t.Cleanup(func() { r.gpu.Close() })
+	r.s, r.other = r.stream(), r.stream()
+	r.mod = must(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	t.Cleanup(func() { r.mod.Close() })
+	r.spin = must(r.mod.Function("spin"))(t)
+	return r
+}
+
+func (r *soft) stream() *Stream {
+	s := must(r.gpu.NewStream(StreamNonBlocking))(r.t)
+	r.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (r *soft) event(flags EventFlags) *Event {
+	e := must(r.gpu.NewEvent(flags))(r.t)
+	r.t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func (r *soft) ok(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *soft) is(err error, targets ...error) {
+	r.t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			r.t.Errorf("the error is %v, want %v", err, target)
+		}
+	}
+}
+
+var oneThread = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+
+func (r *soft) work(s *Stream) error { return r.spin.Launch(s, oneThread, U64(1000)) }
+
+// graph captures what f enqueues on the stream.
+func (r *soft) graph(f func() error) *Graph {
+	r.t.Helper()
+	g := must(r.s.Capture(CaptureGlobal, f))(r.t)
+	r.t.Cleanup(func() { g.Close() })
+	return g
+}
+
+func (r *soft) exec(g *Graph) *GraphExec {
+	r.t.Helper()
+	x := must(g.Instantiate())(r.t)
+	r.t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// idle expects that no stream is being captured, and that nobody believes so.
+func (r *soft) idle(streams ...*Stream) {
+	r.t.Helper()
+	for _, s := range streams {
+		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
+			r.t.Errorf("a stream is being captured: %+v", i)
+		}
+		if s.core.capture != nil {
+			r.t.Error("a stream is thought to be captured")
+		}
+	}
+	if n := r.drv.captures.n.Load(); n != 0 || len(r.drv.captures.byID) != 0 {
+		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.captures.byID))
+	}
+}
+
+// types returns what a graph's nodes do.
+func (r *soft) types(g *Graph) (types []string) {
+	r.t.Helper()
+	for _, n := range must(g.Nodes())(r.t) {
+		types = append(types, must(n.Type())(r.t).String())
+	}
+	return types
+}
+
+func (r *soft) picture(g *Graph) string {
+	r.t.Helper()
+	var b bytes.Buffer
+	r.ok(g.WriteDOT(&b))
+	return b.String()
+}
+
+// TestCaptureRuns captures work of all kinds on two streams, and runs it twice.
+func TestCaptureRuns(t *testing.T) {
+	for _, mode := range []CaptureMode{CaptureGlobal, CaptureThreadLocal, CaptureRelaxed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := newSoft(t)
+			mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+			defer mem.Close()
+			defer host.Close()
+			var fork, join Event
+			defer fork.Close()
+			defer join.Close()
+			ran := 0
+			g := must(r.s.Capture(mode, func() error {
+				ran++
+				before := must(r.s.CaptureInfo())(t)
+				r.ok(r.s.Memset(mem, 7))
+				r.ok(fork.Record(r.s))
+				r.ok(r.other.WaitEvent(&fork))
+				r.ok(r.work(r.other))
+				r.ok(join.Record(r.other))
+				r.ok(r.s.Copy(host, mem))
+				after, joined := must(r.s.CaptureInfo())(t), must(r.other.CaptureInfo())(t)
+				if before.Status != CaptureActive || before.ID == 0 || before.Dependencies != 0 || after.Dependencies != 1 || joined != after {
+					t.Errorf("the stream's capture is %+v, then %+v; the joined one's %+v", before, after, joined)
+				}
+				return r.s.WaitEvent(&join)
+			}))(t)
+			defer g.Close()
+			r.idle(r.s, r.other)
+			want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"memset\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"memcpy\"]\n\tn0 -> n1\n\tn0 -> n2\n}\n"
+			if diff := cmp.Diff(want, r.picture(g)); ran != 1 || diff != "" {
+				t.Errorf("f ran %d times; the graph (-want +got):\n%s", ran, diff)
+			}
+			x := must(g.Instantiate())(t)
+			defer x.Close()
+			r.ok(g.Close())
+			r.ok(x.Upload(r.s))
+			for i := range 2 {
+				r.ok(host.View(func(b []byte) error { clear(b); return nil }))
+				r.ok(x.Launch(r.s))
+				r.ok(r.s.Synchronize())
+				r.ok(host.View(func(b []byte) error {
+					if want := bytes.Repeat([]byte{7}, 8); !bytes.Equal(b, want) {
+						t.Errorf("launch %d gave %v", i, b)
+					}
+					return nil
+				}))
+			}
+		})
+	}
+}
+
+// TestCaptureRefused begins captures that cannot be.
+func TestCaptureRefused(t *testing.T) {
+	r := newSoft(t)
+	never := func() error { t.Error("the function was called"); return nil }
+	try := func(what string, s *Stream, mode CaptureMode, f func() error, says string, targets ...error) {
+		t.Helper()
+		g, err := s.Capture(mode, f)
+		if g != nil || err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, %v", what, g, err)
+		}
+		r.is(err, targets...)
+	}
+	legacy := must(r.gpu.LegacyStream())(t)
+	defer legacy.Close()
+	closed := r.stream()
+	r.ok(closed.Close())
+	try("nil stream", nil, CaptureGlobal, never, "stream is nil", ErrNil)
+	try("nil function", r.s, CaptureGlobal, nil, "function is nil", ErrNil)
+	try("unknown mode", r.s, 3, never, "no capture mode 3", ResultInvalidValue)
+	try("closed", closed, CaptureGlobal, never, "was closed", ErrClosed)
+	try("legacy", legacy, CaptureGlobal, never, "StreamNonBlocking", ResultStreamCaptureUnsupported)
+	r.idle(r.s)
+
+	// Captures of two streams are fine, of one they are not: that hurts neither.
+	g := r.graph(func() error {
+		try("nested", r.s, CaptureRelaxed, never, "do not nest", ResultIllegalState)
+		inner := must(r.other.Capture(CaptureGlobal, func() error { return r.work(r.other) }))(t)
+		defer inner.Close()
+		return r.work(r.s)
+	})
+	if n := r.types(g); len(n) != 1 {
+		t.Errorf("the graph has the nodes %v", n)
+	}
+	r.idle(r.s, r.other)
+
+	// The driver's own reasons.
+	for _, f := range []string{"cuStreamBeginCapture", "cuStreamGetCaptureInfo"} {
+		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
+		try(f+" fails", r.s, CaptureGlobal, never, f, ResultOutOfMemory)
+		r.idle(r.s)
+	}
+	r.sim.Inject(cusim.Fault{Function: "cuStreamEndCapture", Code: int(ResultUnknown)})
+	try("the end fails", r.other, CaptureGlobal, func() error { return nil }, "cuStreamEndCapture", ResultUnknown)
+}
+
+// TestCaptureEnds lets a capture's function fail in every way.
+func TestCaptureEnds(t *testing.T) {
+	r := newSoft(t)
+	done := r.event(0)
+	r.ok(done.Record(r.other))
+	mine := errors.New("mine")
+	spoil := func() error {
+		_, err := done.Query() // not in global mode
+		return err
+	}
+
+	g, err := r.s.Capture(CaptureGlobal, func() error { return errors.Join(r.work(r.s), mine) })
+	if g != nil {
+		t.Error("there is a graph")
+	}
+	r.is(err, mine)
+	if strings.Contains(err.Error(), "cuStreamEndCapture") {
+		t.Errorf("the end did not fail: %v", err)
+	}
+	r.idle(r.s)
+
+	// Its own error, and the end's.
+	_, err = r.s.Capture(CaptureGlobal, func() error { spoil(); return mine })
+	r.is(err, mine, ResultStreamCaptureInvalidated)
+	if !strings.HasPrefix(err.Error(), "mine\n") || errors.Is(err, ResultStreamCaptureUnsupported) {
+		t.Errorf("the error is %v", err)
+	}
+
+	// Nobody has told yet what spoilt it.
+	_, err = r.s.Capture(CaptureGlobal, func() error {
+		spoil()
+		if i := must(r.s.CaptureInfo())(t); i.Status != CaptureInvalidated {
+			t.Errorf("the status is %v", i.Status)
+		}
+		return nil
+	})
+	r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
+	if !strings.Contains(err.Error(), "cuEventQuery") || !strings.Contains(err.Error(), "#cuda_error_stream_capture_invalidated)") {
+		t.Errorf("the error is %v", err)
+	}
+
+	func() {
+		defer func() {
+			if p := recover(); p != "panic" {
+				t.Errorf("the panic is %v", p)
+			}
+		}()
+		r.s.Capture(CaptureGlobal, func() error { r.ok(r.work(r.s)); panic("panic") })
+	}()
+	r.idle(r.s)
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.s.Capture(CaptureGlobal, func() error { r.ok(r.work(r.s)); runtime.Goexit(); return nil })
+	})
+	wg.Wait()
+	r.idle(r.s)
+
+	// A fork that has not joined, whose stream is closed inside.
+	fork := must(r.gpu.NewStream(StreamNonBlocking))(t)
+	_, err = r.s.Capture(CaptureGlobal, func() error {
+		r.ok(fork.WaitStream(r.s))
+		r.ok(r.work(fork))
+		return fork.Close()
+	})
+	r.is(err, ResultStreamCaptureUnjoined)
+	if n := r.sim.Census()["stream"]; n != 2 {
+		t.Errorf("%d streams are left", n)
+	}
+	r.idle(r.s)
+	if n := r.sim.Census()["graph"]; n != 0 {
+		t.Errorf("%d graphs are left", n)
+	}
+
+	// One that has, and was closed: it goes after the capture.
+	fork = must(r.gpu.NewStream(StreamNonBlocking))(t)
+	g = r.graph(func() error {
+		r.ok(fork.WaitStream(r.s))
+		r.ok(r.work(fork))
+		r.ok(r.s.WaitStream(fork))
+		return fork.Close()
+	})
+	if n := r.sim.Census()["stream"]; n != 2 || len(r.types(g)) != 1 {
+		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
+	}
+	// The captured stream itself may be closed inside, too.
+	own := must(r.gpu.NewStream(StreamNonBlocking))(t)
+	g = must(own.Capture(CaptureGlobal, func() error { return errors.Join(r.work(own), own.Close()) }))(t)
+	if n := r.sim.Census()["stream"]; n != 2 || len(r.types(g)) != 1 {
+		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
+	}
+	r.ok(g.Close())
+}
+
+// TestGraphKeeps closes everything that a graph uses, before the graph, and before a
+// launch of it is done.
+func TestGraphKeeps(t *testing.T) {
+	r := newSoft(t)
+	mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	spin := must(mod.Function("spin"))(t)
+	recorded, waited := must(r.gpu.NewEvent(0))(t), must(r.gpu.NewEvent(0))(t)
+	before := r.sim.Census()
+	g := r.graph(func() error {
+		r.ok(r.other.WaitStream(r.s))
+		r.ok(r.other.Copy(mem, host))
+		r.ok(spin.Launch(r.other, oneThread, U64(1)))
+		r.ok(r.other.WaitEventWithFlags(waited, WaitExternal))
+		r.ok(recorded.RecordWithFlags(r.other, RecordExternal))
+		for _, c := range []interface{ Close() error }{mem, host, mod, recorded, waited} {
+			r.ok(c.Close())
+		}
+		return r.s.WaitStream(r.other)
+	})
+	kept := func(what string, graphs, execs int) {
+		t.Helper()
+		want := map[string]int{"graph": graphs, "executable graph": execs}
+		for k, n := range before {
+			want[k] = n
+		}
+		for k, n := range want {
+			if n == 0 {
+				delete(want, k)
+			}
+		}
+		got := r.sim.Census()
+		r.gpu.own.core.mu.Lock()
+		got["event"] -= len(r.gpu.own.core.spare[EventDisableTiming])
+		r.gpu.own.core.mu.Unlock()
+		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	kept("closed", 1, 0)
+	clone := must(g.Clone())(t)
+	r.ok(g.Close())
+	kept("the graph is closed, and its clone is not", 1, 0)
+	x := must(clone.Instantiate())(t)
+	r.ok(clone.Close())
+	kept("both are closed", 0, 1)
+
+	r.sim.Hold(r.s.Handle())
+	r.ok(x.Launch(r.s))
+	closed := make(chan error)
+	go func() { closed <- x.Close() }()
+	eventually(func() bool { return x.core.closed() })
+	kept("a launch is under way", 0, 1)
+	r.sim.Release(r.s.Handle())
+	r.ok(<-closed)
+	want := map[string]int{"context": 1, "stream": 2, "module": 1}
+	if !eventually(func() bool {
+		got := r.sim.Census()
+		delete(got, "event") // spare ones
+		return cmp.Equal(want, got)
+	}) {
+		t.Errorf("objects left: %v", r.sim.Census())
+	}
+	if n := r.sim.Census()["event"]; n != len(r.gpu.own.core.spare[EventDisableTiming]) { // nobody waits any more
+		t.Errorf("%d events are left", n)
+	}
+}
+
+// TestGraphForgotten leaves graphs to the garbage collector, with what they use.
+func TestGraphForgotten(t *testing.T) {
+	r := newSoft(t)
+	func() {
+		mem := must(r.gpu.Alloc(8))(t)
+		g := must(r.s.Capture(CaptureGlobal, func() error { return r.s.Memset(mem, 1) }))(t)
+		x := must(g.Instantiate())(t)
+		r.ok(x.Launch(r.s))
+	}()
+	if !eventually(func() bool {
+		n := r.sim.Census()
+		return n["graph"]+n["executable graph"]+n["device memory"] == 0
+	}) {
+		t.Errorf("objects left: %v", r.sim.Census())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var kinds []string
+	for _, l := range r.leaks {
+		if l.Forgotten && l.Err == nil {
+			kinds = append(kinds, l.Kind)
+		}
+	}
+	slices.Sort(kinds)
+	if diff := cmp.Diff([]string{"device memory", "executable graph", "graph"}, kinds); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+}
+
+// TestGraphNodes builds a graph by hand.
+func TestGraphNodes(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+	defer mem.Close()
+	defer host.Close()
+	from, to := r.event(0), r.event(0)
+	var never Event
+	defer never.Close()
+	first := must(g.AddEmpty())(t)
+	wait := must(g.AddEventWait(&never, first))(t)
+	start := must(g.AddEventRecord(from, wait, wait))(t)
+	set := must(g.AddMemset(mem, 5, start))(t)
+	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(2e6)}, start))(t)
+	back := must(g.AddCopy(host, mem, set, kernel))(t)
+	none := must(g.AddCopy(host.Span(0, 0), mem.Span(0, 0), set))(t)
+	end := must(g.AddEventRecord(to, back, none))(t)
+	want := `digraph {
+	node [shape=box]
+	n0 [label="empty"]
+	n1 [label="wait_event 1"]
+	n2 [label="event_record 2"]
+	n3 [label="memset"]
+	n4 [label="kernel"]
+	n5 [label="memcpy"]
+	n6 [label="empty"]
+	n7 [label="event_record 3"]
+	n0 -> n1
+	n1 -> n2
+	n2 -> n3
+	n2 -> n4
+	n3 -> n5
+	n4 -> n5
+	n3 -> n6
+	n5 -> n7
+	n6 -> n7
+}
+`
+	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
+		t.Errorf("the graph (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]GraphNode{set, kernel}, must(back.Dependencies())(t), cmp.AllowUnexported(GraphNode{}), cmp.Comparer(func(a, b *Graph) bool { return a == b })); diff != "" {
+		t.Errorf("the dependencies (-want +got):\n%s", diff)
+	}
+	if end.Graph() != g || slices.Contains(must(g.Nodes())(t), GraphNode{}) {
+		t.Error("a node is of no graph")
+	}
+
+	// What is recorded before a launch has no time yet.
+	if _, _, err := to.Since(from); !errors.Is(err, ErrNotRecorded) {
+		t.Errorf("before the launch: %v", err)
+	}
+	x := r.exec(g)
+	r.ok(x.Launch(r.s))
+	took := must(Elapsed(context.Background(), from, to))(t)
+	if took < 2*time.Millisecond || took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	r.ok(host.View(func(b []byte) error {
+		if !bytes.Equal(b, bytes.Repeat([]byte{5}, 8)) {
+			t.Errorf("the memory holds %v", b)
+		}
+		return nil
+	}))
+	// A launch makes its events pending, whatever was known of them.
+	r.sim.Hold(r.s.Handle())
+	r.ok(x.Launch(r.s))
+	if st := must(to.Query())(t); st != Pending {
+		t.Errorf("the event is %v", st)
+	}
+	r.sim.Release(r.s.Handle())
+	r.ok(to.Wait(context.Background()))
+
+	// Another event for later launches.
+	late := r.event(0)
+	r.ok(x.SetEvent(end, late))
+	r.ok(wait.SetEvent(from))
+	r.ok(x.Launch(r.s))
+	r.ok(late.Wait(context.Background()))
+	if d, _, err := late.Since(to); err != nil || d <= 0 {
+		t.Errorf("the other event is %v later, %v", d, err)
+	}
+	if p := r.picture(g); !strings.Contains(p, "wait_event 1") || !strings.Contains(p, "event_record 1") {
+		t.Errorf("both nodes have one event, but:\n%s", p)
+	}
+
+	foreign := must(r.gpu.NewGraph())(t)
+	defer foreign.Close()
+	alien := must(foreign.AddEmpty())(t)
+	closed := must(r.gpu.NewGraph())(t)
+	dead := must(closed.AddEmpty())(t)
+	r.ok(closed.Close())
+	r.ok(closed.Close())
+	second := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	defer second.Close()
+	other := newSoft(t)
+	theirs := other.event(0)
+	their := must(other.gpu.NewGraph())(t)
+	defer their.Close()
+	var nobody *Graph
+	var noExec *GraphExec
+	for what, c := range map[string]struct {
+		err  func() error
+		want []error
+	}{
+		"after another graph's node":  {func() error { _, err := g.AddEmpty(alien); return err }, []error{ResultInvalidValue}},
+		"after no node":               {func() error { _, err := g.AddEmpty(GraphNode{}); return err }, []error{ErrNil}},
+		"to a closed graph":           {func() error { _, err := closed.AddEmpty(); return err }, []error{ErrClosed}},
+		"to no graph":                 {func() error { _, err := nobody.AddEmpty(); return err }, []error{ErrNil}},
+		"no event":                    {func() error { _, err := g.AddEventRecord(nil); return err }, []error{ErrNil}},
+		"another driver's event":      {func() error { _, err := g.AddEventWait(theirs); return err }, []error{ErrDriverMismatch}},
+		"no memory":                   {func() error { _, err := g.AddMemset(nil, 1); return err }, []error{ErrNil}},
+		"a copy from nowhere":         {func() error { _, err := g.AddCopy(mem, nil); return err }, []error{ErrNil}},
+		"a copy to nowhere":           {func() error { _, err := g.AddCopy(nil, mem); return err }, []error{ErrNil}},
+		"a copy that does not fit":    {func() error { _, err := g.AddCopy(mem, host.Span(0, 9)); return err }, []error{ResultInvalidValue}},
+		"no kernel":                   {func() error { _, err := g.AddKernel(nil, oneThread, nil); return err }, []error{ErrNil}},
+		"too few arguments":           {func() error { _, err := g.AddKernel(r.spin, oneThread, nil); return err }, []error{ResultInvalidValue}},
+		"another driver's kernel":     {func() error { _, err := g.AddKernel(other.spin, oneThread, []Arg{U64(1)}); return err }, []error{ErrDriverMismatch}},
+		"the type of no node":         {func() error { _, err := GraphNode{}.Type(); return err }, []error{ErrNil}},
+		"the type of a closed node":   {func() error { _, err := dead.Type(); return err }, []error{ErrClosed}},
+		"the event of a kernel":       {func() error { return kernel.SetEvent(from) }, []error{ResultInvalidValue}},
+		"no event for a node":         {func() error { return end.SetEvent(nil) }, []error{ErrNil}},
+		"another exec's node":         {func() error { return x.SetEvent(alien, from) }, []error{ResultInvalidValue}},
+		"the exec's event, a kernel":  {func() error { return x.SetEvent(kernel, from) }, []error{ResultInvalidValue}},
+		"launch on no stream":         {func() error { return x.Launch(nil) }, []error{ErrNil}},
+		"launch of nothing":           {func() error { return noExec.Launch(r.s) }, []error{ErrNil}},
+		"launch on another driver's":  {func() error { return x.Launch(other.s) }, []error{ErrDriverMismatch}},
+		"update of nothing":           {func() error { return noExec.Update(g) }, []error{ErrNil}},
+		"update to nothing":           {func() error { return x.Update(nil) }, []error{ErrNil}},
+		"update to another driver's":  {func() error { return x.Update(their) }, []error{ErrDriverMismatch}},
+		"update to another shape":     {func() error { return x.Update(foreign) }, []error{ResultGraphExecUpdateFailure}},
+		"capture of another driver's": {func() error { _, err := g.Capture(other.s, CaptureRelaxed, func() error { return nil }); return err }, []error{ErrDriverMismatch}},
+	} {
+		err := c.err()
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		for _, want := range c.want {
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+	}
+	if diff := cmp.Diff(8, len(r.types(g))); diff != "" {
+		t.Errorf("after all that was refused the graph has other nodes: %v", r.types(g))
+	}
+}
+
+// TestGraphCapture adds to a graph what a function enqueues.
+func TestGraphCapture(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	first := must(g.AddEmpty())(t)
+	last := must(g.Capture(r.s, CaptureGlobal, func() error {
+		r.ok(r.work(r.s))
+		r.ok(r.other.WaitStream(r.s))
+		r.ok(r.work(r.other))
+		r.ok(r.work(r.s))
+		_, err := g.AddEmpty()
+		r.is(err, errBuilding, ResultIllegalState)
+		_, err = g.Instantiate()
+		r.is(err, errBuilding)
+		return r.s.WaitStream(r.other)
+	}, first))(t)
+	if len(last) != 2 {
+		t.Fatalf("the last nodes are %v", last)
+	}
+	end := must(g.AddEmpty(last...))(t)
+	want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"empty\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"kernel\"]\n\tn3 [label=\"kernel\"]\n\tn4 [label=\"empty\"]\n" +
+		"\tn0 -> n1\n\tn1 -> n2\n\tn1 -> n3\n\tn2 -> n4\n\tn3 -> n4\n}\n"
+	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
+		t.Errorf("the graph (-want +got):\n%s", diff)
+	}
+	if same := must(g.Capture(r.s, CaptureGlobal, func() error { return nil }, end))(t); len(same) != 1 || same[0] != end {
+		t.Errorf("after nothing the last nodes are %v", same)
+	}
+	mine := errors.New("mine")
+	_, err := g.Capture(r.s, CaptureGlobal, func() error { return mine })
+	r.is(err, mine)
+	func() {
+		defer func() { recover() }()
+		g.Capture(r.s, CaptureGlobal, func() error { panic("panic") })
+	}()
+	r.idle(r.s, r.other)
+	if n := len(must(g.Nodes())(t)); n != 5 {
+		t.Errorf("there are %d nodes", n)
+	}
+}
+
+// TestGraphOldDrivers uses drivers that lack what came later.
+func TestGraphOldDrivers(t *testing.T) {
+	r := newSoft(t, cusim.Version(12020))
+	g := r.graph(func() error { return r.work(r.s) })
+	r.ok(r.exec(g).Launch(r.s))
+	_, err := g.AddKernel(r.spin, oneThread, []Arg{U64(1)})
+	r.is(err, errors.ErrUnsupported)
+	_, err = g.Capture(r.s, CaptureGlobal, func() error { return nil })
+	r.is(err, errors.ErrUnsupported)
+	r.idle(r.s)
+
+	r = newSoft(t, cusim.Version(11020))
+	_, err = r.s.Capture(CaptureGlobal, func() error { return nil })
+	r.is(err, errors.ErrUnsupported)
+	r.idle2()
+}
+
+// idle2 is idle for drivers that cannot be asked.
+func (r *soft) idle2() {
+	r.t.Helper()
+	r.ok(r.work(r.s))
+	r.ok(r.s.Synchronize())
+	r.idle()
+}
+
+// TestGraphUpdate captures anew and updates what is running.
+func TestGraphUpdate(t *testing.T) {
+	r := newSoft(t)
+	out := must(r.gpu.AllocHost(1, HostDeviceMap))(t)
+	defer out.Close()
+	build := func(value byte) (*Graph, *HostMem) {
+		mem := must(r.gpu.AllocHost(1, 0))(t)
+		r.ok(mem.View(func(b []byte) error { b[0] = value; return nil }))
+		via := must(r.gpu.Alloc(1))(t)
+		g := must(r.s.Capture(CaptureGlobal, func() error {
+			return errors.Join(r.s.Copy(via, mem), r.s.Copy(out, via))
+		}))(t)
+		r.ok(via.Close())
+		return g, mem
+	}
+	g, mem := build(1)
+	x := r.exec(g)
+	r.ok(g.Close())
+	r.ok(mem.Close())
+	for i := byte(2); i < 20; i++ {
+		r.sim.Hold(r.s.Handle())
+		r.ok(x.Launch(r.s))
+		next, mem := build(i)
+		r.ok(x.Update(next))
+		r.ok(next.Close())
+		r.ok(mem.Close())
+		if n := r.sim.Census()["host memory"]; n != 3 {
+			t.Errorf("%d pieces of host memory, want the output, and what the launch and what the next one uses", n)
+		}
+		r.sim.Release(r.s.Handle())
+		r.ok(r.s.Synchronize())
+		r.ok(out.View(func(b []byte) error {
+			if b[0] != i-1 {
+				t.Errorf("the launch before the update gave %d, not %d", b[0], i-1)
+			}
+			return nil
+		}))
+		if !eventually(func() bool { return r.sim.Census()["host memory"] == 2 }) {
+			t.Fatalf("what only the old graph used is not freed: %v", r.sim.Census())
+		}
+	}
+
+	// Too different: where, and nothing is changed.
+	shape := must(r.gpu.NewGraph())(t)
+	defer shape.Close()
+	n := must(shape.AddEmpty())(t)
+	must(shape.AddEmpty(n))(t)
+	err := x.Update(shape)
+	r.is(err, ResultGraphExecUpdateFailure)
+	if want := "a node is of another type: node 0 of the new graph, of type empty; the graphs differ too much: instantiate the new one"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
+	}
+	r.ok(x.Launch(r.s))
+	r.ok(r.s.Synchronize())
+	if n := r.sim.Census()["host memory"]; n != 2 {
+		t.Errorf("%d pieces of host memory", n)
+	}
+}
+
+// TestExternalEvents records and waits for events that are made for graphs, with the
+// ordinary calls.
+func TestExternalEvents(t *testing.T) {
+	r := newSoft(t)
+	from, to := r.event(EventExternal), r.event(EventExternal|EventBlockingSync)
+	if s := (EventExternal | EventBlockingSync).String(); s != "EventBlockingSync|EventExternal" || EventExternal.String() != "EventExternal" {
+		t.Errorf("the flags are %s", s)
+	}
+	r.ok(from.Record(r.s)) // outside: like any other
+	r.ok(from.Wait(t.Context()))
+	g := r.graph(func() error {
+		return errors.Join(from.Record(r.s), r.work(r.s), to.Record(r.s), r.s.WaitEvent(from))
+	})
+	if diff := cmp.Diff([]string{"event_record", "kernel", "event_record", "wait_event"}, r.types(g)); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	x := r.exec(g)
+	r.ok(x.Launch(r.s))
+	if d := must(Elapsed(t.Context(), from, to))(t); d < time.Microsecond {
+		t.Errorf("it took %v", d)
+	}
+	r.ok(to.Record(r.s))
+	r.ok(r.s.WaitEvent(to))
+}
+
+// TestWaitWhileCaptured waits for events whose records become part of captures: that
+// spoils none.
+func TestWaitWhileCaptured(t *testing.T) {
+	r := newSoft(t)
+	e, lent := r.event(EventDisableTiming), r.event(EventDisableTiming)
+	lent.Handle()
+	r.sim.Hold(r.other.Handle())
+	for _, e := range []*Event{e, lent} {
+		r.ok(e.Record(r.other))
+	}
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	r.graph(func() error {
+		for range 4 {
+			for _, e := range []*Event{e, lent} {
+				wg.Go(func() { e.Wait(ctx) })
+			}
+		}
+		for range 50 {
+			r.ok(e.Record(r.s))
+			r.ok(lent.Record(r.s))
+			err := lent.Wait(t.Context())
+			r.is(err, ResultCapturedEvent)
+			runtime.Gosched()
+		}
+		return nil
+	})
+	stop()
+	r.sim.Release(r.other.Handle())
+	wg.Wait()
+	if _, err := e.Query(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("after the capture: %v", err)
+	}
+}
+
+// TestGlobalCapture captures in global mode, over and over, while others close, wait,
+// forget and free, and while the library does what it does on its own: no capture is
+// spoilt.
+func TestGlobalCapture(t *testing.T) {
+	gpu := gpuContext(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var rounds atomic.Int64
+	fail := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	background := func(work func()) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					work()
+					rounds.Add(1)
+				}
+			}
+		})
+	}
+	stream := func() *Stream { return must(gpu.NewStream(StreamNonBlocking))(t) }
+	// What has to be allocated while nobody captures: the driver refuses it to the
+	// program, too.
+	const pieces = 400
+	host, device := make(chan *HostMem, pieces), make(chan *DeviceMem, pieces)
+	modules := make(chan *Module, 20)
+	for range pieces {
+		host <- must(gpu.AllocHost(64, 0))(t)
+		device <- must(gpu.Alloc(64))(t)
+	}
+	for range cap(modules) {
+		modules <- must(gpu.LoadModule([]byte(spinPTX)))(t)
+	}
+	legacy := must(gpu.LegacyStream())(t)
+	defer legacy.Close()
+
+	background(func() { // waits, also while the event is recorded again
+		s, e := stream(), new(Event)
+		for range 5 {
+			fail(e.Record(s))
+			ticket := must(e.Ticket())(t)
+			fail(e.Record(s))
+			fail(ticket.Wait(t.Context()))
+			fail(e.Wait(t.Context()))
+		}
+		fail(errors.Join(s.Close(), e.Close()))
+	})
+	background(func() { // memory and modules that streams have used
+		s := stream()
+		select {
+		case h := <-host:
+			d := <-device
+			fail(s.Copy(d, h))
+			fail(errors.Join(h.Close(), d.Close(), s.Close()))
+		case m := <-modules:
+			fail(m.Close())
+			fail(s.Close())
+		default:
+			fail(s.Close())
+		}
+	})
+	background(func() { // what is forgotten, and streams that wait for each other
+		s, other := stream(), stream()
+		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		fail(e.Record(s))
+		fail(other.WaitStream(s))
+		select {
+		case h := <-host:
+			fail(s.Copy(<-device, h))
+		default:
+		}
+		runtime.GC()
+	})
+	background(func() { // somebody else's context
+		fail(must(gpu.Device().PrimaryContext())(t).Close())
+	})
+
+	mem := must(gpu.Alloc(64))(t)
+	defer mem.Close()
+	s := stream()
+	defer s.Close()
+	for i := range 200 {
+		g, err := s.Capture(CaptureGlobal, func() error {
+			begin := rounds.Load()
+			for range 20 {
+				if err := s.Memset(mem, byte(i)); err != nil {
+					return err
+				}
+			}
+			for end := time.Now().Add(20 * time.Millisecond); rounds.Load() < begin+4 && time.Now().Before(end); {
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail(g.Close())
+	}
+	close(stop)
+	wg.Wait()
+	for len(host) > 0 {
+		(<-host).Close()
+		(<-device).Close()
+	}
+	for len(modules) > 0 {
+		(<-modules).Close()
+	}
+	t.Logf("%d rounds beside 200 captures", rounds.Load())
+}
+
+// TestCaptureStorm lets goroutines capture, instantiate, update, launch and close, with
+// streams, memory and graphs that others close at any time.
+func TestCaptureStorm(t *testing.T) {
+	r := newSoft(t)
+	const workers = 6
+	n := *stormOps / 10
+	var graphs [3]shelf[Graph]
+	var execs [3]shelf[GraphExec]
+	var mems [3]shelf[HostMem]
+	var events [3]shelf[Event]
+	dev := must(r.gpu.Alloc(64))(t)
+	defer dev.Close()
+	for i := range 3 {
+		mems[i].p.Store(must(r.gpu.AllocHost(64, 0))(t))
+		events[i].p.Store(must(r.gpu.NewEvent(0))(t))
+		g := must(r.gpu.NewGraph())(t)
+		graphs[i].p.Store(g)
+		execs[i].p.Store(must(g.Instantiate())(t))
+	}
+	note := func(err error) {
+		switch {
+		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errBuilding), errors.Is(err, ResultGraphExecUpdateFailure),
+			errors.Is(err, ResultInvalidValue): // a node of a graph that was replaced meanwhile
+		default:
+			t.Error(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			s, fork := r.stream(), r.stream()
+			for i := range n {
+				k := (i + w) % 3
+				switch (i*7 + w) % 6 {
+				case 0, 1:
+					g, err := s.Capture(CaptureRelaxed, func() error {
+						note(s.Copy(dev, mems[k].get()))
+						note(fork.WaitStream(s))
+						note(r.work(fork))
+						note(events[k].get().RecordWithFlags(fork, RecordExternal))
+						return s.WaitStream(fork)
+					})
+					note(err)
+					if g != nil {
+						old := graphs[k].p.Swap(g)
+						note(old.Close())
+					}
+				case 2:
+					g := graphs[k].get()
+					x, err := g.Instantiate()
+					note(err)
+					if x != nil {
+						note(execs[k].p.Swap(x).Close())
+					}
+					_, err = g.AddKernel(r.spin, oneThread, []Arg{U64(1)})
+					note(err)
+				case 3:
+					note(execs[k].get().Launch(s))
+					note(execs[k].get().Update(graphs[(k+1)%3].get()))
+				case 4:
+					note(mems[k].p.Swap(must(r.gpu.AllocHost(64, 0))(t)).Close())
+					note(events[k].p.Swap(must(r.gpu.NewEvent(0))(t)).Close())
+				case 5:
+					var b bytes.Buffer
+					note(graphs[k].get().WriteDOT(&b))
+					if c, err := graphs[k].get().Clone(); err == nil {
+						note(c.Close())
+					}
+					nodes, err := graphs[k].get().Nodes()
+					note(err)
+					for _, node := range nodes {
+						if typ, err := node.Type(); err == nil && typ == GraphNodeTypeEventRecord {
+							note(execs[k].get().SetEvent(node, events[k].get()))
+						}
+					}
+				}
+			}
+			note(s.Synchronize())
+		})
+	}
+	wg.Wait()
+	for i := range 3 {
+		r.ok(graphs[i].get().Close())
+		r.ok(execs[i].get().Close())
+		r.ok(mems[i].get().Close())
+		r.ok(events[i].get().Close())
+	}
+	r.idle()
+}
