@@ -29,6 +29,7 @@ type section struct {
 	meaning string
 	remedy  string // for mistakes; results know theirs
 	trigger func(r *cu.Rig) error
+	soft    bool // on the software driver: the fake one has no graphs
 }
 
 // sections are the mistakes, and the results that a few lines can bring about.
@@ -42,6 +43,7 @@ var sections = []section{
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
 			return err
 		},
+		false,
 	},
 	{
 		"ErrNoDevice", cu.ErrNoDevice,
@@ -52,6 +54,7 @@ var sections = []section{
 			_, err := cu.Open(cu.WithLibrary(r.Path))
 			return err
 		},
+		false,
 	},
 	{
 		"ErrClosed", cu.ErrClosed,
@@ -62,6 +65,7 @@ var sections = []section{
 			e.Close()
 			return e.Record(r.Stream)
 		},
+		false,
 	},
 	{
 		"ErrNil", cu.ErrNil,
@@ -72,6 +76,7 @@ var sections = []section{
 			defer e.Close()
 			return e.Record(nil)
 		},
+		false,
 	},
 	{
 		"ErrDriverMismatch", cu.ErrDriverMismatch,
@@ -86,6 +91,7 @@ var sections = []section{
 			defer e.Close()
 			return e.Record(r.Stream)
 		},
+		false,
 	},
 	{
 		"ErrDeviceMismatch", cu.ErrDeviceMismatch,
@@ -99,6 +105,7 @@ var sections = []section{
 			defer e.Close()
 			return e.Record(r.Stream)
 		},
+		false,
 	},
 	{
 		"ErrContextMismatch", cu.ErrContextMismatch,
@@ -111,6 +118,7 @@ var sections = []section{
 			defer e.Close()
 			return e.Record(r.Stream)
 		},
+		false,
 	},
 	{
 		"ErrNotTimed", cu.ErrNotTimed,
@@ -123,6 +131,7 @@ var sections = []section{
 			_, _, err := e.Since(e)
 			return err
 		},
+		false,
 	},
 	{
 		"ErrNotRecorded", cu.ErrNotRecorded,
@@ -134,6 +143,7 @@ var sections = []section{
 			_, _, err := e.Since(e)
 			return err
 		},
+		false,
 	},
 	{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
@@ -143,6 +153,7 @@ var sections = []section{
 			r.Tell("fake_poison", r.GPU.Handle(), int32(cu.ResultIllegalAddress)) // a kernel writes wild
 			return r.Stream.Synchronize()
 		},
+		false,
 	},
 	{
 		"Unsupported", errors.ErrUnsupported,
@@ -152,6 +163,7 @@ var sections = []section{
 			_, err := r.Driver.Proc("cuStreamGetDevice") // of CUDA 12.8
 			return err
 		},
+		false,
 	},
 	{
 		"ResultInvalidValue", cu.ResultInvalidValue, "", "",
@@ -159,6 +171,7 @@ var sections = []section{
 			_, err := r.GPU.NewEvent(cu.EventInterprocess)
 			return err
 		},
+		false,
 	},
 	{
 		"ResultOutOfMemory", cu.ResultOutOfMemory, "", "",
@@ -166,6 +179,7 @@ var sections = []section{
 			_, err := r.GPU.Alloc(1 << 50)
 			return err
 		},
+		false,
 	},
 	{
 		"ResultInvalidDevice", cu.ResultInvalidDevice, "", "",
@@ -173,6 +187,7 @@ var sections = []section{
 			_, err := r.Driver.Device(99)
 			return err
 		},
+		false,
 	},
 	{
 		"ResultUnsupportedLimit", cu.ResultUnsupportedLimit, "", "",
@@ -180,6 +195,7 @@ var sections = []section{
 			_, err := r.GPU.Limit(cu.Limit(77))
 			return err
 		},
+		false,
 	},
 	{
 		"ResultInvalidPTX", cu.ResultInvalidPTX, "", "",
@@ -187,6 +203,7 @@ var sections = []section{
 			_, err := r.GPU.LoadModule([]byte(".entyr oops"))
 			return err
 		},
+		false,
 	},
 	{
 		"ResultFileNotFound", cu.ResultFileNotFound, "", "",
@@ -194,6 +211,7 @@ var sections = []section{
 			_, err := r.GPU.LoadModuleFile("/nowhere/kernels.ptx")
 			return err
 		},
+		false,
 	},
 	{
 		"ResultNotFound", cu.ResultNotFound, "", "",
@@ -203,6 +221,7 @@ var sections = []section{
 			_, err := m.Function("nosuch")
 			return err
 		},
+		false,
 	},
 	{
 		"ResultCooperativeLaunchTooLarge", cu.ResultCooperativeLaunchTooLarge, "", "",
@@ -214,6 +233,121 @@ var sections = []section{
 				Grid: cu.Dim3{X: 1 << 20}, Block: cu.Dim3{X: 1}, Flags: cu.LaunchCooperative,
 			})
 		},
+		false,
+	},
+	{
+		"ResultStreamCaptureUnsupported", cu.ResultStreamCaptureUnsupported, "", "",
+		func(r *cu.Rig) error {
+			done, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer done.Close()
+			done.Record(r.Stream)
+			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+				_, err := done.Query() // done.Wait would disturb nobody
+				return err
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultStreamCaptureInvalidated", cu.ResultStreamCaptureInvalidated, "", "",
+		func(r *cu.Rig) error {
+			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
+				r.Stream.Synchronize() // and its error is dropped
+				return nil
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultStreamCaptureMerge", cu.ResultStreamCaptureMerge, "", "",
+		func(r *cu.Rig) error {
+			other, _ := r.GPU.NewStream(cu.StreamNonBlocking)
+			defer other.Close()
+			var err error
+			r.Stream.Capture(cu.CaptureRelaxed, func() error {
+				other.Capture(cu.CaptureRelaxed, func() error {
+					err = other.WaitStream(r.Stream)
+					return err
+				})
+				return err
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultStreamCaptureUnjoined", cu.ResultStreamCaptureUnjoined, "", "",
+		func(r *cu.Rig) error {
+			fork, _ := r.GPU.NewStream(cu.StreamNonBlocking)
+			defer fork.Close()
+			x, _ := r.GPU.Alloc(1024)
+			defer x.Close()
+			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+				fork.WaitStream(r.Stream)
+				return fork.Memset(x, 0) // s.WaitStream(fork) is missing
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultStreamCaptureIsolation", cu.ResultStreamCaptureIsolation, "", "",
+		func(r *cu.Rig) error {
+			before, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer before.Close()
+			before.Record(r.Stream)
+			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+				return r.Stream.WaitEvent(before)
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultStreamCaptureImplicit", cu.ResultStreamCaptureImplicit, "", "",
+		func(r *cu.Rig) error {
+			blocking, _ := r.GPU.NewStream(cu.StreamDefault)
+			defer blocking.Close()
+			legacy, _ := r.GPU.LegacyStream()
+			defer legacy.Close()
+			e, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer e.Close()
+			_, err := blocking.Capture(cu.CaptureGlobal, func() error {
+				return e.Record(legacy)
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultCapturedEvent", cu.ResultCapturedEvent, "", "",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDefault)
+			defer e.Close()
+			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
+				e.Record(r.Stream)
+				_, err := e.Query()
+				return err
+			})
+			return err
+		},
+		true,
+	},
+	{
+		"ResultGraphExecUpdateFailure", cu.ResultGraphExecUpdateFailure, "", "",
+		func(r *cu.Rig) error {
+			old, _ := r.GPU.NewGraph()
+			defer old.Close()
+			exec, _ := old.Instantiate()
+			defer exec.Close()
+			next, _ := r.GPU.NewGraph()
+			defer next.Close()
+			next.AddEmpty()
+			return exec.Update(next)
+		},
+		true,
 	},
 }
 
@@ -287,7 +421,11 @@ func TestErrorDocs(t *testing.T) {
 	messages := map[string]string{}
 	for _, s := range sections {
 		t.Run(s.name, func(t *testing.T) {
-			r := cu.NewRig(t)
+			rig := cu.NewRig
+			if s.soft {
+				rig = cu.NewSoftRig
+			}
+			r := rig(t)
 			err := s.trigger(r)
 			if !errors.Is(err, s.is) {
 				t.Fatalf("the trigger's error is %v", err)
@@ -300,7 +438,10 @@ func TestErrorDocs(t *testing.T) {
 			if !strings.Contains(text, "docs/errors.md#"+anchor) {
 				t.Errorf("the message does not carry its anchor: %s", text)
 			}
-			messages[s.name] = strings.ReplaceAll(text, r.Path, "libcuda.so.1")
+			if r.Path != "" {
+				text = strings.ReplaceAll(text, r.Path, "libcuda.so.1")
+			}
+			messages[s.name] = text
 		})
 	}
 	if t.Failed() || len(messages) == 0 {

@@ -265,6 +265,21 @@ func hint(op string, r Result) string {
 			return "somebody else has ended the capture: leave that to Capture, which ends what it has begun"
 		}
 	}
+	if r == ResultStreamCaptureUnsupported {
+		switch op {
+		case "cuCtxSynchronize":
+			return "no mode allows this while a stream of the context is being captured: make the call before or after the capture"
+		case "cuGraphLaunch", "cuGraphUpload":
+			return "a graph does not become part of another one: launch it on a stream that is not being captured"
+		}
+	}
+	if r == ResultStreamCaptureImplicit {
+		switch op {
+		case "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8":
+			return "this call is ordered with the legacy default stream, which cannot take part in a capture: use Stream.Copy or Stream.Memset, " +
+				"or make the call before or after the capture"
+		}
+	}
 	return r.Remedy()
 }
 

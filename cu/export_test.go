@@ -11,6 +11,13 @@ type Rig struct {
 	Tell   func(name string, args ...any) // calls one of the fake driver's own functions
 }
 
+// NewSoftRig returns a software driver with the usual things.
+func NewSoftRig(t testing.TB) *Rig {
+	t.Helper()
+	r := newSoft(t)
+	return &Rig{"", r.drv, r.gpu, r.s, func(string, ...any) { t.Fatal("the software driver cannot be told") }}
+}
+
 // NewRig returns the fake driver with the usual things, or skips the test.
 func NewRig(t testing.TB) *Rig {
 	t.Helper()

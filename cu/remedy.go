@@ -178,8 +178,8 @@ func (r Result) Remedy() string {
 	case ResultMPSClientTerminated:
 		return "another MPS client's error ended this one too: start the process again"
 	case ResultStreamCaptureUnsupported:
-		return "a stream is being captured in global mode, and this call is not allowed meanwhile, " +
-			"from any thread: make it after the capture, or capture in thread-local or relaxed mode"
+		return "while a stream is being captured this call is refused: always if it is about that stream, in global mode from any thread, " +
+			"in thread-local mode from the thread that captures; make it before or after the capture, or, if it is about something else, capture in relaxed mode"
 	case ResultStreamCaptureInvalidated:
 		return "an earlier call has spoilt the capture: end it, and look at that call's error"
 	case ResultStreamCaptureMerge:
