@@ -254,7 +254,7 @@ func TestDriverErrors(t *testing.T) {
 		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; it may come from work that was enqueued earlier; " +
 			"the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"},
 		{ResultStreamCaptureUnsupported, "cu: cuStreamQuery(H): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): operation not permitted when stream is capturing; " +
-			"a stream is being captured in global mode, and this call is not allowed meanwhile, from any thread: make it after the capture, or capture in thread-local or relaxed mode"},
+			"while a stream is being captured this call is refused: always if it is about that stream, in global mode from any thread, in thread-local mode from the thread that captures; make it before or after the capture, or, if it is about something else, capture in relaxed mode"},
 		{ResultCapturedEvent, "cu: cuStreamQuery(H): CUDA_ERROR_CAPTURED_EVENT (907): operation not permitted on an event last recorded in a capturing stream; " +
 			"the event's newest record is part of a capture, so it has no status and no time of its own: record it with RecordExternal, or ask after recording it outside the capture"},
 		{12345, "cu: cuStreamQuery(H): CUresult 12345; the driver calls it CUDA_ERROR_OF_TOMORROW: an error that only a newer driver knows"},

@@ -315,7 +315,7 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	} else {
 		res = sl.callRecord(sc, flags, withFlags)
 	}
-	if res == driver.ResultSuccess {
+	if res == driver.ResultSuccess && flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
 			sl.marks.Or(slotRecorded)
 		}

@@ -1,0 +1,152 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// External events, and how an event is recorded: rows A16 and D4.
+
+// TestA16ExternalEvents records and waits for events while a stream is captured, so
+// that the graph does it whenever it runs. Events that were created for it do so by
+// themselves; others are ordinary points of the capture, and nobody is asked for them.
+func TestA16ExternalEvents(t *testing.T) {
+	onEachCu(t, func(c *cuLab) {
+		s := c.newStream()
+		mem, err := c.gpu.Alloc(1 << 20)
+		c.ok(err)
+		c.closes(mem)
+		check := func(what string, types []cu.GraphNodeType) {
+			c.t.Helper()
+			want := []cu.GraphNodeType{cu.GraphNodeTypeMemset, cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeWaitEvent}
+			slices.Sort(types)
+			slices.Sort(want)
+			if !slices.Equal(types, want) {
+				c.t.Errorf("%s: the nodes are %v", what, types)
+			}
+		}
+		// run launches the graph twice, and measures what it recorded.
+		run := func(what string, x *cu.GraphExec, from, to, before *cu.Event) {
+			c.t.Helper()
+			if _, _, err := to.Since(from); !errors.Is(err, cu.ErrNotRecorded) {
+				c.t.Errorf("%s, before the launch: %v", what, err)
+			}
+			for range 2 {
+				// What the graph waits for is what the event stands for at the launch.
+				held := c.newStream()
+				g := c.holds(held)
+				c.ok(before.Record(held))
+				c.ok(x.Launch(s))
+				c.stillPending(what+": recorded after the wait", to)
+				g.open()
+				c.completed(what, to)
+				c.completed(what, from)
+				if d, st, err := to.Since(from); err != nil || st != cu.Complete || d < 0 || d > patience {
+					c.t.Errorf("%s: %v, %v, %v", what, d, st, err)
+				}
+			}
+		}
+
+		from, to, before := c.newEvent(cu.EventDefault), c.newEvent(cu.EventDefault), c.newEvent(cu.EventDisableTiming)
+		x, types := c.capture(s, func() error {
+			return errors.Join(
+				s.WaitEventWithFlags(before, cu.WaitExternal),
+				from.RecordWithFlags(s, cu.RecordExternal), s.Memset(mem, 1), to.RecordWithFlags(s, cu.RecordExternal))
+		})
+		check("flags", types)
+		run("flags", x, from, to, before)
+
+		from, to, before = c.newEvent(cu.EventExternal), c.newEvent(cu.EventExternal), c.newEvent(cu.EventExternal|cu.EventDisableTiming)
+		x, types = c.capture(s, func() error {
+			return errors.Join(s.WaitEvent(before), from.Record(s), s.Memset(mem, 1), to.Record(s))
+		})
+		check("external events", types)
+		run("external events", x, from, to, before)
+		c.ok(to.Record(s)) // outside of captures like any other
+		c.completed("recorded by hand", to)
+
+		// Ordinary events do not ask, and mark nothing afterwards.
+		if c.sim != nil {
+			c.sim.Inject(cusim.Fault{Function: "cuStreamIsCapturing", Code: int(cu.ResultUnknown)})
+		}
+		plain := c.newEvent(cu.EventDefault)
+		x, types = c.capture(s, func() error { return errors.Join(s.Memset(mem, 1), plain.Record(s), s.Memset(mem, 2)) })
+		if c.sim != nil {
+			_, r := c.StreamIsCapturing(c.at, c.rawStream(s))
+			c.want("the first to ask", driver.ResultUnknown, r)
+		}
+		if slices.Contains(types, cu.GraphNodeTypeEventRecord) || len(types) != 2 {
+			c.t.Errorf("ordinary events: the nodes are %v", types)
+		}
+		c.ok(x.Launch(s))
+		if _, err := plain.Query(); !errors.Is(err, cu.ResultInvalidValue) {
+			c.t.Errorf("an event of a capture that has ended: %v", err)
+		}
+		c.ok(plain.Record(s))
+		c.completed("recorded again", plain)
+
+		// An event is alive for as long as a graph that uses it, also when it is closed.
+		kept, ended := c.newEvent(cu.EventExternal), c.newEvent(cu.EventExternal)
+		x, _ = c.capture(s, func() error { return errors.Join(kept.Record(s), s.WaitEvent(ended)) })
+		c.ok(kept.Close())
+		c.ok(ended.Close())
+		for range 2 {
+			c.ok(x.Launch(s))
+		}
+		last := c.newEvent(cu.EventDisableTiming)
+		c.ok(last.Record(s))
+		c.completed("launches with closed events", last)
+	})
+}
+
+// TestD04RecordWithFlags records with each flag, inside of a capture and outside. What
+// is refused leaves the event as it was, and the capture too.
+func TestD04RecordWithFlags(t *testing.T) {
+	onEachCu(t, func(c *cuLab) {
+		s := c.newStream()
+		e := c.newEvent(cu.EventDefault)
+		c.ok(e.RecordWithFlags(s, cu.RecordDefault))
+		c.completed("the default", e)
+		refused := func(what string) {
+			c.t.Helper()
+			if err := e.RecordWithFlags(s, cu.RecordFlags(2)); !errors.Is(err, cu.ResultInvalidValue) {
+				c.t.Errorf("%s: unknown flags: %v", what, err)
+			}
+			c.want(what+": unknown flags, the driver", 1, c.call("cuEventRecordWithFlags", args{Event: c.raw(e), Stream: c.rawStream(s), Flags: 2}).Result)
+		}
+		refused("outside")
+		if err := e.RecordWithFlags(s, cu.RecordExternal); !errors.Is(err, cu.ResultIllegalState) {
+			c.t.Errorf("external, outside of a capture: %v", err)
+		}
+		c.completed("after what was refused", e)
+		if d, st, err := e.Since(e); d != 0 || st != cu.Complete || err != nil {
+			c.t.Errorf("after what was refused: %v, %v, %v", d, st, err)
+		}
+
+		first, second := c.newEvent(cu.EventDefault), c.newEvent(cu.EventDefault)
+		x, types := c.capture(s, func() error {
+			if err := first.RecordWithFlags(s, cu.RecordDefault); err != nil {
+				return err
+			}
+			// Not part of the capture: what holds outside holds there still.
+			other := c.newStream()
+			if err := second.RecordWithFlags(other, cu.RecordExternal); !errors.Is(err, cu.ResultIllegalState) {
+				c.t.Errorf("external, on another stream: %v", err)
+			}
+			if err := e.RecordWithFlags(other, cu.RecordDefault); err != nil {
+				c.t.Error(err)
+			}
+			return errors.Join(second.RecordWithFlags(s, cu.RecordExternal), second.RecordWithFlags(s, cu.RecordExternal))
+		})
+		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeEventRecord}) {
+			c.t.Errorf("the nodes are %v", types)
+		}
+		c.ok(x.Launch(s))
+		c.completed("recorded twice by a graph", second)
+	})
+}
