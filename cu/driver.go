@@ -60,7 +60,7 @@ func WithLeakHook(hook func(Leak)) Option {
 // for the outcome.
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
-	// "device memory", "host memory".
+	// "device memory", "host memory", "graph", "executable graph".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

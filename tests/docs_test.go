@@ -304,6 +304,7 @@ var _, _ = errors.Is, time.Now
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, host *cu.HostMem, n uint64, b []byte, cfg cu.LaunchConfig,
+	g *cu.Graph, exec *cu.GraphExec, before cu.GraphNode, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, handle uintptr, err error) {
 	{
 		%s
@@ -489,7 +490,7 @@ func TestExampleNouns(t *testing.T) {
 		noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
 		shown[noun] = true
 	}
-	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "HostMem", "Module", "Proc", "Stream", "Thread", "Ticket"} {
+	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "Module", "Proc", "Stream", "Thread", "Ticket"} {
 		if !shown[noun] {
 			t.Errorf("package cu has no example of %s", noun)
 		}

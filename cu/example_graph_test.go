@@ -1,0 +1,206 @@
+package cu_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// Work is captured once, and then launched as often as need be, with one call.
+func ExampleStream_Capture() {
+	g, err := s.Capture(cu.CaptureGlobal, func() error {
+		if err := s.Memset(x, 1); err != nil {
+			return err
+		}
+		return s.Copy(host, x)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	exec, err := g.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	for range 3 {
+		if err := exec.Launch(s); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := host.ReadAt(b, 0); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(b)
+}
+
+// Other streams join by waiting for the captured one, which has to wait for them in
+// the end.
+func ExampleStream_Capture_fork() {
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	g, err := s.Capture(cu.CaptureThreadLocal, func() error {
+		return errors.Join(
+			s.Memset(x, 0),
+			other.WaitStream(s),
+			spin.Launch(other, cfg, cu.U64(1000)),
+			spin.Launch(s, cfg, cu.U64(1000)),
+			s.WaitStream(other),
+		)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	if err := g.WriteDOT(os.Stdout); err != nil { // for: dot -Tsvg
+		log.Fatal(err)
+	}
+}
+
+func ExampleStream_CaptureInfo() {
+	info, err := s.CaptureInfo()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(info.Status)
+}
+
+// A graph that is built node by node. Its events tell how long its parts take.
+func ExampleGraph() {
+	g, err := gpu.NewGraph()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	var events [2]*cu.Event
+	for i := range events {
+		if events[i], err = gpu.NewEvent(cu.EventDefault); err != nil {
+			log.Fatal(err)
+		}
+		defer events[i].Close()
+	}
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	begin, err := g.AddEventRecord(events[0])
+	if err != nil {
+		log.Fatal(err)
+	}
+	set, err := g.AddMemset(x, 0, begin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	kernel, err := g.AddKernel(spin, cfg, []cu.Arg{cu.U64(1e6)}, begin) // beside the memset
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := g.AddEventRecord(events[1], set, kernel); err != nil {
+		log.Fatal(err)
+	}
+
+	exec, err := g.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	if err := exec.Launch(s); err != nil {
+		log.Fatal(err)
+	}
+	d, err := cu.Elapsed(ctx, events[0], events[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("a millisecond, at least:", d >= 1e6)
+}
+
+// Part of a graph is captured, and other nodes come after it.
+func ExampleGraph_Capture() {
+	g, err := gpu.NewGraph()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	last, err := g.Capture(s, cu.CaptureRelaxed, func() error {
+		return s.Memset(x, 0)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	end, err := g.AddEmpty(last...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	before, err := end.Dependencies()
+	if err != nil {
+		log.Fatal(err)
+	}
+	typ, err := before[0].Type()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(typ)
+}
+
+// What changes from one time to the next is captured anew, and taken over, which is
+// much cheaper than to instantiate it.
+func ExampleGraphExec_Update() {
+	capture := func(value byte) *cu.Graph {
+		g, err := s.Capture(cu.CaptureGlobal, func() error { return s.Memset(x, value) })
+		if err != nil {
+			log.Fatal(err)
+		}
+		return g
+	}
+	first := capture(1)
+	defer first.Close()
+	exec, err := first.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	for value := range byte(3) {
+		g := capture(value)
+		err := exec.Update(g)
+		if errors.Is(err, cu.ResultGraphExecUpdateFailure) {
+			log.Fatal("instantiate it: ", err) // other nodes, for example
+		}
+		if err := errors.Join(err, g.Close(), exec.Launch(s)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	b := make([]byte, 2)
+	if err := errors.Join(s.Synchronize(), x.CopyTo(b)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(b)
+}
+
+// An event that is external marks points of the graph whenever it runs, not just in
+// the capture.
+func ExampleEventFlags_external() {
+	done, err := gpu.NewEvent(cu.EventExternal)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer done.Close()
+	g, err := s.Capture(cu.CaptureGlobal, func() error {
+		return errors.Join(s.Memset(x, 0), done.Record(s))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	exec, err := g.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	if err := errors.Join(exec.Launch(s), done.Wait(ctx)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the graph has run")
+}
