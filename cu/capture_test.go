@@ -765,7 +765,18 @@ func TestWaitWhileCaptured(t *testing.T) {
 // forget and free, and while the library does what it does on its own: no capture is
 // spoilt.
 func TestGlobalCapture(t *testing.T) {
-	gpu := gpuContext(t)
+	t.Run("fake", func(t *testing.T) {
+		r := newRig(t)
+		r.tell("fake_spread", 1)
+		globalCaptures(t, r.gpu, "fake")
+		if n := r.ask("fake_spoilt"); n != 0 {
+			t.Errorf("%d calls would have ended a capture", n)
+		}
+	})
+	t.Run("gpu", func(t *testing.T) { globalCaptures(t, gpuContext(t), spinPTX) })
+}
+
+func globalCaptures(t *testing.T, gpu *Context, image string) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var rounds atomic.Int64
@@ -798,7 +809,7 @@ func TestGlobalCapture(t *testing.T) {
 		device <- must(gpu.Alloc(64))(t)
 	}
 	for range cap(modules) {
-		modules <- must(gpu.LoadModule([]byte(spinPTX)))(t)
+		modules <- must(gpu.LoadModule([]byte(image)))(t)
 	}
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
@@ -881,22 +892,50 @@ func TestGlobalCapture(t *testing.T) {
 // TestCaptureStorm lets goroutines capture, instantiate, update, launch and close, with
 // streams, memory and graphs that others close at any time.
 func TestCaptureStorm(t *testing.T) {
-	r := newSoft(t)
+	t.Run("software", func(t *testing.T) {
+		r := newSoft(t)
+		captureStorm(t, r.gpu, func() *Function { return r.spin }, U64(1))
+		r.idle()
+	})
+	t.Run("fake", func(t *testing.T) {
+		r := newRig(t)
+		r.tell("fake_spread", 1)
+		var kernel shelf[Function]
+		next := func() { kernel.p.Store(must(must(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)) }
+		next()
+		var n atomic.Int64
+		captureStorm(t, r.gpu, func() *Function {
+			if n.Add(1)%50 == 0 {
+				old := kernel.get()
+				next()
+				old.mod.Close()
+			}
+			return kernel.get()
+		})
+		kernel.get().mod.Close()
+		if n := r.ask("fake_spoilt"); n != 0 {
+			t.Errorf("%d calls would have ended a capture", n)
+		}
+	})
+}
+
+func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...Arg) {
 	const workers = 6
 	n := *stormOps / 10
 	var graphs [3]shelf[Graph]
 	var execs [3]shelf[GraphExec]
 	var mems [3]shelf[HostMem]
 	var events [3]shelf[Event]
-	dev := must(r.gpu.Alloc(64))(t)
+	dev := must(gpu.Alloc(64))(t)
 	defer dev.Close()
 	for i := range 3 {
-		mems[i].p.Store(must(r.gpu.AllocHost(64, 0))(t))
-		events[i].p.Store(must(r.gpu.NewEvent(0))(t))
-		g := must(r.gpu.NewGraph())(t)
+		mems[i].p.Store(must(gpu.AllocHost(64, 0))(t))
+		events[i].p.Store(must(gpu.NewEvent(0))(t))
+		g := must(gpu.NewGraph())(t)
 		graphs[i].p.Store(g)
 		execs[i].p.Store(must(g.Instantiate())(t))
 	}
+	var launched, updated atomic.Int64
 	note := func(err error) {
 		switch {
 		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errBuilding), errors.Is(err, ResultGraphExecUpdateFailure),
@@ -905,10 +944,15 @@ func TestCaptureStorm(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	count := func(n *atomic.Int64, err error) {
+		if note(err); err == nil {
+			n.Add(1)
+		}
+	}
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			s, fork := r.stream(), r.stream()
+			s, fork := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
 			for i := range n {
 				k := (i + w) % 3
 				switch (i*7 + w) % 6 {
@@ -916,30 +960,30 @@ func TestCaptureStorm(t *testing.T) {
 					g, err := s.Capture(CaptureRelaxed, func() error {
 						note(s.Copy(dev, mems[k].get()))
 						note(fork.WaitStream(s))
-						note(r.work(fork))
+						note(kernel().Launch(fork, oneThread, args...))
 						note(events[k].get().RecordWithFlags(fork, RecordExternal))
 						return s.WaitStream(fork)
 					})
 					note(err)
 					if g != nil {
-						old := graphs[k].p.Swap(g)
-						note(old.Close())
+						note(graphs[k].p.Swap(g).Close())
 					}
 				case 2:
-					g := graphs[k].get()
-					x, err := g.Instantiate()
+					x, err := graphs[k].get().Instantiate()
 					note(err)
 					if x != nil {
 						note(execs[k].p.Swap(x).Close())
 					}
-					_, err = g.AddKernel(r.spin, oneThread, []Arg{U64(1)})
-					note(err)
+					if i%4 == 0 {
+						_, err = graphs[k].get().AddKernel(kernel(), oneThread, args)
+						note(err)
+					}
 				case 3:
-					note(execs[k].get().Launch(s))
-					note(execs[k].get().Update(graphs[(k+1)%3].get()))
+					count(&launched, execs[k].get().Launch(s))
+					count(&updated, execs[k].get().Update(graphs[(k+1)%3].get()))
 				case 4:
-					note(mems[k].p.Swap(must(r.gpu.AllocHost(64, 0))(t)).Close())
-					note(events[k].p.Swap(must(r.gpu.NewEvent(0))(t)).Close())
+					note(mems[k].p.Swap(must(gpu.AllocHost(64, 0))(t)).Close())
+					note(events[k].p.Swap(must(gpu.NewEvent(0))(t)).Close())
 				case 5:
 					var b bytes.Buffer
 					note(graphs[k].get().WriteDOT(&b))
@@ -955,15 +999,63 @@ func TestCaptureStorm(t *testing.T) {
 					}
 				}
 			}
-			note(s.Synchronize())
+			note(errors.Join(s.Synchronize(), s.Close(), fork.Close()))
 		})
 	}
 	wg.Wait()
 	for i := range 3 {
-		r.ok(graphs[i].get().Close())
-		r.ok(execs[i].get().Close())
-		r.ok(mems[i].get().Close())
-		r.ok(events[i].get().Close())
+		note(errors.Join(graphs[i].get().Close(), execs[i].get().Close(), mems[i].get().Close(), events[i].get().Close()))
 	}
-	r.idle()
+	if launched.Load() == 0 || updated.Load() == 0 {
+		t.Errorf("%d launches and %d updates went well", launched.Load(), updated.Load())
+	}
+	t.Logf("%d launches and %d updates", launched.Load(), updated.Load())
+}
+
+// TestGraphOnFake closes everything that a graph uses while a launch of it is held: the
+// driver aborts if anything goes too early.
+func TestGraphOnFake(t *testing.T) {
+	r := newRig(t)
+	s, fork := r.stream(r.gpu), r.stream(r.gpu)
+	build := func() (*Graph, []interface{ Close() error }) {
+		mem, host, mod := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.LoadModule([]byte("fake")))(t)
+		axpy, noop := must(mod.Function("axpy"))(t), must(mod.Function("noop"))(t)
+		e := must(r.gpu.NewEvent(0))(t)
+		g := must(s.Capture(CaptureGlobal, func() error {
+			return errors.Join(s.Copy(mem, host), fork.WaitStream(s), axpy.Launch(fork, oneThread, Ptr(mem), F32(1), U64(1)),
+				noop.Launch(fork, oneThread), e.RecordWithFlags(fork, RecordExternal), s.WaitStream(fork), s.Copy(host, mem), s.Memset(mem, 1))
+		}))(t)
+		return g, []interface{ Close() error }{mem, host, mod, e}
+	}
+	g, used := build()
+	x := must(g.Instantiate())(t)
+	r.ok(g.Close())
+	for _, c := range used {
+		r.ok(c.Close())
+	}
+	for range 3 {
+		r.hold(s)
+		r.ok(x.Launch(s))
+		next, used := build()
+		r.ok(x.Update(next))
+		r.ok(next.Close())
+		for _, c := range used {
+			r.ok(c.Close())
+		}
+		r.release(s)
+		r.ok(s.Synchronize())
+	}
+	if n := r.ask("fake_spoilt"); n != 0 {
+		t.Errorf("%d calls would have ended a capture", n)
+	}
+	r.hold(s)
+	r.ok(x.Launch(s))
+	closed := make(chan error)
+	go func() { closed <- x.Close() }()
+	eventually(func() bool { return r.relaxed("cuEventQuery") > 10 })
+	if n := r.census(kindExec); n != 1 {
+		t.Errorf("%d executable graphs during the launch", n)
+	}
+	r.release(s)
+	r.ok(<-closed)
 }

@@ -87,8 +87,6 @@ type program struct {
 	never string
 	// devices is how many it needs, if more than one.
 	devices int
-	// soft has it run on the software driver instead: the fake one has no graphs.
-	soft bool
 }
 
 var programs = map[string]program{
@@ -150,10 +148,10 @@ var programs = map[string]program{
 	"Function_Params":               {run: ExampleFunction_Params, prints: "[8 4 8] true\ntrue\n"},
 	"Function_SetAttribute":         {run: ExampleFunction_SetAttribute, prints: "launches may now have SharedMem: 65536\n"},
 	"Function_SuggestBlockSize":     {run: ExampleFunction_SuggestBlockSize, prints: "blocks and threads that fill the GPU: true true\n"},
-	"EventFlags_external":           {run: ExampleEventFlags_external, prints: "the graph has run\n", soft: true},
-	"Graph":                         {run: ExampleGraph, prints: "a millisecond, at least: true\n", soft: true},
-	"GraphExec_Update":              {run: ExampleGraphExec_Update, prints: "[2 2]\n", soft: true},
-	"Graph_Capture":                 {run: ExampleGraph_Capture, prints: "memset\n", soft: true},
+	"EventFlags_external":           {run: ExampleEventFlags_external, prints: "the graph has run\n"},
+	"Graph":                         {run: ExampleGraph, prints: "a millisecond, at least: true\n"},
+	"GraphExec_Update":              {run: ExampleGraphExec_Update, prints: "[2 2]\n"},
+	"Graph_Capture":                 {run: ExampleGraph_Capture, prints: "memset\n"},
 	"HostMem_ReadAt":                {run: ExampleHostMem_ReadAt, prints: "on\n"},
 	"HostMem_View":                  {run: ExampleHostMem_View, prints: "ping\n"},
 	"LaunchFlags":                   {run: ExampleLaunchFlags, prints: "blocks fit: true\n"},
@@ -161,9 +159,9 @@ var programs = map[string]program{
 	"Module_Global":                 {run: ExampleModule_Global, prints: "8 bytes\n"},
 	"Module_Log":                    {run: ExampleModule_Log, prints: "true\n"},
 	"Proc_Call":                     {run: ExampleProc_Call, prints: "12080\n"},
-	"Stream_Capture":                {run: ExampleStream_Capture, prints: "[1 1 1 1]\n", soft: true},
-	"Stream_CaptureInfo":            {run: ExampleStream_CaptureInfo, prints: "none\n", soft: true},
-	"Stream_Capture_fork":           {run: ExampleStream_Capture_fork, prints: fork, soft: true},
+	"Stream_Capture":                {run: ExampleStream_Capture, prints: "[1 1 1 1]\n"},
+	"Stream_CaptureInfo":            {run: ExampleStream_CaptureInfo, prints: "none\n"},
+	"Stream_Capture_fork":           {run: ExampleStream_Capture_fork, prints: fork},
 	"Stream_Close":                  {run: ExampleStream_Close, prints: "<nil> <nil>\ntrue\n"},
 	"Stream_Copy":                   {run: ExampleStream_Copy, prints: "hello\n"},
 	"Stream_Memset":                 {run: ExampleStream_Memset},
@@ -226,14 +224,10 @@ func TestExamples(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		t.Run(name, func(t *testing.T) {
 			p := programs[name]
-			if p.soft {
-				prepare(t, cu.NewSoftRig(t).Driver)
-			} else {
-				rig := cu.NewRig(t)
-				rig.Tell("fake_latency", 100_000)
-				t.Setenv("CUDA_DRIVER_LIBRARY", rig.Path)
-				prepare(t, rig.Driver)
-			}
+			rig := cu.NewRig(t)
+			rig.Tell("fake_latency", 100_000)
+			t.Setenv("CUDA_DRIVER_LIBRARY", rig.Path)
+			prepare(t, rig.Driver)
 			if got := printed(t, name, p.run); got != p.prints {
 				t.Errorf("it printed %q, not %q", got, p.prints)
 			}

@@ -43,6 +43,8 @@ const (
 	kindFunction
 	kindMemory
 	kindHost
+	kindGraph
+	kindExec
 	kindCount
 )
 

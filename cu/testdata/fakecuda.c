@@ -93,6 +93,31 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuStreamQuery, 2000, cuStreamQuery) \
 	F(cuStreamSynchronize, 2000, cuStreamSynchronize) \
 	F(cuStreamWaitEvent, 3020, cuStreamWaitEvent) \
+	F(cuStreamBeginCapture_v2, 10010, cuStreamBeginCapture) \
+	F(cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph) \
+	F(cuStreamEndCapture, 10000, cuStreamEndCapture) \
+	F(cuStreamGetCaptureInfo_v2, 11030, cuStreamGetCaptureInfo) \
+	F(cuStreamGetCaptureInfo_v3, 12030, cuStreamGetCaptureInfo) \
+	F(cuGraphCreate, 10000, cuGraphCreate) \
+	F(cuGraphDestroy, 10000, cuGraphDestroy) \
+	F(cuGraphClone, 10000, cuGraphClone) \
+	F(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode) \
+	F(cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode) \
+	F(cuGraphAddEventWaitNode, 11010, cuGraphAddEventWaitNode) \
+	F(cuGraphEventRecordNodeGetEvent, 11010, cuGraphEventRecordNodeGetEvent) \
+	F(cuGraphEventRecordNodeSetEvent, 11010, cuGraphEventRecordNodeSetEvent) \
+	F(cuGraphEventWaitNodeGetEvent, 11010, cuGraphEventWaitNodeGetEvent) \
+	F(cuGraphEventWaitNodeSetEvent, 11010, cuGraphEventWaitNodeSetEvent) \
+	F(cuGraphGetNodes, 10000, cuGraphGetNodes) \
+	F(cuGraphGetEdges, 10000, cuGraphGetEdges) \
+	F(cuGraphNodeGetType, 10000, cuGraphNodeGetType) \
+	F(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags) \
+	F(cuGraphExecUpdate, 10020, cuGraphExecUpdate) \
+	F(cuGraphExecEventRecordNodeSetEvent, 11010, cuGraphExecEventRecordNodeSetEvent) \
+	F(cuGraphExecEventWaitNodeSetEvent, 11010, cuGraphExecEventWaitNodeSetEvent) \
+	F(cuGraphLaunch, 10000, cuGraphLaunch) \
+	F(cuGraphUpload, 11010, cuGraphUpload) \
+	F(cuGraphExecDestroy, 10000, cuGraphExecDestroy) \
 	F(cuEventCreate, 2000, cuEventCreate) \
 	F(cuEventDestroy_v2, 4000, cuEventDestroy) \
 	F(cuEventRecord, 2000, cuEventRecord) \
@@ -155,9 +180,9 @@ static struct {
 
 // Objects.
 
-enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, MEMORY, HOST, KIND_COUNT };
+enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, MEMORY, HOST, GRAPH, EXEC, KIND_COUNT };
 
-static const char *const kind_names[] = {"no object", "context", "stream", "event", "module", "function", "memory", "host memory"};
+static const char *const kind_names[] = {"no object", "context", "stream", "event", "module", "function", "memory", "host memory", "graph", "executable graph"};
 
 #define MAGIC UINT64_C(0x66616b6563756461)
 #define FREED UINT64_C(0xdeadbeefdeadbeef)
@@ -192,6 +217,9 @@ struct object {
 			int priority;
 			int own; // 1, 2: a default stream; 0: created
 			bool capturing;
+			int after_count;
+			struct capture *capture; // that is under way, or NULL
+			struct node **after;     // what the next node comes after
 		} s;
 		struct { // event
 			uint64_t record; // 0 if there is none
@@ -201,6 +229,9 @@ struct object {
 			int32_t polls; // complete when this many queries were made
 			uint32_t flags;
 			bool captured;
+			int after_count;
+			struct capture *capture; // that the record is part of, also when it is over
+			struct node **after;
 		} e;
 		struct { // function
 			struct object *module;
@@ -210,6 +241,10 @@ struct object {
 			uint64_t size;
 			char *data;
 		} m;
+		struct { // graph, executable or not
+			struct node **nodes;
+			int count;
+		} g;
 		uint64_t words[11];
 	};
 };
@@ -252,6 +287,21 @@ static _Thread_local struct object *stack[STACK];
 static _Thread_local int stack_depth;
 static _Thread_local int capture_mode;
 static _Thread_local struct object *per_thread; // its default stream
+
+// A capture that cuStreamBeginCapture has begun. None is ever given back.
+struct capture {
+	struct capture *next;
+	uint64_t id;
+	int mode;
+	pthread_t thread;
+	bool over, invalid, to_graph;
+	struct object *graph, *origin;
+	struct object *streams[64];
+	int stream_count;
+};
+
+static struct capture *all_captures;
+static uint64_t capture_ids;
 
 // op is work on memory that a held stream has not come to.
 static struct op {
@@ -367,13 +417,32 @@ static CUresult leave(CUresult r) {
 	return r;
 }
 
-enum { CAPTURE_UNSUPPORTED = 900, CAPTURED_EVENT = 907 };
+enum {
+	ILLEGAL_STATE = 401,
+	CAPTURE_UNSUPPORTED = 900,
+	CAPTURE_INVALIDATED = 901,
+	CAPTURE_MERGE = 902,
+	CAPTURE_UNMATCHED = 903,
+	CAPTURE_UNJOINED = 904,
+	CAPTURE_ISOLATION = 905,
+	CAPTURED_EVENT = 907,
+	CAPTURE_WRONG_THREAD = 908,
+	UPDATE_FAILURE = 910,
+};
+
+// spoil_all invalidates the captures that are under way in global mode, or all.
+static void spoil_all(bool all) {
+	spoilt++;
+	for (struct capture *c = all_captures; c != NULL; c = c->next)
+		if (!c->over && (all || c->mode == 0))
+			c->invalid = true;
+}
 
 // spoils is for calls that end a capture, from any thread that is not relaxed.
 static CUresult spoils(CUresult r) {
 	if (r != SUCCESS || captures == 0 || capture_mode == 2)
 		return r;
-	spoilt++;
+	spoil_all(false);
 	return CAPTURE_UNSUPPORTED;
 }
 
@@ -409,7 +478,7 @@ static void pause_at(enum function fn, int when, struct object *a, struct object
 // destroy ends an object's life.
 static CUresult destroy(enum function fn, struct object *o, enum kind kind) {
 	CUresult r = enter(fn);
-	if (kind == MEMORY || kind == HOST || kind == MODULE)
+	if (kind == MEMORY || kind == HOST || kind == MODULE || kind == EXEC)
 		r = spoils(r);
 	if (r != SUCCESS)
 		return leave(r);
@@ -516,6 +585,8 @@ static CUresult host_at(enum function fn, uint64_t p, uint64_t n, struct object 
 static CUresult perform(const struct op *o) {
 	struct object *d, *s;
 	char *to, *from;
+	if (o->fn == FN_cuLaunchKernel && o->dst == 0) // it uses no memory
+		return check(o->fn, o->module, MODULE);
 	CUresult r = o->fn == FN_cuMemcpyDtoHAsync_v2 ? host_at(o->fn, o->dst, o->n, &d, &to) : memory_at(o->fn, o->dst, o->n, &d, &to);
 	if (r != SUCCESS)
 		return r;
@@ -540,8 +611,66 @@ static CUresult perform(const struct op *o) {
 	return r;
 }
 
+// A node of a graph. Its type is CUgraphNodeType.
+struct node {
+	uint64_t magic;
+	struct object *graph;
+	int type;
+	struct op op;         // of a kernel, copy or memset
+	struct object *event; // that it records or waits for
+	struct node **after;
+	int after_count;
+	struct node *source; // of the executable graph's: what it was made from
+};
+
+enum { KERNEL_NODE, MEMCPY_NODE, MEMSET_NODE, EMPTY_NODE = 5, WAIT_NODE, RECORD_NODE };
+
+static struct node **copy_nodes(struct node *const *nodes, int n) {
+	struct node **copy = calloc(n + 1, sizeof *copy);
+	for (int i = 0; i < n; i++)
+		copy[i] = nodes[i];
+	return copy;
+}
+
+static bool among(struct node *const *nodes, int n, const struct node *one) {
+	for (int i = 0; i < n; i++)
+		if (nodes[i] == one)
+			return true;
+	return false;
+}
+
+static struct node *add_node(struct object *g, int type, struct node *const *after, int n) {
+	struct node *node = calloc(1, sizeof *node);
+	node->magic = MAGIC;
+	node->graph = g;
+	node->type = type;
+	node->after = copy_nodes(after, n);
+	node->after_count = n;
+	g->g.nodes = realloc(g->g.nodes, (g->g.count + 1) * sizeof *g->g.nodes);
+	g->g.nodes[g->g.count++] = node;
+	return node;
+}
+
+// capture_node adds a node to the capture of a stream.
+static CUresult capture_node(struct object *s, int type, const struct op *op, struct object *event) {
+	struct capture *c = s->s.capture;
+	if (c->invalid)
+		return CAPTURE_INVALIDATED;
+	struct node *n = add_node(c->graph, type, s->s.after, s->s.after_count);
+	if (op != NULL)
+		n->op = *op;
+	n->event = event;
+	s->s.after = copy_nodes(&n, 1);
+	s->s.after_count = 1;
+	return SUCCESS;
+}
+
 // enqueue does work on memory now, or when the stream is released.
 static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64_t src, uint64_t n, unsigned value) {
+	if (s->s.capture != NULL) {
+		struct op o = {fn, NULL, 0, dst, src, n, value, NULL};
+		return capture_node(s, fn == FN_cuLaunchKernel ? KERNEL_NODE : fn == FN_cuMemsetD8Async || fn == FN_cuMemsetD32Async ? MEMSET_NODE : MEMCPY_NODE, &o, NULL);
+	}
 	if (s->s.capturing)
 		return SUCCESS; // it becomes part of a graph, which nobody launches
 	if (s->ctx->c.sticky != 0)
@@ -1007,7 +1136,7 @@ CUresult cuCtxSynchronize(void) {
 	if (r == SUCCESS) {
 		pause_at(FN_cuCtxSynchronize, BEFORE, ctx, NULL);
 		if (captures > 0) { // in any mode
-			spoilt++;
+			spoil_all(true);
 			return leave(CAPTURE_UNSUPPORTED);
 		}
 		ctx->in_use++;
@@ -1063,8 +1192,141 @@ static CUresult ask_stream(enum function fn, struct object **s) {
 CUresult cuStreamIsCapturing(struct object *s, int *status) {
 	CUresult r = ask_stream(FN_cuStreamIsCapturing, &s);
 	if (r == SUCCESS)
-		*status = s->s.capturing;
+		*status = s->s.capturing ? s->s.capture != NULL && s->s.capture->invalid ? 2 : 1 : 0;
 	return leave(r);
+}
+
+// Captures.
+
+static void join_capture(struct object *s, struct capture *c, struct node **after, int n) {
+	s->s.capture = c;
+	s->s.capturing = true;
+	s->s.after = copy_nodes(after, n);
+	s->s.after_count = n;
+	if (c->stream_count == sizeof c->streams / sizeof c->streams[0]) {
+		fprintf(stderr, "fakecuda: too many streams in a capture\n");
+		abort();
+	}
+	c->streams[c->stream_count++] = s;
+}
+
+static CUresult begin_capture(enum function fn, struct object *s, struct object *g, struct node **after, size_t n, int mode) {
+	CUresult r = ask_stream(fn, &s);
+	if (r == SUCCESS && (mode < 0 || mode > 2))
+		r = INVALID_VALUE;
+	if (r == SUCCESS && s->s.own == 1)
+		r = CAPTURE_UNSUPPORTED;
+	if (r == SUCCESS && s->s.capturing)
+		r = ILLEGAL_STATE;
+	if (r == SUCCESS && g != NULL) {
+		r = check(fn, g, GRAPH);
+		for (size_t i = 0; i < n && r == SUCCESS; i++)
+			if (!among(g->g.nodes, g->g.count, after[i]))
+				r = INVALID_VALUE;
+	}
+	if (r != SUCCESS)
+		return leave(r);
+	pause_at(fn, BEFORE, s, g);
+	struct capture *c = calloc(1, sizeof *c);
+	c->next = all_captures;
+	all_captures = c;
+	c->id = ++capture_ids;
+	c->mode = mode;
+	c->thread = pthread_self();
+	c->origin = s;
+	c->to_graph = g != NULL;
+	if (g == NULL) { // not in the census before it is the program's
+		g = new_object(GRAPH, s->ctx);
+		live[GRAPH]--;
+		s->ctx->c.children--;
+	} else {
+		g->in_use++;
+	}
+	c->graph = g;
+	captures += mode == 0;
+	join_capture(s, c, after, n);
+	return leave(SUCCESS);
+}
+
+CUresult cuStreamBeginCapture_v2(struct object *s, int mode) {
+	return begin_capture(FN_cuStreamBeginCapture_v2, s, NULL, NULL, 0, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph(struct object *s, struct object *g, struct node **after, void *edges, size_t n, int mode) {
+	return g == NULL || edges != NULL ? INVALID_VALUE : begin_capture(FN_cuStreamBeginCaptureToGraph, s, g, after, n, mode);
+}
+
+// precedes reports whether a node is one of some others, or comes before one.
+static bool precedes(const struct node *n, struct node *const *nodes, int count) {
+	for (int i = 0; i < count; i++)
+		if (nodes[i] == n || precedes(n, nodes[i]->after, nodes[i]->after_count))
+			return true;
+	return false;
+}
+
+CUresult cuStreamEndCapture(struct object *s, struct object **graph) {
+	enum function fn = FN_cuStreamEndCapture;
+	CUresult r = ask_stream(fn, &s);
+	*graph = NULL;
+	if (r != SUCCESS)
+		return leave(r);
+	pause_at(fn, BEFORE, s, NULL);
+	struct capture *c = s->s.capture;
+	if (c == NULL)
+		return leave(ILLEGAL_STATE);
+	if (c->origin != s) {
+		c->invalid = true;
+		return leave(CAPTURE_UNMATCHED);
+	}
+	for (int i = 0; i < c->stream_count; i++)
+		for (int k = 0; k < c->streams[i]->s.after_count; k++)
+			if (c->streams[i]->s.capture == c && !precedes(c->streams[i]->s.after[k], s->s.after, s->s.after_count))
+				r = CAPTURE_UNJOINED;
+	if (c->mode != 2 && !pthread_equal(c->thread, pthread_self()))
+		r = CAPTURE_WRONG_THREAD;
+	if (c->invalid)
+		r = CAPTURE_INVALIDATED;
+	c->over = true;
+	captures -= c->mode == 0;
+	for (int i = 0; i < c->stream_count; i++)
+		if (c->streams[i]->s.capture == c) {
+			c->streams[i]->s.capture = NULL;
+			c->streams[i]->s.capturing = false;
+		}
+	if (c->to_graph) {
+		c->graph->in_use--;
+	} else if (r == SUCCESS) {
+		live[GRAPH]++;
+		s->ctx->c.children++;
+	}
+	if (r == SUCCESS)
+		*graph = c->graph;
+	return leave(r);
+}
+
+static CUresult capture_info(enum function fn, struct object *s, int *status, uint64_t *id, struct object **g, struct node ***after, size_t *n) {
+	CUresult r = ask_stream(fn, &s);
+	if (r == SUCCESS) {
+		struct capture *c = s->s.capture;
+		*status = c == NULL ? 0 : c->invalid ? 2 : 1;
+		if (id != NULL)
+			*id = c == NULL ? 0 : c->id;
+		if (g != NULL)
+			*g = c == NULL ? NULL : c->graph;
+		if (after != NULL)
+			*after = s->s.after;
+		if (n != NULL)
+			*n = c == NULL ? 0 : s->s.after_count;
+	}
+	return leave(r);
+}
+
+CUresult cuStreamGetCaptureInfo_v2(struct object *s, int *status, uint64_t *id, struct object **g, struct node ***after, size_t *n) {
+	return capture_info(FN_cuStreamGetCaptureInfo_v2, s, status, id, g, after, n);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(struct object *s, int *status, uint64_t *id, struct object **g, struct node ***after, void **edges, size_t *n) {
+	return capture_info(FN_cuStreamGetCaptureInfo_v3, s, status, id, g, after, n);
 }
 
 CUresult cuStreamGetPriority(struct object *s, int *priority) {
@@ -1096,6 +1358,12 @@ CUresult cuStreamGetCtx(struct object *s, struct object **ctx) {
 }
 
 CUresult cuStreamDestroy_v2(struct object *s) {
+	lock();
+	if ((char *)s > arena && s->magic == MAGIC && s->kind == STREAM && s->s.capture != NULL) {
+		s->s.capture->invalid = true;
+		spoilt++;
+	}
+	unlock();
 	return destroy(FN_cuStreamDestroy_v2, s, STREAM);
 }
 
@@ -1109,7 +1377,7 @@ CUresult cuStreamQuery(struct object *s) {
 	if (r == SUCCESS) {
 		r = resolve(fn, &s);
 		if (r == SUCCESS && s->s.capturing) {
-			spoilt++;
+			spoil_all(true);
 			r = CAPTURE_UNSUPPORTED;
 		}
 		if (r == SUCCESS) {
@@ -1139,6 +1407,10 @@ CUresult cuStreamSynchronize(struct object *s) {
 	if (r != SUCCESS)
 		return leave(r);
 	r = resolve(fn, &s);
+	if (r == SUCCESS && s->s.capture != NULL) {
+		spoil_all(true);
+		r = CAPTURE_UNSUPPORTED;
+	}
 	if (r != SUCCESS)
 		return leave(r);
 	pause_at(fn, BEFORE, s, NULL);
@@ -1166,6 +1438,34 @@ CUresult cuStreamWaitEvent(struct object *s, struct object *e, unsigned flags) {
 	if (r != SUCCESS)
 		return leave(r);
 	pause_at(fn, BEFORE, s, e);
+	if (flags == 1 && s->s.capture != NULL)
+		return leave(capture_node(s, WAIT_NODE, NULL, e));
+	struct capture *c = e->e.captured ? e->e.capture : NULL;
+	if (c != NULL && c->over)
+		return leave(INVALID_VALUE);
+	if (c != NULL && s->s.capture == NULL) {
+		join_capture(s, c, e->e.after, e->e.after_count);
+		return leave(SUCCESS);
+	}
+	if (s->s.capture != NULL && s->s.capture != c) {
+		s->s.capture->invalid = true;
+		spoilt++;
+		if (c == NULL)
+			return leave(CAPTURE_ISOLATION);
+		c->invalid = true;
+		return leave(CAPTURE_MERGE);
+	}
+	if (c != NULL) {
+		struct node **both = calloc(s->s.after_count + e->e.after_count + 1, sizeof *both);
+		int n = s->s.after_count;
+		memcpy(both, s->s.after, n * sizeof *both);
+		for (int i = 0; i < e->e.after_count; i++)
+			if (!among(both, n, e->e.after[i]))
+				both[n++] = e->e.after[i];
+		s->s.after = both;
+		s->s.after_count = n;
+		return leave(c->invalid ? CAPTURE_INVALIDATED : SUCCESS);
+	}
 	s->s.waited = e->e.record;
 	if (e->e.done_at > s->s.done_at)
 		s->s.done_at = e->e.done_at;
@@ -1211,7 +1511,16 @@ static CUresult record(enum function fn, struct object *e, struct object *s, uns
 	last_recorded = e;
 	if (flags == 1 && capturing)
 		return leave(SUCCESS);
+	if (flags == 1 && s->s.capture != NULL)
+		return leave(capture_node(s, RECORD_NODE, NULL, e));
+	if (s->s.capture != NULL && s->s.capture->invalid)
+		return leave(CAPTURE_INVALIDATED);
 	e->e.captured = s->s.capturing;
+	e->e.capture = s->s.capture;
+	if (s->s.capture != NULL) {
+		e->e.after = copy_nodes(s->s.after, s->s.after_count);
+		e->e.after_count = s->s.after_count;
+	}
 	e->e.record = ++records;
 	e->e.stream = s;
 	e->e.epoch = s->s.held ? s->s.epoch + 1 : 0;
@@ -1238,7 +1547,9 @@ CUresult cuEventQuery(struct object *e) {
 		return leave(r);
 	r = check(fn, e, EVENT);
 	if (r == SUCCESS && e->e.captured) {
-		spoilt++;
+		if (e->e.capture != NULL && e->e.capture->over)
+			return leave(INVALID_VALUE);
+		spoil_all(true);
 		r = CAPTURED_EVENT;
 	}
 	if (r != SUCCESS)
@@ -1486,7 +1797,11 @@ CUresult cuLaunchKernel(struct object *f, unsigned gx, unsigned gy, unsigned gz,
 		r = enqueue(fn, s, mem, 0, 1, 0);
 		if (r == SUCCESS && s->s.held && !s->s.capturing)
 			ops[op_count - 1].module = m;
+	} else if (s->s.capture != NULL) {
+		r = enqueue(fn, s, 0, 0, 0, 0);
 	}
+	if (r == SUCCESS && s->s.capture != NULL) // the node was added last
+		s->s.after[0]->op.module = m;
 	return leave(r);
 }
 
@@ -1690,6 +2005,262 @@ CUresult cuMemsetD32Async(uint64_t dst, unsigned value, size_t n, struct object 
 	return dst % 4 != 0 ? INVALID_VALUE : work(FN_cuMemsetD32Async, dst, 0, n * 4, value, s);
 }
 
+// Graphs. The driver leaves it to the program to make one call at a time.
+
+static CUresult enter_graph(enum function fn, struct object *g, enum kind kind) {
+	CUresult r = enter(fn);
+	if (r != SUCCESS)
+		return r;
+	if (g == NULL)
+		return INVALID_VALUE;
+	r = check(fn, g, kind);
+	if (r == SUCCESS && g->in_use != 0)
+		return crash(fn, g, "another call on the %s is under way", kind_names[kind]);
+	if (r == SUCCESS)
+		pause_at(fn, BEFORE, g, NULL);
+	return r;
+}
+
+static CUresult enter_node(enum function fn, struct node *n, int type) {
+	CUresult r = enter(fn);
+	if (r != SUCCESS)
+		return r;
+	if (n == NULL || n->magic != MAGIC)
+		return crash(fn, n, "this is no graph node");
+	r = check(fn, n->graph, GRAPH);
+	if (r == SUCCESS && n->graph->in_use != 0)
+		return crash(fn, n, "another call on the graph is under way");
+	if (r == SUCCESS && type >= 0 && n->type != type)
+		return INVALID_VALUE;
+	if (r == SUCCESS)
+		pause_at(fn, BEFORE, n->graph, NULL);
+	return r;
+}
+
+CUresult cuGraphCreate(struct object **g, unsigned flags) {
+	struct object *ctx; // for the census: a graph has none
+	CUresult r = enter_current(FN_cuGraphCreate, &ctx);
+	if (r == SUCCESS && flags != 0)
+		r = INVALID_VALUE;
+	if (r == SUCCESS)
+		*g = new_object(GRAPH, ctx);
+	return leave(r);
+}
+
+CUresult cuGraphDestroy(struct object *g) { return destroy(FN_cuGraphDestroy, g, GRAPH); }
+
+// copy_graph copies nodes, of which those that a node comes after come before it.
+static void copy_graph(struct object *to, const struct object *from) {
+	for (int i = 0; i < from->g.count; i++) {
+		struct node *n = from->g.nodes[i], *copy = add_node(to, n->type, n->after, n->after_count);
+		copy->op = n->op;
+		copy->event = n->event;
+		copy->source = n;
+		for (int k = 0; k < copy->after_count; k++)
+			for (int j = 0; j < i; j++)
+				if (from->g.nodes[j] == n->after[k])
+					copy->after[k] = to->g.nodes[j];
+	}
+}
+
+CUresult cuGraphClone(struct object **clone, struct object *g) {
+	CUresult r = enter_graph(FN_cuGraphClone, g, GRAPH);
+	if (r == SUCCESS) {
+		*clone = new_object(GRAPH, g->ctx);
+		copy_graph(*clone, g);
+	}
+	return leave(r);
+}
+
+static CUresult add_to_graph(enum function fn, struct node **node, struct object *g, struct node **after, size_t n, int type, struct object *event) {
+	CUresult r = enter_graph(fn, g, GRAPH);
+	for (size_t i = 0; i < n && r == SUCCESS; i++)
+		if (!among(g->g.nodes, g->g.count, after[i]) || among(after, i, after[i]))
+			r = INVALID_VALUE;
+	if (r == SUCCESS && type != EMPTY_NODE)
+		r = event == NULL ? INVALID_VALUE : check(fn, event, EVENT);
+	if (r == SUCCESS) {
+		*node = add_node(g, type, after, n);
+		(*node)->event = event;
+	}
+	return leave(r);
+}
+
+CUresult cuGraphAddEmptyNode(struct node **node, struct object *g, struct node **after, size_t n) {
+	return add_to_graph(FN_cuGraphAddEmptyNode, node, g, after, n, EMPTY_NODE, NULL);
+}
+
+CUresult cuGraphAddEventRecordNode(struct node **node, struct object *g, struct node **after, size_t n, struct object *e) {
+	return add_to_graph(FN_cuGraphAddEventRecordNode, node, g, after, n, RECORD_NODE, e);
+}
+
+CUresult cuGraphAddEventWaitNode(struct node **node, struct object *g, struct node **after, size_t n, struct object *e) {
+	return add_to_graph(FN_cuGraphAddEventWaitNode, node, g, after, n, WAIT_NODE, e);
+}
+
+static CUresult get_event(enum function fn, struct node *n, int type, struct object **e) {
+	CUresult r = enter_node(fn, n, type);
+	if (r == SUCCESS)
+		*e = n->event;
+	return leave(r);
+}
+
+static CUresult set_event(enum function fn, struct node *n, int type, struct object *e) {
+	CUresult r = enter_node(fn, n, type);
+	if (r == SUCCESS)
+		r = check(fn, e, EVENT);
+	if (r == SUCCESS)
+		n->event = e;
+	return leave(r);
+}
+
+CUresult cuGraphEventRecordNodeGetEvent(struct node *n, struct object **e) { return get_event(FN_cuGraphEventRecordNodeGetEvent, n, RECORD_NODE, e); }
+CUresult cuGraphEventRecordNodeSetEvent(struct node *n, struct object *e) { return set_event(FN_cuGraphEventRecordNodeSetEvent, n, RECORD_NODE, e); }
+CUresult cuGraphEventWaitNodeGetEvent(struct node *n, struct object **e) { return get_event(FN_cuGraphEventWaitNodeGetEvent, n, WAIT_NODE, e); }
+CUresult cuGraphEventWaitNodeSetEvent(struct node *n, struct object *e) { return set_event(FN_cuGraphEventWaitNodeSetEvent, n, WAIT_NODE, e); }
+
+CUresult cuGraphGetNodes(struct object *g, struct node **nodes, size_t *n) {
+	CUresult r = enter_graph(FN_cuGraphGetNodes, g, GRAPH);
+	if (r == SUCCESS) {
+		size_t room = *n;
+		for (size_t i = 0; nodes != NULL && i < room; i++)
+			nodes[i] = i < (size_t)g->g.count ? g->g.nodes[i] : NULL;
+		if (nodes == NULL || room > (size_t)g->g.count)
+			*n = g->g.count;
+	}
+	return leave(r);
+}
+
+CUresult cuGraphGetEdges(struct object *g, struct node **from, struct node **to, size_t *n) {
+	CUresult r = enter_graph(FN_cuGraphGetEdges, g, GRAPH);
+	if (r == SUCCESS) {
+		size_t room = *n, k = 0;
+		for (int i = 0; i < g->g.count; i++)
+			for (int j = 0; j < g->g.nodes[i]->after_count; j++, k++)
+				if (from != NULL && k < room)
+					from[k] = g->g.nodes[i]->after[j], to[k] = g->g.nodes[i];
+		*n = from != NULL && k > room ? room : k;
+	}
+	return leave(r);
+}
+
+CUresult cuGraphNodeGetType(struct node *n, int *type) {
+	CUresult r = enter_node(FN_cuGraphNodeGetType, n, -1);
+	if (r == SUCCESS)
+		*type = n->type;
+	return leave(r);
+}
+
+CUresult cuGraphInstantiateWithFlags(struct object **x, struct object *g, unsigned long long flags) {
+	CUresult r = spoils(enter_graph(FN_cuGraphInstantiateWithFlags, g, GRAPH));
+	if (r == SUCCESS && (flags > 15 || current() == NULL))
+		r = flags > 15 ? INVALID_VALUE : INVALID_CONTEXT;
+	if (r == SUCCESS) {
+		*x = new_object(EXEC, g->ctx);
+		copy_graph(*x, g);
+	}
+	return leave(r);
+}
+
+CUresult cuGraphExecUpdate(struct object *x, struct object *g, struct node **node, int *why) {
+	enum function fn = FN_cuGraphExecUpdate;
+	CUresult r = enter_graph(fn, x, EXEC);
+	*node = NULL;
+	*why = r != SUCCESS;
+	if (r == SUCCESS)
+		r = check(fn, g, GRAPH);
+	if (r == SUCCESS && g->in_use != 0)
+		r = crash(fn, g, "another call on the graph is under way");
+	if (r == SUCCESS && x->g.count != g->g.count)
+		r = UPDATE_FAILURE, *why = 2;
+	for (int i = 0; r == SUCCESS && i < g->g.count; i++)
+		if (x->g.nodes[i]->type != g->g.nodes[i]->type)
+			r = UPDATE_FAILURE, *why = 3, *node = g->g.nodes[i];
+		else if (x->g.nodes[i]->after_count != g->g.nodes[i]->after_count)
+			r = UPDATE_FAILURE, *why = 2, *node = g->g.nodes[i];
+	for (int i = 0; r == SUCCESS && i < g->g.count; i++) {
+		x->g.nodes[i]->op = g->g.nodes[i]->op;
+		x->g.nodes[i]->event = g->g.nodes[i]->event;
+	}
+	return leave(r);
+}
+
+static CUresult exec_set_event(enum function fn, struct object *x, struct node *n, int type, struct object *e) {
+	CUresult r = enter_node(fn, n, type);
+	if (r == SUCCESS)
+		r = check(fn, x, EXEC);
+	if (r == SUCCESS && x->in_use != 0)
+		r = crash(fn, x, "another call on the executable graph is under way");
+	if (r == SUCCESS)
+		r = check(fn, e, EVENT);
+	if (r != SUCCESS)
+		return leave(r);
+	for (int i = 0; i < x->g.count; i++)
+		if (x->g.nodes[i]->source == n) {
+			x->g.nodes[i]->event = e;
+			return leave(SUCCESS);
+		}
+	return leave(INVALID_VALUE);
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(struct object *x, struct node *n, struct object *e) {
+	return exec_set_event(FN_cuGraphExecEventRecordNodeSetEvent, x, n, RECORD_NODE, e);
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(struct object *x, struct node *n, struct object *e) {
+	return exec_set_event(FN_cuGraphExecEventWaitNodeSetEvent, x, n, WAIT_NODE, e);
+}
+
+// cuGraphLaunch does what the nodes say now, or when the stream is released.
+CUresult cuGraphLaunch(struct object *x, struct object *s) {
+	enum function fn = FN_cuGraphLaunch;
+	CUresult r = enter_graph(fn, x, EXEC);
+	if (r == SUCCESS)
+		r = resolve(fn, &s);
+	if (r == SUCCESS && s->s.capturing) {
+		spoil_all(true);
+		r = CAPTURE_UNSUPPORTED;
+	}
+	for (int i = 0; r == SUCCESS && i < x->g.count; i++) {
+		struct node *n = x->g.nodes[i];
+		switch (n->type) {
+		case RECORD_NODE:
+		case WAIT_NODE:
+			r = check(fn, n->event, EVENT);
+			if (r == SUCCESS && n->type == RECORD_NODE) {
+				last_recorded = n->event;
+				n->event->e.captured = false;
+				n->event->e.record = ++records;
+				n->event->e.stream = s;
+				n->event->e.epoch = s->s.held ? s->s.epoch + 1 : 0;
+				n->event->e.polls = polls;
+				n->event->e.done_at = 0;
+			}
+			break;
+		case EMPTY_NODE:
+			break;
+		default:
+			if (s->s.held && op_count < (int)(sizeof ops / sizeof ops[0])) {
+				ops[op_count] = n->op;
+				ops[op_count].stream = s;
+				ops[op_count++].epoch = s->s.epoch + 1;
+			} else {
+				r = perform(&n->op);
+			}
+		}
+	}
+	return leave(r);
+}
+
+CUresult cuGraphUpload(struct object *x, struct object *s) {
+	CUresult r = enter_graph(FN_cuGraphUpload, x, EXEC);
+	if (r == SUCCESS)
+		r = resolve(FN_cuGraphUpload, &s);
+	return leave(r);
+}
+
+CUresult cuGraphExecDestroy(struct object *x) { return destroy(FN_cuGraphExecDestroy, x, EXEC); }
+
 __attribute__((constructor)) static void fill_in_addresses(void) {
 #define X(name, version, ask) functions[FN_##name].address = (void *)name;
 	FUNCTIONS(X)
@@ -1725,6 +2296,8 @@ void fake_reset(void) {
 	memset(primary_flags, 0, sizeof primary_flags);
 	op_count = 0;
 	captures = spoilt = 0;
+	for (struct capture *c = all_captures; c != NULL; c = c->next)
+		c->over = true;
 	spread = trapping = capturing = false;
 	orphans = trapped = 0;
 	pthread_cond_broadcast(&changed);
