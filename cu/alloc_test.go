@@ -76,16 +76,15 @@ func TestAllocations(t *testing.T) {
 }
 
 // traceCounter counts what a tracer is told.
-type traceCounter [traceStreamSynchronized + 1]atomic.Int32
+type traceCounter [TraceStreamSynchronize + 1]atomic.Int32
 
-func (c *traceCounter) trace(op traceOp, _ driver.Event, _ driver.Stream) { c[op].Add(1) }
+func (c *traceCounter) trace(tr Trace) { c[tr.Op].Add(1) }
 
 // TestTrace listens to operations.
 func TestTrace(t *testing.T) {
 	r := newRig(t)
 	var c traceCounter
-	tr := tracer(&c)
-	r.drv.tracer.Store(&tr)
+	remove := r.drv.AddTracer(c.trace)
 	s := must(r.gpu.NewStream(0))(t)
 	e := must(r.gpu.NewEvent(0))(t)
 	r.ok(e.Record(s))
@@ -99,15 +98,15 @@ func TestTrace(t *testing.T) {
 	}
 	r.ok(e.Close())
 	r.ok(s.Close())
-	r.drv.tracer.Store(nil)
+	remove()
 	r.ok(r.event(r.gpu, 0).Close())
 	var got [len(c)]int32
 	for i := range c {
 		got[i] = c[i].Load()
 	}
 	want := [len(c)]int32{
-		traceEventCreated: 1, traceEventRecorded: 2, traceEventDestroyed: 1, traceEventSynchronized: 1,
-		traceStreamCreated: 1, traceStreamDestroyed: 1, traceStreamWaited: 1, traceStreamSynchronized: 1,
+		TraceEventCreate: 1, TraceEventRecord: 2, TraceEventDestroy: 1, TraceEventSynchronize: 1,
+		TraceStreamCreate: 1, TraceStreamDestroy: 1, TraceStreamWait: 1, TraceStreamSynchronize: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -120,22 +119,23 @@ type traceBook struct {
 	mu sync.Mutex
 	// alive says of each CUevent that was created whether it still is.
 	alive  map[driver.Event]bool
-	counts [traceLaunched + 1]int
+	counts [TraceLaunch + 1]int
 }
 
-func (b *traceBook) trace(op traceOp, e driver.Event, _ driver.Stream) {
+func (b *traceBook) trace(tr Trace) {
+	op, e := tr.Op, driver.Event(tr.Event)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts[op]++
 	alive, known := b.alive[e]
 	switch {
-	case op == traceEventCreated && known:
+	case op == TraceEventCreate && known:
 		b.t.Errorf("%#x was created twice", e)
-	case op == traceEventCreated:
+	case op == TraceEventCreate:
 		b.alive[e] = true
 	case e != 0 && !alive:
 		b.t.Errorf("operation %d on %#x, which is not alive", op, e)
-	case op == traceEventDestroyed:
+	case op == TraceEventDestroy:
 		b.alive[e] = false
 	}
 }
@@ -148,8 +148,7 @@ func TestTraceStorm(t *testing.T) {
 	f.tell("fake_polls", 2)
 	drv := f.open()
 	book := &traceBook{t: t, alive: make(map[driver.Event]bool)}
-	tr := tracer(book)
-	drv.tracer.Store(&tr)
+	defer drv.AddTracer(book.trace)()
 	gpu := f.context(drv, 0)
 	events := []*Event{f.event(gpu, 0), f.event(gpu, EventDisableTiming), new(Event)}
 	var wg sync.WaitGroup
@@ -205,16 +204,16 @@ func TestTraceStorm(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		op   traceOp
+		op   TraceOp
 		fn   string
 		want int32
 	}{
-		{"records", traceEventRecorded, "cuEventRecord", records.Load()},
-		{"synchronizations", traceEventSynchronized, "cuEventSynchronize", syncs.Load()},
-		{"queries", traceEventQueried, "cuEventQuery", 0},
-		{"creations", traceEventCreated, "cuEventCreate", 0},
-		{"destructions", traceEventDestroyed, "cuEventDestroy_v2", 0},
-		{"GPU waits", traceStreamWaited, "cuStreamWaitEvent", workers * int32(n)},
+		{"records", TraceEventRecord, "cuEventRecord", records.Load()},
+		{"synchronizations", TraceEventSynchronize, "cuEventSynchronize", syncs.Load()},
+		{"queries", TraceEventQuery, "cuEventQuery", 0},
+		{"creations", TraceEventCreate, "cuEventCreate", 0},
+		{"destructions", TraceEventDestroy, "cuEventDestroy_v2", 0},
+		{"GPU waits", TraceStreamWait, "cuStreamWaitEvent", workers * int32(n)},
 	} {
 		if got := book.counts[c.op]; got != f.calls(c.fn) || c.want != 0 && got != int(c.want) {
 			t.Errorf("%d %s traced; %d calls of %s, %d asked for", got, c.name, f.calls(c.fn), c.fn, c.want)

@@ -20,14 +20,15 @@ import (
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
 	new(Arg), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
-	new(EventFlags), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
+	new(EventFlags), new(EventKey), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
 	new(GraphNode), new(GraphNodeType), new(HostFlags), new(HostMem), new(JITOption), new(LaunchConfig),
 	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Proc), new(RecordFlags),
-	new(Result), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(UUID), new(WaitFlags),
+	new(Result), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Trace), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
 var apiFuncs = map[string]func(){
+	"CurrentStream": func() { var none context.Context; CurrentStream(none); CurrentStream(context.Background()) },
 	"Elapsed": func() {
 		var none context.Context
 		Elapsed(none, nil, nil)
@@ -40,12 +41,14 @@ var apiFuncs = map[string]func(){
 	"JITDebugInfo": func() { _ = JITDebugInfo() }, "JITLineInfo": func() { _ = JITLineInfo() }, "JITVerbose": func() { _ = JITVerbose() },
 	"JITMaxRegisters":      func() { _ = JITMaxRegisters(0) },
 	"JITOptimizationLevel": func() { _ = JITOptimizationLevel(0) },
+	"LazyEvent":            func() { LazyEvent().Close(); LazyEvent(^EventFlags(0)).Close() },
 	"LibrarySymbols":       func() { LibrarySymbols(nil) },
 	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
 	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
 	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
 	"WithLeakHook":         func() { WithLeakHook(nil)(new(options)) },
 	"WithLibrary":          func() { WithLibrary("")(new(options)) },
+	"WithStream":           func() { var none context.Context; WithStream(none, nil) },
 	"WithSoftware":         func() { WithSoftware(nil)(new(options)) },
 }
 
@@ -161,8 +164,11 @@ func TestNothingPanics(t *testing.T) {
 						case in == reflect.TypeFor[Memory]() && with != "nil":
 							args = append(args, reflect.ValueOf(r.memory(r.gpu, 8)))
 						case in.Kind() == reflect.Func && with != "nil":
-							args = append(args, reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
-								return []reflect.Value{reflect.Zero(in.Out(0))}
+							args = append(args, reflect.MakeFunc(in, func([]reflect.Value) (results []reflect.Value) {
+								for k := range in.NumOut() {
+									results = append(results, reflect.Zero(in.Out(k)))
+								}
+								return results
 							}))
 						case in.Kind() == reflect.Pointer && with == "good":
 							args = append(args, reflect.ValueOf(goodOf(in)()))

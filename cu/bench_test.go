@@ -95,7 +95,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.trace(traceEventRecorded, 0, 0)
+			r.drv.trace(TraceEventRecord, 0, 0)
 		}
 	})
 }

@@ -269,9 +269,9 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 
 // join makes a stream part of the capture, as it is for the driver already.
 func (c *capture) join(sc *streamCore) {
-	if sc.capture != c {
+	if sc.part.capture != c {
 		sc.acquire() // also if it is being closed: the caller has a call in flight
-		sc.capture = c
+		sc.part.capture = c
 		c.streams = append(c.streams, sc)
 	}
 }
@@ -279,10 +279,10 @@ func (c *capture) join(sc *streamCore) {
 // endCapture ends a capture, whatever the driver answers.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	sc.work.Lock()
+	sc.part.work.Lock()
 	g, res := d.table.StreamEndCapture(at, sc.raw)
 	c.over.Store(true)
-	sc.work.Unlock()
+	sc.part.work.Unlock()
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -292,11 +292,11 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	c.streams = nil
 	d.captures.mu.Unlock()
 	for _, s := range streams {
-		s.work.Lock()
-		if s.capture == c {
-			s.capture = nil
+		s.part.work.Lock()
+		if s.part.capture == c {
+			s.part.capture = nil
 		}
-		s.work.Unlock()
+		s.part.work.Unlock()
 		s.leave()
 	}
 	d.captures.n.Add(-1)
@@ -337,26 +337,26 @@ func (d *Driver) blame(e *Error) {
 // function that it returns is called. Nobody asks the legacy default stream meanwhile
 // what it has to do: a capture of a blocking stream would be spoilt by that.
 func (sc *streamCore) change() (done func()) {
-	sc.work.Lock()
-	if sc.foreign || sc.flags&StreamNonBlocking == 0 {
+	sc.part.work.Lock()
+	if sc.foreign && !sc.pooled || sc.flags&StreamNonBlocking == 0 {
 		sc.ctx.marking.Lock()
 		return func() {
 			sc.ctx.marking.Unlock()
-			sc.work.Unlock()
+			sc.part.work.Unlock()
 		}
 	}
-	return sc.work.Unlock
+	return sc.part.work.Unlock
 }
 
 // beginWork says that work is about to be enqueued on the stream, and, if it will be
 // captured, by whom: then the caller adds what the work uses. endWork says that it is
 // enqueued.
 func (sc *streamCore) beginWork() *capture {
-	sc.work.RLock()
-	return sc.capture
+	sc.part.work.RLock()
+	return sc.part.capture
 }
 
-func (sc *streamCore) endWork() { sc.work.RUnlock() }
+func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
 
 // active reports whether what is enqueued on the stream becomes part of a graph,
 // whoever has begun the capture.
@@ -374,7 +374,7 @@ func (sc *streamCore) waitEvent(e driver.Event) driver.Result {
 	}
 	defer sc.change()()
 	res := d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	if res != driver.ResultSuccess || sc.capture != nil {
+	if res != driver.ResultSuccess || sc.part.capture != nil {
 		return res
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {

@@ -111,7 +111,7 @@ func (r *soft) idle(streams ...*Stream) {
 		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core.capture != nil {
+		if s.core.part.capture != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}

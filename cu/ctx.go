@@ -49,6 +49,8 @@ type contextCore struct {
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
 	tails map[*streamCore]*tail         // of streams that are gone
 	sweep int                           // at how many tails those that are complete are dropped
+	// pools are the streams that PoolStream shares out, by their priority.
+	pools map[int32]*streamPool
 	// peers are the contexts whose memory kernels here can reach. The map is
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]
@@ -126,6 +128,9 @@ func (c *contextCore) giveUp() error {
 	}
 	d.mu.Unlock()
 	defer c.gone.Store(true)
+	for _, p := range c.pools { // nobody else is left to touch it
+		c.endPool(p)
+	}
 	// Whoever waits for the end of a stream's work relies on this.
 	for sc, t := range c.tails { // nobody else is left to touch it
 		if t.err != nil {
@@ -696,13 +701,13 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	if res != driver.ResultSuccess {
 		return 0, c.fail("cuEventCreate", 0, res)
 	}
-	c.drv.trace(traceEventCreated, e, 0)
+	c.drv.trace(TraceEventCreate, e, 0)
 	return e, nil
 }
 
 // destroyEvent destroys a CUevent.
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
-	c.drv.trace(traceEventDestroyed, e, 0)
+	c.drv.trace(TraceEventDestroy, e, 0)
 	if res := c.drv.table.EventDestroy(at, e); res != driver.ResultSuccess {
 		return c.fail("cuEventDestroy", uintptr(e), res)
 	}

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -12,10 +13,10 @@ import (
 // Driver is a loaded and initialised CUDA driver. Programs open one and share
 // it: objects of two drivers do not mix.
 type Driver struct {
-	// The tracer, and what every call looks at first in the table, share a cache
-	// line.
-	tracer atomic.Pointer[tracer]
-	calls  driver.Table
+	// The tracers, nil if there are none, and what every call looks at first in the
+	// table, share a cache line.
+	tracers atomic.Pointer[[]*Tracer]
+	calls   driver.Table
 
 	table *driver.Table // &calls
 	name  string
@@ -27,6 +28,11 @@ type Driver struct {
 
 	launches sync.Pool // of *launchFrame
 	captures captures
+
+	// tag tells drivers apart, and events counts those that were created: together
+	// they make keys of events.
+	tag    uint64
+	events atomic.Uint64
 }
 
 // Option changes how [Open] finds and uses a driver.
@@ -85,7 +91,7 @@ func Open(opts ...Option) (*Driver, error) {
 			f(&o)
 		}
 	}
-	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device)}
+	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device), tag: rand.Uint64()}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls
 	if o.software != nil {

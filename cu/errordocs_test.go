@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -142,6 +143,16 @@ var sections = []section{
 			defer e.Close()
 			_, _, err := e.Since(e)
 			return err
+		},
+		false,
+	},
+	{
+		"ErrNoCurrentStream", cu.ErrNoCurrentStream,
+		"The current stream was asked for, and the `context.Context` has none. No default stream takes its place.",
+		"Pass a context that `cu.WithStream(ctx, s)` has returned, or name the stream: `e.Record(s)`.",
+		func(r *cu.Rig) error {
+			var e cu.Event
+			return e.RecordCurrent(context.Background())
 		},
 		false,
 	},

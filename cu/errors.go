@@ -65,6 +65,8 @@ var (
 	ErrNotTimed = errors.New("event records no time")
 	// ErrNotRecorded means that an event was never recorded.
 	ErrNotRecorded = errors.New("event was not recorded")
+	// ErrNoCurrentStream means that a context.Context has no current stream.
+	ErrNoCurrentStream = errors.New("no current stream")
 	// ErrContextPoisoned means that an earlier error made the context
 	// unusable. The process cannot recover: what has to go on must go on in a
 	// new process.

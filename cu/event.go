@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"cmp"
+	"context"
 	"math"
 	"runtime"
 	"sync/atomic"
@@ -14,17 +16,53 @@ import (
 //
 // The zero Event is ready to use: it is untimed, and created by its first
 // Record, in the context of that stream. Until then it is complete, and there
-// is nothing to wait for. An Event must not be copied; Move transfers it.
+// is nothing to wait for. [LazyEvent] makes one with other flags. An Event must
+// not be copied; Move and MoveTo transfer it.
 type Event struct {
-	// owner is nil in an Event that was not created yet.
+	// owner is nil in a zero Event.
 	owner atomic.Pointer[eventOwner]
 }
 
 // eventOwner is what an Event points to: a separate object, so that Move can
 // transfer it while waits and cleanups are attached to it.
 type eventOwner struct {
+	// core is nil in the owner of an event that is yet to be created. What is
+	// known of that one is here too, so that Move takes all of it in one step.
 	core    *eventCore
 	cleanup runtime.Cleanup
+	lazy    EventFlags
+}
+
+// LazyEvent returns an Event that its first Record creates, with these flags, in
+// the context of that stream. Without flags it is what the zero Event is: untimed.
+// Several flags count together. Flags that do not go together are refused by the
+// Record that would create the event.
+func LazyEvent(flags ...EventFlags) *Event {
+	e := new(Event)
+	if f := lazyFlags(flags); f != EventDisableTiming {
+		e.owner.Store(&eventOwner{lazy: f})
+	}
+	return e
+}
+
+// lazyFlags returns all the flags in one, EventDisableTiming if there are none.
+func lazyFlags(flags []EventFlags) EventFlags {
+	if len(flags) == 0 {
+		return EventDisableTiming
+	}
+	var all EventFlags
+	for _, f := range flags {
+		all |= f
+	}
+	return all
+}
+
+// load returns the event's owner, or nil if the event was not created yet.
+func (e *Event) load() *eventOwner {
+	if o := e.owner.Load(); o != nil && o.core != nil {
+		return o
+	}
+	return nil
 }
 
 // NewEvent creates an event (cuEventCreate). Flags of 0, EventDefault, give an
@@ -35,6 +73,11 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 		return nil, err
 	}
 	defer c.leave()
+	return newEvent(core, flags)
+}
+
+// newEvent creates an event in the context, of which the caller is a user.
+func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, err
 	}
@@ -65,7 +108,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, err
 	}
-	ec := &eventCore{ctx: core, flags: flags, foreign: true}
+	ec := &eventCore{ctx: core, flags: flags, id: core.drv.events.Add(1), foreign: true}
 	ec.put(&ec.first, driver.Event(handle))
 	ec.first.marks.Store(slotForeign)
 	ec.slot.Store(&ec.first)
@@ -80,23 +123,33 @@ func newEventOwner(c *eventCore) *eventOwner {
 	return o
 }
 
-// create gives a zero Event its CUevent.
+// create gives an event that was not created yet its CUevent.
 func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
-	ec, err := newEventCore(ctx, EventDisableTiming)
-	if err != nil {
-		return nil, err
-	}
-	o := newEventOwner(ec)
-	for !e.owner.CompareAndSwap(nil, o) {
-		if other := e.owner.Load(); other != nil {
-			// Another record was faster.
-			o.cleanup.Stop()
-			ec.close(driver.At{Relaxed: true})
-			return other, nil
+	for {
+		was, flags := e.owner.Load(), EventDisableTiming
+		if was != nil {
+			if was.core != nil {
+				return was, nil // another record was faster
+			}
+			flags = was.lazy
 		}
-		// It was, and then the event moved.
+		if err := flags.check(); err != nil {
+			return nil, err
+		}
+		ec, err := newEventCore(ctx, flags)
+		if err != nil {
+			return nil, err
+		}
+		o := newEventOwner(ec)
+		if e.owner.CompareAndSwap(was, o) {
+			return o, nil
+		}
+		// Another record was faster, or the event moved.
+		o.cleanup.Stop()
+		if _, err := ec.close(driver.At{Relaxed: true}); err != nil {
+			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
+		}
 	}
-	return o, nil
 }
 
 // leave ends a call on the event. The owner must not be collected, and thereby
@@ -107,8 +160,10 @@ func (o *eventOwner) leave(sl *slot) {
 	runtime.KeepAlive(o)
 }
 
-// Move returns a new Event that has taken over this one's CUevent, and leaves
-// this one as the zero Event. Waits that are under way go on.
+// Move returns a new Event that has taken over what this one held: its CUevent
+// with the context, the device, the flags and the record, or, if it was not created
+// yet, its flags. It leaves this one as the zero Event. Waits that are under way go
+// on. What is taken over by an Event that nobody refers to is closed.
 func (e *Event) Move() *Event {
 	m := new(Event)
 	if e != nil {
@@ -117,15 +172,38 @@ func (e *Event) Move() *Event {
 	return m
 }
 
+// MoveTo lets dst take over what this Event held, as Move does, and leaves here
+// what dst held: the two are exchanged. Other calls on either of them find the one
+// or the other, and, for a moment, dst's new content in both. Moving an Event to
+// itself does nothing.
+func (e *Event) MoveTo(dst *Event) error {
+	if e == nil || dst == nil {
+		return errNil("MoveTo", "event")
+	}
+	for {
+		mine, its := e.owner.Load(), dst.owner.Load()
+		if !dst.owner.CompareAndSwap(its, mine) {
+			continue
+		}
+		if e.owner.CompareAndSwap(mine, its) {
+			return nil
+		}
+		// This event was created, or moved, just now: begin again. If dst moved as
+		// well, nobody has what it held, and the garbage collector closes it.
+		dst.owner.CompareAndSwap(mine, its)
+	}
+}
+
 // Close destroys the event (cuEventDestroy). It does not wait for the GPU. If
 // calls on the event are in flight, Close returns nil at once and the last of
 // them destroys it; waits for the event end with an error that matches
-// [ErrClosed]. Further calls return nil. Closing a zero Event does nothing.
+// [ErrClosed]. Further calls return nil. Closing an event that was not created yet
+// does nothing.
 func (e *Event) Close() error {
 	if e == nil {
 		return errNil("cuEventDestroy", "event")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return nil
 	}
@@ -144,7 +222,7 @@ func (e *Event) Handle() uintptr {
 	if e == nil {
 		return 0
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return 0
 	}
@@ -156,33 +234,80 @@ func (e *Event) Handle() uintptr {
 	return uintptr(sl.raw)
 }
 
-// Created reports whether the event has a CUevent: it has, but for a zero Event
-// that was not recorded.
-func (e *Event) Created() bool { return e != nil && e.owner.Load() != nil }
+// Created reports whether the event has a CUevent: it has, but for a zero Event, or
+// one of [LazyEvent], that was not recorded. A closed event counts as created.
+func (e *Event) Created() bool { return e != nil && e.load() != nil }
 
-// Flags returns the flags that the event was created with, or, for a zero Event,
-// will be.
+// Flags returns the flags that the event was created with, or, if it was not created
+// yet, will be.
 func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
 	}
-	if o := e.owner.Load(); o != nil {
-		return o.core.flags
-	}
-	return EventDisableTiming
+	return e.flags(e.load())
 }
 
-// Device returns the device of the event's context. ok is false for a zero Event
-// that was not recorded: it belongs to no device yet.
+// flags returns the flags of an event whose owner load has returned.
+func (e *Event) flags(o *eventOwner) EventFlags {
+	if o != nil {
+		return o.core.flags
+	}
+	switch o = e.owner.Load(); {
+	case o == nil:
+		return EventDisableTiming
+	case o.core == nil:
+		return o.lazy
+	}
+	return o.core.flags // it was created just now
+}
+
+// Device returns the device of the event's context. ok is false for an event that
+// was not created yet: it belongs to no device.
 func (e *Event) Device() (dev *Device, ok bool) {
 	if e == nil {
 		return nil, false
 	}
-	if o := e.owner.Load(); o != nil {
+	if o := e.load(); o != nil {
 		return o.core.ctx.device, true
 	}
 	return nil, false
 }
+
+// DeviceIndex returns the ordinal of the event's device, or -1 for an event that was
+// not created yet.
+func (e *Event) DeviceIndex() int {
+	dev, _ := e.Device()
+	return dev.Ordinal()
+}
+
+// EventKey identifies an event, in maps and in sorted lists. It is the same for the
+// event's whole life, also where [Event.Handle] is not, goes along when the event
+// moves, and no other event of the process will have it. The zero EventKey is that of
+// events that were not created yet.
+type EventKey struct {
+	driver, event uint64
+}
+
+// Compare returns -1, 0 or 1: keys of one driver's events sort in the order in which
+// the events were created, after the zero EventKey.
+func (k EventKey) Compare(other EventKey) int {
+	return cmp.Or(cmp.Compare(k.driver, other.driver), cmp.Compare(k.event, other.event))
+}
+
+// Key returns the event's key: the zero EventKey for an Event that is nil or was not
+// created yet. Each value that [Context.WrapEvent] returns has a key of its own.
+func (e *Event) Key() EventKey {
+	if e == nil {
+		return EventKey{}
+	}
+	if o := e.load(); o != nil {
+		return EventKey{o.core.ctx.drv.tag, o.core.id}
+	}
+	return EventKey{}
+}
+
+// Compare compares the keys of two events: see [EventKey.Compare].
+func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) }
 
 // Record makes the event mark the end of what is enqueued on the stream now
 // (cuEventRecord). An event may be recorded again and again; GPU waits that were
@@ -198,6 +323,66 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	return e.record(op, s, flags, true)
 }
 
+// RecordOnce records the event on the stream, unless it has been recorded before, by
+// this package. Of several that are called at once, one records, and the others return
+// when it has.
+func (e *Event) RecordOnce(s *Stream) error {
+	const op = "cuEventRecord"
+	if e == nil {
+		return errNil(op, "event")
+	}
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	o, sc := e.load(), s.core
+	if o == nil {
+		if err := sc.begin(op); err != nil {
+			return err
+		}
+		var err error
+		o, err = e.create(sc.ctx)
+		s.leave()
+		if err != nil {
+			return err
+		}
+	}
+	defer runtime.KeepAlive(o)
+	c := o.core
+	c.once.Lock()
+	defer c.once.Unlock()
+	sl := c.slot.Load()
+	switch {
+	case sl == nil:
+		return errClosed(op, "event", uintptr(c.first.raw))
+	case sl.recorded():
+		return nil
+	case c.ctx != sc.ctx:
+		return c.mismatch(op, sc)
+	}
+	if err := sc.begin(op); err != nil {
+		return err
+	}
+	defer s.leave()
+	return c.recordOn(op, sc, RecordDefault, false)
+}
+
+// RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
+// is none, the error matches [ErrNoCurrentStream].
+func (e *Event) RecordCurrent(ctx context.Context) error {
+	if e == nil {
+		return errNil("cuEventRecord", "event")
+	}
+	s, err := CurrentStream(ctx)
+	if err != nil {
+		return err
+	}
+	return e.Record(s)
+}
+
+// Block makes the stream wait for the event on the GPU: it is s.WaitEvent(e), from the
+// event's side. An event that was not created or recorded yet holds back nothing.
+func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
+
 func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) error {
 	if e == nil {
 		return errNil(op, "event")
@@ -208,7 +393,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 	if flags&^RecordExternal != 0 {
 		return invalid(op, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
-	o, sc := e.owner.Load(), s.core
+	o, sc := e.load(), s.core
 	if o != nil && o.core.ctx != sc.ctx {
 		return o.core.mismatch(op, sc)
 	}
@@ -216,20 +401,26 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		return err
 	}
 	var err error
-	if o != nil && o.core.flags&EventExternal != 0 && sc.active() {
-		op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
-	}
 	if o == nil {
 		if o, err = e.create(sc.ctx); err == nil && o.core.ctx != sc.ctx {
 			err = o.core.mismatch(op, sc)
 		}
 	}
 	if err == nil {
-		err = o.core.record(op, sc, flags, withFlags)
+		err = o.core.recordOn(op, sc, flags, withFlags)
 	}
 	s.leave()
 	runtime.KeepAlive(o)
 	return err
+}
+
+// recordOn records the event on a stream, of which the caller holds a reference:
+// externally, if it was made for that and the stream is being captured.
+func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+	if c.flags&EventExternal != 0 && sc.active() {
+		op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+	}
+	return c.record(op, sc, flags, withFlags)
 }
 
 // mismatch returns the error for recording the event on a stream of another
@@ -257,7 +448,7 @@ func (e *Event) Query() (Status, error) {
 	if e == nil {
 		return StatusUnknown, errNil(op, "event")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return Complete, nil
 	}
@@ -302,7 +493,7 @@ func (e *Event) Synchronize() error {
 	if e == nil {
 		return errNil(op, "event")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return nil
 	}
@@ -351,7 +542,7 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	if start == nil || stop == nil {
 		return iv, errNil(op, "event")
 	}
-	iv.start, iv.stop = start.owner.Load(), stop.owner.Load()
+	iv.start, iv.stop = start.load(), stop.load()
 	a, b := iv.start, iv.stop
 	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
 		return iv, mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
@@ -370,12 +561,12 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	switch {
 	case a != nil && b != nil && a.core.ctx != b.core.ctx:
 		err = mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
+	case start.flags(a)&EventDisableTiming != 0:
+		err = errUntimed(op, iv.startSlot.handle())
+	case stop.flags(b)&EventDisableTiming != 0:
+		err = errUntimed(op, iv.stopSlot.handle())
 	case a == nil || b == nil:
-		err = errUntimed(op, 0)
-	case a.core.flags&EventDisableTiming != 0:
-		err = errUntimed(op, uintptr(iv.startSlot.raw))
-	case b.core.flags&EventDisableTiming != 0:
-		err = errUntimed(op, uintptr(iv.stopSlot.raw))
+		err = errUnrecorded(op, 0)
 	case !iv.startSlot.recorded() && !iv.startSlot.foreign():
 		err = errUnrecorded(op, uintptr(iv.startSlot.raw))
 	case !iv.stopSlot.recorded() && !iv.stopSlot.foreign():
@@ -399,7 +590,12 @@ func (iv *interval) leave() {
 
 // measure asks the driver for the time between the two records.
 func (iv *interval) measure(op string) (time.Duration, Status, error) {
-	ms, res := iv.stopSlot.drv.elapsed(iv.startSlot.raw, iv.stopSlot.raw)
+	return measure(op, iv.startSlot, iv.stopSlot)
+}
+
+// measure asks the driver for the time between two records.
+func measure(op string, start, stop *slot) (time.Duration, Status, error) {
+	ms, res := stop.drv.elapsed(start.raw, stop.raw)
 	switch res {
 	case driver.ResultSuccess:
 		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
@@ -407,13 +603,13 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		// It may be that nobody has recorded a foreign event so far.
-		for _, sl := range []*slot{iv.startSlot, iv.stopSlot} {
+		for _, sl := range []*slot{start, stop} {
 			if !sl.recorded() {
 				return 0, StatusUnknown, errUnrecorded(op, uintptr(sl.raw))
 			}
 		}
 	}
-	return 0, StatusUnknown, iv.stop.core.ctx.fail(op, uintptr(iv.stopSlot.raw), res)
+	return 0, StatusUnknown, stop.core.ctx.fail(op, uintptr(stop.raw), res)
 }
 
 // elapsed returns the milliseconds between two records.

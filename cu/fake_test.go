@@ -473,7 +473,7 @@ func TestFakeNotices(t *testing.T) {
 
 // core returns the event's core, or nil if it was not created yet.
 func (e *Event) core() *eventCore {
-	if o := e.owner.Load(); o != nil {
+	if o := e.load(); o != nil {
 		return o.core
 	}
 	return nil

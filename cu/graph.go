@@ -300,12 +300,12 @@ func noEvent(op string, typ GraphNodeType) error {
 }
 
 // enterNode begins a call on an event that becomes part of a graph, which records it
-// or waits for it from now on. A zero Event is created in the context.
+// or waits for it from now on. One that was not created yet is created in the context.
 func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		var err error
 		if o, err = e.create(ctx); err != nil {

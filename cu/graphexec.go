@@ -141,7 +141,7 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 		return sc.ctx.fail(op, uintptr(xc.raw), res)
 	}
 	if op == "cuGraphLaunch" {
-		sc.ctx.drv.trace(traceLaunched, 0, sc.raw)
+		sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(f.raw), res)
 	}
-	d.trace(traceLaunched, 0, sc.raw)
+	d.trace(TraceLaunch, 0, sc.raw)
 	return nil
 }
 

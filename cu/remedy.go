@@ -26,6 +26,7 @@ func mistakes() []struct {
 		{ErrContextMismatch, "ErrContextMismatch"},
 		{ErrNotTimed, "ErrNotTimed"},
 		{ErrNotRecorded, "ErrNotRecorded"},
+		{ErrNoCurrentStream, "ErrNoCurrentStream"},
 		{ErrContextPoisoned, "ErrContextPoisoned"},
 		{errors.ErrUnsupported, "Unsupported"},
 	}

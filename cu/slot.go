@@ -108,6 +108,14 @@ func (sl *slot) close() (last bool) {
 	return idle && sl.idle()
 }
 
+// handle returns the CUevent, 0 for no slot.
+func (sl *slot) handle() uintptr {
+	if sl == nil {
+		return 0
+	}
+	return uintptr(sl.raw)
+}
+
 // recorded reports whether some record succeeded.
 func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
 
@@ -146,7 +154,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	sl.drv.trace(traceEventQueried, sl.raw, 0)
+	sl.drv.trace(TraceEventQuery, sl.raw, 0)
 	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -158,7 +166,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	sl.drv.trace(traceEventSynchronized, sl.raw, 0)
+	sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
 	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -206,15 +214,19 @@ type eventCore struct {
 	slot  atomic.Pointer[slot]
 	first slot // in service until another one is needed
 
-	ctx   *contextCore
+	ctx *contextCore
+	// id is what the event is known by: see EventKey.
+	id    uint64
 	flags EventFlags
 	// foreign says that the CUevent is not ours to destroy.
 	foreign bool
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is.
 	moving sync.Mutex
+	// once is held by RecordOnce, which may wait for moving.
+	once sync.Mutex
 
-	_ [128 - 104]byte
+	_ [128 - 120]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -223,7 +235,7 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &eventCore{ctx: ctx, flags: flags}
+	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
 		c.first.marks.Store(slotForeign)
@@ -298,7 +310,7 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 		}
 		res := sl.record(sc, flags, withFlags)
 		if res == driver.ResultSuccess {
-			sl.drv.trace(traceEventRecorded, sl.raw, sc.raw)
+			sl.drv.trace(TraceEventRecord, sl.raw, sc.raw)
 			sl.endRecord()
 			return nil
 		}
@@ -400,7 +412,7 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 		fresh.retire() // and the old one stands
 		return c.ctx.fail(op, uintptr(raw), res)
 	}
-	c.ctx.drv.trace(traceEventRecorded, raw, sc.raw)
+	c.ctx.drv.trace(TraceEventRecord, raw, sc.raw)
 	// Only a CUevent that is recorded may take the place: one that is not says
 	// that it is complete.
 	if c.slot.CompareAndSwap(old, fresh) {
@@ -423,7 +435,7 @@ func (c *eventCore) recordHere(op string, sl *slot, sc *streamCore, flags Record
 	if res := sl.record(sc, flags, withFlags); res != driver.ResultSuccess {
 		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
-	c.ctx.drv.trace(traceEventRecorded, sl.raw, sc.raw)
+	c.ctx.drv.trace(TraceEventRecord, sl.raw, sc.raw)
 	return nil
 }
 

@@ -30,38 +30,58 @@ type streamCore struct {
 	resource
 	// foreign says that the handle is not ours to destroy.
 	foreign bool
+	// pooled says that the handle is the context's pool's.
+	pooled bool
 	// leavesTail says that somebody has to know when the stream's work is done.
 	leavesTail atomic.Bool
 	// flags are what the stream was created with, if it was here.
 	flags StreamFlags
 	// id is the driver's, once somebody has asked for it.
 	id atomic.Uint64
+	// part says which capture the stream is part of: its own, or the pool's, where
+	// several Streams are of one CUstream.
+	part *partOf
+	own  partOf
+
+	_ [192 - 144]byte
+}
+
+// partOf says which capture a CUstream is part of.
+type partOf struct {
 	// work is held by whoever enqueues work that a graph may have to keep what it uses
 	// for, and exclusively while the stream becomes part of a capture, or ceases to be.
 	work sync.RWMutex
-	// capture is what the stream is part of, if this package has begun it.
+	// capture is nil if this package has not begun it.
 	capture *capture
-
-	_ [192 - 136]byte
 }
 
 func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (string, driver.Result) {
-	if sc.at == (driver.At{}) {
-		sc.leaveTail() // [Thread.end] does for its own, and the legacy stream goes on
+	if sc.at == (driver.At{}) && !sc.lasts() {
+		sc.leaveTail() // [Thread.end] does for its own
 	}
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	sc.ctx.drv.trace(traceStreamDestroyed, 0, sc.raw)
+	sc.ctx.drv.trace(TraceStreamDestroy, 0, sc.raw)
 	return "cuStreamDestroy", sc.ctx.drv.table.StreamDestroy(at, sc.raw)
+}
+
+// lasts reports whether the stream is there for as long as its context, whoever
+// closes a Stream of it.
+func (sc *streamCore) lasts() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
+
+// same reports whether two are of one CUstream.
+func (sc *streamCore) same(other *streamCore) bool {
+	return sc == other || sc.raw == other.raw && sc.ctx == other.ctx && sc.at == other.at
 }
 
 // newStream returns the owner of a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign}}
+	s.core.part = &s.core.own
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	return s
 }
@@ -104,7 +124,7 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 	}
 	s := newStream(core, raw, driver.At{}, false)
 	s.core.flags = flags
-	core.drv.trace(traceStreamCreated, 0, raw)
+	core.drv.trace(TraceStreamCreate, 0, raw)
 	return s, nil
 }
 
@@ -237,7 +257,7 @@ func (s *Stream) Flags() (StreamFlags, error) {
 		return 0, err
 	}
 	defer s.leave()
-	if !sc.foreign {
+	if !sc.foreign || sc.pooled {
 		return sc.flags, nil
 	}
 	f, res := sc.ctx.drv.table.StreamGetFlags(sc.at, sc.raw)
@@ -265,10 +285,28 @@ func (s *Stream) ID() (uint64, error) {
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	if !sc.foreign {
+	if !sc.foreign || sc.pooled {
 		sc.id.Store(id)
 	}
 	return id, nil
+}
+
+// RecordNew creates an event with these flags in the stream's context, and records it
+// on the stream (cuEventCreate, cuEventRecord). The caller closes it.
+func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
+	sc, err := s.enter("cuEventRecord")
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	e, err := newEvent(sc.ctx, flags)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Record(s); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
 }
 
 // Query reports whether all work that was enqueued on the stream has completed
@@ -279,7 +317,7 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	sc.ctx.drv.trace(traceStreamQueried, 0, sc.raw)
+	sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
 	s.leave()
 	switch res {
@@ -301,7 +339,7 @@ func (s *Stream) Synchronize() error {
 	if err != nil {
 		return err
 	}
-	sc.ctx.drv.trace(traceStreamSynchronized, 0, sc.raw)
+	sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 	s.leave()
 	if res != driver.ResultSuccess {
@@ -330,7 +368,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if flags&^WaitExternal != 0 {
 		return invalid(op, "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
 		return mixed(op, "event", o.core.ctx, "stream", s.core.ctx)
 	}
@@ -340,7 +378,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	}
 	defer s.leave()
 	if o == nil {
-		return nil // a zero Event that was never recorded
+		return nil // it was never recorded
 	}
 	if o.core.flags&EventExternal != 0 && sc.active() {
 		flags |= WaitExternal
@@ -357,6 +395,11 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if sl.unrecorded() && flags == WaitDefault {
 		return nil
 	}
+	return sc.waitSlot(op, sl, flags)
+}
+
+// waitSlot makes the stream wait for a slot. Calls are in flight on both.
+func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	var res driver.Result
 	if flags == WaitDefault {
 		res = sc.waitEvent(sl.raw)
@@ -370,7 +413,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	sc.ctx.drv.trace(traceStreamWaited, sl.raw, sc.raw)
+	sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	return nil
 }
 
@@ -394,7 +437,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if s == other {
+	if sc.same(other.core) && !other.core.closed() {
 		return nil // it is in order as it is
 	}
 	oc, err := other.enter(op)
@@ -412,11 +455,11 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw); res != driver.ResultSuccess {
 		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
 	}
-	oc.ctx.drv.trace(traceEventRecorded, e, oc.raw)
+	oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
 	if res := sc.waitEvent(e); res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	sc.ctx.drv.trace(traceStreamWaited, e, sc.raw)
+	sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
 	return nil
 }
 
@@ -439,12 +482,9 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	defer s.leave()
 	var events [2]*Event
 	for i := range events {
-		ec, err := newEventCore(sc.ctx, EventDefault)
-		if err != nil {
+		if events[i], err = newEvent(sc.ctx, EventDefault); err != nil {
 			return 0, err
 		}
-		events[i] = new(Event)
-		events[i].owner.Store(newEventOwner(ec))
 		defer events[i].Close()
 	}
 	if err := events[0].Record(s); err != nil {

@@ -35,8 +35,9 @@ func (u *usage) note(sc *streamCore) {
 			if s == sc {
 				return
 			}
-			// Values of a legacy stream come and go, and are all the same.
-			if same := s.raw == driver.CU_STREAM_LEGACY && sc.raw == s.raw && sc.ctx == s.ctx; !same && !s.over() {
+			// Values of the legacy stream, or of a pool's, come and go, and are all
+			// the same.
+			if again := s.lasts() && s.same(sc); !again && !s.over() {
 				list = append(list, s)
 			}
 		}
@@ -137,6 +138,9 @@ func (t *tail) query(c *contextCore) driver.Result {
 
 // over reports whether the stream is gone and all its work known to be done.
 func (sc *streamCore) over() bool {
+	if sc.lasts() {
+		return sc.ctx.gone.Load()
+	}
 	if !sc.freed.Load() {
 		return false
 	}
@@ -257,8 +261,7 @@ func (sc *streamCore) waitIdle() error {
 		return nil
 	}
 	defer ctx.childDone()
-	if sc.raw == driver.CU_STREAM_LEGACY {
-		// It is there for as long as the context, whoever has closed it.
+	if sc.lasts() {
 		e, err := sc.mark()
 		if err != nil {
 			return ctx.unlessPoisoned(err)

@@ -36,7 +36,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return errNoGoContext(op)
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 	if e == nil {
 		return nil, errNil(op, "event")
 	}
-	o := e.owner.Load()
+	o := e.load()
 	if o == nil {
 		return new(Ticket), nil
 	}
@@ -149,10 +149,16 @@ func (e *Event) Ticket() (*Ticket, error) {
 		o.leave(sl)
 		return new(Ticket), nil
 	}
+	return newTicket(o, sl), nil
+}
+
+// newTicket returns a ticket for a slot's record. The call that is in flight on the slot
+// becomes the ticket's.
+func newTicket(o *eventOwner, sl *slot) *Ticket {
 	sl.watchers.Add(1)
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
 	t.cleanup = runtime.AddCleanup(t, func(tc *ticketCore) { tc.settle(errCollected) }, t.core)
-	return t, nil
+	return t
 }
 
 // errCollected is the outcome of a ticket that was collected: nobody asks.

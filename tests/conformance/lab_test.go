@@ -35,6 +35,7 @@ type target struct {
 	Name    string
 	Library string `json:",omitempty"` // a path, or "" for the system's
 	Virtual bool   `json:",omitempty"`
+	Devices int    `json:",omitempty"` // of a software driver, if not one
 	InC     bool   `json:",omitempty"`
 }
 
@@ -104,7 +105,7 @@ func openLab(t tb, tg target) *lab {
 		}
 		l.Table = driver.New(lib)
 	} else {
-		var opts []cusim.Option
+		opts := []cusim.Option{cusim.Devices(max(1, tg.Devices))}
 		if tg.Virtual {
 			opts = append(opts, cusim.VirtualTime())
 		}

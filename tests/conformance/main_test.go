@@ -8,6 +8,10 @@
 // that crash it, is tested on the software driver only, and the test says so. Where
 // what an H200 answered (testdata of tests/behaviour and tests/entries) differs from
 // what a row says, the H200 is right, and the test says that, too.
+//
+// Rows A, B and C are what users of other event systems rely on, in package cu: lazy
+// events, streams from pools, pools of events. Their tests use package cu on the same
+// drivers, and raw calls only to hold streams up and to count what is alive.
 package conformance
 
 import (

@@ -1,0 +1,111 @@
+package cu
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// poolSize is how many streams of a priority a context shares out.
+const poolSize = 32
+
+// streamPool is the streams of one priority that a context shares out. They are no users
+// of the context, but what is made of them by PoolStream is: they go with the context.
+type streamPool struct {
+	mu   sync.Mutex
+	next int
+	raw  [poolSize]driver.Stream // 0 where it was not created yet
+	part [poolSize]partOf
+}
+
+// PoolStream returns one of 32 streams that the context shares out for each priority, in
+// turn; each of them is created, non-blocking, when its turn comes first
+// (cuStreamCreateWithPriority). So whoever asks for a stream now and then need not create
+// one each time, and may get one that is in use elsewhere, whose work comes before his.
+// Lower priorities go first; 0 is the default; for numbers outside of
+// [Context.PriorityRange] the nearest is taken.
+//
+// Close ends the use of the value, and nothing else: the stream stays, and is destroyed
+// with the context.
+func (c *Context) PoolStream(priority int) (*Stream, error) {
+	core, err := c.enter("cuStreamCreateWithPriority")
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	at := driver.At{Context: core.raw, Relaxed: true} // creating may be a surprise to the caller
+	t := core.drv.table
+	least, greatest, res := t.CtxGetStreamPriorityRange(at)
+	if res != driver.ResultSuccess {
+		return nil, core.fail("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
+	}
+	raw, part, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
+	if err != nil {
+		return nil, err
+	}
+	s := newStream(core, raw, driver.At{}, true)
+	s.core.pooled, s.core.flags, s.core.part = true, StreamNonBlocking, part
+	return s, nil
+}
+
+// PoolStream returns one of the streams that the device's primary context shares out: see
+// [Context.PoolStream]. The stream keeps the context, and with it the pool; a program that
+// wants to find the same streams again keeps a [Context], too.
+func (dev *Device) PoolStream(priority int) (*Stream, error) {
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		return nil, err
+	}
+	s, err := gpu.PoolStream(priority)
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return s, gpu.Close() // which returns nil, as the stream is there
+}
+
+// takeStream returns the next stream of a priority, created if need be, and what says
+// which capture it is part of.
+func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *partOf, error) {
+	c.mu.Lock()
+	p := c.pools[priority]
+	if p == nil {
+		if c.pools == nil {
+			c.pools = make(map[int32]*streamPool)
+		}
+		p = new(streamPool)
+		c.pools[priority] = p
+	}
+	c.mu.Unlock()
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raw[p.next] == 0 {
+		raw, res := c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
+		if res != driver.ResultSuccess {
+			return 0, nil, c.fail("cuStreamCreateWithPriority", 0, res)
+		}
+		p.raw[p.next] = raw
+		c.drv.trace(TraceStreamCreate, 0, raw)
+	}
+	i := p.next
+	p.next = (p.next + 1) % poolSize
+	return p.raw[i], &p.part[i], nil
+}
+
+// endPool destroys a pool's streams, when the context is given up. It waits for their work:
+// of memory that belongs to another context, nothing else says when it is used no more.
+func (c *contextCore) endPool(p *streamPool) {
+	at, t := driver.At{Relaxed: true}, c.drv.table
+	for _, raw := range p.raw {
+		if raw == 0 {
+			continue
+		}
+		c.drv.trace(TraceStreamSynchronize, 0, raw)
+		t.StreamSynchronize(at, raw) // an error is the work's, and has been reported or comes again
+		c.drv.trace(TraceStreamDestroy, 0, raw)
+		if res := t.StreamDestroy(at, raw); res != driver.ResultSuccess {
+			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.fail("cuStreamDestroy", uintptr(raw), res)})
+		}
+	}
+}

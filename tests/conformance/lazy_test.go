@@ -1,0 +1,630 @@
+package conformance
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// Lazy events: rows A1 to A8, and A11 to A15.
+
+// TestA01Flags makes lazy events without flags, with one, with several, and with flags
+// that do not go together.
+func TestA01Flags(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		for _, c := range []struct {
+			e    *cu.Event
+			want cu.EventFlags
+		}{
+			{new(cu.Event), cu.EventDisableTiming},
+			{cu.LazyEvent(), cu.EventDisableTiming},
+			{cu.LazyEvent(cu.EventDefault), cu.EventDefault},
+			{cu.LazyEvent(cu.EventBlockingSync), cu.EventBlockingSync},
+			{cu.LazyEvent(cu.EventBlockingSync, cu.EventDisableTiming), cu.EventBlockingSync | cu.EventDisableTiming},
+		} {
+			n.closes(c.e)
+			before := c.e.Flags()
+			n.ok(c.e.Record(s))
+			if after := c.e.Flags(); before != c.want || after != c.want {
+				n.t.Errorf("flags %v before the first record, and %v after it, want %v", before, after, c.want)
+			}
+			n.ok(c.e.Synchronize())
+			_, _, err := c.e.Since(c.e)
+			if timed := c.want&cu.EventDisableTiming == 0; timed != (err == nil) {
+				n.t.Errorf("flags %v: Since returns %v", c.want, err)
+			}
+		}
+		wrong := cu.LazyEvent(cu.EventInterprocess)
+		n.is("a record with flags that do not go together", wrong.Record(s), cu.ResultInvalidValue)
+		n.is("again, once", wrong.RecordOnce(s), cu.ResultInvalidValue)
+		if wrong.Created() {
+			n.t.Errorf("it was created")
+		}
+	})
+}
+
+// TestA02FirstRecord creates events by their first records, in the contexts of the
+// streams.
+func TestA02FirstRecord(t *testing.T) {
+	onNouns(t, 2, func(n *nouns) {
+		for i := range 2 {
+			gpu := get(n.device(i).PrimaryContext())(n)
+			n.closes(gpu)
+			s := n.newStream(gpu)
+			n.alive("before", 0)
+			var e cu.Event
+			n.ok(e.Record(s))
+			n.alive("after the first record", 1)
+			n.ok(e.Record(s))
+			n.alive("after the second", 1)
+			if dev, ok := e.Device(); !ok || dev != n.device(i) {
+				n.t.Errorf("the event is on %v", dev)
+			}
+			n.ok(e.Close())
+		}
+		// A record that is refused creates nothing.
+		s := get(n.gpu.NewStream(cu.StreamNonBlocking))(n)
+		n.ok(s.Close())
+		var e cu.Event
+		n.is("a record on a closed stream", e.Record(s), cu.ErrClosed)
+		if e.Created() {
+			n.t.Errorf("it created the event")
+		}
+		n.alive("afterwards", 0)
+	})
+}
+
+// TestA03Records records on a stream, on the current one, and once.
+func TestA03Records(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
+		ctx := cu.WithStream(n.patient(), s)
+		if got, err := cu.CurrentStream(ctx); got != s || err != nil {
+			n.t.Errorf("the current stream is %v, %v", got, err)
+		}
+		inner := cu.WithStream(ctx, other)
+		if got, err := cu.CurrentStream(inner); got != other || err != nil {
+			n.t.Errorf("the inner current stream is %v, %v", got, err)
+		}
+		var e cu.Event
+		n.closes(&e)
+		n.is("no current stream", e.RecordCurrent(n.patient()), cu.ErrNoCurrentStream)
+		n.is("no current stream any more", e.RecordCurrent(cu.WithStream(ctx, nil)), cu.ErrNoCurrentStream)
+		_, err := cu.CurrentStream(n.patient())
+		n.is("no current stream", err, cu.ErrNoCurrentStream, cu.ResultInvalidHandle)
+		if e.Created() {
+			n.t.Errorf("a refused record created the event")
+		}
+
+		g := n.holdUp(other)
+		n.ok(e.RecordCurrent(ctx))
+		n.ok(e.Wait(n.patient()))
+		n.ok(e.RecordCurrent(inner))
+		n.settle()
+		n.status("a record on the inner current stream, which is held", &e, cu.Pending)
+		n.ok(e.RecordOnce(s))
+		n.settle()
+		n.status("recorded once, but it was recorded before", &e, cu.Pending)
+		n.ok(e.Record(s))
+		n.ok(e.Wait(n.patient()))
+
+		// Of several records at once, one is made: were there two, the event would be
+		// complete, as the last one is on a stream that is free.
+		for range 20 {
+			var once cu.Event
+			n.ok(once.RecordOnce(other))
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					if err := once.RecordOnce(s); err != nil {
+						n.t.Errorf("RecordOnce: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			n.ok(s.Synchronize())
+			n.status("recorded once", &once, cu.Pending)
+			n.ok(once.Close())
+			n.is("recorded once, but closed", once.RecordOnce(s), cu.ErrClosed)
+		}
+		g.open()
+		n.ok(other.Synchronize())
+	})
+}
+
+// TestA04Mismatch records events on streams of another device, and of another context
+// of their device. The errors name both.
+func TestA04Mismatch(t *testing.T) {
+	onNouns(t, 2, func(n *nouns) {
+		far := get(n.device(1).PrimaryContext())(n)
+		n.closes(far)
+		beside := get(n.device(0).NewContext(cu.ContextDefault))(n)
+		n.closes(beside)
+		s := n.newStream(n.gpu)
+		for _, c := range []struct {
+			gpu  *cu.Context
+			want error
+			both []string
+		}{
+			{far, cu.ErrDeviceMismatch, []string{"device 0", "device 1"}},
+			{beside, cu.ErrContextMismatch, []string{fmt.Sprintf("%#x", n.gpu.Handle()), fmt.Sprintf("%#x", beside.Handle())}},
+		} {
+			other := n.newStream(c.gpu)
+			for name, record := range map[string]func(e *cu.Event) error{
+				"Record":        func(e *cu.Event) error { return e.Record(other) },
+				"RecordCurrent": func(e *cu.Event) error { return e.RecordCurrent(cu.WithStream(n.patient(), other)) },
+			} {
+				var e cu.Event
+				n.ok(e.Record(s))
+				err := record(&e)
+				n.is(name, err, c.want, cu.ResultInvalidHandle)
+				for _, side := range c.both {
+					if !strings.Contains(err.Error(), side) {
+						n.t.Errorf("%s: %q does not name %s", name, err, side)
+					}
+				}
+				n.ok(e.Wait(n.patient())) // its record stands
+				n.ok(e.Close())
+			}
+			// Created, but not recorded.
+			e := get(n.gpu.NewEvent(cu.EventDefault))(n)
+			n.is("RecordOnce", e.RecordOnce(other), c.want)
+			n.ok(e.RecordOnce(s))
+			n.ok(e.RecordOnce(other)) // there is nothing to do
+			n.ok(e.Close())
+		}
+	})
+}
+
+// TestA05Query queries an event before it is created, while its record is pending, and
+// when that is complete. No error is left behind: neither here nor in the driver.
+func TestA05Query(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s, free := n.newStream(n.gpu), n.newStream(n.gpu)
+		var e cu.Event
+		n.closes(&e)
+		n.status("not created", &e, cu.Complete)
+		g := n.holdUp(s)
+		n.ok(e.Record(s))
+		n.settle()
+		for range 3 {
+			n.status("held", &e, cu.Pending)
+			n.ok(n.gpu.Err())
+			if st, err := free.Query(); st != cu.Complete || err != nil {
+				n.t.Errorf("a stream beside it: %v, %v", st, err)
+			}
+		}
+		g.open()
+		n.ok(e.Wait(n.patient()))
+		n.status("opened", &e, cu.Complete)
+		n.ok(e.Close())
+		_, err := e.Query()
+		n.is("closed", err, cu.ErrClosed)
+	})
+}
+
+// TestA06Block makes streams wait for events: not for one that was not created, and on
+// the stream's device for one of another device.
+func TestA06Block(t *testing.T) {
+	onNouns(t, 2, func(n *nouns) {
+		far := get(n.device(1).PrimaryContext())(n)
+		n.closes(far)
+		s := n.newStream(n.gpu)
+		var e cu.Event
+		n.closes(&e)
+		for _, waiter := range []*cu.Stream{n.newStream(n.gpu), n.newStream(far)} {
+			var none cu.Event
+			n.ok(none.Block(waiter))
+			n.ok(waiter.Synchronize())
+			if none.Created() {
+				n.t.Errorf("a wait created the event")
+			}
+			g := n.holdUp(s)
+			n.ok(e.Record(s))
+			n.ok(e.Block(waiter))
+			after := get(waiter.RecordNew(cu.EventDisableTiming))(n)
+			n.settle()
+			n.status("behind the wait", after, cu.Pending)
+			if dev, _ := after.Device(); dev != waiter.Device() {
+				n.t.Errorf("what came behind the wait is on %v", dev)
+			}
+			g.open()
+			n.ok(after.Wait(n.patient()))
+			n.status("the event that was waited for", &e, cu.Complete)
+			n.ok(after.Close())
+		}
+		n.is("no stream", e.Block(nil), cu.ErrNil)
+	})
+}
+
+// TestA07Elapsed asks for times between events: signed, and only of timed events that
+// were recorded.
+func TestA07Elapsed(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		start, stop, none := cu.LazyEvent(cu.EventDefault), cu.LazyEvent(cu.EventDefault), cu.LazyEvent(cu.EventDefault)
+		n.closes(start)
+		n.closes(stop)
+		n.ok(start.Record(s))
+		g := n.holdUp(s)
+		n.ok(stop.Record(s))
+		n.settle()
+		if _, st, err := stop.Since(start); st != cu.Pending || err != nil {
+			n.t.Errorf("before the end: %v, %v", st, err)
+		}
+		g.open()
+		d := get(cu.Elapsed(n.patient(), start, stop))(n)
+		back, st, err := start.Since(stop)
+		if d <= 0 || back != -d || st != cu.Complete || err != nil {
+			n.t.Errorf("%v there, %v back, %v, %v", d, back, st, err)
+		}
+		_, _, err = none.Since(start)
+		n.is("not created", err, cu.ErrNotRecorded, cu.ResultInvalidHandle)
+		_, err = cu.Elapsed(n.patient(), start, none)
+		n.is("not created", err, cu.ErrNotRecorded)
+		created := get(n.gpu.NewEvent(cu.EventDefault))(n)
+		n.closes(created)
+		_, _, err = created.Since(start)
+		n.is("not recorded", err, cu.ErrNotRecorded)
+		var untimed cu.Event
+		n.closes(&untimed)
+		n.ok(untimed.Record(s))
+		_, _, err = untimed.Since(start)
+		n.is("not timed", err, cu.ErrNotTimed)
+	})
+}
+
+// TestA08Synchronize waits for events, also for one that was not created.
+func TestA08Synchronize(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		var e cu.Event
+		n.closes(&e)
+		n.ok(e.Synchronize())
+		n.ok(e.Wait(n.patient()))
+		if e.Created() {
+			n.t.Errorf("a wait created the event")
+		}
+		g := n.holdUp(s)
+		n.ok(e.Record(s))
+		waits := []*waiter{
+			n.beginErr(func() error { return e.Synchronize() }),
+			n.beginErr(func() error { return e.Wait(n.patient()) }),
+		}
+		n.settle()
+		n.status("held", &e, cu.Pending)
+		for _, w := range waits {
+			select {
+			case r := <-w.done:
+				n.t.Errorf("a wait for a held stream has returned %v", r)
+			default:
+			}
+		}
+		g.open()
+		for _, w := range waits {
+			w.returns("a wait", ok)
+		}
+	})
+}
+
+// TestA11Move moves events. The handle, the flags, the record and the device go along,
+// and so does a wait that is under way.
+func TestA11Move(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		type state struct {
+			key     cu.EventKey
+			flags   cu.EventFlags
+			device  int
+			created bool
+		}
+		look := func(e *cu.Event) state { return state{e.Key(), e.Flags(), e.DeviceIndex(), e.Created()} }
+		zero := look(new(cu.Event))
+
+		a := cu.LazyEvent(cu.EventBlockingSync)
+		was := look(a)
+		b := a.Move() // before it is created its flags go along
+		if look(a) != zero || look(b) != was {
+			n.t.Errorf("moved before its creation: %+v, %+v", look(a), look(b))
+		}
+		g := n.holdUp(s)
+		n.ok(b.Record(s))
+		was = look(b)
+		wait := n.beginErr(func() error { return b.Wait(n.patient()) })
+		ticket := get(b.Ticket())(n)
+		c := b.Move()
+		if look(b) != zero || look(c) != was || !was.created || was.flags != cu.EventBlockingSync || was.device != 0 {
+			n.t.Errorf("moved: %+v, %+v, was %+v", look(b), look(c), was)
+		}
+		n.settle()
+		n.status("what it was moved from", b, cu.Complete)
+		n.status("moved", c, cu.Pending)
+		free := n.newStream(n.gpu)
+		n.ok(c.RecordOnce(free)) // that it was recorded has come along
+		n.ok(free.Synchronize())
+		n.status("recorded once", c, cu.Pending)
+
+		d := cu.LazyEvent(cu.EventDisableTiming, cu.EventBlockingSync)
+		n.ok(d.Record(free))
+		its := look(d)
+		n.ok(c.MoveTo(d)) // they are exchanged
+		if look(d) != was || look(c) != its {
+			n.t.Errorf("moved to another one: %+v, %+v, were %+v, %+v", look(c), look(d), was, its)
+		}
+		n.ok(d.MoveTo(d))
+		n.status("moved to another one", d, cu.Pending)
+		n.ok(c.Wait(n.patient()))
+		n.ok(b.Close()) // the zero Event: nothing happens
+		n.ok(c.Close())
+		g.open()
+		wait.returns("a wait from before the moves", ok)
+		n.ok(ticket.Wait(n.patient()))
+		n.ok(d.Wait(n.patient()))
+		n.ok(d.Close())
+		n.is("moved to nil", d.MoveTo(nil), cu.ErrNil)
+		n.alive("at the end", 0)
+
+		// Events that change places while they are recorded are all closed in the end.
+		var events [3]cu.Event
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				for j := range 50 {
+					x, y := &events[(i+j)%3], &events[(i+2*j+1)%3]
+					if j%4 == 0 {
+						if err := x.Record(free); err != nil {
+							n.t.Errorf("Record: %v", err)
+						}
+					} else if err := x.MoveTo(y); err != nil {
+						n.t.Errorf("MoveTo: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i := range events {
+			n.ok(events[i].Close())
+		}
+	})
+}
+
+// TestA11Vet lets go vet look at copies of what must not be copied.
+func TestA11Vet(t *testing.T) {
+	out, err := exec.Command("go", "vet", "-copylocks", "./testdata/copies").CombinedOutput()
+	if err == nil {
+		t.Fatal("go vet finds nothing")
+	}
+	for _, what := range []string{"Event", "Stream", "Context", "Ticket"} {
+		if !strings.Contains(string(out), "github.com/purecu/purecu/cu."+what) {
+			t.Errorf("go vet does not find the copy of %s:\n%s", what, out)
+		}
+	}
+}
+
+// TestA12Keys compares events, and finds them in maps.
+func TestA12Keys(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		var e, none cu.Event
+		if e.Key() != none.Key() || e.Key() != (cu.EventKey{}) || e.Compare(&none) != 0 {
+			n.t.Errorf("events that were not created differ")
+		}
+		names := make(map[cu.EventKey]int)
+		var events []*cu.Event
+		for i := range 20 {
+			x := get(s.RecordNew(cu.EventDisableTiming))(n)
+			names[x.Key()] = i
+			events = append(events, x)
+		}
+		if len(names) != len(events) {
+			n.t.Fatalf("%d events have %d keys", len(events), len(names))
+		}
+		for i, x := range events {
+			if names[x.Key()] != i || x.Compare(x) != 0 || x.Compare(&none) != 1 || none.Compare(x) != -1 {
+				n.t.Errorf("event %d is not found, or not equal to itself", i)
+			}
+		}
+		mixed := slices.Clone(events)
+		slices.Reverse(mixed)
+		slices.SortFunc(mixed, (*cu.Event).Compare)
+		if !slices.Equal(mixed, events) {
+			n.t.Errorf("events do not sort in the order of their creation")
+		}
+		// A key stays where the CUevent does not: here another one takes its place.
+		g := n.holdUp(s)
+		key := events[0].Key()
+		n.ok(events[0].Record(s))
+		wait := n.beginErr(func() error { return events[0].Wait(n.patient()) })
+		n.settle()
+		n.ok(events[0].Record(s))
+		g.open()
+		wait.returns("the wait", ok)
+		first := events[0]
+		if events[0] = first.Move(); events[0].Key() != key || first.Key() != none.Key() {
+			n.t.Errorf("the key has changed")
+		}
+		// No other event has the key of one that is gone.
+		for _, x := range events {
+			n.ok(x.Close())
+		}
+		n.ok(s.Synchronize())
+		again := get(s.RecordNew(cu.EventDisableTiming))(n)
+		if _, found := names[again.Key()]; found {
+			n.t.Errorf("the key of an event that is gone came back")
+		}
+		n.ok(again.Close())
+	})
+}
+
+// TestA13Close closes events of one device, where no other device has a context, and
+// none gets one; closing returns errors, and never panics.
+func TestA13Close(t *testing.T) {
+	onNouns(t, 2, func(n *nouns) {
+		active := func(device int) bool {
+			dev, r := n.DeviceGet(n.at, int32(device))
+			n.must(r)
+			_, on, r := n.DevicePrimaryCtxGetState(n.at, dev)
+			n.must(r)
+			return on != 0
+		}
+		far := get(n.device(1).PrimaryContext())(n)
+		s := n.newStream(far)
+		var e cu.Event
+		n.ok(e.Record(s))
+		before := active(0)
+		n.ok(s.Close())
+		n.ok(far.Close())
+		n.ok(e.Close())
+		n.ok(e.Close())
+		n.ok((&cu.Event{}).Close())
+		if active(0) != before {
+			n.t.Errorf("closing an event of device 1 changed device 0")
+		}
+		n.is("nil", (*cu.Event)(nil).Close(), cu.ErrNil)
+		if n.sim != nil {
+			n.until("device 1 has no context any more", func() bool { return !active(1) })
+
+			var e cu.Event
+			s := n.newStream(n.gpu)
+			n.ok(e.Record(s))
+			raw := driver.Event(e.Handle())
+			n.sim.Inject(fault("cuEventDestroy", driver.ResultUnknown))
+			n.is("a destruction that fails", e.Close(), cu.ResultUnknown)
+			n.ok(e.Close())
+			n.must(n.EventDestroy(n.at, raw)) // what the fault kept alive
+		}
+	})
+}
+
+// TestA14Facts asks events what they are, before and after their creation.
+func TestA14Facts(t *testing.T) {
+	onNouns(t, 2, func(n *nouns) {
+		for _, e := range []*cu.Event{nil, new(cu.Event), cu.LazyEvent(cu.EventDefault)} {
+			dev, ok := e.Device()
+			if dev != nil || ok || e.DeviceIndex() != -1 || e.Created() || e.Handle() != 0 {
+				n.t.Errorf("not created: device %v, %v, %d, created %v, handle %#x", dev, ok, e.DeviceIndex(), e.Created(), e.Handle())
+			}
+		}
+		for i := range 2 {
+			gpu := get(n.device(i).PrimaryContext())(n)
+			n.closes(gpu)
+			var e cu.Event
+			n.ok(e.Record(n.newStream(gpu)))
+			dev, ok := e.Device()
+			if dev != n.device(i) || !ok || e.DeviceIndex() != i || !e.Created() || e.Handle() == 0 {
+				n.t.Errorf("created: device %v, %v, %d, created %v, handle %#x", dev, ok, e.DeviceIndex(), e.Created(), e.Handle())
+			}
+			n.ok(e.Close())
+			if e.Handle() != 0 || e.DeviceIndex() != i {
+				n.t.Errorf("closed: device %d, handle %#x", e.DeviceIndex(), e.Handle())
+			}
+		}
+	})
+}
+
+// traced collects what tracers are told.
+type traced struct {
+	mu  sync.Mutex
+	all []cu.Trace
+}
+
+func (tr *traced) add(t cu.Trace) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.all = append(tr.all, t)
+}
+
+func (tr *traced) take() []cu.Trace {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	defer func() { tr.all = nil }()
+	return tr.all
+}
+
+// TestA15Tracers lets two tracers listen: to creations, records and waits that have
+// succeeded, to synchronizations and destructions before they are made.
+func TestA15Tracers(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
+		h, oh := s.Handle(), other.Handle()
+		var first, second traced
+		remove := n.drv.AddTracer(first.add)
+		removeSecond := n.drv.AddTracer(second.add)
+		defer removeSecond()
+		told := func(what string, want ...cu.Trace) {
+			n.t.Helper()
+			for _, tr := range []*traced{&first, &second} {
+				if got := tr.take(); !slices.Equal(got, want) {
+					n.t.Errorf("%s: told %v, want %v", what, got, want)
+				}
+			}
+		}
+		var e cu.Event
+		n.ok(e.Block(s))
+		n.ok(e.Synchronize())
+		told("nothing that reaches the driver")
+		n.ok(e.Record(s))
+		raw := e.Handle()
+		told("a first record", cu.Trace{Op: cu.TraceEventCreate, Event: raw}, cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		n.ok(e.Record(s))
+		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		n.ok(e.Block(other))
+		told("a wait", cu.Trace{Op: cu.TraceStreamWait, Event: raw, Stream: oh})
+		n.ok(s.Synchronize())
+		told("a synchronization", cu.Trace{Op: cu.TraceStreamSynchronize, Stream: h})
+		n.status("done", &e, cu.Complete)
+		told("a query", cu.Trace{Op: cu.TraceEventQuery, Event: raw})
+
+		// A synchronization is told about before it waits.
+		g := n.holdUp(s)
+		n.ok(e.Record(s))
+		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		wait := n.beginErr(e.Synchronize)
+		n.until("the synchronization is told about", func() bool {
+			second.mu.Lock()
+			defer second.mu.Unlock()
+			return len(second.all) > 0
+		})
+		n.status("which has not returned", &e, cu.Pending)
+		g.open()
+		wait.returns("the synchronization", ok)
+		told("a synchronization", cu.Trace{Op: cu.TraceEventSynchronize, Event: raw}, cu.Trace{Op: cu.TraceEventQuery, Event: raw})
+
+		// So is a destruction, also one that fails; of the others only those that succeed.
+		if n.sim != nil {
+			n.sim.Inject(fault("cuEventRecord", driver.ResultUnknown))
+			n.sim.Inject(fault("cuStreamWaitEvent", driver.ResultUnknown))
+			n.sim.Inject(fault("cuEventCreate", driver.ResultOutOfMemory))
+			n.sim.Inject(fault("cuEventDestroy", driver.ResultUnknown))
+			n.is("a record that fails", e.Record(s), cu.ResultUnknown)
+			n.is("a wait that fails", e.Block(s), cu.ResultUnknown)
+			_, err := n.gpu.NewEvent(cu.EventDefault)
+			n.is("a creation that fails", err, cu.ResultOutOfMemory)
+			told("what has failed")
+			n.is("a destruction that fails", e.Close(), cu.ResultUnknown)
+			n.must(n.EventDestroy(n.at, driver.Event(raw))) // what the fault kept alive
+		} else {
+			n.ok(e.Close())
+		}
+		told("a destruction", cu.Trace{Op: cu.TraceEventDestroy, Event: raw})
+
+		remove()
+		remove()
+		x := get(s.RecordNew(cu.EventDefault))(n)
+		n.ok(x.Close())
+		if got := first.take(); got != nil {
+			n.t.Errorf("a removed tracer is told %v", got)
+		}
+		if got := second.take(); len(got) != 3 {
+			n.t.Errorf("the other one is told %v", got)
+		}
+		n.drv.AddTracer(nil)()
+	})
+}
