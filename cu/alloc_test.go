@@ -221,3 +221,30 @@ func TestTraceStorm(t *testing.T) {
 	}
 	t.Logf("%v", book.counts)
 }
+
+// TestPoolAllocations borrows and uses pooled events, which allocates nothing.
+func TestPoolAllocations(t *testing.T) {
+	exact := ccall.Engine == "thunk" && !raceEnabled
+	r := newRig(t)
+	pool := must(r.gpu.EventPool())(t)
+	defer pool.Close()
+	start := must(pool.Acquire(EventDefault))(t)
+	r.ok(start.Record(r.s))
+	id := start.ID()
+	for name, f := range map[string]func(){
+		"Acquire, Release": func() { r.ok(must(pool.Acquire())(t).Release()) },
+		"with flags":       func() { r.ok(must(pool.Acquire(EventBlockingSync, EventDisableTiming))(t).Release()) },
+		"Record, Query":    func() { r.ok(start.Record(r.s)); start.Query() },
+		"Wait":             func() { r.ok(start.Wait(t.Context())) },
+		"Synchronize":      func() { r.ok(start.Synchronize()) },
+		"Block":            func() { r.ok(start.Block(r.s)) },
+		"Since":            func() { start.Since(start) },
+		"ByID":             func() { must(pool.ByID(id))(t) },
+		"Stats":            func() { pool.Stats() },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 && exact {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	r.ok(start.Release())
+}

@@ -20,9 +20,9 @@ import (
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
 	new(Arg), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
-	new(EventFlags), new(EventKey), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
+	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
 	new(GraphNode), new(GraphNodeType), new(HostFlags), new(HostMem), new(JITOption), new(LaunchConfig),
-	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Proc), new(RecordFlags),
+	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Proc), new(RecordFlags),
 	new(Result), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Trace), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 
@@ -118,6 +118,14 @@ func TestNothingPanics(t *testing.T) {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
 			return must(e.Ticket())(t)
+		},
+		func() any { return must(r.gpu.EventPool())(t) },
+		func() any {
+			pool := must(r.gpu.EventPool())(t)
+			t.Cleanup(func() { pool.Close() })
+			e := must(pool.Acquire())(t)
+			t.Cleanup(func() { e.Release() })
+			return &e
 		},
 	}
 	// Graphs are another driver's.

@@ -99,3 +99,54 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkEventPool borrows events from a pool of the software driver: what it costs does
+// not depend on the driver, as that is not asked.
+func BenchmarkEventPool(b *testing.B) {
+	gpu := gpuContext(b)
+	pool := must(gpu.EventPool())(b)
+	defer pool.Close()
+	cycle := func(b *testing.B) {
+		e, err := pool.Acquire(EventDisableTiming)
+		if err == nil {
+			err = e.Release()
+		}
+		if err != nil {
+			b.Error(err)
+		}
+	}
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			cycle(b)
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				cycle(b)
+			}
+		})
+	})
+	b.Run("tracked", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e, err := pool.AcquireTracked()
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Release()
+		}
+	})
+	b.Run("create", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e, err := gpu.NewEvent(EventDisableTiming)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Close()
+		}
+	})
+}

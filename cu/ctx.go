@@ -51,6 +51,8 @@ type contextCore struct {
 	sweep int                           // at how many tails those that are complete are dropped
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
+	// pool is the events that EventPool lends, nil while it has no share.
+	pool *poolCore
 	// peers are the contexts whose memory kernels here can reach. The map is
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]

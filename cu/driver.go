@@ -66,12 +66,13 @@ func WithLeakHook(hook func(Leak)) Option {
 // for the outcome.
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
-	// "device memory", "host memory", "graph", "executable graph".
+	// "device memory", "host memory", "graph", "executable graph", "event pool",
+	// "pooled event".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr
 	// Forgotten is true if the object was never closed, and the garbage
-	// collector found it.
+	// collector found it, or, for a pooled event, if its pool was closed first.
 	Forgotten bool
 	// Err is the error of the destruction. It is nil if it succeeded, or if it
 	// is still to come because calls are in flight.

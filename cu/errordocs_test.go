@@ -157,6 +157,19 @@ var sections = []section{
 		false,
 	},
 	{
+		"ErrReleased", cu.ErrReleased,
+		"A pooled event was given back to its pool before the call, by this copy of the value or another one. The pool may have handed it out again.",
+		"Release an event after its last use, and once. Waits, GPU waits and tickets that began before go on.",
+		func(r *cu.Rig) error {
+			pool, _ := r.GPU.EventPool()
+			defer pool.Close()
+			e, _ := pool.Acquire()
+			e.Release()
+			return e.Record(r.Stream)
+		},
+		false,
+	},
+	{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
 		"An earlier error, most often of a kernel, made the context unusable: every later call reports it. `gpu.Err()` keeps the first one.",
 		"The process cannot recover: what has to go on must go on in a new process. To find the kernel, run the program under compute-sanitizer.",

@@ -67,6 +67,9 @@ var (
 	ErrNotRecorded = errors.New("event was not recorded")
 	// ErrNoCurrentStream means that a context.Context has no current stream.
 	ErrNoCurrentStream = errors.New("no current stream")
+	// ErrReleased means that a pooled event was given back to its pool before the
+	// call. The pool may have handed it out again.
+	ErrReleased = errors.New("already released")
 	// ErrContextPoisoned means that an earlier error made the context
 	// unusable. The process cannot recover: what has to go on must go on in a
 	// new process.

@@ -27,6 +27,7 @@ func mistakes() []struct {
 		{ErrNotTimed, "ErrNotTimed"},
 		{ErrNotRecorded, "ErrNotRecorded"},
 		{ErrNoCurrentStream, "ErrNoCurrentStream"},
+		{ErrReleased, "ErrReleased"},
 		{ErrContextPoisoned, "ErrContextPoisoned"},
 		{errors.ErrUnsupported, "Unsupported"},
 	}

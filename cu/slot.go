@@ -220,13 +220,16 @@ type eventCore struct {
 	flags EventFlags
 	// foreign says that the CUevent is not ours to destroy.
 	foreign bool
+	// released says that the event went back to its pool while somebody waited: slot is
+	// nil, and waits go on.
+	released atomic.Bool
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is.
 	moving sync.Mutex
 	// once is held by RecordOnce, which may wait for moving.
 	once sync.Mutex
 
-	_ [128 - 120]byte
+	_ [128 - 124]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.

@@ -69,7 +69,7 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 		case st == Complete:
 			return true, nil
 		}
-		if c.slot.Load() == nil {
+		if c.slot.Load() == nil && !c.released.Load() {
 			return true, mistake(op, ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
 		}
 		if ctx.Err() != nil {
@@ -115,7 +115,7 @@ func waitEnded(op string, sl *slot, ctx context.Context) error {
 // it the context: a ticket that nobody waits for does so until it is collected.
 type Ticket struct {
 	_       noCopy
-	owner   *eventOwner // keeps the event from being collected
+	owner   *eventOwner // keeps the event from being collected; nil for a pooled one
 	core    *ticketCore // nil if the outcome was known from the start
 	cleanup runtime.Cleanup
 }

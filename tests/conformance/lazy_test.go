@@ -401,7 +401,7 @@ func TestA11Vet(t *testing.T) {
 	if err == nil {
 		t.Fatal("go vet finds nothing")
 	}
-	for _, what := range []string{"Event", "Stream", "Context", "Ticket"} {
+	for _, what := range []string{"Event", "Stream", "Context", "Ticket", "EventPool"} {
 		if !strings.Contains(string(out), "github.com/purecu/purecu/cu."+what) {
 			t.Errorf("go vet does not find the copy of %s:\n%s", what, out)
 		}

@@ -1,0 +1,678 @@
+package cu
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// EventPool lends events out and takes them back, so that code which needs one for a
+// moment need not create and destroy a CUevent each time. A context has one pool, of
+// which every [Context.EventPool] is a share; it is there until the last share is
+// closed, whoever holds events of it.
+//
+// Acquire and Release allocate nothing and take no lock, as long as the pool has an
+// event of the kind.
+type EventPool struct {
+	_       noCopy
+	share   *poolShare
+	cleanup runtime.Cleanup
+}
+
+// poolShare is one EventPool's share in a context's pool.
+type poolShare struct {
+	resource
+	pool *poolCore
+}
+
+func (ps *poolShare) kind() string    { return "event pool" }
+func (ps *poolShare) handle() uintptr { return 0 }
+
+// free gives the share up, and with the last one the pool.
+func (ps *poolShare) free(at driver.At) (string, driver.Result) {
+	return "cuEventDestroy", ps.pool.dropShare(at)
+}
+
+// poolCore is a context's pool.
+type poolCore struct {
+	ctx    *contextCore
+	shares int // the context's mutex guards it
+
+	// entries has a place for each event that the pool has ever lent at the same time
+	// as others: its index is part of the event's ids. It only grows.
+	entries atomic.Pointer[[]*poolEntry]
+
+	mu     sync.Mutex // held by whoever makes an entry, or gives one a CUevent
+	closed bool
+	made   uint64 // CUevents that were put into entries
+
+	free [poolKinds]freeList
+}
+
+// The kinds of events that a pool has, by their flags: interprocess and external events are none.
+const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
+
+// freeList is a stack of entries that nobody has, linked by their indices.
+type freeList struct {
+	// head is one more than the first entry's index, 0 if there is none, in the lower
+	// half. The upper half counts the changes: an entry that was taken and put back
+	// meanwhile must not look as if nothing had happened.
+	head atomic.Uint64
+	_    [64 - 8]byte // a line of its own
+}
+
+// poolEntry is a place for an event in a pool.
+type poolEntry struct {
+	// state is the generation, which is the number of times that the entry was lent,
+	// and these marks.
+	state atomic.Uint64
+	// core is nil while the entry has no CUevent.
+	core  atomic.Pointer[eventCore]
+	next  atomic.Uint32 // on the free list, as in its head
+	index uint32
+	flags EventFlags
+	pool  *poolCore
+}
+
+// The state of an entry is a sum of these.
+const (
+	entryLent     = 1 << iota // somebody has it
+	entryRecorded             // a record has succeeded since it was lent
+	entryOne                  // one generation
+)
+
+// maxGeneration is the last one: an entry is not lent again after it, so that no id
+// comes back.
+const maxGeneration = 1<<32 - 1
+
+// Pooled is an event of an [EventPool], from Acquire to Release. It is a value, and
+// may be copied; after the release of one copy the others answer [ErrReleased], also when
+// the pool has lent the CUevent to somebody else. It behaves like an [Event] that was just
+// created: what its CUevent marked before does not show. The zero Pooled is no event.
+type Pooled struct {
+	entry *poolEntry
+	gen   uint32
+	pool  *EventPool   // is not collected, and thereby closed, while an event of it is used
+	owner *pooledOwner // of AcquireTracked, else nil
+}
+
+// pooledOwner is what all copies of a tracked event refer to.
+type pooledOwner struct{ cleanup runtime.Cleanup }
+
+// EventPool returns a share in the context's pool of events. Close gives the share up.
+func (c *Context) EventPool() (*EventPool, error) {
+	core, err := c.enter("EventPool")
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	core.mu.Lock()
+	if core.pool == nil {
+		core.pool = &poolCore{ctx: core}
+		core.pool.entries.Store(new([]*poolEntry))
+	}
+	pool := core.pool
+	pool.shares++
+	core.mu.Unlock()
+	p := &EventPool{share: &poolShare{pool: pool}}
+	p.cleanup = owned(p, &p.share.resource, p.share, core)
+	return p, nil
+}
+
+// Close gives the share in the pool up. The last one destroys the pool's events
+// (cuEventDestroy): those that are still lent answer [ErrClosed] from then on, and are
+// reported to the leak hook. Further calls return nil.
+func (p *EventPool) Close() error {
+	if p == nil || p.share == nil {
+		return errNil("cuEventDestroy", "event pool")
+	}
+	return p.share.closeOwned(p.cleanup)
+}
+
+// dropShare gives a share up. It returns the first destruction's error; others go to the
+// leak hook.
+func (pool *poolCore) dropShare(at driver.At) driver.Result {
+	ctx := pool.ctx
+	ctx.mu.Lock()
+	pool.shares--
+	last := pool.shares == 0
+	if last {
+		ctx.pool = nil
+	}
+	ctx.mu.Unlock()
+	if !last {
+		return driver.ResultSuccess
+	}
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	pool.closed = true
+	first := driver.ResultSuccess
+	for _, en := range *pool.entries.Load() {
+		c := en.core.Load()
+		if c == nil {
+			continue
+		}
+		sl := c.slot.Load()
+		closed, err := c.close(at)
+		if closed && en.state.Load()&entryLent != 0 {
+			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
+		}
+		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
+			first = driver.Result(e.Result)
+		} else if err != nil {
+			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
+		}
+	}
+	return first
+}
+
+// Acquire lends an event with these flags, untimed without any; several flags count
+// together. It is created if the pool has none (cuEventCreate). Give it back with Release.
+// Interprocess and external events are refused: nobody knows who goes on using them.
+func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
+	const op = "cuEventCreate"
+	if p == nil || p.share == nil {
+		return Pooled{}, errNil(op, "event pool")
+	}
+	if p.share.closed() {
+		return Pooled{}, errClosed(op, "event pool", 0)
+	}
+	f := lazyFlags(flags)
+	if int(f) >= poolKinds {
+		return Pooled{}, p.refuse(f)
+	}
+	pool := p.share.pool
+	en := pool.pop(f)
+	if en == nil || en.core.Load() == nil {
+		var err error
+		if en, err = pool.fill(op, en, f); err != nil {
+			return Pooled{}, err
+		}
+	}
+	gen := en.state.Load()/entryOne + 1
+	en.state.Store(gen*entryOne + entryLent)
+	return Pooled{entry: en, gen: uint32(gen), pool: p}, nil
+}
+
+// refuse returns the error for flags that no pooled event can have.
+func (p *EventPool) refuse(f EventFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	return invalid("cuEventCreate", "an interprocess or external event cannot be pooled, as another process or a graph may go on using it: use gpu.NewEvent")
+}
+
+// AcquireTracked is Acquire for holders that may forget the event: when the garbage
+// collector finds that no copy of the Pooled is left, it is released. That takes an
+// allocation. What [EventPool.ByID] returns does not count as a copy.
+func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
+	e, err := p.Acquire(flags...)
+	if err != nil {
+		return e, err
+	}
+	owner := new(pooledOwner)
+	owner.cleanup = runtime.AddCleanup(owner, func(e Pooled) { e.forgotten() }, e)
+	e.owner = owner
+	return e, nil
+}
+
+// forgotten releases an event that the garbage collector found.
+func (p Pooled) forgotten() {
+	if p.Release() == nil {
+		p.entry.pool.ctx.drv.leak(Leak{Kind: "pooled event", Forgotten: true})
+	}
+}
+
+// ByID returns the event with an id that [Pooled.ID] returned. The error matches
+// [ErrReleased] if it was released since, and [ResultNotFound] if the pool has never had such
+// an id.
+func (p *EventPool) ByID(id uint64) (Pooled, error) {
+	const op = "EventPool.ByID"
+	if p == nil || p.share == nil {
+		return Pooled{}, errNil(op, "event pool")
+	}
+	if p.share.closed() {
+		return Pooled{}, errClosed(op, "event pool", 0)
+	}
+	entries := *p.share.pool.entries.Load()
+	if i, gen := id>>32, id&maxGeneration; i < uint64(len(entries)) {
+		switch s := entries[i].state.Load(); {
+		case gen == 0 || gen > s/entryOne:
+		case gen != s/entryOne || s&entryLent == 0:
+			return Pooled{}, errReleased(op, 0)
+		default:
+			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
+		}
+	}
+	return Pooled{}, &Error{Op: op, Result: ResultNotFound, Detail: "the pool has never lent an event with this id: ask the pool that it came from"}
+}
+
+// PoolStats is what a pool of events has, and has done.
+type PoolStats struct {
+	// Lent is how many events are lent, and Free how many wait to be.
+	Lent, Free int
+	// Acquired and Created count since the pool was made: how often an event was lent,
+	// and how often that took another CUevent.
+	Acquired, Created uint64
+}
+
+// Stats returns the pool's statistics, which cost the other calls nothing: it looks at
+// every event of the pool. While others acquire and release, the numbers are of slightly
+// different times. Those of a nil pool are 0.
+func (p *EventPool) Stats() PoolStats {
+	var st PoolStats
+	if p == nil || p.share == nil {
+		return st
+	}
+	pool := p.share.pool
+	pool.mu.Lock()
+	st.Created = pool.made
+	pool.mu.Unlock()
+	for _, en := range *pool.entries.Load() {
+		s := en.state.Load()
+		st.Acquired += s / entryOne
+		c := en.core.Load()
+		switch {
+		case s&entryLent != 0:
+			st.Lent++
+		case c != nil && c.slot.Load() != nil:
+			st.Free++
+		}
+	}
+	return st
+}
+
+// Trim destroys the events that nobody has (cuEventDestroy), and returns how many they
+// were. The errors go to the leak hook.
+func (p *EventPool) Trim() int {
+	if p == nil || p.share == nil || p.share.closed() {
+		return 0
+	}
+	pool, n := p.share.pool, 0
+	for f := range pool.free {
+		var empty []*poolEntry
+		for en := pool.pop(EventFlags(f)); en != nil; en = pool.pop(EventFlags(f)) {
+			empty = append(empty, en)
+			if c := en.core.Swap(nil); c != nil {
+				if first, err := c.close(driver.At{Relaxed: true}); first {
+					n++
+					if err != nil {
+						pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
+					}
+				}
+			}
+		}
+		for _, en := range empty {
+			pool.push(en)
+		}
+	}
+	return n
+}
+
+// entry returns the entry with an index.
+func (pool *poolCore) entry(i uint32) *poolEntry { return (*pool.entries.Load())[i] }
+
+// pop takes an entry off the free list, or returns nil.
+func (pool *poolCore) pop(f EventFlags) *poolEntry {
+	head := &pool.free[f].head
+	for {
+		h := head.Load()
+		if uint32(h) == 0 {
+			return nil
+		}
+		en := pool.entry(uint32(h) - 1)
+		next := en.next.Load() // which means nothing if somebody else takes it now
+		if head.CompareAndSwap(h, (h>>32+1)<<32|uint64(next)) {
+			return en
+		}
+	}
+}
+
+// push puts an entry on the free list.
+func (pool *poolCore) push(en *poolEntry) {
+	head := &pool.free[en.flags].head
+	for {
+		h := head.Load()
+		en.next.Store(uint32(h))
+		if head.CompareAndSwap(h, (h>>32+1)<<32|uint64(en.index+1)) {
+			return
+		}
+	}
+}
+
+// fill gives an entry that the caller has taken a CUevent, or makes one if en is nil.
+func (pool *poolCore) fill(op string, en *poolEntry, flags EventFlags) (*poolEntry, error) {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	ctx := pool.ctx
+	put := func(err error) (*poolEntry, error) {
+		if en != nil {
+			pool.push(en)
+		}
+		return nil, err
+	}
+	if pool.closed {
+		return put(errClosed(op, "event pool", 0))
+	}
+	// While the pool is open its shares are users of the context.
+	raw, err := ctx.takeEvent(flags, driver.At{Relaxed: true})
+	if err != nil {
+		return put(err)
+	}
+	c := newPooledCore(ctx, flags, raw)
+	pool.made++
+	if en == nil {
+		entries := *pool.entries.Load()
+		en = &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
+		en.core.Store(c)
+		entries = append(entries, en) // nobody looks beyond the end of the old ones
+		pool.entries.Store(&entries)
+		return en, nil
+	}
+	en.core.Store(c)
+	return en, nil
+}
+
+// newPooledCore returns the core of a CUevent that may have somebody else's record.
+func newPooledCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+	c := &eventCore{ctx: ctx, flags: flags}
+	c.put(&c.first, raw)
+	c.slot.Store(&c.first)
+	return c
+}
+
+// Release gives the event back. It never waits: waits and tickets that others have on the
+// event's record go on, on the CUevent that they know, and the next holder gets another
+// one. A second release is an error that matches [ErrReleased], and so is that of a copy. An event
+// whose pool was closed may be released, too.
+func (p Pooled) Release() error {
+	en := p.entry
+	if en == nil {
+		return errNil("Release", "pooled event")
+	}
+	for {
+		s := en.state.Load()
+		if s/entryOne != uint64(p.gen) || s&entryLent == 0 {
+			return errReleased("Release", 0)
+		}
+		if en.state.CompareAndSwap(s, s/entryOne*entryOne) {
+			break
+		}
+	}
+	if p.owner != nil {
+		p.owner.cleanup.Stop()
+	}
+	c := en.core.Load()
+	sl := c.slot.Load()
+	if sl == nil {
+		return nil // the pool was closed
+	}
+	// A call counts itself, and then looks at the state; here the state was changed, and
+	// then the calls are looked at: at least one sees the other. Waits and tickets are
+	// calls in flight. Where the event has moved on to another slot there may be some on
+	// earlier ones.
+	if p.gen == maxGeneration || sl != &c.first || !sl.unused() {
+		en.core.Store(nil)
+		c.release()
+	}
+	if p.gen != maxGeneration {
+		en.pool.push(en)
+	}
+	return nil
+}
+
+// unused reports whether no call is in flight on the slot, and others know nothing of its
+// CUevent.
+func (sl *slot) unused() bool {
+	return sl.calls.state.Load() == 0 && sl.gen.Load()&genBusy == 0 && !sl.foreign()
+}
+
+// release takes a core out of service. Waits go on; the CUevent is used again when the
+// last of them is done.
+func (c *eventCore) release() {
+	c.released.Store(true)
+	if sl := c.slot.Swap(nil); sl != nil {
+		sl.retire()
+	}
+}
+
+// enter begins a call on the event. recorded reports whether a record has succeeded since
+// the event was acquired. The caller ends the call by leave.
+func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
+	en := p.entry
+	if en == nil {
+		return nil, false, errNil(op, "pooled event")
+	}
+	for {
+		c := en.core.Load()
+		if c == nil {
+			return nil, false, errReleased(op, 0)
+		}
+		sl := c.slot.Load()
+		if sl == nil {
+			return nil, false, p.errGone(op, c)
+		}
+		entered := sl.acquire()
+		if entered {
+			if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryLent != 0 {
+				return sl, s&entryRecorded != 0, nil
+			}
+		}
+		sl.leave()
+		if entered {
+			return nil, false, errReleased(op, uintptr(sl.raw))
+		}
+		// It was retired, or closed, just now.
+	}
+}
+
+func (p Pooled) leave(sl *slot) {
+	sl.leave()
+	runtime.KeepAlive(p)
+}
+
+// errGone returns the error for a core that is out of service.
+func (p Pooled) errGone(op string, c *eventCore) error {
+	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryLent == 0 {
+		return errReleased(op, uintptr(c.first.raw))
+	}
+	return errClosed(op, "event pool", uintptr(c.first.raw))
+}
+
+func errReleased(op string, h uintptr) error {
+	return mistake(op, ErrReleased, h, "release an event after its last use, and once: a copy of it is the same event")
+}
+
+// Record makes the event mark the end of what is enqueued on the stream now: see
+// [Event.Record] (cuEventRecord).
+func (p Pooled) Record(s *Stream) error {
+	const op = "cuEventRecord"
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave(sl)
+	c, sc := sl.core, s.core
+	if c.ctx != sc.ctx {
+		return c.mismatch(op, sc)
+	}
+	if err := sc.begin(op); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := c.record(op, sc, RecordDefault, false); err != nil {
+		if c.slot.Load() == nil {
+			return p.errGone(op, c)
+		}
+		return err
+	}
+	if !recorded { // a failure means that it is marked already, or was released
+		lent := uint64(p.gen)*entryOne + entryLent
+		p.entry.state.CompareAndSwap(lent, lent+entryRecorded)
+	}
+	return nil
+}
+
+// Query reports whether the event's newest record has completed: see [Event.Query]
+// (cuEventQuery). An event that was not recorded since it was acquired is complete.
+func (p Pooled) Query() (Status, error) {
+	const op = "cuEventQuery"
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return StatusUnknown, err
+	}
+	defer p.leave(sl)
+	if !recorded || sl.complete() {
+		return Complete, nil
+	}
+	return sl.core.status(op, sl, sl.query(driver.At{}))
+}
+
+// Wait waits until the record that the event has now has completed, and holds no
+// operating system thread: see [Event.Wait]. If the event is released meanwhile the wait goes
+// on.
+func (p Pooled) Wait(ctx context.Context) error {
+	const op = "cuEventQuery"
+	if ctx == nil {
+		return errNoGoContext(op)
+	}
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave(sl)
+	if !recorded || sl.complete() {
+		return nil
+	}
+	sl.watchers.Add(1)
+	defer sl.watchers.Add(-1)
+	_, err = sl.wait(ctx)
+	return err
+}
+
+// Synchronize waits until the event's newest record has completed, and holds an operating
+// system thread meanwhile: see [Event.Synchronize] (cuEventSynchronize).
+func (p Pooled) Synchronize() error {
+	const op = "cuEventSynchronize"
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave(sl)
+	if !recorded {
+		return nil
+	}
+	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
+		return sl.core.ctx.fail(op, uintptr(sl.raw), res)
+	}
+	return nil
+}
+
+// Ticket returns a ticket for the event's present record: see [Event.Ticket]. It outlives
+// the event's release.
+func (p Pooled) Ticket() (*Ticket, error) {
+	const op = "cuEventQuery"
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	if !recorded || sl.complete() {
+		p.leave(sl)
+		return new(Ticket), nil
+	}
+	return newTicket(nil, sl), nil
+}
+
+// Block makes the GPU hold back what is enqueued on the stream from now on until the
+// event's present record has completed: see [Stream.WaitEvent] (cuStreamWaitEvent). The
+// event may be released at once.
+func (p Pooled) Block(s *Stream) error {
+	const op = "cuStreamWaitEvent"
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	sl, recorded, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave(sl)
+	if sl.drv != s.core.ctx.drv {
+		return mixed(op, "event", sl.core.ctx, "stream", s.core.ctx)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	if !recorded {
+		return nil
+	}
+	return sc.waitSlot(op, sl, WaitDefault)
+}
+
+// Since returns the time between the record of start and the record of this event: see
+// [Event.Since] (cuEventElapsedTime). Both must be of one driver and context, timed, and
+// recorded since they were acquired.
+func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
+	const op = "cuEventElapsedTime"
+	first, startRecorded, err := start.enter(op)
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	defer start.leave(first)
+	last, recorded, err := p.enter(op)
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	defer p.leave(last)
+	switch {
+	case first.core.ctx != last.core.ctx:
+		err = mixed(op, "start event", first.core.ctx, "event", last.core.ctx)
+	case first.core.flags&EventDisableTiming != 0:
+		err = mistake(op, ErrNotTimed, uintptr(first.raw), pooledUntimed)
+	case last.core.flags&EventDisableTiming != 0:
+		err = mistake(op, ErrNotTimed, uintptr(last.raw), pooledUntimed)
+	case !startRecorded:
+		err = errUnrecorded(op, uintptr(first.raw))
+	case !recorded:
+		err = errUnrecorded(op, uintptr(last.raw))
+	}
+	if err != nil {
+		return 0, StatusUnknown, err
+	}
+	return measure(op, first, last)
+}
+
+const pooledUntimed = "acquire it with pool.Acquire(cu.EventDefault): without flags it records no time"
+
+// ID returns a number that the pool gives to no other acquisition, and by which
+// [EventPool.ByID] finds the event until it is released; 0 for the zero Pooled.
+func (p Pooled) ID() uint64 {
+	if p.entry == nil {
+		return 0
+	}
+	return uint64(p.entry.index)<<32 | uint64(p.gen)
+}
+
+// Flags returns the flags that the event was acquired with.
+func (p Pooled) Flags() EventFlags {
+	if p.entry == nil {
+		return EventDefault
+	}
+	return p.entry.flags
+}
+
+// Device returns the device of the pool's context, nil for the zero Pooled.
+func (p Pooled) Device() *Device {
+	if p.entry == nil {
+		return nil
+	}
+	return p.entry.pool.ctx.device
+}

@@ -1,0 +1,153 @@
+package cu
+
+import (
+	"errors"
+	"sync"
+	"testing"
+)
+
+// TestPoolGenerationsEnd lends an entry for the last time: no id comes back.
+func TestPoolGenerationsEnd(t *testing.T) {
+	r := newRig(t)
+	pool := must(r.gpu.EventPool())(t)
+	first := must(pool.Acquire())(t)
+	en := first.entry
+	r.ok(first.Release())
+	en.state.Store((maxGeneration - 1) * entryOne)
+	last := must(pool.Acquire())(t)
+	if last.entry != en || last.gen != maxGeneration {
+		t.Fatalf("generation %d", last.gen)
+	}
+	r.ok(last.Record(r.s))
+	r.ok(must(pool.ByID(last.ID()))(t).Release())
+	next := must(pool.Acquire())(t)
+	if next.entry == en {
+		t.Error("the entry is lent again")
+	}
+	for _, e := range []Pooled{first, last} {
+		if err := e.Record(r.s); !errors.Is(err, ErrReleased) {
+			t.Errorf("generation %d: %v", e.gen, err)
+		}
+	}
+	r.ok(next.Release())
+	r.ok(pool.Close())
+	r.s.Close()
+	r.gpu.Close()
+}
+
+// TestPoolReleaseDuringCall releases an event while a call on it is in the driver, and lends
+// it out: the next holder has another CUevent, and the first one is not destroyed before the
+// call has returned.
+func TestPoolReleaseDuringCall(t *testing.T) {
+	for _, c := range []struct {
+		fn string
+		do func(e Pooled, s *Stream) error
+	}{
+		{"cuEventRecord", func(e Pooled, s *Stream) error { return e.Record(s) }},
+		{"cuEventQuery", func(e Pooled, _ *Stream) error { _, err := e.Query(); return err }},
+		{"cuEventSynchronize", func(e Pooled, _ *Stream) error { return e.Synchronize() }},
+		{"cuStreamWaitEvent", func(e Pooled, s *Stream) error { return e.Block(s) }},
+	} {
+		t.Run(c.fn, func(t *testing.T) {
+			r := newRig(t)
+			pool := must(r.gpu.EventPool())(t)
+			e := must(pool.Acquire())(t)
+			r.ok(e.Record(r.s))
+			raw := e.entry.core.Load().slot.Load().raw
+			r.tell("fake_block", c.fn, 1, 1)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := c.do(e, r.s); err != nil {
+					t.Error(err)
+				}
+			})
+			r.tell("fake_await_blocked", c.fn, 1)
+			r.ok(e.Release())
+			next := must(pool.Acquire())(t)
+			if next.entry.core.Load().slot.Load().raw == raw {
+				t.Error("a CUevent is lent while a call on it is in flight")
+			}
+			if st, err := next.Query(); st != Complete || err != nil {
+				t.Errorf("fresh: %v, %v", st, err)
+			}
+			if c.fn == "cuEventSynchronize" {
+				r.ok(pool.Close()) // before the call returns
+			}
+			r.tell("fake_unblock", c.fn)
+			wg.Wait()
+			if _, _, err := next.Since(next); c.fn != "cuEventSynchronize" && !errors.Is(err, ErrNotTimed) {
+				t.Errorf("Since: %v", err)
+			}
+			r.ok(next.Release())
+			r.ok(pool.Close())
+		})
+	}
+}
+
+// TestPoolRecordBesideRelease records an event, from an earlier slot, that was released and
+// lent out meanwhile: the next holder does not notice.
+func TestPoolRecordBesideRelease(t *testing.T) {
+	r := newRig(t)
+	r.hold(r.s)
+	free := r.stream(r.gpu)
+	pool := must(r.gpu.EventPool())(t)
+	e := must(pool.Acquire())(t)
+	r.ok(e.Record(r.s))
+	ticket := must(e.Ticket())(t)
+	sl, _, err := e.enter("test") // as a call does that then takes its time
+	r.ok(err)
+	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
+	r.ok(e.Release())
+	next := must(pool.Acquire())(t)
+	if err := sl.core.record("cuEventRecord", r.s.core, RecordDefault, false); !errors.Is(err, ErrClosed) {
+		t.Errorf("the late record: %v", err)
+	}
+	e.leave(sl)
+	if st, err := next.Query(); st != Complete || err != nil {
+		t.Errorf("the next holder: %v, %v", st, err)
+	}
+	r.ok(next.Record(free))
+	r.ok(next.Wait(r.patient()))
+	r.release(r.s)
+	r.ok(ticket.Wait(r.patient()))
+	r.ok(next.Release())
+	r.ok(pool.Close())
+}
+
+// TestPoolFailures lets creations and destructions fail. Nothing is lost, and entries stay
+// in use.
+func TestPoolFailures(t *testing.T) {
+	r := newRig(t)
+	pool := must(r.gpu.EventPool())(t)
+	for range 2 { // without and with an entry that has no CUevent
+		r.fail("cuEventCreate", 1, ResultOutOfMemory)
+		if _, err := pool.Acquire(); !errors.Is(err, ResultOutOfMemory) {
+			t.Errorf("Acquire: %v", err)
+		}
+		r.ok(must(pool.Acquire())(t).Release())
+		if n := pool.Trim(); n != 1 {
+			t.Errorf("%d trimmed", n)
+		}
+	}
+	if n := len(*pool.share.pool.entries.Load()); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+	var raws []uintptr
+	var lent []Pooled
+	for range 3 {
+		e := must(pool.Acquire())(t)
+		raws = append(raws, uintptr(e.entry.core.Load().first.raw))
+		lent = append(lent, e)
+	}
+	for _, e := range lent {
+		r.ok(e.Release())
+	}
+	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
+	if err := pool.Close(); !errors.Is(err, ResultUnknown) {
+		t.Errorf("Close: %v", err)
+	}
+	if n := r.census(kindEvent); n != 1 {
+		t.Errorf("%d CUevents, want the one whose destruction failed", n)
+	}
+	r.tell("fake_forgive", raws[0]) // what the fault kept alive
+}

@@ -1,0 +1,363 @@
+package conformance
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// Pools of events: rows C1 to C4.
+
+// newPool returns a share in a context's pool, which is closed at the end.
+func (n *nouns) newPool() *cu.EventPool {
+	n.t.Helper()
+	p := get(n.gpu.EventPool())(n)
+	n.closes(p)
+	return p
+}
+
+// TestC01Acquire hands CUevents back out: what they marked before does not show.
+func TestC01Acquire(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool, s := n.newPool(), n.newStream(n.gpu)
+		for _, flags := range [][]cu.EventFlags{nil, {cu.EventDefault}, {cu.EventBlockingSync}, {cu.EventBlockingSync, cu.EventDisableTiming}} {
+			want := cu.EventDisableTiming
+			if flags != nil {
+				want = 0
+				for _, f := range flags {
+					want |= f
+				}
+			}
+			g := n.holdUp(s)
+			e := get(pool.Acquire(flags...))(n)
+			if e.Flags() != want || e.Device() != n.gpu.Device() {
+				n.t.Errorf("flags %v, want %v; device %v", e.Flags(), want, e.Device())
+			}
+			n.status("fresh", e, cu.Complete)
+			n.ok(e.Record(s))
+			n.settle()
+			n.status("recorded", e, cu.Pending)
+			created := pool.Stats().Created
+			n.ok(e.Release())
+
+			again := get(pool.Acquire(flags...))(n)
+			if now := pool.Stats().Created; now != created {
+				n.t.Errorf("another CUevent was created, though one was free")
+			}
+			// Its CUevent's old record is pending.
+			n.status("acquired again", again, cu.Complete)
+			n.ok(again.Wait(n.patient()))
+			n.ok(again.Synchronize())
+			n.ok(get(again.Ticket())(n).Wait(n.patient()))
+			free := n.newStream(n.gpu)
+			n.ok(again.Block(free))
+			n.ok(free.Synchronize())
+			if want&cu.EventDisableTiming == 0 {
+				_, _, err := again.Since(again)
+				n.is("the time since it was acquired", err, cu.ErrNotRecorded)
+			}
+			// Nor does a record that fails make the old one show.
+			if n.sim != nil {
+				n.sim.Inject(fault("cuEventRecord", 999))
+				n.is("a record that fails", again.Record(free), cu.ResultUnknown)
+				n.status("not recorded", again, cu.Complete)
+			}
+			n.ok(again.Record(free))
+			n.ok(again.Wait(n.patient()))
+			n.status("recorded on a free stream", again, cu.Complete)
+			g.open()
+			n.ok(again.Release())
+			n.ok(s.Synchronize())
+		}
+		_, err := pool.Acquire(cu.EventInterprocess, cu.EventDisableTiming)
+		n.is("interprocess", err, cu.ResultInvalidValue)
+		_, err = pool.Acquire(1 << 20)
+		n.is("unknown flags", err, cu.ResultInvalidValue)
+		n.is("the zero Pooled", cu.Pooled{}.Record(s), cu.ErrNil)
+		n.is("the zero Pooled", cu.Pooled{}.Release(), cu.ErrNil)
+	})
+}
+
+// TestC01Times measures with pooled events.
+func TestC01Times(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool, s := n.newPool(), n.newStream(n.gpu)
+		start, stop := get(pool.Acquire(cu.EventDefault))(n), get(pool.Acquire(cu.EventDefault))(n)
+		n.ok(start.Record(s))
+		g := n.holdUp(s)
+		n.ok(stop.Record(s))
+		n.settle()
+		if _, st, err := stop.Since(start); st != cu.Pending || err != nil {
+			n.t.Errorf("held: %v, %v", st, err)
+		}
+		g.open()
+		n.ok(stop.Wait(n.patient()))
+		d, st, err := stop.Since(start)
+		back, _, _ := start.Since(stop)
+		if d <= 0 || back != -d || st != cu.Complete || err != nil {
+			n.t.Errorf("%v, back %v, %v, %v", d, back, st, err)
+		}
+		plain := get(pool.Acquire())(n)
+		n.ok(plain.Record(s))
+		_, _, err = plain.Since(start)
+		n.is("untimed", err, cu.ErrNotTimed)
+		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
+		n.closes(beside)
+		n.is("a stream of another context", plain.Record(n.newStream(beside)), cu.ErrContextMismatch)
+		n.ok(errs(start.Release(), stop.Release(), plain.Release()))
+	})
+}
+
+// TestC02Release gives events back: by hand, twice, by copies, and by forgetting them.
+func TestC02Release(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool, s := n.newPool(), n.newStream(n.gpu)
+		e := get(pool.Acquire())(n)
+		copied := e
+		n.ok(e.Release())
+		next := get(pool.Acquire())(n) // the same CUevent
+		_, queried := copied.Query()
+		_, ticket := copied.Ticket()
+		_, _, since := copied.Since(next)
+		for what, err := range map[string]error{
+			"Release": copied.Release(), "Record": copied.Record(s), "Query": queried, "Wait": copied.Wait(n.patient()),
+			"Synchronize": copied.Synchronize(), "Ticket": ticket, "Block": copied.Block(s), "Since": since,
+		} {
+			n.is(what+" of a copy", err, cu.ErrReleased, cu.ResultInvalidHandle)
+		}
+		n.ok(next.Record(s)) // nothing of that has reached the next holder
+		n.ok(next.Wait(n.patient()))
+		if st := pool.Stats(); st.Lent != 1 || st.Free != 0 || st.Acquired != 2 || st.Created != 1 {
+			n.t.Errorf("statistics %+v", st)
+		}
+		n.ok(next.Release())
+
+		// Forgotten: nobody has a copy any more.
+		func() {
+			e := get(pool.AcquireTracked())(n)
+			n.ok(e.Record(s))
+			n.ok(e.Wait(n.patient()))
+		}()
+		n.until("the garbage collector gives it back", func() bool { runtime.GC(); return pool.Stats().Lent == 0 })
+		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event forgotten" {
+			n.t.Errorf("reports %v", r)
+		}
+		tracked := get(pool.AcquireTracked())(n)
+		runtime.GC()
+		n.ok(tracked.Record(s))
+		n.ok(tracked.Release()) // by hand: that is not reported
+		runtime.GC()
+
+		// An empty cache.
+		n.alive("before", 1)
+		if got := pool.Trim(); got != 1 {
+			n.t.Errorf("%d events are trimmed", got)
+		}
+		n.alive("after", 0)
+		e = get(pool.Acquire())(n)
+		n.ok(e.Record(s))
+		if got := pool.Trim(); got != 0 {
+			n.t.Errorf("%d events are trimmed, which are lent", got)
+		}
+		n.ok(e.Wait(n.patient()))
+		n.ok(e.Release())
+	})
+}
+
+// TestC02Watched releases events while others wait for them: the waits go on, and the next
+// holder gets another CUevent, whose record is nobody else's.
+func TestC02Watched(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool, s, free := n.newPool(), n.newStream(n.gpu), n.newStream(n.gpu)
+		for _, again := range []bool{false, true} { // the event moves on before it is released
+			g := n.holdUp(s)
+			e := get(pool.Acquire())(n)
+			n.ok(e.Record(s))
+			wait := n.beginErr(func() error { return e.Wait(n.patient()) })
+			ticket := get(e.Ticket())(n)
+			if again {
+				n.ok(e.Record(free))
+				n.ok(e.Wait(n.patient()))
+			}
+			n.ok(e.Release())
+			next := get(pool.Acquire())(n)
+			n.ok(next.Record(free))
+			n.ok(next.Wait(n.patient()))
+			n.settle()
+			select {
+			case r := <-wait.done:
+				n.t.Errorf("a wait for a released event returns %v, though its record is pending", r)
+			default:
+			}
+			n.ok(next.Release())
+			g.open()
+			wait.returns("the wait", ok)
+			n.ok(ticket.Wait(n.patient()))
+			n.ok(s.Synchronize())
+		}
+	})
+}
+
+// TestC02Storm borrows and returns events from many goroutines, with copies that outlive
+// their release. No two hold the same event, and everything comes back.
+func TestC02Storm(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool := n.newPool()
+		const workers, rounds = 8, 300
+		var held sync.Map
+		var stale [workers]atomic.Pointer[cu.Pooled]
+		var wg sync.WaitGroup
+		for w := range workers {
+			s := n.newStream(n.gpu)
+			wg.Go(func() {
+				for i := range rounds {
+					e, err := pool.Acquire()
+					if err != nil {
+						n.t.Errorf("Acquire: %v", err)
+						return
+					}
+					if _, twice := held.LoadOrStore(e.ID(), w); twice {
+						n.t.Errorf("id %#x is lent twice", e.ID())
+					}
+					if old := stale[(w+i)%workers].Load(); old != nil { // perhaps released, perhaps not
+						old.Query()
+						old.Record(s)
+						old.Wait(t.Context())
+					}
+					if st, err := e.Query(); st != cu.Complete || err != nil {
+						n.t.Errorf("fresh: %v, %v", st, err)
+					}
+					if err := e.Record(s); err != nil {
+						n.t.Errorf("Record: %v", err)
+					}
+					if i%3 == 0 {
+						stale[w].Store(&e)
+					}
+					if i%5 == 0 {
+						if err := e.Wait(t.Context()); err != nil {
+							n.t.Errorf("Wait: %v", err)
+						}
+					}
+					if err := e.Release(); err != nil {
+						n.t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if st := pool.Stats(); st.Lent != 0 || st.Acquired != workers*rounds || st.Free > workers {
+			n.t.Errorf("statistics %+v", st)
+		}
+	})
+}
+
+// TestC03ByID finds events by their ids. An id is never used again.
+func TestC03ByID(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		pool, s := n.newPool(), n.newStream(n.gpu)
+		seen := make(map[uint64]bool)
+		for range 50 {
+			a, b := get(pool.Acquire(cu.EventDefault))(n), get(pool.Acquire(cu.EventDefault))(n)
+			for _, e := range []cu.Pooled{a, b} {
+				if e.ID() == 0 || seen[e.ID()] {
+					n.t.Errorf("id %#x was used before", e.ID())
+				}
+				seen[e.ID()] = true
+			}
+			by := func(id uint64) cu.Pooled { n.t.Helper(); return get(pool.ByID(id))(n) }
+			n.ok(by(a.ID()).Record(s))
+			n.ok(by(b.ID()).Record(s))
+			n.ok(by(b.ID()).Wait(n.patient()))
+			n.ok(by(b.ID()).Synchronize())
+			n.ok(by(a.ID()).Block(s))
+			n.status("by id", by(b.ID()), cu.Complete)
+			if _, st, err := by(b.ID()).Since(by(a.ID())); st != cu.Complete || err != nil {
+				n.t.Errorf("elapsed: %v, %v", st, err)
+			}
+			n.ok(by(a.ID()).Release())
+			_, err := pool.ByID(a.ID())
+			n.is("released", err, cu.ErrReleased)
+			n.is("released", a.Release(), cu.ErrReleased)
+			n.ok(b.Release())
+		}
+		for id := range seen {
+			_, err := pool.ByID(id)
+			n.is("an old id", err, cu.ErrReleased)
+		}
+		e := get(pool.Acquire())(n)
+		for _, id := range []uint64{0, 1 << 32, 77, e.ID() + 1, e.ID() + 1<<32, ^uint64(0)} {
+			_, err := pool.ByID(id)
+			n.is("an id that never was", err, cu.ResultNotFound)
+		}
+		n.ok(e.Release())
+	})
+}
+
+// TestC04SharedPool shares one pool among all of a context's users. It stays until the last
+// share is closed; what is lent then is reported, and everything is given back.
+func TestC04SharedPool(t *testing.T) {
+	onNouns(t, 1, func(n *nouns) {
+		s := n.newStream(n.gpu)
+		a, b := get(n.gpu.EventPool())(n), get(n.gpu.EventPool())(n)
+		again := get(n.gpu.Device().PrimaryContext())(n) // the same CUDA context
+		c := get(again.EventPool())(n)
+		n.ok(again.Close())
+		ids := make(map[uint64]bool)
+		for _, pool := range []*cu.EventPool{a, b, c} {
+			e := get(pool.Acquire())(n)
+			ids[e.ID()>>32] = true
+			n.ok(e.Release())
+		}
+		if len(ids) != 1 || a.Stats() != c.Stats() {
+			n.t.Errorf("the shares are of different pools: %v, %+v, %+v", ids, a.Stats(), c.Stats())
+		}
+		e, lost := get(a.Acquire())(n), get(b.Acquire())(n)
+		n.ok(a.Close())
+		n.ok(a.Close())
+		_, err := a.Acquire()
+		n.is("a closed share", err, cu.ErrClosed)
+		_, err = a.ByID(e.ID())
+		n.is("a closed share", err, cu.ErrClosed)
+		n.ok(e.Record(s)) // the pool is there
+		n.ok(get(b.ByID(e.ID()))(n).Wait(n.patient()))
+		n.ok(c.Close())
+		g := n.holdUp(s)
+		n.ok(lost.Record(s))
+		done := make(chan error, 1)
+		go func() { done <- lost.Wait(n.patient()) }()
+		n.settle()
+		n.ok(e.Release())
+		n.ok(b.Close()) // the last one
+		n.is("a wait for an event of a closed pool", <-done, cu.ErrClosed)
+		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event forgotten" {
+			n.t.Errorf("reports %v", r)
+		}
+		n.is("an event of a closed pool", lost.Record(s), cu.ErrClosed)
+		n.ok(lost.Release())
+		n.is("released twice", lost.Release(), cu.ErrReleased)
+		n.alive("after the last share", 0)
+		g.open()
+		n.ok(s.Synchronize())
+
+		// Another pool takes its place.
+		d := get(n.gpu.EventPool())(n)
+		if st := d.Stats(); st != (cu.PoolStats{}) {
+			n.t.Errorf("statistics of a new pool: %+v", st)
+		}
+		n.ok(d.Close())
+		// A share that is forgotten is closed, but not while an event of it is used.
+		e = get(get(n.gpu.EventPool())(n).Acquire())(n)
+		runtime.GC()
+		n.ok(e.Record(s))
+		n.ok(e.Release())
+		e = cu.Pooled{}
+		n.until("the share is closed", func() bool {
+			runtime.GC()
+			r := n.reports(0)
+			return len(r) == 1 && r[0] == "event pool forgotten"
+		})
+	})
+}
