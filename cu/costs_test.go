@@ -367,6 +367,8 @@ func BenchmarkAgainstC(b *testing.B) {
 	newEvent := func(f EventFlags) *Event { return must(gpu.NewEvent(f))(b) }
 	raw := func(e *Event) uintptr { return uintptr(e.core().slot.Load().raw) }
 
+	pool := must(gpu.EventPool())(b)
+	b.Cleanup(func() { ok(pool.Close()) })
 	other, held := newStream(), newStream()
 	legacy := must(gpu.LegacyStream())(b)
 	untimed, timed, timed2, pending := newEvent(EventDisableTiming), newEvent(EventDefault), newEvent(EventDefault), newEvent(EventDisableTiming)
@@ -488,6 +490,32 @@ func BenchmarkAgainstC(b *testing.B) {
 				return c.ns("create_destroy", c.proc("cuEventCreate"), c.proc("cuEventDestroy"), int(EventDisableTiming), n)
 			})
 		}, n / 10, nil},
+		{"", "cuEventCreate + cuEventDestroy, untimed: EventPool.Acquire + Pooled.Release", func(n int) float64 {
+			t0 := time.Now()
+			for range n {
+				e, err := pool.Acquire()
+				if err == nil {
+					err = e.Release()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			return float64(time.Since(t0)) / float64(n)
+		}, func(n int) float64 {
+			return inContext(func() float64 {
+				return c.ns("create_destroy", c.proc("cuEventCreate"), c.proc("cuEventDestroy"), int(EventDisableTiming), n)
+			})
+		}, n / 10, nil},
+		{"", "cuEventCreate + cuEventRecord + cuEventDestroy, untimed: EventPool.Acquire, Record + Release", apart(inARow, loop(func() {
+			e, err := pool.Acquire()
+			ok(errors.Join(err, e.Record(s), e.Release()))
+		}), sync), apart(inARow, func(n int) float64 {
+			return inContext(func() float64 {
+				return c.ns("create_record_destroy", c.proc("cuEventCreate"), c.proc("cuEventRecord"), c.proc("cuEventDestroy"),
+					int(EventDisableTiming), uintptr(s.core.raw), n)
+			})
+		}, sync), n / 4, nil},
 		{opCreateRecord, "cuEventCreate + cuEventRecord + cuEventDestroy, untimed: a zero Event, Record + Close", apart(inARow, loop(func() {
 			e := new(Event)
 			ok(e.Record(s))

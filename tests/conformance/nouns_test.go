@@ -18,22 +18,20 @@ type nouns struct {
 	*lab
 	drv *cu.Driver
 	gpu *cu.Context
+	// devices is how many devices a test uses: two, or one where there are no more.
+	devices int
 
 	mu    sync.Mutex
 	leaks []cu.Leak
 }
 
-// onNouns runs a test of package cu on every driver that has so many devices.
-func onNouns(t *testing.T, devices int, test func(*nouns)) {
+// onNouns runs a test of package cu on every driver.
+func onNouns(t *testing.T, test func(*nouns)) {
 	t.Helper()
 	for _, tg := range targets() {
 		t.Run(tg.Name, func(t *testing.T) {
-			tg.Devices = devices
-			n := newNouns(t, tg)
-			if have := get(n.drv.DeviceCount())(n); have < devices {
-				t.Skipf("there are %d devices, and the test needs %d", have, devices)
-			}
-			test(n)
+			tg.Devices = 2
+			test(newNouns(t, tg))
 		})
 	}
 }
@@ -52,11 +50,10 @@ func newNouns(t *testing.T, tg target) *nouns {
 		defer n.mu.Unlock()
 		n.leaks = append(n.leaks, l)
 	})))(n)
+	n.devices = min(2, get(n.drv.DeviceCount())(n))
 	n.gpu = get(n.device(0).PrimaryContext())(n)
 	t.Cleanup(func() { // before the lab's
-		for _, g := range n.gates {
-			g.open()
-		}
+		n.openAll()
 		n.ok(n.gpu.Close())
 		if l := n.reports(0); len(l) > 0 {
 			t.Errorf("reports: %v", l)
@@ -154,7 +151,7 @@ func (n *nouns) status(what string, e interface{ Query() (cu.Status, error) }, w
 
 func (n *nouns) device(i int) *cu.Device { n.t.Helper(); return get(n.drv.Device(i))(n) }
 
-// stream returns a stream, which is closed at the end.
+// newStream returns a stream, which is closed at the end.
 func (n *nouns) newStream(gpu *cu.Context) *cu.Stream {
 	n.t.Helper()
 	s := get(gpu.NewStream(cu.StreamNonBlocking))(n)
@@ -164,7 +161,18 @@ func (n *nouns) newStream(gpu *cu.Context) *cu.Stream {
 
 // closes closes something at the end, before the context.
 func (n *nouns) closes(c interface{ Close() error }) {
-	n.t.(*testing.T).Cleanup(func() { n.ok(c.Close()) })
+	n.t.Cleanup(func() {
+		n.openAll()
+		n.ok(c.Close())
+	})
+}
+
+// openAll opens the gates, as a test that has failed leaves them.
+func (n *nouns) openAll() {
+	for _, g := range n.gates {
+		g.word.Store(1)
+	}
+	n.settle()
 }
 
 // holdUp makes a stream wait at a gate.

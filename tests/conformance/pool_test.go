@@ -21,7 +21,7 @@ func (n *nouns) newPool() *cu.EventPool {
 
 // TestC01Acquire hands CUevents back out: what they marked before does not show.
 func TestC01Acquire(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream(n.gpu)
 		for _, flags := range [][]cu.EventFlags{nil, {cu.EventDefault}, {cu.EventBlockingSync}, {cu.EventBlockingSync, cu.EventDisableTiming}} {
 			want := cu.EventDisableTiming
@@ -83,7 +83,7 @@ func TestC01Acquire(t *testing.T) {
 
 // TestC01Times measures with pooled events.
 func TestC01Times(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream(n.gpu)
 		start, stop := get(pool.Acquire(cu.EventDefault))(n), get(pool.Acquire(cu.EventDefault))(n)
 		n.ok(start.Record(s))
@@ -113,7 +113,7 @@ func TestC01Times(t *testing.T) {
 
 // TestC02Release gives events back: by hand, twice, by copies, and by forgetting them.
 func TestC02Release(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream(n.gpu)
 		e := get(pool.Acquire())(n)
 		copied := e
@@ -170,7 +170,7 @@ func TestC02Release(t *testing.T) {
 // TestC02Watched releases events while others wait for them: the waits go on, and the next
 // holder gets another CUevent, whose record is nobody else's.
 func TestC02Watched(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool, s, free := n.newPool(), n.newStream(n.gpu), n.newStream(n.gpu)
 		for _, again := range []bool{false, true} { // the event moves on before it is released
 			g := n.holdUp(s)
@@ -204,7 +204,7 @@ func TestC02Watched(t *testing.T) {
 // TestC02Storm borrows and returns events from many goroutines, with copies that outlive
 // their release. No two hold the same event, and everything comes back.
 func TestC02Storm(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool := n.newPool()
 		const workers, rounds = 8, 300
 		var held sync.Map
@@ -256,7 +256,7 @@ func TestC02Storm(t *testing.T) {
 
 // TestC03ByID finds events by their ids. An id is never used again.
 func TestC03ByID(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream(n.gpu)
 		seen := make(map[uint64]bool)
 		for range 50 {
@@ -299,7 +299,7 @@ func TestC03ByID(t *testing.T) {
 // TestC04SharedPool shares one pool among all of a context's users. It stays until the last
 // share is closed; what is lent then is reported, and everything is given back.
 func TestC04SharedPool(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		s := n.newStream(n.gpu)
 		a, b := get(n.gpu.EventPool())(n), get(n.gpu.EventPool())(n)
 		again := get(n.gpu.Device().PrimaryContext())(n) // the same CUDA context

@@ -14,7 +14,7 @@ import (
 // TestB01Flags creates events with every combination of flags. What does not go together
 // is refused before the driver is asked.
 func TestB01Flags(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		var tr traced
 		defer n.drv.AddTracer(tr.add)()
 		s := n.newStream(n.gpu)
@@ -50,7 +50,7 @@ func TestB01Flags(t *testing.T) {
 // TestB02Event records, waits, queries, synchronizes, and reads the time in milliseconds,
 // as a float64. (Handles for other processes are row A9.)
 func TestB02Event(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
 		start := get(n.gpu.NewEvent(cu.EventDefault))(n)
 		stop := get(n.gpu.NewEvent(cu.EventDefault))(n)
@@ -81,7 +81,7 @@ func TestB02Event(t *testing.T) {
 // as they are needed, of a current stream's device too.
 func TestB03PoolStreams(t *testing.T) {
 	const size = 32
-	onNouns(t, 2, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		created := func() int {
 			if n.sim == nil {
 				return 0
@@ -159,6 +159,9 @@ func TestB03PoolStreams(t *testing.T) {
 		n.ok(errs(b.Close(), e.Close()))
 
 		// On the device of a current stream.
+		if n.devices < 2 {
+			return
+		}
 		far := get(n.device(1).PrimaryContext())(n)
 		ctx := cu.WithStream(n.patient(), n.newStream(far))
 		s := get(get(cu.CurrentStream(ctx))(n).Device().PoolStream(0))(n)
@@ -175,7 +178,7 @@ func TestB03PoolStreams(t *testing.T) {
 
 // TestB03PoolStreamsConcurrently takes streams from many goroutines at once.
 func TestB03PoolStreamsConcurrently(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		var mu sync.Mutex
 		counts := make(map[uintptr]int)
 		var wg sync.WaitGroup
@@ -212,7 +215,7 @@ func TestB03PoolStreamsConcurrently(t *testing.T) {
 // uses through a value that is closed: not before the work is done, also when the memory is
 // of another context.
 func TestB03PoolMemory(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		dst := get(n.gpu.Alloc(64))(n)
@@ -246,7 +249,7 @@ func TestB03PoolMemory(t *testing.T) {
 
 // TestB04RecordNew records existing and new events.
 func TestB04RecordNew(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		s := n.newStream(n.gpu)
 		g := n.holdUp(s)
 		e := get(s.RecordNew(cu.EventDefault))(n)
@@ -283,7 +286,7 @@ func TestB04RecordNew(t *testing.T) {
 // TestB05Streams queries, synchronizes and lets streams wait. A wait for a stream needs an
 // event, but does not create and destroy one each time.
 func TestB05Streams(t *testing.T) {
-	onNouns(t, 1, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
 		g := n.holdUp(other)
 		n.ok(s.WaitStream(other))
@@ -319,9 +322,9 @@ func TestB05Streams(t *testing.T) {
 // TestB06Identity tells streams' devices and numbers, wraps a stream, and finds the
 // per-thread default stream inside Do.
 func TestB06Identity(t *testing.T) {
-	onNouns(t, 2, func(n *nouns) {
+	onNouns(t, func(n *nouns) {
 		ids := make(map[uint64]bool)
-		for i := range 2 {
+		for i := range n.devices {
 			gpu := get(n.device(i).PrimaryContext())(n)
 			n.closes(gpu)
 			s := n.newStream(gpu)
