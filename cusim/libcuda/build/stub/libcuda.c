@@ -125,13 +125,25 @@ static const int borrowed[] = {SIGURG, SIGPIPE};
 
 enum { NBORROWED = sizeof borrowed / sizeof *borrowed };
 
-// kernel_action has room for the kernel's struct sigaction of any architecture. The
-// system call is used because the C library translates what another Go runtime set.
-struct kernel_action { uint64_t words[8]; };
+// kernel_action begins like the kernel's struct sigaction of amd64 and arm64, and has
+// room for it. The system call is used because the C library translates what another Go
+// runtime set.
+struct kernel_action { uint64_t handler, flags, rest[6]; };
 
 static long kernel_sigaction(int sig, const struct kernel_action *new, struct kernel_action *old)
 {
 	return syscall(SYS_rt_sigaction, sig, new, old, 8L);
+}
+
+// give_back puts a signal's action back. A handler runs on the thread's signal stack from
+// now on: where Go code is interrupted the other one is a goroutine's, and is small. The
+// Go runtime has seen to that for all signals that it did not take over.
+static void give_back(int sig, const struct kernel_action *action)
+{
+	struct kernel_action a = *action;
+	if (a.handler != (uintptr_t)SIG_DFL && a.handler != (uintptr_t)SIG_IGN)
+		a.flags |= SA_ONSTACK;
+	kernel_sigaction(sig, &a, NULL);
 }
 
 // send_again sends SIGURG to all threads, if there is a handler for it: a signal that
@@ -198,7 +210,7 @@ static int start(void)
 		result = first_call();
 	}
 	for (int i = 0; i < NBORROWED; i++)
-		kernel_sigaction(borrowed[i], &saved[i], NULL);
+		give_back(borrowed[i], &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (loaded)
 		send_again();
