@@ -54,6 +54,10 @@ type addressSpace struct {
 	blocks []*block // by their addresses
 	next   uint64   // where on the devices there was no memory yet
 	pinned uint64   // bytes
+
+	// Where pinned memory comes from: PinnedMemory's, or nil for the heap.
+	alloc func(size uint64) []byte
+	free  func(memory []byte)
 }
 
 const (
@@ -123,7 +127,29 @@ func (a *addressSpace) remove(b *block) {
 		b.ctx.dev.memory -= rounded(b.size)
 	case pinnedBlock:
 		a.pinned -= b.size
+		if a.free != nil {
+			a.free(b.data)
+		}
 	}
+}
+
+// pages returns zeroed memory that begins at a page, and its address, or nil if there
+// is none.
+func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
+	if a.alloc == nil {
+		return newPages(size)
+	}
+	data = a.alloc(size)
+	return data, addressOf(data)
+}
+
+// PinnedMemory sets where the pinned memory of cuMemHostAlloc comes from, which is Go's
+// heap otherwise. It is for programs in which C has its addresses, and may still have
+// them when it is freed: memory of Go's that is gone must not be pointed to. alloc
+// returns zeroed memory that begins at a page and is not Go's, or nil; free takes it
+// back. Neither may call the driver. What the program does not free stays.
+func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Option {
+	return func(d *Driver) { d.space.alloc, d.space.free = alloc, free }
 }
 
 // census counts what the program has to free.
@@ -296,9 +322,9 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	}})
 }
 
-// MemHostAlloc is cuMemHostAlloc. The memory is Go's: its garbage collector moves
-// nothing that is on the heap, and the driver holds on to it until it is freed.
-// The device knows it by the same address.
+// MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is Go's: its
+// garbage collector moves nothing that is on the heap, and the driver holds on to it
+// until it is freed. The device knows it by the same address.
 func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
 	const known = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP | driver.CU_MEMHOSTALLOC_WRITECOMBINED
 	defer d.mu.Unlock()
@@ -311,7 +337,10 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 	case size > mostPinned-d.space.pinned:
 		return 0, driver.ResultOutOfMemory
 	}
-	data, addr := newPages(size)
+	data, addr := d.space.pages(size)
+	if data == nil {
+		return 0, driver.ResultOutOfMemory
+	}
 	d.space.pinned += size
 	d.space.add(&block{addr: addr, size: size, kind: pinnedBlock, ctx: c, flags: flags, data: data})
 	return driver.HostPtr(addr), ok

@@ -840,3 +840,45 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("after a removal there are %d", len(a.blocks))
 	}
 }
+
+// TestPinnedMemory has pinned memory come from elsewhere, and go back there, also where
+// it goes with its context.
+func TestPinnedMemory(t *testing.T) {
+	given := map[uint64][]byte{}
+	r := newLab(t, PinnedMemory(func(size uint64) []byte {
+		if size > page {
+			return nil
+		}
+		b, addr := newPages(size)
+		given[addr] = b
+		return b
+	}, func(b []byte) {
+		if len(given[addressOf(b)]) != len(b) {
+			t.Errorf("%d bytes come back that were not given", len(b))
+		}
+		delete(given, addressOf(b))
+	}))
+	_, res := r.MemHostAlloc(r.th, page+1, 0)
+	r.want("no memory there", driver.ResultOutOfMemory, res)
+	p, res := r.MemHostAlloc(r.th, 8, 0)
+	r.must(res)
+	if len(given[uint64(p)]) != 8 {
+		t.Fatal("the memory is not what was given")
+	}
+	r.must(r.MemsetD8(r.th, driver.DevicePtr(p), 7, 8))
+	if b := given[uint64(p)]; b[0] != 7 || b[7] != 7 {
+		t.Errorf("the memory holds %v", b)
+	}
+	r.must(r.MemFreeHost(r.th, p))
+	if len(given) != 0 {
+		t.Error("memory that was freed is not given back")
+	}
+
+	if _, res := r.MemHostAlloc(r.th, 8, 0); res != ok {
+		t.Fatal(res)
+	}
+	r.must(r.DevicePrimaryCtxReset(nil, 0))
+	if len(given) != 0 {
+		t.Error("memory of a context that was reset is not given back")
+	}
+}

@@ -17,10 +17,13 @@ func newBytes(size uint64) []byte {
 // newPages returns zeroed memory that begins at a page, and its address.
 func newPages(size uint64) (data []byte, addr uint64) {
 	data = make([]byte, size+page-1)
-	skip := -uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data)))) & (page - 1)
+	skip := -addressOf(data) & (page - 1)
 	data = data[skip : skip+size : skip+size]
-	return data, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	return data, addressOf(data)
 }
+
+// addressOf returns the address of memory that does not move.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // foreignBytes returns memory that somebody else has, and that has to stay where
 // it is. It is read and written by touch alone.

@@ -4,6 +4,7 @@ package main
 
 /*
 #include <stdint.h>
+#include <stdlib.h>
 
 static void cusim_call_host(uintptr_t f, uintptr_t data) { ((void (*)(void *))f)((void *)data); }
 
@@ -28,16 +29,37 @@ import (
 // theLibrary is what C's functions are about. It is set before any is called.
 var theLibrary *library
 
+// getenv returns what the environment says now. The Go runtime knows only what it was
+// when the process started.
+func getenv(name string) string {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return C.GoString(C.getenv(n))
+}
+
+// mapMemory returns memory that the garbage collector knows nothing of, as C may have
+// its address longer than there is anything.
+func mapMemory(size uint64) []byte {
+	b, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// unmapMemory takes it back. That cannot fail: the memory is mapped.
+func unmapMemory(b []byte) { _ = syscall.Munmap(b) }
+
 // cusimStart makes the driver. It is called once, and before the others.
 //
 //export cusimStart
 func cusimStart() C.int {
-	opts, err := options(os.Getenv)
+	opts, err := options(getenv)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
 		return C.int(driver.ResultUnknown)
 	}
-	l := newLibrary(cusim.New(opts...))
+	l := newLibrary(cusim.New(append(opts, cusim.PinnedMemory(mapMemory, unmapMemory))...))
 	l.callHost = func(f, data uintptr) {
 		defer l.inCallback(syscall.Gettid)()
 		C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data))
@@ -46,6 +68,7 @@ func cusimStart() C.int {
 		defer l.inCallback(syscall.Gettid)()
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
 	}
+	l.copyText = func(s string) uintptr { return uintptr(unsafe.Pointer(C.CString(s))) }
 	theLibrary = l
 	return 0
 }

@@ -24,9 +24,12 @@ type library struct {
 	// How C's functions are called: cgo knows that.
 	callHost   func(f, data uintptr)
 	callStream func(f, stream uintptr, status driver.Result, data uintptr)
+	// How a string is copied to memory of C's, with a NUL. The garbage collector must
+	// never see what C has in its place: that may have been a pointer once.
+	copyText func(s string) uintptr
 
 	mu        sync.Mutex
-	texts     map[string]*byte
+	texts     map[string]uintptr
 	callbacks map[int]bool // the threads that are calling C's functions, by their number
 }
 
@@ -41,7 +44,7 @@ const maxWords = 14
 
 // newLibrary returns a library of a driver.
 func newLibrary(d *cusim.Driver) *library {
-	return &library{d: d, texts: make(map[string]*byte), callbacks: make(map[int]bool)}
+	return &library{d: d, texts: make(map[string]uintptr), callbacks: make(map[int]bool)}
 }
 
 // init is cuInit.
@@ -100,13 +103,13 @@ func (l *library) refuse(r driver.Result) driver.Result {
 	return r
 }
 
-// text returns a string with a NUL that lives for ever.
-func (l *library) text(s string) *byte {
+// text returns the address of a string with a NUL that lives for ever.
+func (l *library) text(s string) uintptr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.texts[s]
-	if p == nil {
-		p = unsafe.SliceData(append([]byte(s), 0))
+	p, there := l.texts[s]
+	if !there {
+		p = l.copyText(s)
 		l.texts[s] = p
 	}
 	return p
@@ -154,7 +157,8 @@ func kernelParams(word *uint64) driver.KernelParams {
 	return driver.KernelParams{Array: unsafe.Pointer(pointer[byte](word))}
 }
 
-// store stores a value where C wants it, unless the call failed. C has to want it.
+// store stores a value where C wants it, unless the call failed. C has to want it. The
+// value has no pointers: the garbage collector would look at the one that it replaces.
 func store[T any](r driver.Result, p *T, v T) driver.Result {
 	switch {
 	case r != driver.ResultSuccess:

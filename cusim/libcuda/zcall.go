@@ -595,7 +595,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
 	case 122: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
-		r = store(r, pointer[*byte](&a[0]), l.text(v0))
+		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
 	case 123: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])

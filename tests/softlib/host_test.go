@@ -45,6 +45,9 @@ func TestHost(t *testing.T) {
 		{scenario: "unload"},
 		{scenario: "misuse"},
 		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
+		// What it is told when it starts is not what it says itself.
+		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
+		{scenario: "stale"},
 		{scenario: "no-init 100", env: []string{"CUSIM_DEVICES=0"}},
 		{scenario: "no-init 46", env: []string{"CUSIM_FAULTS=cuInit+=46"}},
 	} {

@@ -415,7 +415,7 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			stores = append(stores, fmt.Sprintf("r = %s(r, %s, v%d)\n", store, name, i))
 		case roleStrOut:
 			results = append(results, fmt.Sprintf("v%d", i))
-			stores = append(stores, fmt.Sprintf("r = store(r, pointer[*byte](&%s), l.text(v%d))\n", word, i))
+			stores = append(stores, fmt.Sprintf("r = store(r, pointer[uintptr](&%s), l.text(v%d))\n", word, i))
 		case roleStr:
 			fmt.Fprintf(b, "%s, there := text(&%s)\n", name, word)
 			refuse("!there")

@@ -105,6 +105,7 @@ F(cuMemcpyHtoD_v2, address d, const void *s, size_t n) AS(cuMemcpyHtoD_v2, (addr
 F(cuMemcpyDtoH_v2, void *d, address s, size_t n) AS(cuMemcpyDtoH_v2, (void *, address, size_t), (d, s, n))
 F(cuMemcpyHtoD_v2_ptds, address d, const void *s, size_t n) AS(cuMemcpyHtoD_v2_ptds, (address, const void *, size_t), (d, s, n))
 F(cuMemcpyDtoH_v2_ptds, void *d, address s, size_t n) AS(cuMemcpyDtoH_v2_ptds, (void *, address, size_t), (d, s, n))
+F(cuMemcpyHtoDAsync_v2, address d, const void *s, size_t n, handle st) AS(cuMemcpyHtoDAsync_v2, (address, const void *, size_t, handle), (d, s, n, st))
 F(cuMemcpyDtoHAsync_v2, void *d, address s, size_t n, handle st) AS(cuMemcpyDtoHAsync_v2, (void *, address, size_t, handle), (d, s, n, st))
 F(cuMemcpy, address d, address s, size_t n) AS(cuMemcpy, (address, address, size_t), (d, s, n))
 F(cuMemcpyAsync, address d, address s, size_t n, handle st) AS(cuMemcpyAsync, (address, address, size_t, handle), (d, s, n, st))
@@ -787,6 +788,69 @@ static void configured(void)
 	CHECK(status == 1 && !f);
 }
 
+// in_process configures the driver from within the process.
+static void in_process(void)
+{
+	int n, v;
+	address p;
+	CHECK(!setenv("CUSIM_DEVICES", "3", 1) && !setenv("CUSIM_DRIVER_VERSION", "12.4", 1));
+	CHECK(!setenv("CUSIM_FAULTS", "cuMemAlloc@2=2", 1) && !unsetenv("CUSIM_FAULT_RATE"));
+	setup();
+	OK(cuDriverGetVersion(&v));
+	OK(cuDeviceGetCount(&n));
+	CHECK(v == 12040 && n == 3);
+	OK(cuMemAlloc_v2(&p, 16));
+	WANT(2, cuMemAlloc_v2(&p, 16));
+	OK(cuMemAlloc_v2(&p, 16));
+}
+
+static atomic_int churned;
+
+// churn keeps the driver's garbage collector busy.
+static void *churn(void *ctx)
+{
+	char *buf = calloc(1, 1 << 20);
+	address p;
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc_v2(&p, 1 << 20));
+	for (int i = 0; i < 3000; i++)
+		OK(cuMemcpyHtoDAsync_v2(p, buf, 1 << 20, (handle)2));
+	OK(cuStreamSynchronize((handle)2));
+	OK(cuMemFree_v2(p));
+	free(buf);
+	churned = 1;
+	return NULL;
+}
+
+// stale leaves addresses of memory that is gone where the driver stores others, and
+// hands it some, while it collects garbage.
+static void stale(void)
+{
+	enum { n = 64, size = 3 << 20 };
+	handle ctx = setup(), m, f;
+	void *gone[n];
+	const char *name;
+	address p;
+	pthread_t t;
+	OK(cuModuleLoadData(&m, ptx));
+	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuMemAlloc_v2(&p, 16));
+	for (int i = 0; i < n; i++)
+		OK(cuMemAllocHost_v2(&gone[i], size));
+	for (int i = 0; i < n; i++) {
+		memset(gone[i], i, size);
+		OK(cuMemFreeHost(gone[i]));
+	}
+	OK(pthread_create(&t, NULL, churn, ctx));
+	for (unsigned i = 0; !churned; i++) {
+		name = gone[i % n];
+		OK(cuFuncGetName(&name, f));
+		WANT(1, cuMemcpyHtoD_v2(p, gone[i % n], 32)); // too much: it is not read
+	}
+	OK(pthread_join(t, NULL));
+	CHECK(!strcmp(name, "cusim_spin"));
+}
+
 static void no_init(int want)
 {
 	int n;
@@ -801,6 +865,7 @@ int main(int argc, char **argv)
 		{"lazy", lazy}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
+		{"in-process", in_process}, {"stale", stale},
 	};
 	CHECK(argc >= 3);
 	alarm(100);

@@ -64,7 +64,11 @@ fork = multiprocessing.get_context("fork")
 assert run(fork, child) is True  # before this process uses the driver
 name = c.create_string_buffer(64)
 assert cuda.cuDeviceGetName(name, 64, 0) == 3
+os.environ["CUSIM_DEVICES"] = "2"  # the process started without
 assert work(b"from the parent " * 1000)
+count = c.c_int()
+ok(cuda.cuDeviceGetCount(c.byref(count)))
+assert count.value == 2, count
 ok(cuda.cuDeviceGetName(name, 64, 0))
 assert name.value == b"Simulated H200", name.value
 assert run(fork, refused) == 3  # after
