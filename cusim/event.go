@@ -61,6 +61,21 @@ func (d *Driver) event(op string, h driver.Event) (*event, driver.Result) {
 	return e, d.of(op, e.ctx, uintptr(h), eventKind)
 }
 
+// StickyError returns the sticky error of an event's device, or success if there is none
+// or no such event. It is no function of CUDA's: there are no faults for it, and no
+// handle is misused.
+func (d *Driver) StickyError(h driver.Event) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.catchUp()
+	if object, _ := d.objects.find(uintptr(h)); object != nil {
+		if e, is := object.(*event); is {
+			return e.ctx.dev.poison
+		}
+	}
+	return ok
+}
+
 // timed reports whether the event records the time.
 func (e *event) timed() bool { return e.flags&driver.CU_EVENT_DISABLE_TIMING == 0 }
 

@@ -87,8 +87,7 @@ func (l *library) enter(th *thread, number uint32, a *[maxWords]uint64) driver.R
 		return l.call(&th.Thread, number, a)
 	}
 	if aboutEvent(number) {
-		// The thread has no current context: nothing is recorded.
-		if r := l.d.EventRecord(&th.Thread, driver.Event(a[0]), driver.CU_STREAM_LEGACY); r.Sticky() {
+		if r := l.d.StickyError(driver.Event(a[0])); r != driver.ResultSuccess {
 			return r
 		}
 	}
