@@ -101,11 +101,23 @@ func (d *Driver) ClearFaults() {
 	clear(d.faults)
 }
 
+// MeetFault returns what a call of a function has to return because of a fault that is
+// set for its name, if that is not success. It is for functions that the driver does not
+// have, and that are made of its own: those meet the faults that are set for all.
+func (d *Driver) MeetFault(function string) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.meet(d.faults[function])
+}
+
 // fault returns what a call has to return because of a fault, if that is not
 // success. The driver is unlocked while a call is slow.
-func (d *Driver) fault(name string) driver.Result {
+func (d *Driver) fault(name string) driver.Result { return d.meet(d.faults[name], d.faults[""]) }
+
+// meet is fault with what is set, where nil stands for nothing.
+func (d *Driver) meet(faults ...*fault) driver.Result {
 	r, slow := ok, time.Duration(0)
-	for _, f := range []*fault{d.faults[name], d.faults[""]} {
+	for _, f := range faults {
 		if f == nil {
 			continue
 		}

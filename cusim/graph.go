@@ -137,6 +137,10 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 
 // GraphDebugDotPrint is cuGraphDebugDotPrint, which is not supported.
 func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32) driver.Result {
+	defer d.mu.Unlock()
+	if r := d.begin("cuGraphDebugDotPrint"); r != ok {
+		return r
+	}
 	return driver.ResultNotSupported
 }
 
@@ -303,7 +307,7 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 // GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
 func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
 	defer d.mu.Unlock()
-	g, r := d.graphOf("cuGraphInstantiate", h)
+	g, r := d.graphOf("cuGraphInstantiateWithFlags", h)
 	c := d.thread(th).current()
 	if r == ok && c != nil {
 		r = c.dev.poison

@@ -3,8 +3,9 @@
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //
-// writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It takes a C
-// compiler, and Linux on amd64 or arm64 with glibc. A program finds them through
+// writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It has to be run
+// in purecu's own module, or in one whose go.mod requires purecu. It takes a C compiler,
+// and Linux on amd64 or arm64 with glibc. A program finds them through
 // LD_LIBRARY_PATH, or by the path. Functions that the driver does not have are there
 // and return CUDA_ERROR_NOT_SUPPORTED (801); with -list, build says which ones.
 //
@@ -13,8 +14,9 @@
 // and for functions, and fork. As with NVIDIA's driver, a child of a process that has
 // called cuInit cannot use it: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
 //
-// The environment says what the driver is like. It is read by cuInit, but for the
-// version.
+// The environment says what the driver is like. It is read by the first cuInit, also
+// what the process has set itself by then; but for the version, which is read when it is
+// first asked for, and CUSIM_REPORT, which is read at the end.
 //
 //	CUSIM_DEVICES         the number of devices; 1 if it is not set. With 0, cuInit
 //	                      returns CUDA_ERROR_NO_DEVICE (100).
@@ -23,7 +25,9 @@
 //	CUSIM_FAULTS          calls that fail, separated by commas: FUNCTION[@N][+]=CODE,
 //	                      the Nth call, the first if that is not said; with + all after
 //	                      it too. FUNCTION[@N][+]~TIME makes it take its time, as in
-//	                      cuStreamSynchronize~5ms. * stands for all functions.
+//	                      cuStreamSynchronize~5ms. * stands for all functions. A name
+//	                      stands for all versions of the function; one that the driver
+//	                      does not have, or that cannot fail, is refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
 //	CUSIM_REPORT          if it is set, what was misused, and what was not given back,
@@ -31,6 +35,12 @@
 //
 // If one of these cannot be understood, cuInit says so on standard error and returns
 // CUDA_ERROR_UNKNOWN (999).
+//
+// Some functions are made of others here, whose faults they meet too, and which * counts
+// in their place: cuMemcpy of cuMemcpyHtoD, cuLaunchKernelEx of cuLaunchKernel, those of
+// a thread's own stream such as cuMemsetD8_v2_ptds of cuMemsetD8Async. cuMemcpyAsync from
+// host to host waits for the stream before it copies, and in a capture it returns
+// CUDA_ERROR_NOT_SUPPORTED.
 //
 // Functions that streams call on the host run on threads of the driver, on which most
 // signals are blocked. Handlers of signals that the program installs after cuInit need

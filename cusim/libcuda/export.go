@@ -97,6 +97,17 @@ func cusimCall(id C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
 	return C.int(theLibrary.enter(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
 
+// cusimFault returns what a call of a function that is made of others in C has to return
+// because of a fault. In callbacks it returns what the others will.
+//
+//export cusimFault
+func cusimFault(id C.uintptr_t, function *C.char) C.int {
+	if cgo.Handle(id).Value().(*thread).callback {
+		return 0
+	}
+	return C.int(theLibrary.d.MeetFault(C.GoString(function)))
+}
+
 // cusimReport writes what the program did wrong to standard error.
 //
 //export cusimReport

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,15 +101,19 @@ func parseFault(s string) (f cusim.Fault, err error) {
 	return f, err
 }
 
-// parseFunction reads the name of a function, or * for all.
+// parseFunction reads the name of a function that can have a fault, or * for all.
 func parseFunction(name string) (string, error) {
-	switch {
-	case name == "*":
+	if name == "*" {
 		return "", nil
-	case !strings.HasPrefix(name, "cu"):
-		return "", fmt.Errorf("%q is no function's name", name)
 	}
-	return name, nil
+	base := name
+	if b, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
+		base = b
+	}
+	if !slices.Contains(callNames[:], base) && !slices.Contains(madeNames[:], base) {
+		return "", fmt.Errorf("there is no function %q that the driver has and that can fail", name)
+	}
+	return base, nil
 }
 
 func parseCode(s string) (int, error) {
@@ -140,7 +145,7 @@ func parseRate(s, seed string) (cusim.Option, error) {
 		rate, functions = p, []string{name}
 	}
 	p, err := strconv.ParseFloat(rate, 64)
-	if err != nil || p < 0 || p > 1 {
+	if err != nil || !(p >= 0 && p <= 1) { // nor what is no number
 		return nil, fmt.Errorf("%q is no probability", rate)
 	}
 	return cusim.FaultRate(random, p, code, functions...), nil

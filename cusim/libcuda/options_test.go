@@ -97,11 +97,17 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULTS", "cuInit=0", `"0" is no code`},
 		{"CUSIM_FAULTS", "cuInit@0=2", `"0" is no number of a call`},
 		{"CUSIM_FAULTS", "cuInit~soon", `"soon" is no time`},
-		{"CUSIM_FAULTS", "init=2", `"init" is no function`},
+		{"CUSIM_FAULTS", "init=2", `no function "init"`},
+		{"CUSIM_FAULTS", "cuMemAloc=2", `no function "cuMemAloc"`},
+		{"CUSIM_FAULTS", "cuMemAlloc_vx=2", `no function "cuMemAlloc_vx"`},
+		{"CUSIM_FAULTS", "cuEventRecord_ptsz=2", `no function "cuEventRecord_ptsz"`},
+		{"CUSIM_FAULTS", "cuArrayDestroy=2", `no function "cuArrayDestroy"`},         // it is never there
+		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`}, // it cannot fail
 		{"CUSIM_FAULTS", "cuInit=2,", "neither"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},
-		{"CUSIM_FAULT_RATE", "x:0.5=3", `"x" is no function`},
+		{"CUSIM_FAULT_RATE", "NaN=2", `"NaN" is no probability`},
+		{"CUSIM_FAULT_RATE", "x:0.5=3", `no function "x"`},
 	} {
 		_, err := options(func(name string) string {
 			if name == tt.variable {

@@ -8,7 +8,8 @@ import (
 )
 
 // ownStream makes the calls that copy and set memory in the order of the legacy
-// default stream in that of the thread's own: what is exported with _ptds.
+// default stream in that of the thread's own: what is exported with _ptds. Each is made
+// of another call, whose faults it meets besides its own.
 type ownStream struct{ d *cusim.Driver }
 
 // perThread is the thread's own default stream.
@@ -28,25 +29,43 @@ func host(b []byte) driver.HostPtr {
 }
 
 func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyHtoD"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.wait(th, o.d.MemcpyHtoDAsync(th, dst, host(src), uint64(len(src)), perThread))
 }
 
 func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyDtoH"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.wait(th, o.d.MemcpyDtoHAsync(th, host(dst), src, uint64(len(dst)), perThread))
 }
 
 func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyDtoD"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.d.MemcpyDtoDAsync(th, dst, src, n, perThread)
 }
 
 func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyPeer"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.d.MemcpyPeerAsync(th, dst, dstCtx, src, srcCtx, n, perThread)
 }
 
 func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD8"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.d.MemsetD8Async(th, dst, v, n, perThread)
 }
 
 func (o ownStream) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD32"); r != driver.ResultSuccess {
+		return r
+	}
 	return o.d.MemsetD32Async(th, dst, v, n, perThread)
 }

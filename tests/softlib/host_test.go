@@ -48,6 +48,8 @@ func TestHost(t *testing.T) {
 		// What it is told when it starts is not what it says itself.
 		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
 		{scenario: "stale"},
+		{scenario: "faults", env: []string{"CUSIM_FAULTS=cuDeviceComputeCapability=46,cuGraphInstantiate_v2=46,cuLaunchKernelEx=46,cuMemAllocHost_v2=46,cuMemcpy=46," +
+			"cuMemcpyAsync=46,cuModuleLoad=46,cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags=46,cuOccupancyMaxPotentialBlockSizeWithFlags=46"}},
 		{scenario: "no-init 100", env: []string{"CUSIM_DEVICES=0"}},
 		{scenario: "no-init 46", env: []string{"CUSIM_FAULTS=cuInit+=46"}},
 	} {
@@ -72,6 +74,7 @@ func TestHostTold(t *testing.T) {
 		{"no-init 999", "CUSIM_DEVICES=many", []string{"CUSIM_DEVICES=many: "}},
 		{"no-init 999", "CUSIM_DRIVER_VERSION=9.2", []string{"CUSIM_DRIVER_VERSION=9.2: "}},
 		{"no-init 999", "CUSIM_FAULTS=cuMemAlloc", []string{"CUSIM_FAULTS=cuMemAlloc: "}},
+		{"no-init 999", "CUSIM_FAULTS=cuMemAloc=2", []string{"CUSIM_FAULTS=cuMemAloc=2: ", `there is no function "cuMemAloc"`}},
 	} {
 		said := run(t, []string{tt.env}, append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
 		for _, want := range tt.want {

@@ -273,7 +273,7 @@ func (lib *library) emitStubs() string {
 		p, _ := lib.prototype(s.fact) // emitHeader had it too
 		fmt.Fprintf(&b, "%s\n{\n", p)
 		if h := lib.plan.handle[s.fact.export]; h != "" {
-			fmt.Fprintf(&b, "\tif (!%s && !cusim_running())\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", h)
+			fmt.Fprintf(&b, "\tif (!%s && !cusim_initialized())\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", h)
 		}
 		switch {
 		case s.call == nil:
@@ -369,14 +369,43 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		}
 	}
 	b.WriteString("// aboutEvent reports whether the first argument of a call is an event.\nfunc aboutEvent(number uint32) bool {\n")
-	fmt.Fprintf(&b, "switch number {\ncase %s:\nreturn true\n}\nreturn false\n}\n", strings.Join(events, ", "))
+	fmt.Fprintf(&b, "switch number {\ncase %s:\nreturn true\n}\nreturn false\n}\n\n", strings.Join(events, ", "))
+
+	var names []string
+	b.WriteString("// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
+	for _, c := range lib.calls {
+		names = append(names, unversioned(c.fact.export))
+		fmt.Fprintf(&b, "%q,\n", unversioned(c.fact.export))
+	}
+	b.WriteString("}\n\n// madeNames are those of the functions that C makes of others, where they differ.\nvar madeNames = [...]string{\n")
+	for _, s := range lib.stubs {
+		name := unversioned(s.fact.export)
+		if s.byHand && !lib.plan.static[s.fact.export] && !slices.Contains(names, name) {
+			names = append(names, name)
+			fmt.Fprintf(&b, "%q,\n", name)
+		}
+	}
+	b.WriteString("}\n")
 	return b.String()
 }
 
+// unversioned returns an export's name without its version, and without what says that
+// its NULL stream is the thread's own.
+func unversioned(export string) string {
+	for _, own := range []string{"_ptsz", "_ptds"} {
+		export = strings.TrimSuffix(export, own)
+	}
+	if name, version, found := strings.Cut(export, "_v"); found && strings.Trim(version, "0123456789") == "" {
+		return name
+	}
+	return export
+}
+
 // makesSomething reports whether the call hands out what has to be given back:
-// then it must not be made if there is nowhere to put it.
+// then it must not be made if there is nowhere to put it. What is got was there, but for
+// a function: it gets a handle when somebody asks for it.
 func (c *call) makesSomething() bool {
-	return !strings.Contains(c.method, "Get") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
+	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
 		switch p.typ {
 		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr":
 			return true

@@ -58,7 +58,7 @@ func TestLibraryStubs(t *testing.T) {
 		"cuEventRecord":        "(uintptr_t)hStream",
 		"cuMemcpyHtoD":         "CUDA_ERROR_NOT_SUPPORTED", // its addresses have 32 bits
 		"cuArrayCreate_v2":     "CUDA_ERROR_NOT_SUPPORTED",
-		"cuEventQuery":         "if (!hEvent && !cusim_running())",
+		"cuEventQuery":         "if (!hEvent && !cusim_initialized())",
 		"cuIpcOpenEventHandle": "(uintptr_t)&handle",
 		"cuDeviceGetAttribute": "(uint32_t)dev",
 	} {

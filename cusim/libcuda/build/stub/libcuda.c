@@ -20,19 +20,23 @@ static int (*driver_start)(void);
 static uintptr_t (*driver_thread)(void);
 static void (*driver_thread_end)(uintptr_t);
 static int (*driver_call)(uintptr_t thread, uint32_t number, uint64_t *words);
+static int (*driver_fault)(uintptr_t thread, const char *function);
 static void (*driver_report)(void);
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;  // the driver's Go runtime is in this process
 static atomic_int running; // and it takes calls
+static atomic_int ready;   // and cuInit has succeeded
 static atomic_int forked;  // it is not: it is in the process that this one was forked from
 static pthread_key_t thread_key;
 static int go_key = -1; // under which the Go runtime has something for each thread
 static char driver_path[4096];
 
-int cusim_running(void) { return atomic_load_explicit(&running, memory_order_acquire); }
+static int is_running(void) { return atomic_load_explicit(&running, memory_order_acquire); }
 
-int cusim_refuse(int result) { return cusim_running() ? result : CUDA_ERROR_NOT_INITIALIZED; }
+int cusim_initialized(void) { return atomic_load_explicit(&ready, memory_order_acquire); }
+
+int cusim_refuse(int result) { return cusim_initialized() ? result : CUDA_ERROR_NOT_INITIALIZED; }
 
 // driver_version returns the version that the driver supports. The driver has the
 // last word on what cannot be understood.
@@ -52,23 +56,42 @@ static int driver_version(void)
 	return known = version;
 }
 
+// calling_thread stores what stands for the calling thread.
+static int calling_thread(uintptr_t *thread)
+{
+	*thread = (uintptr_t)pthread_getspecific(thread_key);
+	if (*thread)
+		return CUDA_SUCCESS;
+	*thread = driver_thread();
+	if (!pthread_setspecific(thread_key, (void *)*thread))
+		return CUDA_SUCCESS;
+	driver_thread_end(*thread); // nobody would, when the thread ends
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 int cusim_call(uint32_t number, int since, uint64_t *words)
 {
-	if (!cusim_running())
+	uintptr_t thread;
+	if (!is_running())
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (since > 11000 && since > driver_version())
 		return CUDA_ERROR_NOT_SUPPORTED;
-	uintptr_t thread = (uintptr_t)pthread_getspecific(thread_key);
-	if (!thread) {
-		thread = driver_thread();
-		pthread_setspecific(thread_key, (void *)thread);
-	}
-	return driver_call(thread, number, words);
+	int result = calling_thread(&thread);
+	return result ? result : driver_call(thread, number, words);
+}
+
+int cusim_begin(const char *function)
+{
+	uintptr_t thread;
+	if (!cusim_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	int result = calling_thread(&thread);
+	return result ? result : driver_fault(thread, function);
 }
 
 static void thread_end(void *thread)
 {
-	if (cusim_running())
+	if (is_running())
 		driver_thread_end((uintptr_t)thread);
 }
 
@@ -82,7 +105,7 @@ static void fork_child(void)
 {
 	if (loaded) {
 		forked = 1;
-		running = 0;
+		running = ready = 0;
 		if (go_key >= 0) // or the Go runtime is entered when the thread ends
 			pthread_setspecific(go_key, NULL);
 	}
@@ -112,7 +135,7 @@ __attribute__((constructor)) static void library_loaded(void)
 __attribute__((destructor)) static void process_ends(void)
 {
 	const char *report = getenv("CUSIM_REPORT");
-	if (report && *report && cusim_running())
+	if (report && *report && is_running())
 		driver_report();
 }
 
@@ -171,7 +194,7 @@ static void *load_driver(void)
 	void *driver = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (driver && (driver_start = dlsym(driver, "cusimStart")) && (driver_thread = dlsym(driver, "cusimThread")) &&
 	    (driver_thread_end = dlsym(driver, "cusimThreadEnd")) && (driver_call = dlsym(driver, "cusimCall")) &&
-	    (driver_report = dlsym(driver, "cusimReport")))
+	    (driver_fault = dlsym(driver, "cusimFault")) && (driver_report = dlsym(driver, "cusimReport")))
 		return driver;
 	fprintf(stderr, "cusim: the driver behind libcuda.so.1 cannot be loaded: %s\n", dlerror());
 	return NULL;
@@ -225,16 +248,19 @@ int cuInit(unsigned int flags)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!cusim_running()) {
+	if (!is_running()) {
 		pthread_mutex_lock(&starting);
-		if (!cusim_running() && !failed && !(failed = start()))
+		if (!is_running() && !failed && !(failed = start()))
 			atomic_store_explicit(&running, 1, memory_order_release);
 		int result = failed;
 		pthread_mutex_unlock(&starting);
 		if (result)
 			return result;
 	}
-	return cusim_call(CUSIM_Init, 0, words);
+	int result = cusim_call(CUSIM_Init, 0, words);
+	if (!result)
+		atomic_store_explicit(&ready, 1, memory_order_release);
+	return result;
 }
 
 int cuDriverGetVersion(void *version)

@@ -20,12 +20,17 @@ struct cusim_result {
 extern const struct cusim_symbol cusim_symbols[];
 extern const struct cusim_result cusim_results[];
 
-// cusim_running reports whether calls reach the driver.
-int cusim_running(void);
+// cusim_initialized reports whether cuInit has succeeded.
+int cusim_initialized(void);
 
 // cusim_call makes a call of the driver by its number, for a function that exists
 // since a version of CUDA.
 int cusim_call(uint32_t number, int since, uint64_t *words);
+
+// cusim_begin begins a call of a function that is made of others: it returns what the
+// call has to return because of a fault that is set for its name, without a version, or
+// before cuInit, if that is not success.
+int cusim_begin(const char *function);
 
 // cusim_refuse returns what a function returns that does not ask the driver: before
 // cuInit, that; else the result.

@@ -1,20 +1,28 @@
-// Functions that are made of others.
+// Functions that are made of others. Those whose names, without a version, are not among
+// the others begin with cusim_begin; the faults of the others they meet as well.
 #include "libcuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int cuMemAllocHost_v2(void *pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+int cuMemAllocHost_v2(void *pp, size_t bytesize)
+{
+	int result = cusim_begin("cuMemAllocHost");
+	return result ? result : cuMemHostAlloc(pp, bytesize, 0);
+}
 
 int cuModuleLoad(void *module, void *fname)
 {
+	int result = cusim_begin("cuModuleLoad");
+	if (result)
+		return result;
 	if (!module || !fname)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	FILE *f = fopen(fname, "rb");
 	if (!f)
-		return cusim_refuse(CUDA_ERROR_FILE_NOT_FOUND);
-	int result = CUDA_ERROR_OUT_OF_MEMORY;
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	result = CUDA_ERROR_OUT_OF_MEMORY;
 	size_t size = 0, room = 1 << 16;
 	char *image = malloc(room);
 	while (image) {
@@ -38,7 +46,9 @@ int cuModuleLoad(void *module, void *fname)
 int cuDeviceComputeCapability(void *major, void *minor, int dev)
 {
 	enum { MAJOR = 75, MINOR = 76 }; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
-	int result = cuDeviceGetAttribute(major, MAJOR, dev);
+	int result = cusim_begin("cuDeviceComputeCapability");
+	if (!result)
+		result = cuDeviceGetAttribute(major, MAJOR, dev);
 	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
 }
 
@@ -74,6 +84,9 @@ int cuCtxSynchronize_v2(void *ctx) { return in_context(ctx, synchronize, NULL); 
 
 int cuGraphInstantiate_v2(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
 {
+	int result = cusim_begin("cuGraphInstantiate");
+	if (result)
+		return result;
 	if (phErrorNode)
 		*(void **)phErrorNode = NULL;
 	if (logBuffer && bufferSize)
@@ -84,16 +97,22 @@ int cuGraphInstantiate_v2(void *phGraphExec, void *hGraph, void *phErrorNode, vo
 int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
 	const unsigned int known = 1; // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+	int result = cusim_begin("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
+	if (result)
+		return result;
 	if (flags & ~known)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	return cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
 }
 
 int cuOccupancyMaxPotentialBlockSizeWithFlags(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
 {
 	const unsigned int known = 1;
+	int result = cusim_begin("cuOccupancyMaxPotentialBlockSizeWithFlags");
+	if (result)
+		return result;
 	if (flags & ~known)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	return cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
 }
 
@@ -134,9 +153,12 @@ static int on_device(unsigned long long address) { return address >= 0x17f000000
 
 // The driver knows pinned memory by the same address on both sides, and takes any memory
 // of the host where it is on the host's side of a copy. From host to host the bytes move
-// when the stream has got there.
+// here, when the stream has got there.
 static int copy(unsigned long long dst, unsigned long long src, size_t n, int own)
 {
+	int result = cusim_begin("cuMemcpy");
+	if (result)
+		return result;
 	if (on_device(dst) && on_device(src))
 		return own ? cuMemcpyDtoD_v2_ptds(dst, src, n) : cuMemcpyDtoD_v2(dst, src, n);
 	if (on_device(dst))
@@ -144,8 +166,8 @@ static int copy(unsigned long long dst, unsigned long long src, size_t n, int ow
 	if (on_device(src))
 		return own ? cuMemcpyDtoH_v2_ptds((void *)(uintptr_t)dst, src, n) : cuMemcpyDtoH_v2((void *)(uintptr_t)dst, src, n);
 	if ((!dst || !src) && n)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
-	int result = own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL);
+		return CUDA_ERROR_INVALID_VALUE;
+	result = own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL);
 	if (!result)
 		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
 	return result;
@@ -155,8 +177,13 @@ int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount) {
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 1); }
 
+// From host to host it waits for the stream. That would end a capture, in which it could
+// not be anyway: graphs have no nodes for it here.
 static int copy_async(unsigned long long dst, unsigned long long src, size_t n, void *stream)
 {
+	int result = cusim_begin("cuMemcpyAsync"), capturing;
+	if (result)
+		return result;
 	if (on_device(dst) && on_device(src))
 		return cuMemcpyDtoDAsync_v2(dst, src, n, stream);
 	if (on_device(dst))
@@ -164,8 +191,12 @@ static int copy_async(unsigned long long dst, unsigned long long src, size_t n, 
 	if (on_device(src))
 		return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, stream);
 	if ((!dst || !src) && n)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
-	int result = cuStreamSynchronize(stream);
+		return CUDA_ERROR_INVALID_VALUE;
+	result = cuStreamIsCapturing(stream, &capturing);
+	if (!result && capturing)
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	if (!result)
+		result = cuStreamSynchronize(stream);
 	if (!result)
 		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
 	return result;
@@ -188,25 +219,25 @@ struct launch_config {
 	unsigned int attribute_count;
 };
 
-static int launch(const struct launch_config *c, void *stream, void *f, void *kernelParams, void *extra)
+static int launch(const struct launch_config *c, int own, void *f, void *kernelParams, void *extra)
 {
+	int result = cusim_begin("cuLaunchKernelEx");
+	if (result)
+		return result;
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (c->attribute_count)
-		return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	void *stream = own ? (void *)cusim_own(c->stream) : c->stream;
 	return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, stream, kernelParams, extra);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
-	const struct launch_config *c = config;
-	if (!c)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
-	return launch(c, c->stream, f, kernelParams, extra);
+	return launch(config, 0, f, kernelParams, extra);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
-	const struct launch_config *c = config;
-	if (!c)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
-	return launch(c, (void *)cusim_own(c->stream), f, kernelParams, extra);
+	return launch(config, 1, f, kernelParams, extra);
 }

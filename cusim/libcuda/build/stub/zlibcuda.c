@@ -660,7 +660,7 @@ int cuEventDestroy(void *hEvent)
 
 int cuEventDestroy_v2(void *hEvent)
 {
-	if (!hEvent && !cusim_running())
+	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
 	return cusim_call(38, 4000, a);
@@ -668,7 +668,7 @@ int cuEventDestroy_v2(void *hEvent)
 
 int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
 {
-	if (!hStart && !cusim_running())
+	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
 	return cusim_call(43, 2000, a);
@@ -676,7 +676,7 @@ int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
 
 int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 {
-	if (!hStart && !cusim_running())
+	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
 	return cusim_call(44, 12080, a);
@@ -684,7 +684,7 @@ int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 
 int cuEventQuery(void *hEvent)
 {
-	if (!hEvent && !cusim_running())
+	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
 	return cusim_call(41, 2000, a);
@@ -716,7 +716,7 @@ int cuEventRecord_ptsz(void *hEvent, void *hStream)
 
 int cuEventSynchronize(void *hEvent)
 {
-	if (!hEvent && !cusim_running())
+	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
 	return cusim_call(42, 2000, a);
@@ -3889,7 +3889,7 @@ int cuStreamDestroy(void *hStream)
 
 int cuStreamDestroy_v2(void *hStream)
 {
-	if (!hStream && !cusim_running())
+	if (!hStream && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hStream};
 	return cusim_call(47, 4000, a);

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestFaultNames makes every call with a fault that is set for its name. The arguments
+// are addresses but for one, which another call that has not met the fault chooses.
+func TestFaultNames(t *testing.T) {
+	const code = driver.ResultDeviceUnavailable
+	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(memory)
+	for number, name := range callNames {
+		base, err := parseFunction(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		l := newLibrary(cusim.New(cusim.Faults(cusim.Fault{Function: base, Every: true, Code: int(code)})))
+		l.copyText = func(string) uintptr { return 0 }
+		met := false
+		for null := 0; null < maxWords && !met; null++ {
+			words := new([maxWords]uint64)
+			for i := range words {
+				if i != (null+2)%maxWords { // the third is a length where it counts
+					words[i] = uint64(host(memory))
+				}
+			}
+			met = l.call(new(driver.Thread), uint32(number), words) == code
+		}
+		if !met {
+			t.Errorf("%s does not meet a fault of its name", name)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// numberOf returns the number of a call.
+func numberOf(t *testing.T, name string) uint32 {
+	t.Helper()
+	n := slices.Index(callNames[:], name)
+	if n < 0 {
+		t.Fatalf("there is no call %s", name)
+	}
+	return uint32(n)
+}
+
+// TestFaultsOfMade holds that the functions that C makes of others ask for faults by
+// the names that are known.
+func TestFaultsOfMade(t *testing.T) {
+	source, err := os.ReadFile("build/stub/more.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for _, part := range strings.Split(string(source), `cusim_begin("`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		asked = append(asked, name)
+	}
+	slices.Sort(asked)
+	if !slices.Equal(asked, madeNames[:]) {
+		t.Errorf("more.c asks for faults of\n%q, want\n%q", asked, madeNames)
+	}
+}
+
+// TestOwnStreamFaults holds that a call meets a fault of its name once.
+func TestOwnStreamFaults(t *testing.T) {
+	d := cusim.New(cusim.Faults(cusim.Fault{Function: "cuMemsetD8", Code: 2}, cusim.Fault{Function: "cuMemsetD8Async", Code: 46}))
+	d.Init(nil, 0)
+	for _, want := range []driver.Result{2, 46, driver.ResultInvalidContext} {
+		if r := (ownStream{d}).MemsetD8(new(driver.Thread), 0, 0, 1); r != want {
+			t.Errorf("got %v, want %v", r, want)
+		}
+	}
+}
+
+// TestEnterInCallback holds that a call that is not permitted leaves no trace, and tells
+// of a sticky error where it is about an event.
+func TestEnterInCallback(t *testing.T) {
+	d := cusim.New(cusim.Faults(cusim.Fault{Function: "cuEventRecord", Code: 2}))
+	l := newLibrary(d)
+	if r := l.init(0); r != 0 {
+		t.Fatal(r)
+	}
+	th := new(driver.Thread)
+	ctx, _ := d.DevicePrimaryCtxRetain(th, 0)
+	d.CtxSetCurrent(th, ctx)
+	e, r := d.EventCreate(th, 0)
+	if r != 0 {
+		t.Fatal(r)
+	}
+	inside := &thread{callback: true}
+	for _, h := range []driver.Event{e, 0, 0x1234560, driver.Event(ctx)} {
+		for _, name := range []string{"cuEventQuery", "cuEventRecord", "cuEventDestroy", "cuCtxSynchronize"} {
+			if r := l.enter(inside, numberOf(t, name), &[maxWords]uint64{uint64(h)}); r != driver.ResultNotPermitted {
+				t.Errorf("%s(%#x): %v", name, h, r)
+			}
+		}
+	}
+	if m := d.Misuses(); len(m) != 0 {
+		t.Errorf("misuses: %v", m)
+	}
+	if r := d.EventRecord(th, e, driver.CU_STREAM_LEGACY); r != 2 {
+		t.Errorf("the fault is gone: %v", r)
+	}
+	d.Poison(0, 700)
+	for name, want := range map[string]driver.Result{"cuEventQuery": 700, "cuCtxSynchronize": driver.ResultNotPermitted} {
+		if r := l.enter(inside, numberOf(t, name), &[maxWords]uint64{uint64(e)}); r != want {
+			t.Errorf("%s after a fault: %v, want %v", name, r, want)
+		}
+	}
+}
+
+// TestNowhereToPut holds that a call that makes something is not made where there is
+// nowhere to put it: it would find what is wrong with the module.
+func TestNowhereToPut(t *testing.T) {
+	l := newLibrary(cusim.New())
+	l.init(0)
+	if r := l.call(new(driver.Thread), numberOf(t, "cuModuleGetFunction"), &[maxWords]uint64{1: 0x1234560}); r != driver.ResultInvalidValue {
+		t.Errorf("got %v", r)
+	}
+	if m := l.d.Misuses(); len(m) != 0 {
+		t.Errorf("misuses: %v", m)
+	}
+}
