@@ -88,7 +88,7 @@ func use(path string) (err error) {
 // its goroutines whatever the library's does, and the other way round.
 func TestCollect(t *testing.T) { child(t, "collect") }
 
-func collect(path string) error {
+func collect(path string) (err error) {
 	runtime.GOMAXPROCS(4)
 	var stop atomic.Bool
 	var busy sync.WaitGroup
@@ -119,7 +119,7 @@ func collect(path string) error {
 	if err != nil {
 		return err
 	}
-	defer gpu.Close()
+	defer func() { err = errors.Join(err, gpu.Close()) }()
 	var workers sync.WaitGroup
 	errs := make(chan error, 4)
 	for range cap(errs) {
@@ -129,7 +129,6 @@ func collect(path string) error {
 				if err != nil {
 					return err
 				}
-				defer s.Close()
 				for range 200 {
 					var e cu.Event
 					mem, err := gpu.Alloc(1 << 20) // something for the library to collect
@@ -137,10 +136,10 @@ func collect(path string) error {
 						err = errors.Join(mem.CopyFrom(make([]byte, 1<<20)), e.Record(s), e.Wait(context.Background()), e.Close(), mem.Close())
 					}
 					if err != nil {
-						return err
+						return errors.Join(err, s.Close())
 					}
 				}
-				return nil
+				return s.Close()
 			}()
 		})
 	}
@@ -154,15 +153,19 @@ func collect(path string) error {
 	stop.Store(true)
 	<-collected
 
-	// A fault of this program's is this program's.
+	return errors.Join(err, ownFault())
+}
+
+// ownFault holds that a fault of this program's is this program's.
+func ownFault() (err error) {
 	defer func() {
 		if recover() == nil {
-			fmt.Fprintln(os.Stderr, "no panic from a nil pointer")
+			err = errors.New("no panic from a nil pointer")
 		}
 	}()
 	var p *int
 	*p = 1
-	return err
+	return nil
 }
 
 // TestFind lets package loader find the library where programs find NVIDIA's.
