@@ -3,8 +3,9 @@
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //	go run github.com/purecu/purecu/cusim/libcuda/build -list
 //
-// It takes a C compiler: $CC, cc, gcc or clang. For another architecture -arch names it,
-// and CC a compiler for it.
+// It has to be run in purecu's own module, or in one whose go.mod requires purecu: the
+// driver is built from there. It takes a C compiler: $CC, cc, gcc or clang. For another
+// architecture -arch names it, and CC a compiler for it.
 package main
 
 import (
@@ -110,6 +111,10 @@ func build(dir, arch string) error {
 		return err
 	}
 
+	if err := command(nil, "go", "list", importPath); err != nil {
+		return fmt.Errorf("this has to be run in purecu's own module, or in one whose go.mod requires purecu: %w", err)
+	}
+
 	// The driver first: if that fails there is no layer that would look for it.
 	shared := filepath.Join(source, driverFile) // and a header beside it
 	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
@@ -173,11 +178,19 @@ func install(from, to string) error {
 	if err != nil {
 		return err
 	}
-	temp := to + ".new"
-	if err := os.WriteFile(temp, data, 0o755); err != nil {
+	temp, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".") // others may be at it
+	if err != nil {
 		return err
 	}
-	return os.Rename(temp, to)
+	_, err = temp.Write(data)
+	err = errors.Join(err, temp.Chmod(0o755), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), to)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+	}
+	return err
 }
 
 // link makes a symbolic link, in place of the one that was there.
