@@ -177,6 +177,15 @@ func offer[T any](r driver.Result, p *T, v T) driver.Result {
 	return r
 }
 
+// tell stores a value where C wants it, if it does, which says why a call failed if it
+// did.
+func tell[T any](r driver.Result, p *T, v T) driver.Result {
+	if p != nil {
+		*p = v
+	}
+	return r
+}
+
 // room returns the length that a word points to.
 func room(word *uint64) uint64 {
 	if p := pointer[uint64](word); p != nil {

@@ -263,7 +263,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.LaunchHostFunc(th, driver.Stream(a[0]), l.hostFunc(a[1], a[2]))
 	case 62: // cuStreamBeginCapture_v2
 		return l.d.StreamBeginCapture(th, driver.Stream(a[0]), int32(a[1]))
-	case 63: // cuStreamEndCapture
+	case 63: // cuStreamBeginCaptureToGraph
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		if a[3] != 0 {
+			return l.refuse(driver.ResultNotSupported)
+		}
+		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, int32(a[5]))
+	case 64: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -271,12 +280,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 64: // cuStreamIsCapturing
+	case 65: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamIsCapturing(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 65: // cuStreamGetCaptureInfo_v2
+	case 66: // cuStreamGetCaptureInfo_v2
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -289,7 +298,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p4, v4)
 		r = offer(r, p5, v5)
 		return r
-	case 66: // cuStreamGetCaptureInfo_v3
+	case 67: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -304,7 +313,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p5, v5)
 		r = offer(r, p6, v6)
 		return r
-	case 67: // cuThreadExchangeStreamCaptureMode
+	case 68: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -312,7 +321,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ThreadExchangeStreamCaptureMode(th, *p0)
 		r = store(r, p0, v0)
 		return r
-	case 68: // cuGraphCreate
+	case 69: // cuGraphCreate
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -320,9 +329,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 69: // cuGraphDestroy
+	case 70: // cuGraphDestroy
 		return l.d.GraphDestroy(th, driver.Graph(a[0]))
-	case 70: // cuGraphClone
+	case 71: // cuGraphClone
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -330,13 +339,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 71: // cuGraphDebugDotPrint
+	case 72: // cuGraphDebugDotPrint
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
-	case 72: // cuGraphAddEmptyNode
+	case 73: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -348,7 +357,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 73: // cuGraphAddEventRecordNode
+	case 74: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -360,7 +369,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 74: // cuGraphAddEventWaitNode
+	case 75: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -372,21 +381,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 75: // cuGraphEventRecordNodeGetEvent
+	case 76: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 76: // cuGraphEventRecordNodeSetEvent
+	case 77: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 77: // cuGraphEventWaitNodeGetEvent
+	case 78: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 78: // cuGraphEventWaitNodeSetEvent
+	case 79: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 79: // cuGraphGetNodes
+	case 80: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room(&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -398,12 +407,31 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 80: // cuGraphNodeGetType
+	case 81: // cuGraphGetEdges
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room(&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := sliceIfAny[driver.GraphNode](&a[2], room(&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		if (p2 == nil) != (p1 == nil) {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[uint64](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
+		r = store(r, p3, v3)
+		return r
+	case 82: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 81: // cuGraphInstantiateWithFlags
+	case 83: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -411,22 +439,35 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 82: // cuGraphExecEventRecordNodeSetEvent
+	case 84: // cuGraphExecUpdate
+		p2 := pointer[driver.GraphNode](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[int32](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v2, v3, r := l.d.GraphExecUpdate(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
+		r = tell(r, p2, v2)
+		r = tell(r, p3, v3)
+		return r
+	case 85: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 83: // cuGraphExecEventWaitNodeSetEvent
+	case 86: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 84: // cuGraphLaunch
+	case 87: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 85: // cuGraphUpload
+	case 88: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 86: // cuGraphExecDestroy
+	case 89: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 87: // cuIpcGetEventHandle
+	case 90: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 88: // cuIpcOpenEventHandle
+	case 91: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -434,12 +475,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 89: // cuIpcGetMemHandle
+	case 92: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 90: // cuIpcOpenMemHandle_v2
+	case 93: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -447,16 +488,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 91: // cuIpcCloseMemHandle
+	case 94: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 92: // cuMemGetInfo_v2
+	case 95: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 93: // cuMemAlloc_v2
+	case 96: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -464,9 +505,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 94: // cuMemFree_v2
+	case 97: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 95: // cuMemAllocAsync
+	case 98: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -474,9 +515,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 96: // cuMemFreeAsync
+	case 99: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 97: // cuMemHostAlloc
+	case 100: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -484,55 +525,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 98: // cuMemFreeHost
+	case 101: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 99: // cuMemHostGetDevicePointer_v2
+	case 102: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 100: // cuMemHostGetFlags
+	case 103: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 101: // cuMemHostRegister_v2
+	case 104: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 102: // cuMemHostUnregister
+	case 105: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 103: // cuMemcpyHtoD_v2
+	case 106: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 104: // cuMemcpyDtoH_v2
+	case 107: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 105: // cuMemcpyHtoDAsync_v2
+	case 108: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 106: // cuMemcpyDtoHAsync_v2
+	case 109: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 107: // cuMemcpyDtoD_v2
+	case 110: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 108: // cuMemcpyDtoDAsync_v2
+	case 111: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 109: // cuMemcpyPeer
+	case 112: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 110: // cuMemcpyPeerAsync
+	case 113: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 111: // cuMemsetD8_v2
+	case 114: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 112: // cuMemsetD32_v2
+	case 115: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 113: // cuMemsetD8Async
+	case 116: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 114: // cuMemsetD32Async
+	case 117: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 115: // cuModuleLoadData
+	case 118: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -544,7 +585,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 116: // cuModuleLoadDataEx
+	case 119: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -564,9 +605,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 117: // cuModuleUnload
+	case 120: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 118: // cuModuleGetFunction
+	case 121: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -578,7 +619,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 119: // cuModuleGetGlobal_v2
+	case 122: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -589,30 +630,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 120: // cuFuncGetAttribute
+	case 123: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 121: // cuFuncSetAttribute
+	case 124: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 122: // cuFuncGetName
+	case 125: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 123: // cuFuncGetParamInfo
+	case 126: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 124: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 127: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 125: // cuOccupancyMaxPotentialBlockSize
+	case 128: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -622,32 +663,32 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 126: // cuLaunchKernel
+	case 129: // cuLaunchKernel
 		if a[10] != 0 {
 			return l.refuse(driver.ResultNotSupported)
 		}
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 127: // cuLaunchCooperativeKernel
+	case 130: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 128: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 131: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 129: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 132: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 130: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 133: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 131: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 134: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 132: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 135: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 133: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 136: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -727,6 +768,7 @@ var callNames = [...]string{
 	"cuStreamAddCallback",
 	"cuLaunchHostFunc",
 	"cuStreamBeginCapture",
+	"cuStreamBeginCaptureToGraph",
 	"cuStreamEndCapture",
 	"cuStreamIsCapturing",
 	"cuStreamGetCaptureInfo",
@@ -744,8 +786,10 @@ var callNames = [...]string{
 	"cuGraphEventWaitNodeGetEvent",
 	"cuGraphEventWaitNodeSetEvent",
 	"cuGraphGetNodes",
+	"cuGraphGetEdges",
 	"cuGraphNodeGetType",
 	"cuGraphInstantiateWithFlags",
+	"cuGraphExecUpdate",
 	"cuGraphExecEventRecordNodeSetEvent",
 	"cuGraphExecEventWaitNodeSetEvent",
 	"cuGraphLaunch",

@@ -14,13 +14,14 @@ type libraryPlan struct {
 	byHand   map[string]bool            // exports that are written in C
 	static   map[string]bool            // those of them that never ask the driver
 	optional map[string]map[string]bool // by export, parameters that may be NULL
+	told     map[string]map[string]bool // by export, parameters that are stored when the call fails, too
 	handle   map[string]string          // by export, the parameter that must not be 0
 }
 
 // parseLibrary reads the file for the library in C.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
-	plan := &libraryPlan{map[string]bool{}, map[string]bool{}, map[string]map[string]bool{}, map[string]string{}}
+	plan := &libraryPlan{map[string]bool{}, map[string]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]string{}}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
 		facts[f.export] = f
@@ -47,12 +48,16 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			}
 			plan.byHand[fact.export] = true
 			plan.static[fact.export] = r.fields[0] == "static"
-		case "optional":
+		case "optional", "told":
+			of := plan.optional
+			if r.fields[0] == "told" {
+				of = plan.told
+			}
 			if hasParam() {
-				if plan.optional[fact.export] == nil {
-					plan.optional[fact.export] = map[string]bool{}
+				if of[fact.export] == nil {
+					of[fact.export] = map[string]bool{}
 				}
-				plan.optional[fact.export][r.field(2)] = true
+				of[fact.export][r.field(2)] = true
 			}
 		case "handle":
 			if hasParam() {
@@ -437,8 +442,11 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 				args = append(args, "*"+name)
 			}
 			store := "store"
-			if optional[p.c.name] {
+			switch {
+			case optional[p.c.name]:
 				store = "offer"
+			case lib.plan.told[c.fact.export][p.c.name]:
+				store = "tell"
 			}
 			results = append(results, fmt.Sprintf("v%d", i))
 			stores = append(stores, fmt.Sprintf("r = %s(r, %s, v%d)\n", store, name, i))
@@ -453,6 +461,9 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			elem := driverType(strings.TrimPrefix(p.typ, "[]"))
 			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, c.slicer(p), elem, word, c.lengthOf(p))
 			refuse("!there")
+			if p.role == roleSame && c.slicer(p) == "sliceIfAny" { // as long as the other
+				refuse(fmt.Sprintf("(%s == nil) != (p%d == nil)", name, slices.Index(c.params, p.of)))
+			}
 			args = append(args, name)
 		case roleBytes:
 			fmt.Fprintf(b, "%s, there := image(&%s)\n", name, word)
@@ -490,6 +501,9 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 // slicer returns the function that makes a slice of a buffer. One whose length the
 // driver tells may be NULL, whatever its length is said to be.
 func (c *call) slicer(buf *callParam) string {
+	if buf.role == roleSame {
+		buf = buf.of
+	}
 	if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.of == buf && p.role == roleInOutLen }) {
 		return "sliceIfAny"
 	}

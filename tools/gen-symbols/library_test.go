@@ -80,6 +80,7 @@ func TestLibraryMalformed(t *testing.T) {
 		"byhand\tcuInit\tFlags":           "3 columns, want 2",
 		"optional\tcuInit\tflags":         `no parameter "flags"`,
 		"optional\tcuInit":                "2 columns, want 3",
+		"told\tcuGraphExecUpdate\tresult": `no parameter "result"`,
 		"handle\tcuEventQuery\thStream":   `no parameter "hStream"`,
 		"elsewhere\tcuEventQuery\thEvent": "unknown kind of row",
 	} {

@@ -93,6 +93,8 @@ F(cuStreamGetCaptureInfo, handle s, int *st, uint64_t *id) AS(cuStreamGetCapture
 F(cuStreamEndCapture, handle s, handle *g) AS(cuStreamEndCapture, (handle, handle *), (s, g))
 F(cuGraphInstantiate_v2, handle *x, handle g, handle *n, char *log, size_t size) AS(cuGraphInstantiate_v2, (handle *, handle, handle *, char *, size_t), (x, g, n, log, size))
 F(cuGraphGetNodes, handle g, handle *nodes, size_t *n) AS(cuGraphGetNodes, (handle, handle *, size_t *), (g, nodes, n))
+F(cuGraphGetEdges, handle g, handle *from, handle *to, size_t *n) AS(cuGraphGetEdges, (handle, handle *, handle *, size_t *), (g, from, to, n))
+F(cuGraphExecUpdate, handle x, handle g, handle *n, int *r) AS(cuGraphExecUpdate, (handle, handle, handle *, int *), (x, g, n, r))
 F(cuGraphLaunch, handle x, handle s) AS(cuGraphLaunch, (handle, handle), (x, s))
 F(cuGraphExecDestroy, handle x) AS(cuGraphExecDestroy, (handle), (x))
 F(cuGraphDestroy, handle g) AS(cuGraphDestroy, (handle), (g))
@@ -626,10 +628,24 @@ static void nulls(void)
 	OK(cuGraphGetNodes(g, nodes, &n));
 	CHECK(n == 1 && nodes[0] && nodes[0] != s && !nodes[1] && !nodes[2]);
 	WANT(1, cuGraphGetNodes(g, nodes, NULL));
+	n = 99;
+	OK(cuGraphGetEdges(g, NULL, NULL, &n));
+	CHECK(n == 0);
+	WANT(1, cuGraphGetEdges(g, nodes, NULL, &(size_t){1}));
 	handle x;
 	OK(cuGraphInstantiate_v2(&x, g, NULL, NULL, 0));
 	OK(cuGraphLaunch(x, s));
 	OK(cuStreamSynchronize(s));
+	handle other, node = s;
+	OK(cuStreamBeginCapture(s));
+	OK(cuStreamEndCapture(s, &other));
+	a = -1;
+	WANT(910, cuGraphExecUpdate(x, other, &node, &a)); // and why
+	CHECK(!node && a == 2);
+	OK(cuGraphExecUpdate(x, g, &node, &a));
+	CHECK(!node && a == 0);
+	WANT(1, cuGraphExecUpdate(x, g, NULL, &a));
+	OK(cuGraphDestroy(other));
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(g));
 	OK(cuCtxPopCurrent_v2(NULL));

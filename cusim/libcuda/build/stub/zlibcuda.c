@@ -748,7 +748,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(120, 2020, a);
+	return cusim_call(123, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -761,13 +761,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(122, 12030, a);
+	return cusim_call(125, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(123, 12040, a);
+	return cusim_call(126, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -786,7 +786,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(121, 9000, a);
+	return cusim_call(124, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -868,19 +868,19 @@ int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies};
-	return cusim_call(72, 10000, a);
+	return cusim_call(73, 10000, a);
 }
 
 int cuGraphAddEventRecordNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(73, 11010, a);
+	return cusim_call(74, 11010, a);
 }
 
 int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(74, 11010, a);
+	return cusim_call(75, 11010, a);
 }
 
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1020,7 +1020,7 @@ int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 int cuGraphClone(void *phGraphClone, void *originalGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphClone, (uintptr_t)originalGraph};
-	return cusim_call(70, 10000, a);
+	return cusim_call(71, 10000, a);
 }
 
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
@@ -1036,19 +1036,19 @@ int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, u
 int cuGraphCreate(void *phGraph, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraph, (uint32_t)flags};
-	return cusim_call(68, 10000, a);
+	return cusim_call(69, 10000, a);
 }
 
 int cuGraphDebugDotPrint(void *hGraph, void *path, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)path, (uint32_t)flags};
-	return cusim_call(71, 11030, a);
+	return cusim_call(72, 11030, a);
 }
 
 int cuGraphDestroy(void *hGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraph};
-	return cusim_call(69, 10000, a);
+	return cusim_call(70, 10000, a);
 }
 
 int cuGraphDestroyNode(void *hNode)
@@ -1060,25 +1060,25 @@ int cuGraphDestroyNode(void *hNode)
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(75, 11010, a);
+	return cusim_call(76, 11010, a);
 }
 
 int cuGraphEventRecordNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(76, 11010, a);
+	return cusim_call(77, 11010, a);
 }
 
 int cuGraphEventWaitNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(77, 11010, a);
+	return cusim_call(78, 11010, a);
 }
 
 int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(78, 11010, a);
+	return cusim_call(79, 11010, a);
 }
 
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1100,19 +1100,19 @@ int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *chil
 int cuGraphExecDestroy(void *hGraphExec)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec};
-	return cusim_call(86, 10000, a);
+	return cusim_call(89, 10000, a);
 }
 
 int cuGraphExecEventRecordNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(82, 11010, a);
+	return cusim_call(85, 11010, a);
 }
 
 int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(83, 11010, a);
+	return cusim_call(86, 11010, a);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1190,11 +1190,8 @@ int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
 {
-	(void)hGraphExec;
-	(void)hGraph;
-	(void)hErrorNode_out;
-	(void)updateResult_out;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)hErrorNode_out, (uintptr_t)updateResult_out};
+	return cusim_call(84, 10020, a);
 }
 
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
@@ -1235,11 +1232,8 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 {
-	(void)hGraph;
-	(void)from;
-	(void)to;
-	(void)numEdges;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)numEdges};
+	return cusim_call(81, 10000, a);
 }
 
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
@@ -1255,7 +1249,7 @@ int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)nodes, (uintptr_t)numNodes};
-	return cusim_call(79, 10000, a);
+	return cusim_call(80, 10000, a);
 }
 
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
@@ -1293,7 +1287,7 @@ int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void 
 int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, flags};
-	return cusim_call(81, 11040, a);
+	return cusim_call(83, 11040, a);
 }
 
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
@@ -1366,13 +1360,13 @@ int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 int cuGraphLaunch(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(84, 10000, a);
+	return cusim_call(87, 10000, a);
 }
 
 int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(84, 10000, a);
+	return cusim_call(87, 10000, a);
 }
 
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
@@ -1470,7 +1464,7 @@ int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 int cuGraphNodeGetType(void *hNode, void *type)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)type};
-	return cusim_call(80, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
@@ -1527,13 +1521,13 @@ int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsig
 int cuGraphUpload(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(85, 11010, a);
+	return cusim_call(88, 11010, a);
 }
 
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(85, 11010, a);
+	return cusim_call(88, 11010, a);
 }
 
 int cuGraphicsMapResources(unsigned int count, void *resources, void *hStream)
@@ -1690,37 +1684,37 @@ int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 int cuIpcCloseMemHandle(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(91, 4010, a);
+	return cusim_call(94, 4010, a);
 }
 
 int cuIpcGetEventHandle(void *pHandle, void *event)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)event};
-	return cusim_call(87, 4010, a);
+	return cusim_call(90, 4010, a);
 }
 
 int cuIpcGetMemHandle(void *pHandle, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, dptr};
-	return cusim_call(89, 4010, a);
+	return cusim_call(92, 4010, a);
 }
 
 int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uintptr_t)&handle};
-	return cusim_call(88, 4010, a);
+	return cusim_call(91, 4010, a);
 }
 
 int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(90, 4010, a);
+	return cusim_call(93, 4010, a);
 }
 
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(90, 11000, a);
+	return cusim_call(93, 11000, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
@@ -1788,7 +1782,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(127, 9000, a);
+	return cusim_call(130, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1802,7 +1796,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(127, 9000, a);
+	return cusim_call(130, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1837,13 +1831,13 @@ int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(126, 4000, a);
+	return cusim_call(129, 4000, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(126, 7000, a);
+	return cusim_call(129, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2097,13 +2091,13 @@ int cuMemAlloc(void *dptr, unsigned int bytesize)
 int cuMemAllocAsync(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)hStream};
-	return cusim_call(95, 11020, a);
+	return cusim_call(98, 11020, a);
 }
 
 int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, cusim_own(hStream)};
-	return cusim_call(95, 11020, a);
+	return cusim_call(98, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
@@ -2162,7 +2156,7 @@ int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Hei
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(93, 3020, a);
+	return cusim_call(96, 3020, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -2258,25 +2252,25 @@ int cuMemFree(unsigned int dptr)
 int cuMemFreeAsync(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, (uintptr_t)hStream};
-	return cusim_call(96, 11020, a);
+	return cusim_call(99, 11020, a);
 }
 
 int cuMemFreeAsync_ptsz(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, cusim_own(hStream)};
-	return cusim_call(96, 11020, a);
+	return cusim_call(99, 11020, a);
 }
 
 int cuMemFreeHost(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(98, 2000, a);
+	return cusim_call(101, 2000, a);
 }
 
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(94, 3020, a);
+	return cusim_call(97, 3020, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
@@ -2346,7 +2340,7 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(92, 3020, a);
+	return cusim_call(95, 3020, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
@@ -2360,7 +2354,7 @@ int cuMemGetMemPool(void *pool, void *location, int type)
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize, (uint32_t)Flags};
-	return cusim_call(97, 2020, a);
+	return cusim_call(100, 2020, a);
 }
 
 int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
@@ -2374,31 +2368,31 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(99, 3020, a);
+	return cusim_call(102, 3020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
 {
 	uint64_t a[] = {(uintptr_t)pFlags, (uintptr_t)p};
-	return cusim_call(100, 2030, a);
+	return cusim_call(103, 2030, a);
 }
 
 int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(101, 4000, a);
+	return cusim_call(104, 4000, a);
 }
 
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(101, 6050, a);
+	return cusim_call(104, 6050, a);
 }
 
 int cuMemHostUnregister(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(102, 4000, a);
+	return cusim_call(105, 4000, a);
 }
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
@@ -3017,25 +3011,25 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(108, 3020, a);
+	return cusim_call(111, 3020, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(108, 7000, a);
+	return cusim_call(111, 7000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(107, 3020, a);
+	return cusim_call(110, 3020, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(128, 7000, a);
+	return cusim_call(131, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3058,25 +3052,25 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(106, 3020, a);
+	return cusim_call(109, 3020, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(106, 7000, a);
+	return cusim_call(109, 7000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(104, 3020, a);
+	return cusim_call(107, 3020, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(129, 7000, a);
+	return cusim_call(132, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3156,49 +3150,49 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(105, 3020, a);
+	return cusim_call(108, 3020, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(105, 7000, a);
+	return cusim_call(108, 7000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(103, 3020, a);
+	return cusim_call(106, 3020, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(130, 7000, a);
+	return cusim_call(133, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(109, 4000, a);
+	return cusim_call(112, 4000, a);
 }
 
 int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, (uintptr_t)hStream};
-	return cusim_call(110, 4000, a);
+	return cusim_call(113, 4000, a);
 }
 
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(110, 7000, a);
+	return cusim_call(113, 7000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(131, 7000, a);
+	return cusim_call(134, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3410,25 +3404,25 @@ int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
 int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, (uintptr_t)hStream};
-	return cusim_call(114, 3020, a);
+	return cusim_call(117, 3020, a);
 }
 
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(114, 7000, a);
+	return cusim_call(117, 7000, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(112, 3020, a);
+	return cusim_call(115, 3020, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(132, 7000, a);
+	return cusim_call(135, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3442,25 +3436,25 @@ int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
 int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, (uintptr_t)hStream};
-	return cusim_call(113, 3020, a);
+	return cusim_call(116, 3020, a);
 }
 
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(113, 7000, a);
+	return cusim_call(116, 7000, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(111, 3020, a);
+	return cusim_call(114, 3020, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(133, 7000, a);
+	return cusim_call(136, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3511,7 +3505,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(118, 2000, a);
+	return cusim_call(121, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3533,7 +3527,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(119, 3020, a);
+	return cusim_call(122, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3561,13 +3555,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(115, 2000, a);
+	return cusim_call(118, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(116, 2010, a);
+	return cusim_call(119, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3580,7 +3574,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(117, 2000, a);
+	return cusim_call(120, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3647,7 +3641,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(124, 6050, a);
+	return cusim_call(127, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3661,7 +3655,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(125, 6050, a);
+	return cusim_call(128, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3823,24 +3817,14 @@ int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArra
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
-	(void)hStream;
-	(void)hGraph;
-	(void)dependencies;
-	(void)dependencyData;
-	(void)numDependencies;
-	(void)mode;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
+	return cusim_call(63, 12030, a);
 }
 
 int cuStreamBeginCaptureToGraph_ptsz(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
-	(void)hStream;
-	(void)hGraph;
-	(void)dependencies;
-	(void)dependencyData;
-	(void)numDependencies;
-	(void)mode;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
+	return cusim_call(63, 12030, a);
 }
 
 int cuStreamBeginCapture_v2(void *hStream, int mode)
@@ -3898,13 +3882,13 @@ int cuStreamDestroy_v2(void *hStream)
 int cuStreamEndCapture(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phGraph};
-	return cusim_call(63, 10000, a);
+	return cusim_call(64, 10000, a);
 }
 
 int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)phGraph};
-	return cusim_call(63, 10000, a);
+	return cusim_call(64, 10000, a);
 }
 
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
@@ -3926,25 +3910,25 @@ int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(65, 11030, a);
+	return cusim_call(66, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v2_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(65, 11030, a);
+	return cusim_call(66, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v3(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(66, 12030, a);
+	return cusim_call(67, 12030, a);
 }
 
 int cuStreamGetCaptureInfo_v3_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(66, 12030, a);
+	return cusim_call(67, 12030, a);
 }
 
 int cuStreamGetCtx(void *hStream, void *pctx)
@@ -4017,13 +4001,13 @@ int cuStreamGetPriority_ptsz(void *hStream, void *priority)
 int cuStreamIsCapturing(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus};
-	return cusim_call(64, 10000, a);
+	return cusim_call(65, 10000, a);
 }
 
 int cuStreamIsCapturing_ptsz(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus};
-	return cusim_call(64, 10000, a);
+	return cusim_call(65, 10000, a);
 }
 
 int cuStreamQuery(void *hStream)
@@ -4584,7 +4568,7 @@ int cuTexRefSetMipmappedArray(void *hTexRef, void *hMipmappedArray, unsigned int
 int cuThreadExchangeStreamCaptureMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(67, 10010, a);
+	return cusim_call(68, 10010, a);
 }
 
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)
