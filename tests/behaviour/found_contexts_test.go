@@ -1,7 +1,6 @@
 package behaviour
 
 import (
-
 	"github.com/purecu/purecu/internal/driver"
 )
 
