@@ -21,22 +21,26 @@ type cuLab struct {
 // onEachCu runs a test of package cu on every driver.
 func onEachCu(t *testing.T, test func(*cuLab)) {
 	t.Helper()
-	onEach(t, func(l *lab) {
-		c := &cuLab{lab: l, t: l.t.(*testing.T)}
-		option := cu.WithLibrary(l.tg.Library)
-		if l.sim != nil {
-			option = cu.WithSoftware(l.sim)
-		}
-		var err error
-		c.drv, err = cu.Open(option)
-		c.ok(err)
-		dev, err := c.drv.Device(0)
-		c.ok(err)
-		c.gpu, err = dev.PrimaryContext()
-		c.ok(err)
-		c.closes(c.gpu)
-		test(c)
-	})
+	onEach(t, func(l *lab) { test(newCuLab(l)) })
+}
+
+// newCuLab has package cu open a lab's driver.
+func newCuLab(l *lab, opts ...cu.Option) *cuLab {
+	l.t.Helper()
+	c := &cuLab{lab: l, t: l.t.(*testing.T)}
+	option := cu.WithLibrary(l.tg.Library)
+	if l.sim != nil {
+		option = cu.WithSoftware(l.sim)
+	}
+	var err error
+	c.drv, err = cu.Open(append(opts, option)...)
+	c.ok(err)
+	dev, err := c.drv.Device(0)
+	c.ok(err)
+	c.gpu, err = dev.PrimaryContext()
+	c.ok(err)
+	c.closes(c.gpu)
+	return c
 }
 
 func (c *cuLab) ok(err error) {

@@ -18,7 +18,7 @@ import (
 // that do not go together.
 func TestA01Flags(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		for _, c := range []struct {
 			e    *cu.Event
 			want cu.EventFlags
@@ -57,7 +57,7 @@ func TestA02FirstRecord(t *testing.T) {
 		for i := range n.devices {
 			gpu := get(n.device(i).PrimaryContext())(n)
 			n.closes(gpu)
-			s := n.newStream(gpu)
+			s := n.streamOf(gpu)
 			n.alive("before", 0)
 			var e cu.Event
 			n.ok(e.Record(s))
@@ -84,7 +84,7 @@ func TestA02FirstRecord(t *testing.T) {
 // TestA03Records records on a stream, on the current one, and once.
 func TestA03Records(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
+		s, other := n.newStream(), n.newStream()
 		ctx := cu.WithStream(n.patient(), s)
 		if got, err := cu.CurrentStream(ctx); got != s || err != nil {
 			n.t.Errorf("the current stream is %v, %v", got, err)
@@ -103,7 +103,7 @@ func TestA03Records(t *testing.T) {
 			n.t.Errorf("a refused record created the event")
 		}
 
-		g := n.holdUp(other)
+		g := n.holds(other)
 		n.ok(e.RecordCurrent(ctx))
 		n.ok(e.Wait(n.patient()))
 		n.ok(e.RecordCurrent(inner))
@@ -148,7 +148,7 @@ func TestA04Mismatch(t *testing.T) {
 			want error
 			both []string
 		}
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		beside := get(n.device(0).NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		strangers := []stranger{{beside, cu.ErrContextMismatch, []string{fmt.Sprintf("%#x", n.gpu.Handle()), fmt.Sprintf("%#x", beside.Handle())}}}
@@ -158,7 +158,7 @@ func TestA04Mismatch(t *testing.T) {
 			strangers = append(strangers, stranger{far, cu.ErrDeviceMismatch, []string{"device 0", "device 1"}})
 		}
 		for _, c := range strangers {
-			other := n.newStream(c.gpu)
+			other := n.streamOf(c.gpu)
 			for name, record := range map[string]func(e *cu.Event) error{
 				"Record":        func(e *cu.Event) error { return e.Record(other) },
 				"RecordCurrent": func(e *cu.Event) error { return e.RecordCurrent(cu.WithStream(n.patient(), other)) },
@@ -189,11 +189,11 @@ func TestA04Mismatch(t *testing.T) {
 // when that is complete. No error is left behind: neither here nor in the driver.
 func TestA05Query(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s, free := n.newStream(n.gpu), n.newStream(n.gpu)
+		s, free := n.newStream(), n.newStream()
 		var e cu.Event
 		n.closes(&e)
 		n.status("not created", &e, cu.Complete)
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(e.Record(s))
 		n.settle()
 		for range 3 {
@@ -216,20 +216,20 @@ func TestA05Query(t *testing.T) {
 // the stream's device for one of another device.
 func TestA06Block(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		var e cu.Event
 		n.closes(&e)
 		for i := range n.devices {
 			gpu := get(n.device(i).PrimaryContext())(n)
 			n.closes(gpu)
-			waiter := n.newStream(gpu)
+			waiter := n.streamOf(gpu)
 			var none cu.Event
 			n.ok(none.Block(waiter))
 			n.ok(waiter.Synchronize())
 			if none.Created() {
 				n.t.Errorf("a wait created the event")
 			}
-			g := n.holdUp(s)
+			g := n.holds(s)
 			n.ok(e.Record(s))
 			n.ok(e.Block(waiter))
 			after := get(waiter.RecordNew(cu.EventDisableTiming))(n)
@@ -251,12 +251,12 @@ func TestA06Block(t *testing.T) {
 // were recorded.
 func TestA07Elapsed(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		start, stop, none := cu.LazyEvent(cu.EventDefault), cu.LazyEvent(cu.EventDefault), cu.LazyEvent(cu.EventDefault)
 		n.closes(start)
 		n.closes(stop)
 		n.ok(start.Record(s))
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(stop.Record(s))
 		n.settle()
 		if _, st, err := stop.Since(start); st != cu.Pending || err != nil {
@@ -287,7 +287,7 @@ func TestA07Elapsed(t *testing.T) {
 // TestA08Synchronize waits for events, also for one that was not created.
 func TestA08Synchronize(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		var e cu.Event
 		n.closes(&e)
 		n.ok(e.Synchronize())
@@ -295,7 +295,7 @@ func TestA08Synchronize(t *testing.T) {
 		if e.Created() {
 			n.t.Errorf("a wait created the event")
 		}
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(e.Record(s))
 		waits := []*waiter{
 			n.beginErr(func() error { return e.Synchronize() }),
@@ -321,7 +321,7 @@ func TestA08Synchronize(t *testing.T) {
 // and so does a wait that is under way.
 func TestA11Move(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		type state struct {
 			key     cu.EventKey
 			flags   cu.EventFlags
@@ -337,7 +337,7 @@ func TestA11Move(t *testing.T) {
 		if look(a) != zero || look(b) != was {
 			n.t.Errorf("moved before its creation: %+v, %+v", look(a), look(b))
 		}
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(b.Record(s))
 		was = look(b)
 		wait := n.beginErr(func() error { return b.Wait(n.patient()) })
@@ -349,7 +349,7 @@ func TestA11Move(t *testing.T) {
 		n.settle()
 		n.status("what it was moved from", b, cu.Complete)
 		n.status("moved", c, cu.Pending)
-		free := n.newStream(n.gpu)
+		free := n.newStream()
 		n.ok(c.RecordOnce(free)) // that it was recorded has come along
 		n.ok(free.Synchronize())
 		n.status("recorded once", c, cu.Pending)
@@ -418,7 +418,7 @@ func TestA11Vet(t *testing.T) {
 // TestA12Keys compares events, and finds them in maps.
 func TestA12Keys(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		var e, none cu.Event
 		if e.Key() != none.Key() || e.Key() != (cu.EventKey{}) || e.Compare(&none) != 0 {
 			n.t.Errorf("events that were not created differ")
@@ -445,7 +445,7 @@ func TestA12Keys(t *testing.T) {
 			n.t.Errorf("events do not sort in the order of their creation")
 		}
 		// A key stays where the CUevent does not: here another one takes its place.
-		g := n.holdUp(s)
+		g := n.holds(s)
 		key := events[0].Key()
 		n.ok(events[0].Record(s))
 		wait := n.beginErr(func() error { return events[0].Wait(n.patient()) })
@@ -486,7 +486,7 @@ func TestA13Close(t *testing.T) {
 			return
 		}
 		far := get(n.device(1).PrimaryContext())(n)
-		s := n.newStream(far)
+		s := n.streamOf(far)
 		var e cu.Event
 		n.ok(e.Record(s))
 		before := active(0)
@@ -503,7 +503,7 @@ func TestA13Close(t *testing.T) {
 			n.until("device 1 has no context any more", func() bool { return !active(1) })
 
 			var e cu.Event
-			s := n.newStream(n.gpu)
+			s := n.newStream()
 			n.ok(e.Record(s))
 			raw := driver.Event(e.Handle())
 			n.sim.Inject(fault("cuEventDestroy", driver.ResultUnknown))
@@ -527,7 +527,7 @@ func TestA14Facts(t *testing.T) {
 			gpu := get(n.device(i).PrimaryContext())(n)
 			n.closes(gpu)
 			var e cu.Event
-			n.ok(e.Record(n.newStream(gpu)))
+			n.ok(e.Record(n.streamOf(gpu)))
 			dev, ok := e.Device()
 			if dev != n.device(i) || !ok || e.DeviceIndex() != i || !e.Created() || e.Handle() == 0 {
 				n.t.Errorf("created: device %v, %v, %d, created %v, handle %#x", dev, ok, e.DeviceIndex(), e.Created(), e.Handle())
@@ -563,7 +563,7 @@ func (tr *traced) take() []cu.Trace {
 // succeeded, to synchronizations and destructions before they are made.
 func TestA15Tracers(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
+		s, other := n.newStream(), n.newStream()
 		h, oh := s.Handle(), other.Handle()
 		var first, second traced
 		remove := n.drv.AddTracer(first.add)
@@ -594,7 +594,7 @@ func TestA15Tracers(t *testing.T) {
 		told("a query", cu.Trace{Op: cu.TraceEventQuery, Event: raw})
 
 		// A synchronization is told about before it waits.
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(e.Record(s))
 		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
 		wait := n.beginErr(e.Synchronize)

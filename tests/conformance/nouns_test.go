@@ -13,11 +13,10 @@ import (
 	"github.com/purecu/purecu/internal/driver"
 )
 
-// nouns is a lab whose driver package cu has opened, too.
+// nouns is a cuLab with more than one device, where there are more, in which nobody may
+// forget anything, unless the test asks for reports.
 type nouns struct {
-	*lab
-	drv *cu.Driver
-	gpu *cu.Context
+	*cuLab
 	// devices is how many devices a test uses: two, or one where there are no more.
 	devices int
 
@@ -31,48 +30,34 @@ func onNouns(t *testing.T, test func(*nouns)) {
 	for _, tg := range targets() {
 		t.Run(tg.Name, func(t *testing.T) {
 			tg.Devices = 2
-			test(newNouns(t, tg))
+			n, l := new(nouns), newLab(t, tg)
+			l.later(n.cleared) // when all else is closed
+			n.cuLab = newCuLab(l, cu.WithLeakHook(func(l cu.Leak) {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				n.leaks = append(n.leaks, l)
+			}))
+			n.devices = min(2, get(n.drv.DeviceCount())(n))
+			test(n)
 		})
 	}
 }
 
-// newNouns returns a lab with a driver of package cu, and its first device's primary
-// context. Nobody may forget anything, unless the test asks for reports.
-func newNouns(t *testing.T, tg target) *nouns {
-	t.Helper()
-	n := &nouns{lab: newLab(t, tg)}
-	option := cu.WithLibrary(tg.Library)
-	if n.sim != nil {
-		option = cu.WithSoftware(n.sim)
-	}
-	n.drv = get(cu.Open(option, cu.WithLeakHook(func(l cu.Leak) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.leaks = append(n.leaks, l)
-	})))(n)
-	n.devices = min(2, get(n.drv.DeviceCount())(n))
-	n.gpu = get(n.device(0).PrimaryContext())(n)
-	t.Cleanup(func() { // before the lab's
-		n.openAll()
-		n.ok(n.gpu.Close())
-		if l := n.reports(0); len(l) > 0 {
-			t.Errorf("reports: %v", l)
-		}
-		n.cleared()
-	})
-	return n
-}
-
 // cleared waits until everything of package cu is gone, some of it in the background.
 func (n *nouns) cleared() {
-	n.t.Helper()
-	if n.sim == nil {
-		return
+	if n.cuLab == nil {
+		return // it was not opened
 	}
-	n.until("everything is gone but what every lab has", func() bool {
-		c := n.sim.Census()
-		return len(c) == 2 && c["context"] == 1 && c["host memory"] == 1
-	})
+	n.t.Helper()
+	if n.sim != nil {
+		n.until("everything is gone but what every lab has", func() bool {
+			c := n.sim.Census()
+			return len(c) == 2 && c["context"] == 1 && c["host memory"] == 1
+		})
+	}
+	if l := n.reports(0); len(l) > 0 {
+		n.t.Errorf("reports: %v", l)
+	}
 }
 
 // until waits for what comes by itself.
@@ -80,7 +65,8 @@ func (n *nouns) until(what string, f func() bool) {
 	n.t.Helper()
 	for end := time.Now().Add(patience); !f(); {
 		if time.Now().After(end) {
-			n.t.Fatalf("not after %v: %s", patience, what)
+			n.t.Errorf("not after %v: %s", patience, what)
+			return
 		}
 		n.settle()
 		time.Sleep(time.Millisecond)
@@ -123,14 +109,6 @@ func get[T any](v T, err error) func(*nouns) T {
 	}
 }
 
-// ok ends the test if err is not nil.
-func (n *nouns) ok(err error) {
-	n.t.Helper()
-	if err != nil {
-		n.t.Fatalf("%v", err)
-	}
-}
-
 // is expects an error.
 func (n *nouns) is(what string, err error, want ...error) {
 	n.t.Helper()
@@ -151,32 +129,13 @@ func (n *nouns) status(what string, e interface{ Query() (cu.Status, error) }, w
 
 func (n *nouns) device(i int) *cu.Device { n.t.Helper(); return get(n.drv.Device(i))(n) }
 
-// newStream returns a stream, which is closed at the end.
-func (n *nouns) newStream(gpu *cu.Context) *cu.Stream {
+// streamOf returns a stream of a context, which is closed at the end.
+func (n *nouns) streamOf(gpu *cu.Context) *cu.Stream {
 	n.t.Helper()
 	s := get(gpu.NewStream(cu.StreamNonBlocking))(n)
 	n.closes(s)
 	return s
 }
-
-// closes closes something at the end, before the context.
-func (n *nouns) closes(c interface{ Close() error }) {
-	n.t.Cleanup(func() {
-		n.openAll()
-		n.ok(c.Close())
-	})
-}
-
-// openAll opens the gates, as a test that has failed leaves them.
-func (n *nouns) openAll() {
-	for _, g := range n.gates {
-		g.word.Store(1)
-	}
-	n.settle()
-}
-
-// holdUp makes a stream wait at a gate.
-func (n *nouns) holdUp(s *cu.Stream) *gate { n.t.Helper(); return n.hold(driver.Stream(s.Handle())) }
 
 // alive counts the events of a software driver; elsewhere it is as wanted.
 func (n *nouns) alive(what string, want int) {
@@ -205,6 +164,3 @@ func (n *nouns) beginErr(call func() error) *waiter {
 		return ok
 	})
 }
-
-// errs joins errors.
-func errs(list ...error) error { return errors.Join(list...) }

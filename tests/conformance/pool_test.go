@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ func (n *nouns) newPool() *cu.EventPool {
 // TestC01Acquire hands CUevents back out: what they marked before does not show.
 func TestC01Acquire(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		pool, s := n.newPool(), n.newStream(n.gpu)
+		pool, s := n.newPool(), n.newStream()
 		for _, flags := range [][]cu.EventFlags{nil, {cu.EventDefault}, {cu.EventBlockingSync}, {cu.EventBlockingSync, cu.EventDisableTiming}} {
 			want := cu.EventDisableTiming
 			if flags != nil {
@@ -31,7 +32,7 @@ func TestC01Acquire(t *testing.T) {
 					want |= f
 				}
 			}
-			g := n.holdUp(s)
+			g := n.holds(s)
 			e := get(pool.Acquire(flags...))(n)
 			if e.Flags() != want || e.Device() != n.gpu.Device() {
 				n.t.Errorf("flags %v, want %v; device %v", e.Flags(), want, e.Device())
@@ -52,7 +53,7 @@ func TestC01Acquire(t *testing.T) {
 			n.ok(again.Wait(n.patient()))
 			n.ok(again.Synchronize())
 			n.ok(get(again.Ticket())(n).Wait(n.patient()))
-			free := n.newStream(n.gpu)
+			free := n.newStream()
 			n.ok(again.Block(free))
 			n.ok(free.Synchronize())
 			if want&cu.EventDisableTiming == 0 {
@@ -84,10 +85,10 @@ func TestC01Acquire(t *testing.T) {
 // TestC01Times measures with pooled events.
 func TestC01Times(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		pool, s := n.newPool(), n.newStream(n.gpu)
+		pool, s := n.newPool(), n.newStream()
 		start, stop := get(pool.Acquire(cu.EventDefault))(n), get(pool.Acquire(cu.EventDefault))(n)
 		n.ok(start.Record(s))
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(stop.Record(s))
 		n.settle()
 		if _, st, err := stop.Since(start); st != cu.Pending || err != nil {
@@ -106,15 +107,15 @@ func TestC01Times(t *testing.T) {
 		n.is("untimed", err, cu.ErrNotTimed)
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
-		n.is("a stream of another context", plain.Record(n.newStream(beside)), cu.ErrContextMismatch)
-		n.ok(errs(start.Release(), stop.Release(), plain.Release()))
+		n.is("a stream of another context", plain.Record(n.streamOf(beside)), cu.ErrContextMismatch)
+		n.ok(errors.Join(start.Release(), stop.Release(), plain.Release()))
 	})
 }
 
 // TestC02Release gives events back: by hand, twice, by copies, and by forgetting them.
 func TestC02Release(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		pool, s := n.newPool(), n.newStream(n.gpu)
+		pool, s := n.newPool(), n.newStream()
 		e := get(pool.Acquire())(n)
 		copied := e
 		n.ok(e.Release())
@@ -171,9 +172,9 @@ func TestC02Release(t *testing.T) {
 // holder gets another CUevent, whose record is nobody else's.
 func TestC02Watched(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		pool, s, free := n.newPool(), n.newStream(n.gpu), n.newStream(n.gpu)
+		pool, s, free := n.newPool(), n.newStream(), n.newStream()
 		for _, again := range []bool{false, true} { // the event moves on before it is released
-			g := n.holdUp(s)
+			g := n.holds(s)
 			e := get(pool.Acquire())(n)
 			n.ok(e.Record(s))
 			wait := n.beginErr(func() error { return e.Wait(n.patient()) })
@@ -211,7 +212,7 @@ func TestC02Storm(t *testing.T) {
 		var stale [workers]atomic.Pointer[cu.Pooled]
 		var wg sync.WaitGroup
 		for w := range workers {
-			s := n.newStream(n.gpu)
+			s := n.newStream()
 			wg.Go(func() {
 				for i := range rounds {
 					e, err := pool.Acquire()
@@ -257,7 +258,7 @@ func TestC02Storm(t *testing.T) {
 // TestC03ByID finds events by their ids. An id is never used again.
 func TestC03ByID(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		pool, s := n.newPool(), n.newStream(n.gpu)
+		pool, s := n.newPool(), n.newStream()
 		seen := make(map[uint64]bool)
 		for range 50 {
 			a, b := get(pool.Acquire(cu.EventDefault))(n), get(pool.Acquire(cu.EventDefault))(n)
@@ -300,7 +301,7 @@ func TestC03ByID(t *testing.T) {
 // share is closed; what is lent then is reported, and everything is given back.
 func TestC04SharedPool(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		a, b := get(n.gpu.EventPool())(n), get(n.gpu.EventPool())(n)
 		again := get(n.gpu.Device().PrimaryContext())(n) // the same CUDA context
 		c := get(again.EventPool())(n)
@@ -324,7 +325,7 @@ func TestC04SharedPool(t *testing.T) {
 		n.ok(e.Record(s)) // the pool is there
 		n.ok(get(b.ByID(e.ID()))(n).Wait(n.patient()))
 		n.ok(c.Close())
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(lost.Record(s))
 		done := make(chan error, 1)
 		go func() { done <- lost.Wait(n.patient()) }()

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestB01Flags(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		var tr traced
 		defer n.drv.AddTracer(tr.add)()
-		s := n.newStream(n.gpu)
+		s := n.newStream()
 		tr.take()
 		for f := range cu.EventFlags(16) {
 			e, err := n.gpu.NewEvent(f)
@@ -51,13 +52,13 @@ func TestB01Flags(t *testing.T) {
 // as a float64. (Handles for other processes are row A9.)
 func TestB02Event(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
+		s, other := n.newStream(), n.newStream()
 		start := get(n.gpu.NewEvent(cu.EventDefault))(n)
 		stop := get(n.gpu.NewEvent(cu.EventDefault))(n)
 		n.closes(start)
 		n.closes(stop)
 		n.ok(start.Record(s))
-		g := n.holdUp(s)
+		g := n.holds(s)
 		n.ok(stop.Record(s))
 		n.ok(stop.Block(other))
 		behind := get(other.RecordNew(cu.EventDisableTiming))(n)
@@ -142,7 +143,7 @@ func TestB03PoolStreams(t *testing.T) {
 		if a.Handle() != b.Handle() || get(a.ID())(n) != get(b.ID())(n) {
 			n.t.Fatalf("after %d streams another one comes", size)
 		}
-		g := n.holdUp(a)
+		g := n.holds(a)
 		e := get(a.RecordNew(cu.EventDisableTiming))(n)
 		n.ok(a.Close())
 		n.ok(a.Close())
@@ -156,14 +157,14 @@ func TestB03PoolStreams(t *testing.T) {
 		g.open()
 		n.ok(e.Wait(n.patient()))
 		n.ok(b.Synchronize())
-		n.ok(errs(b.Close(), e.Close()))
+		n.ok(errors.Join(b.Close(), e.Close()))
 
 		// On the device of a current stream.
 		if n.devices < 2 {
 			return
 		}
 		far := get(n.device(1).PrimaryContext())(n)
-		ctx := cu.WithStream(n.patient(), n.newStream(far))
+		ctx := cu.WithStream(n.patient(), n.streamOf(far))
 		s := get(get(cu.CurrentStream(ctx))(n).Device().PoolStream(0))(n)
 		if s.Device() != n.device(1) || handles[s.Handle()] {
 			n.t.Errorf("a stream of %v, of the other pool: %v", s.Device(), handles[s.Handle()])
@@ -230,10 +231,10 @@ func TestB03PoolMemory(t *testing.T) {
 		} {
 			src := get(c.gpu.AllocHost(64, cu.HostPortable))(n)
 			s := get(c.take())(n)
-			g := n.holdUp(s)
+			g := n.holds(s)
 			n.ok(s.Copy(dst, src))
 			n.ok(s.Close())
-			other := n.newStream(n.gpu)
+			other := n.newStream()
 			n.ok(other.Copy(dst, src)) // another user, and the first one is not forgotten
 			n.until("the other copy is made", func() bool { return get(other.Query())(n) == cu.Complete })
 			closing := n.beginErr(src.Close)
@@ -250,8 +251,8 @@ func TestB03PoolMemory(t *testing.T) {
 // TestB04RecordNew records existing and new events.
 func TestB04RecordNew(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s := n.newStream(n.gpu)
-		g := n.holdUp(s)
+		s := n.newStream()
+		g := n.holds(s)
 		e := get(s.RecordNew(cu.EventDefault))(n)
 		n.settle()
 		n.status("new", e, cu.Pending)
@@ -287,8 +288,8 @@ func TestB04RecordNew(t *testing.T) {
 // event, but does not create and destroy one each time.
 func TestB05Streams(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		s, other := n.newStream(n.gpu), n.newStream(n.gpu)
-		g := n.holdUp(other)
+		s, other := n.newStream(), n.newStream()
+		g := n.holds(other)
 		n.ok(s.WaitStream(other))
 		n.settle()
 		n.status("waits for a stream that is held", s, cu.Pending)
@@ -296,7 +297,7 @@ func TestB05Streams(t *testing.T) {
 		n.ok(s.Synchronize())
 		n.status("opened", s, cu.Complete)
 
-		g = n.holdUp(other)
+		g = n.holds(other)
 		e := get(other.RecordNew(cu.EventDisableTiming))(n)
 		n.ok(s.WaitEvent(e))
 		n.settle()
@@ -327,7 +328,7 @@ func TestB06Identity(t *testing.T) {
 		for i := range n.devices {
 			gpu := get(n.device(i).PrimaryContext())(n)
 			n.closes(gpu)
-			s := n.newStream(gpu)
+			s := n.streamOf(gpu)
 			id := get(s.ID())(n)
 			if ids[id] || s.Device() != n.device(i) || s.Device().Ordinal() != i {
 				n.t.Errorf("stream %d of %v, known: %v", id, s.Device(), ids[id])

@@ -1,0 +1,108 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+)
+
+// sharePool returns two values of one of the pool's streams.
+func (r *soft) sharePool() (a, b *Stream) {
+	r.t.Helper()
+	a = must(r.gpu.PoolStream(0))(r.t)
+	r.t.Cleanup(func() { a.Close() })
+	for range poolSize - 1 {
+		r.ok(must(r.gpu.PoolStream(0))(r.t).Close())
+	}
+	b = must(r.gpu.PoolStream(0))(r.t)
+	r.t.Cleanup(func() { b.Close() })
+	if a.Handle() != b.Handle() {
+		r.t.Fatal("the values are of two streams")
+	}
+	return a, b
+}
+
+// TestPoolStreamCaptured captures a pool's stream, and enqueues work through another value of
+// it: the graph keeps what that uses, too.
+func TestPoolStreamCaptured(t *testing.T) {
+	r := newSoft(t)
+	a, b := r.sharePool()
+	mem := must(r.gpu.Alloc(64))(t)
+	g := must(a.Capture(CaptureGlobal, func() error {
+		return errors.Join(b.Memset(mem, 1), b.Close())
+	}))(t)
+	if a.core.part.capture != nil {
+		t.Error("the stream is still part of the capture")
+	}
+	x := must(g.Instantiate())(t)
+	r.ok(mem.Close())
+	if n := r.sim.Census()["device memory"]; n != 1 {
+		t.Errorf("%d memories, though a graph uses one", n)
+	}
+	r.ok(x.Launch(a))
+	r.idle(a)
+	r.ok(x.Close())
+	r.ok(g.Close())
+	if !eventually(func() bool { return r.sim.Census()["device memory"] == 0 }) {
+		t.Error("the memory is not freed")
+	}
+	// Streams of a pool may join, too.
+	g = must(r.s.Capture(CaptureGlobal, func() error {
+		return errors.Join(a.WaitStream(r.s), r.work(a), r.s.WaitStream(a))
+	}))(t)
+	if n := len(must(g.Nodes())(t)); n != 1 {
+		t.Errorf("%d nodes", n)
+	}
+	r.ok(g.Close())
+}
+
+// TestPooledEventCaptured records pooled events in a capture, and lends them out again during
+// and after it.
+func TestPooledEventCaptured(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.EventPool())(t)
+	var kept Pooled
+	g := must(r.s.Capture(CaptureGlobal, func() error {
+		fork := must(pool.Acquire())(t)
+		err := errors.Join(fork.Record(r.s), fork.Block(r.other), fork.Release())
+		join := must(pool.Acquire())(t) // the same CUevent, whose record is part of the capture
+		if st, err := join.Query(); st != Complete || err != nil {
+			t.Errorf("fresh: %v, %v", st, err)
+		}
+		r.ok(join.Wait(t.Context()))
+		kept = join
+		return errors.Join(err, r.work(r.other), join.Record(r.other), join.Block(r.s))
+	}))(t)
+	r.ok(g.Close())
+	if _, err := kept.Query(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("a record whose capture has ended: %v", err)
+	}
+	r.ok(kept.Release())
+	e := must(pool.Acquire())(t)
+	if st, err := e.Query(); st != Complete || err != nil {
+		t.Errorf("fresh: %v, %v", st, err)
+	}
+	r.ok(e.Record(r.s))
+	r.ok(e.Wait(t.Context()))
+	if st := pool.Stats(); st.Created != 1 {
+		t.Errorf("%d CUevents", st.Created)
+	}
+	r.ok(e.Release())
+	r.ok(pool.Close())
+}
+
+// TestLazyExternalEvent creates an event for graphs by its first record, which is part of one.
+func TestLazyExternalEvent(t *testing.T) {
+	r := newSoft(t)
+	for name, record := range map[string]func(e *Event) error{
+		"Record":     func(e *Event) error { return e.Record(r.s) },
+		"RecordOnce": func(e *Event) error { return e.RecordOnce(r.s) },
+	} {
+		e := LazyEvent(EventExternal, EventDisableTiming)
+		g := must(r.s.Capture(CaptureGlobal, func() error { return record(e) }))(t)
+		if got := r.types(g); len(got) != 1 || got[0] != "event_record" {
+			t.Errorf("%s: nodes %v", name, got)
+		}
+		r.ok(g.Close())
+		r.ok(e.Close())
+	}
+}
