@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -738,6 +739,9 @@ func TestWaitWhileCaptured(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
+	defer wg.Wait()
+	defer r.sim.Release(r.other.Handle())
+	defer stop()
 	r.graph(func() error {
 		for range 4 {
 			for _, e := range []*Event{e, lent} {
@@ -753,9 +757,6 @@ func TestWaitWhileCaptured(t *testing.T) {
 		}
 		return nil
 	})
-	stop()
-	r.sim.Release(r.other.Handle())
-	wg.Wait()
 	if _, err := e.Query(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("after the capture: %v", err)
 	}
@@ -953,9 +954,10 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	for w := range workers {
 		wg.Go(func() {
 			s, fork := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
-			for i := range n {
-				k := (i + w) % 3
-				switch (i*7 + w) % 6 {
+			rnd := rand.New(rand.NewPCG(uint64(w), 1))
+			for range n {
+				k := rnd.IntN(3)
+				switch rnd.IntN(6) {
 				case 0, 1:
 					g, err := s.Capture(CaptureRelaxed, func() error {
 						note(s.Copy(dev, mems[k].get()))
@@ -974,7 +976,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 					if x != nil {
 						note(execs[k].p.Swap(x).Close())
 					}
-					if i%4 == 0 {
+					if rnd.IntN(8) == 0 {
 						_, err = graphs[k].get().AddKernel(kernel(), oneThread, args)
 						note(err)
 					}
