@@ -1047,6 +1047,16 @@ func TestGraphOnFake(t *testing.T) {
 		r.release(s)
 		r.ok(s.Synchronize())
 	}
+	// The captured stream alone, which nobody joins.
+	host, mem := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.Alloc(8))(t)
+	alone := must(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
+	r.ok(errors.Join(host.Close(), mem.Close()))
+	if n := r.census(kindHost); n != 2 {
+		t.Errorf("%d pieces of host memory, want those of two graphs", n)
+	}
+	again := must(alone.Instantiate())(t)
+	r.ok(errors.Join(alone.Close(), again.Launch(s), again.Close()))
+
 	if n := r.ask("fake_spoilt"); n != 0 {
 		t.Errorf("%d calls would have ended a capture", n)
 	}
