@@ -1047,6 +1047,7 @@ func TestGraphOnFake(t *testing.T) {
 		r.release(s)
 		r.ok(s.Synchronize())
 	}
+	eventually(func() bool { return r.census(kindHost) == 1 }) // the newest graph's: the others' are freed in time
 	// The captured stream alone, which nobody joins.
 	host, mem := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.Alloc(8))(t)
 	alone := must(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
