@@ -20,7 +20,8 @@ const (
 	// that allows them: CU_STREAM_CAPTURE_MODE_GLOBAL.
 	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 	// CaptureThreadLocal refuses them to the thread that captures only:
-	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL. The software driver does not know the thread of
+	// calls in the captured function, and allows them.
 	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	// CaptureRelaxed refuses only what concerns a captured stream itself:
 	// CU_STREAM_CAPTURE_MODE_RELAXED.
@@ -282,7 +283,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	sc.part.work.Lock()
 	g, res := d.table.StreamEndCapture(at, sc.raw)
 	c.over.Store(true)
-	sc.part.work.Unlock()
+	sc.part.work.Unlock() // from here on nothing counts as captured: see underWay
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -353,7 +354,27 @@ func (sc *streamCore) change() (done func()) {
 // enqueued.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
-	return sc.part.capture
+	if c := sc.underWay(); c != nil || sc.ctx.drv.captures.n.Load() == 0 || sc.raw == driver.CU_STREAM_LEGACY {
+		return c
+	}
+	// The capture may have begun by way of another value of the same CUstream.
+	i, res := sc.captureInfo(sc.at)
+	if res != driver.ResultSuccess || i.ID == 0 {
+		return nil
+	}
+	captures := &sc.ctx.drv.captures
+	captures.mu.Lock()
+	defer captures.mu.Unlock()
+	return captures.byID[i.ID]
+}
+
+// underWay returns the capture that the stream is part of. One that is over does not
+// count, although the stream may not have left it yet.
+func (sc *streamCore) underWay() *capture {
+	if c := sc.part.capture; c != nil && !c.over.Load() {
+		return c
+	}
+	return nil
 }
 
 func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
@@ -374,7 +395,7 @@ func (sc *streamCore) waitEvent(e driver.Event) driver.Result {
 	}
 	defer sc.change()()
 	res := d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	if res != driver.ResultSuccess || sc.part.capture != nil {
+	if res != driver.ResultSuccess || sc.underWay() != nil {
 		return res
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {

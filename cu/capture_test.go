@@ -1072,3 +1072,38 @@ func TestGraphOnFake(t *testing.T) {
 	r.release(s)
 	r.ok(<-closed)
 }
+
+// TestAliasInCapture enqueues work on a captured stream by way of another value of it:
+// the graph keeps what that uses, too.
+func TestAliasInCapture(t *testing.T) {
+	r := newSoft(t)
+	m := must(r.gpu.AllocHost(16, HostDeviceMap))(t)
+	alias := must(r.gpu.WrapStream(r.s.Handle()))(t)
+	for _, ends := range [][2]*Stream{{r.s, alias}, {alias, r.s}} {
+		m := must(r.gpu.AllocHost(16, HostDeviceMap))(t)
+		g := must(ends[0].Capture(CaptureRelaxed, func() error { return ends[1].Memset(m, 1) }))(t)
+		x := must(g.Instantiate())(t)
+		r.ok(m.Close())
+		r.ok(x.Launch(r.s))
+		r.ok(r.s.Synchronize())
+		r.ok(errors.Join(x.Close(), g.Close()))
+	}
+	r.ok(errors.Join(alias.Close(), m.Close()))
+}
+
+// writerFunc is an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// TestDOTWriter draws a graph for a writer that uses the graph.
+func TestDOTWriter(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	must(g.AddEmpty())(t)
+	r.ok(g.WriteDOT(writerFunc(func(b []byte) (int, error) {
+		_, err := g.Nodes()
+		return len(b), err
+	})))
+	r.ok(g.Close())
+}

@@ -89,7 +89,9 @@ const (
 	// Other streams refuse it. The graph keeps the event, if the capture is
 	// [Stream.Capture]'s; else it has to stay open for as long as the graph is used.
 	// From the first such record on, also if it is refused, completion is not
-	// remembered, and a wait is for the newest record: CU_EVENT_RECORD_EXTERNAL.
+	// remembered, and a wait is for the newest record. Record it so while nobody waits
+	// for it: otherwise the event stands for nothing until the graph runs, and is
+	// complete till then: CU_EVENT_RECORD_EXTERNAL.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
 

@@ -1,7 +1,7 @@
 package cu
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -548,35 +548,46 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, after []Grap
 // node, with what it does, and an arrow to each from those that it comes after. Events
 // are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
-	const op = "cuGraphGetNodes"
 	if w == nil {
-		return mistake(op, ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
+		return mistake("cuGraphGetNodes", ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
 	}
-	gc, err := g.enter(op)
+	picture, err := g.dot()
 	if err != nil {
 		return err
+	}
+	_, err = w.Write(picture) // which may take its time, and use the graph
+	return err
+}
+
+// dot returns what WriteDOT writes.
+func (g *Graph) dot() ([]byte, error) {
+	gc, err := g.enter("cuGraphGetNodes")
+	if err != nil {
+		return nil, err
 	}
 	defer g.leave()
 	nodes, err := gc.nodes()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	edges, err := gc.edges()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b := bufio.NewWriter(w)
+	place := make(map[driver.GraphNode]int, len(nodes))
+	b := new(bytes.Buffer)
 	fmt.Fprintln(b, "digraph {\n\tnode [shape=box]")
 	var events []driver.Event
 	for i, n := range nodes {
+		place[n] = i
 		typ, err := gc.typeOf(n)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		label := typ.String()
 		e, ok, err := gc.eventOf(n, typ)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if ok {
 			number := slices.Index(events, e) + 1
@@ -589,10 +600,10 @@ func (g *Graph) WriteDOT(w io.Writer) error {
 		fmt.Fprintf(b, "\tn%d [label=%q]\n", i, label)
 	}
 	for _, e := range edges {
-		fmt.Fprintf(b, "\tn%d -> n%d\n", slices.Index(nodes, e.from), slices.Index(nodes, e.to))
+		fmt.Fprintf(b, "\tn%d -> n%d\n", place[e.from], place[e.to])
 	}
 	fmt.Fprintln(b, "}")
-	return b.Flush()
+	return b.Bytes(), nil
 }
 
 // eventOf returns the event of a node that has one.

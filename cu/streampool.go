@@ -26,6 +26,9 @@ type streamPool struct {
 // Lower priorities go first; 0 is the default; for numbers outside of
 // [Context.PriorityRange] the nearest is taken.
 //
+// A stream that is shared should not be captured: what others enqueue on it meanwhile
+// would become part of the graph, and what they ask about it would spoil the capture.
+//
 // Close ends the use of the value, and nothing else: the stream stays, and is destroyed
 // with the context.
 func (c *Context) PoolStream(priority int) (*Stream, error) {

@@ -48,7 +48,8 @@ type Trace struct {
 // Tracer is told about each operation once, with the handles involved: about those that
 // reach the driver, also where this package makes them on its own, and not about remembered
 // answers. It is called on the goroutine that makes the call, holds the call up, and has to
-// be safe for concurrent use.
+// be safe for concurrent use. It must not call anything of this package: it may be called
+// where a lock is held.
 type Tracer func(Trace)
 
 // AddTracer lets t be told about operations from now on, besides other tracers, until
