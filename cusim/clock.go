@@ -66,9 +66,14 @@ func (c *clock) NewTimer(d time.Duration) driver.Timer {
 // realTimer is a timer of the machine's clock.
 type realTimer struct{ t *time.Timer }
 
-func (t realTimer) C() <-chan time.Time   { return t.t.C }
+// C returns the channel on which the time is delivered.
+func (t realTimer) C() <-chan time.Time { return t.t.C }
+
+// Reset makes the timer fire once, after d.
 func (t realTimer) Reset(d time.Duration) { t.t.Reset(d) }
-func (t realTimer) Stop()                 { t.t.Stop() }
+
+// Stop keeps the timer from firing.
+func (t realTimer) Stop() { t.t.Stop() }
 
 // virtualTimer fires when the virtual time gets there; and now and then in between,
 // as whoever looked at the driver before he set the timer may have missed what the
@@ -84,8 +89,11 @@ type virtualTimer struct {
 // lookAgain is how often a virtual timer fires by the machine's clock.
 const lookAgain = time.Millisecond
 
+// C returns the channel on which the time is delivered.
 func (t *virtualTimer) C() <-chan time.Time { return t.c }
 
+// Reset makes the timer fire when the virtual time has moved by d, and now and then
+// before.
 func (t *virtualTimer) Reset(d time.Duration) {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
@@ -129,6 +137,7 @@ func (t *virtualTimer) fire(at int64) {
 	}
 }
 
+// Stop keeps the timer from firing.
 func (t *virtualTimer) Stop() {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()

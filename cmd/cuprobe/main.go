@@ -213,6 +213,7 @@ func asksForJSON(arg string) bool {
 // usageError is a mistake in the command line.
 type usageError string
 
+// Error says what is wrong with the command line.
 func (e usageError) Error() string { return string(e) }
 
 func usage(format string, args ...any) error {

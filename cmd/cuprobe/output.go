@@ -21,6 +21,7 @@ type output struct {
 	err error
 }
 
+// Write passes p on, until a first write has failed: then it returns that error.
 func (o *output) Write(p []byte) (int, error) {
 	if o.err != nil {
 		return 0, o.err
@@ -60,6 +61,7 @@ func (c *call) showJSON(v any) error {
 // told is an exit status whose reason the output holds already.
 type told int
 
+// Error names the exit status.
 func (t told) Error() string { return "exit status " + strconv.Itoa(int(t)) }
 
 // finish reports a run's error, and returns the exit status.
