@@ -244,6 +244,15 @@ func calls() []call {
 			return r
 		}
 	}
+	beginInto := func(mode int32) func(w W, at A, s S) R {
+		return func(w W, at A, s S) R {
+			r := w.StreamBeginCaptureToGraph(at, s, w.graph, nil, mode)
+			if r == ok {
+				w.begun = s
+			}
+			return r
+		}
+	}
 	return []call{
 		onEvent("cuEventQuery", func(w W, at A, e E) R { return w.EventQuery(at, e) }),
 		waits(onEvent("cuEventSynchronize", func(w W, at A, e E) R { return w.EventSynchronize(at, e) })),
@@ -287,10 +296,14 @@ func calls() []call {
 		onStream("cuStreamBeginCapture thread-local", begin(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)),
 		onStream("cuStreamBeginCapture relaxed", begin(driver.CU_STREAM_CAPTURE_MODE_RELAXED)),
 		onStream("cuStreamBeginCapture 3", begin(3)),
+		onStream("cuStreamBeginCaptureToGraph global", beginInto(driver.CU_STREAM_CAPTURE_MODE_GLOBAL)),
+		onStream("cuStreamBeginCaptureToGraph thread-local", beginInto(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)),
+		onStream("cuStreamBeginCaptureToGraph relaxed", beginInto(driver.CU_STREAM_CAPTURE_MODE_RELAXED)),
+		onStream("cuStreamBeginCaptureToGraph 3", beginInto(3)),
 		onStream("cuStreamEndCapture", func(w W, at A, s S) R {
 			g, r := w.StreamEndCapture(at, s)
 			if r == ok {
-				w.graphs = append(w.graphs, g)
+				w.captured(g)
 			}
 			return r
 		}),
@@ -395,6 +408,8 @@ func calls() []call {
 			return w.later(r, func(at A) R { return w.GraphDestroy(at, g) })
 		}),
 		alone("cuGraphAddEmptyNode", func(w W, at A) R { _, r := w.GraphAddEmptyNode(at, w.graph, nil); return r }),
+		alone("cuGraphGetEdges", func(w W, at A) R { _, r := w.GraphGetEdges(at, w.graph, nil, nil); return r }),
+		alone("cuGraphExecUpdate", func(w W, at A) R { _, _, r := w.GraphExecUpdate(at, w.exec, w.graph); return r }),
 		alone("cuGraphInstantiateWithFlags", func(w W, at A) R {
 			x, r := w.GraphInstantiateWithFlags(at, w.graph, 0)
 			return w.later(r, func(at A) R { return w.GraphExecDestroy(at, x) })

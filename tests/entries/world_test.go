@@ -208,7 +208,7 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 		}
 		name := sub.call.name
 		needs := func(of ...string) bool { return sc.kind == poisoned || slices.Contains(of, name) }
-		if needs() || strings.HasPrefix(name, "cuGraph") {
+		if needs() || strings.HasPrefix(name, "cuGraph") || strings.HasPrefix(name, "cuStreamBeginCaptureToGraph") {
 			w.graph, r = b.GraphCreate(at, 0)
 			w.must("cuGraphCreate", r)
 			_, r = b.GraphAddEmptyNode(at, w.graph, nil)
@@ -421,6 +421,13 @@ func changes(before, after string) string {
 	return text.String()
 }
 
+// captured keeps a graph that a capture left, to be destroyed.
+func (w *world) captured(g driver.Graph) {
+	if g != w.graph { // which was captured into, and is destroyed anyway
+		w.graphs = append(w.graphs, g)
+	}
+}
+
 // down takes everything down, and tells what is not as it should be.
 func (w *world) down(sc scene, caller int) (text string) {
 	b := w.base
@@ -435,7 +442,7 @@ func (w *world) down(sc scene, caller int) (text string) {
 			}
 			g, er := w.StreamEndCapture(at, s)
 			if er == ok {
-				w.graphs = append(w.graphs, g)
+				w.captured(g)
 			}
 			want := ok
 			if status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED {
