@@ -26,6 +26,13 @@ var foundTSV string
 // record names a file to write the table of found behaviours to, as a driver answers.
 var record = flag.String("behaviour.record", "", "write what the GPU, or else cusim, answers in the found cases to this `file`")
 
+// What is recorded, and how many cases at a time.
+var (
+	recordMissing = flag.Bool("behaviour.missing", false, "with -behaviour.record, leave cases alone that are recorded already")
+	recorders     = flag.Int("behaviour.recorders", 8, "with -behaviour.record, how many `cases` are recorded at a time")
+	recordTimes   = flag.Int("behaviour.times", 3, "with -behaviour.record, how often a case is run, to see what varies")
+)
+
 // suiteFound are behaviours that nobody told us, through driver.Table.
 const suiteFound suiteName = "found"
 
@@ -136,13 +143,9 @@ func TestFoundCovers(t *testing.T) {
 	}
 }
 
-// What recording takes: how often a case is recorded, to see what varies, how long it
-// may take, and how many are recorded at a time.
-const (
-	times       = 3
-	recordLimit = 15 * time.Second // more than a step is given that may hang
-	recorders   = 8
-)
+// recordLimit is how long a case may take when it is recorded: more than a step is given
+// that may hang.
+const recordLimit = 40 * time.Second
 
 // recordFound writes the table anew. What cannot be recorded, as the process died or
 // time was over, keeps the rows that it had.
@@ -155,33 +158,44 @@ func recordFound(t *testing.T) {
 	}
 	end, limited := t.Deadline()
 	all := foundBehaviours()
-	runs := make([][times][]report, len(all))
+	runs := make([][][]report, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, recorders)
+	slots := make(chan struct{}, *recorders)
 	for i, f := range all {
+		if *recordMissing && len(rowsOf(before, suiteFound, f.name)) > 0 {
+			errs[i] = errKept
+			continue
+		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			for k := range times {
+			for range *recordTimes {
 				if limited && time.Until(end) < recordLimit+5*time.Second {
 					errs[i] = errors.New("there was no time left")
 				}
 				if errs[i] == nil {
-					runs[i][k], errs[i] = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, recordLimit)
+					var reports []report
+					reports, errs[i] = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, recordLimit)
+					runs[i] = append(runs[i], reports)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Behaviours that were found by asking, beyond h200-cuda13.0.tsv, whose columns these are. Written by the test with -behaviour.record:\n"+
-		"# each case was run %d times. Above each stands what it is about, and which bug it prevents to know it. CRASH: the call killed the\n"+
-		"# process; HANG: it did not come back.\n", times)
+	b.WriteString("# Behaviours that were found by asking, beyond h200-cuda13.0.tsv, whose columns these are. Written by the test with -behaviour.record:\n" +
+		"# each case was run several times. Above each stands what it is about, and which bug it prevents to know it. CRASH: the call killed the\n" +
+		"# process; HANG: it did not come back.\n")
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
-		rows, err := recorded(f, runs[i][:])
-		switch err = errors.Join(errs[i], err); {
+		rows, err := recorded(f, runs[i])
+		if errs[i] != nil {
+			err = errs[i]
+		}
+		switch {
+		case err == errKept:
+			rows = rowsOf(before, suiteFound, f.name)
 		case err == errSkipped:
 			t.Logf("%s was skipped: %v", f.name, runs[i][0])
 			rows = rowsOf(before, suiteFound, f.name)
@@ -202,8 +216,11 @@ func recordFound(t *testing.T) {
 	}
 }
 
-// errSkipped is for cases that cannot be run here.
-var errSkipped = errors.New("skipped")
+// errSkipped is for cases that cannot be run here, errKept for those left alone.
+var (
+	errSkipped = errors.New("skipped")
+	errKept    = errors.New("recorded already")
+)
 
 // recorded returns the rows of a case that was run several times.
 func recorded(f found, runs [][]report) (rows []row, err error) {
