@@ -16,6 +16,7 @@ type capture struct {
 	events  []*event // whose newest record is part of it
 	graph   *graph
 	spoilt  bool
+	lost    []*node // the ends of streams that were destroyed
 	// taken is set when the program gets the graph, or had it before.
 	taken bool
 }
@@ -85,12 +86,15 @@ func (d *Driver) spoilContext(c *context, blocking bool) (found bool) {
 
 // forbidden is for calls that may not be made while somebody captures, unless the
 // thread says that it knows what it does. It invalidates the captures. Calls that
-// conflict with every capture in a context name the context.
+// conflict with every capture in a context, and with no other, name the context.
 func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 	r := ok
 	for _, other := range d.captures {
 		switch {
-		case c != nil && slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }):
+		case c != nil:
+			if !slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }) {
+				continue
+			}
 		case t.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || other.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 			continue
 		case other.thread == t && t != &d.noThread:
@@ -175,7 +179,8 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 	return ok
 }
 
-// abandon takes a stream that is destroyed out of its capture. It ends with its origin.
+// abandon takes a stream that is destroyed out of its capture. It ends with its origin;
+// what others did has to have been joined nevertheless.
 func (d *Driver) abandon(s *stream) {
 	c := s.capture
 	if c.origin == s {
@@ -183,6 +188,7 @@ func (d *Driver) abandon(s *stream) {
 		d.finish(c)
 		return
 	}
+	c.lost = append(c.lost, s.deps...)
 	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
 	s.capture, s.deps = nil, nil
 }
@@ -297,14 +303,11 @@ func (c *capture) joined() bool {
 			list = append(list, n.after...)
 		}
 	}
+	ends := slices.Clone(c.lost)
 	for _, s := range c.streams {
-		for _, n := range s.deps {
-			if !before[n] {
-				return false
-			}
-		}
+		ends = append(ends, s.deps...)
 	}
-	return true
+	return !slices.ContainsFunc(ends, func(n *node) bool { return !before[n] })
 }
 
 // captureStatus returns what a stream's capture is like.

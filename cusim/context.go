@@ -72,12 +72,17 @@ func (c *context) forget(s *stream) {
 }
 
 // current returns the thread's current context. One that was destroyed is current
-// until something else is.
+// until something else is, or, if it was a primary one, until there is a new one, which
+// has its handle.
 func (t *thread) current() *context {
 	if len(t.stack) == 0 {
 		return nil
 	}
-	return t.stack[len(t.stack)-1]
+	c := t.stack[len(t.stack)-1]
+	if c.primary && c.destroyed {
+		return c.dev.primary
+	}
+	return c
 }
 
 // live returns ok if a context can be used.
@@ -163,9 +168,9 @@ func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (dr
 	switch {
 	case r != ok:
 		return 0, r
-	case v.retained == 0 && v.poison != ok:
+	case !v.active() && v.poison != ok:
 		return 0, v.poison // there is no new one after an error
-	case v.retained == 0:
+	case !v.active():
 		v.primary = d.newContext(v, v.flags, true)
 	}
 	v.retained++
@@ -182,24 +187,27 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if v.retained == 0 {
 		return driver.ResultInvalidContext
 	}
-	if v.retained--; v.retained > 0 {
-		return ok
+	if v.retained--; v.retained == 0 && v.active() {
+		d.end(v.primary)
 	}
-	d.end(v.primary)
-	return v.poison
+	return ok
 }
 
-// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2.
+// active reports whether the device has a primary context.
+func (v *device) active() bool { return v.primary != nil && !v.primary.leaving }
+
+// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2. Who has retained the context has to
+// release it nevertheless.
 func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDevicePrimaryCtxReset", dev)
 	if r != ok {
 		return r
 	}
-	if v.retained > 0 {
-		v.retained = 0
+	if v.active() {
 		d.end(v.primary)
 	}
+	v.flags = 0
 	return ok
 }
 
@@ -210,7 +218,7 @@ func (d *Driver) DevicePrimaryCtxGetState(_ *driver.Thread, dev driver.Device) (
 	if r != ok {
 		return 0, 0, r
 	}
-	if v.retained > 0 {
+	if v.active() {
 		return v.flags, 1, ok
 	}
 	return v.flags, 0, ok
@@ -236,7 +244,7 @@ func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, f
 		return r
 	}
 	v.flags = flags
-	if v.retained > 0 {
+	if v.active() {
 		v.primary.flags = flags
 	}
 	return ok
@@ -299,7 +307,7 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 	}
 	d.end(c)
 	d.objects.remove(uintptr(c.handle))
-	return c.dev.poison
+	return ok
 }
 
 // CtxPushCurrent is cuCtxPushCurrent_v2.
@@ -383,7 +391,7 @@ func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Res
 func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuCtxGetDevice", th)
-	if r != ok && (c == nil || c.destroyed) { // what else is wrong with it does not matter
+	if c == nil { // what else is wrong with it does not matter
 		return 0, r
 	}
 	return driver.Device(c.dev.ordinal), ok
@@ -396,7 +404,7 @@ func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
 	if r != ok {
 		return 0, r
 	}
-	return c.flags, ok
+	return c.flags | driver.CU_CTX_MAP_HOST, ok // which all contexts can
 }
 
 // CtxSetFlags is cuCtxSetFlags.
@@ -524,8 +532,6 @@ func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *
 	switch {
 	case r != ok || p.destroyed:
 		return nil, nil, driver.ResultInvalidContext
-	case p.dev == c.dev:
-		return nil, nil, driver.ResultInvalidDevice
 	}
 	return c, p, ok
 }
@@ -539,6 +545,8 @@ func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, fla
 		return r
 	case flags != 0:
 		return driver.ResultInvalidValue
+	case p.dev == c.dev:
+		return driver.ResultPeerAccessUnsupported
 	case c.peers[p]:
 		return driver.ResultPeerAccessAlreadyEnabled
 	}

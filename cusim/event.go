@@ -46,7 +46,8 @@ type event struct {
 	capture *capture // that the newest record is part of
 	deps    []*node  // what it stands for there
 
-	ipc *ipcEvent // what it has in common with other processes, or nil
+	ipc    *ipcEvent // what it has in common with other processes, or nil
+	orphan bool      // it was opened when there was nothing left to share
 }
 
 // event returns an event by its handle.
@@ -153,14 +154,14 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	switch {
 	case r != ok:
 		return r
-	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
-		return driver.ResultIllegalState
-	case e.ctx != s.ctx:
-		return driver.ResultInvalidHandle
 	case flags&^uint32(driver.CU_EVENT_RECORD_EXTERNAL) != 0:
 		return driver.ResultInvalidValue
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
+		return driver.ResultIllegalState
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
 		return d.submit(s, &work{node: eventRecordNode, event: e})
+	case e.ctx != s.ctx:
+		return driver.ResultInvalidHandle
 	case s.capture != nil:
 		return d.captureRecord(e, s)
 	}
@@ -171,12 +172,23 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 
 // mark makes the event mark the end of what is on a stream.
 func (e *event) mark(d *Driver, s *stream) {
-	if e.ipc == nil && s.idle() && !s.held && len(s.barriers()) == 0 {
-		e.state, e.point = recorded, point{at: d.clock.now(), on: s}
-		return
+	o, on := &op{}, s
+	if e.ipc == nil && s.idle() && !s.held {
+		barriers := s.barriers()
+		switch {
+		case len(barriers) == 0:
+			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
+			return
+		case !e.timed() && s.kind != legacyStream:
+			// It stands for what the stream would have to wait for: nothing is put on the stream.
+			on = s.ctx.aside()
+			e.recordBy(o)
+			d.engine.enqueue(on, o, barriers...)
+			e.point.on = s
+			return
+		}
 	}
-	o := &op{}
-	d.engine.enqueue(s, o, e.recordBy(o))
+	d.engine.enqueue(on, o, e.recordBy(o))
 	e.point.on = s
 }
 
@@ -304,14 +316,10 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	if d.spoilContext(c, false) {
 		return driver.ResultStreamCaptureUnsupported
 	}
-	var tails []*op
-	for _, s := range c.streams {
-		tails = append(tails, s.tail)
-	}
 	d.forgetCaptured(e)
 	o := &op{}
-	tails = append(tails, e.recordBy(o))
-	d.engine.enqueue(&stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}, o, tails...)
+	tails := append(c.tails(), e.recordBy(o))
+	d.engine.enqueue(c.aside(), o, tails...)
 	return ok
 }
 
@@ -330,12 +338,30 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == captured: // in another context
 		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
 	}
-	if p := e.point.op; p != nil && !p.done {
-		o := &op{}
-		d.engine.enqueue(&stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}, o, p, c.gate)
-		c.gate = o
+	after := []*op{e.point.op}
+	switch {
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too, even if the event is complete
+		after = append(after, c.tails()...)
+	case after[0] == nil || after[0].done:
+		return ok
 	}
+	o := &op{}
+	d.engine.enqueue(c.aside(), o, append(after, c.gate)...)
+	c.gate = o
 	return ok
+}
+
+// aside returns a stream for what is on none of the context's.
+func (c *context) aside() *stream {
+	return &stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}
+}
+
+// tails returns the newest operations of all streams.
+func (c *context) tails() (list []*op) {
+	for _, s := range c.streams {
+		list = append(list, s.tail)
+	}
+	return list
 }
 
 // contextEvent begins a call about a context and an event.

@@ -309,8 +309,8 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphInstantiateWithFlags", h)
 	c := d.thread(th).current()
-	if r == ok && c != nil {
-		r = c.dev.poison
+	if r == ok {
+		r = c.live()
 	}
 	if r == ok {
 		r = d.forbidden(d.thread(th), nil)
@@ -406,10 +406,14 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 		return driver.ResultInvalidValue
 	}
 	w, r := d.eventWork(name, k, e)
-	if r == ok {
-		made.work = *w
+	switch {
+	case r != ok:
+		return r
+	case k == eventRecordNode && w.event.ctx != made.work.event.ctx:
+		return driver.ResultInvalidValue
 	}
-	return r
+	made.work = *w
+	return ok
 }
 
 // GraphExecEventRecordNodeSetEvent is cuGraphExecEventRecordNodeSetEvent.
@@ -488,7 +492,8 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 	return o
 }
 
-// GraphUpload is cuGraphUpload: there is nothing to be uploaded.
+// GraphUpload is cuGraphUpload: there is nothing to be uploaded, but launches come after
+// what is on the stream.
 func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
 	const name = "cuGraphUpload"
 	defer d.mu.Unlock()
@@ -496,8 +501,14 @@ func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if r == ok {
 		r = d.uncaptured(s)
 	}
+	if r != ok {
+		return r
+	}
+	x, r := d.execOf(name, h)
 	if r == ok {
-		_, r = d.execOf(name, h)
+		o := &op{}
+		d.engine.enqueue(s, o, x.newest)
+		x.newest = o
 	}
 	return r
 }

@@ -390,7 +390,7 @@ func (d *Driver) IpcGetEventHandle(_ *driver.Thread, h driver.Event) (handle dri
 	switch {
 	case r != ok:
 		return handle, r
-	case e.flags&driver.CU_EVENT_INTERPROCESS == 0, e.ipc != nil && !e.ipc.file.mine:
+	case e.flags&driver.CU_EVENT_INTERPROCESS == 0, e.orphan, e.ipc != nil && !e.ipc.file.mine:
 		return handle, driver.ResultInvalidHandle
 	}
 	if e.ipc == nil {
@@ -415,9 +415,9 @@ func ipcResult(err error) driver.Result {
 }
 
 // IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current
-// context, on whatever device. A handle cannot be opened any more when its event was
-// destroyed, or its process ended while this driver had none of that process's events;
-// what was opened before goes on.
+// context, on whatever device. When its event was destroyed, or its process ended while
+// this driver had none of that process's events, a handle can be opened as on an H200, but
+// what it stands for is complete and nobody else's; what was opened before goes on.
 func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHandle) (driver.Event, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuIpcOpenEventHandle", th)
@@ -434,18 +434,21 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 	f := d.mapped(func(f *ipcFile) bool { return !f.mine && f.page.id == h.file })
 	if f == nil {
 		var err error
-		if f, err = openIPCFile(&h); err != nil {
-			return 0, ipcResult(err)
+		f, err = openIPCFile(&h)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return 0, driver.ResultNotSupported
 		}
-	}
-	if !f.page.slots[h.slot].join(h.generation) {
-		if f.used == 0 {
-			f.close()
-		}
-		return 0, driver.ResultMapFailed
 	}
 	e := d.newEvent(c, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
-	d.newIPCEvent(e, f, int(h.slot), h.generation)
+	if f != nil && f.page.slots[h.slot].join(h.generation) {
+		d.newIPCEvent(e, f, int(h.slot), h.generation)
+		return e.handle, ok
+	}
+	if f != nil && f.used == 0 {
+		f.close()
+	}
+	e.orphan = true
+	d.misuse("cuIpcOpenEventHandle", uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
 	return e.handle, ok
 }
 

@@ -412,8 +412,22 @@ func ipcOrder(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e)
 }
 
+// orphan opens a handle whose event is gone: the event is complete, and nobody else's.
+func (r *rig) orphan(h driver.IPCEventHandle) {
+	r.t.Helper()
+	e, res := r.tab.IpcOpenEventHandle(r.in, h)
+	r.ok(res)
+	r.ok(r.tab.EventQuery(r.in, e))
+	_, res = r.tab.IpcGetEventHandle(r.in, e)
+	r.want(driver.ResultInvalidHandle, res)
+	if m := r.d.Misuses(); len(m) == 0 || m[len(m)-1].Op != "cuIpcOpenEventHandle" {
+		r.t.Errorf("nobody is told that the event is gone: %v", m)
+	}
+	r.destroy(e)
+}
+
 // ipcDestroyed destroys the event where it comes from: what was opened goes on, and
-// the handle is worth nothing.
+// the handle stands for nothing.
 func ipcDestroyed(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	e, h := r.export(named)
 	theirs, other := p.open(h), p.stream()
@@ -422,9 +436,9 @@ func ipcDestroyed(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.d.Hold(uintptr(s))
 	r.record(e, s)
 	r.destroy(e)
-	if got := p.call(ipcCall{Do: "open", Handle: h[:]}).Result; got != driver.ResultMapFailed {
-		t.Errorf("the handle of a destroyed event: %v", got)
-	}
+	orphan := p.open(h) // of what is gone
+	p.on("query", orphan, 0, ok)
+	p.on("destroy", orphan, 0, ok)
 	p.on("query", theirs, 0, driver.ResultNotReady)
 	r.d.Release(uintptr(s)) // what was recorded completes all the same
 	p.on("synchronize", theirs, 0, ok)
@@ -469,8 +483,7 @@ func ipcDeath(t *testing.T, r *rig, p *ipcProcess, named bool) {
 		r.destroy(again)
 	}
 	stranger := newRig(t)
-	_, res = stranger.tab.IpcOpenEventHandle(stranger.in, doneHandle)
-	r.want(driver.ResultMapFailed, res)
+	stranger.orphan(doneHandle)
 
 	mine := r.stream(nonBlocking)
 	r.complete(done)
@@ -543,10 +556,12 @@ func TestIPCRefused(t *testing.T) {
 		var of ipcHandle
 		of.decode(foreign(t, h))
 		change(&of)
-		_, res := other.tab.IpcOpenEventHandle(other.in, of.encode())
-		if res != driver.ResultMapFailed {
-			t.Errorf("another %s: %v", name, res)
+		if name == "no slot" {
+			_, res := other.tab.IpcOpenEventHandle(other.in, of.encode())
+			r.want(driver.ResultMapFailed, res)
+			continue
 		}
+		other.orphan(of.encode())
 	}
 	if n := other.mappings(); n != 0 {
 		t.Errorf("%d files are mapped", n)
@@ -688,6 +703,10 @@ func FuzzIPCHandle(f *testing.F) {
 		opened, res := r.tab.IpcOpenEventHandle(r.in, h)
 		switch res {
 		case driver.ResultMapFailed, driver.ResultInvalidContext:
+		case ok:
+			if res := r.tab.EventDestroy(r.in, opened); res != ok {
+				t.Errorf("%x: destroyed: %v", h, res)
+			}
 		default:
 			t.Errorf("%x: %v, %v", h, opened, res)
 		}
@@ -753,8 +772,7 @@ func TestIPCMany(t *testing.T) {
 	}
 	again, h := r.export(false)
 	for _, h := range handles[1:3] {
-		_, res := other.tab.IpcOpenEventHandle(other.in, foreign(t, h))
-		r.want(driver.ResultMapFailed, res)
+		other.orphan(foreign(t, h))
 	}
 	other.destroy(other.open(h))
 	r.d.Release(uintptr(s))

@@ -412,6 +412,15 @@ func foundContexts() []found {
 			c.res("copy", c.MemcpyDtoH(c.at, back, p))
 			c.val("set", back[0])
 		}},
+		{famContext, "flags-of-a-created-context", "comparing the flags of a context with those that it was created with", func(c *raw) {
+			dev, _ := c.setup()
+			ctx, res := c.CtxCreate(c.at, driver.CU_CTX_SCHED_BLOCKING_SYNC, dev)
+			c.res("create", res)
+			flags, res := c.CtxGetFlags(c.at)
+			c.res("get", res)
+			c.val("flags", flags)
+			c.res("destroy", c.CtxDestroy(c.at, ctx))
+		}},
 		{famContext, "peer-access-on-one-device", "enabling access between two contexts of the same device", func(c *raw) {
 			dev, ctx := c.setup()
 			other := c.aside(dev)

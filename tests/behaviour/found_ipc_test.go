@@ -206,10 +206,51 @@ func foundIPC() []found {
 			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			c.current(ctx)
 			c.res("record-in-the-primary", c.EventRecord(c.at, e, c.stream(nonBlocking)))
-			c.res("wait-in-the-primary", c.wait(c.stream(nonBlocking), e))
 			other.say(1)
 			other.end()
 		})},
+		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context than it was opened in", exporting(nil, nil, func(c *raw, other *second) {
+			dev, res := c.CtxGetDevice(c.at)
+			c.must("cuCtxGetDevice", res)
+			e := c.opened(other)
+			s := c.inside(c.aside(dev)).stream(nonBlocking)
+			other.say(1)
+			other.end()
+			c.dare("wait", func() driver.Result { return c.wait(s, e) })
+		})},
+		{famIPC, "ipc-recorded-wait-elsewhere", "the same when it was recorded here", exporting(nil, nil, func(c *raw, other *second) {
+			dev, res := c.CtxGetDevice(c.at)
+			c.must("cuCtxGetDevice", res)
+			e := c.opened(other)
+			c.record(e, c.stream(nonBlocking))
+			s := c.inside(c.aside(dev)).stream(nonBlocking)
+			other.say(1)
+			other.end()
+			c.dare("wait", func() driver.Result { return c.wait(s, e) })
+		})},
+		{famIPC, "ipc-context-waits-elsewhere", "the same for a whole context", exporting(nil, nil, func(c *raw, other *second) {
+			dev, res := c.CtxGetDevice(c.at)
+			c.must("cuCtxGetDevice", res)
+			e, ctx := c.opened(other), c.aside(dev)
+			other.say(1)
+			other.end()
+			c.dare("wait", func() driver.Result { return c.CtxWaitEvent(c.at, ctx, e) })
+		})},
+		{famIPC, "interprocess-wait-elsewhere", "the same where it was created, before it has a handle", func(c *raw) {
+			dev, _ := c.setup()
+			e := c.event(interprocess)
+			c.record(e, c.stream(nonBlocking))
+			s := c.inside(c.aside(dev)).stream(nonBlocking)
+			c.dare("wait", func() driver.Result { return c.wait(s, e) })
+		}},
+		{famIPC, "exported-wait-elsewhere", "the same when it has one", func(c *raw) {
+			dev, _ := c.setup()
+			e := c.event(interprocess)
+			c.res("export", bare(c.IpcGetEventHandle(c.at, e)))
+			c.record(e, c.stream(nonBlocking))
+			s := c.inside(c.aside(dev)).stream(nonBlocking)
+			c.dare("wait", func() driver.Result { return c.wait(s, e) })
+		}},
 		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, and not told so", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
 			g := c.gate()

@@ -38,31 +38,82 @@ func (c *raw) poisoned(s driver.Stream) {
 	c.res("poison", c.StreamSynchronize(c.at, s))
 }
 
+// A witness is what a call can be about that may be the first to notice an error.
+type witness struct {
+	start, end, abroad driver.Event  // complete; abroad is in another context
+	behind, later      driver.Event  // pending, on the stream that fails and on one that is held
+	failing, free      driver.Stream // free has nothing to do
+	other              *raw          // another context of the device
+}
+
+// noticing is how long a call may take to notice an error.
+func (c *raw) noticing() time.Duration {
+	if c.Software() {
+		return 20 * time.Millisecond
+	}
+	return 1500 * time.Millisecond
+}
+
 // foundSticky are about errors that stay: whom they reach, and what is left.
 func foundSticky() []found {
-	// innocent makes a case in which a call is the first that could notice an error.
-	innocent := func(name, prevents string, call func(c *raw, e, f driver.Event, free driver.Stream) driver.Result) found {
-		return found{family: famSticky, name: name, prevents: prevents, run: func(c *raw) {
-			c.setup()
-			s, free := c.stream(nonBlocking), c.stream(nonBlocking)
-			e, f := c.ended(timed, free), c.ended(timed, free)
-			g := c.illegal(s)
-			ask := func() driver.Result { return call(c, e, f, free) }
-			c.res("before", ask())
+	// notices makes a case in which a call is the first that could notice an error.
+	notices := func(name, prevents string, call func(c *raw, w witness) driver.Result) found {
+		return found{family: famSticky, name: "noticed-by-" + name, prevents: prevents, run: func(c *raw) {
+			dev, _ := c.setup()
+			free, failing, other := c.stream(nonBlocking), c.stream(nonBlocking), c.inside(c.aside(dev))
+			w := witness{start: c.ended(timed, free), end: c.ended(timed, free), failing: failing, free: free, other: other,
+				abroad: other.ended(timed, other.stream(nonBlocking)), behind: c.event(timed), later: c.event(timed)}
+			held, holds := c.held(nonBlocking)
+			c.record(w.later, held)
+			g := c.illegal(failing)
+			c.record(w.behind, failing)
 			g.open()
-			c.res("notices", c.until(driver.ResultSuccess, ask))
-			c.res("afterwards", c.query(e))
+			end := time.Now().Add(c.noticing())
+			res := call(c, w)
+			for first := res; res == first && !res.Sticky() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				res = call(c, w)
+			}
+			c.res("notices", res)
+			c.res("complete-event", c.query(w.start))
+			c.res("creation", c.newEvent())
+			c.res("failing-stream", c.drained(failing))
+			c.res("complete-event-then", c.query(w.start))
+			holds.open()
 		}}
 	}
 	return []found{
-		innocent("noticed-by-an-interval", "trusting an interval that was read after the GPU had failed",
-			func(c *raw, e, f driver.Event, _ driver.Stream) driver.Result { return c.elapsed(e, f) }),
-		innocent("noticed-by-a-complete-event", "trusting a completion that was asked for after the GPU had failed",
-			func(c *raw, e, _ driver.Event, _ driver.Stream) driver.Result { return c.query(e) }),
-		innocent("noticed-by-a-creation", "blaming the call that reports an error for it",
-			func(c *raw, _, _ driver.Event, _ driver.Stream) driver.Result { return c.newEvent() }),
-		innocent("noticed-by-another-stream", "blaming the stream that reports an error for it",
-			func(c *raw, _, _ driver.Event, free driver.Stream) driver.Result { return c.streamQuery(free) }),
+		notices("an-interval", "trusting an interval that was read after the GPU had failed",
+			func(c *raw, w witness) driver.Result { return c.elapsed(w.start, w.end) }),
+		notices("a-complete-event", "trusting a completion that was asked for after the GPU had failed",
+			func(c *raw, w witness) driver.Result { return c.query(w.start) }),
+		notices("its-event", "polling the event behind the failure, which has to tell", func(c *raw, w witness) driver.Result { return c.query(w.behind) }),
+		notices("a-pending-event", "polling an event that will never be complete, as its context has failed elsewhere",
+			func(c *raw, w witness) driver.Result { return c.query(w.later) }),
+		notices("its-stream", "polling the stream that has failed", func(c *raw, w witness) driver.Result { return c.streamQuery(w.failing) }),
+		notices("a-creation", "blaming the call that reports an error for it", func(c *raw, _ witness) driver.Result { return c.newEvent() }),
+		notices("another-stream", "blaming the stream that reports an error for it",
+			func(c *raw, w witness) driver.Result { return c.streamQuery(w.free) }),
+		notices("synchronizing-another-stream", "taking a synchronize for the proof that all is well",
+			func(c *raw, w witness) driver.Result { return c.StreamSynchronize(c.at, w.free) }),
+		notices("a-record", "going on with work after the GPU has failed", func(c *raw, w witness) driver.Result { return c.EventRecord(c.at, w.end, w.free) }),
+		notices("a-wait", "the same with a wait", func(c *raw, w witness) driver.Result { return c.wait(w.free, w.behind) }),
+		notices("an-allocation", "a health check that allocates memory", func(c *raw, _ witness) driver.Result {
+			p, res := c.MemAlloc(c.at, 16)
+			if res == driver.ResultSuccess {
+				res = c.MemFree(c.at, p)
+			}
+			return res
+		}),
+		notices("a-copy", "a health check that copies a few bytes", func(c *raw, _ witness) driver.Result {
+			p, res := c.MemAlloc(c.at, 16)
+			if res == driver.ResultSuccess {
+				res = c.MemcpyHtoD(c.at, p, make([]byte, 16))
+			}
+			return res
+		}),
+		notices("another-context", "a watchdog that asks in a context of its own", func(_ *raw, w witness) driver.Result { return w.other.query(w.abroad) }),
+		notices("synchronizing-another-context", "the same with a synchronize",
+			func(_ *raw, w witness) driver.Result { return w.other.CtxSynchronize(w.other.at) }),
 		{famSticky, "error-in-the-primary-context", "believing that another context of the device goes on after an error in the primary one", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)

@@ -226,7 +226,7 @@ var (
 func recorded(f found, runs [][]report) (rows []row, err error) {
 	answers := map[string][]string{} // by step
 	for k, run := range runs {
-		n := 0
+		n, risky := 0, false
 		for _, rep := range run {
 			switch {
 			case rep.Kind == skipped:
@@ -234,12 +234,16 @@ func recorded(f found, runs [][]report) (rows []row, err error) {
 			case rep.Kind == failed, rep.Kind == missing, rep.Kind == left:
 				return nil, fmt.Errorf("%s %s: %s", rep.Kind, rep.Step, rep.Text)
 			case rep.Kind != answer:
+				risky = rep.Kind == dared
 				continue
 			case k == 0:
 				r := row{name: f.name, step: rep.Step, answer: rep.Answer, constant: noConstant, asserted: always, cu: cuNone}
 				var code driver.Result
 				if n, err := fmt.Sscanf(rep.Answer, "%d", &code); n == 1 && err == nil {
 					r.constant = code.Name()
+				}
+				if risky {
+					r.asserted, r.note = never, "it is use of what was destroyed, or as dangerous: the next driver may crash"
 				}
 				rows = append(rows, r)
 			case n >= len(rows) || rows[n].step != rep.Step:

@@ -19,6 +19,7 @@ import (
 )
 
 var (
+	fuzzShrink   = flag.Bool("fuzz.shrink", true, "make programs shorter that fail; a driver in C may hang in what becomes of them")
 	fuzzSeed     = flag.Uint64("fuzz.seed", 0, "the one `seed` to run, and to print the program of")
 	fuzzFrom     = flag.Uint64("fuzz.from", 1, "the first `seed`")
 	fuzzFor      = flag.Duration("fuzz.for", 0, "how `long` to go on at most: then the seed to resume from is logged")
@@ -92,6 +93,9 @@ func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
 
 // explain returns a program that was made shorter and still fails, and why.
 func explain(seed uint64, p program, err error, fails func(program, time.Duration) error) string {
+	if !*fuzzShrink {
+		return fmt.Sprintf("seed %d: %v\nwith %d contexts:\n%v", seed, err, p.contexts, p)
+	}
 	end := time.Now().Add(shrinking)
 	p = shrink(p, func(p program) bool { return time.Now().Before(end) && fails(p, impatient) != nil })
 	if again := fails(p, impatient); again != nil {

@@ -73,6 +73,7 @@ type mCapture struct {
 	streams []*mStream
 	events  []*mEvent
 	graph   *mGraph
+	lost    set // nodes of streams that were destroyed
 }
 
 // mGraph is a graph.
@@ -261,7 +262,7 @@ func (m *model) forbidden(thread uint8, ctx int) driver.Result {
 	mode := m.threads[thread].mode
 	for _, c := range m.captures {
 		conflict := slices.ContainsFunc(c.streams, func(s *mStream) bool { return s.ctx == ctx })
-		if mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED {
+		if ctx < 0 && mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED && c.mode != driver.CU_STREAM_CAPTURE_MODE_RELAXED {
 			conflict = conflict || c.thread == int(thread) ||
 				c.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 		}
@@ -426,14 +427,16 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return spoilAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return want{res: driver.ResultIllegalState}, true
-	case e.ctx != s.ctx:
-		return want{res: driver.ResultInvalidHandle}, true
+	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && e.ctx != s.ctx:
+		return want{}, false
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
 		return m.node(s, mNode{record: e})
+	case e.ctx != s.ctx:
+		return want{res: driver.ResultInvalidHandle}, true
+	case s.capture == nil && !e.timed() && !s.legacy && s.tail&m.closed == 0:
+		m.record(e, m.barriers(s)&m.closed, s) // the stream stays idle
+		return want{}, true
 	case s.capture == nil:
-		if !e.timed() && !s.legacy && s.tail&m.closed == 0 && m.barriers(s)&m.closed != 0 {
-			return want{}, false // the stream stays idle; what the event is then is not known
-		}
 		m.record(e, m.enqueue(s, 0), s)
 		return want{}, true
 	case s.capture.spoilt:
@@ -604,6 +607,7 @@ func (m *model) applyStreamDestroy(s *mStream) want {
 			c.spoilt = true
 			m.finish(c)
 		}
+		c.lost |= s.nodes
 		c.streams = slices.DeleteFunc(c.streams, func(other *mStream) bool { return other == s })
 	}
 	ctx := &m.contexts[s.ctx]
@@ -685,7 +689,7 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	case c.origin != s:
 		return spoil(c, driver.ResultStreamCaptureUnmatched), true
 	}
-	joined := true
+	joined := c.lost&^s.nodes == 0
 	for _, other := range c.streams {
 		joined = joined && other.nodes&^s.nodes == 0
 	}
@@ -754,6 +758,10 @@ func (m *model) applyContext(st step) (want, bool) {
 		return want{}, false
 	}
 	ctx := &m.contexts[st.ctx-1]
+	all := ctx.gate | ctx.ghosts | ctx.lost
+	for _, s := range ctx.streams {
+		all |= s.tail
+	}
 	if st.op == ctxRecordEvent {
 		if e.ctx != int(st.ctx)-1 {
 			return want{res: driver.ResultInvalidHandle}, true
@@ -761,11 +769,7 @@ func (m *model) applyContext(st step) (want, bool) {
 		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
 			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
-		at := ctx.gate | ctx.ghosts
-		for _, s := range ctx.streams {
-			at |= s.tail
-		}
-		m.record(e, (at|ctx.lost)&m.closed, nil)
+		m.record(e, all&m.closed, nil)
 		return want{}, true
 	}
 	switch list := m.capturesIn(int(st.ctx) - 1); {
@@ -776,10 +780,10 @@ func (m *model) applyContext(st step) (want, bool) {
 	case e.state == captured:
 		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
 	}
-	if e.point&m.closed == 0 && m.closed != 0 {
-		return want{}, false // whether it is a barrier nevertheless is not known
+	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		ctx.gate |= all // it is a barrier, even if the event is complete
 	}
-	ctx.gate |= e.point & m.closed
+	ctx.gate = (ctx.gate | e.point) & m.closed
 	return want{}, true
 }
 
