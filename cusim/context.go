@@ -404,7 +404,10 @@ func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
 	if r != ok {
 		return 0, r
 	}
-	return c.flags | driver.CU_CTX_MAP_HOST, ok // which all contexts can
+	if c.primary {
+		return c.flags | driver.CU_CTX_MAP_HOST, ok
+	}
+	return c.flags, ok
 }
 
 // CtxSetFlags is cuCtxSetFlags.

@@ -331,6 +331,8 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	switch {
 	case r != ok:
 		return r
+	case d.foreign("cuCtxWaitEvent", e, c) != ok:
+		return driver.ResultInvalidHandle
 	case d.spoilContext(c, false):
 		return driver.ResultStreamCaptureUnsupported
 	case e.state == invalid:
@@ -349,6 +351,16 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	d.engine.enqueue(c.aside(), o, append(after, c.gate)...)
 	c.gate = o
 	return ok
+}
+
+// foreign refuses what NVIDIA's driver crashes in: that another context waits for an event
+// of several processes.
+func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
+	if e.ctx == c || e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
+		return ok
+	}
+	d.misuse(name, uintptr(e.handle), "an event of several processes can only be waited for in its own context", nil)
+	return driver.ResultInvalidHandle
 }
 
 // aside returns a stream for what is on none of the context's.

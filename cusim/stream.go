@@ -236,6 +236,9 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		return r
 	}
 	e, r := d.event(name, ev)
+	if r == ok {
+		r = d.foreign(name, e, s.ctx)
+	}
 	external := flags == driver.CU_EVENT_WAIT_EXTERNAL
 	switch {
 	case r != ok:

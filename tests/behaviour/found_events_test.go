@@ -178,6 +178,30 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
+		{famWait, "context-waits-for-timed", "the same with an event that records the time", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.ended(timed, c.stream(nonBlocking)), nonBlocking)
+		}},
+		{famWait, "context-waits-for-timed-unrecorded", "the same with one that was never recorded", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.event(timed), nonBlocking)
+		}},
+		{famWait, "context-waits-for-complete-behind-legacy", "the same while the default stream is busy: who waits for it afterwards?", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.ended(untimed, c.stream(nonBlocking)), legacyIsHeld)
+		}},
+		{famWait, "context-waits-for-timed-behind-legacy", "the same with an event that records the time", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.ended(timed, c.stream(nonBlocking)), legacyIsHeld)
+		}},
+		{famWait, "context-waits-for-per-thread", "the same with an event of the thread's default stream", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.ended(timed, driver.CU_STREAM_PER_THREAD), legacyIsHeld)
+		}},
+		{famWait, "context-waits-for-legacy", "the same with an event of the default stream itself", func(c *raw) {
+			c.setup()
+			c.contextWaits(c.ended(untimed, null), nonBlocking)
+		}},
 		{famWait, "context-waits-for-unrecorded", "the same with an event that was never recorded, and with a stream that is not behind the default one", func(c *raw) {
 			_, ctx := c.setup()
 			e, shared := c.event(untimed), c.event(untimed|driver.CU_EVENT_INTERPROCESS)
@@ -579,4 +603,27 @@ func (c *raw) recorded(s driver.Stream) driver.Event {
 	e := c.event(untimed)
 	c.record(e, s)
 	return e
+}
+
+// legacyIsHeld is for contextWaits: the legacy default stream.
+const legacyIsHeld = 100
+
+// contextWaits lets the context wait for an event that is complete or was never
+// recorded, while a stream with the flags is held, and tells who has to wait.
+func (c *raw) contextWaits(e driver.Event, flags uint32) {
+	ctx, res := c.CtxGetCurrent(c.at)
+	c.must("cuCtxGetCurrent", res)
+	s, g := driver.Stream(null), c.gate()
+	if flags != legacyIsHeld {
+		s = c.stream(flags)
+	}
+	free, block := c.stream(nonBlocking), c.stream(blocking)
+	g.hold(s)
+	c.res("wait", c.CtxWaitEvent(c.at, ctx, e))
+	c.res("non-blocking", c.reached(free))
+	c.res("blocking", c.reached(block))
+	c.res("legacy", c.reached(null))
+	c.res("held-stream", c.StreamQuery(c.at, s))
+	g.open()
+	c.res("sync", c.CtxSynchronize(c.at))
 }

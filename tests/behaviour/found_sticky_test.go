@@ -63,10 +63,11 @@ func foundSticky() []found {
 			free, failing, other := c.stream(nonBlocking), c.stream(nonBlocking), c.inside(c.aside(dev))
 			w := witness{start: c.ended(timed, free), end: c.ended(timed, free), failing: failing, free: free, other: other,
 				abroad: other.ended(timed, other.stream(nonBlocking)), behind: c.event(timed), later: c.event(timed)}
-			held, holds := c.held(nonBlocking)
-			c.record(w.later, held)
+			held, holds := c.stream(nonBlocking), c.gate()
 			g := c.illegal(failing)
 			c.record(w.behind, failing)
+			holds.hold(held)
+			c.record(w.later, held)
 			g.open()
 			end := time.Now().Add(c.noticing())
 			res := call(c, w)

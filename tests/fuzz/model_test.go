@@ -624,7 +624,7 @@ func (m *model) applyStreamDestroy(s *mStream) want {
 func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	e := m.events[st.event]
 	switch {
-	case e == nil:
+	case e == nil, e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != s.ctx: // a driver in C crashes
 		return want{}, false
 	case s.capture != nil && s.capture.spoilt:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
@@ -773,12 +773,17 @@ func (m *model) applyContext(st step) (want, bool) {
 		return want{}, true
 	}
 	switch list := m.capturesIn(int(st.ctx) - 1); {
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != int(st.ctx)-1: // a driver in C crashes
+		return want{}, false
 	case len(list) > 0:
 		return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
 		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
+	}
+	if e.flags&driver.CU_EVENT_INTERPROCESS == 0 && e.point&m.closed == 0 && m.closed != 0 {
+		return want{}, false // whether it is a barrier nevertheless is not known
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.gate |= all // it is a barrier, even if the event is complete
