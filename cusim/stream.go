@@ -267,7 +267,7 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		}
 		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
 	}
-	if e.point.on == s && e.ipc == nil {
+	if e.point.on == s && s.kind != legacyStream && e.ipc == nil {
 		return ok // what is on a stream is in order anyway
 	}
 	// On the legacy default stream it is a barrier, even if the event is complete.

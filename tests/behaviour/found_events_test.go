@@ -305,6 +305,39 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
+		{famWait, "untimed-record-behind-legacy-per-thread", "the same on the thread's default stream", func(c *raw) {
+			c.setup()
+			g, e := c.gate(), c.event(untimed)
+			g.hold(null)
+			c.res("query-idle", c.StreamQuery(c.at, driver.CU_STREAM_PER_THREAD))
+			c.record(e, driver.CU_STREAM_PER_THREAD)
+			c.res("untimed", c.settled(e))
+			c.res("stream", c.StreamQuery(c.at, driver.CU_STREAM_PER_THREAD))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famWait, "untimed-record-behind-legacy-twice", "the same before a record on the default stream", func(c *raw) {
+			c.setup()
+			s, g, e, f := c.stream(blocking), c.gate(), c.event(untimed), c.event(untimed)
+			g.hold(null)
+			c.record(e, s)
+			c.record(f, null)
+			c.res("stream", c.StreamQuery(c.at, s))
+			c.record(e, s)
+			c.res("stream-again", c.StreamQuery(c.at, s))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famWait, "legacy-waits-for-its-own", "a barrier where none was asked for: the default stream waits for its own event, which is complete", func(c *raw) {
+			c.setup()
+			e, s, free := c.ended(timed, null), c.stream(blocking), c.stream(blocking)
+			g := c.gate()
+			g.hold(s)
+			c.res("wait", c.wait(null, e))
+			c.res("blocking", c.reached(free))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
 		{famWait, "untimed-record-behind-blocking", "the same of the default stream, which waits for the blocking ones", func(c *raw) {
 			c.setup()
 			_, g := c.held(0)
@@ -617,10 +650,18 @@ func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	if flags != legacyIsHeld {
 		s = c.stream(flags)
 	}
-	free, block := c.stream(nonBlocking), c.stream(blocking)
+	free, block, working, p := c.stream(nonBlocking), c.stream(blocking), c.stream(nonBlocking), c.memory()
+	busy, own := c.stream(nonBlocking), c.gate()
+	f := c.event(timed)
 	g.hold(s)
+	own.hold(busy)
 	c.res("wait", c.CtxWaitEvent(c.at, ctx, e))
 	c.res("non-blocking", c.reached(free))
+	c.must("cuMemsetD8Async", c.set(p, working))
+	c.res("working", c.drained(working))
+	c.record(f, busy)
+	own.open()
+	c.res("busy", c.settled(f))
 	c.res("blocking", c.reached(block))
 	c.res("legacy", c.reached(null))
 	c.res("held-stream", c.StreamQuery(c.at, s))

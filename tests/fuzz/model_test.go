@@ -433,7 +433,7 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return m.node(s, mNode{record: e})
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
-	case s.capture == nil && !e.timed() && !s.legacy && s.tail&m.closed == 0:
+	case s.capture == nil && !e.timed() && s.slot >= firstStream && s.tail&m.closed == 0:
 		m.record(e, m.barriers(s)&m.closed, s) // the stream stays idle
 		return want{}, true
 	case s.capture == nil:
@@ -651,7 +651,7 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 		}
 		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
 	}
-	if e.lane == s && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
+	if e.lane == s && !s.legacy && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return want{}, true // what is on a stream is in order anyway
 	}
 	if e.point&m.closed != 0 || s.legacy && e.state != empty {
