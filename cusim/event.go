@@ -179,7 +179,7 @@ func (e *event) mark(d *Driver, s *stream) {
 		case len(barriers) == 0:
 			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
 			return
-		case !e.timed() && s.kind == createdStream:
+		case !e.timed() && s.kind != legacyStream:
 			// It stands for what the stream would have to wait for: nothing is put on the stream.
 			on = s.ctx.aside()
 			e.recordBy(o)

@@ -92,7 +92,12 @@ func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
 }
 
 // explain returns a program that was made shorter and still fails, and why.
-func explain(seed uint64, p program, err error, fails func(program, time.Duration) error) string {
+func explain(t *testing.T, seed uint64, p program, err error, check func(program, time.Duration) error) string {
+	t.Helper()
+	fails := func(p program, patience time.Duration) error {
+		defer watch(t, seed, p)()
+		return check(p, patience)
+	}
 	if !*fuzzShrink {
 		return fmt.Sprintf("seed %d: %v\nwith %d contexts:\n%v", seed, err, p.contexts, p)
 	}
@@ -135,7 +140,7 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 				err := check(p, patient)
 				stop()
 				if err != nil && failures.Add(1) <= int64(*fuzzMost) {
-					t.Error(explain(seed, p, err, check))
+					t.Error(explain(t, seed, p, err, check))
 				}
 				if done := int(i) + 1 - workers; done > 0 && done%100_000 == 0 { // others may still be at theirs
 					t.Logf("%d done; to go on from here: -fuzz.from=%d -fuzz.n=%d", done, from+uint64(done), n-done)
@@ -219,7 +224,7 @@ func TestPoisoned(t *testing.T) {
 			err := software().check(p, patient)
 			stop()
 			if err != nil {
-				t.Fatal(explain(seed, p, err, software().check))
+				t.Fatal(explain(t, seed, p, err, software().check))
 			}
 		}
 	})
@@ -259,6 +264,16 @@ const poisonedEnv = "PURECU_FUZZ_POISONED"
 func poisonedOnGPU(t *testing.T, seed uint64) {
 	pr, stop := beside(t, os.Getenv("PURECU_TEST_GPU"))
 	defer stop()
+	// If the process dies, what it did last is known.
+	lib := &pr[1]
+	open := lib.open
+	lib.open = func() (*machine, error) {
+		mc, err := open()
+		if err == nil {
+			mc.log = os.Stderr
+		}
+		return mc, err
+	}
 	p := generateKind(seed, contextSlots, true, nil)
 	defer watch(t, seed, p)()
 	if err := pr.check(p, patient); err != nil {

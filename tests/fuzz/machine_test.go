@@ -3,6 +3,7 @@ package fuzz
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"runtime"
 	"slices"
@@ -30,6 +31,7 @@ type machine struct {
 	host    *host // whose threads and memory these are; nil: the machine's own
 	// patience is how long work may take that no gate holds up, where time passes.
 	patience time.Duration
+	log      io.Writer // that is told each step before it is made, or nil
 
 	m        *model
 	contexts [contextSlots]driver.Context
@@ -300,7 +302,14 @@ func (mc *machine) step(st step) (answer, error) {
 	mc.open(w.opens)
 	var a answer
 	var err error
+	if mc.log != nil {
+		fmt.Fprintf(mc.log, "%v\n", st)
+	}
 	mc.on(int(st.thread), func(at driver.At) {
+		if w.res == ok && mc.soft == nil && !mc.willEnd(at, st) {
+			a.res = driver.ResultNotReady // it would not come back
+			return
+		}
 		a, err = mc.call(at, st, w)
 		if w.res == ok && a.res == driver.ResultNotReady && !mc.virtual && err == nil &&
 			(st.op == eventQuery || st.op == streamQuery || st.op == eventElapsed || st.op == eventElapsedV2) {
@@ -348,6 +357,26 @@ func (mc *machine) step(st step) (answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// willEnd reports whether a call that waits will come back: it asks, for as long as work may
+// take.
+func (mc *machine) willEnd(at driver.At, st step) bool {
+	var ask func() driver.Result
+	switch st.op {
+	case eventSynchronize:
+		ask = func() driver.Result { return mc.EventQuery(at, mc.events[st.event]) }
+	case streamSynchronize:
+		ask = func() driver.Result { return mc.StreamQuery(at, mc.stream(st.stream)) }
+	default:
+		return true
+	}
+	for end := time.Now().Add(mc.patience); ask() == driver.ResultNotReady; runtime.Gosched() {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // stream returns the handle in a slot.

@@ -433,7 +433,7 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return m.node(s, mNode{record: e})
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
-	case s.capture == nil && !e.timed() && s.slot >= firstStream && s.tail&m.closed == 0:
+	case s.capture == nil && !e.timed() && !s.legacy && s.tail&m.closed == 0:
 		m.record(e, m.barriers(s)&m.closed, s) // the stream stays idle
 		return want{}, true
 	case s.capture == nil:
@@ -781,9 +781,6 @@ func (m *model) applyContext(st step) (want, bool) {
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
 		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
-	}
-	if e.flags&driver.CU_EVENT_INTERPROCESS == 0 && e.point&m.closed == 0 && m.closed != 0 {
-		return want{}, false // whether it is a barrier nevertheless is not known
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.gate |= all // it is a barrier, even if the event is complete
