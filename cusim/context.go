@@ -19,7 +19,8 @@ type context struct {
 	pending   pending
 	streams   []*stream
 	legacy    *stream
-	gate      *op // that everything enqueued from now on waits for, or nil
+	lane      *stream // of the records and waits of the whole context
+	gate      *op     // that everything enqueued from now on waits for, or nil
 	limits    map[int32]uint64
 	peers     map[*context]bool
 }
@@ -127,6 +128,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	} else {
 		c.handle = driver.Context(d.objects.add(contextKind, c))
 	}
+	c.lane = c.aside()
 	c.legacy = &stream{ctx: c, kind: legacyStream}
 	c.legacy.handle = driver.CU_STREAM_LEGACY
 	d.ids.stream++

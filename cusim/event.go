@@ -179,7 +179,7 @@ func (e *event) mark(d *Driver, s *stream) {
 		case len(barriers) == 0:
 			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
 			return
-		case !e.timed() && s.kind != legacyStream:
+		case e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream:
 			// It stands for what the stream would have to wait for: nothing is put on the stream.
 			on = s.ctx.aside()
 			e.recordBy(o)
@@ -319,7 +319,7 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	d.forgetCaptured(e)
 	o := &op{}
 	tails := append(c.tails(), e.recordBy(o))
-	d.engine.enqueue(c.aside(), o, tails...)
+	d.engine.enqueue(c.lane, o, tails...)
 	return ok
 }
 
@@ -340,16 +340,17 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == captured: // in another context
 		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
 	}
+	// It is on the context's lane, behind earlier records and waits of the context, also if
+	// the event is complete.
 	after := []*op{e.point.op}
 	switch {
-	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too, even if the event is complete
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too
 		after = append(after, c.tails()...)
-	case after[0] == nil || after[0].done:
+	case (after[0] == nil || after[0].done) && c.lane.idle():
 		return ok
 	}
-	o := &op{}
-	d.engine.enqueue(c.aside(), o, append(after, c.gate)...)
-	c.gate = o
+	c.gate = &op{}
+	d.engine.enqueue(c.lane, c.gate, after...)
 	return ok
 }
 

@@ -223,6 +223,18 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, other))
 		}},
+		{famWait, "context-waits-behind-its-records", "a barrier where none was asked for: what a context waits for is behind what it was asked to record", func(c *raw) {
+			_, ctx := c.setup()
+			e, f := c.ended(timed, c.stream(nonBlocking)), c.event(untimed)
+			free := c.stream(nonBlocking)
+			_, g := c.held(nonBlocking)
+			c.res("record", c.CtxRecordEvent(c.at, ctx, f))
+			c.res("before", c.reached(free))
+			c.res("wait", c.CtxWaitEvent(c.at, ctx, e))
+			c.res("afterwards", c.reached(free))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
 		{famWait, "context-waits-among-others", "a deadlock: does the wait for one event hold streams up until all others are done, too?", func(c *raw) {
 			_, ctx := c.setup()
 			s, g1 := c.held(nonBlocking)
@@ -313,6 +325,27 @@ func foundEvents() []found {
 			c.record(e, driver.CU_STREAM_PER_THREAD)
 			c.res("untimed", c.settled(e))
 			c.res("stream", c.StreamQuery(c.at, driver.CU_STREAM_PER_THREAD))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famWait, "blocking-record-behind-legacy", "the same for an event that lets threads sleep: here its stream is busy", func(c *raw) {
+			c.setup()
+			s, g, e := c.stream(blocking), c.gate(), c.event(untimed|driver.CU_EVENT_BLOCKING_SYNC)
+			g.hold(null)
+			c.record(e, s)
+			c.res("untimed", c.settled(e))
+			c.res("stream", c.StreamQuery(c.at, s))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famRecord, "blocking-record-twice", "a record that stops the host: an event that lets threads sleep, recorded while its record is pending", func(c *raw) {
+			c.setup()
+			s, g, e := c.stream(blocking), c.gate(), c.event(untimed|driver.CU_EVENT_BLOCKING_SYNC)
+			p := c.memory() // which is not allocated while something is held
+			g.hold(s)
+			c.must("cuMemsetD8Async", c.set(p, null))
+			c.record(e, driver.CU_STREAM_PER_THREAD)
+			c.dare("record-again", func() driver.Result { return c.EventRecord(c.at, e, driver.CU_STREAM_PER_THREAD) })
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},

@@ -101,6 +101,7 @@ type mContext struct {
 	own     [threadSlots]*mStream
 	streams []*mStream // in the order in which they came to be
 	gate    set        // that everything is behind that is enqueued
+	lane    set        // that the next record or wait of the whole context is behind
 	ghosts  set        // of blocking streams that were destroyed
 	lost    set        // of other streams that were destroyed
 }
@@ -433,7 +434,7 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return m.node(s, mNode{record: e})
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
-	case s.capture == nil && !e.timed() && !s.legacy && s.tail&m.closed == 0:
+	case s.capture == nil && e.flags == driver.CU_EVENT_DISABLE_TIMING && !s.legacy && s.tail&m.closed == 0:
 		m.record(e, m.barriers(s)&m.closed, s) // the stream stays idle
 		return want{}, true
 	case s.capture == nil:
@@ -769,7 +770,8 @@ func (m *model) applyContext(st step) (want, bool) {
 		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
 			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
-		m.record(e, all&m.closed, nil)
+		ctx.lane = (ctx.lane | all) & m.closed
+		m.record(e, ctx.lane, nil)
 		return want{}, true
 	}
 	switch list := m.capturesIn(int(st.ctx) - 1); {
@@ -783,9 +785,10 @@ func (m *model) applyContext(st step) (want, bool) {
 		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
-		ctx.gate |= all // it is a barrier, even if the event is complete
+		ctx.lane |= all // it is a barrier, even if the event is complete
 	}
-	ctx.gate = (ctx.gate | e.point) & m.closed
+	ctx.lane = (ctx.lane | ctx.gate | e.point) & m.closed
+	ctx.gate = ctx.lane
 	return want{}, true
 }
 
@@ -815,6 +818,8 @@ func (m *model) applyPoisoned(st step) (want, bool) {
 	case eventCreate, streamCreate, streamCreateWithPriority:
 		// Flags and the current context are looked at, too: in which order is not known.
 		return sticky, st.value >= 0 && st.value <= 1 && m.current(st.thread) >= 0
+	case ctxWaitEvent: // a driver in C may crash: seed 39 did
+		return want{}, false
 	case memAlloc, ctxSynchronize, graphInstantiate:
 		return sticky, m.current(st.thread) >= 0
 	case beginCapture:
