@@ -48,6 +48,8 @@ func TestAllocations(t *testing.T) {
 		"Record":                  func() { r.ok(start.Record(r.s)) },
 		"RecordWithFlags":         func() { r.ok(start.RecordWithFlags(r.s, 0)) },
 		"WaitEvent":               func() { r.ok(r.s.WaitEvent(complete)) },
+		"Record, shared":          func() { r.ok(unknown.Record(r.s)) },
+		"WaitEvent, shared":       func() { r.ok(r.s.WaitEvent(unknown)) },
 		"Since":                   func() { complete.Since(start) },
 		"Since, pending":          func() { pending.Since(start) },
 		"Stream.Query":            func() { r.s.Query() },

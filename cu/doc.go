@@ -27,7 +27,8 @@
 // Outside of this promise are functions called through a [Proc]; launches with
 // arguments that do not fit, on drivers before CUDA 12.4, which cannot tell a
 // kernel's parameters; kernels that write where they should not; binary images
-// that are corrupt; and contexts that somebody else in the process resets or
+// that are corrupt; handles of other processes' events that were altered on the
+// way; and contexts that somebody else in the process resets or
 // destroys (cuDevicePrimaryCtxReset, cudaDeviceReset).
 //
 // NOT_READY is not an error. Queries answer with a [Status], [Pending] or

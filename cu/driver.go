@@ -28,6 +28,7 @@ type Driver struct {
 
 	launches sync.Pool // of *launchFrame
 	captures captures
+	exports  exports
 
 	// tag tells drivers apart, and events counts those that were created: together
 	// they make keys of events.

@@ -170,6 +170,45 @@ var sections = []section{
 		false,
 	},
 	{
+		"ErrNotInterprocess", cu.ErrNotInterprocess,
+		"A handle for other processes was asked for, of an event that was created without `EventInterprocess`.",
+		"Create it with `cu.EventInterprocess|cu.EventDisableTiming`, by `gpu.NewEvent` or `cu.LazyEvent`; pools have no such events.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
+			defer e.Close()
+			_, err := e.IPCHandle(context.Background())
+			return err
+		},
+		false,
+	},
+	{
+		"ErrImported", cu.ErrImported,
+		"A handle for other processes was asked for, of an event that is another process's, and was opened here.",
+		"Only the process that created the event gives its handle out: pass on the one that the event was opened with, which stays good.",
+		func(r *cu.Rig) error {
+			var h cu.IPCEventHandle
+			h.UnmarshalText([]byte(os.Getenv("EVENT"))) // from another process
+			e, _ := r.GPU.OpenIPCEvent(h)
+			defer e.Close()
+			_, err := e.IPCHandle(context.Background())
+			return err
+		},
+		false,
+	},
+	{
+		"ErrSameProcess", cu.ErrSameProcess,
+		"A handle was opened in the process whose event it is of.",
+		"Use the `*cu.Event` itself, also from other goroutines: handles are for other processes.",
+		func(r *cu.Rig) error {
+			e, _ := r.GPU.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
+			defer e.Close()
+			h, _ := e.IPCHandle(context.Background())
+			_, err := r.GPU.OpenIPCEvent(h)
+			return err
+		},
+		false,
+	},
+	{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
 		"An earlier error, most often of a kernel, made the context unusable: every later call reports it. `gpu.Err()` keeps the first one.",
 		"The process cannot recover: what has to go on must go on in a new process. To find the kernel, run the program under compute-sanitizer.",
@@ -300,6 +339,15 @@ var sections = []section{
 			return err
 		},
 		true,
+	},
+	{
+		"ResultMapFailed", cu.ResultMapFailed, "", "",
+		func(r *cu.Rig) error {
+			h := cu.IPCEventHandle{1} // nobody's
+			_, err := r.GPU.OpenIPCEvent(h)
+			return err
+		},
+		false,
 	},
 	{
 		"ResultStreamCaptureUnjoined", cu.ResultStreamCaptureUnjoined, "", "",
@@ -450,6 +498,7 @@ func TestErrorDocs(t *testing.T) {
 				rig = cu.NewSoftRig
 			}
 			r := rig(t)
+			t.Setenv("EVENT", cu.ForeignHandle().String()) // what some triggers ask for
 			err := s.trigger(r)
 			if !errors.Is(err, s.is) {
 				t.Fatalf("the trigger's error is %v", err)

@@ -70,6 +70,14 @@ var (
 	// ErrReleased means that a pooled event was given back to its pool before the
 	// call. The pool may have handed it out again.
 	ErrReleased = errors.New("already released")
+	// ErrNotInterprocess means that an event was created without EventInterprocess.
+	ErrNotInterprocess = errors.New("event cannot be shared between processes")
+	// ErrImported means that an event is another process's, where only the process that
+	// created it can do what was asked for.
+	ErrImported = errors.New("event of another process")
+	// ErrSameProcess means that a handle is of an event of this process, where one of
+	// another process is needed.
+	ErrSameProcess = errors.New("event of this process")
 	// ErrContextPoisoned means that an earlier error made the context
 	// unusable. The process cannot recover: what has to go on must go on in a
 	// new process.
@@ -259,6 +267,18 @@ func hint(op string, r Result) string {
 			return "the block has more threads, or more shared memory, than the kernel or the device allows: ask SuggestBlockSize, " +
 				"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 		}
+	}
+	if op == openIPCOp {
+		switch r {
+		case ResultMapFailed:
+			return "the bytes are no event's, or it cannot be reached from here: pass on what Event.IPCHandle has returned, unchanged, " +
+				"and open it while the event is there, on the machine, and in the container, where it was created"
+		case ResultNotSupported:
+			return noIPCHint
+		}
+	}
+	if op == getIPCOp && r == ResultNotSupported {
+		return noIPCHint
 	}
 	if r == ResultIllegalState {
 		switch op {

@@ -34,7 +34,7 @@ type eventOwner struct {
 }
 
 // LazyEvent returns an Event that its first Record creates, with these flags, in
-// the context of that stream. Without flags it is what the zero Event is: untimed.
+// the context of that stream, or [Event.IPCHandle], if that is first. Without flags it is what the zero Event is: untimed.
 // Several flags count together. Flags that do not go together are refused by the
 // Record that would create the event.
 func LazyEvent(flags ...EventFlags) *Event {
@@ -108,10 +108,9 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, err
 	}
-	ec := &eventCore{ctx: core, flags: flags, id: core.drv.events.Add(1), foreign: true}
-	ec.put(&ec.first, driver.Event(handle))
-	ec.first.marks.Store(slotForeign)
-	ec.slot.Store(&ec.first)
+	ec := ownEvent(core, flags, driver.Event(handle))
+	ec.foreign = true
+	ec.first.marks.Or(slotForeign)
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
@@ -235,7 +234,7 @@ func (e *Event) Handle() uintptr {
 }
 
 // Created reports whether the event has a CUevent: it has, but for a zero Event, or
-// one of [LazyEvent], that was not recorded. A closed event counts as created.
+// one of [LazyEvent], that was neither recorded nor asked for its IPCHandle. A closed event counts as created.
 func (e *Event) Created() bool { return e != nil && e.load() != nil }
 
 // Flags returns the flags that the event was created with, or, if it was not created
@@ -313,6 +312,9 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // (cuEventRecord). An event may be recorded again and again; GPU waits that were
 // enqueued earlier, and host waits that began earlier, are for the record of
 // their time.
+//
+// A record of an event that processes share counts as complete not before those that came
+// earlier, of whatever process and stream. It does not become part of a capture.
 func (e *Event) Record(s *Stream) error {
 	return e.record("cuEventRecord", s, RecordDefault, false)
 }
@@ -417,8 +419,14 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 // recordOn records the event on a stream, of which the caller holds a reference:
 // externally, if it was made for that and the stream is being captured.
 func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	if c.flags&EventExternal != 0 && sc.active() {
-		op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+	if c.flags&(EventExternal|EventInterprocess) != 0 {
+		if c.flags&EventInterprocess != 0 {
+			if err := c.refuseNode(op, sc, flags); err != nil {
+				return err
+			}
+		} else if sc.active() {
+			op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+		}
 	}
 	return c.record(op, sc, flags, withFlags)
 }
@@ -488,6 +496,10 @@ func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, erro
 // operating system thread meanwhile; it spins unless the event was created with
 // EventBlockingSync (cuEventSynchronize). [Event.Wait] does neither. An event
 // that was never recorded is complete. It may report an error of earlier work.
+//
+// For an event that processes share it spins in any case, and is for the record that was
+// the newest one, of whatever process, when it began. If that process was killed before
+// the record completed, Synchronize never returns, and nothing can end it: use Wait.
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {

@@ -11,6 +11,13 @@ type Rig struct {
 	Tell   func(name string, args ...any) // calls one of the fake driver's own functions
 }
 
+// ForeignHandle is what the fake driver takes for the handle of an event of another
+// process: that with the number 0.
+func ForeignHandle() (h IPCEventHandle) {
+	copy(h[:], "purecu!")
+	return h
+}
+
 // NewSoftRig returns a software driver with the usual things.
 func NewSoftRig(t testing.TB) *Rig {
 	t.Helper()

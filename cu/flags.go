@@ -45,8 +45,9 @@ const (
 	// EventDisableTiming makes an event that records no time, which is several
 	// times cheaper to record: CU_EVENT_DISABLE_TIMING.
 	EventDisableTiming EventFlags = driver.CU_EVENT_DISABLE_TIMING
-	// EventInterprocess makes an event that other processes can open; it needs
-	// EventDisableTiming: CU_EVENT_INTERPROCESS.
+	// EventInterprocess makes an event that other processes can open, by the handle
+	// that [Event.IPCHandle] gives; it needs EventDisableTiming, and does not become part
+	// of a graph: CU_EVENT_INTERPROCESS.
 	EventInterprocess EventFlags = driver.CU_EVENT_INTERPROCESS
 	// EventExternal makes an event that is recorded and waited for as with
 	// RecordExternal and WaitExternal whenever the stream is being captured, for which
@@ -74,6 +75,8 @@ func (f EventFlags) check() error {
 		return invalid(op, fmt.Sprintf("unknown event flags %v: see EventFlags", f))
 	case f&EventInterprocess != 0 && f&EventDisableTiming == 0:
 		return invalid(op, "an interprocess event cannot record the time: add EventDisableTiming")
+	case f&EventInterprocess != 0 && f&EventExternal != 0:
+		return invalid(op, "an interprocess event does not become part of a graph: leave EventExternal or EventInterprocess out")
 	}
 	return nil
 }

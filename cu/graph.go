@@ -307,6 +307,9 @@ func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, erro
 	}
 	o := e.load()
 	if o == nil {
+		if e.Flags()&EventInterprocess != 0 {
+			return nil, nil, errNoNode(op, 0)
+		}
 		var err error
 		if o, err = e.create(ctx); err != nil {
 			return nil, nil, err
@@ -316,6 +319,10 @@ func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, erro
 		return nil, nil, mixed(op, "event", o.core.ctx, "graph", ctx)
 	}
 	sl, err := o.core.enterForeign(op)
+	if err == nil && sl.shared() {
+		o.leave(sl)
+		return nil, nil, errNoNode(op, uintptr(sl.raw))
+	}
 	return sl, o, err
 }
 

@@ -142,6 +142,7 @@ type modelEvent struct {
 	timed   bool
 	tracked bool
 	created bool        // it has a CUevent, unless it has moved away
+	shared  bool        // it was made for several processes
 	moved   atomic.Bool // it moves, and may be a zero Event by now
 
 	mu     sync.Mutex
@@ -542,7 +543,7 @@ func (a *actor) renewEvent(i int) {
 			return
 		}
 		if flags&EventInterprocess != 0 {
-			n.tracked = false // waits are for its newest record
+			n.tracked, n.shared = false, true // waits are for its newest record
 		}
 		n.e, n.device, n.created, n.timed = e, c.device, true, flags&EventDisableTiming == 0
 	}
@@ -557,7 +558,7 @@ func (a *actor) renewEvent(i int) {
 func (a *actor) moveEvent(i int) {
 	old := a.events[i].Load()
 	old.moved.Store(true)
-	n := &modelEvent{modelLife: old.modelLife, e: old.e.Move(), device: -1}
+	n := &modelEvent{modelLife: old.modelLife, e: old.e.Move(), device: -1, shared: old.shared}
 	if a.events[i].CompareAndSwap(old, n) {
 		a.forgot("event").Add(1)
 	} else {
@@ -673,6 +674,7 @@ func (a *actor) act() {
 		want.involveEvent(e)
 		err := s.s.WaitEvent(e.e)
 		want.mixed = e.moved.Load()
+		want.device = e.shared && e.device != s.device
 		a.judge("WaitEvent", want, err)
 	case n < 700:
 		s := a.stream()
@@ -777,7 +779,7 @@ func (a *actor) record() {
 		switch {
 		case a.IntN(10) != 0:
 			return e.e.Record(s.s)
-		case e.tracked:
+		case e.tracked || e.shared:
 			return e.e.RecordWithFlags(s.s, RecordDefault)
 		}
 		return e.e.RecordWithFlags(s.s, RecordExternal)

@@ -28,6 +28,9 @@ func mistakes() []struct {
 		{ErrNotRecorded, "ErrNotRecorded"},
 		{ErrNoCurrentStream, "ErrNoCurrentStream"},
 		{ErrReleased, "ErrReleased"},
+		{ErrNotInterprocess, "ErrNotInterprocess"},
+		{ErrImported, "ErrImported"},
+		{ErrSameProcess, "ErrSameProcess"},
 		{ErrContextPoisoned, "ErrContextPoisoned"},
 		{errors.ErrUnsupported, "Unsupported"},
 	}
@@ -60,7 +63,9 @@ func (r Result) Remedy() string {
 		return "only calls that control a profiler give it: leave starting and stopping to one side, the tool or the program"
 	case ResultContextAlreadyCurrent:
 		return "no current driver gives it: update the driver"
-	case ResultMapFailed, ResultUnmapFailed, ResultArrayIsMapped, ResultAlreadyMapped, ResultNotMapped, ResultNotMappedAsArray, ResultNotMappedAsPointer, ResultAlreadyAcquired:
+	case ResultMapFailed:
+		return "what another process, or a graphics API, shares cannot be mapped: it is gone, or of another machine or container"
+	case ResultUnmapFailed, ResultArrayIsMapped, ResultAlreadyMapped, ResultNotMapped, ResultNotMappedAsArray, ResultNotMappedAsPointer, ResultAlreadyAcquired:
 		return "resources that are shared with a graphics API are mapped, used and unmapped in this order, each once"
 	case ResultInvalidGraphicsContext:
 		return "make the graphics API's context current on the thread, in gpu.Do"

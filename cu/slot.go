@@ -31,7 +31,7 @@ type slot struct {
 	drv   *Driver
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
-	// marks holds slotRetired, slotForeign and slotRecorded.
+	// marks holds slotRetired, slotForeign, slotRecorded and slotShared.
 	marks atomic.Uint32
 
 	core *eventCore
@@ -50,6 +50,8 @@ const (
 	// slotRecorded says that some record succeeded. It is the slot's own: an
 	// event's earlier slot may have none when a later one has.
 	slotRecorded
+	// slotShared says that processes share the CUevent. It is slotForeign, too.
+	slotShared
 )
 
 const (
@@ -135,6 +137,17 @@ func (sl *slot) retire() {
 	sl.finish()
 }
 
+// shared reports whether processes share the CUevent.
+func (sl *slot) shared() bool { return sl.marks.Load()&slotShared != 0 }
+
+// place has a call on the CUevent made with its context current, if processes share it. Of
+// others the driver needs that not.
+func (sl *slot) place(at *driver.At) {
+	if sl.shared() {
+		at.Context = sl.core.ctx.raw
+	}
+}
+
 // complete reports whether the newest record is known to have completed. It
 // asks nobody.
 func (sl *slot) complete() bool {
@@ -155,6 +168,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 	}
 	g := sl.gen.Load()
 	sl.drv.trace(TraceEventQuery, sl.raw, 0)
+	sl.place(&at)
 	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -167,6 +181,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	}
 	g := sl.gen.Load()
 	sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
+	sl.place(&at)
 	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	return res
@@ -193,6 +208,7 @@ func (sl *slot) destroy(at driver.At) error {
 	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
+		sl.place(&at)
 		err = ctx.destroyEvent(sl.raw, at)
 	}
 	ctx.childDone()
@@ -220,6 +236,8 @@ type eventCore struct {
 	flags EventFlags
 	// foreign says that the CUevent is not ours to destroy.
 	foreign bool
+	// imported says that the CUevent was opened by another process's handle.
+	imported bool
 	// released says that the event went back to its pool while somebody waited: slot is
 	// nil, and waits go on.
 	released atomic.Bool
@@ -238,13 +256,18 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ownEvent(ctx, flags, raw), nil
+}
+
+// ownEvent returns the core of a CUevent of the context, of which the caller is a user.
+func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
-		c.first.marks.Store(slotForeign)
+		c.first.marks.Store(slotForeign | slotShared)
 	}
 	c.slot.Store(&c.first)
-	return c, nil
+	return c
 }
 
 // put puts a CUevent into a slot. The slot is a user of the context.
@@ -339,10 +362,12 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 }
 
 func (sl *slot) callRecord(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
+	at := sc.at
+	sl.place(&at)
 	if withFlags {
-		return sl.table.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
+		return sl.table.EventRecordWithFlags(at, sl.raw, sc.raw, uint32(flags))
 	}
-	return sl.table.EventRecord(sc.at, sl.raw, sc.raw)
+	return sl.table.EventRecord(at, sl.raw, sc.raw)
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.

@@ -352,6 +352,11 @@ func (s *Stream) Synchronize() error {
 // until the event's present record has completed (cuStreamWaitEvent). The host
 // does not wait. An event that was never recorded holds back nothing. The event
 // may be of another context or device; later records of it change nothing.
+//
+// An event that processes share must be of the stream's context, and the stream must not
+// be part of a capture: the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
+// [ResultStreamCaptureUnsupported], and the capture goes on. Whether somebody captures the
+// stream is asked each time.
 func (s *Stream) WaitEvent(e *Event) error {
 	return s.WaitEventWithFlags(e, WaitDefault)
 }
@@ -392,6 +397,9 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 		return err
 	}
 	defer o.leave(sl)
+	if o.core.flags&EventInterprocess != 0 {
+		return sc.waitShared(op, sl, flags)
+	}
 	if sl.unrecorded() && flags == WaitDefault {
 		return nil
 	}

@@ -13,7 +13,7 @@ type TraceOp uint8
 // The operations. Of destructions, synchronizations and queries a tracer is told before
 // the driver is asked, of the others when the driver has reported success.
 const (
-	TraceEventCreate       TraceOp = iota + 1 // cuEventCreate
+	TraceEventCreate       TraceOp = iota + 1 // cuEventCreate, cuIpcOpenEventHandle
 	TraceEventRecord                          // cuEventRecord
 	TraceEventDestroy                         // cuEventDestroy
 	TraceEventSynchronize                     // cuEventSynchronize

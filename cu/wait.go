@@ -27,7 +27,8 @@ const (
 // complete.
 //
 // If others may record the event (another process, or a graph), the wait is for
-// its newest record.
+// its newest record. If a process was killed before its record of the event completed,
+// only ctx ends the wait.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if e == nil {

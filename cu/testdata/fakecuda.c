@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int CUresult;
 
@@ -34,6 +35,7 @@ enum {
 	PEER_ALREADY = 704,
 	PEER_NOT = 705,
 	INVALID_CONTEXT = 201,
+	NO_SUCH_EVENT = 205, // CUDA_ERROR_MAP_FAILED
 	INVALID_HANDLE = 400,
 	NOT_FOUND = 500,
 	NOT_READY = 600,
@@ -126,6 +128,8 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuEventSynchronize, 2000, cuEventSynchronize) \
 	F(cuEventElapsedTime, 2000, cuEventElapsedTime) \
 	F(cuEventElapsedTime_v2, 12080, cuEventElapsedTime) \
+	F(cuIpcGetEventHandle, 4010, cuIpcGetEventHandle) \
+	F(cuIpcOpenEventHandle, 4010, cuIpcOpenEventHandle) \
 	F(cuModuleLoadDataEx, 2010, cuModuleLoadDataEx) \
 	F(cuModuleGetGlobal_v2, 3020, cuModuleGetGlobal) \
 	F(cuFuncGetAttribute, 2020, cuFuncGetAttribute) \
@@ -228,7 +232,7 @@ struct object {
 			int64_t done_at;
 			int32_t polls; // complete when this many queries were made
 			uint32_t flags;
-			bool captured;
+			bool captured, opened; // opened by another process's handle
 			int after_count;
 			struct capture *capture; // that the record is part of, also when it is over
 			struct node **after;
@@ -392,6 +396,9 @@ static CUresult check(enum function fn, const void *h, enum kind kind) {
 	if (o->kind != kind)
 		return crash(fn, h, "this handle is of kind %s, not %s", kind_names[o->kind], kind_names[kind]);
 	const struct object *c = kind == CONTEXT ? o : o->ctx;
+	// Nobody knows what NVIDIA's driver does then.
+	if (kind == EVENT && (o->e.flags & EVENT_IPC) && (stack_depth == 0 || stack[stack_depth - 1] != c))
+		return crash(fn, h, "processes share the event, and its context is not current");
 	if (c->c.id == 0 || (kind != CONTEXT && c->c.id != o->ctx_id))
 		return crash(fn, h, kind == CONTEXT ? "the %s was released before" : "the %s's context was released before", kind_names[kind]);
 	return c->c.sticky;
@@ -1437,6 +1444,8 @@ CUresult cuStreamWaitEvent(struct object *s, struct object *e, unsigned flags) {
 		r = INVALID_VALUE;
 	if (r != SUCCESS)
 		return leave(r);
+	if ((e->e.flags & EVENT_IPC) && e->ctx != s->ctx)
+		return leave(crash(fn, e, "processes share the event, and the stream is of another context"));
 	pause_at(fn, BEFORE, s, e);
 	if (flags == 1 && s->s.capture != NULL)
 		return leave(capture_node(s, WAIT_NODE, NULL, e));
@@ -1608,6 +1617,51 @@ CUresult cuEventElapsedTime(float *ms, struct object *start, struct object *stop
 
 CUresult cuEventElapsedTime_v2(float *ms, struct object *start, struct object *stop) {
 	return elapsed(FN_cuEventElapsedTime_v2, ms, start, stop);
+}
+
+// A handle names the process that created the event. Processes have nothing in common:
+// an event that was opened is this process's own.
+typedef struct {
+	char magic[8];
+	int64_t pid;
+	struct object *event;
+	char rest[40];
+} ipc_handle;
+
+_Static_assert(sizeof(ipc_handle) == 64, "handles have 64 bytes");
+
+static const char ipc_magic[8] = "purecu!";
+
+CUresult cuIpcGetEventHandle(ipc_handle *h, struct object *e) {
+	enum function fn = FN_cuIpcGetEventHandle;
+	CUresult r = enter(fn);
+	if (r == SUCCESS)
+		r = check(fn, e, EVENT);
+	if (r == SUCCESS && (!(e->e.flags & EVENT_IPC) || e->e.opened))
+		r = INVALID_HANDLE;
+	if (r == SUCCESS) {
+		pause_at(fn, BEFORE, e, NULL);
+		*h = (ipc_handle){.pid = getpid(), .event = e};
+		memcpy(h->magic, ipc_magic, sizeof ipc_magic);
+	}
+	return leave(r);
+}
+
+CUresult cuIpcOpenEventHandle(struct object **e, ipc_handle h) {
+	enum function fn = FN_cuIpcOpenEventHandle;
+	struct object *ctx;
+	CUresult r = enter_current(fn, &ctx);
+	if (r == SUCCESS && memcmp(h.magic, ipc_magic, sizeof ipc_magic) != 0)
+		r = NO_SUCH_EVENT;
+	if (r == SUCCESS && h.pid == getpid())
+		r = INVALID_CONTEXT;
+	if (r == SUCCESS) {
+		pause_at(fn, BEFORE, ctx, NULL);
+		*e = new_object(EVENT, ctx);
+		(*e)->e.flags = EVENT_IPC | EVENT_UNTIMED;
+		(*e)->e.opened = true;
+	}
+	return leave(r);
 }
 
 // Modules and kernels.
