@@ -173,6 +173,8 @@ const (
 	serve     jobName = "serve"      // make the calls that the test names
 	serveBare jobName = "serve bare" // the same, before cuInit was called
 	printer   jobName = "print"      // see E16
+
+	shareEvents jobName = "share events" // make calls of package cu: see beside
 )
 
 // process is the tb of such a process.
@@ -196,6 +198,8 @@ func runJob(spec string) int {
 		newLab(p, j.Target).serve()
 	case serveBare:
 		openLab(p, j.Target).serve()
+	case shareEvents:
+		serveBeside(p, j.Target)
 	case printer:
 		print16(newLab(p, j.Target))
 	default:
