@@ -104,6 +104,7 @@ var programs = map[string]program{
 	"Context_NewEvent":              {run: ExampleContext_NewEvent, prints: "EventDefault\nEventDisableTiming\n"},
 	"Context_NewStream":             {run: ExampleContext_NewStream},
 	"Context_NewStreamPriority":     {run: ExampleContext_NewStreamPriority, prints: "true true\n"},
+	"Context_OpenIPCEvent":          {run: ExampleContext_OpenIPCEvent, prints: "ready\n", never: "it takes two processes: examples/two-processes is run"},
 	"Context_PoolStream":            {run: ExampleContext_PoolStream, prints: "the kernel has run\n"},
 	"Context_SetLimit":              {run: ExampleContext_SetLimit, prints: "a thread's stack has at least 4096 bytes: true\n"},
 	"Context_Synchronize":           {run: ExampleContext_Synchronize, prints: "the GPU has done all work of this context\n"},
@@ -140,6 +141,7 @@ var programs = map[string]program{
 	"EventPool":                     {run: ExampleEventPool, prints: "3 acquired, 1 created, 0 lent\n"},
 	"EventPool_ByID":                {run: ExampleEventPool_ByID, prints: "true <nil> <nil>\ntrue\n"},
 	"Event_Close":                   {run: ExampleEvent_Close, prints: "<nil> <nil>\ntrue\n"},
+	"Event_IPCHandle":               {run: ExampleEvent_IPCHandle, prints: "140\n"},
 	"Event_Move":                    {run: ExampleEvent_Move, prints: "true\n"},
 	"Event_MoveTo":                  {run: ExampleEvent_MoveTo, prints: "true false\n"},
 	"Event_Record":                  {run: ExampleEvent_Record, prints: "complete <nil>\n"},
@@ -237,6 +239,7 @@ func TestExamples(t *testing.T) {
 			rig := cu.NewRig(t)
 			rig.Tell("fake_latency", 100_000)
 			t.Setenv("CUDA_DRIVER_LIBRARY", rig.Path)
+			t.Setenv("EVENT", cu.ForeignHandle().String())
 			prepare(t, rig.Driver)
 			if got := printed(t, name, p.run); got != p.prints {
 				t.Errorf("it printed %q, not %q", got, p.prints)

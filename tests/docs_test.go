@@ -305,7 +305,7 @@ var _, _ = errors.Is, time.Now
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, host *cu.HostMem, n uint64, b []byte, cfg cu.LaunchConfig,
 	g *cu.Graph, exec *cu.GraphExec, before cu.GraphNode, args []cu.Arg,
-	f func(*cu.Thread) error, t *cu.Thread, work func() error, handle uintptr, err error) {
+	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error) {
 	{
 		%s
 	}
@@ -527,8 +527,9 @@ func TestTwoStreams(t *testing.T) {
 // so, and with the fake one they do their work.
 func TestExamplePrograms(t *testing.T) {
 	outputs := map[string]string{
-		"hello-event": `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`,
-		"two-streams": `^both kernels are done, after \d+m?s\n$`,
+		"hello-event":   `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`,
+		"two-processes": `^the parent's work is done\n$`,
+		"two-streams":   `^both kernels are done, after \d+m?s\n$`,
 	}
 	dirs, err := os.ReadDir(filepath.Join(moduleRoot, "examples"))
 	if err != nil {
