@@ -251,6 +251,48 @@ func foundIPC() []found {
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},
+		{famIPC, "ipc-calls-without-a-context", "making a context current for what needs none, or not doing it for what crashes: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			other.say(1)
+			other.end()
+			c.bare()
+			c.res("query", c.query(e))
+			c.res("record", c.EventRecord(c.at, e, s))
+			c.res("sync", c.EventSynchronize(c.at, e))
+			c.dare("wait", func() driver.Result { return c.wait(s, e) })
+		})},
+		{famIPC, "ipc-destroy-without-a-context", "the same of its destruction", exporting(nil, nil, func(c *raw, other *second) {
+			e := c.opened(other)
+			other.say(1)
+			other.end()
+			c.bare()
+			c.dare("destroy", func() driver.Result { return c.EventDestroy(c.at, e) })
+		})},
+		{famIPC, "ipc-graph-runs", "a graph that records an event of another process, and waits for it, which can be made, but not launched", exporting(nil, nil, func(c *raw, other *second) {
+			e, s := c.opened(other), c.stream(nonBlocking)
+			x := c.exec(c.captured(s, func() {
+				c.must("external record", c.external(e, s))
+				c.must("external wait", c.externalWait(s, e))
+			}))
+			other.say(1)
+			other.end()
+			c.dare("launch", func() driver.Result {
+				if res := c.GraphLaunch(c.at, x, s); res != driver.ResultSuccess {
+					return res
+				}
+				return c.drained(s)
+			})
+		})},
+		{famIPC, "ipc-graph-waits-elsewhere", "the same on a stream of another context", exporting(nil, nil, func(c *raw, other *second) {
+			dev, res := c.CtxGetDevice(c.at)
+			c.must("cuCtxGetDevice", res)
+			e, s := c.opened(other), c.stream(nonBlocking)
+			x := c.exec(c.captured(s, func() { c.must("external wait", c.externalWait(s, e)) }))
+			elsewhere := c.inside(c.aside(dev)).stream(nonBlocking)
+			other.say(1)
+			other.end()
+			c.dare("launch", func() driver.Result { return c.GraphLaunch(c.at, x, elsewhere) })
+		})},
 		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, and not told so", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
 			g := c.gate()
