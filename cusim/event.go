@@ -346,7 +346,7 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	switch {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too
 		after = append(after, c.tails()...)
-	case (after[0] == nil || after[0].done) && c.lane.idle():
+	case e.state == empty, (after[0] == nil || after[0].done) && c.lane.idle():
 		return ok
 	}
 	c.gate = &op{}

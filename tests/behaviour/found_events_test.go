@@ -224,16 +224,24 @@ func foundEvents() []found {
 			c.res("sync", c.StreamSynchronize(c.at, other))
 		}},
 		{famWait, "context-waits-behind-its-records", "a barrier where none was asked for: what a context waits for is behind what it was asked to record", func(c *raw) {
-			_, ctx := c.setup()
-			e, f := c.ended(timed, c.stream(nonBlocking)), c.event(untimed)
-			free := c.stream(nonBlocking)
-			_, g := c.held(nonBlocking)
-			c.res("record", c.CtxRecordEvent(c.at, ctx, f))
-			c.res("before", c.reached(free))
-			c.res("wait", c.CtxWaitEvent(c.at, ctx, e))
-			c.res("afterwards", c.reached(free))
-			g.open()
-			c.res("sync", c.CtxSynchronize(c.at))
+			c.setup()
+			c.waitsBehindRecords(c.ended(timed, c.stream(nonBlocking)), 0)
+		}},
+		{famWait, "context-waits-behind-its-records-for-unrecorded", "the same with an event that was never recorded", func(c *raw) {
+			c.setup()
+			c.waitsBehindRecords(c.event(timed), 0)
+		}},
+		{famWait, "context-waits-behind-its-records-for-legacy", "the same with an event of the default stream", func(c *raw) {
+			c.setup()
+			c.waitsBehindRecords(c.ended(timed, null), 0)
+		}},
+		{famWait, "context-waits-behind-its-records-for-untimed", "the same with an event that does not record the time", func(c *raw) {
+			c.setup()
+			c.waitsBehindRecords(c.ended(untimed, c.stream(nonBlocking)), 0)
+		}},
+		{famWait, "context-waits-behind-its-records-again", "the same with an event that it waited for already", func(c *raw) {
+			c.setup()
+			c.waitsBehindRecords(c.ended(timed, c.stream(nonBlocking)), 2)
 		}},
 		{famWait, "context-waits-among-others", "a deadlock: does the wait for one event hold streams up until all others are done, too?", func(c *raw) {
 			_, ctx := c.setup()
@@ -698,6 +706,28 @@ func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	c.res("blocking", c.reached(block))
 	c.res("legacy", c.reached(null))
 	c.res("held-stream", c.StreamQuery(c.at, s))
+	g.open()
+	c.res("sync", c.CtxSynchronize(c.at))
+}
+
+// waitsBehindRecords lets the context wait for an event that is complete, or was never
+// recorded, while a record of the whole context is pending, and tells whether others wait
+// for that. The context waits for the event some times before.
+func (c *raw) waitsBehindRecords(e driver.Event, before int) {
+	ctx, res := c.CtxGetCurrent(c.at)
+	c.must("cuCtxGetCurrent", res)
+	f, p := c.event(untimed), c.memory()
+	free, working := c.stream(nonBlocking), c.stream(nonBlocking)
+	_, g := c.held(nonBlocking)
+	for range before {
+		c.must("cuCtxWaitEvent", c.CtxWaitEvent(c.at, ctx, e))
+	}
+	c.res("record", c.CtxRecordEvent(c.at, ctx, f))
+	c.res("before", c.reached(free))
+	c.res("wait", c.CtxWaitEvent(c.at, ctx, e))
+	c.res("afterwards", c.reached(free))
+	c.must("cuMemsetD8Async", c.set(p, working))
+	c.res("working", c.drained(working))
 	g.open()
 	c.res("sync", c.CtxSynchronize(c.at))
 }

@@ -171,12 +171,16 @@ func recordFound(t *testing.T) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			for range *recordTimes {
-				if limited && time.Until(end) < recordLimit+5*time.Second {
+				limit := recordLimit
+				if limited {
+					limit = min(limit, time.Until(end)-time.Second)
+				}
+				if limit < recordLimit/4 {
 					errs[i] = errors.New("there was no time left")
 				}
 				if errs[i] == nil {
 					var reports []report
-					reports, errs[i] = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, recordLimit)
+					reports, errs[i] = launch(t, job{Suite: suiteFound, Case: f.name, Target: tg}, limit)
 					runs[i] = append(runs[i], reports)
 				}
 			}

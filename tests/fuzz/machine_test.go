@@ -100,7 +100,7 @@ func native(t *driver.Table) (tg target, stop func()) {
 			h.start()
 		}
 		if h.page == 0 {
-			if err := h.allocate(); err != nil {
+			if err := errors.Join(h.allocate(), h.warm()); err != nil {
 				return nil, err
 			}
 		}
@@ -131,6 +131,58 @@ func (h *host) start() {
 		}
 		h.threads, h.stop = [threadSlots]func(func(at driver.At)){}, func() {}
 	}
+}
+
+// warm has the driver make what it keeps for streams and branches of graphs: to make more
+// of it may mean to wait for what is held.
+func (h *host) warm() error {
+	var errs []error
+	must := func(what string, r driver.Result) {
+		if r != ok {
+			errs = append(errs, fmt.Errorf("%s: %v", what, r))
+		}
+	}
+	h.threads[0](func(at driver.At) {
+		ctx, r := h.table.DevicePrimaryCtxRetain(at, 0)
+		must("cuDevicePrimaryCtxRetain", r)
+		defer func() {
+			must("cuDevicePrimaryCtxRelease", h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0))
+		}()
+		at.Context = ctx
+		var streams []driver.Stream
+		for i := range 64 {
+			s, r := h.table.StreamCreateWithPriority(at, uint32(i%2), int32(-i/2%6))
+			must("cuStreamCreateWithPriority", r)
+			must("cuStreamWriteValue32", h.table.StreamWriteValue32(at, s, h.device, 1, 0))
+			streams = append(streams, s)
+		}
+		g, r := h.table.GraphCreate(at, 0)
+		must("cuGraphCreate", r)
+		var events []driver.Event
+		for range 24 {
+			e, r := h.table.EventCreate(at, 0)
+			must("cuEventCreate", r)
+			events = append(events, e)
+			_, r = h.table.GraphAddEventRecordNode(at, g, nil, e)
+			must("cuGraphAddEventRecordNode", r)
+		}
+		for _, s := range streams[:4] {
+			x, r := h.table.GraphInstantiateWithFlags(at, g, 0)
+			must("cuGraphInstantiateWithFlags", r)
+			must("cuGraphLaunch", h.table.GraphLaunch(at, x, s))
+			must("cuStreamSynchronize", h.table.StreamSynchronize(at, s))
+			must("cuGraphExecDestroy", h.table.GraphExecDestroy(at, x))
+		}
+		must("cuCtxSynchronize", h.table.CtxSynchronize(at))
+		must("cuGraphDestroy", h.table.GraphDestroy(at, g))
+		for _, e := range events {
+			must("cuEventDestroy", h.table.EventDestroy(at, e))
+		}
+		for _, s := range streams {
+			must("cuStreamDestroy", h.table.StreamDestroy(at, s))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // allocate allocates the page, which stays as long as the process.

@@ -787,6 +787,9 @@ func (m *model) applyContext(st step) (want, bool) {
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.lane |= all // it is a barrier, even if the event is complete
 	}
+	if e.state == empty && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
+		return want{}, true
+	}
 	ctx.lane = (ctx.lane | ctx.gate | e.point) & m.closed
 	ctx.gate = ctx.lane
 	return want{}, true
