@@ -235,7 +235,7 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []*node, driver.Result)) driver.Result {
 	s, t, r := d.askStream(name, th, h)
 	switch {
-	case r != ok && !r.Sticky():
+	case r != ok && r != driver.ResultInvalidContext && !r.Sticky():
 		return r
 	case mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 		return driver.ResultInvalidValue

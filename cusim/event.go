@@ -173,7 +173,7 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 // mark makes the event mark the end of what is on a stream.
 func (e *event) mark(d *Driver, s *stream) {
 	o, on := &op{}, s
-	if e.ipc == nil && s.idle() && !s.held {
+	if e.ipc == nil && s.idle() && !s.held && e.earlier() == nil {
 		barriers := s.barriers()
 		switch {
 		case len(barriers) == 0:
@@ -192,9 +192,19 @@ func (e *event) mark(d *Driver, s *stream) {
 	e.point.on = s
 }
 
+// earlier returns what the next record of an event that processes share has to follow, in
+// this process: the record before, if it is not complete. Of others it is nothing.
+func (e *event) earlier() *op {
+	if o := e.point.op; e.flags&driver.CU_EVENT_INTERPROCESS != 0 && o != nil && !o.done {
+		return o
+	}
+	return nil
+}
+
 // recordBy makes an operation the event's newest record. It returns what the operation
 // has to follow, or nil: a record that processes share does not outrun the one before.
 func (e *event) recordBy(o *op) (after *op) {
+	after = e.earlier()
 	if e.ipc != nil {
 		after = e.ipc.issue(o)
 	}

@@ -49,6 +49,11 @@ func (s *stream) barriers() (ops []*op) {
 	if gate := s.ctx.gate; gate != nil && !gate.done {
 		ops = append(ops, gate)
 	}
+	return append(ops, s.defaults()...)
+}
+
+// defaults is the part of barriers that is about the legacy default stream.
+func (s *stream) defaults() (ops []*op) {
 	switch {
 	case s.kind == legacyStream:
 		for _, other := range s.ctx.streams {
@@ -66,7 +71,7 @@ func (s *stream) barriers() (ops []*op) {
 // stream, and on the legacy default stream what it would wait for, too.
 func (s *stream) unfinished() (ops []*op) {
 	if s.kind == legacyStream {
-		ops = s.barriers()
+		ops = s.defaults()
 	}
 	if !s.idle() {
 		ops = append(ops, s.tail)

@@ -203,8 +203,13 @@ func (m *model) streamStateOf(s *mStream) streamState {
 
 // barriers returns what the next work on a stream is behind, besides the stream.
 func (m *model) barriers(s *mStream) set {
+	return m.contexts[s.ctx].gate | m.defaults(s)
+}
+
+// defaults returns what the next work on a stream is behind as it or another one is the
+// legacy default stream.
+func (m *model) defaults(s *mStream) (b set) {
 	c := &m.contexts[s.ctx]
-	b := c.gate
 	if s.legacy {
 		b |= c.ghosts
 		for _, other := range c.streams {
@@ -223,6 +228,15 @@ func (m *model) barriers(s *mStream) set {
 func (m *model) enqueue(s *mStream, after set) set {
 	s.tail = (s.tail | m.barriers(s) | after) & m.closed
 	return s.tail
+}
+
+// earlier returns what the next record of an event is behind: of one that processes share
+// the record before.
+func (e *mEvent) earlier() set {
+	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		return e.point
+	}
+	return 0
 }
 
 // record makes an event stand for a point.
@@ -438,7 +452,7 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		m.record(e, m.barriers(s)&m.closed, s) // the stream stays idle
 		return want{}, true
 	case s.capture == nil:
-		m.record(e, m.enqueue(s, 0), s)
+		m.record(e, m.enqueue(s, e.earlier()), s)
 		return want{}, true
 	case s.capture.spoilt:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
@@ -484,6 +498,8 @@ func (m *model) applyStream(st step) (want, bool) {
 	}
 	s, r := m.stream(st)
 	switch {
+	case r != ok && st.op == beginCapture && (st.value < 0 || st.value > 2): // which is looked at first
+		return want{res: driver.ResultInvalidValue}, true
 	case r != ok && st.op != streamDestroy:
 		return want{res: r}, true
 	case s == nil:
@@ -555,7 +571,7 @@ func (m *model) applyStream(st step) (want, bool) {
 		}
 		work := s.tail
 		if s.legacy {
-			work |= m.barriers(s) // what it would wait for counts as its own
+			work |= m.defaults(s) // what it would wait for counts as its own
 		}
 		switch {
 		case work&m.closed == 0:
@@ -770,7 +786,7 @@ func (m *model) applyContext(st step) (want, bool) {
 		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
 			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
-		ctx.lane = (ctx.lane | all) & m.closed
+		ctx.lane = (ctx.lane | all | e.earlier()) & m.closed
 		m.record(e, ctx.lane, nil)
 		return want{}, true
 	}
