@@ -95,7 +95,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.trace(TraceEventRecord, 0, 0)
+			r.drv.tell(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
 		}
 	})
 }

@@ -350,22 +350,41 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	defer runtime.KeepAlive(o)
 	c := o.core
-	c.once.Lock()
-	defer c.once.Unlock()
-	sl := c.slot.Load()
-	switch {
-	case sl == nil:
-		return errClosed(op, "event", uintptr(c.first.raw))
-	case sl.recorded():
+	if sl := c.slot.Load(); sl != nil && sl.recorded() {
 		return nil
-	case c.ctx != sc.ctx:
+	}
+	if c.ctx != sc.ctx {
 		return c.mismatch(op, sc)
 	}
 	if err := sc.begin(op); err != nil {
 		return err
 	}
 	defer s.leave()
-	return c.recordOn(op, sc, RecordDefault, false)
+	return c.recordOnce(op, sc)
+}
+
+// recordOnce records an event that was not recorded yet on a stream, of which the caller
+// holds a reference.
+func (c *eventCore) recordOnce(op string, sc *streamCore) error {
+	op, flags, withFlags := c.externally(op, sc, RecordDefault, false)
+	var fresh *slot
+	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
+		var err error
+		if fresh, err = c.freshSlot(flags); err != nil {
+			return err
+		}
+	}
+	c.once.Lock()
+	if sl := c.slot.Load(); sl != nil && sl.recorded() {
+		c.once.Unlock()
+		if fresh != nil {
+			fresh.retire()
+		}
+		return nil
+	}
+	r := c.recordMoving(fresh, sc, flags, withFlags)
+	c.once.Unlock()
+	return r.finish(op)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -416,19 +435,24 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 	return err
 }
 
-// recordOn records the event on a stream, of which the caller holds a reference:
-// externally, if it was made for that and the stream is being captured.
+// recordOn records the event on a stream, of which the caller holds a reference.
 func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	if c.flags&(EventExternal|EventInterprocess) != 0 {
-		if c.flags&EventInterprocess != 0 {
-			if err := c.refuseNode(op, sc, flags); err != nil {
-				return err
-			}
-		} else if sc.active() {
-			op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+	if c.flags&EventInterprocess != 0 {
+		if err := c.refuseNode(op, sc, flags); err != nil {
+			return err
 		}
 	}
+	op, flags, withFlags = c.externally(op, sc, flags, withFlags)
 	return c.record(op, sc, flags, withFlags)
+}
+
+// externally returns how an event is recorded: externally, if it was made for that and
+// the stream is being captured.
+func (c *eventCore) externally(op string, sc *streamCore, flags RecordFlags, withFlags bool) (string, RecordFlags, bool) {
+	if c.flags&EventExternal != 0 && sc.active() {
+		return "cuEventRecordWithFlags", flags | RecordExternal, true
+	}
+	return op, flags, withFlags
 }
 
 // mismatch returns the error for recording the event on a stream of another

@@ -167,10 +167,10 @@ func (sl *slot) query(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	sl.drv.trace(TraceEventQuery, sl.raw, 0)
-	sl.place(&at)
+	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
+	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
 }
 
@@ -179,11 +179,11 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	if sl.unrecorded() {
 		return driver.ResultSuccess
 	}
+	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
 	g := sl.gen.Load()
-	sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
-	sl.place(&at)
 	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
+	t.done(TraceEventSynchronize, sl.raw, 0, res)
 	return res
 }
 
@@ -302,13 +302,20 @@ func (c *eventCore) enter(op string) (*slot, error) {
 
 // enterForeign is enter for others who will use the CUevent.
 func (c *eventCore) enterForeign(op string) (*slot, error) {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	sl, err := c.enter(op)
-	if err == nil {
-		sl.marks.Or(slotForeign)
+	for {
+		c.moving.Lock()
+		sl := c.slot.Load()
+		if sl != nil && sl.acquire() {
+			sl.marks.Or(slotForeign)
+			c.moving.Unlock()
+			return sl, nil
+		}
+		c.moving.Unlock()
+		if sl == nil {
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
+		}
+		sl.leave() // not under the lock, as it may destroy the CUevent
 	}
-	return sl, err
 }
 
 // record records the event on a stream, of which the caller holds a reference.
@@ -334,9 +341,10 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
+		t := sl.drv.tell(TraceEventRecord, sl.raw, sc.raw)
 		res := sl.record(sc, flags, withFlags)
+		t.done(TraceEventRecord, sl.raw, sc.raw, res)
 		if res == driver.ResultSuccess {
-			sl.drv.trace(TraceEventRecord, sl.raw, sc.raw)
 			sl.endRecord()
 			return nil
 		}
@@ -396,75 +404,119 @@ func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags boo
 // poll is query for those who wait. A record that is part of a capture is not asked
 // for, as that would spoil the capture.
 func (sl *slot) poll() driver.Result {
-	if sl.drv.captures.n.Load() == 0 {
+	if sl.drv.captures.n.Load() == 0 || sl.unrecorded() {
 		return sl.query(driver.At{Relaxed: true})
 	}
+	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	polls := &sl.drv.captures.polls
 	polls.RLock()
-	defer polls.RUnlock()
 	if c := sl.captured.Load(); c != nil && !c.over.Load() {
+		polls.RUnlock()
 		return driver.ResultCapturedEvent
 	}
-	return sl.query(driver.At{Relaxed: true})
+	g := sl.gen.Load()
+	res := sl.table.EventQuery(driver.At{Relaxed: true}, sl.raw)
+	polls.RUnlock()
+	sl.remember(g, res)
+	t.done(TraceEventQuery, sl.raw, 0, res)
+	return res
 }
 
 // recordElsewhere records another CUevent on the stream and makes it the
 // event's present one, because somebody waits for the event's present record.
 func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	old, err := c.enter(op)
+	fresh, err := c.freshSlot(flags)
 	if err != nil {
 		return err
 	}
-	defer old.leave()
-	if old.watchers.Load() == 0 || old.foreign() {
-		// Another record has moved it, or somebody else uses it now.
-		return c.recordHere(op, old, sc, flags, withFlags)
-	}
+	r := c.recordMoving(fresh, sc, flags, withFlags)
+	return r.finish(op)
+}
+
+// freshSlot returns a slot that the event can move on to. It is not made under a lock, as
+// tracers are told.
+func (c *eventCore) freshSlot(flags RecordFlags) (*slot, error) {
 	take := c.ctx.takeEvent
 	if flags&RecordExternal != 0 {
 		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fresh := c.newSlot(raw)
 	if flags&RecordExternal != 0 {
 		fresh.marks.Store(slotForeign)
 	}
-	fresh.beginRecord()
-	defer fresh.endRecord()
-	if res := fresh.record(sc, flags, withFlags); res != driver.ResultSuccess {
-		fresh.retire() // and the old one stands
-		return c.ctx.fail(op, uintptr(raw), res)
-	}
-	c.ctx.drv.trace(TraceEventRecord, raw, sc.raw)
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete.
-	if c.slot.CompareAndSwap(old, fresh) {
-		old.retire()
-	} else {
-		fresh.retire() // Close was faster, and this record came before it
-	}
-	return nil
+	return fresh, nil
 }
 
-// recordHere records a slot, which the caller has entered.
-func (c *eventCore) recordHere(op string, sl *slot, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	defer sl.endRecord()
-	if !sl.beginRecord() {
-		return errClosed(op, "event", uintptr(sl.raw))
+// recording is a record that was made under a lock. What may tell tracers is left to
+// finish, which is called when the lock is released.
+type recording struct {
+	c  *eventCore
+	sc *streamCore
+	t  telling
+	// slot was recorded; it is nil if the event was closed.
+	slot *slot
+	res  driver.Result
+	// begun is the slot with a record under way, if there is one.
+	begun *slot
+	// idle is a slot that the event does not need, if there is one.
+	idle *slot
+}
+
+// recordMoving records the event on a stream: on the present slot, or, if somebody waits
+// for that one's record, on a fresh one, which the event moves on to. Without a fresh one
+// it records the present slot.
+func (c *eventCore) recordMoving(fresh *slot, sc *streamCore, flags RecordFlags, withFlags bool) recording {
+	r := recording{c: c, sc: sc, t: c.ctx.drv.tell(TraceEventRecord, 0, sc.raw), idle: fresh}
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	old := c.slot.Load()
+	if old == nil {
+		return r
 	}
-	if flags&RecordExternal != 0 {
-		sl.marks.Or(slotForeign)
+	if fresh == nil || old.watchers.Load() == 0 || old.foreign() {
+		// Another record has moved it, or somebody else uses it now.
+		r.begun = old
+		if old.beginRecord() {
+			if flags&RecordExternal != 0 {
+				old.marks.Or(slotForeign)
+			}
+			r.slot, r.res = old, old.record(sc, flags, withFlags)
+		}
+		return r
 	}
-	if res := sl.record(sc, flags, withFlags); res != driver.ResultSuccess {
-		return c.ctx.fail(op, uintptr(sl.raw), res)
+	r.begun = fresh
+	fresh.beginRecord()
+	r.slot, r.res = fresh, fresh.record(sc, flags, withFlags)
+	// Only a CUevent that is recorded may take the place: one that is not says
+	// that it is complete. If Close was faster, this record came before it.
+	if r.res == driver.ResultSuccess && c.slot.CompareAndSwap(old, fresh) {
+		r.idle = old
 	}
-	c.ctx.drv.trace(TraceEventRecord, sl.raw, sc.raw)
-	return nil
+	return r
+}
+
+// finish tells tracers of the record, and lets go of the slots.
+func (r *recording) finish(op string) error {
+	var err error
+	if r.slot == nil {
+		err = errClosed(op, "event", uintptr(r.c.first.raw))
+	} else {
+		r.t.done(TraceEventRecord, r.slot.raw, r.sc.raw, r.res)
+		if r.res != driver.ResultSuccess {
+			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+		}
+	}
+	if r.begun != nil {
+		r.begun.endRecord()
+	}
+	if r.idle != nil {
+		r.idle.retire()
+	}
+	return err
 }
 
 // close closes the event. first is true for one caller only.
