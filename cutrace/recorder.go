@@ -229,35 +229,43 @@ func (r *Recorder) drop(e *cu.Event) error {
 // it is the middle of.
 func (r *Recorder) calibrate(ctx context.Context) (best *anchor, window time.Duration, err error) {
 	for range calibrations {
-		e, err := r.event()
-		if err != nil {
-			return best, window, err
-		}
-		h := e.Handle()
-		if err = e.Record(r.stream); err == nil {
-			err = e.Wait(ctx)
-		}
-		r.mu.Lock()
-		c := r.own[h]
-		r.mu.Unlock()
-		worst := e
-		if w := c.done.Sub(c.begun); err == nil && (best == nil || w < window) {
-			if worst = nil; best != nil {
-				worst = best.event
-			}
-			best, window = &anchor{event: e, host: c.begun.Add(w / 2), known: true}, w
-		}
-		if worst != nil {
-			err = errors.Join(err, r.drop(worst))
-		}
+		a, w, err := r.compare(ctx)
 		if err != nil {
 			if best != nil {
 				err = errors.Join(err, r.drop(best.event))
 			}
 			return nil, 0, err
 		}
+		if best == nil || w < window {
+			a, best, window = best, a, w
+		}
+		if a != nil {
+			if err := r.drop(a.event); err != nil {
+				return nil, 0, errors.Join(err, r.drop(best.event))
+			}
+		}
 	}
 	return best, window, nil
+}
+
+// compare is calibrate with one record.
+func (r *Recorder) compare(ctx context.Context) (*anchor, time.Duration, error) {
+	e, err := r.event()
+	if err != nil {
+		return nil, 0, err
+	}
+	h := e.Handle()
+	if err = e.Record(r.stream); err == nil {
+		err = e.Wait(ctx)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, r.drop(e))
+	}
+	r.mu.Lock()
+	c := r.own[h]
+	r.mu.Unlock()
+	w := c.done.Sub(c.begun)
+	return &anchor{event: e, host: c.begun.Add(w / 2), known: true}, w, nil
 }
 
 // before is told of destructions before they are made.
