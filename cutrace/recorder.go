@@ -669,6 +669,11 @@ func (r *Recorder) take(ctx context.Context) error {
 	select {
 	case r.working <- struct{}{}:
 		return nil
+	default: // also if ctx has ended
+	}
+	select {
+	case r.working <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
