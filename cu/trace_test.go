@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -365,5 +366,62 @@ func TestCallTracer(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// TestTraceMarks compares what tracers are told with the calls that the driver gets, where
+// the library marks and polls the ends of streams for itself.
+func TestTraceMarks(t *testing.T) {
+	r := newRig(t)
+	counts := map[TraceOp]int{}
+	before := map[string]int{}
+	functions := map[TraceOp]string{
+		TraceEventCreate: "cuEventCreate", TraceEventRecord: "cuEventRecord", TraceEventQuery: "cuEventQuery", TraceEventDestroy: "cuEventDestroy_v2",
+	}
+	for _, f := range functions {
+		before[f] = r.calls(f)
+	}
+	remove := r.drv.AddTracer(func(tr Trace) { counts[tr.Op]++ })
+	legacy := must(r.gpu.LegacyStream())(t)
+	s := r.stream(r.gpu)
+	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	for _, s := range []*Stream{s, r.s, legacy} {
+		r.ok(s.Copy(mem, host))
+	}
+	r.ok(s.Close()) // leaves a mark
+	r.ok(host.Close())
+	r.ok(legacy.Close())
+	r.ok(r.s.WaitStream(r.s))
+	remove()
+	for op, f := range functions {
+		if n := r.calls(f) - before[f]; n != counts[op] {
+			t.Errorf("%d calls of %s, and %d are told of", n, f, counts[op])
+		}
+	}
+	if counts[TraceEventRecord] < 3 || counts[TraceEventQuery] < 3 {
+		t.Errorf("told of %v", counts)
+	}
+}
+
+// TestTracedAllocations tells tracers of what is called often, which allocates nothing
+// either.
+func TestTracedAllocations(t *testing.T) {
+	exact := ccall.Engine == "thunk" && !raceEnabled
+	r := newRig(t)
+	e := r.event(r.gpu, 0)
+	var told, calls int
+	defer r.drv.AddTracer(func(Trace) { told++ })()
+	defer r.drv.AddCallTracer(func(TraceCall) { calls++ })()
+	n := testing.AllocsPerRun(100, func() {
+		r.ok(e.Record(r.s))
+		r.status(e, Complete)
+		r.ok(r.s.WaitEvent(e))
+		r.ok(e.Synchronize())
+	})
+	if n != 0 && exact {
+		t.Errorf("%v allocations", n)
+	}
+	if told != calls || told < 400 {
+		t.Errorf("told of %d operations and %d calls", told, calls)
 	}
 }
