@@ -140,14 +140,6 @@ func (sl *slot) retire() {
 // shared reports whether processes share the CUevent.
 func (sl *slot) shared() bool { return sl.marks.Load()&slotShared != 0 }
 
-// place has a call on the CUevent made with its context current, if processes share it. Of
-// others the driver needs that not.
-func (sl *slot) place(at *driver.At) {
-	if sl.shared() {
-		at.Context = sl.core.ctx.raw
-	}
-}
-
 // complete reports whether the newest record is known to have completed. It
 // asks nobody.
 func (sl *slot) complete() bool {
@@ -208,7 +200,6 @@ func (sl *slot) destroy(at driver.At) error {
 	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
-		sl.place(&at)
 		err = ctx.destroyEvent(sl.raw, at)
 	}
 	ctx.childDone()
@@ -370,12 +361,10 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 }
 
 func (sl *slot) callRecord(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
-	at := sc.at
-	sl.place(&at)
 	if withFlags {
-		return sl.table.EventRecordWithFlags(at, sl.raw, sc.raw, uint32(flags))
+		return sl.table.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
 	}
-	return sl.table.EventRecord(at, sl.raw, sc.raw)
+	return sl.table.EventRecord(sc.at, sl.raw, sc.raw)
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.

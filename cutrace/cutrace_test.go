@@ -353,6 +353,23 @@ func TestCloseEarly(t *testing.T) {
 	r.sim.Finish() // and the census finds nothing: see newRig
 }
 
+// TestPoisoned records while the context breaks: everything is given back.
+func TestPoisoned(t *testing.T) {
+	r := newRig(t, Options{})
+	r.span(r.s, "a", time.Second)
+	r.span(r.s, "b", time.Second)
+	r.sim.Inject(cusim.Fault{Function: "cuEventQuery", Every: true, Code: int(cu.ResultIllegalAddress)})
+	r.ok(r.rec.Flush(t.Context()))
+	if st := r.rec.Stats(); st.DroppedSpans == 0 || st.Pending != 0 || st.Err == nil {
+		t.Errorf("%+v", st)
+	}
+	r.is("the context", r.gpu.Err(), cu.ErrContextPoisoned)
+	if err := r.rec.Span(r.s, "c", func() error { return nil }); err != nil {
+		t.Errorf("Span: %v", err)
+	}
+	r.sim.Finish()
+}
+
 // TestNil calls everything on nothing.
 func TestNil(t *testing.T) {
 	var r *Recorder
