@@ -336,6 +336,39 @@ func TestUnmeasured(t *testing.T) {
 	r.shows()
 }
 
+// TestCaptureBeside records spans on one stream while another one is being captured, which
+// must not be spoilt.
+func TestCaptureBeside(t *testing.T) {
+	r := newRig(t, Options{})
+	for range 3 {
+		r.span(r.other, "before", time.Microsecond)
+	}
+	r.sim.Advance(2*time.Microsecond + time.Microsecond/2)
+	g, err := r.s.Capture(cu.CaptureGlobal, func() error {
+		r.span(r.other, "beside", time.Microsecond)
+		if st := r.rec.Stats(); st.Spans != 2 || st.Pending != 2 {
+			t.Errorf("%+v", st)
+		}
+		r.sim.Finish()
+		if err := r.rec.Flush(t.Context()); err != nil {
+			return err
+		}
+		start, stop := must(r.gpu.NewEvent(cu.EventDefault))(r), must(r.gpu.NewEvent(cu.EventDefault))(r)
+		defer start.Close()
+		defer stop.Close()
+		r.ok(start.Record(r.other))
+		r.ok(stop.Record(r.other))
+		r.ok(r.rec.Interval(t.Context(), r.other, "i", start, stop))
+		r.ok(r.rec.Close(t.Context()))
+		return r.work(r.s, time.Microsecond)()
+	})
+	r.ok(err)
+	r.ok(g.Close())
+	if st := r.rec.Stats(); st.Spans != 5 || st.DroppedSpans != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestCloseEarly closes while the GPU is busy, with a context that ends.
 func TestCloseEarly(t *testing.T) {
 	r := newRig(t, Options{})

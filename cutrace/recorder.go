@@ -512,10 +512,9 @@ func (r *Recorder) tidy() {
 		if sp == nil {
 			break
 		}
-		if st, err := sp.timer.stop.Query(); err == nil && st == cu.Pending {
+		if !r.measure(sp) {
 			break
 		}
-		r.measure(sp)
 	}
 	r.mu.Lock()
 	last, old := r.anchor, !r.closed && r.latest.Sub(r.anchor.host) > anchorEvery
@@ -548,9 +547,19 @@ func (r *Recorder) oldest() *span {
 	return r.pending[0]
 }
 
-// measure measures the oldest span, which is over. The caller holds the token.
-func (r *Recorder) measure(sp *span) {
-	start, dur, err := r.times(sp.anchor, sp.timer.start, sp.timer.stop)
+// measure measures the oldest span, unless it is pending. The caller holds the token. It
+// asks for times only: queries of events would spoil captures.
+func (r *Recorder) measure(sp *span) bool {
+	start, dur, err := times(sp.anchor, sp.timer.start, sp.timer.stop)
+	if errors.Is(err, errPending) {
+		return false
+	}
+	r.settle(sp, start, dur, err)
+	return true
+}
+
+// settle ends the oldest span, which was measured, or cannot be for a reason.
+func (r *Recorder) settle(sp *span, start, dur time.Duration, err error) {
 	r.mu.Lock()
 	r.pending[0] = nil
 	r.pending = r.pending[1:]
@@ -575,23 +584,31 @@ func (r *Recorder) measure(sp *span) {
 	}
 }
 
-// errNotOver is why a span is dropped whose events say that they are not complete.
-var errNotOver = errors.New("an event of the interval is still pending")
+// errPending says that an event is not complete.
+var errPending = errors.New("an event of the interval is still pending")
 
-// times returns when two records were, since the origin, and the time between them.
-func (r *Recorder) times(a *anchor, start, stop *cu.Event) (at, dur time.Duration, err error) {
+// since returns the time between two records.
+func since(start, stop *cu.Event) (time.Duration, error) {
+	d, st, err := stop.Since(start)
+	if err == nil && st != cu.Complete {
+		err = errPending
+	}
+	return d, err
+}
+
+// times returns when two records were, since the origin, and the time between them. The
+// error matches errPending if the GPU has not come to one of them, or to the anchor.
+func times(a *anchor, start, stop *cu.Event) (at, dur time.Duration, err error) {
 	if err := a.find(); err != nil {
 		return 0, 0, err
 	}
-	first, st, err := start.Since(a.event)
-	if err == nil && st == cu.Complete {
-		dur, st, err = stop.Since(start)
+	first, err := since(a.event, start)
+	if err == nil {
+		dur, err = since(start, stop)
 	}
 	switch {
 	case err != nil:
 		return 0, 0, err
-	case st != cu.Complete:
-		return 0, 0, errNotOver
 	case dur < 0:
 		return 0, 0, fmt.Errorf("the interval is of %v: record the start before the stop", dur)
 	}
@@ -606,16 +623,23 @@ func (a *anchor) find() error {
 	if err := a.after.find(); err != nil {
 		return err
 	}
-	// A record on an idle stream, a span ago: it is over, or soon will be.
-	if err := a.event.Synchronize(); err != nil {
-		return err
-	}
-	d, _, err := a.event.Since(a.after.event)
+	d, err := since(a.after.event, a.event)
 	if err != nil {
 		return err
 	}
 	a.at, a.known, a.after = a.after.at+d, true, nil
 	return nil
+}
+
+// wait waits until the GPU has come to an anchor and those before.
+func (a *anchor) wait(ctx context.Context) error {
+	if a.known {
+		return nil
+	}
+	if err := a.after.wait(ctx); err != nil {
+		return err
+	}
+	return a.event.Wait(ctx)
 }
 
 // Interval shows in the trace what the GPU did on the stream between two timed events of
@@ -650,8 +674,11 @@ func (r *Recorder) Interval(ctx context.Context, s *cu.Stream, name string, star
 		r.dropped(nil)
 		return nil
 	}
+	if err := a.wait(ctx); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
 	var err error
-	if sp.start, sp.dur, err = r.times(a, start, stop); err != nil {
+	if sp.start, sp.dur, err = times(a, start, stop); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	r.mu.Lock()
@@ -703,10 +730,16 @@ func (r *Recorder) flush(ctx context.Context, op string) error {
 	r.mu.Unlock()
 	for ; n > 0; n-- {
 		sp := r.oldest()
-		if err := sp.timer.stop.Wait(ctx); err != nil && ctx.Err() != nil {
-			return fmt.Errorf("%s: %d intervals are still under way: %w", op, n, err)
+		err := sp.anchor.wait(ctx)
+		if err == nil {
+			err = sp.timer.stop.Wait(ctx)
 		}
-		r.measure(sp) // or find that it cannot be
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%s: %d intervals are still under way: %w", op, n, err)
+		case !r.measure(sp):
+			r.settle(sp, 0, 0, errors.Join(err, errPending)) // nobody can wait for it
+		}
 	}
 	return nil
 }
@@ -764,10 +797,10 @@ func (r *Recorder) drift(ctx context.Context) {
 	r.anchors = append(r.anchors, a) // it is closed with them
 	last := r.anchor
 	r.mu.Unlock()
-	if last.find() != nil {
+	if last.wait(ctx) != nil || last.find() != nil {
 		return
 	}
-	if d, st, err := a.event.Since(last.event); err == nil && st == cu.Complete {
+	if d, err := since(last.event, a.event); err == nil {
 		r.mu.Lock()
 		r.stats.Drift = last.at + d - a.host.Sub(r.origin)
 		r.mu.Unlock()
