@@ -144,7 +144,7 @@ const (
 	anchorEvery = 2 * time.Second
 )
 
-// Start begins to record: all calls of the context's driver for events and streams, and
+// Start begins to record, until Close: all calls of the context's driver for events and streams, and
 // intervals on the context's streams. It creates a stream, and waits until the clocks were
 // compared: an event is recorded on the idle stream, and the host looks at its clock before
 // and after, several times; the shortest one counts. The GPU should have little to do
@@ -707,7 +707,8 @@ func (r *Recorder) take(ctx context.Context) error {
 }
 
 // Flush waits until the GPU has come to the end of all intervals that are under way, or ctx
-// ends.
+// ends. It must not be called by tracers, as it may be telling them, nor may Interval and
+// Close: they would wait for themselves until ctx ends.
 func (r *Recorder) Flush(ctx context.Context) error {
 	const op = "cutrace.Flush"
 	if r == nil {
