@@ -83,7 +83,8 @@ type TraceCall struct {
 
 // CallTracer is told about each call that a [Tracer] is told about, and about those that
 // failed, when the driver has returned. What holds for a Tracer holds for it. The Event of
-// a creation that failed, or its Stream, is 0.
+// a creation that failed, or its Stream, is 0. When it is told of a destruction, another
+// goroutine may have created something that has got the handle.
 type CallTracer func(TraceCall)
 
 // tracers is who is told. It is replaced, never changed.
