@@ -366,7 +366,10 @@ func (e *Event) RecordOnce(s *Stream) error {
 // recordOnce records an event that was not recorded yet on a stream, of which the caller
 // holds a reference.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, flags, withFlags := c.externally(op, sc, RecordDefault, false)
+	op, flags, withFlags, err := c.externally(op, sc, RecordDefault, false)
+	if err != nil {
+		return err
+	}
 	var fresh *slot
 	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
 		var err error
@@ -437,22 +440,23 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 
 // recordOn records the event on a stream, of which the caller holds a reference.
 func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	if c.flags&EventInterprocess != 0 {
-		if err := c.refuseNode(op, sc, flags); err != nil {
-			return err
-		}
+	op, flags, withFlags, err := c.externally(op, sc, flags, withFlags)
+	if err != nil {
+		return err
 	}
-	op, flags, withFlags = c.externally(op, sc, flags, withFlags)
 	return c.record(op, sc, flags, withFlags)
 }
 
 // externally returns how an event is recorded: externally, if it was made for that and
 // the stream is being captured.
-func (c *eventCore) externally(op string, sc *streamCore, flags RecordFlags, withFlags bool) (string, RecordFlags, bool) {
-	if c.flags&EventExternal != 0 && sc.active() {
-		return "cuEventRecordWithFlags", flags | RecordExternal, true
+func (c *eventCore) externally(op string, sc *streamCore, flags RecordFlags, withFlags bool) (string, RecordFlags, bool, error) {
+	switch {
+	case c.flags&EventInterprocess != 0:
+		return op, flags, withFlags, c.refuseNode(op, sc, flags)
+	case c.flags&EventExternal != 0 && sc.active():
+		return "cuEventRecordWithFlags", flags | RecordExternal, true, nil
 	}
-	return op, flags, withFlags
+	return op, flags, withFlags, nil
 }
 
 // mismatch returns the error for recording the event on a stream of another
