@@ -89,6 +89,7 @@ type host struct {
 	stop    func()
 	page    driver.HostPtr
 	device  driver.DevicePtr
+	created driver.Context // the context that is not the primary one, if there is one
 }
 
 // native returns the target of a driver in C, and what gives up what its machines share.
@@ -100,7 +101,7 @@ func native(t *driver.Table) (tg target, stop func()) {
 			h.start()
 		}
 		if h.page == 0 {
-			if err := errors.Join(h.allocate(), h.warm()); err != nil {
+			if err := h.allocate(); err != nil {
 				return nil, err
 			}
 		}
@@ -135,53 +136,46 @@ func (h *host) start() {
 
 // warm has the driver make what it keeps for streams and branches of graphs: to make more
 // of it may mean to wait for what is held.
-func (h *host) warm() error {
+func (h *host) warm(at driver.At, ctx driver.Context) error {
 	var errs []error
 	must := func(what string, r driver.Result) {
 		if r != ok {
 			errs = append(errs, fmt.Errorf("%s: %v", what, r))
 		}
 	}
-	h.threads[0](func(at driver.At) {
-		ctx, r := h.table.DevicePrimaryCtxRetain(at, 0)
-		must("cuDevicePrimaryCtxRetain", r)
-		defer func() {
-			must("cuDevicePrimaryCtxRelease", h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0))
-		}()
-		at.Context = ctx
-		var streams []driver.Stream
-		for i := range 64 {
-			s, r := h.table.StreamCreateWithPriority(at, uint32(i%2), int32(-i/2%6))
-			must("cuStreamCreateWithPriority", r)
-			must("cuStreamWriteValue32", h.table.StreamWriteValue32(at, s, h.device, 1, 0))
-			streams = append(streams, s)
-		}
-		g, r := h.table.GraphCreate(at, 0)
-		must("cuGraphCreate", r)
-		var events []driver.Event
-		for range 24 {
-			e, r := h.table.EventCreate(at, 0)
-			must("cuEventCreate", r)
-			events = append(events, e)
-			_, r = h.table.GraphAddEventRecordNode(at, g, nil, e)
-			must("cuGraphAddEventRecordNode", r)
-		}
-		for _, s := range streams[:4] {
-			x, r := h.table.GraphInstantiateWithFlags(at, g, 0)
-			must("cuGraphInstantiateWithFlags", r)
-			must("cuGraphLaunch", h.table.GraphLaunch(at, x, s))
-			must("cuStreamSynchronize", h.table.StreamSynchronize(at, s))
-			must("cuGraphExecDestroy", h.table.GraphExecDestroy(at, x))
-		}
-		must("cuCtxSynchronize", h.table.CtxSynchronize(at))
-		must("cuGraphDestroy", h.table.GraphDestroy(at, g))
-		for _, e := range events {
-			must("cuEventDestroy", h.table.EventDestroy(at, e))
-		}
-		for _, s := range streams {
-			must("cuStreamDestroy", h.table.StreamDestroy(at, s))
-		}
-	})
+	at.Context = ctx
+	var streams []driver.Stream
+	for i := range 64 {
+		s, r := h.table.StreamCreateWithPriority(at, uint32(i%2), int32(-i/2%6))
+		must("cuStreamCreateWithPriority", r)
+		must("cuStreamWriteValue32", h.table.StreamWriteValue32(at, s, h.device, 1, 0))
+		streams = append(streams, s)
+	}
+	g, r := h.table.GraphCreate(at, 0)
+	must("cuGraphCreate", r)
+	var events []driver.Event
+	for range 24 {
+		e, r := h.table.EventCreate(at, 0)
+		must("cuEventCreate", r)
+		events = append(events, e)
+		_, r = h.table.GraphAddEventRecordNode(at, g, nil, e)
+		must("cuGraphAddEventRecordNode", r)
+	}
+	for _, s := range streams[:4] {
+		x, r := h.table.GraphInstantiateWithFlags(at, g, 0)
+		must("cuGraphInstantiateWithFlags", r)
+		must("cuGraphLaunch", h.table.GraphLaunch(at, x, s))
+		must("cuStreamSynchronize", h.table.StreamSynchronize(at, s))
+		must("cuGraphExecDestroy", h.table.GraphExecDestroy(at, x))
+	}
+	must("cuCtxSynchronize", h.table.CtxSynchronize(at))
+	must("cuGraphDestroy", h.table.GraphDestroy(at, g))
+	for _, e := range events {
+		must("cuEventDestroy", h.table.EventDestroy(at, e))
+	}
+	for _, s := range streams {
+		must("cuStreamDestroy", h.table.StreamDestroy(at, s))
+	}
 	return errors.Join(errs...)
 }
 
@@ -194,7 +188,9 @@ func (h *host) allocate() (err error) {
 			h.page, r = h.table.MemHostAlloc(at, pageSize, driver.CU_MEMHOSTALLOC_PORTABLE|driver.CU_MEMHOSTALLOC_DEVICEMAP)
 		}
 		if r == ok {
-			h.device, r = h.table.MemHostGetDevicePointer(at, h.page, 0)
+			if h.device, r = h.table.MemHostGetDevicePointer(at, h.page, 0); r == ok {
+				err = h.warm(at, ctx)
+			}
 			h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0) // others hold it
 		}
 		if r != ok {
@@ -222,9 +218,16 @@ func (mc *machine) setup(contexts int) error {
 		must("cuInit", mc.Init(at, 0))
 		mc.contexts[0], r = mc.DevicePrimaryCtxRetain(at, 0)
 		must("cuDevicePrimaryCtxRetain", r)
-		if contexts > 1 {
+		switch {
+		case contexts > 1 && mc.host != nil && mc.host.created != 0:
+			mc.contexts[1] = mc.host.created
+		case contexts > 1:
 			mc.contexts[1], r = mc.CtxCreate(at, 0, 0)
 			must("cuCtxCreate", r)
+			if mc.host != nil && r == ok {
+				errs = append(errs, mc.host.warm(at, mc.contexts[1]))
+				mc.host.created = mc.contexts[1]
+			}
 		}
 		must("cuCtxSetCurrent", mc.CtxSetCurrent(at, mc.contexts[0]))
 		if mc.host != nil {
@@ -335,6 +338,7 @@ func (mc *machine) abort() {
 	}
 	mc.host.stop()   // what is current there, and which mode, is not known
 	mc.host.page = 0 // somebody may not have seen yet that its gates are open
+	mc.host.created = 0
 }
 
 // step makes a step, and compares the answer with the model's.
@@ -787,7 +791,7 @@ func (mc *machine) empty(contexts int) error {
 		}
 		_, r := mc.CtxPopCurrent(at)
 		must("cuCtxPopCurrent", r)
-		if contexts > 1 {
+		if contexts > 1 && mc.host == nil {
 			must("cuCtxDestroy", mc.CtxDestroy(at, mc.contexts[1]))
 		}
 		must("cuDevicePrimaryCtxRelease", mc.DevicePrimaryCtxRelease(at, 0))
