@@ -316,13 +316,13 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // A record of an event that processes share counts as complete not before those that came
 // earlier, of whatever process and stream. It does not become part of a capture.
 func (e *Event) Record(s *Stream) error {
-	return e.record("cuEventRecord", s, RecordDefault, false)
+	return e.record("cuEventRecord", s, RecordDefault, byRecord)
 }
 
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
-	return e.record(op, s, flags, true)
+	return e.record(op, s, flags, byRecordWithFlags)
 }
 
 // RecordOnce records the event on the stream, unless it has been recorded before, by
@@ -365,7 +365,7 @@ func (e *Event) RecordOnce(s *Stream) error {
 		return err
 	}
 	defer s.leave()
-	return c.recordOn(op, sc, RecordDefault, false)
+	return c.recordOn(op, recording{stream: sc})
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -385,7 +385,7 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 // event's side. An event that was not created or recorded yet holds back nothing.
 func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 
-func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) error {
+func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) error {
 	if e == nil {
 		return errNil(op, "event")
 	}
@@ -409,7 +409,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		}
 	}
 	if err == nil {
-		err = o.core.recordOn(op, sc, flags, withFlags)
+		err = o.core.recordOn(op, recording{stream: sc, flags: flags, by: by})
 	}
 	s.leave()
 	runtime.KeepAlive(o)
@@ -418,31 +418,34 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 
 // recordOn records the event on a stream, of which the caller holds a reference:
 // externally, if it was made for that and the stream is being captured.
-func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+func (c *eventCore) recordOn(op string, r recording) error {
 	if c.flags&(EventExternal|EventInterprocess) != 0 {
 		if c.flags&EventInterprocess != 0 {
-			if err := c.refuseNode(op, sc, flags); err != nil {
+			if err := c.refuseNode(op, r.stream, r.flags); err != nil {
 				return err
 			}
-		} else if sc.active() {
-			op, flags, withFlags = "cuEventRecordWithFlags", flags|RecordExternal, true
+		} else if r.stream.active() {
+			op, r.flags, r.by = "cuEventRecordWithFlags", r.flags|RecordExternal, byRecordWithFlags
 		}
 	}
-	return c.record(op, sc, flags, withFlags)
+	return c.record(op, r)
 }
 
 // mismatch returns the error for recording the event on a stream of another
 // context. The driver comes first, then what is closed, then the context.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
-	if c.ctx.drv == sc.ctx.drv {
-		if c.slot.Load() == nil {
-			return errClosed(op, "event", uintptr(c.first.raw))
-		}
-		if sc.closed() {
-			return errClosed(op, "stream", uintptr(sc.raw))
-		}
+	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.closed() {
+		return errClosed(op, "stream", uintptr(sc.raw))
 	}
-	return mixed(op, "event", c.ctx, "stream", sc.ctx)
+	return c.strange(op, "stream", sc.ctx)
+}
+
+// strange returns the error for recording the event on something of another context.
+func (c *eventCore) strange(op, kind string, ctx *contextCore) error {
+	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
+		return errClosed(op, "event", uintptr(c.first.raw))
+	}
+	return mixed(op, "event", c.ctx, kind, ctx)
 }
 
 // Query reports whether the event's newest record has completed

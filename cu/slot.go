@@ -311,17 +311,42 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	return sl, err
 }
 
-// record records the event on a stream, of which the caller holds a reference.
-func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+// recording says what is recorded, and by which function. The caller holds a reference
+// to it.
+type recording struct {
+	stream *streamCore // nil for a whole context, which is the event's
+	flags  RecordFlags
+	by     recordedBy
+}
+
+// recordedBy is the function that records.
+type recordedBy uint8
+
+const (
+	byRecord          recordedBy = iota // cuEventRecord
+	byRecordWithFlags                   // cuEventRecordWithFlags
+	byContext                           // cuCtxRecordEvent
+)
+
+// handle returns what tracers are told: 0 for a whole context.
+func (r recording) handle() driver.Stream {
+	if r.stream == nil {
+		return 0
+	}
+	return r.stream.raw
+}
+
+// record records the event.
+func (c *eventCore) record(op string, r recording) error {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sl.watchers.Load() != 0 && !sl.foreign() {
-			return c.recordElsewhere(op, sc, flags, withFlags)
+			return c.recordElsewhere(op, r)
 		}
-		if flags&RecordExternal != 0 && !sl.foreign() {
+		if r.flags&RecordExternal != 0 && !sl.foreign() {
 			// A graph records the CUevent from now on.
 			marked, err := c.enterForeign(op)
 			if err != nil {
@@ -334,9 +359,9 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
-		res := sl.record(sc, flags, withFlags)
+		res := sl.record(r)
 		if res == driver.ResultSuccess {
-			sl.drv.trace(TraceEventRecord, sl.raw, sc.raw)
+			sl.drv.trace(TraceEventRecord, sl.raw, r.handle())
 			sl.endRecord()
 			return nil
 		}
@@ -347,13 +372,13 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 }
 
 // record calls the driver, between beginRecord and endRecord.
-func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res driver.Result) {
-	if flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
-		res = sl.recordInCapture(sc, flags, withFlags)
+func (sl *slot) record(r recording) (res driver.Result) {
+	if r.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+		res = sl.recordInCapture(r)
 	} else {
-		res = sl.callRecord(sc, flags, withFlags)
+		res = sl.callRecord(r)
 	}
-	if res == driver.ResultSuccess && flags&RecordExternal == 0 { // else it is recorded when the graph runs
+	if res == driver.ResultSuccess && r.flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
 			sl.marks.Or(slotRecorded)
 		}
@@ -361,21 +386,28 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	return res
 }
 
-func (sl *slot) callRecord(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
-	at := sc.at
-	sl.place(&at)
-	if withFlags {
-		return sl.table.EventRecordWithFlags(at, sl.raw, sc.raw, uint32(flags))
+func (sl *slot) callRecord(r recording) driver.Result {
+	if r.by == byContext {
+		ctx := sl.core.ctx.raw
+		return sl.table.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
 	}
-	return sl.table.EventRecord(at, sl.raw, sc.raw)
+	at := r.stream.at
+	sl.place(&at)
+	if r.by == byRecordWithFlags {
+		return sl.table.EventRecordWithFlags(at, sl.raw, r.stream.raw, uint32(r.flags))
+	}
+	return sl.table.EventRecord(at, sl.raw, r.stream.raw)
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.
-func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
-	c := sc.beginWork()
-	defer sc.endWork()
+func (sl *slot) recordInCapture(r recording) driver.Result {
+	var c *capture // nil for a whole context, which cannot become part of one
+	if r.stream != nil {
+		c = r.stream.beginWork()
+		defer r.stream.endWork()
+	}
 	switch {
-	case flags&RecordExternal != 0:
+	case r.flags&RecordExternal != 0:
 		if c != nil {
 			c.uses.add(sl)
 		}
@@ -384,13 +416,13 @@ func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags boo
 		polls.Lock()
 		defer polls.Unlock()
 		before := sl.captured.Swap(c)
-		res := sl.callRecord(sc, flags, withFlags)
+		res := sl.callRecord(r)
 		if res != driver.ResultSuccess {
 			sl.captured.Store(before)
 		}
 		return res
 	}
-	return sl.callRecord(sc, flags, withFlags)
+	return sl.callRecord(r)
 }
 
 // poll is query for those who wait. A record that is part of a capture is not asked
@@ -408,9 +440,9 @@ func (sl *slot) poll() driver.Result {
 	return sl.query(driver.At{Relaxed: true})
 }
 
-// recordElsewhere records another CUevent on the stream and makes it the
+// recordElsewhere records another CUevent and makes it the
 // event's present one, because somebody waits for the event's present record.
-func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+func (c *eventCore) recordElsewhere(op string, r recording) error {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old, err := c.enter(op)
@@ -420,10 +452,10 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 	defer old.leave()
 	if old.watchers.Load() == 0 || old.foreign() {
 		// Another record has moved it, or somebody else uses it now.
-		return c.recordHere(op, old, sc, flags, withFlags)
+		return c.recordHere(op, old, r)
 	}
 	take := c.ctx.takeEvent
-	if flags&RecordExternal != 0 {
+	if r.flags&RecordExternal != 0 {
 		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
@@ -431,16 +463,16 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 		return err
 	}
 	fresh := c.newSlot(raw)
-	if flags&RecordExternal != 0 {
+	if r.flags&RecordExternal != 0 {
 		fresh.marks.Store(slotForeign)
 	}
 	fresh.beginRecord()
 	defer fresh.endRecord()
-	if res := fresh.record(sc, flags, withFlags); res != driver.ResultSuccess {
+	if res := fresh.record(r); res != driver.ResultSuccess {
 		fresh.retire() // and the old one stands
 		return c.ctx.fail(op, uintptr(raw), res)
 	}
-	c.ctx.drv.trace(TraceEventRecord, raw, sc.raw)
+	c.ctx.drv.trace(TraceEventRecord, raw, r.handle())
 	// Only a CUevent that is recorded may take the place: one that is not says
 	// that it is complete.
 	if c.slot.CompareAndSwap(old, fresh) {
@@ -452,18 +484,18 @@ func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags
 }
 
 // recordHere records a slot, which the caller has entered.
-func (c *eventCore) recordHere(op string, sl *slot, sc *streamCore, flags RecordFlags, withFlags bool) error {
+func (c *eventCore) recordHere(op string, sl *slot, r recording) error {
 	defer sl.endRecord()
 	if !sl.beginRecord() {
 		return errClosed(op, "event", uintptr(sl.raw))
 	}
-	if flags&RecordExternal != 0 {
+	if r.flags&RecordExternal != 0 {
 		sl.marks.Or(slotForeign)
 	}
-	if res := sl.record(sc, flags, withFlags); res != driver.ResultSuccess {
+	if res := sl.record(r); res != driver.ResultSuccess {
 		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
-	c.ctx.drv.trace(TraceEventRecord, sl.raw, sc.raw)
+	c.ctx.drv.trace(TraceEventRecord, sl.raw, r.handle())
 	return nil
 }
 
