@@ -94,7 +94,9 @@ type Error struct {
 	// 0 if there is none.
 	Handle uintptr
 	// Detail says more: what is wrong with the arguments, what to do, or where
-	// the error may come from.
+	// the error may come from. Nearly every call may report the error of work that was
+	// enqueued earlier, and asynchronously: for the codes that such work can have, Detail
+	// says so, and of a poisoned context it says which call was the first to report it.
 	Detail string
 	// Err is the mistake, if it was found before the driver was asked, or what
 	// lies behind the failure. It may be nil.

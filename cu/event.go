@@ -529,10 +529,18 @@ func (e *Event) Synchronize() error {
 // not completed it returns Pending, and no error (cuEventElapsedTime).
 //
 // Both events must be of one driver, open, of one context, timed and recorded;
-// mistakes are found in this order. The resolution is about half a microsecond, and
-// coarser for intervals of more than eight seconds, as the driver measures in
-// float32 milliseconds. Work of other streams may run between the two records
-// and lengthen the interval.
+// mistakes are found in this order.
+//
+// The resolution is about half a microsecond, and coarser for longer intervals, as the
+// driver measures in float32 milliseconds: a microsecond from eight seconds on, four
+// after a minute, a quarter of a millisecond after an hour. The interval may be longer
+// than what lies between the two records on their stream: unless all is on the legacy
+// default stream, the GPU may get to a record late, and do work of other streams in
+// between.
+//
+// From CUDA 12.8 on the driver is asked by cuEventElapsedTime_v2, which need not report
+// errors of pending work as early as others do: whoever waits for a record to complete
+// polls it by [Event.Query], and not by Since.
 func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	iv, err := enterInterval(op, start, e)

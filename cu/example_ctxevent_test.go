@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 
@@ -46,4 +47,15 @@ func ExampleContext_RecordEvent() {
 	// Output:
 	// pending pending
 	// complete complete
+}
+
+// There is no EGL here; a program that can do without asks.
+func ExampleContext_NewEventFromEGLSync() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	const sync = 0x1000 // an EGLSync
+	_, err := gpu.NewEventFromEGLSync(sync, cu.EventDefault)
+	fmt.Println(errors.Is(err, errors.ErrUnsupported), errors.Is(err, cu.ResultNotSupported))
+	// Output: true true
 }
