@@ -26,16 +26,7 @@ func (c *Context) RecordEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	if o == nil {
-		if o, err = e.create(core); err != nil {
-			return err
-		}
-	}
-	defer runtime.KeepAlive(o)
-	if o.core.ctx != core {
-		return o.core.strange(op, "context", core)
-	}
-	return o.core.record(op, recording{by: byContext})
+	return core.record(op, e, o, recording{by: byContext})
 }
 
 // WaitEvent makes the GPU hold back what is enqueued in the context from now on, on
@@ -70,6 +61,21 @@ func (c *Context) enterWith(op string, o *eventOwner) (*contextCore, error) {
 		return nil, mixed(op, "event", o.core.ctx, "context", c.own.core)
 	}
 	return c.enter(op)
+}
+
+// record records an event that is for more than a stream. Its owner is nil if it was not
+// created yet.
+func (c *contextCore) record(op string, e *Event, o *eventOwner, r recording) (err error) {
+	if o == nil {
+		if o, err = e.create(c); err != nil {
+			return err
+		}
+	}
+	defer runtime.KeepAlive(o)
+	if o.core.ctx != c {
+		return o.core.strange(op, "context", c)
+	}
+	return o.core.record(op, r)
 }
 
 // wait makes a whole context, in the name of handle, wait for an event, whose owner is nil

@@ -294,7 +294,7 @@ func hint(op string, r Result) string {
 	}
 	if r == ResultStreamCaptureUnsupported {
 		switch op {
-		case "cuCtxSynchronize", "cuCtxRecordEvent", "cuCtxWaitEvent":
+		case "cuCtxSynchronize", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent":
 			return "no mode allows this while a stream of the context is being captured: make the call before or after the capture"
 		case "cuGraphLaunch", "cuGraphUpload":
 			return "a graph does not become part of another one: launch it on a stream that is not being captured"

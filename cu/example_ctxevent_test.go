@@ -59,3 +59,39 @@ func ExampleContext_NewEventFromEGLSync() {
 	fmt.Println(errors.Is(err, errors.ErrUnsupported), errors.Is(err, cu.ResultNotSupported))
 	// Output: true true
 }
+
+// Two shares of the multiprocessors: what runs on the one does not slow the other down.
+func ExampleContext_NewGreenContext() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New()))) // or the GPU's driver, from CUDA 12.5
+	dev := must(drv.Device(0))
+	gpu := must(dev.PrimaryContext())
+	defer gpu.Close()
+	parts, rest, err := must(dev.SMResource()).Split(60)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(parts), "parts of", parts[0].Count(), "multiprocessors, and", rest.Count(), "left")
+
+	urgent, bulk := must(gpu.NewGreenContext(parts[0])), must(gpu.NewGreenContext(parts[1], rest))
+	defer urgent.Close()
+	defer bulk.Close()
+	s := must(urgent.NewStream(0))
+	defer s.Close()
+	mem := must(gpu.Alloc(1 << 20)) // memory, modules and events are the primary context's
+	defer mem.Close()
+	var done cu.Event
+	defer done.Close()
+	if err := s.Memset(mem, 0); err != nil {
+		log.Fatal(err)
+	}
+	if err := urgent.RecordEvent(&done); err != nil { // of all its streams
+		log.Fatal(err)
+	}
+	if err := done.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(must(done.Query()))
+	// Output:
+	// 2 parts of 64 multiprocessors, and 4 left
+	// complete
+}

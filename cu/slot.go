@@ -314,7 +314,8 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 // recording says what is recorded, and by which function. The caller holds a reference
 // to it.
 type recording struct {
-	stream *streamCore // nil for a whole context, which is the event's
+	stream *streamCore // nil for a whole context, or a green one: the event's
+	green  driver.GreenCtx
 	flags  RecordFlags
 	by     recordedBy
 }
@@ -326,6 +327,7 @@ const (
 	byRecord          recordedBy = iota // cuEventRecord
 	byRecordWithFlags                   // cuEventRecordWithFlags
 	byContext                           // cuCtxRecordEvent
+	byGreenContext                      // cuGreenCtxRecordEvent
 )
 
 // handle returns what tracers are told: 0 for a whole context.
@@ -387,9 +389,11 @@ func (sl *slot) record(r recording) (res driver.Result) {
 }
 
 func (sl *slot) callRecord(r recording) driver.Result {
-	if r.by == byContext {
-		ctx := sl.core.ctx.raw
+	switch ctx := sl.core.ctx.raw; r.by {
+	case byContext:
 		return sl.table.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+	case byGreenContext:
+		return sl.table.GreenCtxRecordEvent(driver.At{Context: ctx}, r.green, sl.raw)
 	}
 	at := r.stream.at
 	sl.place(&at)

@@ -42,8 +42,10 @@ type streamCore struct {
 	// several Streams are of one CUstream.
 	part *partOf
 	own  partOf
+	// green is the green context that the stream is of, which it keeps, or nil.
+	green *greenCore
 
-	_ [192 - 144]byte
+	_ [192 - 152]byte
 }
 
 // partOf says which capture a CUstream is part of.
@@ -66,7 +68,11 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 		return "", driver.ResultSuccess
 	}
 	sc.ctx.drv.trace(TraceStreamDestroy, 0, sc.raw)
-	return "cuStreamDestroy", sc.ctx.drv.table.StreamDestroy(at, sc.raw)
+	res := sc.ctx.drv.table.StreamDestroy(at, sc.raw)
+	if sc.green != nil {
+		sc.green.leave()
+	}
+	return "cuStreamDestroy", res
 }
 
 // lasts reports whether the stream is there for as long as its context, whoever

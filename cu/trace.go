@@ -14,13 +14,13 @@ type TraceOp uint8
 // the driver is asked, of the others when the driver has reported success.
 const (
 	TraceEventCreate       TraceOp = iota + 1 // cuEventCreate, cuIpcOpenEventHandle
-	TraceEventRecord                          // cuEventRecord; cuCtxRecordEvent, with Stream 0
+	TraceEventRecord                          // cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
 	TraceEventDestroy                         // cuEventDestroy
 	TraceEventSynchronize                     // cuEventSynchronize
 	TraceEventQuery                           // cuEventQuery
 	TraceStreamCreate                         // cuStreamCreate
 	TraceStreamDestroy                        // cuStreamDestroy
-	TraceStreamWait                           // cuStreamWaitEvent; cuCtxWaitEvent, with Stream 0
+	TraceStreamWait                           // cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
 	TraceStreamSynchronize                    // cuStreamSynchronize
 	TraceStreamQuery                          // cuStreamQuery
 	TraceLaunch                               // cuLaunchKernel, cuGraphLaunch

@@ -673,6 +673,127 @@ func TestD12ContextEvents(t *testing.T) {
 	})
 }
 
+// TestD12GreenContexts records and lets wait a green context, which is some of a context's
+// streams. No GPU was asked so far: there the test says what it answers where the
+// documentation leaves it open, and expects the same where it does not.
+func TestD12GreenContexts(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		dev := n.device(0)
+		all, err := dev.SMResource()
+		if !get(n.drv.Features())(n).GreenContexts || errors.Is(err, cu.ResultNotSupported) {
+			n.is("SMResource", err, errors.ErrUnsupported, cu.ResultNotSupported)
+			return
+		}
+		n.ok(err)
+		count := get(dev.Attribute(cu.DeviceAttributeMultiprocessorCount))(n)
+		if all.Count() != count {
+			n.t.Errorf("the device has %d multiprocessors, and says %d", count, all.Count())
+		}
+		parts, rest, err := all.Split(count / 4)
+		n.ok(err)
+		sum := rest.Count()
+		for _, p := range parts {
+			sum += p.Count()
+			if p.Count() < count/4 {
+				n.t.Errorf("a part of at least %d has %d", count/4, p.Count())
+			}
+		}
+		n.t.Logf("%d multiprocessors are %d parts, the first of %d, and %d", count, len(parts), parts[0].Count(), rest.Count())
+		if sum != count || len(parts) < 2 {
+			n.t.Errorf("%d parts have %d multiprocessors of %d", len(parts), sum, count)
+		}
+		_, r := n.DevResourceGenerateDesc(n.at, nil)
+		n.seen("a descriptor of nothing", driver.ResultInvalidValue, r)
+
+		first, second := get(n.gpu.NewGreenContext(parts[0]))(n), get(n.gpu.NewGreenContext(parts[1]))(n)
+		n.closes(first)
+		n.closes(second)
+		if got := get(first.SMResource())(n).Count(); got != parts[0].Count() {
+			n.t.Errorf("a green context of %d multiprocessors has %d", parts[0].Count(), got)
+		}
+		s, other, plain := get(first.NewStream(0))(n), get(second.NewStream(0))(n), n.newStream()
+		for _, s := range []*cu.Stream{s, other} {
+			n.closes(s)
+		}
+		_, r = n.StreamGetCtx(n.at, n.rawStream(s))
+		n.seen("cuStreamGetCtx of a green context's stream", driver.ResultNotSupported, r)
+
+		// Streams of both kinds take the primary context's events.
+		spin := n.spinner()
+		var e cu.Event
+		n.closes(&e)
+		spin(n.rawStream(s), time.Millisecond)
+		n.ok(e.Record(s))
+		n.ok(plain.WaitEvent(&e))
+		n.completed("a kernel on a green context's stream", &e)
+		n.ok(plain.Synchronize())
+
+		// A record is of the green context's streams, and no others.
+		g := n.holds(s)
+		var its, others, whole cu.Event
+		for _, e := range []*cu.Event{&its, &others, &whole} {
+			n.closes(e)
+		}
+		n.ok(first.RecordEvent(&its))
+		n.ok(second.RecordEvent(&others))
+		n.ok(n.gpu.RecordEvent(&whole))
+		n.completed("another green context", &others)
+		n.stillPending("the green context", &its)
+		n.stillPending("the whole context", &whole)
+		g.open()
+		n.ok(its.Wait(n.patient()))
+		n.ok(whole.Wait(n.patient()))
+
+		// A wait is for the green context's streams, and those to come.
+		g = n.holds(plain)
+		n.ok(e.Record(plain))
+		n.ok(first.WaitEvent(&e))
+		late := get(first.NewStream(0))(n)
+		n.closes(late)
+		for _, s := range []*cu.Stream{s, late} {
+			m := get(s.RecordNew(cu.EventDisableTiming))(n)
+			n.stillPending("behind the green context's wait", m)
+			n.closes(m)
+		}
+		m := get(other.RecordNew(cu.EventDisableTiming))(n)
+		n.closes(m)
+		n.completed("another green context's stream", m)
+		g.open()
+		n.ok(s.Synchronize())
+		n.ok(late.Synchronize())
+
+		// An event of another context.
+		beside := get(dev.NewContext(cu.ContextDefault))(n)
+		n.closes(beside)
+		foreign := get(beside.NewEvent(cu.EventDisableTiming))(n)
+		n.closes(foreign)
+		err = first.RecordEvent(foreign)
+		n.is("an event of another context", err, cu.ErrContextMismatch)
+		n.answers("an event of another context", n.GreenCtxRecordEvent(n.at, driver.GreenCtx(first.Handle()), n.raw(foreign)), err)
+		n.ok(first.WaitEvent(foreign))
+
+		// Captures of its streams are spoilt, as the documentation says.
+		for name, call := range map[string]func(*cu.Event) error{"RecordEvent": first.RecordEvent, "WaitEvent": first.WaitEvent} {
+			var refused error
+			_, err := late.Capture(cu.CaptureRelaxed, func() error {
+				refused = call(&e)
+				return nil
+			})
+			n.is(name+", in a capture", refused, cu.ResultStreamCaptureUnsupported)
+			n.is(name+": the capture", err, cu.ResultStreamCaptureInvalidated)
+		}
+
+		// What is closed first goes last.
+		third := get(n.gpu.NewGreenContext(parts[0]))(n)
+		last := get(third.NewStream(0))(n)
+		n.ok(third.Close())
+		m = get(last.RecordNew(cu.EventDisableTiming))(n)
+		n.ok(m.Wait(n.patient()))
+		n.ok(m.Close())
+		n.ok(last.Close())
+	})
+}
+
 // TestD14EGL asks for events of EGL, which CUDA has on Tegra boards only, by the method
 // that says so and by name: package cu refuses, whatever the driver is.
 func TestD14EGL(t *testing.T) {
