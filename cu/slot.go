@@ -444,8 +444,8 @@ func (sl *slot) poll() driver.Result {
 	return sl.query(driver.At{Relaxed: true})
 }
 
-// recordElsewhere records another CUevent and makes it the
-// event's present one, because somebody waits for the event's present record.
+// recordElsewhere records another CUevent and makes it the event's present one, because
+// somebody waits for the event's present record.
 func (c *eventCore) recordElsewhere(op string, r recording) error {
 	c.moving.Lock()
 	defer c.moving.Unlock()
