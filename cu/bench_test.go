@@ -95,9 +95,38 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.trace(TraceEventRecord, 0, 0)
+			r.drv.tell(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
 		}
 	})
+}
+
+// BenchmarkTracing tells tracers of an operation that does nothing else, and of a record.
+func BenchmarkTracing(b *testing.B) {
+	r := newRig(b)
+	e := r.event(r.gpu, 0)
+	for _, c := range []struct {
+		name string
+		add  func() (remove func())
+	}{
+		{"off", func() func() { return func() {} }},
+		{"tracer", func() func() { return r.drv.AddTracer(func(Trace) {}) }},
+		{"call tracer", func() func() { return r.drv.AddCallTracer(func(TraceCall) {}) }},
+	} {
+		b.Run("nothing/"+c.name, func(b *testing.B) {
+			defer c.add()()
+			b.ReportAllocs()
+			for b.Loop() {
+				r.drv.tell(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
+			}
+		})
+		b.Run("record/"+c.name, func(b *testing.B) {
+			defer c.add()()
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Record(r.s)
+			}
+		})
+	}
 }
 
 // BenchmarkEventPool borrows events from a pool of the software driver: what it costs does

@@ -148,7 +148,7 @@ func (c *contextCore) giveUp() error {
 			t.err = err
 			c.mu.Unlock()
 		}
-		if !t.done { // the context is poisoned, or nobody knows
+		if !t.closed() { // the context is poisoned, or nobody knows
 			err = errors.Join(err, c.destroyEvent(t.event, driver.At{Relaxed: true}))
 		}
 		if err != nil {
@@ -658,12 +658,13 @@ func (t *Thread) CurrentContext() (uintptr, error) {
 // end closes the thread's stream.
 func (t *Thread) end() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.ended = true
-	if t.stream != nil {
-		t.stream.core.leaveTail() // here, on the thread
-		t.stream.Close()          // it destroys nothing
-		t.stream.core.leave()
+	s := t.stream
+	t.mu.Unlock()
+	if s != nil {
+		s.core.leaveTail() // here, on the thread
+		s.Close()          // it destroys nothing
+		s.core.leave()
 	}
 }
 
@@ -699,18 +700,29 @@ func (c *Context) Synchronize() error {
 // createEvent creates a CUevent.
 func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
+	t := c.drv.tell(TraceEventCreate, 0, 0)
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
+	t.done(TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.fail("cuEventCreate", 0, res)
 	}
-	c.drv.trace(TraceEventCreate, e, 0)
 	return e, nil
+}
+
+// queryEvent asks for a CUevent that this package has recorded for itself.
+func (c *contextCore) queryEvent(e driver.Event) driver.Result {
+	t := c.drv.tell(TraceEventQuery, e, 0)
+	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, e)
+	t.done(TraceEventQuery, e, 0, res)
+	return res
 }
 
 // destroyEvent destroys a CUevent.
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
-	c.drv.trace(TraceEventDestroy, e, 0)
-	if res := c.drv.table.EventDestroy(at, e); res != driver.ResultSuccess {
+	t := c.drv.tell(TraceEventDestroy, e, 0)
+	res := c.drv.table.EventDestroy(at, e)
+	t.done(TraceEventDestroy, e, 0, res)
+	if res != driver.ResultSuccess {
 		return c.fail("cuEventDestroy", uintptr(e), res)
 	}
 	return nil

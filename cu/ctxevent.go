@@ -26,7 +26,7 @@ func (c *Context) RecordEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return core.record(op, e, o, recording{by: byContext})
+	return core.record(op, e, o, recordArgs{by: byContext})
 }
 
 // WaitEvent makes the GPU hold back what is enqueued in the context from now on, on
@@ -65,7 +65,7 @@ func (c *Context) enterWith(op string, o *eventOwner) (*contextCore, error) {
 
 // record records an event that is for more than a stream. Its owner is nil if it was not
 // created yet.
-func (c *contextCore) record(op string, e *Event, o *eventOwner, r recording) (err error) {
+func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (err error) {
 	if o == nil {
 		if o, err = e.create(c); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (c *contextCore) record(op string, e *Event, o *eventOwner, r recording) (e
 	if o.core.ctx != c {
 		return o.core.strange(op, "context", c)
 	}
-	return o.core.record(op, r)
+	return o.core.record(op, a)
 }
 
 // wait makes a whole context, in the name of handle, wait for an event, whose owner is nil
@@ -95,9 +95,11 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if sl.unrecorded() {
 		return nil
 	}
-	if res := call(driver.At{Context: c.raw}, sl.raw); res != driver.ResultSuccess {
+	t := c.drv.tell(TraceStreamWait, sl.raw, 0)
+	res := call(driver.At{Context: c.raw}, sl.raw)
+	t.done(TraceStreamWait, sl.raw, 0, res)
+	if res != driver.ResultSuccess {
 		return c.fail(op, handle, res)
 	}
-	c.drv.trace(TraceStreamWait, sl.raw, 0)
 	return nil
 }

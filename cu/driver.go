@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 	"github.com/purecu/purecu/loader"
@@ -15,7 +16,7 @@ import (
 type Driver struct {
 	// The tracers, nil if there are none, and what every call looks at first in the
 	// table, share a cache line.
-	tracers atomic.Pointer[[]*Tracer]
+	tracers atomic.Pointer[tracers]
 	calls   driver.Table
 
 	table *driver.Table // &calls
@@ -29,6 +30,9 @@ type Driver struct {
 	launches sync.Pool // of *launchFrame
 	captures captures
 	exports  exports
+
+	// opened is when the driver was opened, by its clock.
+	opened time.Time
 
 	// tag tells drivers apart, and events counts those that were created: together
 	// they make keys of events.
@@ -109,6 +113,7 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
+		d.opened = d.table.Clock().Now()
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(

@@ -350,22 +350,41 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	defer runtime.KeepAlive(o)
 	c := o.core
-	c.once.Lock()
-	defer c.once.Unlock()
-	sl := c.slot.Load()
-	switch {
-	case sl == nil:
-		return errClosed(op, "event", uintptr(c.first.raw))
-	case sl.recorded():
+	if sl := c.slot.Load(); sl != nil && sl.recorded() {
 		return nil
-	case c.ctx != sc.ctx:
+	}
+	if c.ctx != sc.ctx {
 		return c.mismatch(op, sc)
 	}
 	if err := sc.begin(op); err != nil {
 		return err
 	}
 	defer s.leave()
-	return c.recordOn(op, recording{stream: sc})
+	return c.recordOnce(op, sc)
+}
+
+// recordOnce records an event that was not recorded yet on a stream, of which the caller
+// holds a reference.
+func (c *eventCore) recordOnce(op string, sc *streamCore) error {
+	op, a := c.externally(op, recordArgs{stream: sc})
+	var fresh *slot
+	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
+		var err error
+		if fresh, err = c.freshSlot(a.flags); err != nil {
+			return err
+		}
+	}
+	c.once.Lock()
+	if sl := c.slot.Load(); sl != nil && sl.recorded() {
+		c.once.Unlock()
+		if fresh != nil {
+			fresh.retire()
+		}
+		return nil
+	}
+	r := c.recordMoving(fresh, a)
+	c.once.Unlock()
+	return r.finish(op)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -409,26 +428,32 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 		}
 	}
 	if err == nil {
-		err = o.core.recordOn(op, recording{stream: sc, flags: flags, by: by})
+		err = o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
 	}
 	s.leave()
 	runtime.KeepAlive(o)
 	return err
 }
 
-// recordOn records the event on a stream, of which the caller holds a reference:
-// externally, if it was made for that and the stream is being captured.
-func (c *eventCore) recordOn(op string, r recording) error {
-	if c.flags&(EventExternal|EventInterprocess) != 0 {
-		if c.flags&EventInterprocess != 0 {
-			if err := c.refuseNode(op, r.stream, r.flags); err != nil {
-				return err
-			}
-		} else if r.stream.active() {
-			op, r.flags, r.by = "cuEventRecordWithFlags", r.flags|RecordExternal, byRecordWithFlags
+// recordOn records the event on a stream, of which the caller holds a reference.
+func (c *eventCore) recordOn(op string, a recordArgs) error {
+	if c.flags&EventInterprocess != 0 {
+		if err := c.refuseNode(op, a.stream, a.flags); err != nil {
+			return err
 		}
 	}
-	return c.record(op, r)
+	op, a = c.externally(op, a)
+	return c.record(op, a)
+}
+
+// externally returns how an event is recorded: externally, if it was made for that and
+// the stream is being captured.
+func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs) {
+	if c.flags&EventExternal != 0 && a.stream.active() {
+		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
+		return "cuEventRecordWithFlags", a
+	}
+	return op, a
 }
 
 // mismatch returns the error for recording the event on a stream of another

@@ -148,8 +148,8 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	pool.mu.Lock()
-	defer pool.mu.Unlock()
 	pool.closed = true
+	pool.mu.Unlock() // from here on no entry gets a CUevent
 	first := driver.ResultSuccess
 	for _, en := range *pool.entries.Load() {
 		c := en.core.Load()
@@ -346,8 +346,6 @@ func (pool *poolCore) push(en *poolEntry) {
 
 // fill gives an entry that the caller has taken a CUevent, or makes one if en is nil.
 func (pool *poolCore) fill(op string, en *poolEntry, flags EventFlags) (*poolEntry, error) {
-	pool.mu.Lock()
-	defer pool.mu.Unlock()
 	ctx := pool.ctx
 	put := func(err error) (*poolEntry, error) {
 		if en != nil {
@@ -355,14 +353,22 @@ func (pool *poolCore) fill(op string, en *poolEntry, flags EventFlags) (*poolEnt
 		}
 		return nil, err
 	}
-	if pool.closed {
+	// While the pool is open its shares are users of the context.
+	if !ctx.hold() {
 		return put(errClosed(op, "event pool", 0))
 	}
-	// While the pool is open its shares are users of the context.
-	raw, err := ctx.takeEvent(flags, driver.At{Relaxed: true})
+	defer ctx.childDone()
+	raw, err := ctx.takeEvent(flags, driver.At{Relaxed: true}) // not under the lock, as tracers are told
 	if err != nil {
 		return put(err)
 	}
+	pool.mu.Lock()
+	if pool.closed {
+		pool.mu.Unlock()
+		ctx.doneWith(flags, raw)
+		return put(errClosed(op, "event pool", 0))
+	}
+	defer pool.mu.Unlock()
 	c := newPooledCore(ctx, flags, raw)
 	pool.made++
 	if en == nil {
@@ -507,7 +513,7 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if err := c.record(op, recording{stream: sc}); err != nil {
+	if err := c.record(op, recordArgs{stream: sc}); err != nil {
 		if c.slot.Load() == nil {
 			return p.errGone(op, c)
 		}

@@ -227,7 +227,12 @@ func (n GraphNode) Graph() *Graph { return n.graph }
 
 // Type returns what the node does (cuGraphNodeGetType).
 func (n GraphNode) Type() (GraphNodeType, error) {
-	gc, err := n.enter("cuGraphNodeGetType")
+	return n.typeOf("cuGraphNodeGetType")
+}
+
+// typeOf is Type, for a call by another name.
+func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
+	gc, err := n.enter(op)
 	if err != nil {
 		return 0, err
 	}
@@ -268,12 +273,15 @@ func (n GraphNode) Dependencies() ([]GraphNode, error) {
 // (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
 func (n GraphNode) SetEvent(e *Event) error {
 	op := "cuGraphEventRecordNodeSetEvent"
-	gc, err := n.enter(op)
-	if err != nil {
+	if n.graph == nil || n.graph.core == nil {
+		return errNil(op, "graph node")
+	}
+	gc := n.graph.core
+	if err := gc.resource.enter(op); err != nil {
 		return err
 	}
-	defer n.graph.leave()
-	typ, err := gc.typeOf(n.raw)
+	defer gc.leave()
+	typ, err := n.typeOf(op)
 	if err != nil {
 		return err
 	}
@@ -290,6 +298,10 @@ func (n GraphNode) SetEvent(e *Event) error {
 		return err
 	}
 	defer o.leave(sl)
+	if _, err := n.enter(op); err != nil {
+		return err
+	}
+	defer n.graph.leave()
 	gc.uses.add(sl)
 	return gc.failed(op, set(driver.At{}, n.raw, sl.raw))
 }
@@ -300,7 +312,8 @@ func noEvent(op string, typ GraphNodeType) error {
 }
 
 // enterNode begins a call on an event that becomes part of a graph, which records it
-// or waits for it from now on. One that was not created yet is created in the context.
+// or waits for it from now on. One that was not created yet is created in the context, of
+// which the caller is a user. No lock is held, as tracers are told of that.
 func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
@@ -351,12 +364,19 @@ func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
 
 func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
 	e *Event, after []GraphNode) (GraphNode, error) {
+	if g == nil || g.core == nil {
+		return GraphNode{}, errNil(op, "graph")
+	}
+	if err := g.core.enter(op); err != nil {
+		return GraphNode{}, err
+	}
+	defer g.core.leave()
+	sl, o, err := e.enterNode(op, g.core.ctx)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		sl, o, err := e.enterNode(op, gc.ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		defer o.leave(sl)
 		gc.uses.add(sl)
 		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
 		return n, res, nil
@@ -425,14 +445,16 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	if err != nil {
 		return nil, err
 	}
-	last, err := gc.capture(sc, mode, deps, func() error {
+	last, err := gc.capture(deps, func() error {
+		// Other calls fail meanwhile. Without the lock, as f may make them, and tracers
+		// are told of the streams that go with the capture.
 		gc.building = true
 		gc.mu.Unlock()
 		defer func() {
 			gc.mu.Lock()
 			gc.building = false
 		}()
-		return f()
+		return gc.captureTo(sc, mode, deps, f)
 	})
 	if err != nil {
 		return nil, err
@@ -442,15 +464,21 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
-// capture adds what f enqueues, and returns the last nodes.
-func (gc *graphCore) capture(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) ([]driver.GraphNode, error) {
+// captureTo adds what f enqueues on a stream.
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
+	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, int32(mode))
+	}, func(driver.Graph) {})
+	return err
+}
+
+// capture calls a function that calls captureTo, and returns the last nodes.
+func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([]driver.GraphNode, error) {
 	before, err := gc.nodes()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, int32(mode))
-	}, func(driver.Graph) {}); err != nil {
+	if err := captureTo(); err != nil {
 		return nil, err
 	}
 	after, err := gc.nodes()
@@ -492,7 +520,12 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 	if k == nil || k.mod == nil {
 		return GraphNode{}, errNil(cfg.op(), "function")
 	}
-	return g.addWork(k.mod.core.ctx, func(s *Stream) error { return k.Launch(s, cfg, args...) }, after)
+	var t telling
+	var res driver.Result
+	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
+		t, res, err = k.enqueue(cfg.op(), s.core, cfg, args)
+		return err
+	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
 }
 
 // AddCopy adds a node that copies src to the beginning of dst, after others; see
@@ -506,7 +539,7 @@ func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) 
 	if d.mem == nil || m == nil {
 		return GraphNode{}, errNil("cuMemcpyDtoDAsync", "memory")
 	}
-	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, after)
+	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, func(*Stream) {}, after)
 }
 
 // AddMemset adds a node that sets each byte of the memory, after others
@@ -516,39 +549,53 @@ func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode
 	if d.mem == nil {
 		return GraphNode{}, errNil("cuMemsetD8Async", "memory")
 	}
-	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, after)
+	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
 }
 
 // addWork adds what a function enqueues on a stream that nobody else knows: so all
 // kinds of work have one way into a graph, and the checks of the ordinary one. An empty
-// copy becomes an empty node.
-func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, after []GraphNode) (GraphNode, error) {
-	return g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		if gc.ctx.drv != ctx.drv {
-			return 0, 0, mixed(beginToGraphOp, "graph", gc.ctx, "work", ctx)
-		}
-		if !ctx.hold() {
-			return 0, 0, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
-		}
-		defer ctx.childDone()
-		const create = "cuStreamCreate"
-		raw, res := ctx.drv.table.StreamCreate(driver.At{Context: ctx.raw}, driver.CU_STREAM_NON_BLOCKING)
-		if res != driver.ResultSuccess {
-			return 0, 0, ctx.fail(create, 0, res)
-		}
-		s := newStream(ctx, raw, driver.At{}, false)
-		s.core.flags = StreamNonBlocking
-		defer s.Close()
-		last, err := gc.capture(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+// copy becomes an empty node. No lock is held when the stream is created and destroyed,
+// and when tell is called, so that tracers can be told.
+func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream), after []GraphNode) (GraphNode, error) {
+	if g == nil || g.core == nil {
+		return GraphNode{}, errNil(beginToGraphOp, "graph")
+	}
+	if err := g.core.enter(beginToGraphOp); err != nil {
+		return GraphNode{}, err
+	}
+	defer g.core.leave()
+	if g.core.ctx.drv != ctx.drv {
+		return GraphNode{}, mixed(beginToGraphOp, "graph", g.core.ctx, "work", ctx)
+	}
+	if !ctx.hold() {
+		return GraphNode{}, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
+	}
+	defer ctx.childDone()
+	at := driver.At{Context: ctx.raw}
+	raw, err := ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
+		return ctx.drv.table.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+	})
+	if err != nil {
+		return GraphNode{}, err
+	}
+	s := newStream(ctx, raw, driver.At{}, false)
+	s.core.flags = StreamNonBlocking
+	defer s.Close()
+	n, err := g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		last, err := gc.capture(deps, func() error {
+			return gc.captureTo(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+		})
 		if err != nil {
 			return 0, 0, err
 		}
 		if len(last) != 1 || slices.Contains(deps, last[0]) {
-			n, res := ctx.drv.table.GraphAddEmptyNode(driver.At{Context: ctx.raw}, gc.raw, last)
+			n, res := ctx.drv.table.GraphAddEmptyNode(at, gc.raw, last)
 			return n, res, nil
 		}
 		return last[0], driver.ResultSuccess, nil
 	})
+	tell(s)
+	return n, err
 }
 
 // WriteDOT writes a picture of the graph in the language of Graphviz: a box for each

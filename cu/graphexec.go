@@ -106,7 +106,7 @@ func (x *GraphExec) Handle() uintptr {
 // not when the graph has run. A stream that is being captured refuses it, and the
 // capture is spoilt. Events that the graph records are pending from now on.
 func (x *GraphExec) Launch(s *Stream) error {
-	return x.on("cuGraphLaunch", s, (*driver.Table).GraphLaunch)
+	return x.on(graphLaunchOp, s, (*driver.Table).GraphLaunch)
 }
 
 // Upload prepares the next launch on the stream, so that it begins sooner
@@ -135,16 +135,21 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	if err != nil {
 		return err
 	}
-	defer x.leave()
-	xc.usage.note(sc)
-	if res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw); res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(xc.raw), res)
+	var t telling
+	if op == graphLaunchOp {
+		t = sc.ctx.drv.tell(TraceGraphLaunch, 0, sc.raw)
 	}
-	if op == "cuGraphLaunch" {
-		sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
+	xc.usage.note(sc)
+	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
+	x.leave()
+	t.done(TraceGraphLaunch, 0, sc.raw, res)
+	if res != driver.ResultSuccess {
+		return sc.ctx.fail(op, uintptr(xc.raw), res)
 	}
 	return nil
 }
+
+const graphLaunchOp = "cuGraphLaunch"
 
 // Update makes the executable graph do what another graph does, which must have the
 // same nodes in the same order, but for what they work on. It is much cheaper than
@@ -156,14 +161,23 @@ func (x *GraphExec) Update(g *Graph) error {
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
 		return mixed(op, "executable graph", x.core.ctx, "graph", g.core.ctx)
 	}
+	old, err := x.update(op, g)
+	if old != nil {
+		old.release() // not under a lock, as it may destroy events, and tracers are told
+	}
+	return err
+}
+
+// update is Update, and returns what the caller has to let go of.
+func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 	xc, err := x.enter(op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer x.leave()
 	gc, err := g.enter(op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer g.leave()
 	// The new before the old: much of it is the same.
@@ -171,24 +185,24 @@ func (x *GraphExec) Update(g *Graph) error {
 	fresh.addAll(gc.uses)
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
-		fresh.release()
 		err := xc.ctx.fail(op, uintptr(xc.raw), res)
 		if e, ok := err.(*Error); ok && res == driver.ResultGraphExecUpdateFailure {
 			e.Detail = join(gc.difference(at, why), e.Detail)
 		}
-		return err
+		return fresh, err
 	}
 	old := xc.uses
 	xc.uses = fresh
 	xc.outlive(old)
-	return nil
+	return old, nil
 }
 
-// outlive lets go of what only earlier launches use: memory and modules stay until these
+// outlive prepares for letting go of what only earlier launches use: memory and modules stay until these
 // are done, by themselves, and events for as long as the executable graph, which cannot
 // be many, as a program has few that are recorded in graphs.
 func (xc *execCore) outlive(old *uses) {
 	old.mu.Lock()
+	defer old.mu.Unlock()
 	for h := range old.held {
 		switch h := h.(type) {
 		case *memCore:
@@ -199,8 +213,6 @@ func (xc *execCore) outlive(old *uses) {
 			xc.uses.add(h)
 		}
 	}
-	old.mu.Unlock()
-	old.release()
 }
 
 // difference says why an update was refused.
@@ -238,17 +250,15 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
 		return invalid(op, "the node is of another graph: name it by the one that was instantiated")
 	}
-	xc, err := x.enter(op)
-	if err != nil {
+	if x == nil || x.core == nil {
+		return errNil(op, "executable graph")
+	}
+	xc := x.core
+	if err := xc.resource.enter(op); err != nil {
 		return err
 	}
-	defer x.leave()
-	gc, err := n.enter(op)
-	if err != nil {
-		return err
-	}
-	defer n.graph.leave()
-	typ, err := gc.typeOf(n.raw)
+	defer xc.leave()
+	typ, err := n.typeOf(op)
 	if err != nil {
 		return err
 	}
@@ -265,6 +275,14 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		return err
 	}
 	defer o.leave(sl)
+	if _, err := x.enter(op); err != nil {
+		return err
+	}
+	defer x.leave()
+	if _, err := n.enter(op); err != nil {
+		return err
+	}
+	defer n.graph.leave()
 	xc.uses.add(sl)
 	if res := set(driver.At{Context: xc.ctx.raw}, xc.raw, n.raw, sl.raw); res != driver.ResultSuccess {
 		return xc.ctx.fail(op, uintptr(xc.raw), res)

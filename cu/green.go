@@ -210,14 +210,15 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	}
 	defer g.leave()
 	ctx := gc.ctx
-	raw, res := ctx.drv.table.GreenCtxStreamCreate(driver.At{Context: ctx.raw}, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
-	if res != driver.ResultSuccess {
-		return nil, ctx.fail(op, uintptr(gc.raw), res)
+	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
+		return ctx.drv.table.GreenCtxStreamCreate(driver.At{Context: ctx.raw}, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+	})
+	if err != nil {
+		return nil, err
 	}
 	gc.acquire() // for the stream; a Close beside this waits for it
 	s := newStream(ctx, raw, driver.At{}, false)
 	s.core.flags, s.core.green = StreamNonBlocking, gc
-	ctx.drv.trace(TraceStreamCreate, 0, raw)
 	return s, nil
 }
 
@@ -239,7 +240,7 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 	if err := refuseGreen(op, gc, e, o); err != nil {
 		return err
 	}
-	return gc.ctx.record(op, e, o, recording{by: byGreenContext, green: gc.raw})
+	return gc.ctx.record(op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
 }
 
 // refuseGreen returns an error for an event that processes share. NVIDIA's driver crashes

@@ -210,7 +210,9 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	if core.drv.exports.has(h) {
 		return nil, errSameProcess(op)
 	}
+	t := core.drv.tell(TraceEventCreate, 0, 0)
 	raw, res := core.drv.table.IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
+	t.done(TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's answer to a handle of this process
@@ -218,7 +220,6 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	default:
 		return nil, core.fail(op, 0, res)
 	}
-	core.drv.trace(TraceEventCreate, raw, 0)
 	ec := ownEvent(core, EventInterprocess|EventDisableTiming, raw)
 	ec.imported = true
 	e := new(Event)
@@ -292,18 +293,19 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	if flags != WaitDefault {
 		return errNoNode(op, uintptr(sl.raw))
 	}
+	t := ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	// The wait would spoil a capture. None of this package's begins meanwhile.
 	sc.part.work.RLock()
-	defer sc.part.work.RUnlock()
 	if sc.active() {
+		sc.part.work.RUnlock()
 		return errNoNode(op, uintptr(sl.raw))
 	}
-	at := sc.at
-	sl.place(&at)
-	if res := ctx.drv.table.StreamWaitEvent(at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT); res != driver.ResultSuccess {
+	res := ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+	sc.part.work.RUnlock()
+	t.done(TraceStreamWait, sl.raw, sc.raw, res)
+	if res != driver.ResultSuccess {
 		return ctx.fail(op, uintptr(sc.raw), res)
 	}
-	ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	return nil
 }
 

@@ -118,25 +118,33 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if s == nil || s.core == nil {
 		return errNil(op, "stream")
 	}
-	mc := f.mod.core
-	if mc.ctx.drv != s.core.ctx.drv {
-		return mixed(op, "kernel", mc.ctx, "stream", s.core.ctx)
+	if drv := f.mod.core.ctx.drv; drv != s.core.ctx.drv {
+		return mixed(op, "kernel", f.mod.core.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
-	defer s.leave()
+	t, res, err := f.enqueue(op, sc, cfg, args)
+	t.done(TraceLaunch, 0, sc.raw, res)
+	s.leave()
+	return err
+}
+
+// enqueue enqueues the kernel on a stream, of which the caller holds a reference. The caller
+// ends the telling, where no lock is held.
+func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []Arg) (t telling, res driver.Result, err error) {
+	mc := f.mod.core
 	if err := mc.enter(op); err != nil {
-		return err
+		return t, 0, err
 	}
 	defer runtime.KeepAlive(f)
 	defer mc.leave()
 	if mc.ctx != sc.ctx {
-		return mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
+		return t, 0, mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
 	}
 	if err := f.check(cfg, args); err != nil {
-		return err
+		return t, 0, err
 	}
 	d := sc.ctx.drv
 	lf := d.launches.Get().(*launchFrame)
@@ -145,8 +153,9 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if err := lf.fill(sc, args); err != nil {
 		err.Op, err.Handle = op, uintptr(f.raw)
 		err.Detail = join(err.Detail, "kernel "+f.name)
-		return err
+		return t, 0, err
 	}
+	t = d.tell(TraceLaunch, 0, sc.raw)
 	if c := sc.beginWork(); c != nil {
 		c.uses.add(mc)
 		for _, m := range lf.mem {
@@ -161,17 +170,15 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	defer sc.endWork()
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
 	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
-	var res driver.Result
 	if cfg.Flags&LaunchCooperative != 0 {
 		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	} else {
 		res = d.table.LaunchKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	}
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(f.raw), res)
+		err = sc.ctx.fail(op, uintptr(f.raw), res)
 	}
-	d.trace(TraceLaunch, 0, sc.raw)
-	return nil
+	return t, res, err
 }
 
 // check compares the launch with what is known about the kernel.

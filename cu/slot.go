@@ -140,14 +140,6 @@ func (sl *slot) retire() {
 // shared reports whether processes share the CUevent.
 func (sl *slot) shared() bool { return sl.marks.Load()&slotShared != 0 }
 
-// place has a call on the CUevent made with its context current, if processes share it. Of
-// others the driver needs that not.
-func (sl *slot) place(at *driver.At) {
-	if sl.shared() {
-		at.Context = sl.core.ctx.raw
-	}
-}
-
 // complete reports whether the newest record is known to have completed. It
 // asks nobody.
 func (sl *slot) complete() bool {
@@ -167,10 +159,10 @@ func (sl *slot) query(at driver.At) driver.Result {
 		return driver.ResultSuccess
 	}
 	g := sl.gen.Load()
-	sl.drv.trace(TraceEventQuery, sl.raw, 0)
-	sl.place(&at)
+	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	res := sl.table.EventQuery(at, sl.raw)
 	sl.remember(g, res)
+	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
 }
 
@@ -179,11 +171,11 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	if sl.unrecorded() {
 		return driver.ResultSuccess
 	}
+	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
 	g := sl.gen.Load()
-	sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
-	sl.place(&at)
 	res := sl.table.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
+	t.done(TraceEventSynchronize, sl.raw, 0, res)
 	return res
 }
 
@@ -208,7 +200,6 @@ func (sl *slot) destroy(at driver.At) error {
 	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
-		sl.place(&at)
 		err = ctx.destroyEvent(sl.raw, at)
 	}
 	ctx.childDone()
@@ -302,18 +293,25 @@ func (c *eventCore) enter(op string) (*slot, error) {
 
 // enterForeign is enter for others who will use the CUevent.
 func (c *eventCore) enterForeign(op string) (*slot, error) {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	sl, err := c.enter(op)
-	if err == nil {
-		sl.marks.Or(slotForeign)
+	for {
+		c.moving.Lock()
+		sl := c.slot.Load()
+		if sl != nil && sl.acquire() {
+			sl.marks.Or(slotForeign)
+			c.moving.Unlock()
+			return sl, nil
+		}
+		c.moving.Unlock()
+		if sl == nil {
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
+		}
+		sl.leave() // not under the lock, as it may destroy the CUevent
 	}
-	return sl, err
 }
 
-// recording says what is recorded, and by which function. The caller holds a reference
+// recordArgs say what is recorded, and by which function. The caller holds a reference
 // to it.
-type recording struct {
+type recordArgs struct {
 	stream *streamCore // nil for a whole context, or a green one: the event's
 	green  driver.GreenCtx
 	flags  RecordFlags
@@ -331,24 +329,24 @@ const (
 )
 
 // handle returns what tracers are told: 0 for a whole context.
-func (r recording) handle() driver.Stream {
-	if r.stream == nil {
+func (a recordArgs) handle() driver.Stream {
+	if a.stream == nil {
 		return 0
 	}
-	return r.stream.raw
+	return a.stream.raw
 }
 
 // record records the event.
-func (c *eventCore) record(op string, r recording) error {
+func (c *eventCore) record(op string, a recordArgs) error {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sl.watchers.Load() != 0 && !sl.foreign() {
-			return c.recordElsewhere(op, r)
+			return c.recordElsewhere(op, a)
 		}
-		if r.flags&RecordExternal != 0 && !sl.foreign() {
+		if a.flags&RecordExternal != 0 && !sl.foreign() {
 			// A graph records the CUevent from now on.
 			marked, err := c.enterForeign(op)
 			if err != nil {
@@ -361,9 +359,10 @@ func (c *eventCore) record(op string, r recording) error {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
-		res := sl.record(r)
+		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
+		res := sl.record(a)
+		t.done(TraceEventRecord, sl.raw, a.handle(), res)
 		if res == driver.ResultSuccess {
-			sl.drv.trace(TraceEventRecord, sl.raw, r.handle())
 			sl.endRecord()
 			return nil
 		}
@@ -374,13 +373,13 @@ func (c *eventCore) record(op string, r recording) error {
 }
 
 // record calls the driver, between beginRecord and endRecord.
-func (sl *slot) record(r recording) (res driver.Result) {
-	if r.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
-		res = sl.recordInCapture(r)
+func (sl *slot) record(a recordArgs) (res driver.Result) {
+	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+		res = sl.recordInCapture(a)
 	} else {
-		res = sl.callRecord(r)
+		res = sl.callRecord(a)
 	}
-	if res == driver.ResultSuccess && r.flags&RecordExternal == 0 { // else it is recorded when the graph runs
+	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
 			sl.marks.Or(slotRecorded)
 		}
@@ -388,30 +387,27 @@ func (sl *slot) record(r recording) (res driver.Result) {
 	return res
 }
 
-func (sl *slot) callRecord(r recording) driver.Result {
-	switch ctx := sl.core.ctx.raw; r.by {
+func (sl *slot) callRecord(a recordArgs) driver.Result {
+	switch ctx := sl.core.ctx.raw; a.by {
 	case byContext:
 		return sl.table.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
 	case byGreenContext:
-		return sl.table.GreenCtxRecordEvent(driver.At{Context: ctx}, r.green, sl.raw)
+		return sl.table.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+	case byRecordWithFlags:
+		return sl.table.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 	}
-	at := r.stream.at
-	sl.place(&at)
-	if r.by == byRecordWithFlags {
-		return sl.table.EventRecordWithFlags(at, sl.raw, r.stream.raw, uint32(r.flags))
-	}
-	return sl.table.EventRecord(at, sl.raw, r.stream.raw)
+	return sl.table.EventRecord(a.stream.at, sl.raw, a.stream.raw)
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.
-func (sl *slot) recordInCapture(r recording) driver.Result {
+func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 	var c *capture // nil for a whole context, which cannot become part of one
-	if r.stream != nil {
-		c = r.stream.beginWork()
-		defer r.stream.endWork()
+	if a.stream != nil {
+		c = a.stream.beginWork()
+		defer a.stream.endWork()
 	}
 	switch {
-	case r.flags&RecordExternal != 0:
+	case a.flags&RecordExternal != 0:
 		if c != nil {
 			c.uses.add(sl)
 		}
@@ -420,87 +416,131 @@ func (sl *slot) recordInCapture(r recording) driver.Result {
 		polls.Lock()
 		defer polls.Unlock()
 		before := sl.captured.Swap(c)
-		res := sl.callRecord(r)
+		res := sl.callRecord(a)
 		if res != driver.ResultSuccess {
 			sl.captured.Store(before)
 		}
 		return res
 	}
-	return sl.callRecord(r)
+	return sl.callRecord(a)
 }
 
 // poll is query for those who wait. A record that is part of a capture is not asked
 // for, as that would spoil the capture.
 func (sl *slot) poll() driver.Result {
-	if sl.drv.captures.n.Load() == 0 {
+	if sl.drv.captures.n.Load() == 0 || sl.unrecorded() {
 		return sl.query(driver.At{Relaxed: true})
 	}
+	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	polls := &sl.drv.captures.polls
 	polls.RLock()
-	defer polls.RUnlock()
 	if c := sl.captured.Load(); c != nil && !c.over.Load() {
+		polls.RUnlock()
 		return driver.ResultCapturedEvent
 	}
-	return sl.query(driver.At{Relaxed: true})
+	g := sl.gen.Load()
+	res := sl.table.EventQuery(driver.At{Relaxed: true}, sl.raw)
+	polls.RUnlock()
+	sl.remember(g, res)
+	t.done(TraceEventQuery, sl.raw, 0, res)
+	return res
 }
 
-// recordElsewhere records another CUevent and makes it the event's present one, because
-// somebody waits for the event's present record.
-func (c *eventCore) recordElsewhere(op string, r recording) error {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	old, err := c.enter(op)
+// recordElsewhere records another CUevent on the stream and makes it the
+// event's present one, because somebody waits for the event's present record.
+func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
+	fresh, err := c.freshSlot(a.flags)
 	if err != nil {
 		return err
 	}
-	defer old.leave()
-	if old.watchers.Load() == 0 || old.foreign() {
-		// Another record has moved it, or somebody else uses it now.
-		return c.recordHere(op, old, r)
-	}
+	r := c.recordMoving(fresh, a)
+	return r.finish(op)
+}
+
+// freshSlot returns a slot that the event can move on to. It is not made under a lock, as
+// tracers are told.
+func (c *eventCore) freshSlot(flags RecordFlags) (*slot, error) {
 	take := c.ctx.takeEvent
-	if r.flags&RecordExternal != 0 {
+	if flags&RecordExternal != 0 {
 		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fresh := c.newSlot(raw)
-	if r.flags&RecordExternal != 0 {
+	if flags&RecordExternal != 0 {
 		fresh.marks.Store(slotForeign)
 	}
-	fresh.beginRecord()
-	defer fresh.endRecord()
-	if res := fresh.record(r); res != driver.ResultSuccess {
-		fresh.retire() // and the old one stands
-		return c.ctx.fail(op, uintptr(raw), res)
-	}
-	c.ctx.drv.trace(TraceEventRecord, raw, r.handle())
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete.
-	if c.slot.CompareAndSwap(old, fresh) {
-		old.retire()
-	} else {
-		fresh.retire() // Close was faster, and this record came before it
-	}
-	return nil
+	return fresh, nil
 }
 
-// recordHere records a slot, which the caller has entered.
-func (c *eventCore) recordHere(op string, sl *slot, r recording) error {
-	defer sl.endRecord()
-	if !sl.beginRecord() {
-		return errClosed(op, "event", uintptr(sl.raw))
+// recording is a record that was made under a lock. What may tell tracers is left to
+// finish, which is called when the lock is released.
+type recording struct {
+	c  *eventCore
+	on driver.Stream // 0 for a whole context
+	t  telling
+	// slot was recorded; it is nil if the event was closed.
+	slot *slot
+	res  driver.Result
+	// begun is the slot with a record under way, if there is one.
+	begun *slot
+	// idle is a slot that the event does not need, if there is one.
+	idle *slot
+}
+
+// recordMoving records the event on a stream: on the present slot, or, if somebody waits
+// for that one's record, on a fresh one, which the event moves on to. Without a fresh one
+// it records the present slot.
+func (c *eventCore) recordMoving(fresh *slot, a recordArgs) recording {
+	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), idle: fresh}
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	old := c.slot.Load()
+	if old == nil {
+		return r
 	}
-	if r.flags&RecordExternal != 0 {
-		sl.marks.Or(slotForeign)
+	if fresh == nil || old.watchers.Load() == 0 || old.foreign() {
+		// Another record has moved it, or somebody else uses it now.
+		r.begun = old
+		if old.beginRecord() {
+			if a.flags&RecordExternal != 0 {
+				old.marks.Or(slotForeign)
+			}
+			r.slot, r.res = old, old.record(a)
+		}
+		return r
 	}
-	if res := sl.record(r); res != driver.ResultSuccess {
-		return c.ctx.fail(op, uintptr(sl.raw), res)
+	r.begun = fresh
+	fresh.beginRecord()
+	r.slot, r.res = fresh, fresh.record(a)
+	// Only a CUevent that is recorded may take the place: one that is not says
+	// that it is complete. If Close was faster, this record came before it.
+	if r.res == driver.ResultSuccess && c.slot.CompareAndSwap(old, fresh) {
+		r.idle = old
 	}
-	c.ctx.drv.trace(TraceEventRecord, sl.raw, r.handle())
-	return nil
+	return r
+}
+
+// finish tells tracers of the record, and lets go of the slots.
+func (r *recording) finish(op string) error {
+	var err error
+	if r.slot == nil {
+		err = errClosed(op, "event", uintptr(r.c.first.raw))
+	} else {
+		r.t.done(TraceEventRecord, r.slot.raw, r.on, r.res)
+		if r.res != driver.ResultSuccess {
+			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+		}
+	}
+	if r.begun != nil {
+		r.begun.endRecord()
+	}
+	if r.idle != nil {
+		r.idle.retire()
+	}
+	return err
 }
 
 // close closes the event. first is true for one caller only.

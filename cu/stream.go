@@ -67,12 +67,38 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	sc.ctx.drv.trace(TraceStreamDestroy, 0, sc.raw)
-	res := sc.ctx.drv.table.StreamDestroy(at, sc.raw)
+	res := sc.ctx.destroyStream(sc.raw, at)
 	if sc.green != nil {
 		sc.green.leave()
 	}
 	return "cuStreamDestroy", res
+}
+
+// createStream creates a CUstream, and tells tracers.
+func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
+	t := c.drv.tell(TraceStreamCreate, 0, 0)
+	raw, res := create()
+	t.done(TraceStreamCreate, 0, raw, res)
+	if res != driver.ResultSuccess {
+		return 0, c.fail(op, 0, res)
+	}
+	return raw, nil
+}
+
+// destroyStream destroys a CUstream, and tells tracers.
+func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
+	t := c.drv.tell(TraceStreamDestroy, 0, raw)
+	res := c.drv.table.StreamDestroy(at, raw)
+	t.done(TraceStreamDestroy, 0, raw, res)
+	return res
+}
+
+// synchronizeStream waits for a CUstream, and tells tracers.
+func (c *contextCore) synchronizeStream(raw driver.Stream, at driver.At) driver.Result {
+	t := c.drv.tell(TraceStreamSynchronize, 0, raw)
+	res := c.drv.table.StreamSynchronize(at, raw)
+	t.done(TraceStreamSynchronize, 0, raw, res)
+	return res
 }
 
 // lasts reports whether the stream is there for as long as its context, whoever
@@ -124,13 +150,12 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 	if flags&^StreamNonBlocking != 0 {
 		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, res := create(core, driver.At{Context: core.raw})
-	if res != driver.ResultSuccess {
-		return nil, core.fail(op, 0, res)
+	raw, err := core.createStream(op, func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
+	if err != nil {
+		return nil, err
 	}
 	s := newStream(core, raw, driver.At{}, false)
 	s.core.flags = flags
-	core.drv.trace(TraceStreamCreate, 0, raw)
 	return s, nil
 }
 
@@ -323,8 +348,9 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
+	t := sc.ctx.drv.tell(TraceStreamQuery, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
+	t.done(TraceStreamQuery, 0, sc.raw, res)
 	s.leave()
 	switch res {
 	case driver.ResultSuccess:
@@ -345,8 +371,7 @@ func (s *Stream) Synchronize() error {
 	if err != nil {
 		return err
 	}
-	sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
-	res := sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
+	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
 	s.leave()
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
@@ -414,6 +439,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 
 // waitSlot makes the stream wait for a slot. Calls are in flight on both.
 func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
+	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
 		res = sc.waitEvent(sl.raw)
@@ -424,10 +450,10 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
 		sc.endWork()
 	}
+	t.done(TraceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	return nil
 }
 
@@ -466,14 +492,18 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	// The wait captures the record; the event is free again when it is enqueued.
 	defer oc.ctx.doneWith(EventDisableTiming, e)
-	if res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw); res != driver.ResultSuccess {
+	t := oc.ctx.drv.tell(TraceEventRecord, e, oc.raw)
+	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
+	t.done(TraceEventRecord, e, oc.raw, res)
+	if res != driver.ResultSuccess {
 		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
 	}
-	oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
-	if res := sc.waitEvent(e); res != driver.ResultSuccess {
+	t = sc.ctx.drv.tell(TraceStreamWait, e, sc.raw)
+	res = sc.waitEvent(e)
+	t.done(TraceStreamWait, e, sc.raw, res)
+	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
 	return nil
 }
 

@@ -82,32 +82,50 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *
 	c.mu.Unlock()
 
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.raw[p.next] == 0 {
-		raw, res := c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
-		if res != driver.ResultSuccess {
-			return 0, nil, c.fail("cuStreamCreateWithPriority", 0, res)
-		}
-		p.raw[p.next] = raw
-		c.drv.trace(TraceStreamCreate, 0, raw)
-	}
 	i := p.next
-	p.next = (p.next + 1) % poolSize
-	return p.raw[i], &p.part[i], nil
+	p.next = (i + 1) % poolSize
+	raw := p.raw[i]
+	p.mu.Unlock()
+	if raw != 0 {
+		return raw, &p.part[i], nil
+	}
+	// Not under the lock, as tracers are told.
+	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
+		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
+	})
+	if err != nil {
+		p.mu.Lock()
+		if p.next == (i+1)%poolSize {
+			p.next = i // its turn is still to come
+		}
+		p.mu.Unlock()
+		return 0, nil, err
+	}
+	p.mu.Lock()
+	other := p.raw[i]
+	if other == 0 {
+		p.raw[i] = raw
+	}
+	p.mu.Unlock()
+	if other != 0 { // it was its turn again, and somebody was faster
+		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
+			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.fail("cuStreamDestroy", uintptr(raw), res)})
+		}
+		raw = other
+	}
+	return raw, &p.part[i], nil
 }
 
 // endPool destroys a pool's streams, when the context is given up. It waits for their work:
 // of memory that belongs to another context, nothing else says when it is used no more.
 func (c *contextCore) endPool(p *streamPool) {
-	at, t := driver.At{Relaxed: true}, c.drv.table
+	at := driver.At{Relaxed: true}
 	for _, raw := range p.raw {
 		if raw == 0 {
 			continue
 		}
-		c.drv.trace(TraceStreamSynchronize, 0, raw)
-		t.StreamSynchronize(at, raw) // an error is the work's, and has been reported or comes again
-		c.drv.trace(TraceStreamDestroy, 0, raw)
-		if res := t.StreamDestroy(at, raw); res != driver.ResultSuccess {
+		c.synchronizeStream(raw, at) // an error is the work's, and has been reported or comes again
+		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.fail("cuStreamDestroy", uintptr(raw), res)})
 		}
 	}

@@ -3,6 +3,7 @@ package cu
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -10,8 +11,7 @@ import (
 // TraceOp is an operation that a [Tracer] is told about.
 type TraceOp uint8
 
-// The operations. Of destructions, synchronizations and queries a tracer is told before
-// the driver is asked, of the others when the driver has reported success.
+// The operations.
 const (
 	TraceEventCreate       TraceOp = iota + 1 // cuEventCreate, cuIpcOpenEventHandle
 	TraceEventRecord                          // cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
@@ -23,17 +23,27 @@ const (
 	TraceStreamWait                           // cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
 	TraceStreamSynchronize                    // cuStreamSynchronize
 	TraceStreamQuery                          // cuStreamQuery
-	TraceLaunch                               // cuLaunchKernel, cuGraphLaunch
+	TraceLaunch                               // cuLaunchKernel
+	TraceGraphLaunch                          // cuGraphLaunch
 )
 
 // String returns the operation's C function.
 func (op TraceOp) String() string {
 	names := [...]string{"", "cuEventCreate", "cuEventRecord", "cuEventDestroy", "cuEventSynchronize", "cuEventQuery", "cuStreamCreate",
-		"cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery", "cuLaunchKernel"}
+		"cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery", "cuLaunchKernel", "cuGraphLaunch"}
 	if op == 0 || int(op) >= len(names) {
 		return "TraceOp(" + strconv.Itoa(int(op)) + ")"
 	}
 	return names[op]
+}
+
+// first reports whether tracers are told before the driver is asked.
+func (op TraceOp) first() bool {
+	switch op {
+	case TraceEventDestroy, TraceEventSynchronize, TraceStreamDestroy, TraceStreamSynchronize:
+		return true
+	}
+	return false
 }
 
 // Trace is one operation.
@@ -45,12 +55,44 @@ type Trace struct {
 	Stream uintptr
 }
 
-// Tracer is told about each operation once, with the handles involved: about those that
-// reach the driver, also where this package makes them on its own, and not about remembered
-// answers. It is called on the goroutine that makes the call, holds the call up, and has to
-// be safe for concurrent use. It must not call anything of this package: it may be called
-// where a lock is held.
+// Tracer is told about each operation that reaches the driver once, with the handles
+// involved: of destructions and synchronizations before the driver is asked, of the others
+// when it has succeeded. So an event or a stream is created once and destroyed once, and
+// its other operations come between. Operations that this package makes on its own are
+// among them; answers that it remembers are not, as the driver is not asked.
+//
+// A tracer is called on the goroutine that makes the call, holds the call up, and has to
+// be safe for concurrent use. No lock of this package is held, so it may use the package,
+// also the objects that it is told about; as it is told about its own operations, too, it
+// has to know when to stop. What has to wait for the call itself, such as a
+// second call on a graph that is being captured to, fails as it does elsewhere.
 type Tracer func(Trace)
+
+// TraceCall is one call of the driver that has returned.
+type TraceCall struct {
+	Trace
+	// Start is when the call began, by the driver's clock: the machine's, or the
+	// virtual one of a software driver. It has a monotonic reading.
+	Start time.Time
+	// Duration is how long it took, with what this package adds.
+	Duration time.Duration
+	// Result is what the driver answered: ResultSuccess, ResultNotReady from a query of
+	// pending work, or else what failed.
+	Result Result
+}
+
+// CallTracer is told about each call that a [Tracer] is told about, and about those that
+// failed, when the driver has returned. What holds for a Tracer holds for it. The Event of
+// a creation that failed, or its Stream, is 0. When it is told of a destruction, another
+// goroutine may have created something that has got the handle.
+type CallTracer func(TraceCall)
+
+// tracers is who is told. It is replaced, never changed.
+type tracers struct {
+	drv   *Driver
+	ops   []*Tracer
+	calls []*CallTracer
+}
 
 // AddTracer lets t be told about operations from now on, besides other tracers, until
 // remove is called. A call that is under way then may still tell it. Where there is no
@@ -60,41 +102,105 @@ func (d *Driver) AddTracer(t Tracer) (remove func()) {
 		return func() {}
 	}
 	mine := &t
-	d.changeTracers(func(l []*Tracer) []*Tracer { return append(l, mine) })
+	d.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
 	return func() {
-		d.changeTracers(func(l []*Tracer) []*Tracer {
-			return slices.DeleteFunc(l, func(t *Tracer) bool { return t == mine })
-		})
+		d.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
 	}
 }
 
-// changeTracers puts a changed copy of the list of tracers in its place.
-func (d *Driver) changeTracers(change func([]*Tracer) []*Tracer) {
+// AddCallTracer lets t be told about calls of the driver that have returned, with their
+// times and results: see [Driver.AddTracer].
+func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
+	if !d.open() || t == nil {
+		return func() {}
+	}
+	mine := &t
+	d.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
+	return func() {
+		d.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
+	}
+}
+
+// without takes an element away.
+func without[T comparable](list []T, e T) []T {
+	return slices.DeleteFunc(list, func(other T) bool { return other == e })
+}
+
+// changeTracers puts a changed copy of who is told in its place.
+func (d *Driver) changeTracers(change func(*tracers)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var list []*Tracer
+	fresh := &tracers{drv: d}
 	if l := d.tracers.Load(); l != nil {
-		list = slices.Clone(*l)
+		fresh.ops, fresh.calls = slices.Clone(l.ops), slices.Clone(l.calls)
 	}
-	if list = change(list); len(list) == 0 {
-		d.tracers.Store(nil)
-		return
+	if change(fresh); len(fresh.ops)+len(fresh.calls) == 0 {
+		fresh = nil
 	}
-	d.tracers.Store(&list)
+	d.tracers.Store(fresh)
 }
 
-// trace tells the tracers, if there are any. Where there are none it costs one
-// atomic load: this much is inlined.
-func (d *Driver) trace(op TraceOp, e driver.Event, s driver.Stream) {
-	if d.tracers.Load() != nil {
-		d.tellTracers(op, e, s)
+// telling is a call of the driver that tracers are told about, from tell to done.
+// Between the two locks may be held, and during them none. It is small, as every call
+// has one.
+type telling struct {
+	to    *tracers      // nil if there are none
+	begun time.Duration // since the driver was opened
+}
+
+// tell begins a call. Where there is no tracer it costs one atomic load: this much is
+// inlined.
+func (d *Driver) tell(op TraceOp, e driver.Event, s driver.Stream) telling {
+	if d.tracers.Load() == nil {
+		return telling{}
+	}
+	return d.begin(op, e, s)
+}
+
+// done ends a call, which the driver has answered with res.
+func (t telling) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+	if t.to != nil {
+		t.end(op, e, s, res)
 	}
 }
 
-func (d *Driver) tellTracers(op TraceOp, e driver.Event, s driver.Stream) {
-	if l := d.tracers.Load(); l != nil { // they may just have been removed
-		for _, t := range *l {
-			(*t)(Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)})
-		}
+func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) telling {
+	l := d.tracers.Load()
+	if l == nil {
+		return telling{} // they have just been removed
+	}
+	if op.first() {
+		l.tell(Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)})
+	}
+	t := telling{to: l}
+	if len(l.calls) > 0 {
+		t.begun = l.now()
+	}
+	return t
+}
+
+func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+	l, tr := t.to, Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)}
+	if res < 0 {
+		return // the driver lacks the function
+	}
+	var took time.Duration
+	if len(l.calls) > 0 {
+		took = l.now() - t.begun
+	}
+	if !op.first() && (res == driver.ResultSuccess || res == driver.ResultNotReady) {
+		l.tell(tr)
+	}
+	for _, f := range l.calls {
+		(*f)(TraceCall{Trace: tr, Start: l.drv.opened.Add(t.begun), Duration: took, Result: Result(res)})
 	}
 }
+
+func (l *tracers) tell(tr Trace) {
+	for _, f := range l.ops {
+		(*f)(tr)
+	}
+}
+
+// now is the time since the driver was opened, by its clock.
+func (l *tracers) now() time.Duration { return l.drv.table.Clock().Now().Sub(l.drv.opened) }

@@ -111,26 +111,24 @@ const maxTries = 20
 // errNoTail says that it can never be known when a stream's work is done.
 var errNoTail = errors.New("a stream was destroyed, and nothing marks the end of its work")
 
-// tail is an event that marks the end of a destroyed stream's work.
+// tail is an event that marks the end of a destroyed stream's work. It is closed when it
+// is known to be complete, and the event is given back when nobody is asking for it any
+// more.
 type tail struct {
-	err error // why there is no event
-
-	mu    sync.Mutex
+	refs
+	err   error // why there is no event
 	event driver.Event
-	done  bool // it is complete, and the event is given back
 }
 
-// query asks whether the tail is complete. Several may ask; the first to learn of
-// it gives the event back.
+// query asks whether the tail is complete.
 func (t *tail) query(c *contextCore) driver.Result {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.done {
-		return driver.ResultSuccess
+	res := driver.ResultSuccess
+	if t.acquire() {
+		if res = c.queryEvent(t.event); res == driver.ResultSuccess {
+			t.markClosed()
+		}
 	}
-	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, t.event)
-	if res == driver.ResultSuccess {
-		t.done = true
+	if t.release() {
 		c.doneWith(EventDisableTiming, t.event)
 	}
 	return res
@@ -206,6 +204,26 @@ func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 // mark records an event at the end of the stream's work. The caller holds the
 // stream, and gives the event back by doneWith.
 func (sc *streamCore) mark() (driver.Event, error) {
+	ctx := sc.ctx
+	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	if err != nil {
+		return 0, err
+	}
+	t := ctx.drv.tell(TraceEventRecord, e, sc.raw)
+	recorded, res, err := sc.markBy(e)
+	if recorded {
+		t.done(TraceEventRecord, e, sc.raw, res)
+	}
+	if err != nil {
+		ctx.doneWith(EventDisableTiming, e)
+		return 0, err
+	}
+	return e, nil
+}
+
+// markBy is mark with an event. It tells no tracers, as it holds locks, and reports
+// whether the driver was asked to record, and what it answered.
+func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
 	at := sc.at
 	at.Relaxed = true
@@ -216,32 +234,29 @@ func (sc *streamCore) mark() (driver.Event, error) {
 		ctx.marking.Lock()
 		defer ctx.marking.Unlock()
 	}
+	if err := sc.unlessCaptured(at); err != nil {
+		return false, 0, err // the event would become part of the capture
+	}
+	if res = t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
+		return true, res, ctx.fail("cuEventRecord", uintptr(sc.raw), res)
+	}
+	return true, res, sc.unlessCaptured(at)
+}
+
+// unlessCaptured returns errBusy if the stream is being captured, or is the legacy one
+// while another stream is, so that it cannot be asked.
+func (sc *streamCore) unlessCaptured(at driver.At) error {
+	t := sc.ctx.drv.table
 	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
-	case res == driver.ResultSuccess && capturing == 0:
 	case t.Missing(res) != nil: // before CUDA 10.0
-	case res != driver.ResultSuccess && res != driver.ResultStreamCaptureImplicit:
-		return 0, ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
-	default:
-		return 0, errBusy // an event would become part of the capture
-	}
-	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
-	if err != nil {
-		return 0, err
-	}
-	if res := t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
-		ctx.doneWith(EventDisableTiming, e)
-		return 0, ctx.fail("cuEventRecord", uintptr(sc.raw), res)
-	}
-	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
-	case t.Missing(res) != nil, res == driver.ResultSuccess && capturing == 0:
+		return nil
+	case res == driver.ResultSuccess && capturing == 0:
+		return nil
 	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
-		ctx.doneWith(EventDisableTiming, e)
-		return 0, errBusy
+		return errBusy
 	default:
-		ctx.doneWith(EventDisableTiming, e)
-		return 0, ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
+		return sc.ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
 	}
-	return e, nil
 }
 
 // waitIdle waits until what was enqueued on the stream so far is done, whether
@@ -312,10 +327,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if err := c.waitFor(func() driver.Result { return t.query(c) }); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	done := t.done
-	t.mu.Unlock()
-	if done {
+	if t.closed() {
 		c.dropTail(sc, t)
 	}
 	return nil
@@ -323,7 +335,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 
 // waitEvent waits until a CUevent is complete.
 func (c *contextCore) waitEvent(e driver.Event) error {
-	return c.waitFor(func() driver.Result { return c.drv.table.EventQuery(driver.At{Relaxed: true}, e) })
+	return c.waitFor(func() driver.Result { return c.queryEvent(e) })
 }
 
 // waitFor polls until the answer is success, another error than that it is not

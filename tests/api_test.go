@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // publicPackages are the packages whose exported names are a promise. One that
 // does not exist yet is left out.
-var publicPackages = []string{"cu", "cusim", "cutest", "loader"}
+var publicPackages = []string{"cu", "cusim", "cutest", "cutrace", "loader"}
 
 // TestAPI compares the exported declarations of the public packages with
 // testdata/api.txt, one line each, in the manner of Go's own api files. A line

@@ -48,8 +48,9 @@ var rules = map[string]rule{
 	"cusim/libcuda":       {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
 	"cutest":              {imports: []string{"cu", "cusim"}},
+	"cutrace":             {imports: []string{"cu"}},
 	"cmd/cuprobe":         {imports: []string{"cu", "cusim", "loader"}, program: true},
-	"examples/...":        {imports: []string{"cu", "cusim", "cutest"}, program: true},
+	"examples/...":        {imports: []string{"cu", "cusim", "cutest", "cutrace"}, program: true},
 	"tests":               {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 	"tests/...":           {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
@@ -175,7 +176,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ from, to string }{
-		{"cu", "cusim"}, {"cu", "cutest"}, {"cusim", "cu"}, {"loader", "internal/driver"}, {"internal/ccall", "loader"},
+		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"loader", "internal/driver"}, {"internal/ccall", "loader"},
 	} {
 		if reach(tt.from)[tt.to] {
 			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)

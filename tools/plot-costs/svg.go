@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/xml"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/svg"
 )
 
 // colours are those of the libraries, which those who see colours differently
@@ -25,8 +26,7 @@ const (
 )
 
 // svg returns the plot: the operations from top to bottom, with a bar for each
-// library. It has a background of its own, as it is looked at on dark pages, too,
-// and needs neither fonts nor scripts from elsewhere.
+// library.
 func (m *measurements) svg(c caption) []byte {
 	p := plot{m: m}
 	p.scale()
@@ -37,17 +37,13 @@ func (m *measurements) svg(c caption) []byte {
 	bottom += groupSpace
 	height := bottom + 34 + lineHeight*len(c.lines())
 
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %[2]d" role="img">`, plotWidth, height, plotWidth)
-	p.add(`<title>%s</title>`, escape(c.title))
-	p.add(`<style>text{font:12px system-ui,sans-serif;fill:#1f2328}.t{font-size:18px;font-weight:600}.s{fill:#59636e}.v{font-size:10px}` +
-		`.e{text-anchor:end}.m{text-anchor:middle}.g{stroke:#d1d9e0}.w{stroke:#1f2328;fill:none}`)
+	style := ""
 	for i, colour := range colours {
-		p.add(`.p%d{fill:%s}`, i, colour)
+		style += fmt.Sprintf(`.p%d{fill:%s}`, i, colour)
 	}
-	p.add("</style>\n")
-	p.add(`<rect width="%d" height="%d" rx="6" fill="#ffffff"/>`+"\n", plotWidth, height)
-	p.text(20, 34, "t", c.title)
-	p.text(20, 54, "s", "Median time of a call, on a logarithmic scale: shorter is better. Whiskers: the 5th to the 95th percentile of the rounds.")
+	p.Begin(plotWidth, height, c.title, style)
+	p.Text(20, 34, "t", c.title)
+	p.Text(20, 54, "s", "Median time of a call, on a logarithmic scale: shorter is better. Whiskers: the 5th to the 95th percentile of the rounds.")
 	p.legend(76)
 	p.axis(bottom)
 	y := plotTop
@@ -57,10 +53,9 @@ func (m *measurements) svg(c caption) []byte {
 		y += barPitch * len(m.have(op))
 	}
 	for i, line := range c.lines() {
-		p.text(20, bottom+38+lineHeight*i, "s", line)
+		p.Text(20, bottom+38+lineHeight*i, "s", line)
 	}
-	p.add("</svg>\n")
-	return []byte(p.b.String())
+	return p.End()
 }
 
 // have returns the libraries that have an operation, by their numbers.
@@ -76,22 +71,9 @@ func (m *measurements) have(op string) []int {
 
 // plot is an SVG in the making.
 type plot struct {
+	svg.Image
 	m           *measurements
-	b           strings.Builder
 	first, last int // powers of ten, in nanoseconds: the ends of the axis
-}
-
-func (p *plot) add(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }
-
-// text adds a text, which begins at x unless the class says otherwise.
-func (p *plot) text(x, y int, class, s string) {
-	p.add(`<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, escape(s))
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	xml.EscapeText(&b, []byte(s)) // a Builder never fails
-	return b.String()
 }
 
 // scale finds the powers of ten between which all bars and whiskers end. The
@@ -111,9 +93,6 @@ func (p *plot) x(ns float64) float64 {
 	return plotLeft + (plotRight-plotLeft)*(math.Log10(ns)-float64(p.first))/float64(p.last-p.first)
 }
 
-// pixels formats a coordinate.
-func pixels(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
-
 // legend names the colours.
 func (p *plot) legend(y int) {
 	x := plotLeft
@@ -121,8 +100,8 @@ func (p *plot) legend(y int) {
 		if len(p.m.order[name]) == 0 {
 			continue
 		}
-		p.add(`<rect x="%d" y="%d" width="12" height="12" class="p%d"/>`, x, y-10, i)
-		p.text(x+17, y, "", name)
+		p.Add(`<rect x="%d" y="%d" width="12" height="12" class="p%d"/>`, x, y-10, i)
+		p.Text(x+17, y, "", name)
 		x += 90
 	}
 }
@@ -131,19 +110,19 @@ func (p *plot) legend(y int) {
 func (p *plot) axis(bottom int) {
 	for e := p.first; e <= p.last; e++ {
 		ns := math.Pow10(e)
-		x := pixels(p.x(ns))
-		p.add(`<path d="M%s %dV%d" class="g"/>`, x, plotTop, bottom)
+		x := svg.Pixels(p.x(ns))
+		p.Add(`<path d="M%s %dV%d" class="g"/>`, x, plotTop, bottom)
 		for _, y := range []int{plotTop - 6, bottom + 15} {
-			p.add(`<text x="%s" y="%d" class="s m">%s</text>`, x, y, round(ns))
+			p.Add(`<text x="%s" y="%d" class="s m">%s</text>`, x, y, round(ns))
 		}
-		p.add("\n")
+		p.Add("\n")
 	}
 }
 
 // group draws the bars of an operation.
 func (p *plot) group(y int, op string) {
 	list := p.m.have(op)
-	p.text(plotLeft-10, y+barPitch*len(list)/2+3, "e", op)
+	p.Text(plotLeft-10, y+barPitch*len(list)/2+3, "e", op)
 	for _, i := range list {
 		c := cell{op, peers[i]}
 		all := p.m.all(c)
@@ -153,11 +132,11 @@ func (p *plot) group(y int, op string) {
 		if r, ok := p.m.ratioOf(c); ok {
 			about += fmt.Sprintf(", %s × %s", digits(r.median), peers[0])
 		}
-		p.add(`<rect x="%d" y="%d" width="%s" height="%d" class="p%d"><title>%s</title></rect>`,
-			plotLeft, y, pixels(end-plotLeft), barHeight, i, escape(about))
+		p.Add(`<rect x="%d" y="%d" width="%s" height="%d" class="p%d"><title>%s</title></rect>`,
+			plotLeft, y, svg.Pixels(end-plotLeft), barHeight, i, svg.Escape(about))
 		const cap = 3
-		p.add(`<path d="M%s %dv%dm0 -%dH%[5]sm0 -%[4]dv%[3]d" class="w"/>`, pixels(p.x(low)), y+barHeight/2-cap, 2*cap, cap, pixels(p.x(high)))
-		p.add(`<text x="%s" y="%d" class="v">%s</text>`+"\n", pixels(max(end, p.x(high))+5), y+barHeight-1, duration(mid))
+		p.Add(`<path d="M%s %dv%dm0 -%dH%[5]sm0 -%[4]dv%[3]d" class="w"/>`, svg.Pixels(p.x(low)), y+barHeight/2-cap, 2*cap, cap, svg.Pixels(p.x(high)))
+		p.Add(`<text x="%s" y="%d" class="v">%s</text>`+"\n", svg.Pixels(max(end, p.x(high))+5), y+barHeight-1, duration(mid))
 		y += barPitch
 	}
 }

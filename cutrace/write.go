@@ -1,0 +1,389 @@
+package cutrace
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// The processes of a trace.
+const (
+	hostProcess = 1
+	gpuProcess  = 2
+)
+
+// rounding is by how much the driver's rounding may let two intervals of a stream overlap
+// that follow each other: they are moved apart.
+const rounding = 2 * time.Microsecond
+
+// line is an event of the Trace Event Format, in its own order of fields.
+type line struct {
+	Name string  `json:"name"`
+	Cat  string  `json:"cat,omitempty"`
+	Ph   string  `json:"ph"`
+	TS   micros  `json:"ts"`
+	Dur  *micros `json:"dur,omitempty"`
+	PID  int     `json:"pid"`
+	TID  int     `json:"tid"`
+	ID   int     `json:"id,omitempty"`
+	BP   string  `json:"bp,omitempty"`
+	Args any     `json:"args,omitempty"`
+}
+
+// micros is a time that is written in microseconds, with the nanoseconds behind the point.
+type micros time.Duration
+
+// MarshalJSON writes the number.
+func (m micros) MarshalJSON() ([]byte, error) {
+	b, ns := []byte(nil), int64(m)
+	if ns < 0 {
+		b, ns = append(b, '-'), -ns
+	}
+	b = strconv.AppendInt(b, ns/1000, 10)
+	return fmt.Appendf(b, ".%03d", ns%1000), nil
+}
+
+// callArgs is what a call of the host shows besides its time.
+type callArgs struct {
+	Event        uint64 `json:"event,omitempty"`
+	EventHandle  string `json:"event_handle,omitempty"`
+	Stream       uint64 `json:"stream,omitempty"`
+	StreamHandle string `json:"stream_handle,omitempty"`
+	Result       string `json:"result,omitempty"`
+}
+
+// spanArgs is what an interval shows besides its time: the driver's, of which the
+// slice may be moved by the rounding.
+type spanArgs struct {
+	Stream uint64 `json:"stream"`
+	NS     int64  `json:"ns"`
+}
+
+// WriteTo writes the trace as JSON in the Trace Event Format, which ui.perfetto.dev and
+// chrome://tracing open, and reports how many bytes that are. It may be called at any time,
+// and writes what there is: intervals that are under way are missing.
+//
+// The process "host" has the calls, each as a slice named by its C function, on as many
+// lanes as were under way at the same time. The other one is the GPU, with a lane for each
+// stream, on which an interval is a slice. An arrow leads from the interval that was begun
+// last before a record to the one that waited for it: the one in which the wait was enqueued,
+// or the next one of its stream. Its beginning is shown in the last nanosecond of the slice.
+//
+// Times are in microseconds since [Recorder.Origin] on the host's clock, exact to the
+// nanosecond as far as the driver's are: durations are those of [cu.Event.Since]. A slice may
+// be moved by up to two microseconds where the driver's rounding would let it overlap the one
+// before. otherData has what [Recorder.Stats] says, in nanoseconds.
+func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
+	if w == nil {
+		return 0, fmt.Errorf("cutrace.WriteTo: %w: the io.Writer is nil: pass a file", cu.ErrNil)
+	}
+	count := &counter{w: w}
+	b := bufio.NewWriter(count)
+	if err := r.write(b); err != nil {
+		return count.n, err
+	}
+	err := b.Flush()
+	return count.n, err
+}
+
+// counter counts bytes.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+// Write writes, and counts.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (r *Recorder) write(b *bufio.Writer) error {
+	st := r.Stats()
+	device := "GPU"
+	if r != nil {
+		device = r.device
+	}
+	other, err := json.Marshal(struct {
+		Clock         string `json:"clock"`
+		Uncertainty   int64  `json:"uncertainty_ns"`
+		Drift         int64  `json:"drift_ns"`
+		DroppedCalls  uint64 `json:"dropped_calls"`
+		DroppedSpans  uint64 `json:"dropped_spans"`
+		DroppedArrows uint64 `json:"dropped_arrows"`
+	}{"host, monotonic", int64(st.Uncertainty), int64(st.Drift), st.DroppedCalls, st.DroppedSpans, st.DroppedArrows})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "{\"displayTimeUnit\":\"ns\",\"otherData\":%s,\"traceEvents\":[", other)
+	for i, l := range r.lines(device) {
+		text, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+		b.Write(text)
+	}
+	_, err = b.WriteString("\n]}\n")
+	return err
+}
+
+// lines returns the events of the trace: metadata, and then the others in the order of
+// their times.
+func (r *Recorder) lines(device string) []line {
+	var calls []call
+	var spans []span
+	var arrows []arrow
+	names := make(map[*lane]string)
+	if r != nil {
+		r.mu.Lock()
+		calls = slices.Clone(r.calls)
+		for _, sp := range r.spans {
+			spans = append(spans, *sp)
+			names[sp.lane] = sp.lane.name
+		}
+		arrows = slices.Clone(r.arrows)
+		r.mu.Unlock()
+	}
+	t := &writing{}
+	t.meta("process_name", hostProcess, 0, "host")
+	t.meta("process_name", gpuProcess, 0, device)
+	t.host(calls)
+	t.gpu(spans, names)
+	t.join(spans, arrows)
+	slices.SortStableFunc(t.events, func(a, b line) int {
+		longer := time.Duration(0)
+		if a.Dur != nil && b.Dur != nil {
+			longer = time.Duration(*b.Dur - *a.Dur)
+		}
+		// Slices come before the arrows that they hold, and those that hold others before them.
+		return cmp.Or(cmp.Compare(a.TS, b.TS), cmp.Compare(rank(a), rank(b)), cmp.Compare(longer, 0))
+	})
+	return append(t.about, t.events...)
+}
+
+func rank(l line) int {
+	if l.Ph == "X" {
+		return 0
+	}
+	return 1
+}
+
+// writing is a trace in the making.
+type writing struct {
+	about, events []line
+	// tids has the lane of each span.
+	tids []int
+}
+
+func (t *writing) meta(name string, pid, tid int, value string) {
+	t.about = append(t.about, line{Name: name, Ph: "M", PID: pid, TID: tid, Args: map[string]string{"name": value}})
+}
+
+func (t *writing) sort(pid, tid int) {
+	t.about = append(t.about, line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
+}
+
+func slice(name, cat string, pid, tid int, at, took time.Duration, args any) line {
+	dur := micros(took)
+	return line{Name: name, Cat: cat, Ph: "X", TS: micros(at), Dur: &dur, PID: pid, TID: tid, Args: args}
+}
+
+func hex(h uintptr) string {
+	if h == 0 {
+		return ""
+	}
+	return "0x" + strconv.FormatUint(uint64(h), 16)
+}
+
+// host adds the calls.
+func (t *writing) host(calls []call) {
+	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.start, b.start) })
+	var ends []time.Duration // of what is last on each lane
+	for _, c := range calls {
+		tid := slices.IndexFunc(ends, func(end time.Duration) bool { return end <= c.start })
+		if tid < 0 {
+			tid = len(ends)
+			ends = append(ends, 0)
+			t.meta("thread_name", hostProcess, tid+1, fmt.Sprintf("host %d", tid+1))
+			t.sort(hostProcess, tid+1)
+		}
+		ends[tid] = c.start + c.took
+		args := callArgs{c.event, hex(c.eventH), c.stream, hex(c.strmH), ""}
+		if c.result != cu.ResultSuccess {
+			args.Result = c.result.Name()
+		}
+		t.events = append(t.events, slice(c.op.String(), "host", hostProcess, tid+1, c.start, c.took, args))
+	}
+}
+
+// gpu adds the intervals, which it moves where they overlap by the rounding.
+func (t *writing) gpu(spans []span, names map[*lane]string) {
+	slices.SortStableFunc(spans, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.lane.id, b.lane.id), cmp.Compare(a.start, b.start), cmp.Compare(b.dur, a.dur))
+	})
+	tid := 0
+	for i := 0; i < len(spans); {
+		j := i
+		for j < len(spans) && spans[j].lane == spans[i].lane {
+			j++
+		}
+		var lanes [][]time.Duration // of each, the ends of what is open, the outermost first
+		for k := i; k < j; k++ {
+			sp := &spans[k]
+			n := 0
+			for ; n < len(lanes); n++ {
+				if open, ok := fit(lanes[n], sp); ok {
+					lanes[n] = open
+					break
+				}
+			}
+			if n == len(lanes) {
+				lanes = append(lanes, []time.Duration{sp.start + sp.dur})
+				name := names[sp.lane]
+				if n > 0 { // spans that overlap, as those of several goroutines may
+					name = fmt.Sprintf("%s (%d)", name, n+1)
+				}
+				t.meta("thread_name", gpuProcess, tid+n+1, name)
+				t.sort(gpuProcess, tid+n+1)
+			}
+			t.tids = append(t.tids, tid+n+1)
+			t.events = append(t.events, slice(sp.name, "gpu", gpuProcess, tid+n+1, sp.start, sp.dur, spanArgs{sp.lane.id, int64(sp.dur)}))
+		}
+		tid += len(lanes)
+		i = j
+	}
+}
+
+// fit puts an interval on a lane where others are open, if it comes after them or lies within
+// one.
+func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
+	start := sp.start
+	for len(open) > 0 {
+		last := open[len(open)-1]
+		if start+sp.dur <= last {
+			break // it lies within, or is short
+		}
+		if start+rounding < last { // they overlap
+			if over := start + sp.dur - last; over > rounding {
+				return nil, false
+			}
+			start = last - sp.dur // it ends with the one that it lies within
+			break
+		}
+		start = max(start, last)
+		open = open[:len(open)-1]
+	}
+	sp.start = start
+	return append(slices.Clone(open), start+sp.dur), true
+}
+
+// order is a stream's intervals in the order in which they were begun, by their places in
+// spans.
+type order struct {
+	spans []span
+	list  []int
+	// last is, for each of the list, the largest end of it and those before.
+	last []uint64
+}
+
+func (o *order) sort() {
+	slices.SortFunc(o.list, func(a, b int) int { return cmp.Compare(o.spans[a].begin, o.spans[b].begin) })
+	end := uint64(0)
+	for _, i := range o.list {
+		end = max(end, o.spans[i].end)
+		o.last = append(o.last, end)
+	}
+}
+
+// next returns the place in the list of the first interval that was begun after seq.
+func (o *order) next(seq uint64) int {
+	n, _ := slices.BinarySearchFunc(o.list, seq, func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
+	return n
+}
+
+// before returns the interval that was begun last before seq, or -1.
+func (o *order) before(seq uint64) int {
+	if o == nil {
+		return -1
+	}
+	if n := o.next(seq); n > 0 {
+		return o.list[n-1]
+	}
+	return -1
+}
+
+// at returns the innermost interval that was open at seq, else the next one, or -1.
+func (o *order) at(seq uint64) int {
+	if o == nil {
+		return -1
+	}
+	n := o.next(seq)
+	for i := n - 1; i >= 0 && o.last[i] > seq; i-- {
+		if o.spans[o.list[i]].end > seq {
+			return o.list[i]
+		}
+	}
+	if n < len(o.list) {
+		return o.list[n]
+	}
+	return -1
+}
+
+// arrowEnd is how long before a slice's end an arrow begins.
+const arrowEnd = time.Nanosecond
+
+// join adds the arrows between intervals.
+func (t *writing) join(spans []span, arrows []arrow) {
+	lanes := make(map[*lane]*order)
+	for i, sp := range spans {
+		if sp.begin == 0 {
+			continue // measured elsewhere
+		}
+		if lanes[sp.lane] == nil {
+			lanes[sp.lane] = &order{spans: spans}
+		}
+		lanes[sp.lane].list = append(lanes[sp.lane].list, i)
+	}
+	for _, o := range lanes {
+		o.sort()
+	}
+	id := 0
+	for _, a := range arrows {
+		from, to := lanes[a.from.lane].before(a.from.seq), lanes[a.to.lane].at(a.to.seq)
+		if from < 0 || to < 0 {
+			continue // no interval was measured there
+		}
+		src, dst := &spans[from], &spans[to]
+		begin := src.start + max(0, src.dur-arrowEnd)
+		end := dst.start
+		if end < begin && dst.start+dst.dur >= begin { // the wait is inside of the interval
+			end = begin
+		}
+		if end < begin {
+			begin = max(src.start, end) // by the rounding
+		}
+		if end < begin {
+			continue
+		}
+		id++
+		for i, at := range []time.Duration{begin, end} {
+			l := line{Name: "wait", Cat: "gpu", Ph: "s", TS: micros(at), PID: gpuProcess, TID: t.tids[from], ID: id}
+			if i == 1 {
+				l.Ph, l.BP, l.TID = "f", "e", t.tids[to]
+			}
+			t.events = append(t.events, l)
+		}
+	}
+}

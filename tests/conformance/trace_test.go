@@ -1,0 +1,279 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cutrace"
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/tests/traceformat"
+)
+
+// lives checks that tracers are told of each event and stream once when it is created,
+// then of its use, and once when it is destroyed. Handles may come back.
+type lives struct {
+	t       *testing.T
+	mu      sync.Mutex
+	alive   map[uintptr]bool
+	created int
+}
+
+func (l *lives) trace(t cu.Trace) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range []uintptr{t.Event, t.Stream} {
+		if h <= driver.CU_STREAM_PER_THREAD {
+			continue // none, or a default stream
+		}
+		created := t.Op == cu.TraceEventCreate || t.Op == cu.TraceStreamCreate
+		if l.alive[h] == created {
+			l.t.Errorf("%v of %#x, which was alive: %v", t.Op, h, l.alive[h])
+		}
+		if created {
+			l.created++
+			l.alive[h] = true
+		}
+		if t.Op == cu.TraceEventDestroy || t.Op == cu.TraceStreamDestroy {
+			delete(l.alive, h)
+		}
+	}
+}
+
+// loadSpin loads the kernel that keeps a stream busy.
+func (n *nouns) loadSpin() func(s *cu.Stream, d time.Duration) error {
+	n.t.Helper()
+	image := get(os.ReadFile("../behaviour/testdata/spin.ptx"))(n)
+	mod := get(n.gpu.LoadModule(image))(n)
+	n.closes(mod)
+	f := get(mod.Function("cusim_spin"))(n)
+	spin := func(s *cu.Stream, d time.Duration) error {
+		return f.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d)))
+	}
+	s := n.newStream()
+	n.ok(spin(s, time.Microsecond)) // that it is loaded takes its time
+	n.beginErr(s.Synchronize).returns("a first kernel", ok)
+	return spin
+}
+
+// TestA15Lives does all that makes events and streams, also for the library itself, from
+// several goroutines, while tracers come and go: one that listens all the time is told of
+// each life once, and of nothing outside of it.
+func TestA15Lives(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		spin := n.loadSpin()
+		gpu := get(n.device(n.devices - 1).NewContext(0))(n)
+		book := &lives{t: n.t, alive: make(map[uintptr]bool)}
+		remove := n.drv.AddTracer(book.trace)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				check := func(err error) {
+					if err != nil {
+						n.t.Error(err)
+					}
+				}
+				for range 20 {
+					removeOther := n.drv.AddTracer(func(cu.Trace) {})
+					removeCalls := n.drv.AddCallTracer(func(cu.TraceCall) {})
+					s, err := gpu.NewStream(cu.StreamNonBlocking)
+					check(err)
+					shared, err := gpu.PoolStream(0)
+					check(err)
+					var e cu.Event
+					check(e.RecordOnce(s))
+					check(shared.WaitStream(s))
+					check(e.Block(shared))
+					removeOther()
+					ticket, err := e.Ticket()
+					check(err)
+					check(e.Record(shared))
+					check(ticket.Wait(context.Background()))
+					host, err := gpu.AllocHost(8, 0)
+					check(err)
+					mem, err := gpu.Alloc(8)
+					check(err)
+					check(s.Copy(mem, host))
+					check(e.Close())
+					check(shared.Close())
+					check(s.Close())
+					check(host.Close()) // which waits for the stream's end
+					check(mem.Close())
+					removeCalls()
+				}
+			})
+		}
+		done := n.beginErr(func() error { wg.Wait(); return nil })
+		done.returns("the goroutines", ok)
+		n.ok(gpu.Close())
+		n.until("everything is destroyed", func() bool {
+			book.mu.Lock()
+			defer book.mu.Unlock()
+			return len(book.alive) == 0
+		})
+		remove()
+		if book.created < 100 {
+			n.t.Errorf("%d creations were told", book.created)
+		}
+		n.ok(spin(n.newStream(), time.Microsecond)) // nobody listens
+	})
+}
+
+// TestA15CallBack lets tracers use what they are told about.
+func TestA15CallBack(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		s, other := n.newStream(), n.newStream()
+		var e cu.Event
+		busy, told := false, 0
+		again := func() {
+			if told++; busy {
+				return
+			}
+			busy = true
+			defer func() { busy = false }()
+			for _, err := range []error{e.RecordOnce(other), e.Record(other), e.Block(s), other.WaitStream(s), e.Synchronize()} {
+				if err != nil {
+					n.t.Error(err)
+				}
+			}
+			if _, err := e.Query(); err != nil {
+				n.t.Error(err)
+			}
+			n.drv.AddTracer(func(cu.Trace) {})()
+		}
+		remove := n.drv.AddTracer(func(cu.Trace) { again() })
+		removeCalls := n.drv.AddCallTracer(func(cu.TraceCall) { again() })
+		n.beginErr(func() error {
+			if err := e.Record(s); err != nil {
+				return err
+			}
+			if err := s.WaitStream(other); err != nil {
+				return err
+			}
+			return s.Synchronize()
+		}).returns("calls with tracers that call back", ok)
+		remove()
+		removeCalls()
+		if told == 0 {
+			n.t.Error("the tracers are told nothing")
+		}
+		n.ok(e.Close())
+	})
+}
+
+// TestA15Calls compares what the two kinds of tracers are told.
+func TestA15Calls(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		s := n.newStream()
+		var ops traced
+		var calls []cu.TraceCall
+		defer n.drv.AddTracer(ops.add)()
+		defer n.drv.AddCallTracer(func(c cu.TraceCall) { calls = append(calls, c) })()
+		e := get(s.RecordNew(cu.EventDefault))(n)
+		n.ok(s.WaitEvent(e))
+		n.ok(e.Synchronize())
+		n.ok(s.Synchronize())
+		n.ok(e.Close())
+		told := ops.take()
+		if len(told) != 6 || len(calls) != 6 {
+			n.t.Fatalf("told %v, and %v", told, calls)
+		}
+		var last time.Time
+		for i, c := range calls {
+			if c.Trace != told[i] || c.Result != cu.ResultSuccess || c.Duration < 0 || c.Start.Before(last) {
+				n.t.Errorf("call %d is %+v, told %v", i, c, told[i])
+			}
+			last = c.Start
+		}
+	})
+}
+
+// TestA15Timeline traces a pipeline of three streams: the file is what viewers take, and its
+// intervals are what Since says.
+func TestA15Timeline(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		spin := n.loadSpin()
+		var rec *cutrace.Recorder
+		n.beginErr(func() (err error) {
+			rec, err = cutrace.Start(context.Background(), n.gpu, cutrace.Options{})
+			return err
+		}).returns("Start", ok)
+		const rounds = 4
+		var streams [3]*cu.Stream
+		var events [3]cu.Event
+		type measured struct {
+			name        string
+			s           *cu.Stream
+			start, stop *cu.Event
+		}
+		var own []measured
+		for i := range streams {
+			streams[i] = n.newStream()
+			rec.Name(streams[i], fmt.Sprint("stage ", i))
+			defer events[i].Close()
+		}
+		for round := range rounds {
+			for i, s := range streams {
+				n.ok(s.WaitEvent(&events[(i+2)%3]))
+				start, stop := n.newEvent(cu.EventDefault), n.newEvent(cu.EventDefault)
+				n.ok(rec.Span(s, fmt.Sprintf("span %d.%d", round, i), func() error {
+					n.ok(start.Record(s))
+					n.ok(spin(s, time.Duration(50+10*i)*time.Microsecond))
+					return stop.Record(s)
+				}))
+				own = append(own, measured{fmt.Sprintf("interval %d.%d", round, i), s, start, stop})
+				n.ok(events[i].Record(s))
+			}
+		}
+		ctx := n.patient()
+		n.beginErr(func() error { return rec.Flush(ctx) }).returns("Flush", ok)
+		for _, m := range own {
+			n.ok(rec.Interval(ctx, m.s, m.name, m.start, m.stop))
+		}
+		n.beginErr(func() error { return rec.Close(ctx) }).returns("Close", ok)
+		if st := rec.Stats(); st.Spans != 6*rounds || st.Arrows != 3*rounds-1 || st.Err != nil || st.DroppedSpans != 0 {
+			n.t.Errorf("%+v", st)
+		}
+		var file bytes.Buffer
+		get(rec.WriteTo(&file))(n)
+		tr, err := traceformat.Parse(file.Bytes())
+		n.ok(err)
+		spans := make(map[string]traceformat.Event)
+		arrows := make(map[int][]traceformat.Event)
+		for _, e := range tr.Events {
+			switch e.Ph {
+			case "X":
+				spans[e.Name] = e
+			case "s", "f":
+				arrows[e.ID] = append(arrows[e.ID], e)
+			}
+		}
+		for _, m := range own {
+			d, st, err := m.stop.Since(m.start)
+			n.ok(err)
+			s := spans[m.name]
+			if st != cu.Complete || s.Length != int64(d) || s.Args["ns"] != json.Number(fmt.Sprint(int64(d))) {
+				n.t.Errorf("%s is %d ns long in the trace, %v says Since", m.name, s.Length, d)
+			}
+			outer := spans["span"+m.name[len("interval"):]]
+			const rounding = 2000
+			if s.Start < outer.Start-rounding || s.End() > outer.End()+rounding {
+				n.t.Errorf("%s lies from %d to %d, and the span around it from %d to %d", m.name, s.Start, s.End(), outer.Start, outer.End())
+			}
+		}
+		if len(arrows) != 3*rounds-1 {
+			n.t.Errorf("%d arrows, want %d", len(arrows), 3*rounds-1)
+		}
+		for id, a := range arrows {
+			if *a[0].TID == *a[1].TID {
+				n.t.Errorf("arrow %d is on one stream", id)
+			}
+		}
+	})
+}

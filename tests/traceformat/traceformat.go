@@ -1,0 +1,161 @@
+// Package traceformat reads traces in the Trace Event Format, as far as this module writes
+// it, and refuses what viewers would show wrongly or not at all.
+package traceformat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// Trace is a trace.
+type Trace struct {
+	Unit   string            `json:"displayTimeUnit"`
+	Other  map[string]any    `json:"otherData"`
+	Events []Event           `json:"traceEvents"`
+	Lanes  map[[2]int]string `json:"-"` // the names of threads, by process and thread
+}
+
+// Event is one of its events.
+type Event struct {
+	Name string         `json:"name"`
+	Cat  string         `json:"cat"`
+	Ph   string         `json:"ph"`
+	TS   json.Number    `json:"ts"`
+	Dur  json.Number    `json:"dur"`
+	PID  *int           `json:"pid"`
+	TID  *int           `json:"tid"`
+	ID   int            `json:"id"`
+	BP   string         `json:"bp"`
+	Args map[string]any `json:"args"`
+
+	// Start and Length are TS and Dur in nanoseconds.
+	Start, Length int64 `json:"-"`
+}
+
+// End returns when a slice ends, in nanoseconds.
+func (e *Event) End() int64 { return e.Start + e.Length }
+
+// lane returns the event's process and thread.
+func (e *Event) lane() [2]int { return [2]int{*e.PID, *e.TID} }
+
+// Parse reads a trace, and returns all that is wrong with it.
+func Parse(data []byte) (*Trace, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	t := &Trace{Lanes: make(map[[2]int]string)}
+	if err := d.Decode(t); err != nil {
+		return nil, err
+	}
+	var errs []error
+	wrong := func(i int, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("event %d (%s): %s", i, t.Events[i].Name, fmt.Sprintf(format, args...)))
+	}
+	if t.Unit != "ns" && t.Unit != "ms" {
+		errs = append(errs, fmt.Errorf("displayTimeUnit is %q", t.Unit))
+	}
+	processes := make(map[int]bool)
+	flows := make(map[int][]int)
+	open := make(map[[2]int][]int64) // the ends of slices that are open on a lane
+	first, last := true, int64(0)
+	for i := range t.Events {
+		e := &t.Events[i]
+		if e.Name == "" || e.PID == nil || e.TID == nil {
+			wrong(i, "it has no name, pid or tid")
+			continue
+		}
+		var ok, exact bool
+		if e.Start, ok = nanoseconds(e.TS); !ok && e.Ph != "M" {
+			wrong(i, "ts is %q", e.TS)
+		}
+		e.Length, exact = nanoseconds(e.Dur)
+		if e.Ph != "M" {
+			if e.Start < 0 {
+				wrong(i, "it begins at %s", e.TS)
+			}
+			if !first && e.Start < last {
+				wrong(i, "it is not in order")
+			}
+			first, last = false, e.Start
+			if !processes[*e.PID] || t.Lanes[e.lane()] == "" {
+				wrong(i, "its process or thread has no name so far")
+			}
+		}
+		switch e.Ph {
+		case "M":
+			switch name, _ := e.Args["name"].(string); {
+			case e.Name == "process_name" && name != "":
+				processes[*e.PID] = true
+			case e.Name == "thread_name" && name != "":
+				if t.Lanes[e.lane()] != "" {
+					wrong(i, "the thread has a name")
+				}
+				t.Lanes[e.lane()] = name
+			case e.Name == "thread_sort_index":
+				if _, ok := e.Args["sort_index"].(json.Number); !ok {
+					wrong(i, "args are %v", e.Args)
+				}
+			default:
+				wrong(i, "metadata %v", e.Args)
+			}
+		case "X":
+			if !exact || e.Length < 0 {
+				wrong(i, "dur is %q", e.Dur)
+			}
+			ends := open[e.lane()]
+			for len(ends) > 0 && ends[len(ends)-1] <= e.Start {
+				ends = ends[:len(ends)-1]
+			}
+			if len(ends) > 0 && e.End() > ends[len(ends)-1] {
+				wrong(i, "it overlaps another slice of its thread, and does not lie within it")
+			}
+			open[e.lane()] = append(ends, e.End())
+		case "s", "f":
+			if e.ID == 0 || e.Cat == "" || e.Dur != "" {
+				wrong(i, "an arrow has an id, a category, and no duration")
+			}
+			if e.Ph == "f" && e.BP != "e" {
+				wrong(i, "it does not end in the slice that is open: bp is %q", e.BP)
+			}
+			if !slices.ContainsFunc(open[e.lane()], func(end int64) bool { return end > e.Start || end == e.Start && e.Ph == "f" }) && !t.empty(e) {
+				wrong(i, "no slice is open there")
+			}
+			flows[e.ID] = append(flows[e.ID], i)
+		default:
+			wrong(i, "ph is %q", e.Ph)
+		}
+	}
+	for id, l := range flows {
+		if len(l) != 2 || t.Events[l[0]].Ph != "s" || t.Events[l[1]].Ph != "f" || t.Events[l[0]].Name != t.Events[l[1]].Name || t.Events[l[0]].Cat != t.Events[l[1]].Cat {
+			errs = append(errs, fmt.Errorf("arrow %d has the events %v, not one s and then one f of its name", id, l))
+		}
+	}
+	return t, errors.Join(errs...)
+}
+
+// empty reports whether an arrow begins or ends at a slice without a length.
+func (t *Trace) empty(arrow *Event) bool {
+	return slices.ContainsFunc(t.Events, func(e Event) bool {
+		return e.Ph == "X" && e.Length == 0 && e.Start == arrow.Start && e.lane() == arrow.lane()
+	})
+}
+
+// Slices returns the slices of a category, in the order of their times.
+func (t *Trace) Slices(cat string) []Event {
+	return slices.DeleteFunc(slices.Clone(t.Events), func(e Event) bool { return e.Ph != "X" || e.Cat != cat })
+}
+
+// nanoseconds reads a number of microseconds. ok is false if it is not exact, or none.
+func nanoseconds(n json.Number) (ns int64, ok bool) {
+	r, ok := new(big.Rat).SetString(strings.TrimSpace(string(n)))
+	if !ok {
+		return 0, false
+	}
+	r.Mul(r, big.NewRat(1000, 1))
+	return r.Num().Int64(), r.IsInt()
+}
