@@ -366,7 +366,10 @@ func (e *Event) RecordOnce(s *Stream) error {
 // recordOnce records an event that was not recorded yet on a stream, of which the caller
 // holds a reference.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, a := c.externally(op, recordArgs{stream: sc})
+	op, a, err := c.externally(op, recordArgs{stream: sc})
+	if err != nil {
+		return err
+	}
 	var fresh *slot
 	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
 		var err error
@@ -437,23 +440,24 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 
 // recordOn records the event on a stream, of which the caller holds a reference.
 func (c *eventCore) recordOn(op string, a recordArgs) error {
-	if c.flags&EventInterprocess != 0 {
-		if err := c.refuseNode(op, a.stream, a.flags); err != nil {
-			return err
-		}
+	op, a, err := c.externally(op, a)
+	if err != nil {
+		return err
 	}
-	op, a = c.externally(op, a)
 	return c.record(op, a)
 }
 
 // externally returns how an event is recorded: externally, if it was made for that and
 // the stream is being captured.
-func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs) {
-	if c.flags&EventExternal != 0 && a.stream.active() {
+func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, error) {
+	switch {
+	case c.flags&EventInterprocess != 0:
+		return op, a, c.refuseNode(op, a.stream, a.flags)
+	case c.flags&EventExternal != 0 && a.stream.active():
 		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
-		return "cuEventRecordWithFlags", a
+		return "cuEventRecordWithFlags", a, nil
 	}
-	return op, a
+	return op, a, nil
 }
 
 // mismatch returns the error for recording the event on a stream of another

