@@ -72,7 +72,7 @@ func WithLeakHook(hook func(Leak)) Option {
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
 	// "device memory", "host memory", "graph", "executable graph", "event pool",
-	// "pooled event".
+	// "pooled event", "green context".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr
@@ -210,7 +210,7 @@ type Features struct {
 	RecordExternal bool `json:"recordExternal"`
 	// ContextEvents: a whole context can be recorded, and wait (12.5).
 	ContextEvents bool `json:"contextEvents"`
-	// GreenContexts: the driver has green contexts (12.4).
+	// GreenContexts: [Context.NewGreenContext] works, and has streams (12.5).
 	GreenContexts bool `json:"greenContexts"`
 }
 
@@ -228,7 +228,7 @@ func (d *Driver) Features() (Features, error) {
 		ElapsedTimeV2:  d.has("cuEventElapsedTime"),
 		RecordExternal: d.has("cuEventRecordWithFlags"),
 		ContextEvents:  d.has("cuCtxRecordEvent"),
-		GreenContexts:  !d.table.Software() && d.has("cuGreenCtxCreate"),
+		GreenContexts:  d.has("cuGreenCtxCreate") && d.has("cuGreenCtxStreamCreate"),
 	}, nil
 }
 

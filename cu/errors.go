@@ -94,7 +94,9 @@ type Error struct {
 	// 0 if there is none.
 	Handle uintptr
 	// Detail says more: what is wrong with the arguments, what to do, or where
-	// the error may come from.
+	// the error may come from. Nearly every call may report the error of work that was
+	// enqueued earlier, and asynchronously: for the codes that such work can have, Detail
+	// says so, and of a poisoned context it says which call was the first to report it.
 	Detail string
 	// Err is the mistake, if it was found before the driver was asked, or what
 	// lies behind the failure. It may be nil.
@@ -292,7 +294,7 @@ func hint(op string, r Result) string {
 	}
 	if r == ResultStreamCaptureUnsupported {
 		switch op {
-		case "cuCtxSynchronize":
+		case "cuCtxSynchronize", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent":
 			return "no mode allows this while a stream of the context is being captured: make the call before or after the capture"
 		case "cuGraphLaunch", "cuGraphUpload":
 			return "a graph does not become part of another one: launch it on a stream that is not being captured"

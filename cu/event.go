@@ -316,13 +316,13 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // A record of an event that processes share counts as complete not before those that came
 // earlier, of whatever process and stream. It does not become part of a capture.
 func (e *Event) Record(s *Stream) error {
-	return e.record("cuEventRecord", s, RecordDefault, false)
+	return e.record("cuEventRecord", s, RecordDefault, byRecord)
 }
 
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
-	return e.record(op, s, flags, true)
+	return e.record(op, s, flags, byRecordWithFlags)
 }
 
 // RecordOnce records the event on the stream, unless it has been recorded before, by
@@ -366,14 +366,14 @@ func (e *Event) RecordOnce(s *Stream) error {
 // recordOnce records an event that was not recorded yet on a stream, of which the caller
 // holds a reference.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, flags, withFlags, err := c.externally(op, sc, RecordDefault, false)
+	op, a, err := c.externally(op, recordArgs{stream: sc})
 	if err != nil {
 		return err
 	}
 	var fresh *slot
 	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
 		var err error
-		if fresh, err = c.freshSlot(flags); err != nil {
+		if fresh, err = c.freshSlot(a.flags); err != nil {
 			return err
 		}
 	}
@@ -385,7 +385,7 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 		}
 		return nil
 	}
-	r := c.recordMoving(fresh, sc, flags, withFlags)
+	r := c.recordMoving(fresh, a)
 	c.once.Unlock()
 	return r.finish(op)
 }
@@ -407,7 +407,7 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 // event's side. An event that was not created or recorded yet holds back nothing.
 func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 
-func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) error {
+func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) error {
 	if e == nil {
 		return errNil(op, "event")
 	}
@@ -431,7 +431,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 		}
 	}
 	if err == nil {
-		err = o.core.recordOn(op, sc, flags, withFlags)
+		err = o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
 	}
 	s.leave()
 	runtime.KeepAlive(o)
@@ -439,38 +439,42 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, withFlags bool) 
 }
 
 // recordOn records the event on a stream, of which the caller holds a reference.
-func (c *eventCore) recordOn(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	op, flags, withFlags, err := c.externally(op, sc, flags, withFlags)
+func (c *eventCore) recordOn(op string, a recordArgs) error {
+	op, a, err := c.externally(op, a)
 	if err != nil {
 		return err
 	}
-	return c.record(op, sc, flags, withFlags)
+	return c.record(op, a)
 }
 
 // externally returns how an event is recorded: externally, if it was made for that and
 // the stream is being captured.
-func (c *eventCore) externally(op string, sc *streamCore, flags RecordFlags, withFlags bool) (string, RecordFlags, bool, error) {
+func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, error) {
 	switch {
 	case c.flags&EventInterprocess != 0:
-		return op, flags, withFlags, c.refuseNode(op, sc, flags)
-	case c.flags&EventExternal != 0 && sc.active():
-		return "cuEventRecordWithFlags", flags | RecordExternal, true, nil
+		return op, a, c.refuseNode(op, a.stream, a.flags)
+	case c.flags&EventExternal != 0 && a.stream.active():
+		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
+		return "cuEventRecordWithFlags", a, nil
 	}
-	return op, flags, withFlags, nil
+	return op, a, nil
 }
 
 // mismatch returns the error for recording the event on a stream of another
 // context. The driver comes first, then what is closed, then the context.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
-	if c.ctx.drv == sc.ctx.drv {
-		if c.slot.Load() == nil {
-			return errClosed(op, "event", uintptr(c.first.raw))
-		}
-		if sc.closed() {
-			return errClosed(op, "stream", uintptr(sc.raw))
-		}
+	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.closed() {
+		return errClosed(op, "stream", uintptr(sc.raw))
 	}
-	return mixed(op, "event", c.ctx, "stream", sc.ctx)
+	return c.strange(op, "stream", sc.ctx)
+}
+
+// strange returns the error for recording the event on something of another context.
+func (c *eventCore) strange(op, kind string, ctx *contextCore) error {
+	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
+		return errClosed(op, "event", uintptr(c.first.raw))
+	}
+	return mixed(op, "event", c.ctx, kind, ctx)
 }
 
 // Query reports whether the event's newest record has completed
@@ -554,10 +558,18 @@ func (e *Event) Synchronize() error {
 // not completed it returns Pending, and no error (cuEventElapsedTime).
 //
 // Both events must be of one driver, open, of one context, timed and recorded;
-// mistakes are found in this order. The resolution is about half a microsecond, and
-// coarser for intervals of more than eight seconds, as the driver measures in
-// float32 milliseconds. Work of other streams may run between the two records
-// and lengthen the interval.
+// mistakes are found in this order.
+//
+// The resolution is about half a microsecond, and coarser for longer intervals, as the
+// driver measures in float32 milliseconds: a microsecond from eight seconds on, four
+// after a minute, a quarter of a millisecond after an hour. The interval may be longer
+// than what lies between the two records on their stream: unless all is on the legacy
+// default stream, the GPU may get to a record late, and do work of other streams in
+// between.
+//
+// From CUDA 12.8 on the driver is asked by cuEventElapsedTime_v2, which need not report
+// errors of pending work as early as others do: whoever waits for a record to complete
+// polls it by [Event.Query], and not by Since.
 func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	iv, err := enterInterval(op, start, e)

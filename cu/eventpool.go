@@ -513,7 +513,7 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if err := c.record(op, sc, RecordDefault, false); err != nil {
+	if err := c.record(op, recordArgs{stream: sc}); err != nil {
 		if c.slot.Load() == nil {
 			return p.errGone(op, c)
 		}

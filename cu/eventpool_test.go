@@ -99,7 +99,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())
 	next := must(pool.Acquire())(t)
-	if err := sl.core.record("cuEventRecord", r.s.core, RecordDefault, false); !errors.Is(err, ErrClosed) {
+	if err := sl.core.record("cuEventRecord", recordArgs{stream: r.s.core}); !errors.Is(err, ErrClosed) {
 		t.Errorf("the late record: %v", err)
 	}
 	e.leave(sl)

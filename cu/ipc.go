@@ -286,6 +286,9 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw), fmt.Sprintf("an event that processes share holds back streams of its own context, %#x on device %d, "+
 			"and the stream is of %#x on device %d: let a stream of the event's context wait for it, and this one for that, by WaitStream", uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
 	}
+	if sc.green != nil {
+		return noGreen(op, uintptr(sc.raw))
+	}
 	if flags != WaitDefault {
 		return errNoNode(op, uintptr(sl.raw))
 	}
@@ -306,8 +309,11 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 }
 
 // refuseNode returns an error if the record of an event that processes share would become
-// part of a capture.
+// part of a capture, or would be on a green context's stream.
 func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) error {
+	if sc.green != nil {
+		return noGreen(op, uintptr(sc.raw))
+	}
 	if flags != RecordDefault || sc.ctx.drv.captures.n.Load() != 0 && sc.active() {
 		if c.slot.Load() == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))

@@ -307,17 +307,44 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	}
 }
 
-// record records the event on a stream, of which the caller holds a reference.
-func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
+// recordArgs say what is recorded, and by which function. The caller holds a reference
+// to it.
+type recordArgs struct {
+	stream *streamCore // nil for a whole context, or a green one: the event's
+	green  driver.GreenCtx
+	flags  RecordFlags
+	by     recordedBy
+}
+
+// recordedBy is the function that records.
+type recordedBy uint8
+
+const (
+	byRecord          recordedBy = iota // cuEventRecord
+	byRecordWithFlags                   // cuEventRecordWithFlags
+	byContext                           // cuCtxRecordEvent
+	byGreenContext                      // cuGreenCtxRecordEvent
+)
+
+// handle returns what tracers are told: 0 for a whole context.
+func (a recordArgs) handle() driver.Stream {
+	if a.stream == nil {
+		return 0
+	}
+	return a.stream.raw
+}
+
+// record records the event.
+func (c *eventCore) record(op string, a recordArgs) error {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}
 		if sl.watchers.Load() != 0 && !sl.foreign() {
-			return c.recordElsewhere(op, sc, flags, withFlags)
+			return c.recordElsewhere(op, a)
 		}
-		if flags&RecordExternal != 0 && !sl.foreign() {
+		if a.flags&RecordExternal != 0 && !sl.foreign() {
 			// A graph records the CUevent from now on.
 			marked, err := c.enterForeign(op)
 			if err != nil {
@@ -330,9 +357,9 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
-		t := sl.drv.tell(TraceEventRecord, sl.raw, sc.raw)
-		res := sl.record(sc, flags, withFlags)
-		t.done(TraceEventRecord, sl.raw, sc.raw, res)
+		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
+		res := sl.record(a)
+		t.done(TraceEventRecord, sl.raw, a.handle(), res)
 		if res == driver.ResultSuccess {
 			sl.endRecord()
 			return nil
@@ -344,13 +371,13 @@ func (c *eventCore) record(op string, sc *streamCore, flags RecordFlags, withFla
 }
 
 // record calls the driver, between beginRecord and endRecord.
-func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res driver.Result) {
-	if flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
-		res = sl.recordInCapture(sc, flags, withFlags)
+func (sl *slot) record(a recordArgs) (res driver.Result) {
+	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+		res = sl.recordInCapture(a)
 	} else {
-		res = sl.callRecord(sc, flags, withFlags)
+		res = sl.callRecord(a)
 	}
-	if res == driver.ResultSuccess && flags&RecordExternal == 0 { // else it is recorded when the graph runs
+	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
 			sl.marks.Or(slotRecorded)
 		}
@@ -358,19 +385,27 @@ func (sl *slot) record(sc *streamCore, flags RecordFlags, withFlags bool) (res d
 	return res
 }
 
-func (sl *slot) callRecord(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
-	if withFlags {
-		return sl.table.EventRecordWithFlags(sc.at, sl.raw, sc.raw, uint32(flags))
+func (sl *slot) callRecord(a recordArgs) driver.Result {
+	switch ctx := sl.core.ctx.raw; a.by {
+	case byContext:
+		return sl.table.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+	case byGreenContext:
+		return sl.table.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+	case byRecordWithFlags:
+		return sl.table.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 	}
-	return sl.table.EventRecord(sc.at, sl.raw, sc.raw)
+	return sl.table.EventRecord(a.stream.at, sl.raw, a.stream.raw)
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.
-func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags bool) driver.Result {
-	c := sc.beginWork()
-	defer sc.endWork()
+func (sl *slot) recordInCapture(a recordArgs) driver.Result {
+	var c *capture // nil for a whole context, which cannot become part of one
+	if a.stream != nil {
+		c = a.stream.beginWork()
+		defer a.stream.endWork()
+	}
 	switch {
-	case flags&RecordExternal != 0:
+	case a.flags&RecordExternal != 0:
 		if c != nil {
 			c.uses.add(sl)
 		}
@@ -379,13 +414,13 @@ func (sl *slot) recordInCapture(sc *streamCore, flags RecordFlags, withFlags boo
 		polls.Lock()
 		defer polls.Unlock()
 		before := sl.captured.Swap(c)
-		res := sl.callRecord(sc, flags, withFlags)
+		res := sl.callRecord(a)
 		if res != driver.ResultSuccess {
 			sl.captured.Store(before)
 		}
 		return res
 	}
-	return sl.callRecord(sc, flags, withFlags)
+	return sl.callRecord(a)
 }
 
 // poll is query for those who wait. A record that is part of a capture is not asked
@@ -411,12 +446,12 @@ func (sl *slot) poll() driver.Result {
 
 // recordElsewhere records another CUevent on the stream and makes it the
 // event's present one, because somebody waits for the event's present record.
-func (c *eventCore) recordElsewhere(op string, sc *streamCore, flags RecordFlags, withFlags bool) error {
-	fresh, err := c.freshSlot(flags)
+func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
+	fresh, err := c.freshSlot(a.flags)
 	if err != nil {
 		return err
 	}
-	r := c.recordMoving(fresh, sc, flags, withFlags)
+	r := c.recordMoving(fresh, a)
 	return r.finish(op)
 }
 
@@ -442,7 +477,7 @@ func (c *eventCore) freshSlot(flags RecordFlags) (*slot, error) {
 // finish, which is called when the lock is released.
 type recording struct {
 	c  *eventCore
-	sc *streamCore
+	on driver.Stream // 0 for a whole context
 	t  telling
 	// slot was recorded; it is nil if the event was closed.
 	slot *slot
@@ -456,8 +491,8 @@ type recording struct {
 // recordMoving records the event on a stream: on the present slot, or, if somebody waits
 // for that one's record, on a fresh one, which the event moves on to. Without a fresh one
 // it records the present slot.
-func (c *eventCore) recordMoving(fresh *slot, sc *streamCore, flags RecordFlags, withFlags bool) recording {
-	r := recording{c: c, sc: sc, t: c.ctx.drv.tell(TraceEventRecord, 0, sc.raw), idle: fresh}
+func (c *eventCore) recordMoving(fresh *slot, a recordArgs) recording {
+	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), idle: fresh}
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old := c.slot.Load()
@@ -468,16 +503,16 @@ func (c *eventCore) recordMoving(fresh *slot, sc *streamCore, flags RecordFlags,
 		// Another record has moved it, or somebody else uses it now.
 		r.begun = old
 		if old.beginRecord() {
-			if flags&RecordExternal != 0 {
+			if a.flags&RecordExternal != 0 {
 				old.marks.Or(slotForeign)
 			}
-			r.slot, r.res = old, old.record(sc, flags, withFlags)
+			r.slot, r.res = old, old.record(a)
 		}
 		return r
 	}
 	r.begun = fresh
 	fresh.beginRecord()
-	r.slot, r.res = fresh, fresh.record(sc, flags, withFlags)
+	r.slot, r.res = fresh, fresh.record(a)
 	// Only a CUevent that is recorded may take the place: one that is not says
 	// that it is complete. If Close was faster, this record came before it.
 	if r.res == driver.ResultSuccess && c.slot.CompareAndSwap(old, fresh) {
@@ -492,7 +527,7 @@ func (r *recording) finish(op string) error {
 	if r.slot == nil {
 		err = errClosed(op, "event", uintptr(r.c.first.raw))
 	} else {
-		r.t.done(TraceEventRecord, r.slot.raw, r.sc.raw, r.res)
+		r.t.done(TraceEventRecord, r.slot.raw, r.on, r.res)
 		if r.res != driver.ResultSuccess {
 			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
 		}

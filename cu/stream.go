@@ -42,8 +42,10 @@ type streamCore struct {
 	// several Streams are of one CUstream.
 	part *partOf
 	own  partOf
+	// green is the green context that the stream is of, which it keeps, or nil.
+	green *greenCore
 
-	_ [192 - 144]byte
+	_ [192 - 152]byte
 }
 
 // partOf says which capture a CUstream is part of.
@@ -65,7 +67,11 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	return "cuStreamDestroy", sc.ctx.destroyStream(sc.raw, at)
+	res := sc.ctx.destroyStream(sc.raw, at)
+	if sc.green != nil {
+		sc.green.leave()
+	}
+	return "cuStreamDestroy", res
 }
 
 // createStream creates a CUstream, and tells tracers.

@@ -14,13 +14,13 @@ type TraceOp uint8
 // The operations.
 const (
 	TraceEventCreate       TraceOp = iota + 1 // cuEventCreate, cuIpcOpenEventHandle
-	TraceEventRecord                          // cuEventRecord
+	TraceEventRecord                          // cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
 	TraceEventDestroy                         // cuEventDestroy
 	TraceEventSynchronize                     // cuEventSynchronize
 	TraceEventQuery                           // cuEventQuery
 	TraceStreamCreate                         // cuStreamCreate
 	TraceStreamDestroy                        // cuStreamDestroy
-	TraceStreamWait                           // cuStreamWaitEvent
+	TraceStreamWait                           // cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
 	TraceStreamSynchronize                    // cuStreamSynchronize
 	TraceStreamQuery                          // cuStreamQuery
 	TraceLaunch                               // cuLaunchKernel

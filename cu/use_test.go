@@ -426,7 +426,7 @@ func TestSoftwareFeatures(t *testing.T) {
 	for version, want := range map[int32]Features{
 		11000: {Version: 11000},
 		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true},
-		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true},
+		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true, GreenContexts: true},
 	} {
 		drv := must(Open(WithSoftware(softVersion{version: version})))(t)
 		if diff := cmp.Diff(want, must(drv.Features())(t)); diff != "" {

@@ -214,7 +214,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 }
 
 // Elapsed waits for the records that both events have now, and returns the time
-// between them, as the GPU measured it; see [Event.Since] and [Event.Wait].
+// between them, as the GPU measured it; see [Event.Since], also for how exact that is,
+// and [Event.Wait].
 // Recording one of the events again meanwhile changes nothing.
 func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	const op = "cuEventElapsedTime"

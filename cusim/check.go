@@ -41,14 +41,14 @@ func (d *Driver) Finish() {
 }
 
 // Census counts what was made and not destroyed, by kind: "context", "stream",
-// "event", "module", "device memory", "host memory", "graph", "executable graph".
+// "event", "module", "device memory", "host memory", "graph", "executable graph", "green context".
 // Kinds of which there is nothing are left out.
 func (d *Driver) Census() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.catchUp()
 	n := make(map[string]int)
-	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind} {
+	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind} {
 		if live := d.objects.live[k]; live != 0 {
 			n[k.String()] = live
 		}

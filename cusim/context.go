@@ -68,7 +68,7 @@ func (c *context) forget(s *stream) {
 		return other == s || other.handle == 0 && other.idle()
 	})
 	if !s.idle() {
-		c.streams = append(c.streams, &stream{ctx: c, flags: s.flags, tail: s.tail})
+		c.streams = append(c.streams, &stream{ctx: c, flags: s.flags, tail: s.tail, green: s.green})
 	}
 }
 
@@ -167,16 +167,32 @@ func (d *Driver) end(c *context) {
 func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDevicePrimaryCtxRetain", dev)
-	switch {
-	case r != ok:
+	if r == ok {
+		r = d.retain(v)
+	}
+	if r != ok {
 		return 0, r
+	}
+	return v.primary.handle, ok
+}
+
+// retain retains a device's primary context, which it makes if need be.
+func (d *Driver) retain(v *device) driver.Result {
+	switch {
 	case !v.active() && v.poison != ok:
-		return 0, v.poison // there is no new one after an error
+		return v.poison // there is no new one after an error
 	case !v.active():
 		v.primary = d.newContext(v, v.flags, true)
 	}
 	v.retained++
-	return v.primary.handle, ok
+	return ok
+}
+
+// release takes that back. The last one waits for all work.
+func (d *Driver) release(v *device) {
+	if v.retained--; v.retained == 0 && v.active() {
+		d.end(v.primary)
+	}
 }
 
 // DevicePrimaryCtxRelease is cuDevicePrimaryCtxRelease_v2.
@@ -189,9 +205,7 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if v.retained == 0 {
 		return driver.ResultInvalidContext
 	}
-	if v.retained--; v.retained == 0 && v.active() {
-		d.end(v.primary)
-	}
+	d.release(v)
 	return ok
 }
 

@@ -22,7 +22,7 @@ type Driver struct {
 	objects objects
 	devices []*device
 	ready   bool // cuInit was called
-	ids     struct{ stream, event, capture, thread uint64 }
+	ids     struct{ stream, event, capture, thread, split uint64 }
 
 	contextIDs uint64
 	noThread   thread // stands for a thread that nobody pinned: it has nothing

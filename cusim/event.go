@@ -326,10 +326,7 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	if d.spoilContext(c, false) {
 		return driver.ResultStreamCaptureUnsupported
 	}
-	d.forgetCaptured(e)
-	o := &op{}
-	tails := append(c.tails(), e.recordBy(o))
-	d.engine.enqueue(c.lane, o, tails...)
+	d.recordAll(c.lane, c.tails(), e)
 	return ok
 }
 
@@ -350,18 +347,34 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == captured: // in another context
 		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
 	}
-	// It is on the context's lane, behind earlier records and waits of the context, also if
-	// the event is complete.
+	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
+		c.gate = o
+	}
+	return ok
+}
+
+// recordAll makes the event mark the end of what is on several streams, and on the lane
+// for what is about all of them.
+func (d *Driver) recordAll(lane *stream, tails []*op, e *event) {
+	d.forgetCaptured(e)
+	o := &op{}
+	d.engine.enqueue(lane, o, append(tails, e.recordBy(o))...)
+}
+
+// waitAll makes what is enqueued on several streams from now on wait for the event. It
+// returns what that has to wait for, or nil. It is on the lane for what is about all of
+// them, behind earlier records and waits, also if the event is complete.
+func (d *Driver) waitAll(lane *stream, tails []*op, e *event) *op {
 	after := []*op{e.point.op}
 	switch {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too
-		after = append(after, c.tails()...)
-	case e.state == empty, (after[0] == nil || after[0].done) && c.lane.idle():
-		return ok
+		after = append(after, tails...)
+	case e.state == empty, (after[0] == nil || after[0].done) && lane.idle():
+		return nil
 	}
-	c.gate = &op{}
-	d.engine.enqueue(c.lane, c.gate, after...)
-	return ok
+	o := &op{}
+	d.engine.enqueue(lane, o, after...)
+	return o
 }
 
 // foreign refuses what NVIDIA's driver crashes in: that another context waits for an event
@@ -380,8 +393,11 @@ func (c *context) aside() *stream {
 }
 
 // tails returns the newest operations of all streams.
-func (c *context) tails() (list []*op) {
-	for _, s := range c.streams {
+func (c *context) tails() []*op { return tails(c.streams) }
+
+// tails returns the newest operations of streams.
+func tails(streams []*stream) (list []*op) {
+	for _, s := range streams {
 		list = append(list, s.tail)
 	}
 	return list

@@ -19,12 +19,15 @@ const (
 	graphKind
 	graphExecKind
 	nodeKind
+	greenKind
+	descriptorKind
 	kindCount
 )
 
 // String names the kind.
 func (k kind) String() string {
-	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node"}[k]
+	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
+		"resource descriptor"}[k]
 }
 
 // objects maps handles to objects. A handle holds a place in the table, and how

@@ -26,8 +26,9 @@ type stream struct {
 
 	tail   *op // the newest operation
 	held   bool
-	parked []*op   // that could begin, if the stream was not held
-	owner  *thread // whose default stream it is, or nil
+	parked []*op         // that could begin, if the stream was not held
+	owner  *thread       // whose default stream it is, or nil
+	green  *greenContext // that it is of, or nil
 
 	capture *capture // that is under way, or nil
 	deps    []*node  // what the next node of the capture comes after
@@ -48,6 +49,9 @@ func (s *stream) idle() bool { return s.tail == nil || s.tail.done }
 func (s *stream) barriers() (ops []*op) {
 	if gate := s.ctx.gate; gate != nil && !gate.done {
 		ops = append(ops, gate)
+	}
+	if g := s.green; g != nil && g.gate != nil && !g.gate.done {
+		ops = append(ops, g.gate)
 	}
 	return append(ops, s.defaults()...)
 }
@@ -86,6 +90,10 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 		s, r := find[stream](d, op, streamKind, uintptr(h))
 		if r != ok {
 			return nil, r
+		}
+		if s.green != nil && s.green.destroyed {
+			d.misuse(op, uintptr(h), "the stream's green context was destroyed", nil)
+			return nil, driver.ResultContextIsDestroyed
 		}
 		return s, d.of(op, s.ctx, uintptr(h), streamKind)
 	}
@@ -159,12 +167,17 @@ func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priori
 	if r != ok {
 		return 0, r
 	}
+	return d.newStream(c, flags, priority).handle, ok
+}
+
+// newStream makes a stream.
+func (d *Driver) newStream(c *context, flags uint32, priority int32) *stream {
 	s := &stream{ctx: c, flags: flags, priority: min(max(priority, greatestPriority), leastPriority)}
 	s.handle = driver.Stream(d.objects.add(streamKind, s))
 	d.ids.stream++
 	s.id = d.ids.stream
 	c.streams = append(c.streams, s)
-	return s.handle, ok
+	return s
 }
 
 // StreamDestroy is cuStreamDestroy_v2. What is on the stream is still done.
@@ -288,6 +301,9 @@ func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Contex
 	s, _, r := d.onStream("cuStreamGetCtx", th, h)
 	if r == ok {
 		r = s.unspoilt()
+	}
+	if r == ok && s.green != nil {
+		r = driver.ResultNotSupported // only the next version of the function can say it
 	}
 	if r != ok {
 		return 0, r

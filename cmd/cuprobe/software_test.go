@@ -246,7 +246,7 @@ func TestSoftDoctorJSON(t *testing.T) {
 	want := doctorReport{
 		Driver: &soft,
 		Features: &cu.Features{Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true,
-			ContextEvents: true},
+			ContextEvents: true, GreenContexts: true},
 		Missing: []missingSymbol{}, Devices: []deviceInfo{simulated},
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"},
 	}

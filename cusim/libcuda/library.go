@@ -187,9 +187,9 @@ func tell[T any](r driver.Result, p *T, v T) driver.Result {
 }
 
 // room returns the length that a word points to.
-func room(word *uint64) uint64 {
-	if p := pointer[uint64](word); p != nil {
-		return *p
+func room[T uint32 | uint64](word *uint64) uint64 {
+	if p := pointer[T](word); p != nil {
+		return uint64(*p)
 	}
 	return 0
 }

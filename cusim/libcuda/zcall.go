@@ -172,7 +172,69 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.CtxEnablePeerAccess(th, driver.Context(a[0]), uint32(a[1]))
 	case 36: // cuCtxDisablePeerAccess
 		return l.d.CtxDisablePeerAccess(th, driver.Context(a[0]))
-	case 37: // cuEventCreate
+	case 37: // cuDeviceGetDevResource
+		p1 := pointer[driver.DevResource](&a[1])
+		v1, r := l.d.DeviceGetDevResource(th, driver.Device(a[0]), int32(a[2]))
+		r = store(r, p1, v1)
+		return r
+	case 38: // cuDevSmResourceSplitByCount
+		p0, there := sliceIfAny[driver.DevResource](&a[0], room[uint32](&a[1]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[uint32](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[driver.DevResource](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[driver.DevResource](&a[3])
+		v1, v3, r := l.d.DevSmResourceSplitByCount(th, p0, *p2, uint32(a[4]), uint32(a[5]))
+		r = store(r, p1, v1)
+		r = offer(r, p3, v3)
+		return r
+	case 39: // cuDevResourceGenerateDesc
+		p0 := pointer[driver.DevResourceDesc](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[driver.DevResource](&a[1], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.DevResourceGenerateDesc(th, p1)
+		r = store(r, p0, v0)
+		return r
+	case 40: // cuGreenCtxCreate
+		p0 := pointer[driver.GreenCtx](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GreenCtxCreate(th, driver.DevResourceDesc(a[1]), driver.Device(a[2]), uint32(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 41: // cuGreenCtxDestroy
+		return l.d.GreenCtxDestroy(th, driver.GreenCtx(a[0]))
+	case 42: // cuGreenCtxGetDevResource
+		p1 := pointer[driver.DevResource](&a[1])
+		v1, r := l.d.GreenCtxGetDevResource(th, driver.GreenCtx(a[0]), int32(a[2]))
+		r = store(r, p1, v1)
+		return r
+	case 43: // cuGreenCtxRecordEvent
+		return l.d.GreenCtxRecordEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
+	case 44: // cuGreenCtxWaitEvent
+		return l.d.GreenCtxWaitEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
+	case 45: // cuGreenCtxStreamCreate
+		p0 := pointer[driver.Stream](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GreenCtxStreamCreate(th, driver.GreenCtx(a[1]), uint32(a[2]), int32(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 46: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -180,27 +242,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 38: // cuEventDestroy_v2
+	case 47: // cuEventDestroy_v2
 		return l.d.EventDestroy(th, driver.Event(a[0]))
-	case 39: // cuEventRecord
+	case 48: // cuEventRecord
 		return l.d.EventRecord(th, driver.Event(a[0]), driver.Stream(a[1]))
-	case 40: // cuEventRecordWithFlags
+	case 49: // cuEventRecordWithFlags
 		return l.d.EventRecordWithFlags(th, driver.Event(a[0]), driver.Stream(a[1]), uint32(a[2]))
-	case 41: // cuEventQuery
+	case 50: // cuEventQuery
 		return l.d.EventQuery(th, driver.Event(a[0]))
-	case 42: // cuEventSynchronize
+	case 51: // cuEventSynchronize
 		return l.d.EventSynchronize(th, driver.Event(a[0]))
-	case 43: // cuEventElapsedTime
+	case 52: // cuEventElapsedTime
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTime(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 44: // cuEventElapsedTime_v2
+	case 53: // cuEventElapsedTime_v2
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTimeV2(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 45: // cuStreamCreate
+	case 54: // cuStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -208,7 +270,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 46: // cuStreamCreateWithPriority
+	case 55: // cuStreamCreateWithPriority
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -216,54 +278,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreateWithPriority(th, uint32(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 47: // cuStreamDestroy_v2
+	case 56: // cuStreamDestroy_v2
 		return l.d.StreamDestroy(th, driver.Stream(a[0]))
-	case 48: // cuStreamQuery
+	case 57: // cuStreamQuery
 		return l.d.StreamQuery(th, driver.Stream(a[0]))
-	case 49: // cuStreamSynchronize
+	case 58: // cuStreamSynchronize
 		return l.d.StreamSynchronize(th, driver.Stream(a[0]))
-	case 50: // cuStreamWaitEvent
+	case 59: // cuStreamWaitEvent
 		return l.d.StreamWaitEvent(th, driver.Stream(a[0]), driver.Event(a[1]), uint32(a[2]))
-	case 51: // cuStreamGetCtx
+	case 60: // cuStreamGetCtx
 		p1 := pointer[driver.Context](&a[1])
 		v1, r := l.d.StreamGetCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 52: // cuStreamGetFlags
+	case 61: // cuStreamGetFlags
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.StreamGetFlags(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 53: // cuStreamGetPriority
+	case 62: // cuStreamGetPriority
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamGetPriority(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 54: // cuStreamGetId
+	case 63: // cuStreamGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.StreamGetId(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 55: // cuStreamGetDevice
+	case 64: // cuStreamGetDevice
 		p1 := pointer[driver.Device](&a[1])
 		v1, r := l.d.StreamGetDevice(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 56: // cuStreamWaitValue32_v2
+	case 65: // cuStreamWaitValue32_v2
 		return l.d.StreamWaitValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 57: // cuStreamWaitValue64_v2
+	case 66: // cuStreamWaitValue64_v2
 		return l.d.StreamWaitValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 58: // cuStreamWriteValue32_v2
+	case 67: // cuStreamWriteValue32_v2
 		return l.d.StreamWriteValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 59: // cuStreamWriteValue64_v2
+	case 68: // cuStreamWriteValue64_v2
 		return l.d.StreamWriteValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 60: // cuStreamAddCallback
+	case 69: // cuStreamAddCallback
 		return l.d.StreamAddCallback(th, driver.Stream(a[0]), l.streamCallback(a[0], a[1], a[2]), uint32(a[3]))
-	case 61: // cuLaunchHostFunc
+	case 70: // cuLaunchHostFunc
 		return l.d.LaunchHostFunc(th, driver.Stream(a[0]), l.hostFunc(a[1], a[2]))
-	case 62: // cuStreamBeginCapture_v2
+	case 71: // cuStreamBeginCapture_v2
 		return l.d.StreamBeginCapture(th, driver.Stream(a[0]), int32(a[1]))
-	case 63: // cuStreamBeginCaptureToGraph
+	case 72: // cuStreamBeginCaptureToGraph
 		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -272,7 +334,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultNotSupported)
 		}
 		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, int32(a[5]))
-	case 64: // cuStreamEndCapture
+	case 73: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -280,12 +342,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 65: // cuStreamIsCapturing
+	case 74: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamIsCapturing(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 66: // cuStreamGetCaptureInfo_v2
+	case 75: // cuStreamGetCaptureInfo_v2
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -298,7 +360,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p4, v4)
 		r = offer(r, p5, v5)
 		return r
-	case 67: // cuStreamGetCaptureInfo_v3
+	case 76: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -313,7 +375,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p5, v5)
 		r = offer(r, p6, v6)
 		return r
-	case 68: // cuThreadExchangeStreamCaptureMode
+	case 77: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -321,7 +383,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ThreadExchangeStreamCaptureMode(th, *p0)
 		r = store(r, p0, v0)
 		return r
-	case 69: // cuGraphCreate
+	case 78: // cuGraphCreate
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -329,9 +391,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 70: // cuGraphDestroy
+	case 79: // cuGraphDestroy
 		return l.d.GraphDestroy(th, driver.Graph(a[0]))
-	case 71: // cuGraphClone
+	case 80: // cuGraphClone
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -339,13 +401,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 72: // cuGraphDebugDotPrint
+	case 81: // cuGraphDebugDotPrint
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
-	case 73: // cuGraphAddEmptyNode
+	case 82: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -357,7 +419,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 74: // cuGraphAddEventRecordNode
+	case 83: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -369,7 +431,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 75: // cuGraphAddEventWaitNode
+	case 84: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -381,22 +443,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 76: // cuGraphEventRecordNodeGetEvent
+	case 85: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 77: // cuGraphEventRecordNodeSetEvent
+	case 86: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 78: // cuGraphEventWaitNodeGetEvent
+	case 87: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 79: // cuGraphEventWaitNodeSetEvent
+	case 88: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 80: // cuGraphGetNodes
-		p1, there := sliceIfAny[driver.GraphNode](&a[1], room(&a[2]))
+	case 89: // cuGraphGetNodes
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
@@ -407,12 +469,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 81: // cuGraphGetEdges
-		p1, there := sliceIfAny[driver.GraphNode](&a[1], room(&a[3]))
+	case 90: // cuGraphGetEdges
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		p2, there := sliceIfAny[driver.GraphNode](&a[2], room(&a[3]))
+		p2, there := sliceIfAny[driver.GraphNode](&a[2], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
@@ -426,12 +488,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 82: // cuGraphNodeGetType
+	case 91: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 83: // cuGraphInstantiateWithFlags
+	case 92: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -439,7 +501,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 84: // cuGraphExecUpdate
+	case 93: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -452,22 +514,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = tell(r, p2, v2)
 		r = tell(r, p3, v3)
 		return r
-	case 85: // cuGraphExecEventRecordNodeSetEvent
+	case 94: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 86: // cuGraphExecEventWaitNodeSetEvent
+	case 95: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 87: // cuGraphLaunch
+	case 96: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 88: // cuGraphUpload
+	case 97: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 89: // cuGraphExecDestroy
+	case 98: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 90: // cuIpcGetEventHandle
+	case 99: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 91: // cuIpcOpenEventHandle
+	case 100: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -475,12 +537,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 92: // cuIpcGetMemHandle
+	case 101: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 93: // cuIpcOpenMemHandle_v2
+	case 102: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -488,16 +550,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 94: // cuIpcCloseMemHandle
+	case 103: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 95: // cuMemGetInfo_v2
+	case 104: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 96: // cuMemAlloc_v2
+	case 105: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -505,9 +567,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 97: // cuMemFree_v2
+	case 106: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 98: // cuMemAllocAsync
+	case 107: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -515,9 +577,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 99: // cuMemFreeAsync
+	case 108: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 100: // cuMemHostAlloc
+	case 109: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -525,55 +587,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 101: // cuMemFreeHost
+	case 110: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 102: // cuMemHostGetDevicePointer_v2
+	case 111: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 103: // cuMemHostGetFlags
+	case 112: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 104: // cuMemHostRegister_v2
+	case 113: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 105: // cuMemHostUnregister
+	case 114: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 106: // cuMemcpyHtoD_v2
+	case 115: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 107: // cuMemcpyDtoH_v2
+	case 116: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 108: // cuMemcpyHtoDAsync_v2
+	case 117: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 109: // cuMemcpyDtoHAsync_v2
+	case 118: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 110: // cuMemcpyDtoD_v2
+	case 119: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 111: // cuMemcpyDtoDAsync_v2
+	case 120: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 112: // cuMemcpyPeer
+	case 121: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 113: // cuMemcpyPeerAsync
+	case 122: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 114: // cuMemsetD8_v2
+	case 123: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 115: // cuMemsetD32_v2
+	case 124: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 116: // cuMemsetD8Async
+	case 125: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 117: // cuMemsetD32Async
+	case 126: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 118: // cuModuleLoadData
+	case 127: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -585,7 +647,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 119: // cuModuleLoadDataEx
+	case 128: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -605,9 +667,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 120: // cuModuleUnload
+	case 129: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 121: // cuModuleGetFunction
+	case 130: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -619,7 +681,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 122: // cuModuleGetGlobal_v2
+	case 131: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -630,30 +692,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 123: // cuFuncGetAttribute
+	case 132: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 124: // cuFuncSetAttribute
+	case 133: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 125: // cuFuncGetName
+	case 134: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 126: // cuFuncGetParamInfo
+	case 135: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 127: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuOccupancyMaxPotentialBlockSize
+	case 137: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -663,32 +725,32 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 129: // cuLaunchKernel
+	case 138: // cuLaunchKernel
 		if a[10] != 0 {
 			return l.refuse(driver.ResultNotSupported)
 		}
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 130: // cuLaunchCooperativeKernel
+	case 139: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 131: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 140: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 132: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 141: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 133: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 142: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 134: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 143: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 135: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 144: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 136: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 145: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -697,7 +759,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 // aboutEvent reports whether the first argument of a call is an event.
 func aboutEvent(number uint32) bool {
 	switch number {
-	case 38, 39, 40, 41, 42:
+	case 47, 48, 49, 50, 51:
 		return true
 	}
 	return false
@@ -742,6 +804,15 @@ var callNames = [...]string{
 	"cuCtxWaitEvent",
 	"cuCtxEnablePeerAccess",
 	"cuCtxDisablePeerAccess",
+	"cuDeviceGetDevResource",
+	"cuDevSmResourceSplitByCount",
+	"cuDevResourceGenerateDesc",
+	"cuGreenCtxCreate",
+	"cuGreenCtxDestroy",
+	"cuGreenCtxGetDevResource",
+	"cuGreenCtxRecordEvent",
+	"cuGreenCtxWaitEvent",
+	"cuGreenCtxStreamCreate",
 	"cuEventCreate",
 	"cuEventDestroy",
 	"cuEventRecord",

@@ -26,6 +26,10 @@ type (
 	GraphExec uintptr
 	// GraphNode is a CUgraphNode.
 	GraphNode uintptr
+	// GreenCtx is a CUgreenCtx.
+	GreenCtx uintptr
+	// DevResourceDesc is a CUdevResourceDesc.
+	DevResourceDesc uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that is not Go's.
@@ -40,7 +44,26 @@ type (
 	IPCEventHandle [64]byte
 	// IPCMemHandle is a CUipcMemHandle, which C passes by value.
 	IPCMemHandle [64]byte
+	// DevResource is a CUdevResource: its type, 92 bytes of the driver's own, and 48 for
+	// what the type says.
+	DevResource [18]uint64
 )
+
+// SMCount returns how many multiprocessors the resource is, 0 if it is something else.
+func (r *DevResource) SMCount() uint32 {
+	if int32(r[0]) != CU_DEV_RESOURCE_TYPE_SM {
+		return 0
+	}
+	return uint32(r[smCountAt])
+}
+
+// SetSMCount makes the resource so many multiprocessors.
+func (r *DevResource) SetSMCount(n uint32) {
+	r[0], r[smCountAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
+}
+
+// smCountAt is where the count is, in words of 8 bytes.
+const smCountAt = (4 + 92) / 8
 
 // KernelParams are the arguments of a kernel: for each, where its value is and
 // how many bytes it has. The driver copies the values during the call.

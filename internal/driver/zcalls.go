@@ -1106,6 +1106,302 @@ func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
+// DeviceGetDevResource calls cuDeviceGetDevResource, which exists from CUDA 12.4.
+func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource DevResource, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symDeviceGetDevResource)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		resource, res = t.soft.DeviceGetDevResource(th, device, typ)
+		return resource, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetDevResource].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetDevResource); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		device   uintptr
+		resource unsafe.Pointer
+		typ      uintptr
+		_        [3]uintptr
+		v0       DevResource
+	}{fn: fn, device: uintptr(uint32(device)), typ: uintptr(uint32(typ))}
+	f.resource = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DevSmResourceSplitByCount calls cuDevSmResourceSplitByCount, which exists from CUDA 12.4.
+func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input DevResource, useFlags uint32, minCount uint32) (nbGroups uint32, remaining DevResource, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symDevSmResourceSplitByCount)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nbGroups, remaining, res = t.soft.DevSmResourceSplitByCount(th, result, input, useFlags, minCount)
+		return nbGroups, remaining, t.leave(at, th, res)
+	}
+	fn := t.procs[symDevSmResourceSplitByCount].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDevSmResourceSplitByCount); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		result    unsafe.Pointer
+		nbGroups  unsafe.Pointer
+		input     unsafe.Pointer
+		remaining unsafe.Pointer
+		useFlags  uintptr
+		minCount  uintptr
+		v0        uint32
+		a2        DevResource
+		v1        DevResource
+	}{
+		fn:       fn,
+		result:   unsafe.Pointer(unsafe.SliceData(result)),
+		useFlags: uintptr(useFlags),
+		minCount: uintptr(minCount),
+		v0:       uint32(len(result)),
+		a2:       input,
+	}
+	f.nbGroups = unsafe.Pointer(&f.v0)
+	f.input = unsafe.Pointer(&f.a2)
+	f.remaining = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// DevResourceGenerateDesc calls cuDevResourceGenerateDesc, which exists from CUDA 12.4.
+func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc DevResourceDesc, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symDevResourceGenerateDesc)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phDesc, res = t.soft.DevResourceGenerateDesc(th, resources)
+		return phDesc, t.leave(at, th, res)
+	}
+	fn := t.procs[symDevResourceGenerateDesc].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDevResourceGenerateDesc); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		phDesc      unsafe.Pointer
+		resources   unsafe.Pointer
+		nbResources uintptr
+		_           [3]uintptr
+		v0          DevResourceDesc
+	}{fn: fn, resources: unsafe.Pointer(unsafe.SliceData(resources)), nbResources: uintptr(len(resources))}
+	f.phDesc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GreenCtxCreate calls cuGreenCtxCreate, which exists from CUDA 12.4.
+func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symGreenCtxCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phCtx, res = t.soft.GreenCtxCreate(th, desc, dev, flags)
+		return phCtx, t.leave(at, th, res)
+	}
+	fn := t.procs[symGreenCtxCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		phCtx unsafe.Pointer
+		desc  uintptr
+		dev   uintptr
+		flags uintptr
+		_     [2]uintptr
+		v0    GreenCtx
+	}{fn: fn, desc: uintptr(desc), dev: uintptr(uint32(dev)), flags: uintptr(flags)}
+	f.phCtx = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GreenCtxDestroy calls cuGreenCtxDestroy, which exists from CUDA 12.4.
+func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symGreenCtxDestroy)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GreenCtxDestroy(th, hCtx))
+	}
+	fn := t.procs[symGreenCtxDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hCtx  uintptr
+		_     [5]uintptr
+	}{fn: fn, hCtx: uintptr(hCtx)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GreenCtxGetDevResource calls cuGreenCtxGetDevResource, which exists from CUDA 12.4.
+func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resource DevResource, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symGreenCtxGetDevResource)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		resource, res = t.soft.GreenCtxGetDevResource(th, hCtx, typ)
+		return resource, t.leave(at, th, res)
+	}
+	fn := t.procs[symGreenCtxGetDevResource].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxGetDevResource); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hCtx     uintptr
+		resource unsafe.Pointer
+		typ      uintptr
+		_        [3]uintptr
+		v0       DevResource
+	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))}
+	f.resource = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GreenCtxRecordEvent calls cuGreenCtxRecordEvent, which exists from CUDA 12.4.
+func (t *Table) GreenCtxRecordEvent(at At, hCtx GreenCtx, hEvent Event) (res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symGreenCtxRecordEvent)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GreenCtxRecordEvent(th, hCtx, hEvent))
+	}
+	fn := t.procs[symGreenCtxRecordEvent].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxRecordEvent); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hCtx   uintptr
+		hEvent uintptr
+		_      [4]uintptr
+	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
+	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+}
+
+// GreenCtxWaitEvent calls cuGreenCtxWaitEvent, which exists from CUDA 12.4.
+func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symGreenCtxWaitEvent)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GreenCtxWaitEvent(th, hCtx, hEvent))
+	}
+	fn := t.procs[symGreenCtxWaitEvent].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxWaitEvent); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hCtx   uintptr
+		hEvent uintptr
+		_      [4]uintptr
+	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
+	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+}
+
+// GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists from CUDA 12.5.
+func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result) {
+	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symGreenCtxStreamCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phStream, res = t.soft.GreenCtxStreamCreate(th, greenCtx, flags, priority)
+		return phStream, t.leave(at, th, res)
+	}
+	fn := t.procs[symGreenCtxStreamCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxStreamCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		phStream unsafe.Pointer
+		greenCtx uintptr
+		flags    uintptr
+		priority uintptr
+		_        [2]uintptr
+		v0       Stream
+	}{fn: fn, greenCtx: uintptr(greenCtx), flags: uintptr(flags), priority: uintptr(uint32(priority))}
+	f.phStream = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
 // EventCreate calls cuEventCreate, which exists from CUDA 2.0.
 func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 	if t.soft != nil {

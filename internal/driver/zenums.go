@@ -40,6 +40,18 @@ const (
 	CU_CTX_FLAGS_MASK           = 0xff
 )
 
+// The constants of CUdevResourceType.
+const (
+	CU_DEV_RESOURCE_TYPE_INVALID = 0x0
+	CU_DEV_RESOURCE_TYPE_SM      = 0x1
+)
+
+// The constants of CUdevSmResourceSplit_flags.
+const (
+	CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING     = 0x1
+	CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 0x2
+)
+
 // The constants of CUdevice_P2PAttribute.
 const (
 	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK                     = 0x1
@@ -320,6 +332,11 @@ const (
 	CU_GRAPH_NODE_TYPE_MEM_FREE         = 0xb
 	CU_GRAPH_NODE_TYPE_BATCH_MEM_OP     = 0xc
 	CU_GRAPH_NODE_TYPE_CONDITIONAL      = 0xd
+)
+
+// The constants of CUgreenCtxCreate_flags.
+const (
+	CU_GREEN_CTX_DEFAULT_STREAM = 0x1
 )
 
 // The constants of CUipcMem_flags.

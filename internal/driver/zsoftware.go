@@ -126,6 +126,33 @@ type Software interface {
 	// CtxDisablePeerAccess is cuCtxDisablePeerAccess.
 	CtxDisablePeerAccess(th *Thread, peerContext Context) (res Result)
 
+	// DeviceGetDevResource is cuDeviceGetDevResource.
+	DeviceGetDevResource(th *Thread, device Device, typ int32) (resource DevResource, res Result)
+
+	// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount.
+	DevSmResourceSplitByCount(th *Thread, result []DevResource, input DevResource, useFlags uint32, minCount uint32) (nbGroups uint32, remaining DevResource, res Result)
+
+	// DevResourceGenerateDesc is cuDevResourceGenerateDesc.
+	DevResourceGenerateDesc(th *Thread, resources []DevResource) (phDesc DevResourceDesc, res Result)
+
+	// GreenCtxCreate is cuGreenCtxCreate.
+	GreenCtxCreate(th *Thread, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result)
+
+	// GreenCtxDestroy is cuGreenCtxDestroy.
+	GreenCtxDestroy(th *Thread, hCtx GreenCtx) (res Result)
+
+	// GreenCtxGetDevResource is cuGreenCtxGetDevResource.
+	GreenCtxGetDevResource(th *Thread, hCtx GreenCtx, typ int32) (resource DevResource, res Result)
+
+	// GreenCtxRecordEvent is cuGreenCtxRecordEvent.
+	GreenCtxRecordEvent(th *Thread, hCtx GreenCtx, hEvent Event) (res Result)
+
+	// GreenCtxWaitEvent is cuGreenCtxWaitEvent.
+	GreenCtxWaitEvent(th *Thread, hCtx GreenCtx, hEvent Event) (res Result)
+
+	// GreenCtxStreamCreate is cuGreenCtxStreamCreate.
+	GreenCtxStreamCreate(th *Thread, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result)
+
 	// EventCreate is cuEventCreate.
 	EventCreate(th *Thread, flags uint32) (phEvent Event, res Result)
 

@@ -26,11 +26,14 @@ const (
 	symCtxSetLimit                               Symbol = 54
 	symCtxSynchronize                            Symbol = 56
 	symCtxWaitEvent                              Symbol = 58
+	symDevResourceGenerateDesc                   Symbol = 61
+	symDevSmResourceSplitByCount                 Symbol = 62
 	symDeviceCanAccessPeer                       Symbol = 63
 	symDeviceGet                                 Symbol = 65
 	symDeviceGetAttribute                        Symbol = 66
 	symDeviceGetByPCIBusId                       Symbol = 67
 	symDeviceGetCount                            Symbol = 68
+	symDeviceGetDevResource                      Symbol = 70
 	symDeviceGetName                             Symbol = 76
 	symDeviceGetP2PAttribute                     Symbol = 79
 	symDeviceGetPCIBusId                         Symbol = 80
@@ -78,6 +81,12 @@ const (
 	symGraphLaunch                               Symbol = 200
 	symGraphNodeGetType                          Symbol = 214
 	symGraphUpload                               Symbol = 221
+	symGreenCtxCreate                            Symbol = 234
+	symGreenCtxDestroy                           Symbol = 235
+	symGreenCtxGetDevResource                    Symbol = 236
+	symGreenCtxRecordEvent                       Symbol = 238
+	symGreenCtxStreamCreate                      Symbol = 239
+	symGreenCtxWaitEvent                         Symbol = 240
 	symInit                                      Symbol = 243
 	symIpcCloseMemHandle                         Symbol = 244
 	symIpcGetEventHandle                         Symbol = 245

@@ -486,6 +486,8 @@ func cuOps() []cuOp {
 		{"Since", "cuEventElapsedTime", func(w *cuWorld) error { _, _, err := w.e.Since(w.start); return err }},
 		{"Elapsed", "cuEventElapsedTime", func(w *cuWorld) error { _, err := cu.Elapsed(context.Background(), w.start, w.e); return err }},
 		{"WaitEvent", "cuStreamWaitEvent", func(w *cuWorld) error { return w.s.WaitEvent(w.e) }},
+		{"Context.RecordEvent", "cuCtxRecordEvent", func(w *cuWorld) error { return w.gpu.RecordEvent(w.e) }},
+		{"Context.WaitEvent", "cuCtxWaitEvent", func(w *cuWorld) error { return w.gpu.WaitEvent(w.e) }},
 		{"Close", "cuEventDestroy", func(w *cuWorld) error { return w.e.Close() }},
 	}
 }
@@ -493,18 +495,7 @@ func cuOps() []cuOp {
 // fail lets the operation fail with a code: the error says so; what can go on goes on;
 // nothing is left.
 func (op cuOp) fail(t *testing.T, code cu.Result) {
-	sim, gpu := openCu(t)
-	w := &cuWorld{gpu: gpu}
-	var err1, err2, err3 error
-	w.s, err1 = gpu.NewStream(cu.StreamNonBlocking)
-	w.start, err2 = gpu.NewEvent(cu.EventDefault)
-	w.e, err3 = gpu.NewEvent(cu.EventDefault)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.start.Record(w.s), w.e.Record(w.s)); err != nil {
-		t.Fatal(err)
-	}
+	sim, w := newWorld(t)
 	sim.Inject(fault(op.function, driver.Result(code)))
 	err := op.call(w)
 	sim.ClearFaults()
@@ -540,14 +531,36 @@ func (op cuOp) fail(t *testing.T, code cu.Result) {
 	case again != nil:
 		t.Errorf("the second time: %v", again)
 	}
-	if err := gpu.Err(); code.Sticky() != (err != nil) || err != nil && !errors.Is(err, code) {
+	if err := w.gpu.Err(); code.Sticky() != (err != nil) || err != nil && !errors.Is(err, code) {
 		t.Errorf("the context's error is %v", err)
 	}
+	if err := w.close(); err != nil && !code.Sticky() {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// newWorld returns a world on a software driver of its own.
+func newWorld(t *testing.T) (*cusim.Driver, *cuWorld) {
+	t.Helper()
+	sim, gpu := openCu(t)
+	w := &cuWorld{gpu: gpu}
+	var err1, err2, err3 error
+	w.s, err1 = gpu.NewStream(cu.StreamNonBlocking)
+	w.start, err2 = gpu.NewEvent(cu.EventDefault)
+	w.e, err3 = gpu.NewEvent(cu.EventDefault)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.start.Record(w.s), w.e.Record(w.s)); err != nil {
+		t.Fatal(err)
+	}
+	return sim, w
+}
+
+func (w *cuWorld) close() error {
 	errs := []error{w.start.Close(), w.e.Close()}
 	for _, e := range w.more {
 		errs = append(errs, e.Close())
 	}
-	if err := errors.Join(append(errs, w.s.Close(), gpu.Close())...); err != nil && !code.Sticky() {
-		t.Errorf("closing: %v", err)
-	}
+	return errors.Join(append(errs, w.s.Close(), w.gpu.Close())...)
 }

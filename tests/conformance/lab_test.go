@@ -36,6 +36,7 @@ type target struct {
 	Library string `json:",omitempty"` // a path, or "" for the system's
 	Virtual bool   `json:",omitempty"`
 	Devices int    `json:",omitempty"` // of a software driver, if not one
+	Version int    `json:",omitempty"` // of CUDA, that a software driver plays, if not the newest
 	InC     bool   `json:",omitempty"`
 }
 
@@ -108,6 +109,9 @@ func openLab(t tb, tg target) *lab {
 		opts := []cusim.Option{cusim.Devices(max(1, tg.Devices))}
 		if tg.Virtual {
 			opts = append(opts, cusim.VirtualTime())
+		}
+		if tg.Version != 0 {
+			opts = append(opts, cusim.Version(tg.Version))
 		}
 		l.sim = cusim.New(opts...)
 		l.Table = driver.NewSoftware(l.sim)

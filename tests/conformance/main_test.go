@@ -11,9 +11,10 @@
 //
 // Rows A, B and C are what users of other event systems rely on, in package cu: lazy
 // events, streams from pools, pools of events. Their tests use package cu on the same
-// drivers, and raw calls only to hold streams up and to count what is alive. So do those
-// of row D13, and of A9, A10 and B2, whose events are shared with processes that the tests
-// start.
+// drivers, and raw calls only to hold streams up and to count what is alive. Rows D are
+// the driver API's event management: their tests hold package cu to what the driver
+// itself answers to the same call. Those of rows D13, A9, A10 and B2 share events with
+// processes that they start.
 package conformance
 
 import (

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/cu"
 )
 
-// Pools of events: rows C1 to C4.
+// Pools of events: rows C1 to C4, and C9.
 
 // newPool returns a share in a context's pool, which is closed at the end.
 func (n *nouns) newPool() *cu.EventPool {
@@ -360,5 +361,32 @@ func TestC04SharedPool(t *testing.T) {
 			r := n.reports(0)
 			return len(r) == 1 && r[0] == "event pool forgotten"
 		})
+	})
+}
+
+// TestC09HandedOverAtOnce records behind a copy, and asks nobody for anything: the copy is
+// done. There is nothing to hand over, and no argument that says so.
+func TestC09HandedOverAtOnce(t *testing.T) {
+	onNouns(t, func(n *nouns) {
+		s := n.newStream()
+		mem := get(n.gpu.Alloc(1))(n)
+		n.closes(mem)
+		host := get(n.gpu.AllocHost(1, cu.HostDeviceMap))(n)
+		n.closes(host)
+		e := n.newEvent(cu.EventDisableTiming)
+		n.ok(s.Memset(mem, 7))
+		n.ok(s.Copy(host, mem))
+		n.ok(e.Record(s))
+		arrived := false
+		for end := time.Now().Add(patience); !arrived && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if n.tg.Virtual {
+				n.sim.Advance(time.Millisecond)
+			}
+			n.ok(host.View(func(b []byte) error { arrived = b[0] == 7; return nil }))
+		}
+		if !arrived {
+			n.t.Errorf("the copy was not made in %v, during which nobody has asked for it", patience)
+		}
+		n.completed("the record behind it", e)
 	})
 }

@@ -46,6 +46,7 @@ const (
 	roleInOutLen = "inoutlen" // pointer to that length, where the driver stores another
 	roleBytes    = "bytes"    // pointer to memory whose length the driver finds out
 	roleAgg      = "agg"      // struct by value
+	roleRef      = "ref"      // pointer to a value that the driver only reads: by value in Go
 	roleKParams  = "kparams"  // a kernel's arguments
 	roleFunc     = "func"     // C function that the driver calls
 	roleData     = "data"     // and the argument for it
@@ -239,11 +240,13 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 	case roleLen:
 		return elem, known && stars == 0 && (elem == "int32" || elem == "uint32" || elem == "uint64")
 	case roleInOutLen:
-		return elem, known && stars == 1 && elem == "uint64"
+		return elem, known && stars == 1 && (elem == "uint64" || elem == "uint32")
 	case roleBytes:
 		return "[]byte", stars == 1 && base == "void"
 	case roleAgg:
 		return elem, p.c.size > 0 && isArray && arrayTypes[base] == p.c.size && (p.c.size == 4 || p.c.size == 8 || p.c.size > 16)
+	case roleRef:
+		return elem, known && stars == 1 && isConst
 	case roleKParams:
 		return "KernelParams", p.c.typ == "void **"
 	case roleFunc:

@@ -181,7 +181,7 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 		case p.isLarge() && onStack:
 			stack = append(stack, field{name: p.name, typ: p.typ, init: p.name})
 			continue
-		case p.isLarge():
+		case p.isLarge(), p.role == roleRef:
 			copied := fmt.Sprintf("a%d", len(words))
 			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + copied + ")"}
 			slots = append(slots, field{name: copied, typ: p.typ, init: p.name})

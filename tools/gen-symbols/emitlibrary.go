@@ -412,7 +412,7 @@ func unversioned(export string) string {
 func (c *call) makesSomething() bool {
 	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
 		switch p.typ {
-		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr":
+		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr", "GreenCtx", "DevResourceDesc":
 			return true
 		}
 		return false
@@ -471,6 +471,10 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			args = append(args, name)
 		case roleAgg:
 			args = append(args, fmt.Sprintf("*pointer[%s](&%s)", driverType(p.typ), word))
+		case roleRef:
+			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
+			refuse(name + " == nil")
+			args = append(args, "*"+name)
 		case roleKParams:
 			args = append(args, "kernelParams(&"+word+")")
 		case roleFunc:
@@ -519,7 +523,7 @@ func (c *call) lengthOf(buf *callParam) string {
 		switch {
 		case p.of != buf:
 		case p.role == roleInOutLen:
-			return fmt.Sprintf("room(&a[%d])", i)
+			return fmt.Sprintf("room[%s](&a[%d])", p.typ, i)
 		case p.role == roleLen && p.typ == "int32":
 			return fmt.Sprintf("uint64(max(int32(a[%d]), 0))", i)
 		case p.role == roleLen:

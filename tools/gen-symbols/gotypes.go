@@ -28,10 +28,14 @@ var goTypes = map[string]string{
 	"CUipcMemHandle":   "IPCMemHandle",
 	"CUmemLocation":    "MemLocation",
 	"CUjit_option":     "uint32",
+
+	"CUgreenCtx":        "GreenCtx",
+	"CUdevResource":     "DevResource",
+	"CUdevResourceDesc": "DevResourceDesc",
 }
 
-// arrayTypes are the types whose Go type is an array of so many bytes.
-var arrayTypes = map[string]int64{"CUuuid": 16, "CUipcEventHandle": 64, "CUipcMemHandle": 64, "CUmemLocation": 8}
+// arrayTypes are the types whose Go type is an array, of so many bytes in all.
+var arrayTypes = map[string]int64{"CUuuid": 16, "CUipcEventHandle": 64, "CUipcMemHandle": 64, "CUmemLocation": 8, "CUdevResource": 144}
 
 // scalarType returns the Go type of a C type that is no pointer.
 func scalarType(m *manifest, name string) (string, bool) {

@@ -122,6 +122,7 @@ CUresult CUDAAPI cuWidgetElapsed(float *pMilliseconds, CUevent hStart, CUevent h
 CUresult CUDAAPI cuWidgetOpen(CUevent *phEvent, CUipcEventHandle handle, unsigned int Flags);
 CUresult CUDAAPI cuWidgetMove(CUcontext ctx, CUmemLocation location, size_t count);
 CUresult CUDAAPI cuWidgetList(CUcontext ctx, CUevent *events, size_t *numEvents);
+CUresult CUDAAPI cuWidgetSplit(CUipcEventHandle *parts, unsigned int *numParts, const CUipcEventHandle *whole, CUipcEventHandle *rest);
 CUresult CUDAAPI cuWidgetLoad(CUcontext *ctx, const void *image, unsigned int numOptions, CUwidget_flags *options, void **optionValues);
 CUresult CUDAAPI cuWidgetFind(CUevent *pEvent, const char *name, CUwidgetPlace type);
 CUresult CUDAAPI cuWidgetEach(CUcontext ctx, CUhostFn fn, void *userData);

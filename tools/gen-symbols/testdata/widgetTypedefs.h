@@ -16,6 +16,7 @@ typedef CUresult (CUDAAPI *PFN_cuWidgetElapsed_v2000)(float *pMilliseconds, CUev
 typedef CUresult (CUDAAPI *PFN_cuWidgetOpen_v4010)(CUevent *phEvent, CUipcEventHandle_v1 handle, unsigned int Flags);
 typedef CUresult (CUDAAPI *PFN_cuWidgetMove_v8000)(CUcontext ctx, CUmemLocation_v1 location, size_t count);
 typedef CUresult (CUDAAPI *PFN_cuWidgetList_v8000)(CUcontext ctx, CUevent *events, size_t *numEvents);
+typedef CUresult (CUDAAPI *PFN_cuWidgetSplit_v8000)(CUipcEventHandle_v1 *parts, unsigned int *numParts, const CUipcEventHandle_v1 *whole, CUipcEventHandle_v1 *rest);
 typedef CUresult (CUDAAPI *PFN_cuWidgetLoad_v2010)(CUcontext *ctx, const void *image, unsigned int numOptions, CUwidget_flags *options, void **optionValues);
 typedef CUresult (CUDAAPI *PFN_cuWidgetFind_v2000)(CUevent *pEvent, const char *name, CUwidgetPlace type);
 typedef CUresult (CUDAAPI *PFN_cuWidgetEach_v9000)(CUcontext ctx, CUhostFn fn, void *userData);

@@ -382,21 +382,14 @@ int cuDestroyExternalSemaphore(void *extSem)
 
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
 {
-	(void)phDesc;
-	(void)resources;
-	(void)nbResources;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)phDesc, (uintptr_t)resources, (uint32_t)nbResources};
+	return cusim_call(39, 12040, a);
 }
 
 int cuDevSmResourceSplitByCount(void *result, void *nbGroups, void *input, void *remaining, unsigned int useFlags, unsigned int minCount)
 {
-	(void)result;
-	(void)nbGroups;
-	(void)input;
-	(void)remaining;
-	(void)useFlags;
-	(void)minCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)result, (uintptr_t)nbGroups, (uintptr_t)input, (uintptr_t)remaining, (uint32_t)useFlags, (uint32_t)minCount};
+	return cusim_call(38, 12040, a);
 }
 
 int cuDeviceCanAccessPeer(void *canAccessPeer, int dev, int peerDev)
@@ -438,10 +431,8 @@ int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 
 int cuDeviceGetDevResource(int device, void *resource, int type)
 {
-	(void)device;
-	(void)resource;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)device, (uintptr_t)resource, (uint32_t)type};
+	return cusim_call(37, 12040, a);
 }
 
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
@@ -649,13 +640,13 @@ int cuDeviceUnregisterAsyncNotification(int device, void *callback)
 int cuEventCreate(void *phEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uint32_t)Flags};
-	return cusim_call(37, 2000, a);
+	return cusim_call(46, 2000, a);
 }
 
 int cuEventDestroy(void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(38, 2000, a);
+	return cusim_call(47, 2000, a);
 }
 
 int cuEventDestroy_v2(void *hEvent)
@@ -663,7 +654,7 @@ int cuEventDestroy_v2(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(38, 4000, a);
+	return cusim_call(47, 4000, a);
 }
 
 int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
@@ -671,7 +662,7 @@ int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(43, 2000, a);
+	return cusim_call(52, 2000, a);
 }
 
 int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
@@ -679,7 +670,7 @@ int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(44, 12080, a);
+	return cusim_call(53, 12080, a);
 }
 
 int cuEventQuery(void *hEvent)
@@ -687,31 +678,31 @@ int cuEventQuery(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(41, 2000, a);
+	return cusim_call(50, 2000, a);
 }
 
 int cuEventRecord(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream};
-	return cusim_call(39, 2000, a);
+	return cusim_call(48, 2000, a);
 }
 
 int cuEventRecordWithFlags(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream, (uint32_t)flags};
-	return cusim_call(40, 11010, a);
+	return cusim_call(49, 11010, a);
 }
 
 int cuEventRecordWithFlags_ptsz(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream), (uint32_t)flags};
-	return cusim_call(40, 11010, a);
+	return cusim_call(49, 11010, a);
 }
 
 int cuEventRecord_ptsz(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream)};
-	return cusim_call(39, 7000, a);
+	return cusim_call(48, 7000, a);
 }
 
 int cuEventSynchronize(void *hEvent)
@@ -719,7 +710,7 @@ int cuEventSynchronize(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(42, 2000, a);
+	return cusim_call(51, 2000, a);
 }
 
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
@@ -748,7 +739,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(123, 2020, a);
+	return cusim_call(132, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -761,13 +752,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(125, 12030, a);
+	return cusim_call(134, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(126, 12040, a);
+	return cusim_call(135, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -786,7 +777,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(124, 9000, a);
+	return cusim_call(133, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -868,19 +859,19 @@ int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies};
-	return cusim_call(73, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuGraphAddEventRecordNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(74, 11010, a);
+	return cusim_call(83, 11010, a);
 }
 
 int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(75, 11010, a);
+	return cusim_call(84, 11010, a);
 }
 
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1020,7 +1011,7 @@ int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 int cuGraphClone(void *phGraphClone, void *originalGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphClone, (uintptr_t)originalGraph};
-	return cusim_call(71, 10000, a);
+	return cusim_call(80, 10000, a);
 }
 
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
@@ -1036,19 +1027,19 @@ int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, u
 int cuGraphCreate(void *phGraph, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraph, (uint32_t)flags};
-	return cusim_call(69, 10000, a);
+	return cusim_call(78, 10000, a);
 }
 
 int cuGraphDebugDotPrint(void *hGraph, void *path, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)path, (uint32_t)flags};
-	return cusim_call(72, 11030, a);
+	return cusim_call(81, 11030, a);
 }
 
 int cuGraphDestroy(void *hGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraph};
-	return cusim_call(70, 10000, a);
+	return cusim_call(79, 10000, a);
 }
 
 int cuGraphDestroyNode(void *hNode)
@@ -1060,25 +1051,25 @@ int cuGraphDestroyNode(void *hNode)
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(76, 11010, a);
+	return cusim_call(85, 11010, a);
 }
 
 int cuGraphEventRecordNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(77, 11010, a);
+	return cusim_call(86, 11010, a);
 }
 
 int cuGraphEventWaitNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(78, 11010, a);
+	return cusim_call(87, 11010, a);
 }
 
 int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(79, 11010, a);
+	return cusim_call(88, 11010, a);
 }
 
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1100,19 +1091,19 @@ int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *chil
 int cuGraphExecDestroy(void *hGraphExec)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec};
-	return cusim_call(89, 10000, a);
+	return cusim_call(98, 10000, a);
 }
 
 int cuGraphExecEventRecordNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(85, 11010, a);
+	return cusim_call(94, 11010, a);
 }
 
 int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(86, 11010, a);
+	return cusim_call(95, 11010, a);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1191,7 +1182,7 @@ int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)hErrorNode_out, (uintptr_t)updateResult_out};
-	return cusim_call(84, 10020, a);
+	return cusim_call(93, 10020, a);
 }
 
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
@@ -1233,7 +1224,7 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)numEdges};
-	return cusim_call(81, 10000, a);
+	return cusim_call(90, 10000, a);
 }
 
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
@@ -1249,7 +1240,7 @@ int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)nodes, (uintptr_t)numNodes};
-	return cusim_call(80, 10000, a);
+	return cusim_call(89, 10000, a);
 }
 
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
@@ -1287,7 +1278,7 @@ int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void 
 int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, flags};
-	return cusim_call(83, 11040, a);
+	return cusim_call(92, 11040, a);
 }
 
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
@@ -1360,13 +1351,13 @@ int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 int cuGraphLaunch(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(87, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(87, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
@@ -1464,7 +1455,7 @@ int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 int cuGraphNodeGetType(void *hNode, void *type)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)type};
-	return cusim_call(82, 10000, a);
+	return cusim_call(91, 10000, a);
 }
 
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
@@ -1521,13 +1512,13 @@ int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsig
 int cuGraphUpload(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(88, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(88, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphicsMapResources(unsigned int count, void *resources, void *hStream)
@@ -1616,25 +1607,20 @@ int cuGraphicsUnregisterResource(void *resource)
 
 int cuGreenCtxCreate(void *phCtx, void *desc, int dev, unsigned int flags)
 {
-	(void)phCtx;
-	(void)desc;
-	(void)dev;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)phCtx, (uintptr_t)desc, (uint32_t)dev, (uint32_t)flags};
+	return cusim_call(40, 12040, a);
 }
 
 int cuGreenCtxDestroy(void *hCtx)
 {
-	(void)hCtx;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hCtx};
+	return cusim_call(41, 12040, a);
 }
 
 int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 {
-	(void)hCtx;
-	(void)resource;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
+	return cusim_call(42, 12040, a);
 }
 
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
@@ -1646,25 +1632,20 @@ int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
 {
-	(void)hCtx;
-	(void)hEvent;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
+	return cusim_call(43, 12040, a);
 }
 
 int cuGreenCtxStreamCreate(void *phStream, void *greenCtx, unsigned int flags, int priority)
 {
-	(void)phStream;
-	(void)greenCtx;
-	(void)flags;
-	(void)priority;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)phStream, (uintptr_t)greenCtx, (uint32_t)flags, (uint32_t)priority};
+	return cusim_call(45, 12050, a);
 }
 
 int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 {
-	(void)hCtx;
-	(void)hEvent;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
+	return cusim_call(44, 12040, a);
 }
 
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
@@ -1684,37 +1665,37 @@ int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 int cuIpcCloseMemHandle(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(94, 4010, a);
+	return cusim_call(103, 4010, a);
 }
 
 int cuIpcGetEventHandle(void *pHandle, void *event)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)event};
-	return cusim_call(90, 4010, a);
+	return cusim_call(99, 4010, a);
 }
 
 int cuIpcGetMemHandle(void *pHandle, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, dptr};
-	return cusim_call(92, 4010, a);
+	return cusim_call(101, 4010, a);
 }
 
 int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uintptr_t)&handle};
-	return cusim_call(91, 4010, a);
+	return cusim_call(100, 4010, a);
 }
 
 int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(93, 4010, a);
+	return cusim_call(102, 4010, a);
 }
 
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(93, 11000, a);
+	return cusim_call(102, 11000, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
@@ -1782,7 +1763,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(130, 9000, a);
+	return cusim_call(139, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1796,7 +1777,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(130, 9000, a);
+	return cusim_call(139, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1819,25 +1800,25 @@ int cuLaunchGridAsync(void *f, int grid_width, int grid_height, void *hStream)
 int cuLaunchHostFunc(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(61, 10000, a);
+	return cusim_call(70, 10000, a);
 }
 
 int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(61, 10000, a);
+	return cusim_call(70, 10000, a);
 }
 
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(129, 4000, a);
+	return cusim_call(138, 4000, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(129, 7000, a);
+	return cusim_call(138, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2091,13 +2072,13 @@ int cuMemAlloc(void *dptr, unsigned int bytesize)
 int cuMemAllocAsync(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)hStream};
-	return cusim_call(98, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, cusim_own(hStream)};
-	return cusim_call(98, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
@@ -2156,7 +2137,7 @@ int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Hei
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(96, 3020, a);
+	return cusim_call(105, 3020, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -2252,25 +2233,25 @@ int cuMemFree(unsigned int dptr)
 int cuMemFreeAsync(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, (uintptr_t)hStream};
-	return cusim_call(99, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeAsync_ptsz(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, cusim_own(hStream)};
-	return cusim_call(99, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeHost(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(101, 2000, a);
+	return cusim_call(110, 2000, a);
 }
 
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(97, 3020, a);
+	return cusim_call(106, 3020, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
@@ -2340,7 +2321,7 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(95, 3020, a);
+	return cusim_call(104, 3020, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
@@ -2354,7 +2335,7 @@ int cuMemGetMemPool(void *pool, void *location, int type)
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize, (uint32_t)Flags};
-	return cusim_call(100, 2020, a);
+	return cusim_call(109, 2020, a);
 }
 
 int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
@@ -2368,31 +2349,31 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(102, 3020, a);
+	return cusim_call(111, 3020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
 {
 	uint64_t a[] = {(uintptr_t)pFlags, (uintptr_t)p};
-	return cusim_call(103, 2030, a);
+	return cusim_call(112, 2030, a);
 }
 
 int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(104, 4000, a);
+	return cusim_call(113, 4000, a);
 }
 
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(104, 6050, a);
+	return cusim_call(113, 6050, a);
 }
 
 int cuMemHostUnregister(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(105, 4000, a);
+	return cusim_call(114, 4000, a);
 }
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
@@ -3011,25 +2992,25 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(111, 3020, a);
+	return cusim_call(120, 3020, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(111, 7000, a);
+	return cusim_call(120, 7000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(110, 3020, a);
+	return cusim_call(119, 3020, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(131, 7000, a);
+	return cusim_call(140, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3052,25 +3033,25 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(109, 3020, a);
+	return cusim_call(118, 3020, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(109, 7000, a);
+	return cusim_call(118, 7000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(107, 3020, a);
+	return cusim_call(116, 3020, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(132, 7000, a);
+	return cusim_call(141, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3150,49 +3131,49 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(108, 3020, a);
+	return cusim_call(117, 3020, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(108, 7000, a);
+	return cusim_call(117, 7000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(106, 3020, a);
+	return cusim_call(115, 3020, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(133, 7000, a);
+	return cusim_call(142, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(112, 4000, a);
+	return cusim_call(121, 4000, a);
 }
 
 int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, (uintptr_t)hStream};
-	return cusim_call(113, 4000, a);
+	return cusim_call(122, 4000, a);
 }
 
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(113, 7000, a);
+	return cusim_call(122, 7000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(134, 7000, a);
+	return cusim_call(143, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3404,25 +3385,25 @@ int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
 int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, (uintptr_t)hStream};
-	return cusim_call(117, 3020, a);
+	return cusim_call(126, 3020, a);
 }
 
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(117, 7000, a);
+	return cusim_call(126, 7000, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(115, 3020, a);
+	return cusim_call(124, 3020, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(135, 7000, a);
+	return cusim_call(144, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3436,25 +3417,25 @@ int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
 int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, (uintptr_t)hStream};
-	return cusim_call(116, 3020, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(116, 7000, a);
+	return cusim_call(125, 7000, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(114, 3020, a);
+	return cusim_call(123, 3020, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(136, 7000, a);
+	return cusim_call(145, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3505,7 +3486,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(121, 2000, a);
+	return cusim_call(130, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3527,7 +3508,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(122, 3020, a);
+	return cusim_call(131, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3555,13 +3536,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(118, 2000, a);
+	return cusim_call(127, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(119, 2010, a);
+	return cusim_call(128, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3574,7 +3555,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(120, 2000, a);
+	return cusim_call(129, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3641,7 +3622,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(127, 6050, a);
+	return cusim_call(136, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3655,7 +3636,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(128, 6050, a);
+	return cusim_call(137, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3752,13 +3733,13 @@ int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, u
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(60, 5000, a);
+	return cusim_call(69, 5000, a);
 }
 
 int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(60, 7000, a);
+	return cusim_call(69, 7000, a);
 }
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
@@ -3818,25 +3799,25 @@ int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArra
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(63, 12030, a);
+	return cusim_call(72, 12030, a);
 }
 
 int cuStreamBeginCaptureToGraph_ptsz(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(63, 12030, a);
+	return cusim_call(72, 12030, a);
 }
 
 int cuStreamBeginCapture_v2(void *hStream, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)mode};
-	return cusim_call(62, 10010, a);
+	return cusim_call(71, 10010, a);
 }
 
 int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)mode};
-	return cusim_call(62, 10010, a);
+	return cusim_call(71, 10010, a);
 }
 
 int cuStreamCopyAttributes(void *dst, void *src)
@@ -3856,19 +3837,19 @@ int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 int cuStreamCreate(void *phStream, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)Flags};
-	return cusim_call(45, 2000, a);
+	return cusim_call(54, 2000, a);
 }
 
 int cuStreamCreateWithPriority(void *phStream, unsigned int flags, int priority)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)flags, (uint32_t)priority};
-	return cusim_call(46, 5050, a);
+	return cusim_call(55, 5050, a);
 }
 
 int cuStreamDestroy(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(47, 2000, a);
+	return cusim_call(56, 2000, a);
 }
 
 int cuStreamDestroy_v2(void *hStream)
@@ -3876,19 +3857,19 @@ int cuStreamDestroy_v2(void *hStream)
 	if (!hStream && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(47, 4000, a);
+	return cusim_call(56, 4000, a);
 }
 
 int cuStreamEndCapture(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phGraph};
-	return cusim_call(64, 10000, a);
+	return cusim_call(73, 10000, a);
 }
 
 int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)phGraph};
-	return cusim_call(64, 10000, a);
+	return cusim_call(73, 10000, a);
 }
 
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
@@ -3910,61 +3891,61 @@ int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(66, 11030, a);
+	return cusim_call(75, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v2_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(66, 11030, a);
+	return cusim_call(75, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v3(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(67, 12030, a);
+	return cusim_call(76, 12030, a);
 }
 
 int cuStreamGetCaptureInfo_v3_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(67, 12030, a);
+	return cusim_call(76, 12030, a);
 }
 
 int cuStreamGetCtx(void *hStream, void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)pctx};
-	return cusim_call(51, 9020, a);
+	return cusim_call(60, 9020, a);
 }
 
 int cuStreamGetCtx_ptsz(void *hStream, void *pctx)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)pctx};
-	return cusim_call(51, 9020, a);
+	return cusim_call(60, 9020, a);
 }
 
 int cuStreamGetDevice(void *hStream, void *device)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)device};
-	return cusim_call(55, 12080, a);
+	return cusim_call(64, 12080, a);
 }
 
 int cuStreamGetDevice_ptsz(void *hStream, void *device)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)device};
-	return cusim_call(55, 12080, a);
+	return cusim_call(64, 12080, a);
 }
 
 int cuStreamGetFlags(void *hStream, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)flags};
-	return cusim_call(52, 5050, a);
+	return cusim_call(61, 5050, a);
 }
 
 int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)flags};
-	return cusim_call(52, 7000, a);
+	return cusim_call(61, 7000, a);
 }
 
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
@@ -3977,49 +3958,49 @@ int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 int cuStreamGetId(void *hStream, void *streamId)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)streamId};
-	return cusim_call(54, 12000, a);
+	return cusim_call(63, 12000, a);
 }
 
 int cuStreamGetId_ptsz(void *hStream, void *streamId)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)streamId};
-	return cusim_call(54, 12000, a);
+	return cusim_call(63, 12000, a);
 }
 
 int cuStreamGetPriority(void *hStream, void *priority)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)priority};
-	return cusim_call(53, 5050, a);
+	return cusim_call(62, 5050, a);
 }
 
 int cuStreamGetPriority_ptsz(void *hStream, void *priority)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)priority};
-	return cusim_call(53, 7000, a);
+	return cusim_call(62, 7000, a);
 }
 
 int cuStreamIsCapturing(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus};
-	return cusim_call(65, 10000, a);
+	return cusim_call(74, 10000, a);
 }
 
 int cuStreamIsCapturing_ptsz(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus};
-	return cusim_call(65, 10000, a);
+	return cusim_call(74, 10000, a);
 }
 
 int cuStreamQuery(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(48, 2000, a);
+	return cusim_call(57, 2000, a);
 }
 
 int cuStreamQuery_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(48, 7000, a);
+	return cusim_call(57, 7000, a);
 }
 
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
@@ -4041,13 +4022,13 @@ int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 int cuStreamSynchronize(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(49, 2000, a);
+	return cusim_call(58, 2000, a);
 }
 
 int cuStreamSynchronize_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(49, 7000, a);
+	return cusim_call(58, 7000, a);
 }
 
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
@@ -4091,109 +4072,109 @@ int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies,
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(50, 3020, a);
+	return cusim_call(59, 3020, a);
 }
 
 int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(50, 7000, a);
+	return cusim_call(59, 7000, a);
 }
 
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(56, 8000, a);
+	return cusim_call(65, 8000, a);
 }
 
 int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(56, 8000, a);
+	return cusim_call(65, 8000, a);
 }
 
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(56, 11070, a);
+	return cusim_call(65, 11070, a);
 }
 
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(56, 11070, a);
+	return cusim_call(65, 11070, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(57, 9000, a);
+	return cusim_call(66, 9000, a);
 }
 
 int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(57, 9000, a);
+	return cusim_call(66, 9000, a);
 }
 
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(57, 11070, a);
+	return cusim_call(66, 11070, a);
 }
 
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(57, 11070, a);
+	return cusim_call(66, 11070, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(58, 8000, a);
+	return cusim_call(67, 8000, a);
 }
 
 int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(58, 8000, a);
+	return cusim_call(67, 8000, a);
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(58, 11070, a);
+	return cusim_call(67, 11070, a);
 }
 
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(58, 11070, a);
+	return cusim_call(67, 11070, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(59, 9000, a);
+	return cusim_call(68, 9000, a);
 }
 
 int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(59, 9000, a);
+	return cusim_call(68, 9000, a);
 }
 
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(59, 11070, a);
+	return cusim_call(68, 11070, a);
 }
 
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(59, 11070, a);
+	return cusim_call(68, 11070, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
@@ -4568,7 +4549,7 @@ int cuTexRefSetMipmappedArray(void *hTexRef, void *hMipmappedArray, unsigned int
 int cuThreadExchangeStreamCaptureMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(68, 10010, a);
+	return cusim_call(77, 10010, a);
 }
 
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)

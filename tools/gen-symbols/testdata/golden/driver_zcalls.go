@@ -301,6 +301,40 @@ func (t *Table) WidgetList(at At, ctx Context, events []Event) (numEvents uint64
 	return f.v0, res
 }
 
+// WidgetSplit calls cuWidgetSplit, which exists from CUDA 8.0.
+func (t *Table) WidgetSplit(at At, parts []IPCEventHandle, whole IPCEventHandle) (numParts uint32, rest IPCEventHandle, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numParts, rest, res = t.soft.WidgetSplit(th, parts, whole)
+		return numParts, rest, t.leave(at, th, res)
+	}
+	fn := t.procs[symWidgetSplit].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetSplit); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		parts    unsafe.Pointer
+		numParts unsafe.Pointer
+		whole    unsafe.Pointer
+		rest     unsafe.Pointer
+		_        [2]uintptr
+		v0       uint32
+		a2       IPCEventHandle
+		v1       IPCEventHandle
+	}{fn: fn, parts: unsafe.Pointer(unsafe.SliceData(parts)), v0: uint32(len(parts)), a2: whole}
+	f.numParts = unsafe.Pointer(&f.v0)
+	f.whole = unsafe.Pointer(&f.a2)
+	f.rest = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
 // WidgetLoad calls cuWidgetLoad, which exists from CUDA 2.1.
 func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []uintptr) (ctx Context, res Result) {
 	if len(optionValues) != len(options) {

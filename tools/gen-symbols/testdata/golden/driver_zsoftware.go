@@ -38,6 +38,9 @@ type Software interface {
 	// WidgetList is cuWidgetList.
 	WidgetList(th *Thread, ctx Context, events []Event) (numEvents uint64, res Result)
 
+	// WidgetSplit is cuWidgetSplit.
+	WidgetSplit(th *Thread, parts []IPCEventHandle, whole IPCEventHandle) (numParts uint32, rest IPCEventHandle, res Result)
+
 	// WidgetLoad is cuWidgetLoad.
 	WidgetLoad(th *Thread, image []byte, options []int32, optionValues []uintptr) (ctx Context, res Result)
 

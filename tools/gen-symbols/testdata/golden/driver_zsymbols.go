@@ -23,10 +23,11 @@ const (
 	symWidgetPin           Symbol = 18
 	symWidgetPush          Symbol = 19
 	symWidgetSpinWithFlags Symbol = 22
+	symWidgetSplit         Symbol = 23
 )
 
 // numSymbols is how many ABIs of functions the driver API of CUDA 9.2 has.
-const numSymbols = 23
+const numSymbols = 24
 
 // symbols holds the facts about every function of the driver API, one row for
 // each ABI, sorted by the name that the library exports.
@@ -54,4 +55,5 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuWidgetPush_ptsz", ask: "cuWidgetPush", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuWidgetPush"},
 	{export: "cuWidgetSpin", ask: "cuWidgetSpin", version: 2000, class: ccall.Blocking, base: "cuWidgetSpin"},
 	{export: "cuWidgetSpinWithFlags", ask: "cuWidgetSpinWithFlags", version: 9020, current: true, class: ccall.Blocking, base: "cuWidgetSpin"},
+	{export: "cuWidgetSplit", ask: "cuWidgetSplit", version: 8000, current: true, base: "cuWidgetSplit"},
 }

@@ -1,0 +1,278 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// status expects an event's status.
+func (r *soft) status(what string, e *Event, want Status) {
+	r.t.Helper()
+	if st, err := e.Query(); st != want || err != nil {
+		r.t.Errorf("%s: %v, %v, want %v", what, st, err, want)
+	}
+}
+
+// TestContextRecord records the whole context by events of all kinds, also while somebody
+// waits for an earlier record.
+func TestContextRecord(t *testing.T) {
+	r := newSoft(t)
+	r.sim.Hold(r.s.Handle())
+	r.ok(r.work(r.s))
+	var lazy Event
+	defer lazy.Close()
+	r.ok(r.gpu.RecordEvent(&lazy))
+	if dev, _ := lazy.Device(); dev != r.gpu.Device() || !lazy.Created() || lazy.Flags() != EventDisableTiming {
+		t.Errorf("the zero Event is of %v, with %v", dev, lazy.Flags())
+	}
+	r.status("held", &lazy, Pending)
+	ticket := must(lazy.Ticket())(t)
+
+	// Recording it again leaves the ticket its own record.
+	r.sim.Hold(r.other.Handle())
+	r.ok(r.work(r.other))
+	before := rawEvent(&lazy)
+	r.ok(r.gpu.RecordEvent(&lazy))
+	if rawEvent(&lazy) == before {
+		t.Error("a record that somebody waits for was recorded over")
+	}
+	r.sim.Release(r.s.Handle())
+	r.ok(ticket.Wait(context.Background()))
+	r.status("the second record", &lazy, Pending)
+	r.sim.Release(r.other.Handle())
+	r.ok(lazy.Wait(context.Background()))
+	r.status("done", &lazy, Complete)
+
+	// Completion is remembered: the driver is not asked any more.
+	r.sim.Inject(cusim.Fault{Function: "cuEventQuery", Code: int(ResultUnknown)})
+	r.status("remembered", &lazy, Complete)
+	r.ok(r.gpu.RecordEvent(&lazy))
+	_, err := lazy.Query()
+	r.is(err, ResultUnknown)
+
+	// RecordOnce knows of it.
+	once := LazyEvent(EventDefault)
+	defer once.Close()
+	r.ok(r.gpu.RecordEvent(once))
+	told := r.told(func() { r.ok(once.RecordOnce(r.s)) })
+	if len(told) != 0 {
+		t.Errorf("an event that was recorded is recorded once more: %v", told)
+	}
+}
+
+// told returns what tracers are told meanwhile.
+func (r *soft) told(f func()) (all []Trace) {
+	r.t.Helper()
+	var mu sync.Mutex
+	remove := r.drv.AddTracer(func(tr Trace) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, tr)
+	})
+	defer remove()
+	f()
+	return all
+}
+
+// TestContextEventMistakes finds mistakes before the driver is asked, in the order driver,
+// closed, context.
+func TestContextEventMistakes(t *testing.T) {
+	r, strange := newSoft(t), newSoft(t)
+	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	defer far.Close()
+	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	defer beside.Close()
+	closed := must(r.drv.Device(1))(t)
+	ended := must(closed.PrimaryContext())(t)
+	r.ok(ended.Close())
+	e, gone, foreign := r.event(EventDefault), r.event(EventDefault), strange.event(EventDefault)
+	r.ok(gone.Close())
+	r.ok(foreign.Record(strange.s))
+	r.ok(e.Record(r.s))
+
+	type call struct {
+		name string
+		do   func(*Context, *Event) error
+	}
+	for _, c := range []call{{"RecordEvent", (*Context).RecordEvent}, {"WaitEvent", (*Context).WaitEvent}} {
+		told := r.told(func() {
+			for _, f := range []struct {
+				name string
+				gpu  *Context
+				e    *Event
+				want error
+			}{
+				{"no event", r.gpu, nil, ErrNil},
+				{"no context", nil, e, ErrNil},
+				{"no context, nor an event", nil, nil, ErrNil},
+				{"the zero Context", new(Context), e, ErrNil},
+				{"the zero Context, and the zero Event", new(Context), new(Event), ErrNil},
+				{"a closed context", ended, e, ErrClosed},
+				{"a closed context, and the zero Event", ended, new(Event), ErrClosed},
+				{"a closed event", r.gpu, gone, ErrClosed},
+				{"a closed event, another context", beside, gone, ErrClosed},
+				{"another driver", r.gpu, foreign, ErrDriverMismatch},
+				{"another driver, a closed context", ended, foreign, ErrDriverMismatch},
+			} {
+				err := c.do(f.gpu, f.e)
+				if !errors.Is(err, f.want) || !errors.Is(err, ResultInvalidHandle) {
+					t.Errorf("%s: %s: %v, want %v", c.name, f.name, err, f.want)
+				}
+			}
+		})
+		if len(told) != 0 {
+			t.Errorf("%s: the driver was asked: %v", c.name, told)
+		}
+	}
+	r.is(far.RecordEvent(e), ErrDeviceMismatch, ResultInvalidHandle)
+	r.is(beside.RecordEvent(e), ErrContextMismatch, ResultInvalidHandle)
+	r.ok(far.WaitEvent(e)) // which CUDA allows
+	r.ok(beside.WaitEvent(e))
+	shared := r.event(EventInterprocess | EventDisableTiming)
+	r.ok(r.gpu.RecordEvent(shared))
+	r.is(far.WaitEvent(shared), ErrDeviceMismatch, ResultInvalidHandle) // in which libcuda crashes
+	r.is(beside.WaitEvent(shared), ErrContextMismatch, ResultInvalidHandle)
+	r.ok(r.gpu.WaitEvent(shared))
+	told := r.told(func() {
+		r.ok(r.gpu.WaitEvent(new(Event)))
+		r.ok(r.gpu.WaitEvent(r.event(EventDefault))) // not recorded
+	})
+	if slices.ContainsFunc(told, func(tr Trace) bool { return tr.Op == TraceStreamWait }) {
+		t.Errorf("a wait for an event that was not recorded reaches the driver: %v", told)
+	}
+	h := rawEvent(e)
+	told = r.told(func() {
+		r.ok(r.gpu.RecordEvent(e))
+		r.ok(r.gpu.WaitEvent(e))
+	})
+	if want := []Trace{{Op: TraceEventRecord, Event: uintptr(h)}, {Op: TraceStreamWait, Event: uintptr(h)}}; !slices.Equal(told, want) {
+		t.Errorf("tracers are told %v, want %v", told, want)
+	}
+	for _, f := range []string{"cuCtxRecordEvent", "cuCtxWaitEvent"} {
+		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
+	}
+	told = r.told(func() {
+		r.is(r.gpu.RecordEvent(e), ResultOutOfMemory)
+		r.is(r.gpu.WaitEvent(e), ResultOutOfMemory)
+	})
+	if len(told) != 0 {
+		t.Errorf("what failed is told: %v", told)
+	}
+	r.status("after a record that failed", e, Complete)
+}
+
+// TestContextEventsOfOldDrivers asks drivers that have neither function.
+func TestContextEventsOfOldDrivers(t *testing.T) {
+	r := newSoft(t, cusim.Version(12040))
+	e := r.event(EventDefault)
+	r.ok(e.Record(r.s))
+	for _, err := range []error{r.gpu.RecordEvent(e), r.gpu.WaitEvent(e)} {
+		r.is(err, errors.ErrUnsupported, ResultNotSupported)
+		if err != nil && (!strings.Contains(err.Error(), "12.5") || !strings.Contains(err.Error(), "12.4")) {
+			t.Errorf("%v does not name both versions", err)
+		}
+	}
+	if must(r.drv.Features())(t).ContextEvents {
+		t.Error("the driver says that it has them")
+	}
+	r.status("what it refused changes nothing", e, Complete)
+}
+
+// TestContextEventsInCaptures spoils captures, which is blamed on the calls; an event that
+// was part of one is as good as new when the context is recorded later.
+func TestContextEventsInCaptures(t *testing.T) {
+	r := newSoft(t)
+	e := r.event(EventDefault)
+	for name, call := range map[string]func() error{
+		"cuCtxRecordEvent": func() error { return r.gpu.RecordEvent(e) },
+		"cuCtxWaitEvent":   func() error { return r.gpu.WaitEvent(e) },
+	} {
+		r.ok(e.Record(r.other))
+		var refused error
+		_, err := r.s.Capture(CaptureRelaxed, func() error {
+			refused = call()
+			return nil
+		})
+		r.is(refused, ResultStreamCaptureUnsupported)
+		r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
+		for _, err := range []error{refused, err} {
+			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "no mode allows this") {
+				t.Errorf("%v does not name %s, or what to do", err, name)
+			}
+		}
+		r.ok(r.s.Synchronize())
+		r.status("what was recorded before", e, Complete)
+	}
+
+	// Part of a capture, which ends; then of none.
+	g := r.graph(func() error {
+		if err := errors.Join(r.work(r.s), e.Record(r.s)); err != nil {
+			return err
+		}
+		return nil
+	})
+	_, err := e.Query()
+	r.is(err, ResultInvalidValue)
+	r.is(r.gpu.WaitEvent(e), ResultInvalidValue)
+	r.ok(r.gpu.RecordEvent(e))
+	r.ok(e.Wait(context.Background()))
+	r.ok(r.gpu.WaitEvent(e))
+	r.ok(g.Close())
+
+	// Another context's capture is not disturbed; there the record is an ordinary one.
+	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	defer far.Close()
+	var lazy Event
+	defer lazy.Close()
+	g = r.graph(func() error {
+		return errors.Join(r.work(r.s), far.RecordEvent(&lazy), lazy.Wait(context.Background()), far.WaitEvent(&lazy))
+	})
+	r.ok(r.exec(g).Launch(r.s))
+}
+
+// TestContextEventsPoisoned refuses both after a sticky error, and says why.
+func TestContextEventsPoisoned(t *testing.T) {
+	r := newSoft(t)
+	e := r.event(EventDefault)
+	r.ok(e.Record(r.s))
+	r.sim.Poison(0, int(ResultIllegalAddress))
+	r.is(r.gpu.RecordEvent(e), ErrContextPoisoned, ResultIllegalAddress)
+	r.is(r.gpu.WaitEvent(e), ErrContextPoisoned, ResultIllegalAddress)
+}
+
+// TestContextEventsBesideClose lets goroutines record and wait while others close.
+func TestContextEventsBesideClose(t *testing.T) {
+	r := newSoft(t)
+	for range 30 {
+		gpu := must(r.gpu.Device().PrimaryContext())(t)
+		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				for range 20 {
+					var err error
+					switch i {
+					case 0, 1, 2:
+						err = gpu.RecordEvent(e)
+					case 3, 4:
+						err = gpu.WaitEvent(e)
+					case 5:
+						err = e.Wait(context.Background())
+					}
+					if err != nil && !errors.Is(err, ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Go(func() { r.ok(e.Close()) })
+		wg.Go(func() { r.ok(gpu.Close()) })
+		wg.Wait()
+	}
+}

@@ -1,0 +1,31 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+)
+
+// NewEventFromEGLSync would make an event of an EGLSync object, named by its address
+// (cuEventCreateFromEGLSync). CUDA has that on NVIDIA's Tegra boards only, and this
+// package has no EGL, so that it always refuses: with an error that matches
+// errors.ErrUnsupported and [ResultNotSupported], and never reaches the driver. Where a
+// program has such an object it waits for it on the host (eglClientWaitSync), and then
+// enqueues the work that depends on it.
+func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, error) {
+	const op = "cuEventCreateFromEGLSync"
+	if _, err := c.enter(op); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if sync == 0 {
+		return nil, mistake(op, ErrNil, 0, "the EGLSync is 0: check the error of the call that should have made it")
+	}
+	if err := flags.check(); err != nil {
+		return nil, err
+	}
+	return nil, &Error{Op: op, Result: ResultNotSupported, Handle: sync, Err: errEGL,
+		Detail: "wait for it by eglClientWaitSync before enqueueing what depends on it"}
+}
+
+// errEGL is behind the error for all that concerns EGL.
+var errEGL = fmt.Errorf("events of EGL exist on Tegra boards only, and not in this package: %w", errors.ErrUnsupported)

@@ -1,0 +1,293 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// SMResource is a set of a device's streaming multiprocessors: all of them, or a part that
+// a [GreenContext] is made of (CUdevResource). It is a value, and needs no closing. The
+// zero SMResource has none.
+type SMResource struct {
+	dev  *Device
+	raw  driver.DevResource
+	part bool // of a split
+}
+
+// SMResource returns all multiprocessors of the device (cuDeviceGetDevResource, CUDA 12.4).
+func (dev *Device) SMResource() (SMResource, error) {
+	const op = "cuDeviceGetDevResource"
+	if !dev.valid() {
+		return SMResource{}, errNil(op, "device")
+	}
+	raw, res := dev.drv.table.DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	if res != driver.ResultSuccess {
+		return SMResource{}, dev.drv.fail(op, 0, res)
+	}
+	return SMResource{dev: dev, raw: raw}, nil
+}
+
+// Count returns how many multiprocessors these are.
+func (r SMResource) Count() int { return int(r.raw.SMCount()) }
+
+// Device returns the device that the multiprocessors are of, nil for the zero SMResource.
+func (r SMResource) Device() *Device { return r.dev }
+
+// Split divides the multiprocessors into as many equal parts as there can be that have
+// at least so many each, and what is left over, which may be none
+// (cuDevSmResourceSplitByCount, CUDA 12.4). Parts do not overlap; those of two splits may.
+// Their size is rounded up to what the device can do: on an H200 to multiples of 8.
+//
+// A part cannot be split again, but the multiprocessors of a green context that is made of
+// it can: see [GreenContext.SMResource].
+func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err error) {
+	const op = "cuDevSmResourceSplitByCount"
+	switch {
+	case r.dev == nil || r.Count() == 0:
+		return nil, rest, mistake(op, ErrNil, 0, "there are no multiprocessors: take those of dev.SMResource")
+	case r.part:
+		return nil, rest, &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid,
+			Detail: "a part of a split cannot be split: split the SMResource of a green context that is made of it"}
+	case least < 0 || least > r.Count():
+		return nil, rest, invalid(op, fmt.Sprintf("parts of at least %d multiprocessors cannot be had of %d", least, r.Count()))
+	}
+	t := r.dev.drv.table
+	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
+	if res != driver.ResultSuccess {
+		return nil, rest, r.dev.drv.fail(op, 0, res)
+	}
+	if n == 0 {
+		return nil, r, nil
+	}
+	raw := make([]driver.DevResource, n)
+	n, left, res := t.DevSmResourceSplitByCount(driver.At{}, raw, r.raw, 0, uint32(least))
+	if res != driver.ResultSuccess {
+		return nil, rest, r.dev.drv.fail(op, 0, res)
+	}
+	for i := range raw[:min(int(n), len(raw))] {
+		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true})
+	}
+	if left.SMCount() > 0 {
+		rest = SMResource{dev: r.dev, raw: left, part: true}
+	}
+	return parts, rest, nil
+}
+
+// GreenContext is a share of a device's multiprocessors, and has streams whose kernels run
+// on those only (CUgreenCtx). Memory, modules and events are those of the primary context
+// that it is made in. It is safe for concurrent use, and must not be copied.
+//
+// No GPU has run these methods yet. What they do on the software driver is what CUDA's
+// documentation says, but that kernels there take no longer on fewer multiprocessors.
+type GreenContext struct {
+	_       noCopy
+	core    *greenCore
+	cleanup runtime.Cleanup
+}
+
+// greenCore is what a green context's streams hold on to: each is a call in flight.
+type greenCore struct {
+	raw driver.GreenCtx
+	resource
+}
+
+func (g *greenCore) kind() string    { return "green context" }
+func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
+
+func (g *greenCore) free(at driver.At) (string, driver.Result) {
+	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
+}
+
+// NewGreenContext creates a green context with these multiprocessors, which, if they are
+// several, have to be parts of one split (cuDevResourceGenerateDesc, cuGreenCtxCreate, CUDA
+// 12.4; for streams 12.5). The Context has to be one of [Device.PrimaryContext]. Green
+// contexts whose multiprocessors overlap take turns on those.
+func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
+	const op = "cuGreenCtxCreate"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	d := core.drv
+	d.mu.Lock()
+	primary := core.claim == retained
+	d.mu.Unlock()
+	if !primary {
+		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw), "green contexts are made in a primary context: use one of dev.PrimaryContext")
+	}
+	if len(sms) == 0 {
+		return nil, invalid(op, "there are no multiprocessors: take those of dev.SMResource, or parts of them")
+	}
+	raw := make([]driver.DevResource, len(sms))
+	for i, r := range sms {
+		switch {
+		case r.dev == nil || r.Count() == 0:
+			return nil, mistake(op, ErrNil, 0, fmt.Sprintf("SMResource %d of %d has no multiprocessors: see what Split left", i+1, len(sms)))
+		case r.dev.drv != d:
+			return nil, mistake(op, ErrDriverMismatch, 0, "the multiprocessors are of a device of another driver: open one driver and share it")
+		case r.dev.raw != core.dev:
+			return nil, mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the multiprocessors are of device %d, the context of device %d: take those of its own", r.dev.raw, core.dev))
+		}
+		raw[i] = r.raw
+	}
+	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, raw)
+	if res != driver.ResultSuccess {
+		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
+	}
+	handle, res := d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	if res != driver.ResultSuccess {
+		return nil, core.fail(op, 0, res)
+	}
+	g := &GreenContext{core: &greenCore{raw: handle}}
+	g.core.waits = true
+	g.cleanup = owned(g, &g.core.resource, g.core, core)
+	return g, nil
+}
+
+// enter begins a call on the green context, and leave ends it.
+func (g *GreenContext) enter(op string) (*greenCore, error) {
+	if g == nil || g.core == nil {
+		return nil, errNil(op, "green context")
+	}
+	return g.core, g.core.resource.enter(op)
+}
+
+func (g *GreenContext) leave() {
+	g.core.leave()
+	runtime.KeepAlive(g)
+}
+
+// Close destroys the green context (cuGreenCtxDestroy), which may wait for the GPU. If
+// calls on it are in flight, or streams of it are open, Close returns nil at once, and it
+// is destroyed in the background when the last of them is gone. Further calls return nil.
+func (g *GreenContext) Close() error {
+	if g == nil || g.core == nil {
+		return errNil("cuGreenCtxDestroy", "green context")
+	}
+	return g.core.closeOwned(g.cleanup)
+}
+
+// Handle lends the CUgreenCtx to code that calls the driver in another way, such as
+// cuCtxFromGreenCtx by [Driver.Proc]. It is good until the GreenContext is closed or
+// collected, and 0 for a nil or a closed one.
+func (g *GreenContext) Handle() uintptr {
+	if g == nil || g.core == nil || g.core.closed() {
+		return 0
+	}
+	return uintptr(g.core.raw)
+}
+
+// SMResource returns the multiprocessors of the green context, which may be split
+// (cuGreenCtxGetDevResource).
+func (g *GreenContext) SMResource() (SMResource, error) {
+	const op = "cuGreenCtxGetDevResource"
+	gc, err := g.enter(op)
+	if err != nil {
+		return SMResource{}, err
+	}
+	defer g.leave()
+	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(driver.At{Context: gc.ctx.raw}, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	if res != driver.ResultSuccess {
+		return SMResource{}, gc.ctx.fail(op, uintptr(gc.raw), res)
+	}
+	return SMResource{dev: gc.ctx.device, raw: raw}, nil
+}
+
+// NewStream creates a stream whose kernels run on the green context's multiprocessors
+// (cuGreenCtxStreamCreate, CUDA 12.5). It is non-blocking, as CUDA has no others here, and
+// mixes with the events, memory and modules of the primary context. The priority is as for
+// [Context.NewStreamPriority]; 0 is the default. The stream keeps the green context, and
+// does not wait for events that processes share.
+func (g *GreenContext) NewStream(priority int) (*Stream, error) {
+	const op = "cuGreenCtxStreamCreate"
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	ctx := gc.ctx
+	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
+		return ctx.drv.table.GreenCtxStreamCreate(driver.At{Context: ctx.raw}, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+	})
+	if err != nil {
+		return nil, err
+	}
+	gc.acquire() // for the stream; a Close beside this waits for it
+	s := newStream(ctx, raw, driver.At{}, false)
+	s.core.flags, s.core.green = StreamNonBlocking, gc
+	return s, nil
+}
+
+// RecordEvent makes the event mark the end of what is enqueued now on all streams of the
+// green context (cuGreenCtxRecordEvent, CUDA 12.4). It has to be of the primary context, in
+// which a zero Event is created, and must not have [EventInterprocess]. See
+// [Context.RecordEvent].
+func (g *GreenContext) RecordEvent(e *Event) error {
+	const op = "cuGreenCtxRecordEvent"
+	if e == nil {
+		return errNil(op, "event")
+	}
+	o := e.load()
+	gc, err := g.enterWith(op, o)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	if err := refuseGreen(op, gc, e, o); err != nil {
+		return err
+	}
+	return gc.ctx.record(op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
+}
+
+// refuseGreen returns an error for an event that processes share. NVIDIA's driver crashes
+// where a stream of another context waits for one, and whether a green context is another
+// one nobody has tried.
+func refuseGreen(op string, gc *greenCore, e *Event, o *eventOwner) error {
+	if e.flags(o)&EventInterprocess == 0 {
+		return nil
+	}
+	return noGreen(op, uintptr(gc.raw))
+}
+
+func noGreen(op string, h uintptr) error {
+	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
+		Detail: "record it, and wait for it, on a stream of the primary context, and let others wait by WaitStream"}
+}
+
+// errGreenShared is behind the error of an event that processes share, and a green context.
+var errGreenShared = fmt.Errorf("events that processes share do not mix with green contexts: %w", errors.ErrUnsupported)
+
+// WaitEvent makes the GPU hold back what is enqueued on streams of the green context from
+// now on, also on those to come, until the event's present record has completed
+// (cuGreenCtxWaitEvent, CUDA 12.4). The event must not have [EventInterprocess]. See
+// [Context.WaitEvent].
+func (g *GreenContext) WaitEvent(e *Event) error {
+	const op = "cuGreenCtxWaitEvent"
+	if e == nil {
+		return errNil(op, "event")
+	}
+	o := e.load()
+	gc, err := g.enterWith(op, o)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	if err := refuseGreen(op, gc, e, o); err != nil {
+		return err
+	}
+	return gc.ctx.wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
+		return gc.ctx.drv.table.GreenCtxWaitEvent(at, gc.raw, raw)
+	})
+}
+
+// enterWith begins a call that takes an event. The driver comes before what is closed.
+func (g *GreenContext) enterWith(op string, o *eventOwner) (*greenCore, error) {
+	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
+		return nil, mixed(op, "event", o.core.ctx, "green context", g.core.ctx)
+	}
+	return g.enter(op)
+}

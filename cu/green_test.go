@@ -1,0 +1,316 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// green returns a green context of at least eight multiprocessors.
+func (r *soft) green() *GreenContext {
+	r.t.Helper()
+	parts, _, err := must(r.gpu.Device().SMResource())(r.t).Split(8)
+	r.ok(err)
+	g := must(r.gpu.NewGreenContext(parts[0]))(r.t)
+	r.t.Cleanup(func() { g.Close() })
+	return g
+}
+
+// TestSMResources splits multiprocessors, and refuses what cannot be split.
+func TestSMResources(t *testing.T) {
+	r := newSoft(t)
+	dev := r.gpu.Device()
+	all := must(dev.SMResource())(t)
+	if n := must(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
+		t.Errorf("%d multiprocessors, want %d", all.Count(), n)
+	}
+	parts, rest, err := all.Split(20)
+	r.ok(err)
+	sum := rest.Count()
+	for _, p := range parts {
+		sum += p.Count()
+		if p.Count() != 24 || p.Device() != dev {
+			t.Errorf("a part has %d multiprocessors, of %v", p.Count(), p.Device())
+		}
+	}
+	if len(parts) != 5 || sum != all.Count() {
+		t.Errorf("%d parts, %d multiprocessors in all", len(parts), sum)
+	}
+	none := SMResource{}
+	_, _, err = none.Split(8)
+	r.is(err, ErrNil)
+	for _, n := range []int{-1, 133, 1 << 40} {
+		_, _, err = all.Split(n)
+		r.is(err, ResultInvalidValue)
+	}
+	_, _, err = parts[0].Split(8)
+	r.is(err, ResultInvalidResourceConfiguration)
+
+	g := must(r.gpu.NewGreenContext(parts[0], rest))(t)
+	its := must(g.SMResource())(t)
+	if its.Count() != parts[0].Count()+rest.Count() {
+		t.Errorf("the green context has %d multiprocessors", its.Count())
+	}
+	halves, _, err := its.Split(8)
+	r.ok(err)
+	if len(halves) != 4 { // of 36
+		t.Errorf("%d parts", len(halves))
+	}
+	r.ok(g.Close())
+
+	beside := must(dev.NewContext(ContextDefault))(t)
+	defer beside.Close()
+	strange := newSoft(t)
+	for _, c := range []struct {
+		name string
+		gpu  *Context
+		sms  []SMResource
+		want error
+	}{
+		{"nothing", r.gpu, nil, ResultInvalidValue},
+		{"no multiprocessors", r.gpu, []SMResource{{}}, ErrNil},
+		{"another driver", strange.gpu, []SMResource{all}, ErrDriverMismatch},
+		{"another device", r.gpu, []SMResource{must(must(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
+		{"a context that is not primary", beside, []SMResource{all}, ErrContextMismatch},
+		{"no context", nil, []SMResource{all}, ErrNil},
+		{"a part twice", r.gpu, []SMResource{parts[0], parts[0]}, ResultInvalidResourceConfiguration},
+	} {
+		g, err := c.gpu.NewGreenContext(c.sms...)
+		if g != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.name, g, err, c.want)
+		}
+	}
+	for _, f := range []string{"cuDeviceGetDevResource", "cuDevSmResourceSplitByCount", "cuDevResourceGenerateDesc", "cuGreenCtxCreate"} {
+		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
+		_, err1 := dev.SMResource()
+		_, _, err2 := all.Split(8)
+		_, err3 := r.gpu.NewGreenContext(all)
+		if err := errors.Join(err1, err2, err3); !errors.Is(err, ResultOutOfMemory) || !strings.Contains(err.Error(), f) {
+			t.Errorf("%s: %v", f, err)
+		}
+		r.sim.ClearFaults()
+	}
+}
+
+// TestGreenContext works on streams of a green context, beside others.
+func TestGreenContext(t *testing.T) {
+	r := newSoft(t)
+	g := r.green()
+	s := must(g.NewStream(-2))(t)
+	defer s.Close()
+	if p := must(s.Priority())(t); p != -2 || s.Device() != r.gpu.Device() || must(s.Flags())(t) != StreamNonBlocking {
+		t.Errorf("priority %d, device %v", p, s.Device())
+	}
+
+	// Memory, modules and events are the primary context's.
+	mem := must(r.gpu.Alloc(8))(t)
+	defer mem.Close()
+	r.ok(r.work(s))
+	r.ok(s.Memset(mem, 1))
+	r.ok(s.Synchronize())
+	var lazy Event
+	defer lazy.Close()
+	r.ok(lazy.Record(s))
+	r.ok(lazy.Wait(context.Background()))
+	r.ok(s.WaitStream(r.s))
+	r.ok(r.s.WaitStream(s))
+	r.ok(r.exec(r.graph(func() error { return r.work(r.s) })).Launch(s))
+	r.ok(s.Synchronize())
+
+	// A record of the green context, and one of all.
+	var e, all Event
+	defer e.Close()
+	defer all.Close()
+	r.sim.Hold(s.Handle())
+	r.ok(r.work(s))
+	r.ok(g.RecordEvent(&e))
+	r.ok(r.gpu.RecordEvent(&all))
+	r.status("behind the green context's stream", &e, Pending)
+	r.status("behind all", &all, Pending)
+	ticket := must(e.Ticket())(t)
+	r.ok(g.RecordEvent(&e))
+	r.sim.Release(s.Handle())
+	r.ok(ticket.Wait(context.Background()))
+	r.ok(all.Wait(context.Background()))
+	r.ok(e.Wait(context.Background()))
+
+	r.sim.Hold(r.s.Handle())
+	r.ok(r.work(r.s))
+	r.ok(e.Record(r.s))
+	r.ok(g.WaitEvent(&e))
+	mine, its := must(r.other.RecordNew(EventDisableTiming))(t), must(s.RecordNew(EventDisableTiming))(t)
+	r.ok(mine.Wait(context.Background()))
+	r.status("behind the green context's wait", its, Pending)
+	r.sim.Release(r.s.Handle())
+	r.ok(its.Wait(context.Background()))
+	r.ok(mine.Close())
+	r.ok(its.Close())
+
+	h := e.Handle()
+	told := r.told(func() {
+		r.ok(g.RecordEvent(&e))
+		r.ok(g.WaitEvent(&e))
+		r.ok(g.WaitEvent(new(Event)))
+	})
+	if want := []Trace{{Op: TraceEventRecord, Event: h}, {Op: TraceStreamWait, Event: h}}; !slices.Equal(told, want) {
+		t.Errorf("tracers are told %v, want %v", told, want)
+	}
+
+	var refused error
+	_, err := s.Capture(CaptureRelaxed, func() error {
+		refused = g.RecordEvent(&e)
+		return nil
+	})
+	r.is(refused, ResultStreamCaptureUnsupported)
+	r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
+	shared := r.event(EventInterprocess | EventDisableTiming)
+	told = r.told(func() {
+		for _, err := range []error{g.RecordEvent(shared), g.WaitEvent(shared), shared.Record(s), shared.RecordOnce(s), s.WaitEvent(shared),
+			g.RecordEvent(LazyEvent(EventInterprocess, EventDisableTiming))} {
+			r.is(err, errors.ErrUnsupported, ResultNotSupported)
+		}
+	})
+	if len(told) != 0 {
+		t.Errorf("an event that processes share reaches the driver: %v", told)
+	}
+	if _, err := r.gpu.WrapStream(s.Handle()); !errors.Is(err, ResultNotSupported) {
+		t.Errorf("WrapStream: %v", err)
+	}
+}
+
+// TestGreenContextMistakes finds mistakes before the driver is asked.
+func TestGreenContextMistakes(t *testing.T) {
+	r, strange := newSoft(t), newSoft(t)
+	g, closed := r.green(), r.green()
+	if closed.Handle() == 0 || closed.Handle() == g.Handle() {
+		t.Errorf("handles %#x and %#x", closed.Handle(), g.Handle())
+	}
+	r.ok(closed.Close())
+	r.ok(closed.Close())
+	if closed.Handle() != 0 {
+		t.Error("a closed green context has a handle")
+	}
+	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	defer beside.Close()
+	e, gone, foreign, other := r.event(0), r.event(0), strange.event(0), must(beside.NewEvent(0))(t)
+	defer other.Close()
+	r.ok(gone.Close())
+	for name, call := range map[string]func(*GreenContext, *Event) error{"RecordEvent": (*GreenContext).RecordEvent, "WaitEvent": (*GreenContext).WaitEvent} {
+		for _, c := range []struct {
+			name string
+			g    *GreenContext
+			e    *Event
+			want error
+		}{
+			{"nil", nil, e, ErrNil},
+			{"the zero GreenContext", new(GreenContext), e, ErrNil},
+			{"the zero values of both", new(GreenContext), new(Event), ErrNil},
+			{"no event", g, nil, ErrNil},
+			{"closed", closed, e, ErrClosed},
+			{"a closed event", g, gone, ErrClosed},
+			{"another driver", g, foreign, ErrDriverMismatch},
+			{"another driver, closed", closed, foreign, ErrDriverMismatch},
+		} {
+			if err := call(c.g, c.e); !errors.Is(err, c.want) {
+				t.Errorf("%s: %s: %v, want %v", name, c.name, err, c.want)
+			}
+		}
+	}
+	r.is(g.RecordEvent(other), ErrContextMismatch, ResultInvalidHandle)
+	r.ok(g.WaitEvent(other))
+	_, err := closed.NewStream(0)
+	r.is(err, ErrClosed)
+	_, err = closed.SMResource()
+	r.is(err, ErrClosed)
+
+	old := newSoft(t, cusim.Version(12030))
+	_, err = old.gpu.Device().SMResource()
+	old.is(err, errors.ErrUnsupported, ResultNotSupported)
+	if !strings.Contains(err.Error(), "12.4") {
+		t.Errorf("%v does not name the version", err)
+	}
+	if must(old.drv.Features())(t).GreenContexts || !must(r.drv.Features())(t).GreenContexts {
+		t.Error("Features.GreenContexts")
+	}
+	_, err = old.gpu.NewGreenContext(SMResource{dev: old.gpu.Device(), raw: must(r.gpu.Device().SMResource())(t).raw})
+	old.is(err, errors.ErrUnsupported)
+	between := newSoft(t, cusim.Version(12040))
+	_, err = between.green().NewStream(0)
+	between.is(err, errors.ErrUnsupported)
+	if must(between.drv.Features())(t).GreenContexts {
+		t.Error("Features.GreenContexts, where they have no streams")
+	}
+}
+
+// TestGreenContextClosing closes a green context before its streams, its context before
+// both, and leaves some to the garbage collector.
+func TestGreenContextClosing(t *testing.T) {
+	r := newSoft(t)
+	gpu := must(r.gpu.Device().PrimaryContext())(t)
+	parts, _, err := must(gpu.Device().SMResource())(t).Split(8)
+	r.ok(err)
+	g := must(gpu.NewGreenContext(parts[1]))(t)
+	s := must(g.NewStream(0))(t)
+	r.ok(gpu.Close())
+	r.sim.Hold(s.Handle())
+	r.ok(r.work(s))
+	r.ok(g.Close())
+	if n := r.sim.Census()["green context"]; n != 1 {
+		t.Errorf("%d green contexts are alive: a stream needs it", n)
+	}
+	e := must(s.RecordNew(EventDisableTiming))(t)
+	r.status("what is on the stream", e, Pending)
+	r.ok(s.Close()) // waits for nothing
+	r.ok(e.Wait(context.Background()))
+	r.ok(e.Close())
+	if !eventually(func() bool { return r.sim.Census()["green context"] == 0 }) {
+		t.Errorf("alive are %v", r.sim.Census())
+	}
+
+	for range 20 { // beside each other
+		g := r.green()
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				var err error
+				switch i {
+				case 0:
+					err = g.Close()
+				case 1, 2, 3:
+					var s *Stream
+					if s, err = g.NewStream(0); err == nil {
+						err = errors.Join(r.work(s), s.Close())
+					}
+				case 4, 5:
+					var e Event
+					err = g.RecordEvent(&e)
+					e.Close()
+				case 6:
+					_, err = g.SMResource()
+				case 7:
+					err = g.WaitEvent(new(Event))
+				}
+				if err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+
+	if !eventually(func() bool { return r.sim.Census()["green context"] == 0 }) {
+		t.Errorf("alive are %v", r.sim.Census())
+	}
+	g = r.green()
+	r.sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
+	raw := g.core.raw
+	r.is(g.Close(), ResultUnknown)
+	if res := r.sim.GreenCtxDestroy(nil, raw); res != 0 {
+		t.Errorf("what the fault has left: %v", res)
+	}
+}
