@@ -315,6 +315,9 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 //
 // A record of an event that processes share counts as complete not before those that came
 // earlier, of whatever process and stream. It does not become part of a capture.
+//
+// Record does not wait for the GPU, unless more is pending on the stream than the driver's
+// queue has room for: on an H200 that was so before 2,000 records of a stream that was held.
 func (e *Event) Record(s *Stream) error {
 	return e.record("cuEventRecord", s, RecordDefault, byRecord)
 }
