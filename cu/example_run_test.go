@@ -280,6 +280,16 @@ func TestGPUExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The context stays from one example to the next: to make one takes longer than they do.
+	dev, err := d.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gpu.Close()
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		t.Run(name, func(t *testing.T) {
 			p := programs[name]

@@ -18,15 +18,46 @@
 package conformance
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
 )
 
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(jobEnv); spec != "" {
 		os.Exit(runJob(spec)) // another process of a test: see peer
 	}
+	if err := keep(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// keep holds the primary context of the GPU's first device until the process ends: to
+// make one anew for each test would take longer than most tests.
+func keep() error {
+	for _, tg := range targets() {
+		if !tg.InC {
+			continue
+		}
+		lib, err := loader.Open(tg.Library)
+		if err != nil {
+			return err
+		}
+		table := driver.New(lib)
+		r := table.Init(driver.At{}, 0)
+		if r == driver.ResultSuccess {
+			_, r = table.DevicePrimaryCtxRetain(driver.At{}, 0)
+		}
+		if r != driver.ResultSuccess {
+			return fmt.Errorf("the primary context of device 0: %v", r)
+		}
+	}
+	return nil
 }
