@@ -95,6 +95,10 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if sl.unrecorded() {
 		return nil
 	}
+	// In a context that is lost NVIDIA's driver was seen to crash here.
+	if p := c.poison.Load(); p != nil {
+		return c.fail(op, handle, driver.Result(p.res))
+	}
 	t := c.drv.tell(TraceStreamWait, sl.raw, 0)
 	res := call(driver.At{Context: c.raw}, sl.raw)
 	t.done(TraceStreamWait, sl.raw, 0, res)

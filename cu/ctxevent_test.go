@@ -243,7 +243,12 @@ func TestContextEventsPoisoned(t *testing.T) {
 	r.ok(e.Record(r.s))
 	r.sim.Poison(0, int(ResultIllegalAddress))
 	r.is(r.gpu.RecordEvent(e), ErrContextPoisoned, ResultIllegalAddress)
+	asked := 0
+	defer r.drv.AddCallTracer(func(c TraceCall) { asked++ })()
 	r.is(r.gpu.WaitEvent(e), ErrContextPoisoned, ResultIllegalAddress)
+	if asked != 0 { // libcuda crashed there
+		t.Errorf("the driver was asked %d times", asked)
+	}
 }
 
 // TestContextEventsBesideClose lets goroutines record and wait while others close.
