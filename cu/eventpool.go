@@ -43,14 +43,16 @@ type poolCore struct {
 	shares int // the context's mutex guards it
 
 	// entries has a place for each event that the pool has ever lent at the same time
-	// as others: its index is part of the event's ids. It only grows.
+	// as others: its index is part of the event's ids. It only grows, by what is lent at
+	// one time, and one more for each Trim that is under way.
 	entries atomic.Pointer[[]*poolEntry]
 
 	mu     sync.Mutex // held by whoever makes an entry, or gives one a CUevent
 	closed bool
 	made   uint64 // CUevents that were put into entries
 
-	free [poolKinds]freeList
+	free  [poolKinds]freeList // of entries with a CUevent
+	empty [poolKinds]freeList // of entries without one
 }
 
 // The kinds of events that a pool has, by their flags: interprocess and external events are none.
@@ -186,10 +188,10 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 		return Pooled{}, p.refuse(f)
 	}
 	pool := p.share.pool
-	en := pool.pop(f)
-	if en == nil || en.core.Load() == nil {
+	en := pool.pop(&pool.free[f])
+	if en == nil {
 		var err error
-		if en, err = pool.fill(op, en, f); err != nil {
+		if en, err = pool.fill(op, f); err != nil {
 			return Pooled{}, err
 		}
 	}
@@ -287,27 +289,30 @@ func (p *EventPool) Stats() PoolStats {
 }
 
 // Trim destroys the events that nobody has (cuEventDestroy), and returns how many they
-// were. The errors go to the leak hook.
+// were. The errors go to the leak hook. Others may acquire and release meanwhile: Trim
+// destroys no more events than the pool had when it began.
 func (p *EventPool) Trim() int {
 	if p == nil || p.share == nil || p.share.closed() {
 		return 0
 	}
 	pool, n := p.share.pool, 0
+	left := len(*pool.entries.Load())
 	for f := range pool.free {
-		var empty []*poolEntry
-		for en := pool.pop(EventFlags(f)); en != nil; en = pool.pop(EventFlags(f)) {
-			empty = append(empty, en)
-			if c := en.core.Swap(nil); c != nil {
-				if first, err := c.close(driver.At{Relaxed: true}); first {
-					n++
-					if err != nil {
-						pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
-					}
-				}
+		for ; left > 0; left-- {
+			en := pool.pop(&pool.free[f])
+			if en == nil {
+				break
 			}
-		}
-		for _, en := range empty {
-			pool.push(en)
+			c := en.core.Swap(nil)
+			first, err := c.close(driver.At{Relaxed: true})
+			pool.push(&pool.empty[f], en) // at once: whoever acquires looks there
+			if !first {
+				continue // the pool was closed
+			}
+			n++
+			if err != nil {
+				pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
+			}
 		}
 	}
 	return n
@@ -316,9 +321,9 @@ func (p *EventPool) Trim() int {
 // entry returns the entry with an index.
 func (pool *poolCore) entry(i uint32) *poolEntry { return (*pool.entries.Load())[i] }
 
-// pop takes an entry off the free list, or returns nil.
-func (pool *poolCore) pop(f EventFlags) *poolEntry {
-	head := &pool.free[f].head
+// pop takes an entry off a list, or returns nil.
+func (pool *poolCore) pop(list *freeList) *poolEntry {
+	head := &list.head
 	for {
 		h := head.Load()
 		if uint32(h) == 0 {
@@ -332,9 +337,9 @@ func (pool *poolCore) pop(f EventFlags) *poolEntry {
 	}
 }
 
-// push puts an entry on the free list.
-func (pool *poolCore) push(en *poolEntry) {
-	head := &pool.free[en.flags].head
+// push puts an entry on a list.
+func (pool *poolCore) push(list *freeList, en *poolEntry) {
+	head := &list.head
 	for {
 		h := head.Load()
 		en.next.Store(uint32(h))
@@ -344,42 +349,36 @@ func (pool *poolCore) push(en *poolEntry) {
 	}
 }
 
-// fill gives an entry that the caller has taken a CUevent, or makes one if en is nil.
-func (pool *poolCore) fill(op string, en *poolEntry, flags EventFlags) (*poolEntry, error) {
+// fill returns an entry with a new CUevent: one that has none, or one more.
+func (pool *poolCore) fill(op string, flags EventFlags) (*poolEntry, error) {
 	ctx := pool.ctx
-	put := func(err error) (*poolEntry, error) {
-		if en != nil {
-			pool.push(en)
-		}
-		return nil, err
-	}
 	// While the pool is open its shares are users of the context.
 	if !ctx.hold() {
-		return put(errClosed(op, "event pool", 0))
+		return nil, errClosed(op, "event pool", 0)
 	}
 	defer ctx.childDone()
 	raw, err := ctx.takeEvent(flags, driver.At{Relaxed: true}) // not under the lock, as tracers are told
 	if err != nil {
-		return put(err)
+		return nil, err
 	}
 	pool.mu.Lock()
 	if pool.closed {
 		pool.mu.Unlock()
 		ctx.doneWith(flags, raw)
-		return put(errClosed(op, "event pool", 0))
+		return nil, errClosed(op, "event pool", 0)
 	}
 	defer pool.mu.Unlock()
 	c := newPooledCore(ctx, flags, raw)
 	pool.made++
-	if en == nil {
-		entries := *pool.entries.Load()
-		en = &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
+	if en := pool.pop(&pool.empty[flags]); en != nil {
 		en.core.Store(c)
-		entries = append(entries, en) // nobody looks beyond the end of the old ones
-		pool.entries.Store(&entries)
 		return en, nil
 	}
+	entries := *pool.entries.Load()
+	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
 	en.core.Store(c)
+	entries = append(entries, en) // nobody looks beyond the end of the old ones
+	pool.entries.Store(&entries)
 	return en, nil
 }
 
@@ -421,12 +420,14 @@ func (p Pooled) Release() error {
 	// then the calls are looked at: at least one sees the other. Waits and tickets are
 	// calls in flight. Where the event has moved on to another slot there may be some on
 	// earlier ones.
+	list := &en.pool.free[en.flags]
 	if p.gen == maxGeneration || sl != &c.first || !sl.unused() {
 		en.core.Store(nil)
 		c.release()
+		list = &en.pool.empty[en.flags]
 	}
 	if p.gen != maxGeneration {
-		en.pool.push(en)
+		en.pool.push(list, en)
 	}
 	return nil
 }

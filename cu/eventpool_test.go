@@ -151,3 +151,90 @@ func TestPoolFailures(t *testing.T) {
 	}
 	r.tell("fake_forgive", raws[0]) // what the fault kept alive
 }
+
+// TestPoolTrimBesideAcquire acquires while events are trimmed: the pool does not grow by
+// more than one entry.
+func TestPoolTrimBesideAcquire(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.EventPool())(t)
+	acquire := func(n int) (lent []Pooled) {
+		for range n {
+			lent = append(lent, must(pool.Acquire())(t))
+		}
+		return lent
+	}
+	release := func(lent []Pooled) {
+		for _, e := range lent {
+			r.ok(e.Release())
+		}
+	}
+	const n = 8
+	release(acquire(n))
+	for range 3 {
+		trimming, goOn := make(chan struct{}), make(chan struct{})
+		destroyed := 0
+		remove := r.drv.AddTracer(func(t Trace) {
+			if t.Op == TraceEventDestroy {
+				if destroyed++; destroyed == n {
+					close(trimming)
+					<-goOn
+				}
+			}
+		})
+		trimmed := make(chan int)
+		go func() { trimmed <- pool.Trim() }()
+		<-trimming
+		lent := acquire(n)
+		close(goOn)
+		if got := <-trimmed; got != n {
+			t.Errorf("%d trimmed", got)
+		}
+		remove()
+		release(lent)
+		if got := len(*pool.share.pool.entries.Load()); got > n+1 {
+			t.Errorf("%d entries, for %d events at a time", got, n)
+		}
+	}
+	if got := pool.Trim(); got != n {
+		t.Errorf("%d trimmed", got)
+	}
+	release(acquire(n + 1))
+	if got := len(*pool.share.pool.entries.Load()); got > n+1 {
+		t.Errorf("%d entries, for %d events at a time", got, n+1)
+	}
+	r.ok(pool.Close())
+}
+
+// TestPoolTrimEnds trims while another goroutine acquires and releases after each
+// destruction.
+func TestPoolTrimEnds(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.EventPool())(t)
+	r.ok(must(pool.Acquire())(t).Release())
+	turns := make(chan chan struct{})
+	remove := r.drv.AddTracer(func(t Trace) {
+		if t.Op == TraceEventDestroy {
+			done := make(chan struct{})
+			turns <- done
+			<-done
+		}
+	})
+	trimmed := make(chan int)
+	go func() { trimmed <- pool.Trim() }()
+	for i := 0; ; i++ {
+		select {
+		case n := <-trimmed:
+			if n > 2 {
+				t.Errorf("%d trimmed, of one event, and one at a time", n)
+			}
+			remove()
+			r.ok(pool.Close())
+			return
+		case done := <-turns:
+			if i < 10 {
+				r.ok(must(pool.Acquire())(t).Release())
+			}
+			close(done)
+		}
+	}
+}
