@@ -31,6 +31,10 @@ type eventOwner struct {
 	core    *eventCore
 	cleanup runtime.Cleanup
 	lazy    EventFlags
+	// While MoveTo exchanges what two Events hold, what it finds in them is replaced by
+	// owners without a core, which say what it was. was may be nil.
+	moving bool
+	was    *eventOwner
 }
 
 // LazyEvent returns an Event that its first Record creates, with these flags, in
@@ -59,10 +63,38 @@ func lazyFlags(flags []EventFlags) EventFlags {
 
 // load returns the event's owner, or nil if the event was not created yet.
 func (e *Event) load() *eventOwner {
-	if o := e.owner.Load(); o != nil && o.core != nil {
+	o := e.owner.Load()
+	if o == nil || o.core != nil {
 		return o
 	}
-	return nil
+	return o.created()
+}
+
+// created is load for an owner without a core.
+func (o *eventOwner) created() *eventOwner {
+	if o = o.held(); o == nil || o.core == nil {
+		return nil
+	}
+	return o
+}
+
+// held returns the owner that an Event holds, whether or not it is being moved.
+func (o *eventOwner) held() *eventOwner {
+	if o != nil && o.moving {
+		return o.was
+	}
+	return o
+}
+
+// settled returns what the Event holds when nobody is moving it.
+func (e *Event) settled() *eventOwner {
+	for {
+		o := e.owner.Load()
+		if o == nil || !o.moving {
+			return o
+		}
+		runtime.Gosched()
+	}
 }
 
 // NewEvent creates an event (cuEventCreate). Flags of 0, EventDefault, give an
@@ -125,7 +157,7 @@ func newEventOwner(c *eventCore) *eventOwner {
 // create gives an event that was not created yet its CUevent.
 func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 	for {
-		was, flags := e.owner.Load(), EventDisableTiming
+		was, flags := e.settled(), EventDisableTiming
 		if was != nil {
 			if was.core != nil {
 				return was, nil // another record was faster
@@ -165,31 +197,39 @@ func (o *eventOwner) leave(sl *slot) {
 // on. What is taken over by an Event that nobody refers to is closed.
 func (e *Event) Move() *Event {
 	m := new(Event)
-	if e != nil {
-		m.owner.Store(e.owner.Swap(nil))
+	for e != nil {
+		if o := e.settled(); e.owner.CompareAndSwap(o, nil) {
+			m.owner.Store(o)
+			break
+		}
 	}
 	return m
 }
 
 // MoveTo lets dst take over what this Event held, as Move does, and leaves here
 // what dst held: the two are exchanged. Other calls on either of them find the one
-// or the other, and, for a moment, dst's new content in both. Moving an Event to
-// itself does nothing.
+// or the other, and, for a moment, dst's new content in both; other moves, and records
+// that create one of them, come before or after. Moving an Event to itself does nothing.
 func (e *Event) MoveTo(dst *Event) error {
 	if e == nil || dst == nil {
 		return errNil("MoveTo", "event")
 	}
+	if e == dst {
+		return nil
+	}
 	for {
-		mine, its := e.owner.Load(), dst.owner.Load()
-		if !dst.owner.CompareAndSwap(its, mine) {
-			continue
+		mine := e.settled()
+		if !e.owner.CompareAndSwap(mine, &eventOwner{moving: true, was: mine}) {
+			continue // it was created, or moved, just now
 		}
-		if e.owner.CompareAndSwap(mine, its) {
+		// This one waits for nobody while it keeps others waiting.
+		its := dst.owner.Load()
+		if (its == nil || !its.moving) && dst.owner.CompareAndSwap(its, mine) {
+			e.owner.Store(its)
 			return nil
 		}
-		// This event was created, or moved, just now: begin again. If dst moved as
-		// well, nobody has what it held, and the garbage collector closes it.
-		dst.owner.CompareAndSwap(mine, its)
+		e.owner.Store(mine)
+		runtime.Gosched()
 	}
 }
 
@@ -251,7 +291,7 @@ func (e *Event) flags(o *eventOwner) EventFlags {
 	if o != nil {
 		return o.core.flags
 	}
-	switch o = e.owner.Load(); {
+	switch o = e.owner.Load().held(); {
 	case o == nil:
 		return EventDisableTiming
 	case o.core == nil:
