@@ -227,8 +227,11 @@ type capture struct {
 
 // captures are a driver's captures that are under way.
 type captures struct {
-	// n counts them, from before the beginning to after the end.
+	// n counts them, from before the beginning to after the end. Records and waits look at
+	// it, and at nothing else here while it is 0: it has a cache line of its own.
+	_  [64]byte
 	n  atomic.Int32
+	_  [64]byte
 	mu sync.Mutex
 	// byID is nil at first.
 	byID map[uint64]*capture

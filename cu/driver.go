@@ -37,6 +37,7 @@ type Driver struct {
 	// tag tells drivers apart, and events counts those that were created: together
 	// they make keys of events.
 	tag    uint64
+	_      [64]byte // records and waits look at what comes before
 	events atomic.Uint64
 }
 

@@ -1,0 +1,30 @@
+package cu
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestLines keeps what every record and wait looks at away from what others write.
+func TestLines(t *testing.T) {
+	const line = 64
+	offset := func(typ reflect.Type, name string) uintptr {
+		f, ok := typ.FieldByName(name)
+		if !ok {
+			t.Fatalf("%v has no field %s", typ, name)
+		}
+		return f.Offset
+	}
+	drv, captures := reflect.TypeFor[Driver](), reflect.TypeFor[captures]()
+	n := offset(drv, "captures") + offset(captures, "n")
+	for name, other := range map[string]uintptr{
+		"events":                                offset(drv, "events"),
+		"captures.mu":                           offset(drv, "captures") + offset(captures, "mu"),
+		"captures.polls":                        offset(drv, "captures") + offset(captures, "polls"),
+		"launches, which ends before captures,": offset(drv, "captures"),
+	} {
+		if d := max(n, other) - min(n, other); d < line {
+			t.Errorf("%s is %d bytes from captures.n", name, d)
+		}
+	}
+}
