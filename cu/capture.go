@@ -123,8 +123,8 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // if the end fails too, that one; also if f panics, or ends the goroutine. What this
 // package does on its own meanwhile, such as waiting for events or freeing what was
 // forgotten, disturbs no capture. If a call does, the error matches
-// [ResultStreamCaptureInvalidated], and says which call it was, if this package made
-// it.
+// [ResultStreamCaptureInvalidated], and says which call it was, if the program made it by
+// way of this package.
 //
 // The graph keeps what it uses: modules, memory, and events that are recorded or
 // waited for externally may be closed before it. For that the streams must join by
@@ -158,7 +158,7 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 		return
 	}
 	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.fail("cuGraphDestroy", uintptr(g), res)})
+		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.failed("cuGraphDestroy", uintptr(g), res)})
 	}
 }
 
@@ -220,7 +220,7 @@ type capture struct {
 	// streams are part of it, with a call in flight on each, so that none is destroyed
 	// meanwhile. The mutex of captures guards them.
 	streams []*streamCore
-	// first is the first call meanwhile that was refused for a capture's sake.
+	// first is the call that has spoilt it.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
 }
@@ -325,16 +325,30 @@ const endCaptureOp = "cuStreamEndCapture"
 // errSpoilt is behind the error of a capture that a call has spoilt.
 var errSpoilt = errors.New("a call has spoilt the capture")
 
-// blame notes a call that was refused because of a capture.
+// blame notes a call of the program's that has spoilt a capture, if it has. (Calls of
+// others are not seen: if one of these has spoilt the capture a moment before, this call
+// gets the blame for it.)
 func (d *Driver) blame(e *Error) {
-	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent || e.Op == endCaptureOp {
+	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
+		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
 		return
 	}
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()
 	for _, c := range d.captures.byID {
-		c.first.CompareAndSwap(nil, e)
+		if c.first.Load() == nil && c.streams[0].invalidated() {
+			c.first.Store(e)
+		}
 	}
+}
+
+// invalidated reports whether the stream's capture is spoilt, if that can be asked here.
+func (sc *streamCore) invalidated() bool {
+	if sc.at.Thread != nil && !sc.at.Thread.Here() {
+		return false
+	}
+	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }
 
 // change keeps work off the stream while it begins to be captured, until the

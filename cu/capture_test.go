@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
 )
 
 // soft is a software driver with the usual things. When the test ends nothing may be
@@ -89,6 +90,14 @@ func (r *soft) is(err error, targets ...error) {
 var oneThread = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 
 func (r *soft) work(s *Stream) error { return r.spin.Launch(s, oneThread, U64(1000)) }
+
+// hold keeps the stream from doing anything until release, or the end of the test.
+func (r *soft) hold(s *Stream) {
+	r.sim.Hold(s.Handle())
+	r.t.Cleanup(r.sim.Finish)
+}
+
+func (r *soft) release(s *Stream) { r.sim.Release(s.Handle()) }
 
 // graph captures what f enqueues on the stream.
 func (r *soft) graph(f func() error) *Graph {
@@ -326,6 +335,71 @@ func TestCaptureEnds(t *testing.T) {
 		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
 	}
 	r.ok(g.Close())
+}
+
+// TestBlame spoils captures, and makes other calls meanwhile that were refused: the first
+// of these is not the culprit.
+func TestBlame(t *testing.T) {
+	r := newSoft(t)
+	done := r.event(0)
+	r.ok(done.Record(r.other))
+	query := func() error { _, err := done.Query(); return err }
+
+	// A wait of the package's own, which it does not even make.
+	waited := r.event(EventDisableTiming)
+	_, err := r.s.Capture(CaptureGlobal, func() error {
+		r.ok(waited.Record(r.s))
+		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
+		r.is(query(), ResultStreamCaptureUnsupported)
+		return nil
+	})
+	blamed := func(what string, err error, culprit error) {
+		t.Helper()
+		r.is(err, ResultStreamCaptureInvalidated, culprit)
+		for _, other := range []Result{ResultStreamCaptureUnsupported, ResultCapturedEvent, ResultStreamCaptureIsolation} {
+			if errors.Is(err, other) != (other == culprit) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	blamed("a wait, and a query", err, ResultStreamCaptureUnsupported)
+
+	// A call that spoils another capture, when this one is spoilt already.
+	_, err = r.s.Capture(CaptureGlobal, func() error {
+		r.is(query(), ResultStreamCaptureUnsupported)
+		_, err := r.other.Capture(CaptureRelaxed, func() error { return r.other.WaitEvent(done) })
+		r.is(err, ResultStreamCaptureIsolation)
+		return nil
+	})
+	blamed("one after the other", err, ResultStreamCaptureUnsupported)
+
+	// A call that spoils another capture.
+	var inner error
+	_, err = r.s.Capture(CaptureRelaxed, func() error {
+		_, inner = r.other.Capture(CaptureRelaxed, func() error {
+			r.is(r.other.WaitEvent(done), ResultStreamCaptureIsolation)
+			return nil
+		})
+		r.ok(waited.Record(r.s))
+		_, err := waited.Query()
+		r.is(err, ResultCapturedEvent)
+		return nil
+	})
+	blamed("the inner one", inner, ResultStreamCaptureIsolation)
+	blamed("the outer one", err, ResultCapturedEvent)
+
+	// Somebody else's call, and what is refused because of it.
+	_, err = r.s.Capture(CaptureGlobal, func() error {
+		r.ok(waited.Record(r.s))
+		r.drv.table.EventQuery(driver.At{}, done.core().slot.Load().raw)
+		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
+		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
+		return nil
+	})
+	r.is(err, ResultStreamCaptureInvalidated)
+	if errors.Is(err, errSpoilt) {
+		t.Errorf("what was refused afterwards is blamed: %v", err)
+	}
 }
 
 // TestGraphKeeps closes everything that a graph uses, before the graph, and before a

@@ -165,11 +165,11 @@ func (c *contextCore) giveUp() error {
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
-			return c.fail("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
+			return c.failed("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
 		}
 	case created:
 		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, c.raw); res != driver.ResultSuccess {
-			return c.fail("cuCtxDestroy", uintptr(c.raw), res)
+			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
 		}
 	}
 	return nil
@@ -704,7 +704,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
 	t.done(TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
-		return 0, c.fail("cuEventCreate", 0, res)
+		return 0, c.failed("cuEventCreate", 0, res)
 	}
 	return e, nil
 }
@@ -723,7 +723,7 @@ func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	res := c.drv.table.EventDestroy(at, e)
 	t.done(TraceEventDestroy, e, 0, res)
 	if res != driver.ResultSuccess {
-		return c.fail("cuEventDestroy", uintptr(e), res)
+		return c.failed("cuEventDestroy", uintptr(e), res)
 	}
 	return nil
 }

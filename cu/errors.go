@@ -219,9 +219,18 @@ type poison struct {
 	res Result
 }
 
-// fail returns the error for a call in this context that the driver answered
-// with res, which is not success, and poisons the context if res is sticky.
+// fail returns the error for a call of the program's in this context, which the driver
+// answered with res, and not with success. It poisons the context if res is sticky.
 func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
+	err := c.failed(op, handle, res)
+	if e, ok := err.(*Error); ok {
+		c.drv.blame(e)
+	}
+	return err
+}
+
+// failed is fail for calls that this package makes on its own: they spoil no capture.
+func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error {
 	err := c.drv.fail(op, handle, res)
 	e, ok := err.(*Error)
 	if !ok || res < 0 {
@@ -240,7 +249,6 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 	case asynchronous(Result(res)):
 		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
-	c.drv.blame(e)
 	return e
 }
 

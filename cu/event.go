@@ -556,7 +556,7 @@ func (e *Event) Query() (Status, error) {
 	}
 }
 
-// status turns the result of a query into a status.
+// status turns the result of the program's query into a status.
 func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, error) {
 	switch res {
 	case driver.ResultSuccess:

@@ -95,7 +95,7 @@ func (r *resource) forgotten() {
 func (r *resource) destroy(at driver.At) error {
 	var err error
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		err = r.ctx.fail(op, r.self.handle(), res)
+		err = r.ctx.failed(op, r.self.handle(), res)
 	}
 	r.freed.Store(true)
 	r.ctx.childDone()

@@ -41,7 +41,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	t := core.drv.table
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
-		return nil, core.fail("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
+		return nil, core.failed("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
 	}
 	raw, part, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *
 	p.mu.Unlock()
 	if other != 0 { // it was its turn again, and somebody was faster
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.fail("cuStreamDestroy", uintptr(raw), res)})
+			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 		}
 		raw = other
 	}
@@ -126,7 +126,7 @@ func (c *contextCore) endPool(p *streamPool) {
 		}
 		c.synchronizeStream(raw, at) // an error is the work's, and has been reported or comes again
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.fail("cuStreamDestroy", uintptr(raw), res)})
+			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 		}
 	}
 }

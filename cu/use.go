@@ -238,7 +238,7 @@ func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, 
 		return false, 0, err // the event would become part of the capture
 	}
 	if res = t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
-		return true, res, ctx.fail("cuEventRecord", uintptr(sc.raw), res)
+		return true, res, ctx.failed("cuEventRecord", uintptr(sc.raw), res)
 	}
 	return true, res, sc.unlessCaptured(at)
 }
@@ -255,7 +255,7 @@ func (sc *streamCore) unlessCaptured(at driver.At) error {
 	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
 		return errBusy
 	default:
-		return sc.ctx.fail("cuStreamIsCapturing", uintptr(sc.raw), res)
+		return sc.ctx.failed("cuStreamIsCapturing", uintptr(sc.raw), res)
 	}
 }
 
@@ -349,7 +349,7 @@ func (c *contextCore) waitFor(query func() driver.Result) error {
 			return nil
 		case driver.ResultNotReady:
 		default:
-			return c.unlessPoisoned(c.fail("cuEventQuery", 0, res))
+			return c.unlessPoisoned(c.failed("cuEventQuery", 0, res))
 		}
 		if i < spinPolls {
 			runtime.Gosched()

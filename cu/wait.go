@@ -64,11 +64,13 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	var timer driver.Timer
 	sleep := minSleep
 	for i := 0; ; i++ {
-		switch st, err := c.status(op, sl, sl.poll()); {
-		case err != nil:
-			return c.ctx.poison.Load() != nil, err
-		case st == Complete:
+		switch res := sl.poll(); res {
+		case driver.ResultSuccess:
 			return true, nil
+		case driver.ResultNotReady:
+		default:
+			err := c.ctx.failed(op, uintptr(sl.raw), res)
+			return c.ctx.poison.Load() != nil, err
 		}
 		if c.slot.Load() == nil && !c.released.Load() {
 			return true, mistake(op, ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
