@@ -179,3 +179,35 @@ func BenchmarkEventPool(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkCaptureElsewhere enqueues work while another stream is being captured: that
+// should cost what it does without.
+func BenchmarkCaptureElsewhere(b *testing.B) {
+	r := newRig(b)
+	mem := r.memory(r.gpu, 8)
+	noop := must(r.module(r.gpu).Function("noop"))(b)
+	run := func(b *testing.B) {
+		for name, call := range map[string]func(s *Stream, e *Event) error{
+			"record": func(s *Stream, e *Event) error { return e.Record(s) },
+			"wait":   func(s *Stream, e *Event) error { return s.WaitEvent(e) },
+			"set":    func(s *Stream, e *Event) error { return s.Memset(mem, 1) },
+			"launch": func(s *Stream, e *Event) error { return noop.Launch(s, oneThread) },
+		} {
+			b.Run(name, func(b *testing.B) {
+				s, e := r.stream(r.gpu), r.event(r.gpu, EventDisableTiming)
+				r.ok(e.Record(s))
+				for b.Loop() {
+					if err := call(s, e); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+	b.Run("without", run)
+	g := must(r.s.Capture(CaptureRelaxed, func() error {
+		b.Run("with", run)
+		return nil
+	}))(b)
+	g.Close()
+}

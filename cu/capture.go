@@ -371,10 +371,10 @@ func (sc *streamCore) change() (done func()) {
 // enqueued.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
-	if c := sc.underWay(); c != nil || sc.ctx.drv.captures.n.Load() == 0 || sc.raw == driver.CU_STREAM_LEGACY {
+	if c := sc.underWay(); c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
 		return c
 	}
-	// The capture may have begun by way of another value of the same CUstream.
+	// The capture may have begun in another Do on the same thread.
 	i, res := sc.captureInfo(sc.at)
 	if res != driver.ResultSuccess || i.ID == 0 {
 		return nil
@@ -403,26 +403,33 @@ func (sc *streamCore) active() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// waitEvent makes the stream wait for a CUevent, by which it may become part of a
-// capture.
-func (sc *streamCore) waitEvent(e driver.Event) driver.Result {
-	d := sc.ctx.drv
-	if d.captures.n.Load() == 0 {
-		return d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+// waitEvent makes the stream wait for a CUevent. captured says that the event's record may
+// be part of a capture: then the stream becomes part of it, too.
+func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
+	if captured {
+		defer sc.change()()
 	}
-	defer sc.change()()
-	res := d.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	if res != driver.ResultSuccess || sc.underWay() != nil {
-		return res
+	res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+	if captured && res == driver.ResultSuccess {
+		sc.joined()
+	}
+	return res
+}
+
+// joined finds out whether the stream has become part of a capture, between change and its
+// end.
+func (sc *streamCore) joined() {
+	if sc.underWay() != nil {
+		return
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {
-		d.captures.mu.Lock()
-		defer d.captures.mu.Unlock()
-		if c := d.captures.byID[i.ID]; c != nil { // it is not somebody else's
+		captures := &sc.ctx.drv.captures
+		captures.mu.Lock()
+		defer captures.mu.Unlock()
+		if c := captures.byID[i.ID]; c != nil { // it is not somebody else's
 			c.join(sc)
 		}
 	}
-	return res
 }
 
 // holder is what a graph may use, and keeps from being destroyed like a call in

@@ -46,6 +46,7 @@ type contextCore struct {
 	users  atomic.Int64
 
 	mu    sync.Mutex
+	parts map[driver.Stream]*partOf     // of streams that have a handle of their own
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
 	tails map[*streamCore]*tail         // of streams that are gone
 	sweep int                           // at how many tails those that are complete are dropped

@@ -139,7 +139,7 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	if op == graphLaunchOp {
 		t = sc.ctx.drv.tell(TraceGraphLaunch, 0, sc.raw)
 	}
-	xc.usage.note(sc)
+	xc.usedOn(sc)
 	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
 	x.leave()
 	t.done(TraceGraphLaunch, 0, sc.raw, res)

@@ -162,7 +162,7 @@ func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []A
 			c.uses.add(m)
 		}
 	} else {
-		mc.usage.note(sc)
+		mc.usedOn(sc)
 		for _, m := range lf.mem {
 			m.used(sc)
 		}

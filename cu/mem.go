@@ -55,9 +55,9 @@ func (mc *memCore) handle() uintptr {
 func (mc *memCore) used(sc *streamCore) {
 	switch {
 	case mc.module != nil:
-		mc.module.usage.note(sc)
+		mc.module.usedOn(sc)
 	case mc.host != 0 || sc.ctx != mc.ctx:
-		mc.usage.note(sc)
+		mc.usedOn(sc)
 	}
 }
 

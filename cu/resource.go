@@ -104,8 +104,19 @@ func (r *resource) destroy(at driver.At) error {
 
 // keep leaves the object as it is, for as long as the process lives, because the
 // GPU may use it and there is no way to know when it does not.
-func (r *resource) keep(err error) error {
-	return &Error{Op: "Close", Handle: r.self.handle(), Err: err, Detail: "the " + r.self.kind() + " is not freed: the GPU may still use it"}
+func (r *resource) keep(err error) error { return errKept(r.self.kind(), r.self.handle(), err) }
+
+func errKept(kind string, handle uintptr, err error) error {
+	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
+}
+
+// usedOn notes that work which uses the object is about to be enqueued on a stream: see
+// usage.
+func (r *resource) usedOn(sc *streamCore) {
+	if r.ctx != sc.ctx && !sc.part.strange.Load() {
+		sc.part.strange.Store(true)
+	}
+	r.usage.note(sc)
 }
 
 // destroyLate destroys the resource when nobody waits for the outcome, which

@@ -357,25 +357,39 @@ func (c *eventCore) record(op string, a recordArgs) error {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
+		// A waiter counts itself, and then looks whether a record is under way: see poll.
+		if sl.watchers.Load() != 0 && !sl.foreign() {
+			sl.endRecord()
+			return c.recordElsewhere(op, a)
+		}
 		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
 		res := sl.record(a)
-		t.done(TraceEventRecord, sl.raw, a.handle(), res)
-		if res == driver.ResultSuccess {
-			sl.endRecord()
+		if sl.tellRecord(t, a.handle(), res); res == driver.ResultSuccess {
 			return nil
 		}
-		err := c.ctx.fail(op, uintptr(sl.raw), res)
-		sl.endRecord()
-		return err
+		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
+}
+
+// tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
+// record is not under way any more; but the CUevent stays until they have been told.
+func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
+	if t.to == nil {
+		sl.endRecord()
+		return
+	}
+	sl.acquire() // also if the event was closed
+	sl.endRecord()
+	t.done(TraceEventRecord, sl.raw, on, res)
+	sl.leave()
 }
 
 // record calls the driver, between beginRecord and endRecord.
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
-	} else {
-		res = sl.callRecord(a)
+	} else if res = sl.callRecord(a); sl.drv.captures.n.Load() != 0 && a.stream != nil {
+		sl.overtaken(a.stream)
 	}
 	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
@@ -423,11 +437,42 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 	return sl.callRecord(a)
 }
 
-// poll is query for those who wait. A record that is part of a capture is not asked
-// for, as that would spoil the capture.
+// overtaken is called when a capture has begun during a record that did not know of it.
+// If it is of this stream the record counts as part of it: whether it is, only its order
+// with the beginning could tell, and the program has left that open.
+func (sl *slot) overtaken(sc *streamCore) {
+	if c := sc.beginWork(); c != nil {
+		polls := &sl.drv.captures.polls
+		polls.Lock()
+		sl.captured.Store(c)
+		polls.Unlock()
+	}
+	sc.endWork()
+}
+
+// mayBeCaptured reports whether the newest record may be part of a capture that is under
+// way.
+func (sl *slot) mayBeCaptured() bool {
+	if sl.drv.captures.n.Load() == 0 {
+		return false
+	}
+	c := sl.captured.Load()
+	return c != nil && !c.over.Load() || sl.foreign() || sl.gen.Load()&genBusy != 0
+}
+
+// poll is query for those who wait, each of which is counted among the watchers before.
+// A record that is part of a capture is not asked for, as that would spoil the capture:
+// none becomes so between the look and the question. Where others record the CUevent a
+// lock sees to that. Elsewhere a record in this place either is seen to be under way here,
+// or sees that there is a watcher, and goes elsewhere.
 func (sl *slot) poll() driver.Result {
-	if sl.drv.captures.n.Load() == 0 || sl.unrecorded() {
-		return sl.query(driver.At{Relaxed: true})
+	if !sl.foreign() {
+		if sl.gen.Load()&genBusy != 0 {
+			return driver.ResultNotReady
+		}
+		if sl.drv.captures.n.Load() == 0 || sl.unrecorded() {
+			return sl.query(driver.At{Relaxed: true})
+		}
 	}
 	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	polls := &sl.drv.captures.polls
@@ -526,14 +571,11 @@ func (r *recording) finish(op string) error {
 	var err error
 	if r.slot == nil {
 		err = errClosed(op, "event", uintptr(r.c.first.raw))
-	} else {
-		r.t.done(TraceEventRecord, r.slot.raw, r.on, r.res)
-		if r.res != driver.ResultSuccess {
-			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+		if r.begun != nil {
+			r.begun.endRecord()
 		}
-	}
-	if r.begun != nil {
-		r.begun.endRecord()
+	} else if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
+		err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
 	}
 	if r.idle != nil {
 		r.idle.retire()

@@ -38,14 +38,14 @@ type streamCore struct {
 	flags StreamFlags
 	// id is the driver's, once somebody has asked for it.
 	id atomic.Uint64
-	// part says which capture the stream is part of: its own, or the pool's, where
-	// several Streams are of one CUstream.
+	// part says which capture the stream is part of: its own, or another's, where several
+	// Streams are of one CUstream.
 	part *partOf
 	own  partOf
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
 
-	_ [192 - 152]byte
+	_ [192 - 168]byte
 }
 
 // partOf says which capture a CUstream is part of.
@@ -55,6 +55,41 @@ type partOf struct {
 	work sync.RWMutex
 	// capture is nil if this package has not begun it.
 	capture *capture
+	// users are the Streams of the CUstream. The context's mutex guards it.
+	users int
+	// strange says that work on the stream has used what belongs to another context.
+	strange atomic.Bool
+}
+
+// takePart returns the part of a CUstream: that which another Stream of it has, else its
+// own. dropPart gives it back.
+func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
+	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
+		return own // the one is never captured, the other is a different one on each thread
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parts[raw]
+	if p == nil {
+		if c.parts == nil {
+			c.parts = make(map[driver.Stream]*partOf)
+		}
+		p = own
+		c.parts[raw] = p
+	}
+	p.users++
+	return p
+}
+
+func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts[raw] != p {
+		return // a default stream's
+	}
+	if p.users--; p.users == 0 {
+		delete(c.parts, raw)
+	}
 }
 
 func (sc *streamCore) kind() string    { return "stream" }
@@ -64,6 +99,7 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 	if sc.at == (driver.At{}) && !sc.lasts() {
 		sc.leaveTail() // [Thread.end] does for its own
 	}
+	sc.ctx.dropPart(sc.raw, sc.part)
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
@@ -113,7 +149,7 @@ func (sc *streamCore) same(other *streamCore) bool {
 // newStream returns the owner of a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign}}
-	s.core.part = &s.core.own
+	s.core.part = ctx.takePart(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	return s
 }
@@ -442,7 +478,13 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
-		res = sc.waitEvent(sl.raw)
+		g, captured := sl.gen.Load(), sl.mayBeCaptured()
+		res = sc.waitEvent(sl.raw, captured)
+		if !captured && sc.ctx.drv.captures.n.Load() != 0 && (sl.gen.Load() != g || sl.foreign()) {
+			done := sc.change() // a record in a capture was faster, perhaps
+			sc.joined()
+			done()
+		}
 	} else {
 		if c := sc.beginWork(); c != nil {
 			c.uses.add(sl)
@@ -492,14 +534,16 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	// The wait captures the record; the event is free again when it is enqueued.
 	defer oc.ctx.doneWith(EventDisableTiming, e)
+	c := oc.beginWork()
 	t := oc.ctx.drv.tell(TraceEventRecord, e, oc.raw)
 	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
+	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
 		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
 	}
 	t = sc.ctx.drv.tell(TraceStreamWait, e, sc.raw)
-	res = sc.waitEvent(e)
+	res = sc.waitEvent(e, c != nil)
 	t.done(TraceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)

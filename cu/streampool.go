@@ -16,7 +16,7 @@ type streamPool struct {
 	mu   sync.Mutex
 	next int
 	raw  [poolSize]driver.Stream // 0 where it was not created yet
-	part [poolSize]partOf
+	part [poolSize]*partOf       // each is one of its users
 }
 
 // PoolStream returns one of 32 streams that the context shares out for each priority, in
@@ -43,12 +43,12 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.failed("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
 	}
-	raw, part, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
+	raw, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
 	if err != nil {
 		return nil, err
 	}
 	s := newStream(core, raw, driver.At{}, true)
-	s.core.pooled, s.core.flags, s.core.part = true, StreamNonBlocking, part
+	s.core.pooled, s.core.flags = true, StreamNonBlocking
 	return s, nil
 }
 
@@ -67,9 +67,8 @@ func (dev *Device) PoolStream(priority int) (*Stream, error) {
 	return s, gpu.Close() // which returns nil, as the stream is there
 }
 
-// takeStream returns the next stream of a priority, created if need be, and what says
-// which capture it is part of.
-func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *partOf, error) {
+// takeStream returns the next stream of a priority, created if need be.
+func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, error) {
 	c.mu.Lock()
 	p := c.pools[priority]
 	if p == nil {
@@ -87,7 +86,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *
 	raw := p.raw[i]
 	p.mu.Unlock()
 	if raw != 0 {
-		return raw, &p.part[i], nil
+		return raw, nil
 	}
 	// Not under the lock, as tracers are told.
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
@@ -99,12 +98,12 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *
 			p.next = i // its turn is still to come
 		}
 		p.mu.Unlock()
-		return 0, nil, err
+		return 0, err
 	}
 	p.mu.Lock()
 	other := p.raw[i]
 	if other == 0 {
-		p.raw[i] = raw
+		p.raw[i], p.part[i] = raw, c.takePart(raw, new(partOf))
 	}
 	p.mu.Unlock()
 	if other != 0 { // it was its turn again, and somebody was faster
@@ -113,18 +112,21 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, *
 		}
 		raw = other
 	}
-	return raw, &p.part[i], nil
+	return raw, nil
 }
 
-// endPool destroys a pool's streams, when the context is given up. It waits for their work:
-// of memory that belongs to another context, nothing else says when it is used no more.
+// endPool destroys a pool's streams, when the context is given up. It waits for the work of
+// those that used what belongs to another context: nothing else says when that is used no
+// more. What belongs to this one is gone by now.
 func (c *contextCore) endPool(p *streamPool) {
 	at := driver.At{Relaxed: true}
-	for _, raw := range p.raw {
+	for i, raw := range p.raw {
 		if raw == 0 {
 			continue
 		}
-		c.synchronizeStream(raw, at) // an error is the work's, and has been reported or comes again
+		if p.part[i].strange.Load() {
+			c.synchronizeStream(raw, at) // an error is the work's, and has been reported or comes again
+		}
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 		}

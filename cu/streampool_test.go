@@ -106,3 +106,44 @@ func TestLazyExternalEvent(t *testing.T) {
 		r.ok(e.Close())
 	}
 }
+
+// TestPoolStreamsDoNotHoldUp gives a context up whose shared stream has work left.
+func TestPoolStreamsDoNotHoldUp(t *testing.T) {
+	r := newSoft(t)
+	drv := must(Open(WithSoftware(r.sim)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t) // r.gpu keeps the CUDA context
+	s := must(gpu.PoolStream(0))(t)
+	r.hold(s)
+	e := must(s.RecordNew(0))(t)
+	if st, err := e.Query(); st != Pending || err != nil {
+		t.Errorf("Query = %v, %v", st, err)
+	}
+	r.ok(errors.Join(e.Close(), s.Close()))
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	if !eventually(func() bool { return len(closed) == 1 }) {
+		t.Error("Close waits for a stream that has used nothing of another context")
+		r.sim.Finish()
+	}
+	r.ok(<-closed)
+}
+
+// TestPoolStreamsOfStrangers gives a context up whose shared stream uses what belongs to
+// another one: that is waited for.
+func TestPoolStreamsOfStrangers(t *testing.T) {
+	r := newRig(t)
+	host := must(r.gpu.AllocHost(8, HostPortable|HostDeviceMap))(t)
+	gpu := must(must(r.drv.Device(0))(t).NewContext(0))(t)
+	s := must(gpu.PoolStream(0))(t)
+	r.hold(s)
+	raw := s.Handle()
+	r.ok(errors.Join(s.Memset(host, 1), s.Close()))
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	if !eventually(func() bool { return r.calls("cuStreamSynchronize") == 1 }) {
+		t.Error("nobody waits for the stream")
+	}
+	r.tell("fake_release", raw)
+	r.ok(<-closed)
+	r.ok(host.Close())
+}

@@ -99,6 +99,22 @@ func TestTracersCallBack(t *testing.T) {
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error { return e.Record(r.other) }, func() { e.Record(r.other); e.Handle() }
 		},
+		"record, which is waited for": func(r *soft) (func() error, func()) {
+			e := r.event(0)
+			return func() error { return e.Record(r.s) }, func() { r.ok(e.Wait(r.t.Context())) }
+		},
+		"record elsewhere, which is waited for": func(r *soft) (func() error, func()) {
+			e := r.event(0)
+			r.sim.Hold(r.s.Handle())
+			r.ok(e.Record(r.s))
+			ticket := must(e.Ticket())(r.t)
+			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
+			return func() error { return e.Record(r.other) }, func() {
+				if e.load().core.slot.Load().watchers.Load() == 0 { // it has moved
+					r.ok(e.Wait(r.t.Context()))
+				}
+			}
+		},
 		"close, while it is recorded": func(r *soft) (func() error, func()) {
 			e := r.event(0)
 			return func() error { return e.Record(r.s) }, func() { e.Close(); r.s.Close(); e.Query(); e.Handle() }
@@ -310,6 +326,7 @@ func TestTraceLives(t *testing.T) {
 		p := must(pool.Acquire(EventDefault))(t)
 		ok(p.Record(s))
 		must(s.Time(t.Context(), func() error { return spin.Launch(s, oneThread, U64(1)) }))(t)
+		ok(s.Synchronize())
 		ok(other.Close()) // with a mark at its end
 		for _, c := range []interface{ Close() error }{mod, host, mem, x, g, &e, pool, s, gpu} {
 			ok(c.Close())

@@ -1,0 +1,202 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestRecordOvertaken begins captures while calls are on their way to the driver that
+// have not known of them.
+func TestRecordOvertaken(t *testing.T) {
+	t.Run("record", func(t *testing.T) {
+		r := newRig(t)
+		fork := r.stream(r.gpu)
+		e := r.event(r.gpu, EventDisableTiming)
+		host := must(r.gpu.AllocHost(8, 0))(t)
+		mem := r.memory(r.gpu, 8)
+		r.tell("fake_block", "cuEventRecord", 1, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() { r.ok(e.Record(r.s)) })
+		r.tell("fake_await_blocked", "cuEventRecord", 1)
+		g := must(r.s.Capture(CaptureGlobal, func() error {
+			// The record is under way: nobody asks for it.
+			ctx, cause := ended()
+			if err := e.Wait(ctx); !errors.Is(err, cause) {
+				t.Errorf("while the record is under way: %v", err)
+			}
+			r.tell("fake_unblock", "cuEventRecord")
+			wg.Wait()
+			if err := e.Wait(r.patient()); !errors.Is(err, ResultCapturedEvent) {
+				t.Errorf("recorded in the capture: %v", err)
+			}
+			r.ok(fork.WaitEvent(e))
+			r.ok(fork.Copy(mem, host))
+			r.ok(r.s.WaitStream(fork))
+			return host.Close()
+		}))(t)
+		if n := r.ask("fake_spoilt"); n != 0 {
+			t.Errorf("%d calls would have ended a capture", n)
+		}
+		if n := r.census(kindHost); n != 1 {
+			t.Errorf("%d pieces of host memory, want the graph's", n)
+		}
+		r.ok(g.Close())
+	})
+
+	t.Run("wait", func(t *testing.T) {
+		r := newRig(t)
+		fork := r.stream(r.gpu)
+		mem := r.memory(r.gpu, 8)
+		for _, lent := range []bool{false, true} {
+			host := must(r.gpu.AllocHost(8, 0))(t)
+			e := r.event(r.gpu, EventDisableTiming)
+			r.ok(e.Record(r.s))
+			if lent {
+				e.Handle()
+			}
+			r.tell("fake_block", "cuStreamWaitEvent", 1, 1)
+			var wg sync.WaitGroup
+			wg.Go(func() { r.ok(fork.WaitEvent(e)) })
+			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
+			g := must(r.s.Capture(CaptureGlobal, func() error {
+				if lent { // and recorded by others
+					if res := r.drv.table.EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw); res != driver.ResultSuccess {
+						t.Error(res)
+					}
+				} else {
+					r.ok(e.Record(r.s))
+				}
+				r.tell("fake_unblock", "cuStreamWaitEvent")
+				wg.Wait()
+				if fork.core.underWay() == nil {
+					t.Errorf("lent %v: nobody knows that the stream has joined", lent)
+				}
+				r.ok(fork.Copy(mem, host))
+				r.ok(host.Close())
+				return r.s.WaitStream(fork)
+			}))(t)
+			if n := r.census(kindHost); n != 1 {
+				t.Errorf("lent %v: %d pieces of host memory, want the graph's", lent, n)
+			}
+			r.ok(g.Close())
+		}
+	})
+
+	// A poll of an event that is recorded in place, as it was lent.
+	t.Run("poll", func(t *testing.T) {
+		r := newSoft(t)
+		e := r.event(EventDisableTiming)
+		r.hold(r.other)
+		r.ok(e.Record(r.other))
+		e.Handle()
+		polling, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		remove := r.drv.AddTracer(func(t Trace) {
+			if t.Op == TraceEventQuery {
+				once.Do(func() { close(polling); <-goOn })
+			}
+		})
+		var wg sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		wg.Go(func() { e.Wait(ctx) })
+		<-polling
+		must(r.s.Capture(CaptureGlobal, func() error {
+			recorded := make(chan error)
+			go func() { recorded <- e.Record(r.s) }()
+			for range 1000 { // it is not done before the question is answered
+				runtime.Gosched()
+			}
+			close(goOn)
+			stop()
+			wg.Wait()
+			return <-recorded
+		}))(t).Close()
+		remove()
+		r.release(r.other)
+	})
+}
+
+// TestCaptureElsewhere enqueues work of all kinds while another stream is being captured:
+// the driver is asked about no stream.
+func TestCaptureElsewhere(t *testing.T) {
+	r := newRig(t)
+	other := r.stream(r.gpu)
+	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	defer host.Close()
+	noop := must(r.module(r.gpu).Function("noop"))(t)
+	e := r.event(r.gpu, EventDisableTiming)
+	g := must(r.s.Capture(CaptureGlobal, func() error {
+		asked := map[string]int{}
+		for _, fn := range []string{"cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", "cuStreamIsCapturing"} {
+			if n := r.asked(fn, func() {
+				for range 3 {
+					r.ok(errors.Join(e.Record(other), other.WaitEvent(e), other.Copy(mem, host), other.Memset(mem, 1),
+						noop.Launch(other, oneThread), e.Wait(r.patient())))
+				}
+			}); n != 0 {
+				asked[fn] = n
+			}
+		}
+		if len(asked) != 0 {
+			t.Errorf("asked about a stream: %v", asked)
+		}
+		return nil
+	}))(t)
+	r.ok(g.Close())
+}
+
+// TestThreadStreamInCapture enqueues work on a thread's captured default stream by way of
+// another Do on the thread: the graph keeps what that uses.
+func TestThreadStreamInCapture(t *testing.T) {
+	r := newRig(t)
+	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	r.ok(r.gpu.Do(func(outer *Thread) error {
+		g, err := must(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
+			return r.gpu.Do(func(inner *Thread) error {
+				s := must(inner.DefaultStream())(t)
+				if s.core.beginWork() == nil {
+					t.Error("nobody knows that the stream is captured")
+				}
+				s.core.endWork()
+				return errors.Join(s.Copy(mem, host), host.Close())
+			})
+		})
+		if n := r.census(kindHost); n != 1 {
+			t.Errorf("%d pieces of host memory, want the graph's", n)
+		}
+		return errors.Join(err, g.Close())
+	}))
+}
+
+// TestParts wraps streams: all values of one CUstream share a part, for as long as there
+// is one.
+func TestParts(t *testing.T) {
+	r := newSoft(t)
+	core := r.gpu.own.core
+	before := len(core.parts)
+	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
+	pooled := must(r.gpu.PoolStream(0))(t)
+	legacy := must(r.gpu.LegacyStream())(t)
+	a, b := must(r.gpu.WrapStream(s.Handle()))(t), must(r.gpu.WrapStream(pooled.Handle()))(t)
+	if a.core.part != s.core.part || b.core.part != pooled.core.part || a.core.part == b.core.part {
+		t.Error("values of one stream do not share its part")
+	}
+	if n := len(core.parts) - before; n != 2 {
+		t.Errorf("%d parts", n)
+	}
+	r.ok(r.gpu.Do(func(th *Thread) error {
+		_, err := th.DefaultStream()
+		return err
+	}))
+	for _, s := range []*Stream{b, a, s, legacy, pooled} {
+		r.ok(s.Close())
+	}
+	if n := len(core.parts) - before; n != 1 { // the pool's
+		t.Errorf("%d parts are left", n)
+	}
+}
