@@ -20,8 +20,7 @@ const (
 	// that allows them: CU_STREAM_CAPTURE_MODE_GLOBAL.
 	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 	// CaptureThreadLocal refuses them to the thread that captures only:
-	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL. The software driver does not know the thread of
-	// calls in the captured function, and allows them.
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL. For the software driver see [Stream.Capture].
 	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	// CaptureRelaxed refuses only what concerns a captured stream itself:
 	// CU_STREAM_CAPTURE_MODE_RELAXED.
@@ -131,7 +130,13 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // way of this package.
 //
 // Captures do not nest on one stream; f may capture another one. The legacy default
-// stream cannot be captured.
+// stream cannot be captured. Work that is enqueued, or an event that is recorded, on the
+// stream while the capture begins may come before it or be part of it.
+//
+// The software driver does not know the thread of calls that f makes. In thread-local mode
+// it allows f what a GPU's driver refuses there: [Event.Query], [Event.Synchronize],
+// [Stream.Query], [Stream.Synchronize], [Context.Alloc], [Context.AllocHost] and
+// [Graph.Instantiate].
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -442,7 +447,12 @@ type holder interface {
 // uses are what a graph uses.
 type uses struct {
 	mu   sync.Mutex
-	held map[holder]struct{}
+	held map[holder]int // how often it was added
+	// given are the events that nodes have got since they were made.
+	given map[driver.GraphNode]*slot
+	// copied are those of the events that the graph records which have a copy of an earlier
+	// record until then.
+	copied []*slot
 }
 
 // add adds something, on which the caller has a call in flight, or which is held by
@@ -450,14 +460,67 @@ type uses struct {
 func (u *uses) add(h holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, ok := u.held[h]; ok {
-		return
-	}
 	if u.held == nil {
-		u.held = make(map[holder]struct{})
+		u.held = make(map[holder]int)
 	}
-	h.acquire() // also if it was closed meanwhile
-	u.held[h] = struct{}{}
+	if u.held[h]++; u.held[h] == 1 {
+		h.acquire() // also if it was closed meanwhile
+	}
+}
+
+// drop takes back that something was added. If it reports true, nothing is left of it
+// here, and the caller has to end the call that is in flight on it.
+func (u *uses) drop(h holder) (last bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n, ok := u.held[h]
+	switch {
+	case !ok: // all was released meanwhile
+	case n == 1:
+		delete(u.held, h)
+	default:
+		u.held[h] = n - 1
+	}
+	return n == 1
+}
+
+// has reports whether something is held.
+func (u *uses) has(h holder) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.held[h] != 0
+}
+
+// records notes that the graph records a slot.
+func (u *uses) records(sl *slot) {
+	if !sl.timed() {
+		u.mu.Lock()
+		u.copied = append(u.copied, sl)
+		u.mu.Unlock()
+	}
+}
+
+// launched notes that the graph was launched: what it records is recorded.
+func (u *uses) launched() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, sl := range u.copied {
+		sl.marks.Or(slotRecorded)
+	}
+	u.copied = nil
+}
+
+// give notes that a node has got an event, which was added for it, and returns what it
+// was given before, if it was.
+func (u *uses) give(n driver.GraphNode, sl *slot) (before *slot) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.given == nil {
+		u.given = make(map[driver.GraphNode]*slot)
+	}
+	before = u.given[n]
+	u.given[n] = sl
+	return before
 }
 
 // addAll adds what others hold.
@@ -467,15 +530,37 @@ func (u *uses) addAll(others *uses) {
 	for h := range others.held {
 		u.add(h)
 	}
+	u.mu.Lock()
+	u.copied = append(u.copied, others.copied...)
+	u.mu.Unlock()
 }
 
 // release lets go of everything.
 func (u *uses) release() {
 	u.mu.Lock()
 	held := u.held
-	u.held = nil
+	u.held, u.given, u.copied = nil, nil, nil
 	u.mu.Unlock()
 	for h := range held {
 		h.leave()
 	}
+}
+
+// use makes a call by which the graph comes to use an event, on which the caller has a call
+// in flight.
+func (u *uses) use(sl *slot, call func() driver.Result) driver.Result {
+	u.add(sl)
+	res := call()
+	if res != driver.ResultSuccess && u.drop(sl) {
+		sl.leave()
+	}
+	return res
+}
+
+// use is that, if there is a capture.
+func (c *capture) use(sl *slot, call func() driver.Result) driver.Result {
+	if c == nil {
+		return call()
+	}
+	return c.uses.use(sl, call)
 }

@@ -370,7 +370,9 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 
 // RecordOnce records the event on the stream, unless it has been recorded before, by
 // this package. Of several that are called at once, one records, and the others return
-// when it has.
+// when it has. A record in a capture counts from then on, also one that only the graph
+// does, and whether or not the graph ever runs: an event that was made with
+// [EventExternal] becomes one node, not one for each call.
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
@@ -393,7 +395,7 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	defer runtime.KeepAlive(o)
 	c := o.core
-	if sl := c.slot.Load(); sl != nil && sl.recorded() {
+	if sl := c.slot.Load(); sl != nil && sl.once() {
 		return nil
 	}
 	if c.ctx != sc.ctx {
@@ -413,24 +415,23 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 	if err != nil {
 		return err
 	}
-	var fresh *slot
-	if sl := c.slot.Load(); sl != nil && sl.watchers.Load() != 0 { // a record has failed
-		var err error
-		if fresh, err = c.freshSlot(a.flags); err != nil {
+	for {
+		next, err := c.successor(op, a.flags)
+		if err != nil {
+			return err
+		}
+		c.once.Lock()
+		if sl := c.slot.Load(); sl != nil && sl.once() {
+			c.once.Unlock()
+			next.leave()
+			return nil
+		}
+		r := c.recordMoving(next, a)
+		c.once.Unlock()
+		if again, err := r.finish(op); !again {
 			return err
 		}
 	}
-	c.once.Lock()
-	if sl := c.slot.Load(); sl != nil && sl.recorded() {
-		c.once.Unlock()
-		if fresh != nil {
-			fresh.retire()
-		}
-		return nil
-	}
-	r := c.recordMoving(fresh, a)
-	c.once.Unlock()
-	return r.finish(op)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -662,9 +663,9 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 		err = errUntimed(op, iv.stopSlot.handle())
 	case a == nil || b == nil:
 		err = errUnrecorded(op, 0)
-	case !iv.startSlot.recorded() && !iv.startSlot.foreign():
+	case !iv.startSlot.timed():
 		err = errUnrecorded(op, uintptr(iv.startSlot.raw))
-	case !iv.stopSlot.recorded() && !iv.stopSlot.foreign():
+	case !iv.stopSlot.timed():
 		err = errUnrecorded(op, uintptr(iv.stopSlot.raw))
 	}
 	if err != nil {

@@ -91,10 +91,11 @@ const (
 	// records the event whenever the graph runs, instead of an edge inside it.
 	// Other streams refuse it. The graph keeps the event, if the capture is
 	// [Stream.Capture]'s; else it has to stay open for as long as the graph is used.
-	// From the first such record on, also if it is refused, completion is not
-	// remembered, and a wait is for the newest record. Record it so while nobody waits
-	// for it: otherwise the event stands for nothing until the graph runs, and is
-	// complete till then: CU_EVENT_RECORD_EXTERNAL.
+	// Until the graph runs the event stands for its earlier record; if somebody waits for
+	// that, the wait or the ticket goes on, and the event completes when that record does,
+	// but has no time of it. From the first such record on, also if it is refused,
+	// completion is not remembered, and a wait that begins is for the newest record:
+	// CU_EVENT_RECORD_EXTERNAL.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
 

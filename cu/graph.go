@@ -115,6 +115,7 @@ func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.closed() {
 		return 0
 	}
+	g.core.uses.launched() // by that code, perhaps
 	return uintptr(g.core.raw)
 }
 
@@ -269,41 +270,87 @@ func (n GraphNode) Dependencies() ([]GraphNode, error) {
 }
 
 // SetEvent gives a node that records or waits for an event another one. Executable
-// graphs that exist already stay as they are: see [GraphExec.SetEvent]
+// graphs that exist already stay as they are: see [GraphExec.SetEvent]. An event that the
+// node was given before, and nothing else here uses, is let go
 // (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
 func (n GraphNode) SetEvent(e *Event) error {
-	op := "cuGraphEventRecordNodeSetEvent"
 	if n.graph == nil || n.graph.core == nil {
-		return errNil(op, "graph node")
+		return errNil(graphRecordSetOp, "graph node")
 	}
 	gc := n.graph.core
-	if err := gc.resource.enter(op); err != nil {
+	if err := gc.resource.enter(graphRecordSetOp); err != nil {
 		return err
 	}
 	defer gc.leave()
-	typ, err := n.typeOf(op)
-	if err != nil {
-		return err
+	t := gc.ctx.drv.table
+	before, err := n.setEvent(e, &eventSetter{
+		ctx:    gc.ctx,
+		handle: uintptr(gc.raw),
+		enter: func(op string) (*uses, func(), error) {
+			_, err := n.enter(op)
+			return gc.uses, n.graph.leave, err
+		},
+		recordOp: graphRecordSetOp,
+		record:   func(e driver.Event) driver.Result { return t.GraphEventRecordNodeSetEvent(driver.At{}, n.raw, e) },
+		waitOp:   "cuGraphEventWaitNodeSetEvent",
+		wait:     func(e driver.Event) driver.Result { return t.GraphEventWaitNodeSetEvent(driver.At{}, n.raw, e) },
+	})
+	if before != nil {
+		before.leave() // not under a lock, as it may destroy the CUevent, and tracers are told
 	}
-	set := gc.ctx.drv.table.GraphEventRecordNodeSetEvent
+	return err
+}
+
+const graphRecordSetOp = "cuGraphEventRecordNodeSetEvent"
+
+// eventSetter gives nodes events, in a graph or in an executable one.
+type eventSetter struct {
+	ctx    *contextCore
+	handle uintptr
+	// enter begins the call, of which there is one at a time, and leave ends it.
+	enter func(op string) (u *uses, leave func(), err error)
+	// The calls for the two types of nodes.
+	recordOp, waitOp string
+	record, wait     func(driver.Event) driver.Result
+}
+
+// setEvent gives the node an event. If nothing else there uses the one that it was given
+// before, that is returned, with a call in flight that the caller has to end. (What the
+// node was made with is held for as long as the graph.) The caller has a call in flight on
+// the graph, and holds no lock, as tracers are told.
+func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error) {
+	typ, err := n.typeOf(to.recordOp)
+	if err != nil {
+		return nil, err
+	}
+	op, set := to.recordOp, to.record
 	switch typ {
 	case GraphNodeTypeEventRecord:
 	case GraphNodeTypeWaitEvent:
-		op, set = "cuGraphEventWaitNodeSetEvent", gc.ctx.drv.table.GraphEventWaitNodeSetEvent
+		op, set = to.waitOp, to.wait
 	default:
-		return noEvent(op, typ)
+		return nil, noEvent(op, typ)
 	}
-	sl, o, err := e.enterNode(op, gc.ctx)
+	sl, o, err := e.enterNode(op, to.ctx, typ)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer o.leave(sl)
-	if _, err := n.enter(op); err != nil {
-		return err
+	u, leave, err := to.enter(op)
+	if err != nil {
+		return nil, err
 	}
-	defer n.graph.leave()
-	gc.uses.add(sl)
-	return gc.failed(op, set(driver.At{}, n.raw, sl.raw))
+	defer leave()
+	if res := u.use(sl, func() driver.Result { return set(sl.raw) }); res != driver.ResultSuccess {
+		return nil, to.ctx.fail(op, to.handle, res)
+	}
+	if typ == GraphNodeTypeEventRecord {
+		u.records(sl)
+	}
+	if before = u.give(n.raw, sl); before != nil && !u.drop(before) {
+		before = nil
+	}
+	return before, nil
 }
 
 // noEvent returns the error for the event of a node that has none.
@@ -311,10 +358,10 @@ func noEvent(op string, typ GraphNodeType) error {
 	return invalid(op, fmt.Sprintf("the node is of type %v: only event_record and wait_event nodes have an event", typ))
 }
 
-// enterNode begins a call on an event that becomes part of a graph, which records it
-// or waits for it from now on. One that was not created yet is created in the context, of
-// which the caller is a user. No lock is held, as tracers are told of that.
-func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, error) {
+// enterNode begins a call on an event that becomes part of a graph, of which a node of
+// this type records it or waits for it. One that was not created yet is created in the
+// context, of which the caller is a user. No lock is held, as tracers are told.
+func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
 	}
@@ -331,7 +378,11 @@ func (e *Event) enterNode(op string, ctx *contextCore) (*slot, *eventOwner, erro
 	if o.core.ctx.drv != ctx.drv {
 		return nil, nil, mixed(op, "event", o.core.ctx, "graph", ctx)
 	}
-	sl, err := o.core.enterForeign(op)
+	enter := o.core.enterForeign
+	if typ == GraphNodeTypeEventRecord {
+		enter = o.core.enterNode
+	}
+	sl, err := enter(op)
 	if err == nil && sl.shared() {
 		o.leave(sl)
 		return nil, nil, errNoNode(op, uintptr(sl.raw))
@@ -351,19 +402,19 @@ func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 
 // AddEventRecord adds a node that records the event whenever the graph runs, after
 // others. From now on the event's completion is not remembered, and a wait is for its
-// newest record (cuGraphAddEventRecordNode, CUDA 11.1).
+// newest record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
 func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, after)
+	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, GraphNodeTypeEventRecord, after)
 }
 
 // AddEventWait adds a node that waits for the event's newest record at the time of the
 // launch, after others (cuGraphAddEventWaitNode, CUDA 11.1).
 func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, after)
+	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, GraphNodeTypeWaitEvent, after)
 }
 
 func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
-	e *Event, after []GraphNode) (GraphNode, error) {
+	e *Event, typ GraphNodeType, after []GraphNode) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(op, "graph")
 	}
@@ -371,14 +422,20 @@ func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Gr
 		return GraphNode{}, err
 	}
 	defer g.core.leave()
-	sl, o, err := e.enterNode(op, g.core.ctx)
+	sl, o, err := e.enterNode(op, g.core.ctx, typ)
 	if err != nil {
 		return GraphNode{}, err
 	}
 	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		gc.uses.add(sl)
-		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+		var n driver.GraphNode
+		res := gc.uses.use(sl, func() (res driver.Result) {
+			n, res = add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+			return res
+		})
+		if res == driver.ResultSuccess && typ == GraphNodeTypeEventRecord {
+			gc.uses.records(sl)
+		}
 		return n, res, nil
 	})
 }

@@ -28,6 +28,9 @@ type execCore struct {
 	uses *uses
 	// graph is what it was instantiated from, whose nodes its own are named by.
 	graph *graphCore
+	// leaving are events that only earlier launches use. late guards them.
+	late    sync.Mutex
+	leaving []*slot
 }
 
 func (xc *execCore) kind() string    { return "executable graph" }
@@ -99,6 +102,9 @@ func (x *GraphExec) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.closed() {
 		return 0
 	}
+	x.core.mu.Lock()
+	defer x.core.mu.Unlock()
+	x.core.uses.launched() // by that code, perhaps
 	return uintptr(x.core.raw)
 }
 
@@ -141,6 +147,9 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	}
 	xc.usedOn(sc)
 	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
+	if res == driver.ResultSuccess && op == graphLaunchOp {
+		xc.uses.launched()
+	}
 	x.leave()
 	t.done(TraceGraphLaunch, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
@@ -197,10 +206,10 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 	return old, nil
 }
 
-// outlive prepares for letting go of what only earlier launches use: memory and modules stay until these
-// are done, by themselves, and events for as long as the executable graph, which cannot
-// be many, as a program has few that are recorded in graphs.
+// outlive prepares for letting go of what only earlier launches use, so that it stays until
+// these are done.
 func (xc *execCore) outlive(old *uses) {
+	launched := xc.usage.streams.Load() != nil
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
@@ -209,9 +218,54 @@ func (xc *execCore) outlive(old *uses) {
 			h.usedLike(xc.usage)
 		case *moduleCore:
 			h.usage.noteAll(xc.usage)
-		default:
-			xc.uses.add(h)
+		case *slot:
+			if launched && !xc.uses.has(h) {
+				h.acquire() // as a holder, also if the event was closed
+				xc.leaveLate(h)
+			}
 		}
+	}
+}
+
+// leaveLate ends the call on an event that is in flight for earlier launches, when these
+// are done: at once if there were none, where no lock may be held, else in the background.
+func (xc *execCore) leaveLate(sl *slot) {
+	if xc.usage.streams.Load() == nil {
+		sl.leave()
+		return
+	}
+	xc.late.Lock()
+	defer xc.late.Unlock()
+	xc.leaving = append(xc.leaving, sl)
+	if len(xc.leaving) == 1 {
+		go xc.leaveAll()
+	}
+}
+
+// leaveAll is leaveLate's background.
+func (xc *execCore) leaveAll() {
+	done := 0
+	for {
+		xc.late.Lock()
+		xc.leaving = xc.leaving[done:]
+		batch := xc.leaving
+		if len(batch) == 0 {
+			xc.leaving = nil
+		}
+		xc.late.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		if err := xc.usage.waitLong(xc.ctx.drv.table.Clock()); err != nil {
+			for _, sl := range batch {
+				xc.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: errKept("event", uintptr(sl.raw), err)})
+			}
+		} else {
+			for _, sl := range batch {
+				sl.leave()
+			}
+		}
+		done = len(batch)
 	}
 }
 
@@ -243,10 +297,11 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 
 // SetEvent gives a node that records or waits for an event another one, for later
 // launches. The node is one of the graph that this one was instantiated from, which
-// must not be closed yet. The executable graph keeps all events that it was given
+// must not be closed yet. An event that the node was given before, and nothing else here
+// uses, is let go when the launches that may record it or wait for it are done
 // (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
 func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
-	op := "cuGraphExecEventRecordNodeSetEvent"
+	const op = "cuGraphExecEventRecordNodeSetEvent"
 	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
 		return invalid(op, "the node is of another graph: name it by the one that was instantiated")
 	}
@@ -258,34 +313,27 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		return err
 	}
 	defer xc.leave()
-	typ, err := n.typeOf(op)
-	if err != nil {
-		return err
+	t, at := xc.ctx.drv.table, driver.At{Context: xc.ctx.raw}
+	before, err := n.setEvent(e, &eventSetter{
+		ctx:    xc.ctx,
+		handle: uintptr(xc.raw),
+		enter: func(op string) (*uses, func(), error) {
+			if _, err := x.enter(op); err != nil {
+				return nil, nil, err
+			}
+			if _, err := n.enter(op); err != nil {
+				x.leave()
+				return nil, nil, err
+			}
+			return xc.uses, func() { n.graph.leave(); x.leave() }, nil
+		},
+		recordOp: op,
+		record:   func(e driver.Event) driver.Result { return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e) },
+		waitOp:   "cuGraphExecEventWaitNodeSetEvent",
+		wait:     func(e driver.Event) driver.Result { return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e) },
+	})
+	if before != nil {
+		xc.leaveLate(before)
 	}
-	set := xc.ctx.drv.table.GraphExecEventRecordNodeSetEvent
-	switch typ {
-	case GraphNodeTypeEventRecord:
-	case GraphNodeTypeWaitEvent:
-		op, set = "cuGraphExecEventWaitNodeSetEvent", xc.ctx.drv.table.GraphExecEventWaitNodeSetEvent
-	default:
-		return noEvent(op, typ)
-	}
-	sl, o, err := e.enterNode(op, xc.ctx)
-	if err != nil {
-		return err
-	}
-	defer o.leave(sl)
-	if _, err := x.enter(op); err != nil {
-		return err
-	}
-	defer x.leave()
-	if _, err := n.enter(op); err != nil {
-		return err
-	}
-	defer n.graph.leave()
-	xc.uses.add(sl)
-	if res := set(driver.At{Context: xc.ctx.raw}, xc.raw, n.raw, sl.raw); res != driver.ResultSuccess {
-		return xc.ctx.fail(op, uintptr(xc.raw), res)
-	}
-	return nil
+	return err
 }

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -31,7 +32,7 @@ type slot struct {
 	drv   *Driver
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
-	// marks holds slotRetired, slotForeign and slotRecorded.
+	// marks holds slotRetired and the others.
 	marks atomic.Uint32
 
 	core *eventCore
@@ -50,6 +51,12 @@ const (
 	// slotRecorded says that some record succeeded. It is the slot's own: an
 	// event's earlier slot may have none when a later one has.
 	slotRecorded
+	// slotNode says that a record by a graph was captured. It is recorded when the graph
+	// runs, and not before.
+	slotNode
+	// slotCopied says that the CUevent took another one's place with a record of its
+	// own, which completes when the other's does, but has not its time.
+	slotCopied
 )
 
 const (
@@ -118,6 +125,16 @@ func (sl *slot) handle() uintptr {
 
 // recorded reports whether some record succeeded.
 func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
+
+// once reports whether the event was recorded as far as [Event.RecordOnce] is concerned:
+// also in a capture, for a graph, and before it came to this slot.
+func (sl *slot) once() bool { return sl.marks.Load()&(slotRecorded|slotNode|slotCopied) != 0 }
+
+// timed reports whether the driver can be asked for the time of the newest record.
+func (sl *slot) timed() bool {
+	m := sl.marks.Load()
+	return m&slotRecorded != 0 || m&(slotForeign|slotCopied) == slotForeign
+}
 
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
@@ -307,6 +324,32 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	}
 }
 
+// enterNode is enterForeign for a graph that will record the CUevent: if somebody waits for
+// the present record, it is another one.
+func (c *eventCore) enterNode(op string) (*slot, error) {
+	for {
+		next, err := c.successor(op, RecordExternal)
+		if err != nil {
+			return nil, err
+		}
+		var entered *slot
+		acquired := false
+		open := c.place(&next, RecordExternal, func(sl *slot) bool {
+			entered, acquired = sl, sl.acquire()
+			return acquired
+		})
+		next.leave()
+		switch {
+		case acquired:
+			return entered, nil
+		case entered != nil:
+			entered.leave() // the event was closed just now
+		case !open:
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
+		}
+	}
+}
+
 // recordArgs say what is recorded, and by which function. The caller holds a reference
 // to it.
 type recordArgs struct {
@@ -341,24 +384,15 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if sl == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}
-		if sl.watchers.Load() != 0 && !sl.foreign() {
+		if sl.moves(a.flags) {
 			return c.recordElsewhere(op, a)
-		}
-		if a.flags&RecordExternal != 0 && !sl.foreign() {
-			// A graph records the CUevent from now on.
-			marked, err := c.enterForeign(op)
-			if err != nil {
-				return err
-			}
-			marked.leave()
-			continue
 		}
 		if !sl.beginRecord() {
 			sl.endRecord() // it was retired, or the event was closed, just now
 			continue
 		}
 		// A waiter counts itself, and then looks whether a record is under way: see poll.
-		if sl.watchers.Load() != 0 && !sl.foreign() {
+		if sl.moves(a.flags) {
 			sl.endRecord()
 			return c.recordElsewhere(op, a)
 		}
@@ -369,6 +403,11 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		}
 		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
+}
+
+// moves reports whether a record may have to go to another slot.
+func (sl *slot) moves(flags RecordFlags) bool {
+	return (sl.watchers.Load() != 0 || flags&RecordExternal != 0) && !sl.foreign()
 }
 
 // tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
@@ -420,9 +459,14 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 	}
 	switch {
 	case a.flags&RecordExternal != 0:
-		if c != nil {
-			c.uses.add(sl)
+		res := c.use(sl, func() driver.Result { return sl.callRecord(a) })
+		if res == driver.ResultSuccess {
+			sl.marks.Or(slotNode)
+			if c != nil {
+				c.uses.records(sl)
+			}
 		}
+		return res
 	case c != nil || sl.captured.Load() != nil:
 		polls := &sl.drv.captures.polls
 		polls.Lock()
@@ -489,33 +533,157 @@ func (sl *slot) poll() driver.Result {
 	return res
 }
 
-// recordElsewhere records another CUevent on the stream and makes it the
-// event's present one, because somebody waits for the event's present record.
+// recordElsewhere is record where the event may have to move to another CUevent.
 func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
-	fresh, err := c.freshSlot(a.flags)
-	if err != nil {
-		return err
+	for {
+		next, err := c.successor(op, a.flags)
+		if err != nil {
+			return err
+		}
+		r := c.recordMoving(next, a)
+		if again, err := r.finish(op); !again {
+			return err
+		}
 	}
-	r := c.recordMoving(fresh, a)
-	return r.finish(op)
 }
 
-// freshSlot returns a slot that the event can move on to. It is not made under a lock, as
-// tracers are told.
-func (c *eventCore) freshSlot(flags RecordFlags) (*slot, error) {
+// stays reports whether a record belongs on the slot, if it is the event's present one:
+// nobody waits for the present record, or others use the CUevent. A record that is part of
+// a capture stands for nothing that could be waited for while a graph records the event.
+func (sl *slot) stays(flags RecordFlags) bool {
+	return sl.watchers.Load() == 0 || sl.foreign() || flags&RecordExternal != 0 && sl.captured.Load() != nil
+}
+
+// successor is a slot that an event can move on to.
+type successor struct {
+	// slot is what the event does not need; nil if it need not move.
+	slot *slot
+	// of is the slot whose record slot has a copy of, and which is not recorded again
+	// meanwhile; nil if it needs none.
+	of *slot
+}
+
+// successor returns a slot that the event can move on to, if the present one cannot stay.
+// Where the record does no more than make a graph record the CUevent in the future, it has
+// a copy of the present record until then. No lock is held, as tracers are told.
+func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
+	old, err := c.enter(op)
+	if err != nil {
+		return successor{}, err
+	}
+	if old.stays(flags) {
+		old.leave()
+		return successor{}, nil
+	}
+	graph := flags&RecordExternal != 0
 	take := c.ctx.takeEvent
-	if flags&RecordExternal != 0 {
-		take = c.ctx.createEvent // until the graph runs, a spare one has another's record
+	if graph {
+		take = c.ctx.createEvent // a spare one has another's record
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
 	if err != nil {
-		return nil, err
+		old.leave()
+		return successor{}, err
 	}
-	fresh := c.newSlot(raw)
-	if flags&RecordExternal != 0 {
-		fresh.marks.Store(slotForeign)
+	next := successor{slot: c.newSlot(raw)}
+	if !graph {
+		old.leave()
+		return next, nil
 	}
-	return fresh, nil
+	next.of = old
+	old.watchers.Add(1) // from here on records go elsewhere
+	for old.gen.Load()&genBusy != 0 {
+		runtime.Gosched() // but for those under way
+	}
+	next.slot.marks.Store(slotForeign)
+	if err := next.slot.copyRecord(old); err != nil {
+		next.leave()
+		return successor{}, err
+	}
+	return next, nil
+}
+
+// leave lets go of the slots.
+func (n *successor) leave() {
+	if n.slot != nil {
+		n.slot.retire()
+	}
+	if n.of != nil {
+		n.of.watchers.Add(-1)
+		n.of.leave()
+	}
+}
+
+// copyRecord makes the CUevent, which nobody has seen, complete when another's newest
+// record does: the GPU waits for that one and records this one, on a stream of their own.
+func (sl *slot) copyRecord(old *slot) error {
+	if old.complete() || old.unrecorded() {
+		if old.once() {
+			sl.marks.Or(slotCopied)
+		}
+		return nil
+	}
+	ctx, at := sl.core.ctx, driver.At{Relaxed: true}
+	s, err := ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
+		return sl.table.StreamCreate(driver.At{Context: ctx.raw, Relaxed: true}, uint32(StreamNonBlocking))
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if res := ctx.destroyStream(s, at); res != driver.ResultSuccess {
+			sl.drv.leak(Leak{Kind: "stream", Handle: uintptr(s), Err: ctx.failed("cuStreamDestroy", uintptr(s), res)})
+		}
+	}()
+	t := sl.drv.tell(TraceStreamWait, old.raw, s)
+	polls := &sl.drv.captures.polls
+	polls.RLock() // or the stream would become part of a capture
+	if old.captured.Load() != nil {
+		polls.RUnlock()
+		return nil
+	}
+	res := sl.table.StreamWaitEvent(at, s, old.raw, driver.CU_EVENT_WAIT_DEFAULT)
+	polls.RUnlock()
+	if t.done(TraceStreamWait, old.raw, s, res); res != driver.ResultSuccess {
+		return ctx.failed("cuStreamWaitEvent", uintptr(old.raw), res)
+	}
+	sl.beginRecord()
+	t = sl.drv.tell(TraceEventRecord, sl.raw, s)
+	res = sl.table.EventRecord(at, sl.raw, s)
+	if sl.tellRecord(t, s, res); res != driver.ResultSuccess {
+		return ctx.failed("cuEventRecord", uintptr(sl.raw), res)
+	}
+	sl.marks.Or(slotCopied)
+	return nil
+}
+
+// place calls use for the present slot, if that stays, or else for its successor, which
+// takes the place if use reports true: then the successor is what the event had before. If
+// use is not called, although the event is open, the caller needs another successor, as the
+// event has moved. Tracers must not be told in use.
+func (c *eventCore) place(n *successor, flags RecordFlags, use func(*slot) bool) (open bool) {
+	graph := flags&RecordExternal != 0
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	old := c.slot.Load()
+	switch {
+	case old == nil:
+		return false
+	case old.stays(flags):
+		if graph {
+			old.marks.Or(slotForeign)
+		}
+		use(old)
+		return true
+	case n.slot == nil || graph && n.of != old:
+		return true
+	}
+	// Only a CUevent that is recorded may take the place: one that is not says
+	// that it is complete. If Close was faster, this record came before it.
+	if use(n.slot) && c.slot.CompareAndSwap(old, n.slot) {
+		n.slot = old
+	}
+	return true
 }
 
 // recording is a record that was made under a lock. What may tell tracers is left to
@@ -524,63 +692,49 @@ type recording struct {
 	c  *eventCore
 	on driver.Stream // 0 for a whole context
 	t  telling
-	// slot was recorded; it is nil if the event was closed.
+	// open says that the event was not closed.
+	open bool
+	// slot was recorded; it is nil if the event was closed, or has moved just now.
 	slot *slot
 	res  driver.Result
 	// begun is the slot with a record under way, if there is one.
 	begun *slot
-	// idle is a slot that the event does not need, if there is one.
-	idle *slot
+	next  successor
 }
 
-// recordMoving records the event on a stream: on the present slot, or, if somebody waits
-// for that one's record, on a fresh one, which the event moves on to. Without a fresh one
-// it records the present slot.
-func (c *eventCore) recordMoving(fresh *slot, a recordArgs) recording {
-	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), idle: fresh}
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	old := c.slot.Load()
-	if old == nil {
-		return r
-	}
-	if fresh == nil || old.watchers.Load() == 0 || old.foreign() {
-		// Another record has moved it, or somebody else uses it now.
-		r.begun = old
-		if old.beginRecord() {
-			if a.flags&RecordExternal != 0 {
-				old.marks.Or(slotForeign)
-			}
-			r.slot, r.res = old, old.record(a)
+// recordMoving records the event: on the present slot, or, if somebody waits for that
+// one's record, on its successor.
+func (c *eventCore) recordMoving(next successor, a recordArgs) recording {
+	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), next: next}
+	r.open = c.place(&r.next, a.flags, func(sl *slot) bool {
+		r.begun = sl
+		if !sl.beginRecord() || !sl.stays(a.flags) {
+			return false // it was closed, or somebody has begun to wait, just now
 		}
-		return r
-	}
-	r.begun = fresh
-	fresh.beginRecord()
-	r.slot, r.res = fresh, fresh.record(a)
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete. If Close was faster, this record came before it.
-	if r.res == driver.ResultSuccess && c.slot.CompareAndSwap(old, fresh) {
-		r.idle = old
-	}
+		r.slot, r.res = sl, sl.record(a)
+		return r.res == driver.ResultSuccess
+	})
 	return r
 }
 
-// finish tells tracers of the record, and lets go of the slots.
-func (r *recording) finish(op string) error {
-	var err error
-	if r.slot == nil {
-		err = errClosed(op, "event", uintptr(r.c.first.raw))
-		if r.begun != nil {
-			r.begun.endRecord()
+// finish tells tracers of the record, and lets go of the slots. again says that there was
+// none, as the event has moved.
+func (r *recording) finish(op string) (again bool, err error) {
+	switch {
+	case r.slot != nil:
+		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
+			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
 		}
-	} else if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
-		err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+	case r.begun != nil:
+		r.begun.endRecord()
+		again = true
+	case r.open:
+		again = true
+	default:
+		err = errClosed(op, "event", uintptr(r.c.first.raw))
 	}
-	if r.idle != nil {
-		r.idle.retire()
-	}
-	return err
+	r.next.leave()
+	return again, err
 }
 
 // close closes the event. first is true for one caller only.

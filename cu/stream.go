@@ -486,10 +486,9 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 			done()
 		}
 	} else {
-		if c := sc.beginWork(); c != nil {
-			c.uses.add(sl)
-		}
-		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		res = sc.beginWork().use(sl, func() driver.Result {
+			return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		})
 		sc.endWork()
 	}
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)

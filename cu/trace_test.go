@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,55 @@ func TestTracersCallBack(t *testing.T) {
 					r.ok(e.Wait(r.t.Context()))
 				}
 			}
+		},
+		"recorded for a graph while somebody waits": func(r *soft) (func() error, func()) {
+			e := r.event(EventDisableTiming)
+			r.sim.Hold(r.s.Handle())
+			r.ok(e.Record(r.s))
+			ticket := must(e.Ticket())(r.t)
+			g := must(r.gpu.NewGraph())(r.t)
+			r.t.Cleanup(func() { g.Close(); r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
+			return func() error {
+				_, err := g.AddEventRecord(e)
+				return err
+			}, func() { e.Record(r.other); e.Query(); e.Handle(); g.AddEventRecord(e); e.RecordOnce(r.other) }
+		},
+		"recorded externally while somebody waits": func(r *soft) (func() error, func()) {
+			e := r.event(EventDisableTiming)
+			r.sim.Hold(r.s.Handle())
+			r.ok(e.Record(r.s))
+			ticket := must(e.Ticket())(r.t)
+			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
+			third := r.stream()
+			return func() error {
+				g, err := r.other.Capture(CaptureRelaxed, func() error { return e.RecordWithFlags(r.other, RecordExternal) })
+				if err != nil {
+					return err
+				}
+				return g.Close()
+			}, func() { e.Record(third); e.Query(); third.WaitEvent(e) }
+		},
+		"events of a graph's nodes are replaced": func(r *soft) (func() error, func()) {
+			g := must(r.gpu.NewGraph())(r.t)
+			var events [4]Event
+			rec := must(g.AddEventRecord(&events[0]))(r.t)
+			x := r.exec(g)
+			r.t.Cleanup(func() { g.Close(); x.Close() })
+			return func() error {
+				for i := range events {
+					if err := rec.SetEvent(&events[i]); err != nil {
+						return err
+					}
+					if err := x.SetEvent(rec, &events[i]); err != nil {
+						return err
+					}
+					events[i].Close()
+				}
+				if err := x.Launch(r.s); err != nil {
+					return err
+				}
+				return x.Update(g)
+			}, func() { g.Nodes(); x.Upload(r.s); x.Handle(); g.Handle() }
 		},
 		"close, while it is recorded": func(r *soft) (func() error, func()) {
 			e := r.event(0)
@@ -257,13 +307,13 @@ func TestTracersCallBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
 			do, again := prepare(r)
-			told, busy := 0, false
-			call := func() {
-				told++
-				if !busy {
-					busy = true
+			var told atomic.Int32
+			var busy atomic.Bool
+			call := func() { // on a goroutine of the package's, too
+				told.Add(1)
+				if busy.CompareAndSwap(false, true) {
 					again()
-					busy = false
+					busy.Store(false)
 				}
 			}
 			remove := r.drv.AddTracer(func(Trace) { call() })
@@ -275,7 +325,7 @@ func TestTracersCallBack(t *testing.T) {
 			})
 			remove()
 			removeCalls()
-			if told == 0 {
+			if told.Load() == 0 {
 				t.Error("tracers are told nothing")
 			}
 		})
@@ -321,6 +371,11 @@ func TestTraceLives(t *testing.T) {
 		ok(e.Record(other))
 		must(e.Ticket())(t)
 		ok(e.Record(s))
+		var later Event
+		ok(later.Record(other))
+		must(later.Ticket())(t)
+		must(g.AddEventRecord(&later))(t) // which copies the record
+		ok(later.Close())
 		sim.Release(other.Handle())
 		pool := must(gpu.EventPool())(t)
 		p := must(pool.Acquire(EventDefault))(t)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -101,6 +102,67 @@ func TestA16ExternalEvents(t *testing.T) {
 		last := c.newEvent(cu.EventDisableTiming)
 		c.ok(last.Record(s))
 		c.completed("launches with closed events", last)
+	})
+}
+
+// TestA16ExternalWhileWaited has a graph record an event while a ticket is out for its
+// present record: until the launch the event stands for that one, and the ticket goes on
+// to do so.
+func TestA16ExternalWhileWaited(t *testing.T) {
+	onEachCu(t, func(c *cuLab) {
+		slow, s, after := c.newStream(), c.newStream(), c.newStream()
+		start, e, behind := c.newEvent(cu.EventDefault), c.newEvent(cu.EventDefault), c.newEvent(cu.EventDisableTiming)
+		g := c.holds(slow)
+		c.ok(start.Record(slow))
+		c.ok(e.Record(slow))
+		ticket, err := e.Ticket()
+		c.ok(err)
+		x, types := c.capture(s, func() error { return e.RecordWithFlags(s, cu.RecordExternal) })
+		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord}) {
+			c.t.Errorf("the nodes are %v", types)
+		}
+		c.stillPending("before the launch", e)
+		c.ok(after.WaitEvent(e))
+		c.ok(behind.Record(after))
+		c.stillPending("behind it", behind)
+		if _, _, err := e.Since(start); !errors.Is(err, cu.ErrNotRecorded) {
+			c.t.Errorf("its time before the launch: %v", err)
+		}
+		c.ok(x.Launch(s))
+		c.completed("launched", e)
+		c.stillPending("behind it, launched", behind)
+		now, cancel := context.WithCancel(c.t.Context())
+		cancel()
+		if err := ticket.Wait(now); !errors.Is(err, context.Canceled) {
+			c.t.Errorf("the ticket, launched: %v", err)
+		}
+		g.open()
+		soon, cancel := context.WithTimeout(c.t.Context(), patience)
+		defer cancel()
+		c.ok(ticket.Wait(soon))
+		c.completed("behind it, in the end", behind)
+		if _, st, err := e.Since(start); err != nil || st != cu.Complete {
+			c.t.Errorf("its time: %v, %v", st, err)
+		}
+	})
+}
+
+// TestA03RecordOnceInCapture records an event once that is made for graphs: that is one
+// node.
+func TestA03RecordOnceInCapture(t *testing.T) {
+	onEachCu(t, func(c *cuLab) {
+		s, slow := c.newStream(), c.newStream()
+		e := c.newEvent(cu.EventExternal)
+		x, types := c.capture(s, func() error { return errors.Join(e.RecordOnce(s), e.RecordOnce(s)) })
+		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord}) {
+			c.t.Errorf("the nodes are %v", types)
+		}
+		g := c.holds(slow)
+		c.ok(e.RecordOnce(slow))
+		c.completed("not recorded again", e)
+		g.open()
+		c.ok(x.Launch(s))
+		c.completed("recorded by the graph", e)
 	})
 }
 
