@@ -249,6 +249,7 @@ func recorded(f found, runs [][]report) (rows []row, err error) {
 				if risky {
 					r.asserted, r.note = never, "it is use of what was destroyed, or as dangerous: the next driver may crash"
 				}
+				risky = false
 				rows = append(rows, r)
 			case n >= len(rows) || rows[n].step != rep.Step:
 				return nil, fmt.Errorf("run %d has a step %s, where the first one has another", k+1, rep.Step)
@@ -300,6 +301,8 @@ func TestRecorded(t *testing.T) {
 			[]string{"one 0 CUDA_SUCCESS no: it varies: 0, 600"}, ""},
 		{"deaths", [][]report{{says("one", hang), says("two", crash)}},
 			[]string{"one HANG - no: the driver in C does not come back", "two CRASH - no: the driver in C crashes"}, ""},
+		{"a danger", [][]report{{{Kind: dared, Step: "one"}, says("one", "0"), says("two", "0")}},
+			[]string{"one 0 CUDA_SUCCESS no: it is use of what was destroyed, or as dangerous: the next driver may crash", "two 0 CUDA_SUCCESS yes: "}, ""},
 		{"a step more", [][]report{{says("one", "0")}, {says("one", "0"), says("two", "0")}}, nil, "run 2 has a step two"},
 		{"a step less", [][]report{{says("one", "0"), says("two", "0")}, {says("one", "0")}}, nil, "run 2 has no step two"},
 		{"another step", [][]report{{says("one", "0")}, {says("two", "0")}}, nil, "run 2 has a step two"},
