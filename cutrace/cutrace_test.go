@@ -583,3 +583,44 @@ func TestLogAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestLateSpans ends spans when the recorder is closed, while others flush it and begin
+// spans.
+func TestLateSpans(t *testing.T) {
+	drv, _ := cutest.Soft(t)
+	gpu := must(must(drv.Device(0))(&rig{T: t}).PrimaryContext())(&rig{T: t})
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))(&rig{T: t})
+	defer s.Close()
+	for range 200 {
+		rec, err := Start(t.Context(), gpu, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 8
+		gate := make(chan struct{})
+		var begun, done sync.WaitGroup
+		begun.Add(n)
+		for range n {
+			done.Go(func() {
+				_ = rec.Span(s, "late", func() error { begun.Done(); <-gate; return nil })
+			})
+			done.Go(func() {
+				<-gate
+				for range 20 {
+					_ = rec.Flush(t.Context())
+				}
+				_ = rec.Span(s, "later", func() error { return nil })
+			})
+		}
+		begun.Wait()
+		if err := rec.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(gate)
+		done.Wait()
+		if st := rec.Stats(); st.Pending != 0 || st.Spans != 0 || st.DroppedSpans != 2*n {
+			t.Errorf("the recorder has %+v", st)
+		}
+	}
+}

@@ -392,7 +392,7 @@ func (r *Recorder) Span(s *cu.Stream, name string, work func() error) error {
 	}
 	finished := false
 	defer func() {
-		if !finished { // work has failed, or panics
+		if !finished { // work has failed, or panics, or the recorder has ended
 			r.recycle(sp)
 		}
 	}()
@@ -403,15 +403,16 @@ func (r *Recorder) Span(s *cu.Stream, name string, work func() error) error {
 		r.dropped(err)
 		return nil
 	}
-	finished = true
 	r.mu.Lock()
 	r.seq++
 	sp.end = r.seq
-	r.pending = append(r.pending, sp)
-	ended := r.ended
+	if !r.ended { // else nobody would measure it: Close was faster
+		r.pending = append(r.pending, sp)
+		finished = true
+	}
 	r.mu.Unlock()
-	if ended {
-		_ = r.abandon() // Close was faster
+	if !finished {
+		r.dropped(nil)
 	}
 	return nil
 }
