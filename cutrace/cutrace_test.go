@@ -624,3 +624,26 @@ func TestLateSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestHandleOfOwnEvent lets an event get the handle of one of the recorder's own, before
+// the recorder is told that the driver has destroyed that one.
+func TestHandleOfOwnEvent(t *testing.T) {
+	r := newRig(t, Options{})
+	const h = 0x7777
+	r.rec.own[h] = ownCall{}
+	tell := func(op cu.TraceOp) {
+		r.rec.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: h, Stream: r.s.Handle()}})
+	}
+	n := len(r.rec.calls)
+	r.rec.before(cu.Trace{Op: cu.TraceEventDestroy, Event: h})
+	tell(cu.TraceEventCreate)
+	tell(cu.TraceEventDestroy) // of the recorder's
+	tell(cu.TraceEventRecord)
+	var ops []cu.TraceOp
+	for _, c := range r.rec.calls[n:] {
+		ops = append(ops, c.op)
+	}
+	if want := []cu.TraceOp{cu.TraceEventCreate, cu.TraceEventRecord}; !slices.Equal(ops, want) {
+		t.Errorf("the calls are %v, want %v", ops, want)
+	}
+}

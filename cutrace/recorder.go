@@ -71,6 +71,7 @@ type Recorder struct {
 	origin  time.Time // the trace's zero
 	latest  time.Time // when the newest call began
 	own     map[uintptr]ownCall
+	dying   map[uintptr]bool // own events from before the destruction until it is told of
 	calls   []call
 	streams map[uintptr]*lane
 	records map[uintptr]mark // of events, their newest record
@@ -169,7 +170,8 @@ func Start(ctx context.Context, gpu *cu.Context, opts Options) (*Recorder, error
 	limit(&opts.MaxSpans, 1<<16)
 	limit(&opts.MaxPending, 1024)
 	r := &Recorder{drv: dev.Driver(), gpu: gpu, opts: opts, device: dev.String(), working: make(chan struct{}, 1),
-		own: make(map[uintptr]ownCall), streams: make(map[uintptr]*lane), records: make(map[uintptr]mark)}
+		own: make(map[uintptr]ownCall), dying: make(map[uintptr]bool),
+		streams: make(map[uintptr]*lane), records: make(map[uintptr]mark)}
 	stream, err := gpu.NewStream(cu.StreamNonBlocking)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
@@ -217,12 +219,7 @@ func (r *Recorder) event() (*cu.Event, error) {
 
 // drop closes an event of event's.
 func (r *Recorder) drop(e *cu.Event) error {
-	h := e.Handle()
-	err := e.Close() // the destruction is told of before the handle can be another one's
-	r.mu.Lock()
-	delete(r.own, h)
-	r.mu.Unlock()
-	return err
+	return e.Close() // which before is told of while the handle is still ours
 }
 
 // calibrate returns an anchor whose time on the host's clock is known, and the window that
@@ -275,6 +272,10 @@ func (r *Recorder) before(t cu.Trace) {
 	case cu.TraceEventDestroy:
 		r.mu.Lock()
 		delete(r.records, t.Event)
+		if _, ok := r.own[t.Event]; ok { // another one may get the handle
+			delete(r.own, t.Event)
+			r.dying[t.Event] = true
+		}
 		r.mu.Unlock()
 	case cu.TraceStreamDestroy:
 		r.mu.Lock()
@@ -290,11 +291,13 @@ func (r *Recorder) after(c cu.TraceCall) {
 	if c.Start.After(r.latest) {
 		r.latest = c.Start
 	}
+	if c.Op == cu.TraceEventDestroy && r.dying[c.Event] {
+		delete(r.dying, c.Event)
+		r.objects.of(c.Trace)
+		return
+	}
 	if own, ok := r.own[c.Event]; ok {
 		switch {
-		case c.Op == cu.TraceEventDestroy:
-			r.objects.of(c.Trace)
-			return
 		case c.Op == cu.TraceEventRecord:
 			own = ownCall{begun: c.Start}
 		case c.Op == cu.TraceEventQuery && c.Result == cu.ResultSuccess && own.done.IsZero():
