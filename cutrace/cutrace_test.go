@@ -647,3 +647,23 @@ func TestHandleOfOwnEvent(t *testing.T) {
 		t.Errorf("the calls are %v, want %v", ops, want)
 	}
 }
+
+// TestForeignHandlesComeBack lets streams and events get the handles of others that were
+// destroyed elsewhere.
+func TestForeignHandlesComeBack(t *testing.T) {
+	r := newRig(t, Options{})
+	const s, e = 0x7777, 0x8888
+	tell := func(op cu.TraceOp, event, stream uintptr) {
+		r.rec.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: event, Stream: stream}})
+	}
+	tell(cu.TraceEventRecord, e, s)
+	tell(cu.TraceStreamCreate, 0, s)
+	tell(cu.TraceEventCreate, e, 0)
+	tell(cu.TraceStreamWait, e, s)
+	if last := r.rec.calls[len(r.rec.calls)-1]; r.rec.streams[s].id != last.stream {
+		t.Errorf("the lane is of stream %d, the call of stream %d", r.rec.streams[s].id, last.stream)
+	}
+	if n := r.rec.Stats().Arrows; n != 0 {
+		t.Errorf("there are %d arrows, from a record of an event that is gone", n)
+	}
+}

@@ -26,8 +26,9 @@ type Options struct {
 
 // Stats is what a [Recorder] has.
 type Stats struct {
-	// Calls, Spans and Arrows are what WriteTo would write; Pending are the intervals of
-	// which the GPU has not come to the end.
+	// Calls and Spans are what WriteTo would write. Arrows are the waits for a record of
+	// another stream: WriteTo writes those that have an interval at both ends. Pending are
+	// the intervals of which the GPU has not come to the end.
 	Calls, Spans, Arrows, Pending int
 	// DroppedCalls, DroppedSpans and DroppedArrows count what could not be kept, or, of
 	// intervals, measured.
@@ -192,6 +193,7 @@ func Start(ctx context.Context, gpu *cu.Context, opts Options) (*Recorder, error
 	r.stats.Uncertainty = (window + 1) / 2
 	// What others called meanwhile comes before the trace.
 	r.calls, r.stats.DroppedCalls = nil, 0
+	r.arrows, r.stats.DroppedArrows = nil, 0
 	return r, nil
 }
 
@@ -320,6 +322,10 @@ func (r *Recorder) after(c cu.TraceCall) {
 // follow keeps account of what waits for what.
 func (r *Recorder) follow(t cu.Trace, stream uint64) {
 	switch t.Op {
+	case cu.TraceEventCreate: // whoever had the handle before is gone, and was somebody else's
+		delete(r.records, t.Event)
+	case cu.TraceStreamCreate:
+		delete(r.streams, t.Stream)
 	case cu.TraceEventRecord:
 		if _, known := r.records[t.Event]; known || len(r.records) < maxObjects {
 			r.seq++
