@@ -75,6 +75,9 @@ func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (
 	if o.core.ctx != c {
 		return o.core.strange(op, "context", c)
 	}
+	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // another Event has moved here just now
+		return noGreen(op, uintptr(a.green))
+	}
 	return o.core.record(op, a)
 }
 

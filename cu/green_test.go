@@ -314,3 +314,23 @@ func TestGreenContextClosing(t *testing.T) {
 		t.Errorf("what the fault has left: %v", res)
 	}
 }
+
+// TestGreenContextRecordBesideMove lets an event that processes share move to where a green
+// context records one that was not created yet: the driver is not asked.
+func TestGreenContextRecordBesideMove(t *testing.T) {
+	r := newSoft(t)
+	g := r.green()
+	for range 2000 {
+		shared := must(r.gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		e := new(Event)
+		var moving sync.WaitGroup
+		moving.Go(func() { shared.MoveTo(e) })
+		err := g.RecordEvent(e)
+		moving.Wait()
+		if err != nil && !errors.Is(err, errGreenShared) {
+			t.Fatalf("the driver was asked to record it: %v", err)
+		}
+		e.Close()
+		shared.Close()
+	}
+}
