@@ -98,9 +98,13 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if sl.unrecorded() {
 		return nil
 	}
-	// In a context that is lost NVIDIA's driver was seen to crash here.
-	if p := c.poison.Load(); p != nil {
-		return c.fail(op, handle, driver.Result(p.res))
+	// NVIDIA's driver has crashed here after a sticky error.
+	for _, dev := range []driver.Device{c.dev, o.core.ctx.dev} {
+		if p, found := c.drv.poisons.Load(dev); found {
+			p := p.(*poison)
+			return &Error{Op: op, Result: p.res, Handle: handle, Err: ErrContextPoisoned,
+				Detail: join("the driver was not asked: "+p.op+" has reported it", join(p.res.Remedy(), poisonedDetail))}
+		}
 	}
 	t := c.drv.tell(TraceStreamWait, sl.raw, 0)
 	res := call(driver.At{Context: c.raw}, sl.raw)

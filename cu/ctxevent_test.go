@@ -80,6 +80,20 @@ func (r *soft) told(f func()) (all []Trace) {
 	return all
 }
 
+// asked returns the calls that the driver answers meanwhile, also those that fail.
+func (r *soft) asked(f func()) (all []TraceCall) {
+	r.t.Helper()
+	var mu sync.Mutex
+	remove := r.drv.AddCallTracer(func(c TraceCall) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, c)
+	})
+	defer remove()
+	f()
+	return all
+}
+
 // TestContextEventMistakes finds mistakes before the driver is asked, in the order driver,
 // closed, context.
 func TestContextEventMistakes(t *testing.T) {
@@ -248,6 +262,29 @@ func TestContextEventsPoisoned(t *testing.T) {
 	r.is(r.gpu.WaitEvent(e), ErrContextPoisoned, ResultIllegalAddress)
 	if asked != 0 { // libcuda crashed there
 		t.Errorf("the driver was asked %d times", asked)
+	}
+}
+
+// TestContextWaitsPoisoned does not ask the driver when the device is known to be lost, by
+// whatever context, as it may crash.
+func TestContextWaitsPoisoned(t *testing.T) {
+	r := newSoft(t)
+	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	t.Cleanup(func() { beside.Close() })
+	elsewhere := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	t.Cleanup(func() { elsewhere.Close() })
+	g := r.green()
+	e := r.event(EventDefault)
+	r.ok(e.Record(r.s))
+	r.sim.Poison(0, int(ResultIllegalAddress))
+	r.is(r.s.Synchronize(), ErrContextPoisoned)
+	asked := r.asked(func() {
+		for _, err := range []error{r.gpu.WaitEvent(e), g.WaitEvent(e), beside.WaitEvent(e), elsewhere.WaitEvent(e)} {
+			r.is(err, ErrContextPoisoned, ResultIllegalAddress)
+		}
+	})
+	if len(asked) != 0 {
+		t.Errorf("the driver was asked: %v", asked)
 	}
 }
 

@@ -237,7 +237,9 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 		return err
 	}
 	if res.Sticky() {
-		c.poison.CompareAndSwap(nil, &poison{op, Result(res)})
+		p := &poison{op, Result(res)}
+		c.poison.CompareAndSwap(nil, p)
+		c.drv.poisons.LoadOrStore(c.dev, p)
 	}
 	switch p := c.poison.Load(); {
 	case p != nil:
