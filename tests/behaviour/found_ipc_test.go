@@ -239,7 +239,7 @@ func foundIPC() []found {
 		{famIPC, "interprocess-wait-elsewhere", "the same where it was created, before it has a handle", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.event(interprocess)
-			c.record(e, c.stream(nonBlocking))
+			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},

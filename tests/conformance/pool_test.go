@@ -178,8 +178,8 @@ func TestC02Watched(t *testing.T) {
 			g := n.holds(s)
 			e := get(pool.Acquire())(n)
 			n.ok(e.Record(s))
-			wait := n.beginErr(func() error { return e.Wait(n.patient()) })
-			ticket := get(e.Ticket())(n)
+			ticket := get(e.Ticket())(n) // as e.Wait takes one, before the event is released
+			wait := n.beginErr(func() error { return ticket.Wait(n.patient()) })
 			if again {
 				n.ok(e.Record(free))
 				n.ok(e.Wait(n.patient()))
