@@ -15,6 +15,8 @@ type SMResource struct {
 	dev  *Device
 	raw  driver.DevResource
 	part bool // of a split
+	// of is the green context that they were asked of, or nil.
+	of *greenCore
 }
 
 // SMResource returns all multiprocessors of the device (cuDeviceGetDevResource, CUDA 12.4).
@@ -54,7 +56,11 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	case least < 0 || least > r.Count():
 		return nil, rest, invalid(op, fmt.Sprintf("parts of at least %d multiprocessors cannot be had of %d", least, r.Count()))
 	}
-	t := r.dev.drv.table
+	if err := r.enter(op); err != nil {
+		return nil, rest, err
+	}
+	defer r.leave()
+	t, least := r.dev.drv.table, max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.drv.fail(op, 0, res)
@@ -68,12 +74,27 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, r.dev.drv.fail(op, 0, res)
 	}
 	for i := range raw[:min(int(n), len(raw))] {
-		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true})
+		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true, of: r.of})
 	}
 	if left.SMCount() > 0 {
-		rest = SMResource{dev: r.dev, raw: left, part: true}
+		rest = SMResource{dev: r.dev, raw: left, part: true, of: r.of}
 	}
 	return parts, rest, nil
+}
+
+// enter begins a call with the multiprocessors, of which the green context that they are of
+// must not be destroyed meanwhile, and leave ends it.
+func (r SMResource) enter(op string) error {
+	if r.of == nil {
+		return nil
+	}
+	return r.of.enter(op)
+}
+
+func (r SMResource) leave() {
+	if r.of != nil {
+		r.of.leave()
+	}
 }
 
 // GreenContext is a share of a device's multiprocessors, and has streams whose kernels run
@@ -132,6 +153,10 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 		case r.dev.raw != core.dev:
 			return nil, mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the multiprocessors are of device %d, the context of device %d: take those of its own", r.dev.raw, core.dev))
 		}
+		if err := r.enter(op); err != nil {
+			return nil, err
+		}
+		defer r.leave()
 		raw[i] = r.raw
 	}
 	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, raw)
@@ -182,7 +207,7 @@ func (g *GreenContext) Handle() uintptr {
 }
 
 // SMResource returns the multiprocessors of the green context, which may be split
-// (cuGreenCtxGetDevResource).
+// (cuGreenCtxGetDevResource). When it is closed, they and their parts are refused.
 func (g *GreenContext) SMResource() (SMResource, error) {
 	const op = "cuGreenCtxGetDevResource"
 	gc, err := g.enter(op)
@@ -194,7 +219,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.fail(op, uintptr(gc.raw), res)
 	}
-	return SMResource{dev: gc.ctx.device, raw: raw}, nil
+	return SMResource{dev: gc.ctx.device, raw: raw, of: gc}, nil
 }
 
 // NewStream creates a stream whose kernels run on the green context's multiprocessors

@@ -272,6 +272,20 @@ func TestGreenContextClosing(t *testing.T) {
 		t.Errorf("alive are %v", r.sim.Census())
 	}
 
+	g = r.green()
+	its := must(g.SMResource())(t)
+	half, _, err := its.Split(0) // of any size
+	r.ok(err)
+	r.ok(g.Close())
+	for name, sms := range map[string]SMResource{"its multiprocessors": its, "a part of them": half[0]} {
+		_, err := r.gpu.NewGreenContext(sms)
+		if r.is(err, ErrClosed); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s made a green context", name)
+		}
+	}
+	_, _, err = its.Split(8)
+	r.is(err, ErrClosed)
+
 	for range 20 { // beside each other
 		g := r.green()
 		var wg sync.WaitGroup
@@ -333,4 +347,13 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 		e.Close()
 		shared.Close()
 	}
+}
+
+// TestGreenContextPoisoned makes none on a device that is lost.
+func TestGreenContextPoisoned(t *testing.T) {
+	r := newSoft(t)
+	all := must(r.gpu.Device().SMResource())(t)
+	r.sim.Poison(0, int(ResultIllegalAddress))
+	_, err := r.gpu.NewGreenContext(all)
+	r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 }

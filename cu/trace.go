@@ -27,7 +27,8 @@ const (
 	TraceGraphLaunch                          // cuGraphLaunch
 )
 
-// String returns the operation's C function.
+// String returns the operation's name, that of the C function that makes it most often: an
+// event that was opened counts as created, a cooperative launch as a launch.
 func (op TraceOp) String() string {
 	names := [...]string{"", "cuEventCreate", "cuEventRecord", "cuEventDestroy", "cuEventSynchronize", "cuEventQuery", "cuStreamCreate",
 		"cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery", "cuLaunchKernel", "cuGraphLaunch"}

@@ -157,6 +157,8 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 		return 0, driver.ResultInvalidValue
 	case its.dev != v.ordinal:
 		return 0, driver.ResultInvalidDevice
+	case v.poison != ok:
+		return 0, v.poison
 	}
 	if r := d.retain(v); r != ok {
 		return 0, r

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"io/fs"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -72,6 +73,9 @@ const (
 	ipcMagic   = 0x7665_7563_6572_7570 // "purecuev" in memory
 	ipcVersion = 1
 )
+
+// errNoIPCFile is for a file that is not there, or is another one.
+var errNoIPCFile = errors.New("there is no such file of shared events")
 
 // ipcFile is a file of slots that is mapped.
 type ipcFile struct {
@@ -414,6 +418,9 @@ func ipcResult(err error) driver.Result {
 	return driver.ResultMapFailed
 }
 
+// gone reports whether a file could not be mapped as it is not there any more.
+func gone(err error) bool { return errors.Is(err, errNoIPCFile) || errors.Is(err, fs.ErrNotExist) }
+
 // IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current
 // context, on whatever device. When its event was destroyed, or its process ended while
 // this driver had none of that process's events, a handle can be opened as on an H200, but
@@ -435,8 +442,8 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 	if f == nil {
 		var err error
 		f, err = openIPCFile(&h)
-		if errors.Is(err, errors.ErrUnsupported) {
-			return 0, driver.ResultNotSupported
+		if err != nil && !gone(err) {
+			return 0, ipcResult(err)
 		}
 	}
 	e := d.newEvent(c, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)

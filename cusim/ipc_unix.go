@@ -29,8 +29,6 @@ const (
 	ipcPrefix   = "purecu-ipc-"
 )
 
-var errNoIPCFile = errors.New("there is no such file of shared events")
-
 // ipcMapping is a file in memory. It knows nothing of its ipcFile, so that the garbage
 // collector can end it.
 type ipcMapping struct {
@@ -215,7 +213,10 @@ func findIPCFile(h *ipcHandle) (*os.File, error) {
 		path := ipcProcPath(int(h.pid), h.fd)
 		// The process may be another one by now, and its file anything: opening a
 		// device can have effects.
-		if info, err := os.Stat(path); err != nil || !ipcLike(info) {
+		switch info, err := os.Stat(path); {
+		case err != nil:
+			return nil, err
+		case !ipcLike(info):
 			return nil, errNoIPCFile
 		}
 		return os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)

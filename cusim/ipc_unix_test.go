@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -520,6 +521,21 @@ func ipcStorm(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.complete(e)
 	p.on("query", theirs, 0, ok)
 	r.destroy(e)
+}
+
+// TestIPCGone tells a file that is not there from one that cannot be had.
+func TestIPCGone(t *testing.T) {
+	for err, want := range map[error]bool{
+		errNoIPCFile: true,
+		&os.PathError{Op: "stat", Err: syscall.ENOENT}: true,
+		&os.PathError{Op: "stat", Err: syscall.EACCES}: false,
+		&os.PathError{Op: "open", Err: syscall.EMFILE}: false,
+		errors.ErrUnsupported:                          false,
+	} {
+		if gone(err) != want {
+			t.Errorf("%v: gone is %t", err, !want)
+		}
+	}
 }
 
 // TestIPCRefused makes calls that have no event to share.

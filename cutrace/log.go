@@ -17,7 +17,7 @@ type LogOptions struct {
 }
 
 // Log writes a record for each call of the driver that package cu makes for events and
-// streams, when it has returned, until stop is called. The message is the C function, the
+// streams, when it has returned, until stop is called. The message is the operation, the
 // time is when the call began. The attributes, where they apply, are
 //
 //	event, stream  numbers, counted up in the order in which objects are seen first

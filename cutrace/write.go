@@ -70,7 +70,7 @@ type spanArgs struct {
 // chrome://tracing open, and reports how many bytes that are. It may be called at any time,
 // and writes what there is: intervals that are under way are missing.
 //
-// The process "host" has the calls, each as a slice named by its C function, on as many
+// The process "host" has the calls, each as a slice named by its operation, on as many
 // lanes as were under way at the same time. The other one is the GPU, with a lane for each
 // stream, on which an interval is a slice. An arrow leads from the interval that was begun
 // last before a record to the one that waited for it: the one in which the wait was enqueued,
