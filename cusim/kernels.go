@@ -30,6 +30,9 @@ type Kernel struct {
 //
 //	cusim_spin(u64 ns)                                        keeps the stream busy
 //	cusim_illegal_address()                                   has a fault: 700
+//	cusim_assert()                                            fails an assertion: 710
+//	cusim_misaligned()                                        has a misaligned address: 716
+//	cusim_trap()                                              ends itself: 719
 //	cusim_fill_u32(u64 dst, u32 value, u32 n)                 dst[i] = value
 //	cusim_add_f32(u64 dst, u64 x, u64 y, u32 n)               dst[i] = x[i] + y[i]
 //	cusim_axpy_f32(u64 y, u64 x, f32 a, u32 n)                y[i] += a * x[i]
@@ -160,10 +163,10 @@ func builtinKernels() map[string]Kernel {
 		"cusim_spin": {
 			Time: func(l *Launch) time.Duration { return time.Duration(min(l.U64(0), math.MaxInt64)) },
 		},
-		"cusim_illegal_address": {
-			Time: func(*Launch) time.Duration { return 0 },
-			Run:  func(l *Launch) { l.Fault(int(driver.ResultIllegalAddress)) },
-		},
+		"cusim_illegal_address": fails(driver.ResultIllegalAddress),
+		"cusim_assert":          fails(driver.ResultAssert),
+		"cusim_misaligned":      fails(driver.ResultMisalignedAddress),
+		"cusim_trap":            fails(driver.ResultLaunchFailed),
 		"cusim_fill_u32": {Run: func(l *Launch) {
 			each(l, 2, func(i int, m [][]byte) { binary.LittleEndian.PutUint32(m[0][i:], l.U32(1)) }, 0)
 		}},
@@ -174,6 +177,14 @@ func builtinKernels() map[string]Kernel {
 			a := l.F32(2)
 			each(l, 3, func(i int, m [][]byte) { putF32(m[0][i:], f32(m[0][i:])+float32(a*f32(m[1][i:]))) }, 0, 1)
 		}},
+	}
+}
+
+// fails returns a kernel that has a fault at once.
+func fails(code driver.Result) Kernel {
+	return Kernel{
+		Time: func(*Launch) time.Duration { return 0 },
+		Run:  func(l *Launch) { l.Fault(int(code)) },
 	}
 }
 

@@ -73,13 +73,7 @@ type target struct {
 // says. One more line here makes one more driver.
 func softwareDrivers() map[string]func() driver.Software {
 	return map[string]func() driver.Software{
-		"cusim": func() driver.Software {
-			opts := []cusim.Option{cusim.Devices(2)}
-			for name, code := range failing() {
-				opts = append(opts, cusim.WithKernel(name, cusim.Kernel{Run: func(l *cusim.Launch) { l.Fault(int(code)) }}))
-			}
-			return cusim.New(opts...)
-		},
+		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)) },
 	}
 }
 

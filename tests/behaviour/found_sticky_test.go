@@ -10,18 +10,8 @@ import (
 //go:embed testdata/assert.ptx
 var assertPTX []byte
 
-// trapPTX ends itself by an interrupt.
+// trapPTX ends itself by an interrupt. Software drivers know these kernels by their names.
 const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
-
-// failing returns what comes of kernels that fail, for software drivers, which execute
-// no PTX.
-func failing() map[string]driver.Result {
-	return map[string]driver.Result{
-		"cusim_trap":       driver.ResultLaunchFailed,
-		"cusim_assert":     driver.ResultAssert,
-		"cusim_misaligned": driver.ResultMisalignedAddress,
-	}
-}
 
 // illegal lets a stream write to an illegal address when a gate is opened.
 func (c *raw) illegal(s driver.Stream) *gate {

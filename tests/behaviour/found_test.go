@@ -61,7 +61,7 @@ type found struct {
 	run      func(*raw)
 }
 
-// unlike returns why steps are asserted on drivers in C only, by case and step.
+// unlike returns why steps are asserted on NVIDIA's driver only, by case and step.
 func unlike() map[string]string {
 	const kinder = "a software driver gives handles again as late as it can"
 	return map[string]string{"handle-comes-again same-handle": kinder, "handle-comes-again same-stream-handle": kinder}
@@ -277,7 +277,7 @@ func recorded(f found, runs [][]report) (rows []row, err error) {
 		case r.answer == hang:
 			r.asserted, r.note = never, "the driver in C does not come back"
 		case kinder[f.name+" "+r.step] != "":
-			r.asserted, r.note = onLibrary, kinder[f.name+" "+r.step]
+			r.asserted, r.note = onNVIDIA, kinder[f.name+" "+r.step]
 		}
 		if err := r.check(); err != nil {
 			return nil, err

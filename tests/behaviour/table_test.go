@@ -35,6 +35,7 @@ const (
 	always     condition = "yes"
 	never      condition = "no"
 	onLibrary  condition = "library"
+	onNVIDIA   condition = "NVIDIA"
 	onSoftware condition = "software"
 	onCUDA13   condition = "CUDA 13.0"
 )
@@ -59,6 +60,8 @@ func (c condition) holds(d driverInfo) bool {
 		return true
 	case onLibrary:
 		return !d.Software
+	case onNVIDIA:
+		return !d.Software && !d.Cusim
 	case onSoftware:
 		return d.Software || d.Cusim
 	case onCUDA13:
@@ -92,7 +95,7 @@ func parseTable(tsv string) ([]row, error) {
 func (r row) check() error {
 	switch r.asserted {
 	case always:
-	case never, onLibrary, onSoftware, onCUDA13:
+	case never, onLibrary, onNVIDIA, onSoftware, onCUDA13:
 		if r.note == "" {
 			return fmt.Errorf("%s %s is not always asserted, and no reason is given", r.name, r.step)
 		}
@@ -245,6 +248,7 @@ func TestConditions(t *testing.T) {
 		{row{asserted: never, cu: cuSame}, false, false, false, false},
 		{row{asserted: never, cu: "ErrClosed 400"}, false, false, false, true},
 		{row{asserted: onLibrary, cu: cuSame}, true, false, true, true},
+		{row{asserted: onNVIDIA, cu: cuSame}, true, false, false, true},
 		{row{asserted: onSoftware, cu: cuSame}, false, true, true, false},
 		{row{asserted: onCUDA13, cu: cuSame}, false, true, false, false},
 	} {
