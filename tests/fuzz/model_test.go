@@ -921,6 +921,9 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 		return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
 	}
 	for _, n := range x.nodes {
+		if n.record != nil && n.record.flags&driver.CU_EVENT_INTERPROCESS != 0 && m.closed != 0 {
+			return want{}, false // whether it follows the record before there, too, is not known
+		}
 		for _, e := range []*mEvent{n.record, n.wait} {
 			if e != nil && (e.state == captured || e.state == invalid) {
 				return want{}, false
