@@ -17,11 +17,7 @@ import (
 // [ResultStreamCaptureUnsupported], which spoils the capture.
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
-	if e == nil {
-		return errNil(op, "event")
-	}
-	o := e.load()
-	core, err := c.enterWith(op, o)
+	core, o, err := c.enterWith(op, e)
 	if err != nil {
 		return err
 	}
@@ -34,17 +30,14 @@ func (c *Context) RecordEvent(e *Event) error {
 // completed (cuCtxWaitEvent, CUDA 12.5). The host does not wait. An event that was never
 // recorded holds back nothing. The event may be of another context or device, but for one
 // that processes share; later records of it change nothing. For one that processes share
-// an H200 also waits for all that was enqueued in the context before.
+// an H200 also waits for all that was enqueued in the context before. There a wait is behind
+// every earlier [Context.RecordEvent] of the context, too, even for an event that is complete.
 //
 // While a stream of the context is being captured, or if the event is part of a capture,
 // the driver refuses this with [ResultStreamCaptureUnsupported], which spoils the capture.
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
-	if e == nil {
-		return errNil(op, "event")
-	}
-	o := e.load()
-	core, err := c.enterWith(op, o)
+	core, o, err := c.enterWith(op, e)
 	if err != nil {
 		return err
 	}
@@ -54,13 +47,18 @@ func (c *Context) WaitEvent(e *Event) error {
 	})
 }
 
-// enterWith begins an operation in the context that takes an event. The driver comes
-// before what is closed.
-func (c *Context) enterWith(op string, o *eventOwner) (*contextCore, error) {
-	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
-		return nil, mixed(op, "event", o.core.ctx, "context", c.own.core)
+// enterWith begins an operation in the context that takes an event, and returns the
+// event's owner, nil if it was not created yet. The driver comes before what is closed.
+func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, error) {
+	if e == nil {
+		return nil, nil, errNil(op, "event")
 	}
-	return c.enter(op)
+	o := e.load()
+	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
+		return nil, nil, mixed(op, "event", o.core.ctx, "context", c.own.core)
+	}
+	core, err := c.enter(op)
+	return core, o, err
 }
 
 // record records an event that is for more than a stream. Its owner is nil if it was not
@@ -99,9 +97,8 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 		return nil
 	}
 	// NVIDIA's driver has crashed here after a sticky error.
-	for _, dev := range []driver.Device{c.dev, o.core.ctx.dev} {
-		if p, found := c.drv.poisons.Load(dev); found {
-			p := p.(*poison)
+	for _, dev := range [...]*Device{c.device, o.core.ctx.device} {
+		if p := dev.poison.Load(); p != nil {
 			return &Error{Op: op, Result: p.res, Handle: handle, Err: ErrContextPoisoned,
 				Detail: join("the driver was not asked: "+p.op+" has reported it", join(p.res.Remedy(), poisonedDetail))}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -14,6 +15,9 @@ type Device struct {
 	drv     *Driver
 	raw     driver.Device
 	ordinal int
+	// poison is the first sticky error that was seen of a context of the device, by which
+	// all its contexts are lost, or nil.
+	poison atomic.Pointer[poison]
 }
 
 // Device returns the device with the given ordinal, counted from 0
@@ -43,7 +47,7 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 	defer d.mu.Unlock()
 	dev := d.devices[raw]
 	if dev == nil {
-		dev = &Device{d, raw, ordinal}
+		dev = &Device{drv: d, raw: raw, ordinal: ordinal}
 		d.devices[raw] = dev
 	}
 	return dev

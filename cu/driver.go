@@ -30,7 +30,6 @@ type Driver struct {
 	launches sync.Pool // of *launchFrame
 	captures captures
 	exports  exports
-	poisons  sync.Map // the first known poison of each driver.Device, by which all its contexts are lost
 
 	// opened is when the driver was opened, by its clock.
 	opened time.Time

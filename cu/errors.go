@@ -239,7 +239,7 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 	if res.Sticky() {
 		p := &poison{op, Result(res)}
 		c.poison.CompareAndSwap(nil, p)
-		c.drv.poisons.LoadOrStore(c.dev, p)
+		c.device.poison.CompareAndSwap(nil, p)
 	}
 	switch p := c.poison.Load(); {
 	case p != nil:

@@ -37,8 +37,9 @@ type eventOwner struct {
 	was    *eventOwner
 }
 
-// LazyEvent returns an Event that its first Record creates, with these flags, in
-// the context of that stream, or [Event.IPCHandle], if that is first. Without flags it is what the zero Event is: untimed.
+// LazyEvent returns an Event that its first Record creates, with these flags, in the
+// context of that stream; or [Event.IPCHandle] does, if that comes first. Without flags
+// it is what the zero Event is: untimed.
 // Several flags count together. Flags that do not go together are refused by the
 // Record that would create the event.
 func LazyEvent(flags ...EventFlags) *Event {
@@ -274,7 +275,8 @@ func (e *Event) Handle() uintptr {
 }
 
 // Created reports whether the event has a CUevent: it has, but for a zero Event, or
-// one of [LazyEvent], that was neither recorded nor asked for its IPCHandle. A closed event counts as created.
+// one of [LazyEvent], that was neither recorded nor asked for its IPCHandle. A closed
+// event counts as created.
 func (e *Event) Created() bool { return e != nil && e.load() != nil }
 
 // Flags returns the flags that the event was created with, or, if it was not created

@@ -253,31 +253,17 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 // [Context.RecordEvent].
 func (g *GreenContext) RecordEvent(e *Event) error {
 	const op = "cuGreenCtxRecordEvent"
-	if e == nil {
-		return errNil(op, "event")
-	}
-	o := e.load()
-	gc, err := g.enterWith(op, o)
+	gc, o, err := g.enterWith(op, e)
 	if err != nil {
 		return err
 	}
 	defer g.leave()
-	if err := refuseGreen(op, gc, e, o); err != nil {
-		return err
-	}
 	return gc.ctx.record(op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
 }
 
-// refuseGreen returns an error for an event that processes share. NVIDIA's driver crashes
+// noGreen returns the error for an event that processes share. NVIDIA's driver crashes
 // where a stream of another context waits for one, and whether a green context is another
 // one nobody has tried.
-func refuseGreen(op string, gc *greenCore, e *Event, o *eventOwner) error {
-	if e.flags(o)&EventInterprocess == 0 {
-		return nil
-	}
-	return noGreen(op, uintptr(gc.raw))
-}
-
 func noGreen(op string, h uintptr) error {
 	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
 		Detail: "record it, and wait for it, on a stream of the primary context, and let others wait by WaitStream"}
@@ -292,27 +278,33 @@ var errGreenShared = fmt.Errorf("events that processes share do not mix with gre
 // [Context.WaitEvent].
 func (g *GreenContext) WaitEvent(e *Event) error {
 	const op = "cuGreenCtxWaitEvent"
-	if e == nil {
-		return errNil(op, "event")
-	}
-	o := e.load()
-	gc, err := g.enterWith(op, o)
+	gc, o, err := g.enterWith(op, e)
 	if err != nil {
 		return err
 	}
 	defer g.leave()
-	if err := refuseGreen(op, gc, e, o); err != nil {
-		return err
-	}
 	return gc.ctx.wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
 		return gc.ctx.drv.table.GreenCtxWaitEvent(at, gc.raw, raw)
 	})
 }
 
-// enterWith begins a call that takes an event. The driver comes before what is closed.
-func (g *GreenContext) enterWith(op string, o *eventOwner) (*greenCore, error) {
-	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
-		return nil, mixed(op, "event", o.core.ctx, "green context", g.core.ctx)
+// enterWith begins a call that takes an event, which processes must not share, and returns
+// the event's owner, nil if it was not created yet. The driver comes before what is closed.
+func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, error) {
+	if e == nil {
+		return nil, nil, errNil(op, "event")
 	}
-	return g.enter(op)
+	o := e.load()
+	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
+		return nil, nil, mixed(op, "event", o.core.ctx, "green context", g.core.ctx)
+	}
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.flags(o)&EventInterprocess != 0 {
+		g.leave()
+		return nil, nil, noGreen(op, uintptr(gc.raw))
+	}
+	return gc, o, nil
 }

@@ -325,8 +325,8 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 
 // errNoNode returns the error for an event that processes share, and that should become
 // part of a graph. The driver answers the same where it refuses it. It takes external
-// nodes; what they do in a graph that runs has not been seen, and waits in other contexts
-// crash.
+// nodes, and ran a graph of them on an H200, but what such a record is to other processes
+// was not looked at.
 func errNoNode(op string, h uintptr) error {
 	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared, Detail: "record it, or wait for it, before or after the graph is launched, " +
 		"on the same stream; in a graph use an event without EventInterprocess"}

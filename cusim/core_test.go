@@ -219,6 +219,19 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
+// TestRecordAllocates looks that what most tests of users do most allocates nothing: a
+// record on an idle stream, and a query.
+func TestRecordAllocates(t *testing.T) {
+	r := newRig(t)
+	s, e := r.stream(nonBlocking), r.event(driver.CU_EVENT_DISABLE_TIMING)
+	if n := testing.AllocsPerRun(100, func() {
+		r.tab.EventRecord(driver.At{}, e, s)
+		r.tab.EventQuery(driver.At{}, e)
+	}); n != 0 {
+		t.Errorf("a record and a query allocate %v times", n)
+	}
+}
+
 // BenchmarkRecordQuery is what a test of an event-driven program does most.
 func BenchmarkRecordQuery(b *testing.B) {
 	r := newRig(b)

@@ -289,10 +289,19 @@ func (e *engine) poison(dev *device) {
 // opHeap sorts operations by the time of their completion.
 type opHeap []*op
 
-func (h opHeap) Len() int           { return len(h) }
+// Len is for container/heap: the number of operations.
+func (h opHeap) Len() int { return len(h) }
+
+// Less is for container/heap: whether operation i completes before operation j.
 func (h opHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h opHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *opHeap) Push(x any)        { *h = append(*h, x.(*op)) }
+
+// Swap is for container/heap: it exchanges two operations.
+func (h opHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap: it appends an operation.
+func (h *opHeap) Push(x any) { *h = append(*h, x.(*op)) }
+
+// Pop is for container/heap: it takes the last operation away.
 func (h *opHeap) Pop() any {
 	old := *h
 	o := old[len(old)-1]

@@ -172,23 +172,18 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 
 // mark makes the event mark the end of what is on a stream.
 func (e *event) mark(d *Driver, s *stream) {
-	o, on := &op{}, s
+	var behind []*op
 	if e.ipc == nil && s.idle() && !s.held && e.earlier() == nil {
-		barriers := s.barriers()
-		switch {
-		case len(barriers) == 0:
+		if behind = s.barriers(); len(behind) == 0 {
 			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
-			return
-		case e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream:
-			// It stands for what the stream would have to wait for: nothing is put on the stream.
-			on = s.ctx.aside()
-			e.recordBy(o)
-			d.engine.enqueue(on, o, barriers...)
-			e.point.on = s
 			return
 		}
 	}
-	d.engine.enqueue(on, o, e.recordBy(o))
+	o, on := &op{}, s
+	if len(behind) > 0 && e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream {
+		on = s.ctx.aside() // it stands for what the stream would have to wait for, and nothing is put on that
+	}
+	d.engine.enqueue(on, o, append(behind, e.recordBy(o))...)
 	e.point.on = s
 }
 

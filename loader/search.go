@@ -342,6 +342,7 @@ type candidateError struct {
 // because returns a *candidateError.
 func because(name, why string, err error) error { return &candidateError{name, why, err} }
 
+// Error says what is wrong with the candidate.
 func (e *candidateError) Error() string {
 	s := e.name
 	if e.why != "" {
@@ -353,4 +354,5 @@ func (e *candidateError) Error() string {
 	return s
 }
 
+// Unwrap returns what lies behind it.
 func (e *candidateError) Unwrap() error { return e.err }

@@ -28,6 +28,7 @@ func host(b []byte) driver.HostPtr {
 	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
+// MemcpyHtoD is cuMemcpyHtoD in the order of the thread's own stream. It returns when the copy is done.
 func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyHtoD"); r != driver.ResultSuccess {
 		return r
@@ -35,6 +36,7 @@ func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byt
 	return o.wait(th, o.d.MemcpyHtoDAsync(th, dst, host(src), uint64(len(src)), perThread))
 }
 
+// MemcpyDtoH is cuMemcpyDtoH in the order of the thread's own stream. It returns when the copy is done.
 func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyDtoH"); r != driver.ResultSuccess {
 		return r
@@ -42,6 +44,7 @@ func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePt
 	return o.wait(th, o.d.MemcpyDtoHAsync(th, host(dst), src, uint64(len(dst)), perThread))
 }
 
+// MemcpyDtoD is cuMemcpyDtoD in the order of the thread's own stream. It does not wait for the copy.
 func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyDtoD"); r != driver.ResultSuccess {
 		return r
@@ -49,6 +52,7 @@ func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n ui
 	return o.d.MemcpyDtoDAsync(th, dst, src, n, perThread)
 }
 
+// MemcpyPeer is cuMemcpyPeer in the order of the thread's own stream. It does not wait for the copy.
 func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyPeer"); r != driver.ResultSuccess {
 		return r
@@ -56,6 +60,7 @@ func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx dr
 	return o.d.MemcpyPeerAsync(th, dst, dstCtx, src, srcCtx, n, perThread)
 }
 
+// MemsetD8 is cuMemsetD8 in the order of the thread's own stream. It does not wait for the set.
 func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemsetD8"); r != driver.ResultSuccess {
 		return r
@@ -63,6 +68,7 @@ func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n 
 	return o.d.MemsetD8Async(th, dst, v, n, perThread)
 }
 
+// MemsetD32 is cuMemsetD32 in the order of the thread's own stream. It does not wait for the set.
 func (o ownStream) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemsetD32"); r != driver.ResultSuccess {
 		return r

@@ -23,6 +23,7 @@ type place struct {
 	line int
 }
 
+// String returns the place as file:line.
 func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.line) }
 
 // runName names a run: its file and, if the file has several, which of them.
