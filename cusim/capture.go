@@ -145,10 +145,7 @@ func (d *Driver) forgetCaptured(e *event) {
 // captureRecord makes an event stand for a point in a capture.
 func (d *Driver) captureRecord(e *event, s *stream) driver.Result {
 	c := s.capture
-	switch {
-	case c.spoilt:
-		return driver.ResultStreamCaptureInvalidated
-	case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
+	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		return driver.ResultStreamCaptureUnsupported
 	}
 	d.forgetCaptured(e)

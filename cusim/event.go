@@ -160,6 +160,8 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 		return driver.ResultIllegalState
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
 		return d.submit(s, &work{node: eventRecordNode, event: e})
+	case s.unspoilt() != ok:
+		return s.unspoilt()
 	case e.ctx != s.ctx:
 		return driver.ResultInvalidHandle
 	case s.capture != nil:
@@ -340,7 +342,7 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == invalid:
 		return driver.ResultInvalidValue
 	case e.state == captured: // in another context
-		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
+		return d.spoil(e.capture, driver.ResultCapturedEvent)
 	}
 	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
 		c.gate = o

@@ -285,11 +285,13 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		}
 		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
 	}
-	if e.point.on == s && s.kind != legacyStream && e.ipc == nil {
+	if e.point.on == s && s.kind != legacyStream && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return ok // what is on a stream is in order anyway
 	}
-	// On the legacy default stream it is a barrier, even if the event is complete.
-	if o := e.point.op; o != nil && !o.done || s.kind == legacyStream && e.state != empty && len(s.barriers()) > 0 {
+	// Even if the event is complete, something is put on the legacy default stream, and for an
+	// event that processes share on every stream: there it is behind the barriers.
+	shared := e.flags&driver.CU_EVENT_INTERPROCESS != 0
+	if o := e.point.op; o != nil && !o.done || (shared || s.kind == legacyStream && e.state != empty) && len(s.barriers()) > 0 {
 		d.engine.enqueue(s, &op{}, o)
 	}
 	return ok

@@ -310,6 +310,63 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
+		{famWait, "blocking-waits-for-interprocess", "asking a stream whether it is idle that did nothing but wait for what other processes may record: behind a busy default stream it is not", func(c *raw) {
+			c.setup()
+			const shared = untimed | driver.CU_EVENT_INTERPROCESS
+			complete, never, g := c.ended(shared, c.stream(nonBlocking)), c.event(shared), c.gate()
+			own := c.stream(blocking)
+			ofOwn := c.ended(shared, own)
+			streams := []driver.Stream{c.stream(blocking), c.stream(blocking), own, c.stream(nonBlocking)}
+			g.hold(null)
+			for i, of := range []struct {
+				name string
+				e    driver.Event
+			}{{"complete", complete}, {"unrecorded", never}, {"its-own", ofOwn}, {"non-blocking", complete}} {
+				c.res(of.name, c.wait(streams[i], of.e))
+				c.res(of.name+"-query", c.drained(streams[i]))
+			}
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famWait, "legacy-waits-for-unrecorded-interprocess", "a barrier where none was asked for: the default stream waits for what other processes may record", func(c *raw) {
+			c.setup()
+			_, g := c.held(0)
+			other := c.stream(0)
+			c.res("wait", c.wait(null, c.event(untimed|driver.CU_EVENT_INTERPROCESS)))
+			c.res("other-afterwards", c.reached(other))
+			g.open()
+			c.res("sync", c.CtxSynchronize(c.at))
+		}},
+		{famJoin, "context-waits-for-captured", "letting a whole context wait for a point in another one's capture, which fails", func(c *raw) {
+			dev, ctx := c.setup()
+			other := c.aside(dev)
+			for _, of := range []struct {
+				name string
+				mode int32
+			}{{"global", capGlobal}, {"thread-local", capThread}, {"relaxed", capRelaxed}} {
+				s, e := c.stream(nonBlocking), c.event(untimed)
+				c.begin(s, of.mode)
+				c.record(e, s)
+				c.res(of.name, c.CtxWaitEvent(c.at, other, e))
+				c.status(of.name+"-status", s)
+				c.res(of.name+"-again", c.CtxWaitEvent(c.at, other, e))
+				c.res(of.name+"-own", c.CtxWaitEvent(c.at, ctx, e))
+				c.res(of.name+"-end", c.end(s))
+			}
+		}},
+		{famJoin, "record-of-another-context-when-invalidated", "looking for the mistake in the event, where the capture had failed before", func(c *raw) {
+			dev, _ := c.setup()
+			s, e := c.stream(nonBlocking), c.inside(c.aside(dev)).event(untimed)
+			c.begin(s, capRelaxed)
+			c.res("active", c.EventRecord(c.at, e, s))
+			c.status("status", s)
+			c.must("cuStreamEndCapture", c.end(s))
+			c.begin(s, capRelaxed)
+			c.res("spoil", c.streamQuery(s))
+			c.res("invalidated", c.EventRecord(c.at, e, s))
+			c.res("invalidated-external", c.external(e, s))
+			c.res("end", c.end(s))
+		}},
 		{famWait, "untimed-record-behind-legacy", "an event that is complete at once, as its stream has nothing to do but to wait for the default one", func(c *raw) {
 			c.setup()
 			s, t, g := c.stream(0), c.stream(0), c.gate()

@@ -3,7 +3,6 @@ package behaviour
 import (
 	"unsafe"
 
-	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -426,17 +425,14 @@ func foundOthers() []found {
 		{famSticky, "trap", "a kernel that gives up: which code, and whether it is sticky", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
-			k := c.kernel([]byte(trapPTX), "cusim_trap")
-			c.launch(s, k, driver.KernelParams{})
+			c.trap(s)
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("create", bare(c.EventCreate(c.at, timed)))
 		}},
 		{famSticky, "misaligned", "an address that is not a multiple of the word", func(c *raw) {
 			c.setup()
-			s, p := c.stream(nonBlocking), uint64(c.memory())+1
-			k := c.kernel([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n"+
-				"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"), "cusim_misaligned")
-			c.launch(s, k, driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
+			s := c.stream(nonBlocking)
+			c.misaligned(s)
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("create", bare(c.EventCreate(c.at, timed)))
 		}},
@@ -445,16 +441,39 @@ func foundOthers() []found {
 			c.devices(2)
 			_, one := c.primary(1)
 			c.current(one)
-			e := c.ended(timed, c.stream(nonBlocking))
-			_, zero := c.primary(0)
+			t, p := c.stream(nonBlocking), c.memory()
+			e, f := c.ended(timed, t), c.event(timed)
+			dev, zero := c.primary(0)
 			c.current(zero)
 			s := c.stream(nonBlocking)
 			c.spinner().poison(s)
 			c.res("sync", c.StreamSynchronize(c.at, s))
-			c.res("query-on-other", c.EventQuery(c.at, e))
+			c.res("query", c.EventQuery(c.at, e))
 			c.current(one)
-			c.res("create-on-other", bare(c.EventCreate(c.at, timed)))
-			c.res("work-on-other", c.reached(c.stream(nonBlocking)))
+			c.res("stream-query", c.streamQuery(t))
+			c.res("create-event", c.newEvent())
+			c.res("create-stream", bare(c.StreamCreate(c.at, nonBlocking)))
+			c.res("allocate", bare(c.MemAlloc(c.at, 256)))
+			c.res("memset", c.set(p, t))
+			c.res("record", c.EventRecord(c.at, f, t))
+			c.res("stream-sync", c.StreamSynchronize(c.at, t))
+			c.res("event-sync", c.EventSynchronize(c.at, f))
+			c.res("elapsed", c.elapsed(e, f))
+			c.res("context-sync", c.CtxSynchronize(c.at))
+			c.res("capture", c.StreamBeginCapture(c.at, t, capRelaxed))
+			c.res("end", bare(c.StreamEndCapture(c.at, t)))
+			c.res("retain", bare(c.DevicePrimaryCtxRetain(c.at, 1)))
+			ctx, res := c.create(1)
+			c.res("create-context", res)
+			if res == driver.ResultSuccess {
+				c.res("create-there", c.newEvent())
+				c.res("destroy-context", c.CtxDestroy(c.at, ctx))
+			}
+			c.res("reset-the-lost", c.DevicePrimaryCtxReset(c.at, dev))
+			c.current(one)
+			c.res("create-afterwards", c.newEvent())
+			c.res("create-stream-afterwards", bare(c.StreamCreate(c.at, nonBlocking)))
+			c.res("sync-afterwards", c.CtxSynchronize(c.at))
 		}},
 		{famContext, "two-devices-mixed", "events, streams and memory of two devices that are mixed up", func(c *raw) {
 			c.devices(2)

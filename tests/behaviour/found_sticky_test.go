@@ -3,7 +3,9 @@ package behaviour
 import (
 	_ "embed"
 	"time"
+	"unsafe"
 
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -13,6 +15,9 @@ var assertPTX []byte
 // trapPTX ends itself by an interrupt. Software drivers know these kernels by their names.
 const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
 
+const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n" +
+	"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
+
 // illegal lets a stream write to an illegal address when a gate is opened.
 func (c *raw) illegal(s driver.Stream) *gate {
 	g := c.gate()
@@ -20,6 +25,18 @@ func (c *raw) illegal(s driver.Stream) *gate {
 	g.hold(s)
 	c.launch(s, f, driver.KernelParams{})
 	return g
+}
+
+// trap lets a kernel end itself, and misaligned lets one write to an address that is not a
+// multiple of the word.
+func (c *raw) trap(s driver.Stream) {
+	c.launch(s, c.kernel([]byte(trapPTX), "cusim_trap"), driver.KernelParams{})
+}
+
+func (c *raw) misaligned(s driver.Stream) {
+	p := uint64(c.memory()) + 1
+	c.launch(s, c.kernel([]byte(misalignedPTX), "cusim_misaligned"),
+		driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
 }
 
 // poisoned lets a stream fail, and waits until that is known.
@@ -70,6 +87,86 @@ func foundSticky() []found {
 			c.res("failing-stream", c.drained(failing))
 			c.res("complete-event-then", c.query(w.start))
 			holds.open()
+		}}
+	}
+	// fails makes a case in which a kernel of one device fails, and another device is asked.
+	fails := func(name, prevents string, fail func(c *raw, s driver.Stream)) found {
+		return found{family: famSticky, name: "two-devices-" + name, prevents: prevents, run: func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			_, ctx1 := c.primary(1)
+			c.current(ctx0)
+			s, other := c.stream(nonBlocking), c.inside(ctx1)
+			t, p := other.stream(nonBlocking), other.memory()
+			e, f := other.ended(timed, t), other.event(timed)
+			fail(c, s)
+			c.res("sync", c.StreamSynchronize(c.at, s))
+			c.res("query", other.query(e))
+			c.res("create-event", other.newEvent())
+			c.res("create-stream", bare(other.StreamCreate(other.at, nonBlocking)))
+			c.res("memset", other.set(p, t))
+			c.res("record", other.EventRecord(other.at, f, t))
+			c.res("stream-sync", other.StreamSynchronize(other.at, t))
+			c.res("elapsed", other.elapsed(e, f))
+			c.res("context-sync", other.CtxSynchronize(other.at))
+		}}
+	}
+	// captures makes a case in which a stream is being captured when its context is lost, and is
+	// then asked to do something, again and again.
+	captures := func(name string, spoilt bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
+		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "going on with a capture whose context is lost", run: func(c *raw) {
+			_, ctx := c.setup()
+			s, t, before, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
+			c.record(before, t)
+			bad := c.illegal(t)
+			c.begin(s, capRelaxed)
+			c.record(c.event(untimed), s)
+			c.must("cuMemsetD8Async", c.set(p, s))
+			if spoilt {
+				c.res("spoil", c.wait(s, before))
+			}
+			bad.open()
+			c.res("poison", c.StreamSynchronize(c.at, t))
+			c.dare("all", func() (res driver.Result) {
+				for range 50 {
+					res = call(c, s, before, p)
+					c.StreamEndCapture(c.at, s)
+					res = max(res, call(c, s, before, p))
+					c.CtxPushCurrent(c.at, ctx)
+				}
+				return res
+			})
+		}}
+	}
+	// ends makes a case in which a thread ends that has something under way on a stream: its
+	// own default stream, or one that it was given.
+	ends := func(name, prevents string, own, lost bool, begin func(c *raw, s driver.Stream)) found {
+		family := famThread
+		if lost {
+			family = famSticky
+		}
+		return found{family: family, name: name, prevents: prevents, run: func(c *raw) {
+			_, ctx := c.setup()
+			t, s := c.stream(nonBlocking), driver.Stream(perThread)
+			if !own {
+				s = c.stream(nonBlocking)
+			}
+			w := c.worker(ctx)
+			w.do(func(c *raw) {
+				c.must("cuMemsetD8Async", c.set(c.memory(), s))
+				c.finish(s)
+				begin(c, s)
+			})
+			if lost {
+				c.must("cuThreadExchangeStreamCaptureMode", bare(c.ThreadExchangeStreamCaptureMode(c.at, capRelaxed)))
+				c.poisoned(t)
+			}
+			c.dare("thread-ends", func() driver.Result {
+				w.end()
+				time.Sleep(5 * settling) // the thread ends some time after its goroutine
+				_, res := c.CtxGetCurrent(c.at)
+				return res
+			})
 		}}
 	}
 	return []found{
@@ -196,6 +293,47 @@ func foundSticky() []found {
 			c.res("end", res)
 			c.val("graph", g != 0)
 		}},
+		captures("work", false, func(c *raw, s driver.Stream, _ driver.Event, p driver.DevicePtr) driver.Result { return c.set(p, s) }),
+		captures("spoilt-work", true, func(c *raw, s driver.Stream, _ driver.Event, p driver.DevicePtr) driver.Result { return c.set(p, s) }),
+		captures("write", false, func(c *raw, s driver.Stream, _ driver.Event, p driver.DevicePtr) driver.Result {
+			return c.StreamWriteValue32(c.at, s, p, 1, 0)
+		}),
+		captures("spoilt-write", true, func(c *raw, s driver.Stream, _ driver.Event, p driver.DevicePtr) driver.Result {
+			return c.StreamWriteValue32(c.at, s, p, 1, 0)
+		}),
+		captures("record", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result {
+			return c.EventRecord(c.at, e, s)
+		}),
+		captures("external-record", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result {
+			return c.external(e, s)
+		}),
+		captures("wait", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result { return c.wait(s, e) }),
+		ends("thread-ends", "a thread that ends while its default stream was used", true, false, func(*raw, driver.Stream) {}),
+		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", true, false,
+			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
+		ends("thread-ends-spoilt", "the same when the capture has failed", true, false, func(c *raw, s driver.Stream) {
+			c.begin(s, capThread)
+			c.res("spoil", c.streamQuery(s))
+		}),
+		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", true, true, func(*raw, driver.Stream) {}),
+		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", true, true,
+			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
+		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", true, true, func(c *raw, s driver.Stream) {
+			c.begin(s, capThread)
+			c.res("spoil", c.streamQuery(s))
+		}),
+		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's", false, true,
+			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
+		{famSticky, "released-capturing-after-an-error", "giving the primary context up while a capture is under way there that was lost with it", func(c *raw) {
+			dev, ctx := c.setup()
+			w := c.worker(ctx)
+			w.do(func(c *raw) { c.begin(perThread, capThread) })
+			s := c.stream(nonBlocking)
+			c.begin(s, capRelaxed)
+			c.must("cuThreadExchangeStreamCaptureMode", bare(c.ThreadExchangeStreamCaptureMode(c.at, capRelaxed)))
+			c.poisoned(c.stream(nonBlocking))
+			c.dare("release", func() driver.Result { return c.DevicePrimaryCtxRelease(c.at, dev) })
+		}},
 		{famSticky, "error-in-a-graph", "taking the event of a graph that failed for recorded", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
@@ -234,13 +372,18 @@ func foundSticky() []found {
 			c.res("set-primary", c.CtxSetCurrent(c.at, primary))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
+		fails("trap", "believing that the error of a trap stays on its device, or that it does not", func(c *raw, s driver.Stream) { c.trap(s) }),
+		fails("misaligned", "the same with a misaligned address", func(c *raw, s driver.Stream) { c.misaligned(s) }),
+		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
+			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
+		}),
 		{famSticky, "error-on-another-device", "giving all GPUs of a machine up for an error on one of them, or trusting an event across", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			dev1, ctx1 := c.primary(1)
 			c.current(ctx0)
 			other := c.inside(ctx1)
-			s, t := c.stream(nonBlocking), other.stream(nonBlocking)
+			s, t, fresh := c.stream(nonBlocking), other.stream(nonBlocking), other.stream(nonBlocking)
 			e, f := c.event(untimed), other.event(timed)
 			bad := c.illegal(s)
 			c.record(e, s)
@@ -251,7 +394,6 @@ func foundSticky() []found {
 			c.res("waiter", c.drained(t))
 			c.res("behind", c.settled(f))
 			c.res("create", other.newEvent())
-			fresh := other.stream(nonBlocking)
 			c.res("record", c.EventRecord(c.at, f, fresh))
 			c.res("query", c.settled(f))
 			c.res("wait-for-the-lost", c.wait(fresh, e))

@@ -359,7 +359,8 @@ func (mc *machine) step(st step) (answer, error) {
 	var a answer
 	var err error
 	if mc.log != nil {
-		fmt.Fprintf(mc.log, "%v\n", st)
+		fmt.Fprintf(mc.log, "%v: ", st)
+		defer func() { fmt.Fprintf(mc.log, "%d\n", a.res) }()
 	}
 	mc.on(int(st.thread), func(at driver.At) {
 		if w.res == ok && mc.soft == nil && !mc.willEnd(at, st) {

@@ -446,6 +446,8 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 		return want{}, false
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
 		return m.node(s, mNode{record: e})
+	case s.capture != nil && s.capture.spoilt:
+		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
 	case s.capture == nil && e.flags == driver.CU_EVENT_DISABLE_TIMING && !s.legacy && s.tail&m.closed == 0:
@@ -454,8 +456,6 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 	case s.capture == nil:
 		m.record(e, m.enqueue(s, e.earlier()), s)
 		return want{}, true
-	case s.capture.spoilt:
-		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
 		return want{res: driver.ResultStreamCaptureUnsupported}, true
 	}
@@ -671,8 +671,8 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	if e.lane == s && !s.legacy && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return want{}, true // what is on a stream is in order anyway
 	}
-	if e.point&m.closed != 0 || s.legacy && e.state != empty {
-		m.enqueue(s, e.point) // which is a barrier on the legacy stream, even if the event is complete
+	if e.point&m.closed != 0 || s.legacy && e.state != empty || e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		m.enqueue(s, e.point) // which is behind the barriers, even if the event is complete
 	}
 	return want{}, true
 }
@@ -798,7 +798,7 @@ func (m *model) applyContext(st step) (want, bool) {
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
-		return spoil(e.capture, driver.ResultStreamCaptureUnsupported), true
+		return spoil(e.capture, driver.ResultCapturedEvent), true
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.lane |= all // it is a barrier, even if the event is complete
