@@ -581,10 +581,10 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		}
 		switch {
 		case res != driver.ResultSuccess:
-			t.raw.Abandon()
+			t.abandon()
 			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
 		case raw != core.raw || after != before:
-			t.raw.Abandon()
+			t.abandon()
 			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
 				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
 					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
@@ -593,6 +593,21 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		}
 	}()
 	return f(t)
+}
+
+// abandon gives the thread up, so that it ends with its goroutine. An H200's driver crashes
+// when a thread ends while a capture of its default stream has failed and is not ended.
+func (t *Thread) abandon() {
+	table, at := t.ctx.drv.table, driver.At{Thread: t.raw, Context: t.ctx.raw}
+	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
+	switch {
+	case res == driver.ResultSuccess:
+		table.GraphDestroy(at, g)
+	case res.Sticky(): // nothing can end the capture: the thread must stay
+		t.raw.Unpin()
+		return
+	}
+	t.raw.Abandon()
 }
 
 // threadState is what Do has to leave as it found it.

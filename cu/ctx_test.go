@@ -199,6 +199,9 @@ func TestDo(t *testing.T) {
 	}()
 }
 
+// TestDoEndsCaptures leaves a failed capture of the thread's default stream in Do.
+func TestDoEndsCaptures(t *testing.T) { threadEnds(t, newSoft(t).gpu) }
+
 // TestDoUnbalanced lets the function leave another context current: the thread
 // dies with its goroutine.
 func TestDoUnbalanced(t *testing.T) {

@@ -96,13 +96,6 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if sl.unrecorded() {
 		return nil
 	}
-	// NVIDIA's driver has crashed here after a sticky error.
-	for _, dev := range [...]*Device{c.device, o.core.ctx.device} {
-		if p := dev.poison.Load(); p != nil {
-			return &Error{Op: op, Result: p.res, Handle: handle, Err: ErrContextPoisoned,
-				Detail: join("the driver was not asked: "+p.op+" has reported it", join(p.res.Remedy(), poisonedDetail))}
-		}
-	}
 	t := c.drv.tell(TraceStreamWait, sl.raw, 0)
 	res := call(driver.At{Context: c.raw}, sl.raw)
 	t.done(TraceStreamWait, sl.raw, 0, res)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -15,9 +14,6 @@ type Device struct {
 	drv     *Driver
 	raw     driver.Device
 	ordinal int
-	// poison is the first sticky error that was seen of a context of the device, by which
-	// all its contexts are lost, or nil.
-	poison atomic.Pointer[poison]
 }
 
 // Device returns the device with the given ordinal, counted from 0

@@ -80,7 +80,8 @@ var (
 	ErrSameProcess = errors.New("event of this process")
 	// ErrContextPoisoned means that an earlier error made the context
 	// unusable. The process cannot recover: what has to go on must go on in a
-	// new process.
+	// new process. An H200 showed that the error of one GPU is the error of all:
+	// contexts of other devices in the process answer it, too.
 	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
 )
 
@@ -211,7 +212,7 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 	return e
 }
 
-const poisonedDetail = "nothing on this GPU works in this process any more: start a new one"
+const poisonedDetail = "no GPU works in this process any more: start a new one"
 
 // poison is the first sticky error of a context.
 type poison struct {
@@ -237,9 +238,7 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 		return err
 	}
 	if res.Sticky() {
-		p := &poison{op, Result(res)}
-		c.poison.CompareAndSwap(nil, p)
-		c.device.poison.CompareAndSwap(nil, p)
+		c.poison.CompareAndSwap(nil, &poison{op, Result(res)})
 	}
 	switch p := c.poison.Load(); {
 	case p != nil:

@@ -224,7 +224,7 @@ func TestPoisoned(t *testing.T) {
 	want := "cu: cuEventRecord(H): context is poisoned by an earlier error: CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; " +
 		"cuStreamQuery was the first to report it, for work that was enqueued earlier; " +
 		"a kernel went wrong: run the program under compute-sanitizer to see which one, and where; " +
-		"nothing on this GPU works in this process any more: start a new one; " +
+		"no GPU works in this process any more: start a new one; " +
 		"the first error was CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
 	if diff := cmp.Diff(want, r.plain(err)); diff != "" {
 		t.Errorf("the second error (-want +got):\n%s", diff)

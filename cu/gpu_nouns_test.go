@@ -173,6 +173,52 @@ func TestGPUContexts(t *testing.T) {
 	wrapped.Close()
 }
 
+// TestGPUThreadEnds gives a thread up in the middle of a failed capture of its default
+// stream, which would take libcuda down with it.
+func TestGPUThreadEnds(t *testing.T) {
+	gpu := gpuContext(t)
+	threadEnds(t, gpu)
+	time.Sleep(100 * time.Millisecond) // a thread ends some time after its goroutine
+	var e Event
+	defer e.Close()
+	s := must(gpu.NewStream(0))(t)
+	defer s.Close()
+	if err := errors.Join(e.Record(s), e.Wait(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// threadEnds lets a goroutine end on a thread that Do could not put back.
+func threadEnds(t *testing.T, gpu *Context) {
+	t.Helper()
+	table, done := gpu.own.core.drv.table, make(chan struct{})
+	go func() {
+		defer close(done)
+		var at driver.At
+		err := gpu.Do(func(th *Thread) error {
+			at = driver.At{Thread: th.raw, Context: driver.Context(gpu.Handle())}
+			if _, err := th.DefaultStream(); err != nil {
+				return err
+			}
+			if res := table.StreamBeginCapture(at, driver.CU_STREAM_PER_THREAD, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); res != driver.ResultSuccess {
+				t.Errorf("cuStreamBeginCapture: %v", res)
+			}
+			if res := table.StreamQuery(at, driver.CU_STREAM_PER_THREAD); res != driver.ResultStreamCaptureUnsupported {
+				t.Errorf("cuStreamQuery: %v", res)
+			}
+			table.ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			return nil
+		})
+		if !errors.Is(err, errUnbalanced) {
+			t.Errorf("Do: %v", err)
+		}
+		if status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD); status != driver.CU_STREAM_CAPTURE_STATUS_NONE || res != driver.ResultSuccess {
+			t.Errorf("the capture is left, with status %d (%v)", status, res)
+		}
+	}()
+	<-done
+}
+
 func TestGPUStreams(t *testing.T) {
 	gpu := gpuContext(t)
 	g := newGate(t, gpu)

@@ -101,8 +101,7 @@ func (r SMResource) leave() {
 // on those only (CUgreenCtx). Memory, modules and events are those of the primary context
 // that it is made in. It is safe for concurrent use, and must not be copied.
 //
-// No GPU has run these methods yet. What they do on the software driver is what CUDA's
-// documentation says, but that kernels there take no longer on fewer multiprocessors.
+// The software driver's kernels take no longer on fewer multiprocessors.
 type GreenContext struct {
 	_       noCopy
 	core    *greenCore

@@ -178,9 +178,31 @@ func TestGreenContext(t *testing.T) {
 	if len(told) != 0 {
 		t.Errorf("an event that processes share reaches the driver: %v", told)
 	}
-	if _, err := r.gpu.WrapStream(s.Handle()); !errors.Is(err, ResultNotSupported) {
-		t.Errorf("WrapStream: %v", err)
+}
+
+// TestGreenContextWrapped takes a green context's stream for somebody else's: it is of the
+// green context, which is a context to those who ask.
+func TestGreenContextWrapped(t *testing.T) {
+	r := newSoft(t)
+	g := r.green()
+	s := must(g.NewStream(0))(t)
+	t.Cleanup(func() { s.Close() })
+	_, err := r.gpu.WrapStream(s.Handle())
+	r.is(err, ErrContextMismatch)
+	gpu := must(r.drv.WrapContext(g.Handle()))(t)
+	wrapped := must(gpu.WrapStream(s.Handle()))(t)
+	if err := gpu.Do(func(th *Thread) error {
+		if h := must(th.CurrentContext())(t); h != g.Handle() {
+			t.Errorf("%#x is current, not %#x", h, g.Handle())
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
+	var e Event
+	r.ok(e.Record(wrapped))
+	r.ok(e.Wait(t.Context()))
+	r.ok(errors.Join(e.Close(), wrapped.Close(), gpu.Close()))
 }
 
 // TestGreenContextMistakes finds mistakes before the driver is asked.
@@ -353,7 +375,7 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 func TestGreenContextPoisoned(t *testing.T) {
 	r := newSoft(t)
 	all := must(r.gpu.Device().SMResource())(t)
-	r.sim.Poison(0, int(ResultIllegalAddress))
+	r.sim.Poison(int(ResultIllegalAddress))
 	_, err := r.gpu.NewGreenContext(all)
 	r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 }

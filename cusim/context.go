@@ -28,9 +28,31 @@ type context struct {
 // thread is what the driver keeps for a thread.
 type thread struct {
 	id    uint64
-	stack []*context
+	stack []currency
 	mode  int32 // of capture
 	own   map[*context]*stream
+}
+
+// currency is what is current in a thread: a context, in the name of a green context whose
+// part of it is meant, or in its own.
+type currency struct {
+	*context
+	green *greenContext
+}
+
+// named returns the handle that it is current by, and number its id.
+func (c currency) named() driver.Context {
+	if c.green != nil {
+		return driver.Context(c.green.handle)
+	}
+	return c.handle
+}
+
+func (c currency) number() uint64 {
+	if c.green != nil {
+		return c.green.id
+	}
+	return c.id
 }
 
 // thread returns the state of a thread.
@@ -54,6 +76,9 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	defer d.mu.Unlock()
 	for c, s := range d.thread(th).own {
 		if s.capture != nil {
+			if s.capture.spoilt {
+				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD), "a capture of its default stream has failed, and nobody ended it", nil)
+			}
 			d.abandon(s)
 		}
 		c.forget(s)
@@ -72,29 +97,32 @@ func (c *context) forget(s *stream) {
 	}
 }
 
-// current returns the thread's current context. One that was destroyed is current
+// top returns what is current in the thread. A context that was destroyed is current
 // until something else is, or, if it was a primary one, until there is a new one, which
 // has its handle.
-func (t *thread) current() *context {
+func (t *thread) top() (c currency) {
 	if len(t.stack) == 0 {
-		return nil
+		return c
 	}
-	c := t.stack[len(t.stack)-1]
+	c = t.stack[len(t.stack)-1]
 	if c.primary && c.destroyed {
-		return c.dev.primary
+		c.context = c.dev.primary
 	}
 	return c
 }
 
+// current returns the thread's current context.
+func (t *thread) current() *context { return t.top().context }
+
 // live returns ok if a context can be used.
-func (c *context) live() driver.Result {
+func (d *Driver) live(c *context) driver.Result {
 	switch {
 	case c == nil:
 		return driver.ResultInvalidContext
 	case c.destroyed:
 		return driver.ResultContextIsDestroyed
 	}
-	return c.dev.poison
+	return d.lost
 }
 
 // inContext begins a call that needs a current context.
@@ -104,7 +132,7 @@ func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, dri
 	}
 	t := d.thread(th)
 	c := t.current()
-	return c, t, c.live()
+	return c, t, d.live(c)
 }
 
 // of returns ok if what was made in a context can be used.
@@ -113,7 +141,7 @@ func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
 		return driver.ResultContextIsDestroyed
 	}
-	return c.dev.poison
+	return d.lost
 }
 
 // newContext makes a context.
@@ -142,7 +170,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 // meanwhile.
 func (d *Driver) end(c *context) {
 	c.leaving = true
-	d.wait(func() bool { return c.pending.none() || c.dev.poison != ok })
+	d.wait(func() bool { return c.pending.none() || d.lost != ok })
 	c.destroyed = true
 	// Streams that were destroyed after an error are still part of their captures.
 	for _, other := range slices.Clone(d.captures) {
@@ -179,8 +207,8 @@ func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (dr
 // retain retains a device's primary context, which it makes if need be.
 func (d *Driver) retain(v *device) driver.Result {
 	switch {
-	case !v.active() && v.poison != ok:
-		return v.poison // there is no new one after an error
+	case !v.active() && d.lost != ok:
+		return d.lost // there is no new one after an error
 	case !v.active():
 		v.primary = d.newContext(v, v.flags, true)
 	}
@@ -274,7 +302,7 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 		r = contextFlags(flags)
 	}
 	if r == ok {
-		r = v.poison
+		r = d.lost
 	}
 	if r != ok {
 		return 0, r
@@ -282,7 +310,7 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 	c := d.newContext(v, flags, false)
 	t := d.thread(th)
 	if th != nil {
-		t.stack = append(t.stack, c)
+		t.stack = append(t.stack, currency{context: c})
 	}
 	return c.handle, ok
 }
@@ -305,6 +333,17 @@ func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.R
 		return nil, driver.ResultInvalidContext
 	}
 	return c, ok
+}
+
+// aboutCurrency begins a call that makes a context current, which may be a green one.
+func (d *Driver) aboutCurrency(op string, ctx driver.Context) (currency, driver.Result) {
+	if object, _ := d.objects.find(uintptr(ctx)); object != nil {
+		if g, is := object.(*greenContext); is {
+			return currency{g.ctx, g}, d.begin(op)
+		}
+	}
+	c, r := d.aboutContext(op, ctx)
+	return currency{context: c}, r
 }
 
 // CtxDestroy is cuCtxDestroy_v2.
@@ -335,7 +374,7 @@ func (d *Driver) CtxPushCurrent(th *driver.Thread, ctx driver.Context) driver.Re
 		}
 		return driver.ResultInvalidValue
 	}
-	c, r := d.aboutContext("cuCtxPushCurrent", ctx)
+	c, r := d.aboutCurrency("cuCtxPushCurrent", ctx)
 	if r != ok {
 		return r
 	}
@@ -355,12 +394,12 @@ func (d *Driver) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result
 		return 0, r
 	}
 	t := d.thread(th)
-	c := t.current()
-	if c == nil {
+	c := t.top()
+	if c.context == nil {
 		return 0, driver.ResultInvalidContext
 	}
 	t.stack = t.stack[:len(t.stack)-1]
-	return c.handle, ok
+	return c.named(), ok
 }
 
 // CtxGetCurrent is cuCtxGetCurrent.
@@ -369,8 +408,8 @@ func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result
 	if r := d.begin("cuCtxGetCurrent"); r != ok {
 		return 0, r
 	}
-	if c := d.thread(th).current(); c != nil {
-		return c.handle, ok
+	if c := d.thread(th).top(); c.context != nil {
+		return c.named(), ok
 	}
 	return 0, ok
 }
@@ -378,10 +417,10 @@ func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result
 // CtxSetCurrent is cuCtxSetCurrent: it takes the place of the top of the stack.
 func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
 	defer d.mu.Unlock()
-	var c *context
+	var c currency
 	if ctx != 0 {
 		var r driver.Result
-		if c, r = d.aboutContext("cuCtxSetCurrent", ctx); r != ok {
+		if c, r = d.aboutCurrency("cuCtxSetCurrent", ctx); r != ok {
 			return r
 		}
 		if c.destroyed && !c.primary {
@@ -397,7 +436,7 @@ func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Res
 	if n := len(t.stack); n > 0 {
 		t.stack = t.stack[:n-1]
 	}
-	if c != nil {
+	if c.context != nil {
 		t.stack = append(t.stack, c)
 	}
 	return ok
@@ -450,7 +489,7 @@ func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
 		return r
 	}
 	d.drain(c)
-	return c.dev.poison
+	return d.lost
 }
 
 // CtxGetStreamPriorityRange is cuCtxGetStreamPriorityRange.
@@ -471,20 +510,20 @@ func (d *Driver) CtxGetApiVersion(_ *driver.Thread, ctx driver.Context) (uint32,
 func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver.Result) {
 	defer d.mu.Unlock()
 	if ctx == 0 {
-		c, _, r := d.inContext("cuCtxGetId", th)
+		_, t, r := d.inContext("cuCtxGetId", th)
 		if r != ok {
 			return 0, r
 		}
-		return c.id, ok
+		return t.top().number(), ok
 	}
-	c, r := d.aboutContext("cuCtxGetId", ctx)
+	c, r := d.aboutCurrency("cuCtxGetId", ctx)
 	if r != ok {
 		return 0, r
 	}
 	if c.destroyed {
 		return 0, driver.ResultContextIsDestroyed
 	}
-	return c.id, ok
+	return c.number(), ok
 }
 
 // limits are those of an H200.

@@ -13,9 +13,7 @@ type device struct {
 	retained int
 	flags    uint32 // of the primary context
 	contexts []*context
-	// poison is the first sticky error: nothing on the device works any more.
-	poison driver.Result
-	memory uint64 // in use, in bytes
+	memory   uint64 // in use, in bytes
 }
 
 // What an H200 has.

@@ -29,7 +29,8 @@ type Driver struct {
 	misuses    []Misuse
 	kernels    map[string]Kernel
 	faults     map[string]*fault
-	captures   []*capture // that are under way
+	lost       driver.Result // the first sticky error: nothing works any more
+	captures   []*capture    // that are under way
 	space      addressSpace
 	waiting    int // calls that wait for changed
 }

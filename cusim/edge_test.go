@@ -163,26 +163,6 @@ func TestCaptureGoesWithContext(t *testing.T) {
 	r.want("query in another context", ok, r.EventQuery(r.th, e))
 }
 
-// TestCaptureStaysWithDevice loses a device on which a stream is captured: nothing can
-// end the capture before its context is gone, and global ones forbid what they forbid.
-func TestCaptureStaysWithDevice(t *testing.T) {
-	r := raw(t, Devices(2))
-	th := new(driver.Thread)
-	r.CtxSetCurrent(th, r.primary(1))
-	s, _ := r.StreamCreate(th, 1)
-	r.must(r.StreamBeginCapture(th, s, 0))
-	r.LoseDevice(1)
-	if _, res := r.StreamEndCapture(th, s); res == ok {
-		t.Error("a capture on a lost device ended well")
-	}
-	e, _ := r.EventCreate(r.th, 0)
-	r.want("query on the other device", driver.ResultStreamCaptureUnsupported, r.EventQuery(r.th, e))
-	r.StreamDestroy(th, s)
-	r.want("query without the stream", driver.ResultStreamCaptureUnsupported, r.EventQuery(r.th, e))
-	r.DevicePrimaryCtxRelease(th, 1)
-	r.want("query afterwards", ok, r.EventQuery(r.th, e))
-}
-
 // TestSpoiltCapturesLeaveNothing spoils captures, and looks for their nodes.
 func TestSpoiltCapturesLeaveNothing(t *testing.T) {
 	r := raw(t)

@@ -85,7 +85,7 @@ func (e *engine) run() {
 		o := e.work[0]
 		e.work = e.work[1:]
 		switch {
-		case o.s.ctx.dev.poison != ok:
+		case e.d.lost != ok:
 			e.drop(o)
 		case o.s.held:
 			o.s.parked = append(o.s.parked, o)
@@ -106,7 +106,7 @@ func (e *engine) start(o *op) {
 		o.begin()
 	}
 	switch {
-	case o.s.ctx.dev.poison != ok: // it did that
+	case e.d.lost != ok: // it did that
 		e.drop(o)
 		return
 	case o.outside:
@@ -128,7 +128,7 @@ func (e *engine) start(o *op) {
 func (e *engine) complete(o *op) {
 	o.done = true
 	o.s.ctx.pending.remove(o)
-	if o.effect != nil && o.s.ctx.dev.poison == ok {
+	if o.effect != nil && e.d.lost == ok {
 		o.effect()
 	}
 	e.over(o)
@@ -258,25 +258,16 @@ func (e *engine) release(s *stream) {
 	e.arm()
 }
 
-// poison drops everything that is pending on a device: nothing runs any more.
-func (e *engine) poison(dev *device) {
-	var dead []*op
-	take := func(list []*op) (keep []*op) {
-		for _, o := range list {
-			if o.s.ctx.dev == dev {
-				dead = append(dead, o)
-			} else {
-				keep = append(keep, o)
+// poison drops everything that is pending: nothing runs any more.
+func (e *engine) poison() {
+	dead := slices.Concat(e.running, e.polled, e.outside)
+	e.running, e.polled, e.outside = nil, nil, nil
+	for _, dev := range e.d.devices {
+		for _, ctx := range dev.contexts {
+			for _, s := range ctx.streams {
+				dead = append(dead, s.parked...)
+				s.parked = nil
 			}
-		}
-		return keep
-	}
-	e.running = take(e.running)
-	heap.Init(&e.running)
-	e.polled, e.outside = take(e.polled), take(e.outside)
-	for _, ctx := range dev.contexts {
-		for _, s := range ctx.streams {
-			s.parked = take(s.parked)
 		}
 	}
 	for _, o := range dead {

@@ -62,19 +62,13 @@ func (d *Driver) event(op string, h driver.Event) (*event, driver.Result) {
 	return e, d.of(op, e.ctx, uintptr(h), eventKind)
 }
 
-// StickyError returns the sticky error of an event's device, or success if there is none
-// or no such event. It is no function of CUDA's: there are no faults for it, and no
-// handle is misused.
-func (d *Driver) StickyError(h driver.Event) driver.Result {
+// StickyError returns the sticky error that every call in a context answers, or success if
+// there is none. It is no function of CUDA's: there are no faults for it.
+func (d *Driver) StickyError() driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.catchUp()
-	if object, _ := d.objects.find(uintptr(h)); object != nil {
-		if e, is := object.(*event); is {
-			return e.ctx.dev.poison
-		}
-	}
-	return ok
+	return d.lost
 }
 
 // timed reports whether the event records the time.
@@ -260,9 +254,9 @@ func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Resu
 	p := e.point
 	d.wait(func() bool {
 		_, done := p.reached()
-		return done || e.ctx.dev.poison != ok
+		return done || d.lost != ok
 	})
-	return e.ctx.dev.poison
+	return d.lost
 }
 
 // EventElapsedTime is cuEventElapsedTime.
@@ -404,7 +398,7 @@ func tails(streams []*stream) (list []*op) {
 func (d *Driver) contextEvent(name string, ctx driver.Context, h driver.Event) (*context, *event, driver.Result) {
 	c, r := d.aboutContext(name, ctx)
 	if r == ok {
-		r = c.live()
+		r = d.live(c)
 	}
 	if r != ok {
 		return nil, nil, r

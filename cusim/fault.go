@@ -149,28 +149,28 @@ func (d *Driver) meet(faults ...*fault) driver.Result {
 	return r
 }
 
-// LoseDevice makes a device fail as if it had fallen off the bus: what it had to
-// do is not done, and from then on every call in one of its contexts returns
-// CUDA_ERROR_DEVICE_UNAVAILABLE (46). What NVIDIA's driver returns differs from one
-// accident to the next; see [Driver.Poison] for other codes.
-func (d *Driver) LoseDevice(ordinal int) { d.Poison(ordinal, int(driver.ResultDeviceUnavailable)) }
+// LoseDevice makes the driver fail as if a device had fallen off the bus: [Driver.Poison]
+// with CUDA_ERROR_DEVICE_UNAVAILABLE (46). What NVIDIA's driver returns differs from one
+// accident to the next.
+func (d *Driver) LoseDevice() { d.Poison(int(driver.ResultDeviceUnavailable)) }
 
-// Poison makes a device fail with a code, as a kernel does that had a fault: what
-// the device had to do is not done, and from then on every call in one of its
-// contexts returns the code. The first code stays.
-func (d *Driver) Poison(ordinal, code int) {
+// Poison makes the driver fail with a code, as a kernel does that had a fault: what there
+// was to do is not done, and from then on every call in a context returns the code, whatever
+// the context's device is. So it was seen of H200s: an error of one of them is an error of
+// all, for the process. The first code stays.
+func (d *Driver) Poison(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ordinal >= 0 && ordinal < len(d.devices) && code != 0 {
+	if code != 0 {
 		d.engine.catchUp()
-		d.poison(d.devices[ordinal], driver.Result(code))
+		d.poison(driver.Result(code))
 	}
 }
 
-// poison gives a device a sticky error.
-func (d *Driver) poison(dev *device, r driver.Result) {
-	if dev.poison == ok {
-		dev.poison = r
-		d.engine.poison(dev)
+// poison is Poison for whoever holds the lock.
+func (d *Driver) poison(r driver.Result) {
+	if d.lost == ok {
+		d.lost = r
+		d.engine.poison()
 	}
 }

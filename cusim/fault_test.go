@@ -135,11 +135,16 @@ func TestSlow(t *testing.T) {
 	r.want("the slow one", driver.ResultOutOfMemory, <-done)
 }
 
-// TestPoisonNobody poisons devices that there are not, and one with no code.
-func TestPoisonNobody(t *testing.T) {
-	r := newLab(t)
-	r.Poison(-1, 700)
-	r.Poison(1, 700)
-	r.Poison(0, 0)
+// TestPoison poisons with no code, and with two: the first stays, for every device.
+func TestPoison(t *testing.T) {
+	r := newLab(t, Devices(2))
+	th := new(driver.Thread)
+	r.CtxSetCurrent(th, r.primary(1))
+	r.Poison(0)
 	r.must(r.CtxSynchronize(r.th))
+	r.Poison(700)
+	r.Poison(719)
+	r.want("the device", driver.ResultIllegalAddress, r.CtxSynchronize(r.th))
+	r.want("another one", driver.ResultIllegalAddress, r.CtxSynchronize(th))
+	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }

@@ -185,7 +185,7 @@ func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, dr
 		return nil, driver.ResultInvalidValue
 	}
 	e, r := d.event(name, h)
-	if r != ok && (e == nil || r != e.ctx.dev.poison) { // a graph may be made after an error, too
+	if r != ok && (e == nil || r != d.lost) { // a graph may be made after an error, too
 		return nil, r
 	}
 	return &work{node: k, event: e}, ok
@@ -310,7 +310,7 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 	g, r := d.graphOf("cuGraphInstantiateWithFlags", h)
 	c := d.thread(th).current()
 	if r == ok {
-		r = c.live()
+		r = d.live(c)
 	}
 	if r == ok {
 		r = d.forbidden(d.thread(th), nil)

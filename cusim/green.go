@@ -10,9 +10,10 @@ import (
 // whose work they do. Everything else is the primary context's, which it retains. How many
 // multiprocessors there are changes nothing about how long work takes here.
 //
-// No GPU was asked how green contexts behave: this is what CUDA's documentation says, and
-// what that leaves open is refused.
+// It can be current by its handle, and then stands for the primary context.
 type greenContext struct {
+	handle    driver.GreenCtx
+	id        uint64 // as that of a context
 	ctx       *context
 	share     share
 	lane      *stream // of the records and waits of the whole green context
@@ -157,13 +158,16 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 		return 0, driver.ResultInvalidValue
 	case its.dev != v.ordinal:
 		return 0, driver.ResultInvalidDevice
-	case v.poison != ok:
-		return 0, v.poison
+	case d.lost != ok:
+		return 0, d.lost
 	}
 	if r := d.retain(v); r != ok {
 		return 0, r
 	}
-	return driver.GreenCtx(d.objects.add(greenKind, &greenContext{ctx: v.primary, share: its.share, lane: v.primary.aside()})), ok
+	d.contextIDs++
+	g := &greenContext{id: d.contextIDs, ctx: v.primary, share: its.share, lane: v.primary.aside()}
+	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
+	return g.handle, ok
 }
 
 // aboutGreen begins a call about a green context.
@@ -178,7 +182,7 @@ func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver
 	if r != ok {
 		return nil, driver.ResultInvalidContext
 	}
-	return g, g.ctx.live()
+	return g, d.live(g.ctx)
 }
 
 // streams returns those of the green context.
@@ -210,7 +214,7 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 	}
 	v := g.ctx.dev
 	d.wait(func() bool {
-		return v.poison != ok || !slices.ContainsFunc(g.streams(), func(s *stream) bool { return !s.idle() })
+		return d.lost != ok || !slices.ContainsFunc(g.streams(), func(s *stream) bool { return !s.idle() })
 	})
 	d.objects.remove(uintptr(h))
 	d.release(v)

@@ -198,8 +198,16 @@ func TestGreenStreams(t *testing.T) {
 	if p, r := l.StreamGetPriority(nil, l.s); p != -1 || r != ok {
 		t.Errorf("priority %d, %v", p, r)
 	}
-	_, r := l.StreamGetCtx(nil, l.s)
-	l.want("cuStreamGetCtx", driver.ResultNotSupported, r)
+	c, r := l.StreamGetCtx(nil, l.s)
+	l.want("cuStreamGetCtx", ok, r)
+	th := new(driver.Thread)
+	l.want("cuCtxPushCurrent", ok, l.CtxPushCurrent(th, c))
+	if at, r := l.CtxGetCurrent(th); at != c || r != ok || driver.GreenCtx(c) != l.g {
+		t.Errorf("%#x is current (%v), the stream's context is %#x, and the green one %#x", at, r, c, l.g)
+	}
+	if at, r := l.CtxPopCurrent(th); at != c || r != ok {
+		t.Errorf("popped %#x (%v), not %#x", at, r, c)
+	}
 	for _, flags := range []uint32{0, 2, 3} {
 		_, r := l.GreenCtxStreamCreate(nil, l.g, flags, 0)
 		l.want("a stream with other flags", driver.ResultInvalidValue, r)
@@ -315,7 +323,7 @@ func TestGreenDestroyWaits(t *testing.T) {
 	}
 
 	l = newGreenLab(t)
-	l.Poison(0, int(driver.ResultIllegalAddress))
+	l.Poison(int(driver.ResultIllegalAddress))
 	l.want("after an error", driver.ResultIllegalAddress, l.GreenCtxRecordEvent(nil, l.g, 0))
 	l.GreenCtxDestroy(nil, l.g)
 	if n := l.Census()["green context"]; n != 0 {

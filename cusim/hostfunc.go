@@ -87,7 +87,7 @@ func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.
 	}
 	o.dropped = func() {
 		if !began {
-			go caller(f, s.ctx.dev.poison)()
+			go caller(f, d.lost)()
 		}
 	}
 	d.engine.enqueue(s, o)

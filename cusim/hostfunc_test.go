@@ -155,7 +155,7 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	hostFunc, callback := make(chan bool, 1), make(chan driver.Result, 1)
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { hostFunc <- true }}))
 	r.must(r.StreamAddCallback(r.th, s, driver.Callback{Told: func(status driver.Result) { callback <- status }}, 0))
-	r.LoseDevice(0)
+	r.LoseDevice()
 	if !r.devices[0].contexts[0].pending.none() {
 		t.Error("operations are pending")
 	}

@@ -864,7 +864,7 @@ func TestIPCDevices(t *testing.T) {
 	other.d.Hold(uintptr(s))
 	r.ok(other.tab.EventRecord(there, opened, s))
 	mine, theirs := r.file(e), other.file(opened)
-	other.d.LoseDevice(1)
+	other.d.LoseDevice()
 	r.want(driver.ResultDeviceUnavailable, other.tab.EventQuery(there, opened))
 	r.want(driver.ResultDeviceUnavailable, other.tab.EventDestroy(there, opened))
 	r.pending(e)
@@ -902,7 +902,7 @@ func TestIPCPoisoned(t *testing.T) {
 	r.work(s, time.Hour)
 	r.record(e, s)
 	file := r.file(e)
-	r.d.LoseDevice(0)
+	r.d.LoseDevice()
 	r.want(driver.ResultDeviceUnavailable, r.tab.EventDestroy(r.in, e))
 	r.closed(file)
 }

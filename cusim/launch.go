@@ -119,7 +119,7 @@ func (d *Driver) kernelOp(l *Launch) *op {
 			l.guard(func() { k.Run(l) })
 		}
 		if l.code != ok {
-			d.poison(o.s.ctx.dev, l.code)
+			d.poison(l.code)
 		}
 	}
 	return o

@@ -321,21 +321,21 @@ func TestPoisonDropsWork(t *testing.T) {
 	waiter := r.otherThread()
 	go func() { done <- r.StreamSynchronize(waiter, s) }()
 	r.blocked(1)
-	r.Poison(0, 700)
-	r.Poison(0, 719)
+	r.Poison(700)
+	r.Poison(719)
 	if !r.devices[0].contexts[0].pending.none() {
 		t.Error("operations are pending")
 	}
 	r.want("the one that waited", driver.ResultIllegalAddress, <-done)
 	r.want("the device", driver.ResultIllegalAddress, r.CtxSynchronize(r.th))
-	r.want("the other device", ok, r.StreamQuery(th, other))
+	r.want("the other device", driver.ResultIllegalAddress, r.StreamQuery(th, other))
 	r.Release(uintptr(held))
 	r.Advance(2 * time.Hour)
 	if string(b) != "-" {
 		t.Errorf("memory was set to %q", b)
 	}
 	r.want("destroy", driver.ResultIllegalAddress, r.EventDestroy(r.th, e))
-	r.must(r.StreamDestroy(th, other))
+	r.want("destroy on the other device", driver.ResultIllegalAddress, r.StreamDestroy(th, other))
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }
 
@@ -345,10 +345,10 @@ func TestPoisonBeginsNothing(t *testing.T) {
 	for name, poison := range map[string]func(r *lab) *op{
 		"from outside": func(r *lab) *op { return &op{duration: 1} },
 		"by the end of an operation": func(r *lab) *op {
-			return &op{effect: func() { r.poison(r.devices[0], driver.ResultLaunchFailed) }}
+			return &op{effect: func() { r.poison(driver.ResultLaunchFailed) }}
 		},
 		"by the beginning of an operation": func(r *lab) *op {
-			return &op{duration: 1, begin: func() { r.poison(r.devices[0], driver.ResultLaunchFailed) }}
+			return &op{duration: 1, begin: func() { r.poison(driver.ResultLaunchFailed) }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestPoisonBeginsNothing(t *testing.T) {
 			if name != "from outside" {
 				r.Advance(1)
 			}
-			r.Poison(0, 719)
+			r.Poison(719)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if began != 0 || dropped != 2 || !first.done || !s.ctx.pending.none() || len(r.engine.running) != 0 {

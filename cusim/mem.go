@@ -229,14 +229,14 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 		// It needs no current context: the memory knows its own.
 		switch {
 		case b != nil:
-			return cmp.Or(b.ctx.live(), d.free(b))
+			return cmp.Or(d.live(b.ctx), d.free(b))
 		case c != nil:
-			return cmp.Or(c.dev.poison, none)
+			return cmp.Or(d.lost, none)
 		}
 		return none
 	}
-	r := c.live()
-	if r != ok && (c == nil || r != c.dev.poison) {
+	r := d.live(c)
+	if r != ok && (c == nil || r != d.lost) {
 		return r
 	}
 	if b == nil {
@@ -279,7 +279,7 @@ func (d *Driver) free(b *block) driver.Result {
 	b.leaving = true
 	d.drain(b.ctx)
 	d.space.remove(b)
-	return b.ctx.dev.poison
+	return d.lost
 }
 
 // MemAllocAsync is cuMemAllocAsync. The address is known at once; memory that is

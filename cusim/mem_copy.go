@@ -72,7 +72,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 		foreign := false
 		for _, s := range spans {
 			if s.gone {
-				d.poison(o.s.ctx.dev, driver.ResultIllegalAddress)
+				d.poison(driver.ResultIllegalAddress)
 				return
 			}
 			foreign = foreign || s.kind.foreign()
@@ -80,7 +80,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 		if !foreign {
 			f()
 		} else if !touch(f) {
-			d.poison(o.s.ctx.dev, driver.ResultIllegalAddress)
+			d.poison(driver.ResultIllegalAddress)
 		}
 	}
 	for _, s := range spans {
@@ -126,8 +126,8 @@ func (d *Driver) enqueueCopy(s *stream, dst, src span) driver.Result {
 
 // await waits for an operation. The driver is unlocked meanwhile.
 func (d *Driver) await(c *context, o *op) driver.Result {
-	d.wait(func() bool { return o.done || c.dev.poison != ok })
-	return c.dev.poison
+	d.wait(func() bool { return o.done || d.lost != ok })
+	return d.lost
 }
 
 // now begins a call that copies at once, in the order of the legacy default
@@ -149,7 +149,7 @@ func (d *Driver) copyNow(c *context, wait bool, f func(), spans ...span) driver.
 	o := d.access(&op{}, f, spans...)
 	d.engine.enqueue(c.legacy, o)
 	if !wait {
-		return c.dev.poison
+		return d.lost
 	}
 	return d.await(c, o)
 }
@@ -237,7 +237,7 @@ func (d *Driver) peers(name string, ctxs ...driver.Context) driver.Result {
 		if r != ok {
 			return driver.ResultInvalidContext
 		}
-		if r := c.live(); r != ok {
+		if r := d.live(c); r != ok {
 			return r
 		}
 	}
@@ -346,7 +346,16 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 	if r != ok {
 		return r
 	}
+	if !c.reaches(to.block) {
+		return driver.ResultInvalidValue
+	}
 	return d.copyNow(c, to.kind.onHost(), set, to)
+}
+
+// reaches reports whether the context's device can set memory, which may be another one's:
+// to copy it needs no more than two devices.
+func (c *context) reaches(b *block) bool {
+	return b.kind != deviceBlock || b.ctx.dev == c.dev || c.peers[b.ctx]
 }
 
 // memsetAsync enqueues the setting of memory.
@@ -359,6 +368,9 @@ func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePt
 	to, set, r := d.pattern(dst, value, n)
 	if r != ok {
 		return r
+	}
+	if s.capture == nil && !s.ctx.reaches(to.block) {
+		return driver.ResultInvalidValue
 	}
 	return d.submit(s, &work{node: memsetNode, make: func() *op {
 		return d.access(&op{duration: duration(to.n, to.kind)}, set, to)

@@ -721,7 +721,7 @@ func TestFreeAfterPoison(t *testing.T) {
 	r.must(r.MemHostRegister(r.th, address, 8, 0))
 	m, res := r.ModuleLoadData(r.th, []byte(header+".global .u32 x;"))
 	r.must(res)
-	r.Poison(0, int(poison))
+	r.Poison(int(poison))
 	r.want("NULL", poison, r.MemFree(r.th, 0))
 	for range 2 {
 		r.want("cuMemFree", poison, r.MemFree(r.th, p))

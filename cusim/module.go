@@ -203,7 +203,7 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 		if object, _ := d.objects.find(uintptr(h)); object != m {
 			return driver.ResultInvalidHandle // somebody else was faster
 		}
-		r = m.ctx.dev.poison
+		r = d.lost
 	}
 	for _, f := range m.functions {
 		if f.handle != 0 {

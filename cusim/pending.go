@@ -42,6 +42,6 @@ func (p *pending) none() bool { return p.oldest == nil }
 func (d *Driver) drain(c *context) {
 	last := c.pending.numbers
 	d.wait(func() bool {
-		return c.pending.none() || c.pending.oldest.number > last || c.dev.poison != ok
+		return c.pending.none() || c.pending.oldest.number > last || d.lost != ok
 	})
 }

@@ -98,7 +98,7 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 		return s, d.of(op, s.ctx, uintptr(h), streamKind)
 	}
 	c := t.current()
-	if r := c.live(); r != ok {
+	if r := d.live(c); r != ok {
 		return nil, r
 	}
 	if h != driver.CU_STREAM_PER_THREAD {
@@ -194,7 +194,7 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	if r != ok {
 		return r
 	}
-	if s.capture != nil && s.ctx.dev.poison == ok { // nothing ends a capture after an error
+	if s.capture != nil && d.lost == ok { // nothing ends a capture after an error
 		d.abandon(s)
 	}
 	if s.held {
@@ -240,9 +240,9 @@ func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Re
 	}
 	ops := s.unfinished()
 	d.wait(func() bool {
-		return s.ctx.dev.poison != ok || !slices.ContainsFunc(ops, func(o *op) bool { return !o.done })
+		return d.lost != ok || !slices.ContainsFunc(ops, func(o *op) bool { return !o.done })
 	})
-	return s.ctx.dev.poison
+	return d.lost
 }
 
 // StreamWaitEvent is cuStreamWaitEvent.
@@ -304,11 +304,11 @@ func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Contex
 	if r == ok {
 		r = s.unspoilt()
 	}
-	if r == ok && s.green != nil {
-		r = driver.ResultNotSupported // only the next version of the function can say it
-	}
 	if r != ok {
 		return 0, r
+	}
+	if s.green != nil {
+		return driver.Context(s.green.handle), ok // which can be made current
 	}
 	return s.ctx.handle, ok
 }

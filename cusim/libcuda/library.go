@@ -81,13 +81,13 @@ func (l *library) newThread(number int) *thread {
 }
 
 // enter makes a call for C. In a callback an H200 permits none, but tells of a sticky
-// error of the device's where the call is about an event.
+// error where the call is about an event.
 func (l *library) enter(th *thread, number uint32, a *[maxWords]uint64) driver.Result {
 	if !th.callback {
 		return l.call(&th.Thread, number, a)
 	}
 	if aboutEvent(number) {
-		if r := l.d.StickyError(driver.Event(a[0])); r != driver.ResultSuccess {
+		if r := l.d.StickyError(); r != driver.ResultSuccess {
 			return r
 		}
 	}

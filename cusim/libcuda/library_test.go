@@ -78,7 +78,7 @@ func TestEnterInCallback(t *testing.T) {
 	if r := d.EventRecord(th, e, driver.CU_STREAM_LEGACY); r != 2 {
 		t.Errorf("the fault is gone: %v", r)
 	}
-	d.Poison(0, 700)
+	d.Poison(700)
 	for name, want := range map[string]driver.Result{"cuEventQuery": 700, "cuCtxSynchronize": driver.ResultNotPermitted} {
 		if r := l.enter(inside, numberOf(t, name), &[maxWords]uint64{uint64(e)}); r != want {
 			t.Errorf("%s after a fault: %v, want %v", name, r, want)

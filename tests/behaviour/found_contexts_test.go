@@ -498,6 +498,11 @@ func foundContexts() []found {
 			at, res := c.StreamGetDevice(c.at, s)
 			c.res("device", res)
 			c.val("is-its-own", at == dev)
+			id, res := c.CtxGetId(c.at, ctx)
+			c.res("id", res)
+			of, res := c.CtxGetId(c.at, primary)
+			c.must("cuCtxGetId", res)
+			c.val("is-the-primary's", id == of)
 			e, f := c.event(timed), c.event(timed)
 			c.res("record", c.EventRecord(c.at, e, s))
 			if ctx != 0 && ctx != primary {

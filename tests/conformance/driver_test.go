@@ -475,7 +475,7 @@ func TestD10EarlierErrors(t *testing.T) {
 			}
 
 			sim, w = newWorld(t)
-			sim.Poison(0, int(cu.ResultIllegalAddress))
+			sim.Poison(int(cu.ResultIllegalAddress))
 			err := op.call(w)
 			first := ""
 			if e := new(cu.Error); errors.As(err, &e) {
@@ -716,8 +716,9 @@ func TestD12GreenContexts(t *testing.T) {
 		for _, s := range []*cu.Stream{s, other} {
 			n.closes(s)
 		}
-		_, r = n.StreamGetCtx(n.at, n.rawStream(s))
-		n.seen("cuStreamGetCtx of a green context's stream", driver.ResultNotSupported, r)
+		if of, r := n.StreamGetCtx(n.at, n.rawStream(s)); r != ok || uintptr(of) != first.Handle() {
+			n.t.Errorf("a green context's stream is of context %#x (%v), not of %#x", of, r, first.Handle())
+		}
 
 		// Streams of both kinds take the primary context's events.
 		spin := n.spinner()

@@ -500,7 +500,7 @@ func (op cuOp) fail(t *testing.T, code cu.Result) {
 	err := op.call(w)
 	sim.ClearFaults()
 	if code.Sticky() {
-		sim.Poison(0, int(code)) // as it is where such a code comes from
+		sim.Poison(int(code)) // as it is where such a code comes from
 	}
 	var e *cu.Error
 	if !errors.Is(err, code) || !errors.As(err, &e) || e.Result != code {

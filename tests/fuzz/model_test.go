@@ -837,8 +837,6 @@ func (m *model) applyPoisoned(st step) (want, bool) {
 	case eventCreate, streamCreate, streamCreateWithPriority:
 		// Flags and the current context are looked at, too: in which order is not known.
 		return sticky, st.value >= 0 && st.value <= 1 && m.current(st.thread) >= 0
-	case ctxWaitEvent: // a driver in C may crash: seed 39 did
-		return want{}, false
 	case memAlloc, ctxSynchronize, graphInstantiate:
 		return sticky, m.current(st.thread) >= 0
 	case beginCapture:
