@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -596,8 +597,16 @@ func TestD12ContextEvents(t *testing.T) {
 		g := n.holds(gate)
 		e := n.newEvent(cu.EventDisableTiming)
 		n.ok(n.gpu.RecordEvent(e))
+		asked := make(chan struct{})
+		once := sync.OnceFunc(func() { close(asked) })
+		remove := n.drv.AddTracer(func(tr cu.Trace) {
+			if tr.Op == cu.TraceEventQuery {
+				once()
+			}
+		})
 		wait := n.beginErr(func() error { return e.Wait(n.patient()) })
-		n.settle()
+		<-asked // it waits for this record, and not for the next
+		remove()
 		g2 := n.holds(other)
 		n.ok(n.gpu.RecordEvent(e))
 		g.open()
@@ -675,8 +684,7 @@ func TestD12ContextEvents(t *testing.T) {
 }
 
 // TestD12GreenContexts records and lets wait a green context, which is some of a context's
-// streams. No GPU was asked so far: there the test says what it answers where the
-// documentation leaves it open, and expects the same where it does not.
+// streams.
 func TestD12GreenContexts(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		dev := n.device(0)

@@ -154,7 +154,12 @@ func (l *lab) close() {
 	if l.sim == nil {
 		return
 	}
-	if n := l.sim.Census(); len(n) > 0 {
+	n := l.sim.Census()
+	for end := time.Now().Add(patience); len(n) > 0 && time.Now().Before(end); n = l.sim.Census() {
+		l.settle() // what was in use when it was closed is given back in the background
+		time.Sleep(time.Millisecond)
+	}
+	if len(n) > 0 {
 		l.t.Errorf("this is left: %v", n)
 	}
 	if n := l.misuses(); n != l.misused {
