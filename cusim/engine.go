@@ -39,7 +39,8 @@ type op struct {
 	done bool
 	at   int64 // when it completed, or will
 
-	older, newer *op // that are pending in the context
+	overtakes    bool // the legacy default stream, though it is on a blocking one
+	older, newer *op  // that are pending in the context
 	number       uint64
 }
 
@@ -50,8 +51,13 @@ func (e *engine) enqueue(s *stream, o *op, after ...*op) {
 	now := e.d.clock.now()
 	o.began = now
 	o.follow(s.tail)
-	for _, other := range s.barriers() {
+	for _, other := range s.gates() {
 		o.follow(other)
+	}
+	if !o.overtakes {
+		for _, other := range s.defaults() {
+			o.follow(other)
+		}
 	}
 	for _, other := range after {
 		o.follow(other)

@@ -46,14 +46,17 @@ func (s *stream) idle() bool { return s.tail == nil || s.tail.done }
 // barriers returns what the next operation waits for, besides what is on the stream
 // itself: the legacy default stream waits for all blocking ones, and they for it, and
 // all wait for what the context was made to wait for.
-func (s *stream) barriers() (ops []*op) {
+func (s *stream) barriers() (ops []*op) { return append(s.gates(), s.defaults()...) }
+
+// gates is the part of barriers that is about whole contexts.
+func (s *stream) gates() (ops []*op) {
 	if gate := s.ctx.gate; gate != nil && !gate.done {
 		ops = append(ops, gate)
 	}
 	if g := s.green; g != nil && g.gate != nil && !g.gate.done {
 		ops = append(ops, g.gate)
 	}
-	return append(ops, s.defaults()...)
+	return ops
 }
 
 // defaults is the part of barriers that is about the legacy default stream.
@@ -289,10 +292,11 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		return ok // what is on a stream is in order anyway
 	}
 	// Even if the event is complete, something is put on the legacy default stream, and for an
-	// event that processes share on every stream: there it is behind the barriers.
-	shared := e.flags&driver.CU_EVENT_INTERPROCESS != 0
-	if o := e.point.op; o != nil && !o.done || (shared || s.kind == legacyStream && e.state != empty) && len(s.barriers()) > 0 {
-		d.engine.enqueue(s, &op{}, o)
+	// event that processes share on every stream: there it is behind the barriers. Otherwise
+	// the stream waits for the event, and for the legacy default stream when it has work.
+	barrier := e.flags&driver.CU_EVENT_INTERPROCESS != 0 || s.kind == legacyStream && e.state != empty
+	if o := e.point.op; o != nil && !o.done || barrier && len(s.barriers()) > 0 {
+		d.engine.enqueue(s, &op{overtakes: !barrier}, o)
 	}
 	return ok
 }

@@ -671,8 +671,11 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	if e.lane == s && !s.legacy && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return want{}, true // what is on a stream is in order anyway
 	}
-	if e.point&m.closed != 0 || s.legacy && e.state != empty || e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+	switch {
+	case s.legacy && e.state != empty, e.flags&driver.CU_EVENT_INTERPROCESS != 0:
 		m.enqueue(s, e.point) // which is behind the barriers, even if the event is complete
+	case e.point&m.closed != 0:
+		s.tail = (s.tail | m.contexts[s.ctx].gate | e.point) & m.closed
 	}
 	return want{}, true
 }
