@@ -51,9 +51,16 @@ type poolCore struct {
 	closed bool
 	made   uint64 // CUevents that were put into entries
 
-	free  [poolKinds]freeList // of entries with a CUevent
-	empty [poolKinds]freeList // of entries without one
+	// homes are the first entries of each kind. They are lent where they stand, and are on
+	// no list: their state alone says whether somebody has them.
+	homes [poolKinds][poolHomes]atomic.Pointer[poolEntry]
+	free  [poolKinds]freeList // of other entries with a CUevent
+	empty [poolKinds]freeList // of other entries without one
 }
+
+// poolHomes is how many homes a kind has: an interval takes two events. With more of them
+// goroutines would get into each other's way.
+const poolHomes = 2
 
 // The kinds of events that a pool has, by their flags: interprocess and external events are none.
 const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
@@ -77,13 +84,16 @@ type poolEntry struct {
 	next  atomic.Uint32 // on the free list, as in its head
 	index uint32
 	flags EventFlags
+	home  bool // it is on no list
 	pool  *poolCore
+	_     [64 - 40]byte // a line of its own
 }
 
 // The state of an entry is a sum of these.
 const (
 	entryLent     = 1 << iota // somebody has it
 	entryRecorded             // a record has succeeded since it was lent
+	entryBusy                 // nobody has it, and nobody can: it is being seen to
 	entryOne                  // one generation
 )
 
@@ -188,16 +198,56 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 		return Pooled{}, p.refuse(f)
 	}
 	pool := p.share.pool
+	for i := range pool.homes[f] {
+		en := pool.homes[f][i].Load()
+		if en == nil {
+			break
+		}
+		s := en.state.Load()
+		if next := s&^(entryOne-1) + entryOne + entryLent; s&(entryLent|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
+			return p.lend(op, en, next)
+		}
+	}
 	en := pool.pop(&pool.free[f])
 	if en == nil {
-		var err error
-		if en, err = pool.fill(op, f); err != nil {
+		if en = pool.pop(&pool.empty[f]); en == nil {
+			en = pool.grow(f)
+		}
+	}
+	next := en.state.Load()&^(entryOne-1) + entryOne + entryLent
+	en.state.Store(next)
+	return p.lend(op, en, next)
+}
+
+// lend returns the event of an entry that the caller has taken, whose state is s since.
+func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
+	// A call counts itself, and then looks at the state; here the state was changed, and
+	// then the calls are looked at: at least one sees the other. Waits and tickets are
+	// calls in flight. Where the event has moved on to another slot there may be some on
+	// earlier ones.
+	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.unused() {
+		if err := en.refill(op, c); err != nil {
+			en.putBack(s / entryOne)
 			return Pooled{}, err
 		}
 	}
-	gen := en.state.Load()/entryOne + 1
-	en.state.Store(gen*entryOne + entryLent)
-	return Pooled{entry: en, gen: uint32(gen), pool: p}, nil
+	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
+}
+
+// putBack lets others have an entry, which nobody else has, after so many generations.
+func (en *poolEntry) putBack(gen uint64) {
+	if gen == maxGeneration {
+		en.state.Store(gen*entryOne + entryBusy) // for good
+		return
+	}
+	en.state.Store(gen * entryOne)
+	switch {
+	case en.home:
+	case en.core.Load() == nil:
+		en.pool.push(&en.pool.empty[en.flags], en)
+	default:
+		en.pool.push(&en.pool.free[en.flags], en)
+	}
 }
 
 // refuse returns the error for flags that no pooled event can have.
@@ -298,24 +348,42 @@ func (p *EventPool) Trim() int {
 	pool, n := p.share.pool, 0
 	left := len(*pool.entries.Load())
 	for f := range pool.free {
+		for i := range pool.homes[f] {
+			if en := pool.homes[f][i].Load(); en != nil && en.trim() {
+				n++
+			}
+		}
 		for ; left > 0; left-- {
 			en := pool.pop(&pool.free[f])
 			if en == nil {
 				break
 			}
-			c := en.core.Swap(nil)
-			first, err := c.close(driver.At{Relaxed: true})
+			if en.trim() {
+				n++
+			}
 			pool.push(&pool.empty[f], en) // at once: whoever acquires looks there
-			if !first {
-				continue // the pool was closed
-			}
-			n++
-			if err != nil {
-				pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
-			}
 		}
 	}
 	return n
+}
+
+// trim takes the CUevent from an entry that nobody has. It reports false if there is none,
+// or if somebody has it after all.
+func (en *poolEntry) trim() bool {
+	s := en.state.Load()
+	if s&(entryLent|entryBusy) != 0 || !en.state.CompareAndSwap(s, s|entryBusy) {
+		return false
+	}
+	c := en.core.Swap(nil)
+	en.state.Store(s)
+	if c == nil {
+		return false
+	}
+	first, err := c.close(driver.At{Relaxed: true})
+	if err != nil {
+		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
+	}
+	return first // or else the pool was closed
 }
 
 // entry returns the entry with an index.
@@ -349,37 +417,54 @@ func (pool *poolCore) push(list *freeList, en *poolEntry) {
 	}
 }
 
-// fill returns an entry with a new CUevent: one that has none, or one more.
-func (pool *poolCore) fill(op string, flags EventFlags) (*poolEntry, error) {
+// grow returns one more entry, without a CUevent.
+func (pool *poolCore) grow(flags EventFlags) *poolEntry {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	entries := *pool.entries.Load()
+	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
+	en.state.Store(entryLent) // in generation 0, so that nobody else has it
+	for i := range pool.homes[flags] {
+		if home := &pool.homes[flags][i]; home.Load() == nil {
+			en.home = true
+			home.Store(en)
+			break
+		}
+	}
+	entries = append(entries, en) // nobody looks beyond the end of the old ones
+	pool.entries.Store(&entries)
+	return en
+}
+
+// refill gives an entry that the caller has another CUevent than that of old, if it has one.
+func (en *poolEntry) refill(op string, old *eventCore) error {
+	pool := en.pool
+	if old != nil && old.slot.Load() == nil {
+		return errClosed(op, "event pool", 0)
+	}
 	ctx := pool.ctx
 	// While the pool is open its shares are users of the context.
 	if !ctx.hold() {
-		return nil, errClosed(op, "event pool", 0)
+		return errClosed(op, "event pool", 0)
 	}
 	defer ctx.childDone()
-	raw, err := ctx.takeEvent(flags, driver.At{Relaxed: true}) // not under the lock, as tracers are told
+	raw, err := ctx.takeEvent(en.flags, driver.At{Relaxed: true}) // not under the lock, as tracers are told
 	if err != nil {
-		return nil, err
+		return err
 	}
 	pool.mu.Lock()
 	if pool.closed {
 		pool.mu.Unlock()
-		ctx.doneWith(flags, raw)
-		return nil, errClosed(op, "event pool", 0)
+		ctx.doneWith(en.flags, raw)
+		return errClosed(op, "event pool", 0)
 	}
-	defer pool.mu.Unlock()
-	c := newPooledCore(ctx, flags, raw)
+	en.core.Store(newPooledCore(ctx, en.flags, raw))
 	pool.made++
-	if en := pool.pop(&pool.empty[flags]); en != nil {
-		en.core.Store(c)
-		return en, nil
+	pool.mu.Unlock()
+	if old != nil {
+		old.release()
 	}
-	entries := *pool.entries.Load()
-	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
-	en.core.Store(c)
-	entries = append(entries, en) // nobody looks beyond the end of the old ones
-	pool.entries.Store(&entries)
-	return en, nil
+	return nil
 }
 
 // newPooledCore returns the core of a CUevent that may have somebody else's record.
@@ -399,35 +484,33 @@ func (p Pooled) Release() error {
 	if en == nil {
 		return errNil("Release", "pooled event")
 	}
+	c, inUse := (*eventCore)(nil), uint64(0)
 	for {
 		s := en.state.Load()
 		if s/entryOne != uint64(p.gen) || s&entryLent == 0 {
 			return errReleased("Release", 0)
 		}
-		if en.state.CompareAndSwap(s, s/entryOne*entryOne) {
+		// Whoever acquires looks whether the CUevent is in use; it is the better choice not
+		// to offer one that is.
+		if c = en.core.Load(); p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.unused() {
+			inUse = entryBusy
+		}
+		if en.state.CompareAndSwap(s, s&^(entryOne-1)|inUse) {
 			break
 		}
 	}
 	if p.owner != nil {
 		p.owner.cleanup.Stop()
 	}
-	c := en.core.Load()
-	sl := c.slot.Load()
-	if sl == nil {
-		return nil // the pool was closed
-	}
-	// A call counts itself, and then looks at the state; here the state was changed, and
-	// then the calls are looked at: at least one sees the other. Waits and tickets are
-	// calls in flight. Where the event has moved on to another slot there may be some on
-	// earlier ones.
-	list := &en.pool.free[en.flags]
-	if p.gen == maxGeneration || sl != &c.first || !sl.unused() {
+	switch {
+	case inUse == 0 && en.home:
+	case inUse == 0:
+		en.pool.push(&en.pool.free[en.flags], en)
+	case c.slot.Load() == nil: // the pool was closed
+	default:
 		en.core.Store(nil)
 		c.release()
-		list = &en.pool.empty[en.flags]
-	}
-	if p.gen != maxGeneration {
-		en.pool.push(list, en)
+		en.putBack(uint64(p.gen))
 	}
 	return nil
 }

@@ -84,6 +84,35 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 	}
 }
 
+// TestPoolLateCall begins a call on an event when it is released already, which the call has
+// not seen: the next holder has another CUevent.
+func TestPoolLateCall(t *testing.T) {
+	r := newRig(t)
+	pool := must(r.gpu.EventPool())(t)
+	var held []Pooled
+	for i := range 2 * poolHomes { // first of those in homes, then of those on the list
+		e := must(pool.Acquire())(t)
+		if e.entry.home != (i < poolHomes) {
+			t.Errorf("event %d is in a home: %v", i, e.entry.home)
+		}
+		sl := e.entry.core.Load().slot.Load()
+		r.ok(e.Release())
+		if !sl.acquire() {
+			t.Fatal("the slot is closed")
+		}
+		next := must(pool.Acquire())(t)
+		if next.entry != e.entry || next.entry.core.Load().slot.Load().raw == sl.raw {
+			t.Error("a CUevent is lent while a call on it is in flight")
+		}
+		sl.leave()
+		held = append(held, next)
+	}
+	for _, e := range held {
+		r.ok(e.Release())
+	}
+	r.ok(pool.Close())
+}
+
 // TestPoolRecordBesideRelease records an event, from an earlier slot, that was released and
 // lent out meanwhile: the next holder does not notice.
 func TestPoolRecordBesideRelease(t *testing.T) {

@@ -335,15 +335,21 @@ func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.R
 	return c, ok
 }
 
-// aboutCurrency begins a call that makes a context current, which may be a green one.
+// aboutCurrency begins a call that a green context's handle may be passed to as well.
 func (d *Driver) aboutCurrency(op string, ctx driver.Context) (currency, driver.Result) {
+	c, r := (*context)(nil), d.begin(op)
+	if r != ok {
+		return currency{}, r
+	}
 	if object, _ := d.objects.find(uintptr(ctx)); object != nil {
 		if g, is := object.(*greenContext); is {
-			return currency{g.ctx, g}, d.begin(op)
+			return currency{g.ctx, g}, ok
 		}
 	}
-	c, r := d.aboutContext(op, ctx)
-	return currency{context: c}, r
+	if c, r = find[context](d, op, contextKind, uintptr(ctx)); r != ok {
+		return currency{}, driver.ResultInvalidContext
+	}
+	return currency{context: c}, ok
 }
 
 // CtxDestroy is cuCtxDestroy_v2.
