@@ -224,6 +224,8 @@ const (
 	opElapsed       = "elapsed time"
 	opCreate        = "create, destroy"
 	opCreateRecord  = "create, first record, destroy"
+	opMoment        = "an event for a moment"
+	opMomentRecord  = "an event for a moment, recorded"
 	opStreamBusy    = "query a busy stream"
 	opStreamIdle    = "query an idle stream"
 	opLaunch        = "launch an empty kernel"
@@ -490,7 +492,7 @@ func BenchmarkAgainstC(b *testing.B) {
 				return c.ns("create_destroy", c.proc("cuEventCreate"), c.proc("cuEventDestroy"), int(EventDisableTiming), n)
 			})
 		}, n / 10, nil},
-		{"", "cuEventCreate + cuEventDestroy, untimed: EventPool.Acquire + Pooled.Release", func(n int) float64 {
+		{opMoment, "cuEventCreate + cuEventDestroy, untimed: EventPool.Acquire + Pooled.Release", func(n int) float64 {
 			t0 := time.Now()
 			for range n {
 				e, err := pool.Acquire()
@@ -507,7 +509,7 @@ func BenchmarkAgainstC(b *testing.B) {
 				return c.ns("create_destroy", c.proc("cuEventCreate"), c.proc("cuEventDestroy"), int(EventDisableTiming), n)
 			})
 		}, n / 10, nil},
-		{"", "cuEventCreate + cuEventRecord + cuEventDestroy, untimed: EventPool.Acquire, Record + Release", apart(inARow, loop(func() {
+		{opMomentRecord, "cuEventCreate + cuEventRecord + cuEventDestroy, untimed: EventPool.Acquire, Record + Release", apart(inARow, loop(func() {
 			e, err := pool.Acquire()
 			ok(errors.Join(err, e.Record(s), e.Release()))
 		}), sync), apart(inARow, func(n int) float64 {

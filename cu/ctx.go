@@ -549,7 +549,9 @@ type Thread struct {
 // If f leaves another context current than it found, or another capture mode, the
 // thread cannot be put back (a push of the context that is current anyway goes
 // unnoticed): Do returns an error, and the goroutine stays locked to the thread, which
-// ends with it.
+// ends with it. What is being captured on the thread's default stream then ends, too: if
+// a capture there has failed, the end of the thread crashes an H200's driver. A program that
+// locks goroutines to threads itself has to end such captures before the threads end.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
 	core, err := c.enter(op)

@@ -96,12 +96,12 @@ func TestScript(t *testing.T) {
 	torch := []string{
 		"query a pending event", "query a completed event", "query a busy stream", "query an idle stream",
 		"record, untimed", "record, timed", "record on the default stream", "wait for an event", "wait for a stream",
-		"elapsed time", "create, first record, destroy", "copy 4 KiB from pinned memory", "empty loop",
+		"elapsed time", "create, first record, destroy", "an event for a moment, recorded", "copy 4 KiB from pinned memory", "empty loop",
 	}
 	core := []string{
 		"query a pending event", "query a completed event",
 		"record, untimed", "record, timed", "record on the default stream", "wait for an event", "wait for a stream",
-		"elapsed time", "create, destroy", "create, first record, destroy", "launch an empty kernel",
+		"elapsed time", "create, destroy", "create, first record, destroy", "an event for a moment", "an event for a moment, recorded", "launch an empty kernel",
 		"copy 4 KiB from pinned memory", "empty loop",
 	}
 	for _, tt := range []struct {
@@ -163,7 +163,7 @@ func TestScript(t *testing.T) {
 // queue: it looks for others, and gives up after a while rather than hang.
 func TestScriptSharedQueues(t *testing.T) {
 	got := runScript(t, "torch", torchStubs, "STUCK=1")
-	if got.status != 0 || len(got.rounds) != 13 {
+	if got.status != 0 || len(got.rounds) != 14 {
 		t.Errorf("one stream is stuck: exit status %d, %d operations\n%s", got.status, len(got.rounds), got.notes)
 	}
 	got = runScript(t, "torch", torchStubs, "STUCK=100")
