@@ -682,7 +682,7 @@ func TestPeersMeasureTheSame(t *testing.T) {
 	}
 	want := []string{
 		opQueryPending, opQueryComplete, opStreamBusy, opStreamIdle, opRecord, opRecordTimed, opRecordLegacy,
-		opWaitEvent, opWaitStream, opElapsed, opCreate, opCreateRecord, opLaunch, opCopy,
+		opWaitEvent, opWaitStream, opElapsed, opCreate, opCreateRecord, opMoment, opMomentRecord, opLaunch, opCopy,
 		"empty loop", // which costs nothing in C and Go
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -80,20 +80,6 @@ func (r *soft) told(f func()) (all []Trace) {
 	return all
 }
 
-// asked returns the calls that the driver answers meanwhile, also those that fail.
-func (r *soft) asked(f func()) (all []TraceCall) {
-	r.t.Helper()
-	var mu sync.Mutex
-	remove := r.drv.AddCallTracer(func(c TraceCall) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, c)
-	})
-	defer remove()
-	f()
-	return all
-}
-
 // TestContextEventMistakes finds mistakes before the driver is asked, in the order driver,
 // closed, context.
 func TestContextEventMistakes(t *testing.T) {

@@ -53,6 +53,15 @@ type witness struct {
 	other              *raw          // another context of the device
 }
 
+// threadEnd is what there is when a thread ends: a stream that it has worked on, its own
+// default stream or another one, which may be captured in thread-local mode.
+type threadEnd struct {
+	other     bool
+	capturing bool
+	spoilt    bool // the capture has failed
+	lost      bool // there was a sticky error
+}
+
 // noticing is how long a call may take to notice an error.
 func (c *raw) noticing() time.Duration {
 	if c.Software() {
@@ -127,46 +136,53 @@ func foundSticky() []found {
 			}
 			bad.open()
 			c.res("poison", c.StreamSynchronize(c.at, t))
-			c.dare("all", func() (res driver.Result) {
-				for range 50 {
-					res = call(c, s, before, p)
-					c.StreamEndCapture(c.at, s)
-					res = max(res, call(c, s, before, p))
-					c.CtxPushCurrent(c.at, ctx)
-				}
-				return res
-			})
+			var most driver.Result
+			for range 50 {
+				most = max(most, call(c, s, before, p))
+				c.StreamEndCapture(c.at, s)
+				most = max(most, call(c, s, before, p))
+				c.CtxPushCurrent(c.at, ctx)
+			}
+			c.res("all", most)
 		}}
 	}
-	// ends makes a case in which a thread ends that has something under way on a stream: its
-	// own default stream, or one that it was given.
-	ends := func(name, prevents string, own, lost bool, begin func(c *raw, s driver.Stream)) found {
+	// ends makes a case in which a thread ends.
+	ends := func(name, prevents string, has threadEnd) found {
 		family := famThread
-		if lost {
+		if has.lost {
 			family = famSticky
 		}
 		return found{family: family, name: name, prevents: prevents, run: func(c *raw) {
 			_, ctx := c.setup()
 			t, s := c.stream(nonBlocking), driver.Stream(perThread)
-			if !own {
+			if has.other {
 				s = c.stream(nonBlocking)
 			}
 			w := c.worker(ctx)
 			w.do(func(c *raw) {
 				c.must("cuMemsetD8Async", c.set(c.memory(), s))
 				c.finish(s)
-				begin(c, s)
+				if has.capturing {
+					c.begin(s, capThread)
+				}
+				if has.spoilt {
+					c.res("spoil", c.streamQuery(s))
+				}
 			})
-			if lost {
+			if has.lost {
 				c.must("cuThreadExchangeStreamCaptureMode", bare(c.ThreadExchangeStreamCaptureMode(c.at, capRelaxed)))
 				c.poisoned(t)
 			}
-			c.dare("thread-ends", func() driver.Result {
+			end := func() driver.Result {
 				w.end()
 				time.Sleep(5 * settling) // the thread ends some time after its goroutine
-				_, res := c.CtxGetCurrent(c.at)
-				return res
-			})
+				return bare(c.CtxGetCurrent(c.at))
+			}
+			if has.spoilt {
+				c.dare("thread-ends", end)
+			} else {
+				c.res("thread-ends", end())
+			}
 		}}
 	}
 	return []found{
@@ -308,22 +324,14 @@ func foundSticky() []found {
 			return c.external(e, s)
 		}),
 		captures("wait", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result { return c.wait(s, e) }),
-		ends("thread-ends", "a thread that ends while its default stream was used", true, false, func(*raw, driver.Stream) {}),
-		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", true, false,
-			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
-		ends("thread-ends-spoilt", "the same when the capture has failed", true, false, func(c *raw, s driver.Stream) {
-			c.begin(s, capThread)
-			c.res("spoil", c.streamQuery(s))
-		}),
-		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", true, true, func(*raw, driver.Stream) {}),
-		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", true, true,
-			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
-		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", true, true, func(c *raw, s driver.Stream) {
-			c.begin(s, capThread)
-			c.res("spoil", c.streamQuery(s))
-		}),
-		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's", false, true,
-			func(c *raw, s driver.Stream) { c.begin(s, capThread) }),
+		ends("thread-ends", "a thread that ends while its default stream was used", threadEnd{}),
+		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", threadEnd{capturing: true}),
+		ends("thread-ends-spoilt", "the same when the capture has failed", threadEnd{capturing: true, spoilt: true}),
+		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", threadEnd{lost: true}),
+		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", threadEnd{capturing: true, lost: true}),
+		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", threadEnd{capturing: true, spoilt: true, lost: true}),
+		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's",
+			threadEnd{other: true, capturing: true, lost: true}),
 		{famSticky, "released-capturing-after-an-error", "giving the primary context up while a capture is under way there that was lost with it", func(c *raw) {
 			dev, ctx := c.setup()
 			w := c.worker(ctx)
@@ -332,7 +340,7 @@ func foundSticky() []found {
 			c.begin(s, capRelaxed)
 			c.must("cuThreadExchangeStreamCaptureMode", bare(c.ThreadExchangeStreamCaptureMode(c.at, capRelaxed)))
 			c.poisoned(c.stream(nonBlocking))
-			c.dare("release", func() driver.Result { return c.DevicePrimaryCtxRelease(c.at, dev) })
+			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
 		{famSticky, "error-in-a-graph", "taking the event of a graph that failed for recorded", func(c *raw) {
 			c.setup()
