@@ -549,9 +549,12 @@ type Thread struct {
 // If f leaves another context current than it found, or another capture mode, the
 // thread cannot be put back (a push of the context that is current anyway goes
 // unnoticed): Do returns an error, and the goroutine stays locked to the thread, which
-// ends with it. What is being captured on the thread's default stream then ends, too: if
-// a capture there has failed, the end of the thread crashes an H200's driver. A program that
-// locks goroutines to threads itself has to end such captures before the threads end.
+// ends with it, unless the context is poisoned: then the thread goes on as it is.
+//
+// The end of a thread crashes an H200's driver if a capture of the thread's default stream
+// has failed and was not ended. Do ends what f leaves there, in this context and in what f
+// left current, before it gives a thread up. A program whose threads end otherwise, as those
+// of goroutines do that lock them and return, has to end such captures itself.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
 	core, err := c.enter(op)
@@ -583,10 +586,10 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		}
 		switch {
 		case res != driver.ResultSuccess:
-			t.abandon()
+			t.abandon(core.raw, raw)
 			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
 		case raw != core.raw || after != before:
-			t.abandon()
+			t.abandon(core.raw, raw, after.ctx)
 			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
 				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
 					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
@@ -598,16 +601,22 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 }
 
 // abandon gives the thread up, so that it ends with its goroutine. An H200's driver crashes
-// when a thread ends while a capture of its default stream has failed and is not ended.
-func (t *Thread) abandon() {
-	table, at := t.ctx.drv.table, driver.At{Thread: t.raw, Context: t.ctx.raw}
-	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
-	switch {
-	case res == driver.ResultSuccess:
-		table.GraphDestroy(at, g)
-	case res.Sticky(): // nothing can end the capture: the thread must stay
-		t.raw.Unpin()
-		return
+// when a thread ends while a capture of its default stream in some context has failed and is
+// not ended: those in the contexts that Do knows of are ended before.
+func (t *Thread) abandon(known ...driver.Context) {
+	table := t.ctx.drv.table
+	for _, ctx := range known {
+		if ctx == 0 {
+			continue
+		}
+		g, res := table.StreamEndCapture(driver.At{Thread: t.raw, Context: ctx}, driver.CU_STREAM_PER_THREAD)
+		switch {
+		case res == driver.ResultSuccess:
+			table.GraphDestroy(driver.At{Thread: t.raw, Context: ctx}, g)
+		case res.Sticky(): // nothing can end a capture, or say whether there is one: the thread stays
+			t.raw.Unpin()
+			return
+		}
 	}
 	t.raw.Abandon()
 }

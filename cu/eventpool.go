@@ -168,9 +168,12 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		if c == nil {
 			continue
 		}
-		sl := c.slot.Load()
+		sl, lent := c.slot.Load(), en.state.Load()&entryLent != 0
+		if !lent {
+			c.released.Store(true) // a wait may have begun while the event was released
+		}
 		closed, err := c.close(at)
-		if closed && en.state.Load()&entryLent != 0 {
+		if closed && lent {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
@@ -226,10 +229,14 @@ func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
 	// calls in flight. Where the event has moved on to another slot there may be some on
 	// earlier ones.
 	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.unused() {
+		if !en.state.CompareAndSwap(s, s-entryLent+entryBusy) {
+			return Pooled{}, errReleased(op, 0) // by its id, which somebody has guessed
+		}
 		if err := en.refill(op, c); err != nil {
-			en.putBack(s / entryOne)
+			en.putBack(s/entryOne - 1) // the generation was not lent
 			return Pooled{}, err
 		}
+		en.state.Store(s)
 	}
 	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
 }
@@ -349,8 +356,9 @@ func (p *EventPool) Trim() int {
 	left := len(*pool.entries.Load())
 	for f := range pool.free {
 		for i := range pool.homes[f] {
-			if en := pool.homes[f][i].Load(); en != nil && en.trim() {
+			if en := pool.homes[f][i].Load(); en != nil && left > 0 && en.trim() {
 				n++
+				left--
 			}
 		}
 		for ; left > 0; left-- {
@@ -379,6 +387,7 @@ func (en *poolEntry) trim() bool {
 	if c == nil {
 		return false
 	}
+	c.released.Store(true) // a wait may have begun while the event was released
 	first, err := c.close(driver.At{Relaxed: true})
 	if err != nil {
 		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
@@ -492,7 +501,10 @@ func (p Pooled) Release() error {
 		}
 		// Whoever acquires looks whether the CUevent is in use; it is the better choice not
 		// to offer one that is.
-		if c = en.core.Load(); p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.unused() {
+		if c = en.core.Load(); c == nil {
+			return errReleased("Release", 0) // just now, by a copy
+		}
+		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.unused() {
 			inUse = entryBusy
 		}
 		if en.state.CompareAndSwap(s, s&^(entryOne-1)|inUse) {

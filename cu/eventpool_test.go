@@ -1,9 +1,12 @@
 package cu
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestPoolGenerationsEnd lends an entry for the last time: no id comes back.
@@ -113,6 +116,81 @@ func TestPoolLateCall(t *testing.T) {
 	r.ok(pool.Close())
 }
 
+// TestPoolReleasedTwiceAtOnce releases two copies of an event that is in use: one of them
+// comes first.
+func TestPoolReleasedTwiceAtOnce(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.EventPool())(t)
+	for range 5_000 {
+		e := must(pool.Acquire())(t)
+		sl := e.entry.core.Load().slot.Load()
+		sl.acquire() // as a wait in flight
+		var firsts atomic.Int32
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := e.Release(); err == nil {
+					firsts.Add(1)
+				} else if !errors.Is(err, ErrReleased) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		sl.leave()
+		if firsts.Load() != 1 {
+			t.Fatalf("released %d times", firsts.Load())
+		}
+	}
+	r.ok(pool.Close())
+}
+
+// TestPoolWaitOutlivesRelease begins to wait when a release has looked already whether
+// somebody does, and trims, or closes, the pool.
+func TestPoolWaitOutlivesRelease(t *testing.T) {
+	for _, by := range []string{"Trim", "Close"} {
+		r := newSoft(t)
+		pool := must(r.gpu.EventPool())(t)
+		e := must(pool.Acquire())(t)
+		r.hold(r.s)
+		r.ok(e.Record(r.s))
+		ticket := must(e.Ticket())(t)
+		e.entry.state.Store(uint64(e.gen) * entryOne) // as a release does then
+		if by == "Trim" {
+			pool.Trim()
+		}
+		r.ok(pool.Close())
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: the wait for a pending record ends: %v", by, err)
+		}
+		r.release(r.s)
+		r.ok(ticket.Wait(t.Context()))
+	}
+}
+
+// TestPoolForgedID guesses the id that the pool is about to lend.
+func TestPoolForgedID(t *testing.T) {
+	r := newRig(t)
+	pool := must(r.gpu.EventPool())(t)
+	r.tell("fake_block", "cuEventCreate", 1, 1)
+	var e Pooled
+	var wg sync.WaitGroup
+	wg.Go(func() { e = must(pool.Acquire())(t) })
+	r.tell("fake_await_blocked", "cuEventCreate", 1)
+	if forged, err := pool.ByID(1); !errors.Is(err, ErrReleased) {
+		t.Errorf("ByID: %+v, %v", forged, err)
+	}
+	r.tell("fake_unblock", "cuEventCreate")
+	wg.Wait()
+	if _, err := pool.ByID(e.ID()); err != nil || e.ID() != 1 {
+		t.Errorf("id %d: %v", e.ID(), err)
+	}
+	r.ok(e.Release())
+	r.ok(pool.Close())
+}
+
 // TestPoolRecordBesideRelease records an event, from an earlier slot, that was released and
 // lent out meanwhile: the next holder does not notice.
 func TestPoolRecordBesideRelease(t *testing.T) {
@@ -150,8 +228,12 @@ func TestPoolFailures(t *testing.T) {
 	pool := must(r.gpu.EventPool())(t)
 	for range 2 { // without and with an entry that has no CUevent
 		r.fail("cuEventCreate", 1, ResultOutOfMemory)
+		before := pool.Stats().Acquired
 		if _, err := pool.Acquire(); !errors.Is(err, ResultOutOfMemory) {
 			t.Errorf("Acquire: %v", err)
+		}
+		if st := pool.Stats(); st.Acquired != before || st.Lent != 0 {
+			t.Errorf("%+v after an Acquire that failed", st)
 		}
 		r.ok(must(pool.Acquire())(t).Release())
 		if n := pool.Trim(); n != 1 {
@@ -239,7 +321,16 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 func TestPoolTrimEnds(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
-	r.ok(must(pool.Acquire())(t).Release())
+	cycle := func() {
+		var lent [poolHomes + 1]Pooled // one is on the list
+		for i := range lent {
+			lent[i] = must(pool.Acquire())(t)
+		}
+		for _, e := range lent {
+			r.ok(e.Release())
+		}
+	}
+	cycle()
 	turns := make(chan chan struct{})
 	remove := r.drv.AddTracer(func(t Trace) {
 		if t.Op == TraceEventDestroy {
@@ -253,15 +344,15 @@ func TestPoolTrimEnds(t *testing.T) {
 	for i := 0; ; i++ {
 		select {
 		case n := <-trimmed:
-			if n > 2 {
-				t.Errorf("%d trimmed, of one event, and one at a time", n)
+			if n > poolHomes+1 {
+				t.Errorf("%d trimmed, of %d", n, poolHomes+1)
 			}
 			remove()
 			r.ok(pool.Close())
 			return
 		case done := <-turns:
 			if i < 10 {
-				r.ok(must(pool.Acquire())(t).Release())
+				cycle()
 			}
 			close(done)
 		}

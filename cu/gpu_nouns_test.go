@@ -188,6 +188,38 @@ func TestGPUThreadEnds(t *testing.T) {
 	}
 }
 
+// TestDoEndsCapturesElsewhere leaves a failed capture in a context that Do's function makes
+// current, and a good one in Do's own.
+func TestDoEndsCapturesElsewhere(t *testing.T) {
+	r := newSoft(t)
+	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	defer beside.Close()
+	table := r.drv.table
+	var at driver.At
+	err := r.gpu.Do(func(th *Thread) error {
+		at = driver.At{Thread: th.raw}
+		begin := func() driver.Result {
+			return table.StreamBeginCapture(at, driver.CU_STREAM_PER_THREAD, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+		}
+		if a, b, c := begin(), table.CtxPushCurrent(at, driver.Context(beside.Handle())), begin(); a+b+c != driver.ResultSuccess {
+			t.Errorf("%v, %v, %v", a, b, c)
+		}
+		if res := table.StreamQuery(at, driver.CU_STREAM_PER_THREAD); res != driver.ResultStreamCaptureUnsupported {
+			t.Errorf("cuStreamQuery: %v", res)
+		}
+		return nil
+	})
+	if !errors.Is(err, errUnbalanced) {
+		t.Errorf("Do: %v", err)
+	}
+	for _, gpu := range []*Context{r.gpu, beside} {
+		at.Context = driver.Context(gpu.Handle())
+		if status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD); status != driver.CU_STREAM_CAPTURE_STATUS_NONE || res != driver.ResultSuccess {
+			t.Errorf("a capture is left, with status %d (%v)", status, res)
+		}
+	}
+}
+
 // threadEnds lets a goroutine end on a thread that Do could not put back.
 func threadEnds(t *testing.T, gpu *Context) {
 	t.Helper()

@@ -36,7 +36,8 @@ func (t *Table) Pin() *Thread {
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
 
 // Unpin gives the thread back. It must be called by the goroutine that called
-// Pin, with the thread's state as it was then. Further calls do nothing.
+// Pin, with the thread's state as it was then, unless the thread must not end.
+// Further calls do nothing.
 func (th *Thread) Unpin() {
 	th.pin.Unpin()
 }
