@@ -43,8 +43,8 @@ type poolCore struct {
 	shares int // the context's mutex guards it
 
 	// entries has a place for each event that the pool has ever lent at the same time
-	// as others: its index is part of the event's ids. It only grows, by what is lent at
-	// one time, and one more for each Trim that is under way.
+	// as others: its index is part of the event's ids. It only grows, by what is lent, or
+	// being lent or taken back, at one time, and one more for each Trim that is under way.
 	entries atomic.Pointer[[]*poolEntry]
 
 	mu     sync.Mutex // held by whoever makes an entry, or gives one a CUevent

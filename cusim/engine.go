@@ -165,8 +165,7 @@ func (e *engine) finish(o *op) {
 	e.arm() // what comes next may be visible, or something behind it
 }
 
-// drop ends an operation that will not run. Those that waited for it go the same
-// way, unless they are another device's.
+// drop ends an operation that will not run. Those that waited for it go the same way.
 func (e *engine) drop(o *op) {
 	if o.done {
 		return

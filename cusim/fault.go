@@ -94,7 +94,7 @@ func (d *Driver) faultOf(name string) *fault {
 	return d.faults[name]
 }
 
-// ClearFaults takes back all faults that were set. Devices that are lost stay lost.
+// ClearFaults takes back all faults that were set. A driver that is lost stays lost.
 func (d *Driver) ClearFaults() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

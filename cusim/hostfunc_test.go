@@ -139,7 +139,7 @@ func TestHostFuncTakesNoVirtualTime(t *testing.T) {
 	}
 }
 
-// TestHostFuncAfterPoison poisons a device before functions have their turn, and
+// TestHostFuncAfterPoison poisons the driver before functions have their turn, and
 // while one is called.
 func TestHostFuncAfterPoison(t *testing.T) {
 	r := newLab(t, VirtualTime())

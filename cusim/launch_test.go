@@ -291,8 +291,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestPoisonDropsWork poisons a device that has work to do, of which another one
-// waits for a part.
+// TestPoisonDropsWork poisons a driver that has work to do, of which another device waits
+// for a part: that one is lost, too.
 func TestPoisonDropsWork(t *testing.T) {
 	r := newLab(t, VirtualTime(), Devices(2))
 	th := new(driver.Thread)

@@ -355,7 +355,7 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 // reaches reports whether the context's device can set memory, which may be another one's:
 // to copy it needs no more than two devices.
 func (c *context) reaches(b *block) bool {
-	return b.kind != deviceBlock || b.ctx.dev == c.dev || c.peers[b.ctx]
+	return b.kind.onHost() || b.ctx.dev == c.dev || c.peers[b.ctx]
 }
 
 // memsetAsync enqueues the setting of memory.

@@ -710,8 +710,7 @@ func TestGraphOfCopies(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
-// TestFreeAfterPoison frees things on a device with a sticky error: the calls report
-// it, and free.
+// TestFreeAfterPoison frees things after a sticky error: the calls report it, and free.
 func TestFreeAfterPoison(t *testing.T) {
 	const poison = driver.ResultLaunchFailed
 	r := newLab(t)

@@ -4,6 +4,22 @@ import (
 	"github.com/purecu/purecu/internal/driver"
 )
 
+// green returns a green context with some multiprocessors, and a stream of it.
+func (c *raw) green(dev driver.Device) (driver.GreenCtx, driver.Stream) {
+	all, res := c.DeviceGetDevResource(c.at, dev, driver.CU_DEV_RESOURCE_TYPE_SM)
+	c.must("cuDeviceGetDevResource", res)
+	parts := make([]driver.DevResource, 2)
+	_, _, res = c.DevSmResourceSplitByCount(c.at, parts, all, 0, 16)
+	c.must("cuDevSmResourceSplitByCount", res)
+	desc, res := c.DevResourceGenerateDesc(c.at, parts[:1])
+	c.must("cuDevResourceGenerateDesc", res)
+	green, res := c.GreenCtxCreate(c.at, desc, dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	c.must("cuGreenCtxCreate", res)
+	s, res := c.GreenCtxStreamCreate(c.at, green, nonBlocking, 0)
+	c.must("cuGreenCtxStreamCreate", res)
+	return green, s
+}
+
 // foundContexts are about contexts and default streams.
 func foundContexts() []found {
 	return []found{
@@ -479,17 +495,7 @@ func foundContexts() []found {
 		}},
 		{famContext, "context-of-a-green-stream", "taking the context of a green context's stream for the primary one, or for one that can be made current", func(c *raw) {
 			dev, primary := c.setup()
-			all, res := c.DeviceGetDevResource(c.at, dev, driver.CU_DEV_RESOURCE_TYPE_SM)
-			c.must("cuDeviceGetDevResource", res)
-			parts := make([]driver.DevResource, 2)
-			_, _, res = c.DevSmResourceSplitByCount(c.at, parts, all, 0, 16)
-			c.must("cuDevSmResourceSplitByCount", res)
-			desc, res := c.DevResourceGenerateDesc(c.at, parts[:1])
-			c.must("cuDevResourceGenerateDesc", res)
-			green, res := c.GreenCtxCreate(c.at, desc, dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
-			c.must("cuGreenCtxCreate", res)
-			s, res := c.GreenCtxStreamCreate(c.at, green, nonBlocking, 0)
-			c.must("cuGreenCtxStreamCreate", res)
+			green, s := c.green(dev)
 			ctx, res := c.StreamGetCtx(c.at, s)
 			c.res("context", res)
 			c.val("is-primary", ctx == primary)
@@ -518,6 +524,39 @@ func foundContexts() []found {
 			c.res("destroy", c.StreamDestroy(c.at, s))
 			c.res("destroy-green", c.GreenCtxDestroy(c.at, green))
 			c.res("elapsed", c.elapsed(e, e))
+		}},
+		{famContext, "green-context-waits-for-captured", "letting a green context wait for a point in a capture, which fails", func(c *raw) {
+			dev, _ := c.setup()
+			green, own := c.green(dev)
+			s, e, f := c.stream(nonBlocking), c.event(untimed), c.event(untimed)
+			c.begin(s, capRelaxed)
+			c.record(e, s)
+			c.res("record", c.GreenCtxRecordEvent(c.at, green, f))
+			c.status("status-after-record", s)
+			c.res("wait", c.GreenCtxWaitEvent(c.at, green, e))
+			c.status("status", s)
+			c.res("wait-again", c.GreenCtxWaitEvent(c.at, green, e))
+			c.res("end", c.end(s))
+			c.begin(own, capRelaxed)
+			c.res("capturing-itself-record", c.GreenCtxRecordEvent(c.at, green, f))
+			c.status("capturing-itself-status", own)
+			c.res("capturing-itself-wait", c.GreenCtxWaitEvent(c.at, green, f))
+			c.res("capturing-itself-end", c.end(own))
+		}},
+		{famContext, "green-context-destroyed-while-current", "going on in a green context that is gone", func(c *raw) {
+			dev, _ := c.setup()
+			green, s := c.green(dev)
+			c.current(driver.Context(green))
+			c.res("destroy-stream", c.StreamDestroy(c.at, s))
+			c.res("destroy", c.GreenCtxDestroy(c.at, green))
+			c.dare("current", func() driver.Result { return bare(c.CtxGetCurrent(c.at)) })
+		}},
+		{famContext, "green-context-as-a-whole-context", "recording a green context by the function for contexts", func(c *raw) {
+			dev, _ := c.setup()
+			green, s := c.green(dev)
+			e, g := c.event(untimed), c.gate()
+			g.hold(s)
+			c.dare("record", func() driver.Result { return c.CtxRecordEvent(c.at, driver.Context(green), e) })
 		}},
 		{famContext, "release-waits-for-work", "a release of the primary context that is believed to come back at once", func(c *raw) {
 			dev, _ := c.setup()
