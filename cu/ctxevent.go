@@ -33,8 +33,9 @@ func (c *Context) RecordEvent(e *Event) error {
 // an H200 also waits for all that was enqueued in the context before. There a wait is behind
 // every earlier [Context.RecordEvent] of the context, too, even for an event that is complete.
 //
-// While a stream of the context is being captured, or if the event is part of a capture,
-// the driver refuses this with [ResultStreamCaptureUnsupported], which spoils the capture.
+// While a stream of the context is being captured the driver refuses this with
+// [ResultStreamCaptureUnsupported], and if the event is part of another context's capture with
+// [ResultCapturedEvent]; either spoils the capture.
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
 	core, o, err := c.enterWith(op, e)

@@ -342,7 +342,7 @@ func (d *Driver) aboutCurrency(op string, ctx driver.Context) (currency, driver.
 		return currency{}, r
 	}
 	if object, _ := d.objects.find(uintptr(ctx)); object != nil {
-		if g, is := object.(*greenContext); is {
+		if g, is := object.(*greenContext); is && g.asked {
 			return currency{g.ctx, g}, ok
 		}
 	}

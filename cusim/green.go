@@ -10,10 +10,12 @@ import (
 // whose work they do. Everything else is the primary context's, which it retains. How many
 // multiprocessors there are changes nothing about how long work takes here.
 //
-// It can be current by its handle, and then stands for the primary context.
+// When a stream was asked for its context it can be current by its handle, and then stands for
+// the primary context.
 type greenContext struct {
 	handle    driver.GreenCtx
 	id        uint64 // as that of a context
+	asked     bool   // a stream was asked for its context: now the handle is one of a context, too
 	ctx       *context
 	share     share
 	lane      *stream // of the records and waits of the whole green context
@@ -297,7 +299,7 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 	case e.state == invalid:
 		return driver.ResultInvalidValue
 	case e.state == captured:
-		return d.spoil(e.capture, driver.ResultStreamCaptureUnsupported)
+		return d.spoil(e.capture, driver.ResultCapturedEvent)
 	}
 	if o := d.waitAll(g.lane, tails(g.streams()), e); o != nil {
 		g.gate = o

@@ -264,7 +264,7 @@ func TestGreenStreams(t *testing.T) {
 	}
 	l.StreamBeginCapture(l.th, l.rest, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 	inside := l.behind(l.rest)
-	l.want("a wait for an event in a capture", driver.ResultStreamCaptureUnsupported, l.GreenCtxWaitEvent(l.th, l.g, inside))
+	l.want("a wait for an event in a capture", driver.ResultCapturedEvent, l.GreenCtxWaitEvent(l.th, l.g, inside))
 	_, r = l.StreamEndCapture(l.th, l.rest)
 	l.want("its capture", driver.ResultStreamCaptureInvalidated, r)
 	l.want("a wait for an invalid event", driver.ResultInvalidValue, l.GreenCtxWaitEvent(l.th, l.g, inside))

@@ -312,7 +312,8 @@ func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Contex
 		return 0, r
 	}
 	if s.green != nil {
-		return driver.Context(s.green.handle), ok // which can be made current
+		s.green.asked = true
+		return driver.Context(s.green.handle), ok
 	}
 	return s.ctx.handle, ok
 }
