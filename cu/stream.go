@@ -116,7 +116,7 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 	raw, res := create()
 	t.done(TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
-		return 0, c.fail(op, 0, res)
+		return 0, c.failed(op, 0, res) // it spoils no capture
 	}
 	return raw, nil
 }
