@@ -570,7 +570,11 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	at := driver.At{Thread: t.raw}
 	before, res := t.state(at)
 	if res != driver.ResultSuccess {
-		t.raw.Abandon() // its capture mode may be another one now
+		if res.Sticky() {
+			t.raw.Unpin() // see abandon
+		} else {
+			t.raw.Abandon() // its capture mode may be another one now
+		}
 		return core.fail(op, uintptr(core.raw), res)
 	}
 	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {

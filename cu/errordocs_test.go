@@ -210,7 +210,7 @@ var sections = []section{
 	},
 	{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
-		"An earlier error, most often of a kernel, made the context unusable: every later call reports it, as H200s showed also those in contexts of other GPUs in the same process. `gpu.Err()` keeps the first one.",
+		"An earlier error, most often of a kernel, made the context unusable: every later call reports it, also those in contexts of other GPUs of the process, as two H200s showed. `gpu.Err()` keeps the first one.",
 		"The process cannot recover: what has to go on must go on in a new process. To find the kernel, run the program under compute-sanitizer.",
 		func(r *cu.Rig) error {
 			r.Tell("fake_poison", r.GPU.Handle(), int32(cu.ResultIllegalAddress)) // a kernel writes wild

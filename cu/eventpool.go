@@ -173,7 +173,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 			c.released.Store(true) // a wait may have begun while the event was released
 		}
 		closed, err := c.close(at)
-		if closed && lent {
+		if closed && lent && en.state.Load()&entryLent != 0 {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
@@ -229,8 +229,10 @@ func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
 	// calls in flight. Where the event has moved on to another slot there may be some on
 	// earlier ones.
 	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.unused() {
-		if !en.state.CompareAndSwap(s, s-entryLent+entryBusy) {
-			return Pooled{}, errReleased(op, 0) // by its id, which somebody has guessed
+		// Somebody may have guessed the id, and recorded the event, or released it.
+		busy := s - entryLent + entryBusy
+		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
+			return Pooled{}, errReleased(op, 0)
 		}
 		if err := en.refill(op, c); err != nil {
 			en.putBack(s/entryOne - 1) // the generation was not lent
@@ -347,7 +349,7 @@ func (p *EventPool) Stats() PoolStats {
 
 // Trim destroys the events that nobody has (cuEventDestroy), and returns how many they
 // were. The errors go to the leak hook. Others may acquire and release meanwhile: Trim
-// destroys no more events than the pool had when it began.
+// destroys no more events than the pool had places for when it began.
 func (p *EventPool) Trim() int {
 	if p == nil || p.share == nil || p.share.closed() {
 		return 0

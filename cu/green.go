@@ -274,7 +274,7 @@ var errGreenShared = fmt.Errorf("events that processes share do not mix with gre
 // WaitEvent makes the GPU hold back what is enqueued on streams of the green context from
 // now on, also on those to come, until the event's present record has completed
 // (cuGreenCtxWaitEvent, CUDA 12.4). The event must not have [EventInterprocess]. See
-// [Context.WaitEvent].
+// [Context.WaitEvent]; here the primary context's captures count as another context's.
 func (g *GreenContext) WaitEvent(e *Event) error {
 	const op = "cuGreenCtxWaitEvent"
 	gc, o, err := g.enterWith(op, e)
