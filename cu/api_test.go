@@ -19,7 +19,7 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(Arg), new(CallTracer), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
+	new(Arg), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
 	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
 	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(JITOption), new(LaunchConfig),
 	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Proc), new(RecordFlags),
@@ -45,6 +45,8 @@ var apiFuncs = map[string]func(){
 	"LibrarySymbols":       func() { LibrarySymbols(nil) },
 	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
 	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
+	"QueryAll":             func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
+	"RecordAll":            func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
 	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
 	"WithLeakHook":         func() { WithLeakHook(nil)(new(options)) },
 	"WithLibrary":          func() { WithLibrary("")(new(options)) },

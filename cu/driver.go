@@ -28,6 +28,7 @@ type Driver struct {
 	devices  map[driver.Device]*Device
 
 	launches sync.Pool // of *launchFrame
+	batches  sync.Pool // of *batch
 	captures captures
 	exports  exports
 

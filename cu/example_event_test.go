@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -249,4 +250,52 @@ func ExampleStatus() {
 	var st cu.Status
 	fmt.Println(st, cu.Pending, cu.Complete)
 	// Output: unknown pending complete
+}
+
+// Sixteen questions, one crossing.
+func ExampleQueryAll() {
+	events := make([]*cu.Event, 16)
+	for i := range events {
+		events[i] = new(cu.Event)
+		defer events[i].Close()
+		if err := events[i].Record(s); err != nil {
+			log.Fatal(err)
+		}
+	}
+	statuses := make([]cu.Status, len(events))
+	for {
+		if err := cu.QueryAll(statuses, events); err != nil {
+			log.Fatal(err) // a *cu.BatchError knows of which
+		}
+		if !slices.Contains(statuses, cu.Pending) {
+			break
+		}
+	}
+	fmt.Println("all are complete")
+}
+
+// The end of several streams, for one that goes on with what they have done.
+func ExampleRecordAll() {
+	var ends [2]cu.Event
+	defer ends[0].Close()
+	defer ends[1].Close()
+	events := []*cu.Event{&ends[0], &ends[1]}
+	if err := cu.RecordAll(events, []*cu.Stream{s, other}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.WaitEvents(events...); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleStream_WaitEvents() {
+	loaded, sorted := new(cu.Event), new(cu.Event)
+	defer loaded.Close()
+	defer sorted.Close()
+	if err := cu.RecordAll([]*cu.Event{loaded, sorted}, []*cu.Stream{other, other}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.WaitEvents(loaded, sorted); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -133,6 +133,8 @@ func (s *soft) EventCreate(th *Thread, flags uint32) (Event, Result) {
 	return Event(100 + flags), s.note("create event in %d", ctx)
 }
 
+func (s *soft) StreamWaitEvent(*Thread, Stream, Event, uint32) Result { return ResultNotReady }
+
 func (s *soft) EventRecord(_ *Thread, e Event, _ Stream) Result {
 	s.recorded[e] = true
 	return ResultSuccess
@@ -359,6 +361,43 @@ func TestSoftwareQueryAll(t *testing.T) {
 	}
 }
 
+// TestSoftwareRecordAll records several events at once, and waits for them.
+func TestSoftwareRecordAll(t *testing.T) {
+	s, tab := newSoft()
+	for _, at := range []At{{}, {Relaxed: true}} {
+		results := []Result{7, 7, 7}
+		if res := tab.EventRecordAll(at, []Event{1, 2}, []Stream{0, 0}, results); res != 0 {
+			t.Error(res)
+		}
+		if diff := cmp.Diff([]Result{0, 0, 7}, results); diff != "" || !s.recorded[1] || !s.recorded[2] {
+			t.Errorf("results (-want +got):\n%s", diff)
+		}
+		if res := tab.StreamWaitEventAll(at, 1, []Event{1, 2}, results); res != 0 {
+			t.Error(res)
+		}
+		if diff := cmp.Diff([]Result{ResultNotReady, ResultNotReady, 7}, results); diff != "" {
+			t.Errorf("results of the waits (-want +got):\n%s", diff)
+		}
+	}
+	few := make([]Result, 1, 2)
+	for name, res := range map[string]Result{
+		"record, with too few results": tab.EventRecordAll(At{}, []Event{1, 2}, []Stream{0, 0}, few),
+		"record, with too few streams": tab.EventRecordAll(At{}, []Event{1}, nil, few),
+		"wait, with too few results":   tab.StreamWaitEventAll(At{}, 0, []Event{1, 2}, few),
+	} {
+		if res != ResultInvalidValue {
+			t.Errorf("%s: %v", name, res)
+		}
+	}
+	if a, b := tab.EventRecordAll(At{Relaxed: true}, nil, nil, nil), tab.StreamWaitEventAll(At{Relaxed: true}, 0, nil, nil); a != 0 || b != 0 {
+		t.Errorf("of none: %v, %v", a, b)
+	}
+	s.fail["mode 0 to 2"] = ResultUnknown
+	if a, b := tab.EventRecordAll(At{Relaxed: true}, []Event{1}, []Stream{0}, few), tab.StreamWaitEventAll(At{Relaxed: true}, 0, []Event{1}, few); a != ResultUnknown || b != a {
+		t.Errorf("%v, %v", a, b)
+	}
+}
+
 // TestSoftwareAllocations makes sure that a call to a software driver allocates
 // nothing.
 func TestSoftwareAllocations(t *testing.T) {
@@ -366,11 +405,12 @@ func TestSoftwareAllocations(t *testing.T) {
 	s.recorded[1] = true
 	th := tab.Pin()
 	defer th.Unpin()
-	events, results := []Event{1, 2}, make([]Result, 2)
+	events, streams, results := []Event{1, 2}, []Stream{0, 0}, make([]Result, 2)
 	for name, f := range map[string]func(){
-		"EventQuery":    func() { tab.EventQuery(At{}, 1) },
-		"on a thread":   func() { tab.EventQuery(At{Thread: th}, 1) },
-		"EventQueryAll": func() { tab.EventQueryAll(At{}, events, results) },
+		"EventQuery":     func() { tab.EventQuery(At{}, 1) },
+		"on a thread":    func() { tab.EventQuery(At{Thread: th}, 1) },
+		"EventQueryAll":  func() { tab.EventQueryAll(At{}, events, results) },
+		"EventRecordAll": func() { tab.EventRecordAll(At{}, events, streams, results) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -231,16 +231,76 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 		}
 		return t.leave(at, th, ResultSuccess)
 	}
-	fn, res := t.procs[symEventQuery].Load(), ResultSuccess
+	var zero uintptr
+	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
+	e.A[0].Base, e.A[0].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
+	e.A[1].Base, e.A[2].Base = unsafe.Pointer(&zero), unsafe.Pointer(&zero)
+	return t.each(at, symEventQuery, &e)
+}
+
+// EventRecordAll records each event on the stream in its place, in one crossing,
+// like [Table.EventQueryAll].
+func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results []Result) Result {
+	if len(results) < len(events) || len(streams) < len(events) {
+		return ResultInvalidValue
+	}
+	if len(events) == 0 {
+		return ResultSuccess
+	}
+	if t.soft != nil {
+		th, res := t.enter(at)
+		if res != ResultSuccess {
+			return res
+		}
+		for i, e := range events {
+			results[i] = t.soft.EventRecord(th, e, streams[i])
+		}
+		return t.leave(at, th, ResultSuccess)
+	}
+	var zero uintptr
+	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
+	e.A[0].Base, e.A[0].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
+	e.A[1].Base, e.A[1].Stride = unsafe.Pointer(&streams[0]), unsafe.Sizeof(streams[0])
+	e.A[2].Base = unsafe.Pointer(&zero)
+	return t.each(at, symEventRecord, &e)
+}
+
+// StreamWaitEventAll makes a stream wait for each event, in one crossing, like
+// [Table.EventQueryAll].
+func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Result) Result {
+	if len(results) < len(events) {
+		return ResultInvalidValue
+	}
+	if len(events) == 0 {
+		return ResultSuccess
+	}
+	if t.soft != nil {
+		th, res := t.enter(at)
+		if res != ResultSuccess {
+			return res
+		}
+		for i, e := range events {
+			results[i] = t.soft.StreamWaitEvent(th, s, e, CU_EVENT_WAIT_DEFAULT)
+		}
+		return t.leave(at, th, ResultSuccess)
+	}
+	flags := uintptr(CU_EVENT_WAIT_DEFAULT)
+	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
+	e.A[0].Base = unsafe.Pointer(&s)
+	e.A[1].Base, e.A[1].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
+	e.A[2].Base = unsafe.Pointer(&flags)
+	return t.each(at, symStreamWaitEvent, &e)
+}
+
+// each makes the calls of a frame to a symbol.
+func (t *Table) each(at At, sym Symbol, e *ccall.Each) Result {
+	fn, res := t.procs[sym].Load(), ResultSuccess
 	if fn == 0 {
-		if fn, res = t.resolve(symEventQuery); fn == 0 {
+		if fn, res = t.resolve(sym); fn == 0 {
 			return res
 		}
 	}
-	var zero uintptr
-	e := ccall.Each{Fn: fn, N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
-	e.A[0].Base, e.A[0].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
-	e.A[1].Base, e.A[2].Base = unsafe.Pointer(&zero), unsafe.Pointer(&zero)
+	e.Fn = fn
 	if at.plain() {
 		e.Call(ccall.Hot, at.Thread.cc())
 		return ResultSuccess
@@ -249,7 +309,7 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 	if res != ResultSuccess {
 		return res
 	}
-	r, _ := sc.Each(&e, ccall.Hot, at.Thread.cc())
+	r, _ := sc.Each(e, ccall.Hot, at.Thread.cc())
 	return Result(r)
 }
 

@@ -124,6 +124,12 @@ func TestMissingCalls(t *testing.T) {
 	if r := tab.EventQueryAll(At{}, []Event{1}, make([]Result, 1)); tab.Missing(r) == nil {
 		t.Errorf("EventQueryAll: %v", r)
 	}
+	if r := tab.EventRecordAll(At{}, []Event{1}, []Stream{1}, make([]Result, 1)); tab.Missing(r) == nil {
+		t.Errorf("EventRecordAll: %v", r)
+	}
+	if r := tab.StreamWaitEventAll(At{Relaxed: true}, 1, []Event{1}, make([]Result, 1)); tab.Missing(r) == nil {
+		t.Errorf("StreamWaitEventAll: %v", r)
+	}
 	if _, r := tab.CallSymbol(At{}, symEventElapsedTime_v2); tab.Missing(r) == nil {
 		t.Errorf("CallSymbol: %v", r)
 	}
