@@ -551,6 +551,10 @@ func BenchmarkAgainstC(b *testing.B) {
 			res := make([]driver.Result, many)
 			return loop(func() { drv.table.EventQueryAll(driver.At{}, ev, res) })(n/many) / many
 		}, func(n int) float64 { return c.ns("array", c.proc("cuEventQuery"), &events[0], many, n/many) }, n, nil},
+		{"", "cuEventQuery of 16 pending, one after the other: QueryAll, per event", func(n int) float64 {
+			statuses := make([]Status, many)
+			return loop(func() { ok(QueryAll(statuses, goEvents[:])) })(n/many) / many
+		}, func(n int) float64 { return c.ns("array", c.proc("cuEventQuery"), &events[0], many, n/many) }, n, nil},
 		{"", "cuEventQuery of 16 pending, by 16 threads: Event.Query by 16 goroutines, wall time per call", func(n int) float64 {
 			return together(many, n, func(i int) { query(goEvents[i], Pending)(n) })
 		}, func(n int) float64 { return c.ns("threads", c.proc("cuEventQuery"), &events[0], many, n) }, n, nil},

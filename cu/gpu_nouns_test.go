@@ -173,6 +173,56 @@ func TestGPUContexts(t *testing.T) {
 	wrapped.Close()
 }
 
+// TestGPUBatches records, asks for and waits for more events than a crossing is for, on a
+// stream that is held and on one that is not.
+func TestGPUBatches(t *testing.T) {
+	gpu := gpuContext(t)
+	g := newGate(t, gpu)
+	held, free, waiting := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	var events []*Event
+	var streams []*Stream
+	for i := range 2*batchSize + 1 {
+		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+		streams = append(streams, []*Stream{held, free}[i%2])
+	}
+	statuses := make([]Status, len(events))
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	g.hold(t, held)
+	check(RecordAll(events, streams))
+	check(free.Synchronize())
+	check(QueryAll(statuses, events))
+	for i, st := range statuses {
+		if want := []Status{Pending, Complete}[i%2]; st != want {
+			t.Errorf("event %d is %v, not %v", i, st, want)
+		}
+	}
+	check(waiting.WaitEvents(events...))
+	end := must(gpu.NewEvent(EventDisableTiming))(t)
+	check(end.Record(waiting))
+	if st, err := end.Query(); st != Pending || err != nil {
+		t.Errorf("what waits for them is %v, %v", st, err)
+	}
+	g.open()
+	check(end.Wait(t.Context()))
+	check(QueryAll(statuses, events))
+	for i, st := range statuses {
+		if st != Complete {
+			t.Errorf("event %d is %v at the end", i, st)
+		}
+	}
+	for _, e := range append(events, end) {
+		check(e.Close())
+	}
+	for _, s := range []*Stream{held, free, waiting} {
+		check(s.Close())
+	}
+}
+
 // TestGPUThreadEnds gives a thread up in the middle of a failed capture of its default
 // stream, which would take libcuda down with it.
 func TestGPUThreadEnds(t *testing.T) {
