@@ -11,7 +11,7 @@ import (
 // BatchError is the error of a call about several items of which some failed. It matches
 // every error of theirs, with errors.Is and errors.As.
 type BatchError struct {
-	// Op is the C function that was called for each item.
+	// Op is the C function that the call is about; each error names its own.
 	Op string
 	// Errs has the error of each item in its place, nil where there was none.
 	Errs []error
@@ -98,7 +98,7 @@ type batchItem struct {
 	place int
 	owner *eventOwner
 	slot  *slot
-	gen   uint64  // of the slot, when it was put here
+	gen   uint64  // of the slot of a query or a wait, when it was put here
 	on    *Stream // of a record
 }
 
@@ -115,6 +115,7 @@ func (d *Driver) batch() *batch {
 // keep gives an empty batch back, which may be nil.
 func (b *batch) keep() {
 	if b != nil {
+		b.drv = nil
 		b.home.batches.Put(b)
 	}
 }
@@ -128,8 +129,8 @@ func (b *batch) add(it batchItem) {
 	b.n++
 }
 
-// each calls f for each item with the result of its call, which was made if res says so,
-// and empties the batch.
+// each calls f for each item with the result of its call, and empties the batch. res is the
+// result of what was set up around the calls: if it is not success it is every item's.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
 	for k := range b.n {
 		it := &b.items[k]
@@ -145,16 +146,16 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 	b.n = 0
 }
 
-// alone reports whether calls have to be made one by one, as more has to be done for each:
+// oneByOne reports whether calls have to be made one by one, as more has to be done for each:
 // somebody wants to be told, or captures something.
-func (d *Driver) alone() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
+func (d *Driver) oneByOne() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
 
 // QueryAll asks whether the newest record of each event has completed, like [Event.Query],
 // and stores the answers in statuses, which is as long as events (cuEventQuery). What is
-// not known to be complete is asked for in one crossing for each 64 events. They may be of
-// several drivers, contexts and devices. It allocates nothing, unless an event fails: then its
-// status is StatusUnknown, and the error is a [*BatchError], while the others have their
-// answers.
+// not known to be complete is asked for in one crossing for each 64 events, or one by one
+// while there are tracers. The events may be of several drivers, contexts and devices. If some
+// fail their status is StatusUnknown, and the error is a [*BatchError], while the others have
+// their answers. Else, from the second time on, nothing is allocated.
 func QueryAll(statuses []Status, events []*Event) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
@@ -175,6 +176,9 @@ func QueryAll(statuses []Status, events []*Event) error {
 		}
 		d := o.core.ctx.drv
 		if d.tracers.Load() != nil {
+			if b != nil { // nothing is in flight while tracers are told
+				b.query(statuses, &errs)
+			}
 			st, err := e.Query()
 			statuses[i] = st
 			errs.add(i, err)
@@ -218,9 +222,10 @@ func (b *batch) query(statuses []Status, errs *batchErrors) {
 
 // RecordAll records each event on the stream in its place, in this order, like
 // [Event.Record] (cuEventRecord), with one crossing for each 64 events where that is
-// possible: not for events that were not recorded yet by this package, that somebody waits
-// for, or that are external or shared between processes, nor on default streams, nor while
-// there are tracers or something is being captured; these are recorded one by one. The events
+// possible: not for events that were not created yet, that somebody waits for, that are
+// recorded by another call, or again by this one, or that are external or shared between
+// processes, nor on default streams, nor while there are tracers or something is being
+// captured; these are recorded one by one. The events
 // may be of several drivers, contexts and devices. If some fail the error is a [*BatchError],
 // and the others are recorded.
 func RecordAll(events []*Event, streams []*Stream) error {
@@ -264,11 +269,11 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		return it, false
 	}
 	o, sc := e.load(), s.core
-	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.alone() {
+	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.oneByOne() {
 		return it, false
 	}
 	sl := o.core.slot.Load()
-	if sl == nil || sl.moves(RecordDefault) || sc.begin(op) != nil {
+	if sl == nil || sl.moves(RecordDefault) || sl.gen.Load()&genBusy != 0 || sc.begin(op) != nil {
 		return it, false
 	}
 	if !sl.beginRecord() || sl.moves(RecordDefault) { // as in eventCore.record
@@ -316,9 +321,11 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 	for i, e := range events {
 		var o *eventOwner
 		if e != nil {
-			o = e.load()
+			if o = e.load(); o == nil {
+				continue // it was never recorded
+			}
 		}
-		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || d.alone() {
+		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || d.oneByOne() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}
@@ -351,7 +358,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 func (b *batch) wait(sc *streamCore, errs *batchErrors) {
 	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		if sl := it.slot; b.drv.captures.n.Load() != 0 && (sl.gen.Load() != it.gen || sl.foreign()) {
+		if sl := it.slot; b.drv.captures.n.Load() != 0 && (sl.gen.Load() != it.gen || sl.mayBeCaptured()) {
 			done := sc.change() // a record in a capture was faster, perhaps
 			sc.joined()
 			done()

@@ -480,7 +480,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	if flags == WaitDefault {
 		g, captured := sl.gen.Load(), sl.mayBeCaptured()
 		res = sc.waitEvent(sl.raw, captured)
-		if !captured && sc.ctx.drv.captures.n.Load() != 0 && (sl.gen.Load() != g || sl.foreign()) {
+		if !captured && sc.ctx.drv.captures.n.Load() != 0 && (sl.gen.Load() != g || sl.mayBeCaptured()) {
 			done := sc.change() // a record in a capture was faster, perhaps
 			sc.joined()
 			done()
