@@ -174,6 +174,9 @@ func QueryAll(statuses []Status, events []*Event) error {
 		if o == nil {
 			continue // it was never recorded
 		}
+		if sl := o.core.slot.Load(); sl != nil && sl.complete() {
+			continue
+		}
 		d := o.core.ctx.drv
 		if d.tracers.Load() != nil {
 			if b != nil { // nothing is in flight while tracers are told
@@ -190,7 +193,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 			statuses[i] = StatusUnknown
 			errs.add(i, err)
 			continue
-		case sl.complete() || sl.unrecorded():
+		case sl.unrecorded():
 			o.leave(sl)
 			continue
 		case b == nil:

@@ -583,6 +583,11 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer func() {
 		t.end()
+		// What f has left current may be destroyed: it is not pushed again.
+		stays := false
+		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != core.raw {
+			stays = t.endCapture(at)
+		}
 		raw, res := table.CtxPopCurrent(at)
 		var after threadState
 		if res == driver.ResultSuccess {
@@ -590,10 +595,10 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		}
 		switch {
 		case res != driver.ResultSuccess:
-			t.abandon(core.raw, raw)
+			t.abandon(stays)
 			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
 		case raw != core.raw || after != before:
-			t.abandon(core.raw, raw, after.ctx)
+			t.abandon(stays)
 			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
 				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
 					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
@@ -606,23 +611,26 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 
 // abandon gives the thread up, so that it ends with its goroutine. An H200's driver crashes
 // when a thread ends while a capture of its default stream in some context has failed and is
-// not ended: those in the contexts that Do knows of are ended before.
-func (t *Thread) abandon(known ...driver.Context) {
-	table := t.ctx.drv.table
-	for _, ctx := range known {
-		if ctx == 0 {
-			continue
-		}
-		g, res := table.StreamEndCapture(driver.At{Thread: t.raw, Context: ctx}, driver.CU_STREAM_PER_THREAD)
-		switch {
-		case res == driver.ResultSuccess:
-			table.GraphDestroy(driver.At{Thread: t.raw, Context: ctx}, g)
-		case res.Sticky(): // nothing can end a capture, or say whether there is one: the thread stays
-			t.raw.Unpin()
-			return
-		}
+// not ended: those in Do's context, and in what is current now, are ended before. stays says
+// that there is one already that cannot be ended.
+func (t *Thread) abandon(stays bool) {
+	at := driver.At{Thread: t.raw}
+	if t.endCapture(driver.At{Thread: t.raw, Context: t.ctx.raw}) || t.endCapture(at) || stays {
+		t.raw.Unpin()
+		return
 	}
 	t.raw.Abandon()
+}
+
+// endCapture ends a capture of the thread's default stream. It reports true after a sticky
+// error: nothing can end a capture then, or say whether there is one.
+func (t *Thread) endCapture(at driver.At) (lost bool) {
+	table := t.ctx.drv.table
+	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
+	if res == driver.ResultSuccess {
+		table.GraphDestroy(at, g)
+	}
+	return res.Sticky()
 }
 
 // threadState is what Do has to leave as it found it.
