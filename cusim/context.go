@@ -28,27 +28,27 @@ type context struct {
 // thread is what the driver keeps for a thread.
 type thread struct {
 	id    uint64
-	stack []currency
+	stack []namedContext
 	mode  int32 // of capture
 	own   map[*context]*stream
 }
 
-// currency is what is current in a thread: a context, in the name of a green context whose
+// namedContext is what is current in a thread: a context, in the name of a green context whose
 // part of it is meant, or in its own.
-type currency struct {
+type namedContext struct {
 	*context
 	green *greenContext
 }
 
-// named returns the handle that it is current by, and number its id.
-func (c currency) named() driver.Context {
+// name returns the handle that it is current by, and number its id.
+func (c namedContext) name() driver.Context {
 	if c.green != nil {
 		return driver.Context(c.green.handle)
 	}
 	return c.handle
 }
 
-func (c currency) number() uint64 {
+func (c namedContext) number() uint64 {
 	if c.green != nil {
 		return c.green.id
 	}
@@ -100,7 +100,7 @@ func (c *context) forget(s *stream) {
 // top returns what is current in the thread. A context that was destroyed is current
 // until something else is, or, if it was a primary one, until there is a new one, which
 // has its handle.
-func (t *thread) top() (c currency) {
+func (t *thread) top() (c namedContext) {
 	if len(t.stack) == 0 {
 		return c
 	}
@@ -310,7 +310,7 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 	c := d.newContext(v, flags, false)
 	t := d.thread(th)
 	if th != nil {
-		t.stack = append(t.stack, currency{context: c})
+		t.stack = append(t.stack, namedContext{context: c})
 	}
 	return c.handle, ok
 }
@@ -335,21 +335,21 @@ func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.R
 	return c, ok
 }
 
-// aboutCurrency begins a call that a green context's handle may be passed to as well.
-func (d *Driver) aboutCurrency(op string, ctx driver.Context) (currency, driver.Result) {
+// aboutNamed begins a call that a green context's handle may be passed to as well.
+func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver.Result) {
 	c, r := (*context)(nil), d.begin(op)
 	if r != ok {
-		return currency{}, r
+		return namedContext{}, r
 	}
 	if object, _ := d.objects.find(uintptr(ctx)); object != nil {
 		if g, is := object.(*greenContext); is && g.asked {
-			return currency{g.ctx, g}, ok
+			return namedContext{g.ctx, g}, ok
 		}
 	}
 	if c, r = find[context](d, op, contextKind, uintptr(ctx)); r != ok {
-		return currency{}, driver.ResultInvalidContext
+		return namedContext{}, driver.ResultInvalidContext
 	}
-	return currency{context: c}, ok
+	return namedContext{context: c}, ok
 }
 
 // CtxDestroy is cuCtxDestroy_v2.
@@ -380,7 +380,7 @@ func (d *Driver) CtxPushCurrent(th *driver.Thread, ctx driver.Context) driver.Re
 		}
 		return driver.ResultInvalidValue
 	}
-	c, r := d.aboutCurrency("cuCtxPushCurrent", ctx)
+	c, r := d.aboutNamed("cuCtxPushCurrent", ctx)
 	if r != ok {
 		return r
 	}
@@ -405,7 +405,7 @@ func (d *Driver) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result
 		return 0, driver.ResultInvalidContext
 	}
 	t.stack = t.stack[:len(t.stack)-1]
-	return c.named(), ok
+	return c.name(), ok
 }
 
 // CtxGetCurrent is cuCtxGetCurrent.
@@ -415,7 +415,7 @@ func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result
 		return 0, r
 	}
 	if c := d.thread(th).top(); c.context != nil {
-		return c.named(), ok
+		return c.name(), ok
 	}
 	return 0, ok
 }
@@ -423,10 +423,10 @@ func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result
 // CtxSetCurrent is cuCtxSetCurrent: it takes the place of the top of the stack.
 func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
 	defer d.mu.Unlock()
-	var c currency
+	var c namedContext
 	if ctx != 0 {
 		var r driver.Result
-		if c, r = d.aboutCurrency("cuCtxSetCurrent", ctx); r != ok {
+		if c, r = d.aboutNamed("cuCtxSetCurrent", ctx); r != ok {
 			return r
 		}
 		if c.destroyed && !c.primary {
@@ -522,7 +522,7 @@ func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver
 		}
 		return t.top().number(), ok
 	}
-	c, r := d.aboutCurrency("cuCtxGetId", ctx)
+	c, r := d.aboutNamed("cuCtxGetId", ctx)
 	if r != ok {
 		return 0, r
 	}

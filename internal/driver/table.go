@@ -215,21 +215,13 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 // the answers in results. Its own result is that of what was set up around the
 // calls, or ResultInvalidValue if results is shorter than events.
 func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
-	if len(results) < len(events) {
+	switch {
+	case len(results) < len(events):
 		return ResultInvalidValue
-	}
-	if len(events) == 0 {
+	case len(events) == 0:
 		return ResultSuccess
-	}
-	if t.soft != nil {
-		th, res := t.enter(at)
-		if res != ResultSuccess {
-			return res
-		}
-		for i, e := range events {
-			results[i] = t.soft.EventQuery(th, e)
-		}
-		return t.leave(at, th, ResultSuccess)
+	case t.soft != nil:
+		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.soft.EventQuery(th, events[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
@@ -241,21 +233,13 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 // EventRecordAll records each event on the stream in its place, in one crossing,
 // like [Table.EventQueryAll].
 func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results []Result) Result {
-	if len(results) < len(events) || len(streams) < len(events) {
+	switch {
+	case len(results) < len(events) || len(streams) < len(events):
 		return ResultInvalidValue
-	}
-	if len(events) == 0 {
+	case len(events) == 0:
 		return ResultSuccess
-	}
-	if t.soft != nil {
-		th, res := t.enter(at)
-		if res != ResultSuccess {
-			return res
-		}
-		for i, e := range events {
-			results[i] = t.soft.EventRecord(th, e, streams[i])
-		}
-		return t.leave(at, th, ResultSuccess)
+	case t.soft != nil:
+		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.soft.EventRecord(th, events[i], streams[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
@@ -268,28 +252,34 @@ func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results 
 // StreamWaitEventAll makes a stream wait for each event, in one crossing, like
 // [Table.EventQueryAll].
 func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Result) Result {
-	if len(results) < len(events) {
-		return ResultInvalidValue
-	}
-	if len(events) == 0 {
-		return ResultSuccess
-	}
-	if t.soft != nil {
-		th, res := t.enter(at)
-		if res != ResultSuccess {
-			return res
-		}
-		for i, e := range events {
-			results[i] = t.soft.StreamWaitEvent(th, s, e, CU_EVENT_WAIT_DEFAULT)
-		}
-		return t.leave(at, th, ResultSuccess)
-	}
 	flags := uintptr(CU_EVENT_WAIT_DEFAULT)
+	switch {
+	case len(results) < len(events):
+		return ResultInvalidValue
+	case len(events) == 0:
+		return ResultSuccess
+	case t.soft != nil:
+		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result {
+			return t.soft.StreamWaitEvent(th, s, events[i], CU_EVENT_WAIT_DEFAULT)
+		})
+	}
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
 	e.A[0].Base = unsafe.Pointer(&s)
 	e.A[1].Base, e.A[1].Stride = unsafe.Pointer(&events[0]), unsafe.Sizeof(events[0])
 	e.A[2].Base = unsafe.Pointer(&flags)
 	return t.each(at, symStreamWaitEvent, &e)
+}
+
+// softEach makes a call to a software driver for each result.
+func (t *Table) softEach(at At, results []Result, call func(th *Thread, i int) Result) Result {
+	th, res := t.enter(at)
+	if res != ResultSuccess {
+		return res
+	}
+	for i := range results {
+		results[i] = call(th, i)
+	}
+	return t.leave(at, th, ResultSuccess)
 }
 
 // each makes the calls of a frame to a symbol.
