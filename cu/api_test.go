@@ -48,10 +48,21 @@ var apiFuncs = map[string]func(){
 	"QueryAll":             func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
 	"RecordAll":            func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
 	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
-	"WithLeakHook":         func() { WithLeakHook(nil)(new(options)) },
-	"WithLibrary":          func() { WithLibrary("")(new(options)) },
-	"WithStream":           func() { var none context.Context; WithStream(none, nil) },
-	"WithSoftware":         func() { WithSoftware(nil)(new(options)) },
+	"WaitAll": func() {
+		var none context.Context
+		WaitAll(none)
+		WaitAll(context.Background(), nil, new(Event))
+	},
+	"WaitAny": func() {
+		var none context.Context
+		WaitAny(none)
+		WaitAny(context.Background())
+		WaitAny(context.Background(), nil, new(Event))
+	},
+	"WithLeakHook": func() { WithLeakHook(nil)(new(options)) },
+	"WithLibrary":  func() { WithLibrary("")(new(options)) },
+	"WithStream":   func() { var none context.Context; WithStream(none, nil) },
+	"WithSoftware": func() { WithSoftware(nil)(new(options)) },
 }
 
 // TestAPIListed compares apiTypes and apiFuncs with the package's source.

@@ -284,6 +284,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		s.leave()
 		return it, false
 	}
+	sl.recordedOn(sc)
 	return batchItem{owner: o, slot: sl, on: s}, true
 }
 

@@ -52,6 +52,12 @@ type contextCore struct {
 	sweep int                           // at how many tails those that are complete are dropped
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
+	// ringers are streams of the watcher's that it does not use just now.
+	ringers       []driver.Stream
+	ringersMade   int
+	ringersMaking bool
+	// owners counts the Contexts that are open.
+	owners atomic.Int32
 	// pool is the events that EventPool lends, nil while it has no share.
 	pool *poolCore
 	// peers are the contexts whose memory kernels here can reach. The map is
@@ -154,6 +160,11 @@ func (c *contextCore) giveUp() error {
 		}
 		if err != nil {
 			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+		}
+	}
+	for _, s := range c.ringers {
+		if res := c.destroyStream(s, driver.At{Relaxed: true}); res != driver.ResultSuccess {
+			d.leak(Leak{Kind: "stream", Handle: uintptr(s), Err: c.failed("cuStreamDestroy", uintptr(s), res)})
 		}
 	}
 	for _, events := range c.spare {
@@ -301,6 +312,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	}
 	d.mu.Unlock()
 
+	core.owners.Add(1)
 	own := &contextOwner{core: core}
 	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
@@ -319,7 +331,8 @@ func (dev *Device) release() {
 // that was created). If nothing that was made in it is still open, and no other
 // Context of it, this waits for all of the context's work on the GPU. If something
 // is, Close returns nil at once, and whatever is closed last gives the context up
-// in the background. Further calls return nil.
+// in the background. Goroutines that wait for anything of a context whose last Context is
+// closed are woken with an error that matches [ErrClosed]. Further calls return nil.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")
@@ -327,6 +340,9 @@ func (c *Context) Close() error {
 	first, last := c.own.close()
 	if first {
 		c.cleanup.Stop()
+		if core := c.own.core; core.owners.Add(-1) == 0 {
+			core.drv.closedContext(core)
+		}
 	}
 	if last && c.own.core.drop() {
 		return c.own.core.giveUp()
@@ -337,6 +353,7 @@ func (c *Context) Close() error {
 // forgotten closes an owner that the garbage collector found.
 func (o *contextOwner) forgotten() {
 	if first, last := o.close(); first {
+		o.core.owners.Add(-1) // who waits goes on
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Forgotten: true})
 		if last {
 			o.core.childDone()

@@ -31,6 +31,7 @@ type Driver struct {
 	batches  sync.Pool // of *batch
 	captures captures
 	exports  exports
+	watch    watcher
 
 	// opened is when the driver was opened, by its clock.
 	opened time.Time

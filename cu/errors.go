@@ -47,7 +47,8 @@ var (
 	ErrNoDriver = errors.New("no CUDA driver")
 	// ErrNoDevice means that there is a driver, and it sees no device.
 	ErrNoDevice = errors.New("no CUDA device")
-	// ErrClosed means that the object was closed.
+	// ErrClosed means that the object was closed, or, of a wait, that the object, or the
+	// last Context of its context, was closed meanwhile.
 	ErrClosed = errors.New("already closed")
 	// ErrNil means that a nil pointer was passed for an object. In particular
 	// a nil *Stream is never the default stream.

@@ -689,7 +689,7 @@ func (p Pooled) Ticket() (*Ticket, error) {
 	}
 	if !recorded || sl.complete() {
 		p.leave(sl)
-		return new(Ticket), nil
+		return completeTicket(), nil
 	}
 	return newTicket(nil, sl), nil
 }

@@ -433,6 +433,9 @@ func (m *model) judge(op string, e expect, err error) bool {
 	switch {
 	case errors.Is(err, ResultNotReady):
 		possible = false
+	case wokenByContext(err): // at any time somebody closes one of them
+		m.counts[countClosed].Add(1)
+		possible = possible && e.ctx != nil
 	case errors.Is(err, ErrClosed):
 		m.counts[countClosed].Add(1)
 		possible = possible && closing && (errors.Is(err, ResultInvalidHandle) || errors.Is(err, ResultInvalidValue))
@@ -854,14 +857,21 @@ func (a *actor) useTicket() {
 		if n.closed && !errors.Is(err, ErrClosed) {
 			a.wrong("a ticket's wait: %v, after it said that the event was closed", err)
 		}
-		if !done && sure && !n.closed && !errors.Is(err, ResultOutOfMemory) {
+		if !done && sure && !n.closed && !wokenByContext(err) && !errors.Is(err, ResultOutOfMemory) {
 			a.wrong("a ticket's wait: %v, though the stream of its record went on before", err)
 		}
 	}
-	a.tickets[i].closed = n.closed || errors.Is(err, ErrClosed)
+	a.tickets[i].closed = n.closed || errors.Is(err, ErrClosed) && !wokenByContext(err)
 	if done && a.IntN(2) == 0 || a.IntN(8) == 0 {
 		a.tickets = append(a.tickets[:i], a.tickets[i+1:]...)
 	}
+}
+
+// wokenByContext reports whether an error is that of a wait that ended because its context
+// was closed.
+func wokenByContext(err error) bool {
+	var e *Error
+	return errors.Is(err, ErrClosed) && errors.As(err, &e) && e.Detail == contextClosedDetail
 }
 
 func (a *actor) since() {

@@ -26,10 +26,11 @@ type slot struct {
 	gen atomic.Uint64
 	// done is the value of gen whose record is known to have completed; 0 if
 	// none is.
-	done  atomic.Uint64
-	raw   driver.Event
-	table *driver.Table
-	drv   *Driver
+	done atomic.Uint64
+	raw  driver.Event
+	drv  *Driver
+	// on is the stream of the newest record, 0 if that is none with an order of its own.
+	on atomic.Uintptr
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
 	// marks holds slotRetired and the others.
@@ -139,6 +140,25 @@ func (sl *slot) timed() bool {
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
 
+// lend notes that others may record the CUevent from now on. When it returns nobody polls
+// it any more without having heard of that.
+func (sl *slot) lend() {
+	if sl.foreign() {
+		return
+	}
+	sl.marks.Or(slotForeign)
+	if sl.watchers.Load() != 0 {
+		sl.drv.watch.lent.Add(1)
+		polls := &sl.drv.captures.polls
+		polls.Lock()
+		//lint:ignore SA2001 it waits for those who had locked it
+		polls.Unlock()
+	}
+}
+
+// gone reports whether the event was closed.
+func (sl *slot) gone() bool { return sl.core.slot.Load() == nil && !sl.core.released.Load() }
+
 // finish lets go of a slot that is out of its event's service.
 func (sl *slot) finish() {
 	if sl.close() {
@@ -175,7 +195,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 	}
 	g := sl.gen.Load()
 	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
-	res := sl.table.EventQuery(at, sl.raw)
+	res := sl.drv.calls.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
@@ -188,7 +208,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	}
 	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
 	g := sl.gen.Load()
-	res := sl.table.EventSynchronize(at, sl.raw)
+	res := sl.drv.calls.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	t.done(TraceEventSynchronize, sl.raw, 0, res)
 	return res
@@ -247,6 +267,9 @@ type eventCore struct {
 	// released says that the event went back to its pool while somebody waited: slot is
 	// nil, and waits go on.
 	released atomic.Bool
+	// watches are those of its records that the watcher's goroutine waits for. They are
+	// added and taken away under the watcher's lock.
+	watches atomic.Pointer[watch]
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is.
 	moving sync.Mutex
@@ -279,7 +302,7 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 // put puts a CUevent into a slot. The slot is a user of the context.
 func (c *eventCore) put(sl *slot, raw driver.Event) {
 	c.ctx.hold() // cannot fail: the caller is a user, or acts for one
-	sl.raw, sl.table, sl.drv, sl.core = raw, c.ctx.drv.table, c.ctx.drv, c
+	sl.raw, sl.drv, sl.core = raw, c.ctx.drv, c
 }
 
 // newSlot returns another slot with a CUevent.
@@ -312,7 +335,7 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 		c.moving.Lock()
 		sl := c.slot.Load()
 		if sl != nil && sl.acquire() {
-			sl.marks.Or(slotForeign)
+			sl.lend()
 			c.moving.Unlock()
 			return sl, nil
 		}
@@ -439,15 +462,27 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 }
 
 func (sl *slot) callRecord(a recordArgs) driver.Result {
+	sl.recordedOn(a.stream)
 	switch ctx := sl.core.ctx.raw; a.by {
 	case byContext:
-		return sl.table.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+		return sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
 	case byGreenContext:
-		return sl.table.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+		return sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
 	case byRecordWithFlags:
-		return sl.table.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+		return sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 	}
-	return sl.table.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+	return sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+}
+
+// recordedOn notes the stream of a record that is under way, nil for a whole context.
+func (sl *slot) recordedOn(sc *streamCore) {
+	on := uintptr(0)
+	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
+		on = uintptr(sc.raw)
+	}
+	if sl.on.Load() != on { // it hardly ever is another one
+		sl.on.Store(on)
+	}
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.
@@ -510,27 +545,32 @@ func (sl *slot) mayBeCaptured() bool {
 // lock sees to that. Elsewhere a record in this place either is seen to be under way here,
 // or sees that there is a watcher, and goes elsewhere.
 func (sl *slot) poll() driver.Result {
-	if !sl.foreign() {
-		if sl.gen.Load()&genBusy != 0 {
-			return driver.ResultNotReady
-		}
-		if sl.drv.captures.n.Load() == 0 || sl.unrecorded() {
-			return sl.query(driver.At{Relaxed: true})
-		}
+	if !sl.foreign() && sl.gen.Load()&genBusy != 0 {
+		return driver.ResultNotReady
+	}
+	if sl.unrecorded() {
+		return driver.ResultSuccess
 	}
 	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	polls := &sl.drv.captures.polls
 	polls.RLock()
-	if c := sl.captured.Load(); c != nil && !c.over.Load() {
+	if sl.inCapture() {
 		polls.RUnlock()
 		return driver.ResultCapturedEvent
 	}
 	g := sl.gen.Load()
-	res := sl.table.EventQuery(driver.At{Relaxed: true}, sl.raw)
+	res := sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
 	polls.RUnlock()
 	sl.remember(g, res)
 	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
+}
+
+// inCapture reports whether the newest record is part of a capture of this package that is
+// under way. Whoever holds the lock polls can rely on the answer.
+func (sl *slot) inCapture() bool {
+	c := sl.captured.Load()
+	return c != nil && !c.over.Load()
 }
 
 // recordElsewhere is record where the event may have to move to another CUevent.
@@ -625,7 +665,7 @@ func (sl *slot) copyRecord(old *slot) error {
 	}
 	ctx, at := sl.core.ctx, driver.At{Relaxed: true}
 	s, err := ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
-		return sl.table.StreamCreate(driver.At{Context: ctx.raw, Relaxed: true}, uint32(StreamNonBlocking))
+		return sl.drv.calls.StreamCreate(driver.At{Context: ctx.raw, Relaxed: true}, uint32(StreamNonBlocking))
 	})
 	if err != nil {
 		return err
@@ -642,14 +682,14 @@ func (sl *slot) copyRecord(old *slot) error {
 		polls.RUnlock()
 		return nil
 	}
-	res := sl.table.StreamWaitEvent(at, s, old.raw, driver.CU_EVENT_WAIT_DEFAULT)
+	res := sl.drv.calls.StreamWaitEvent(at, s, old.raw, driver.CU_EVENT_WAIT_DEFAULT)
 	polls.RUnlock()
 	if t.done(TraceStreamWait, old.raw, s, res); res != driver.ResultSuccess {
 		return ctx.failed("cuStreamWaitEvent", uintptr(old.raw), res)
 	}
 	sl.beginRecord()
 	t = sl.drv.tell(TraceEventRecord, sl.raw, s)
-	res = sl.table.EventRecord(at, sl.raw, s)
+	res = sl.drv.calls.EventRecord(at, sl.raw, s)
 	if sl.tellRecord(t, s, res); res != driver.ResultSuccess {
 		return ctx.failed("cuEventRecord", uintptr(sl.raw), res)
 	}
@@ -671,7 +711,7 @@ func (c *eventCore) place(n *successor, flags RecordFlags, use func(*slot) bool)
 		return false
 	case old.stays(flags):
 		if graph {
-			old.marks.Or(slotForeign)
+			old.lend()
 		}
 		use(old)
 		return true
@@ -745,6 +785,10 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	}
 	if sl.close() {
 		err = sl.destroy(at)
+	}
+	// Whoever adds a watch looks whether the event is closed after that.
+	if c.watches.Load() != nil && !c.released.Load() {
+		c.ctx.drv.closedEvent(c)
 	}
 	return true, err
 }

@@ -42,6 +42,8 @@ type streamCore struct {
 	// Streams are of one CUstream.
 	part *partOf
 	own  partOf
+	// waits counts the goroutines in Wait.
+	waits atomic.Int32
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
 
@@ -271,13 +273,18 @@ func (s *Stream) leave() {
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
 // what was enqueued is still done. If memory or a module has to stay until then,
 // an event is enqueued first. If calls on the stream are in flight, Close
-// returns nil at once and the last of them destroys the stream. Further calls
+// returns nil at once and the last of them destroys the stream. Goroutines in
+// [Stream.Wait] are woken with an error that matches [ErrClosed]. Further calls
 // return nil.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
-	return s.core.closeOwned(s.cleanup)
+	err := s.core.closeOwned(s.cleanup)
+	if s.core.waits.Load() != 0 {
+		s.core.ctx.drv.closedStream(s.core)
+	}
+	return err
 }
 
 // Handle lends the CUstream to code that calls the driver in another way. It is

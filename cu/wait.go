@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
 
-// A waiter polls, and yields to other goroutines in between, for spinPolls
+// What is waited for when something is closed polls, and yields in between, for spinPolls
 // polls; then it sleeps, for a little longer each time.
 const (
 	spinPolls = 200
@@ -59,42 +58,67 @@ func (e *Event) Wait(ctx context.Context) error {
 // false if another wait may have another outcome: if ctx ended this one, or the
 // driver failed to answer.
 func (sl *slot) wait(ctx context.Context) (final bool, err error) {
-	const op = "cuEventQuery"
-	c := sl.core
-	var timer driver.Timer
-	sleep := minSleep
+	return sl.waitFor(ctx, nil)
+}
+
+// waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
+func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
+	w := &sl.drv.watch
+	w.waiters.Add(1)
+	defer w.waiters.Add(-1)
+	var began time.Time
 	for i := 0; ; i++ {
 		switch res := sl.poll(); res {
 		case driver.ResultSuccess:
 			return true, nil
 		case driver.ResultNotReady:
 		default:
-			err := c.ctx.failed(op, uintptr(sl.raw), res)
-			return c.ctx.poison.Load() != nil, err
+			err := sl.core.ctx.failed("cuEventQuery", uintptr(sl.raw), res)
+			return sl.core.ctx.poison.Load() != nil, err
 		}
-		if c.slot.Load() == nil && !c.released.Load() {
-			return true, mistake(op, ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
+		switch {
+		case sl.gone():
+			return true, errClosedMeanwhile(sl)
+		case stream != nil && stream.closed():
+			return true, errStreamClosedMeanwhile(stream)
+		case ctx.Err() != nil:
+			return false, waitEnded("cuEventQuery", sl, ctx)
 		}
-		if ctx.Err() != nil {
-			return false, waitEnded(op, sl, ctx)
+		limit := time.Duration(0)
+		switch n := w.waiters.Load(); {
+		case n == 1:
+			limit = selfPoll
+		case n <= fewPoll:
+			limit = selfBrief
 		}
-		if i < spinPolls {
-			runtime.Gosched()
-			continue
+		if i == 0 {
+			began = time.Now()
+		} else if i%4 == 0 && time.Since(began) >= limit {
+			limit = 0
 		}
-		if timer == nil {
-			timer = sl.table.Clock().NewTimer(sleep)
-			defer timer.Stop()
-		} else {
-			timer.Reset(sleep)
+		if limit == 0 {
+			break
 		}
-		select {
-		case <-timer.C():
-			sleep = min(2*sleep, maxSleep)
-		case <-ctx.Done():
-			return false, waitEnded(op, sl, ctx)
+		runtime.Gosched()
+	}
+	s := watchSub{to: newWaiter(1)}
+	sl.drv.watchSlot(sl, &s, stream)
+	select {
+	case <-s.to.ready:
+	case <-ctx.Done():
+		if sl.drv.unwatch(&s) {
+			return false, waitEnded("cuEventQuery", sl, ctx)
 		}
 	}
+	return s.final, s.err
+}
+
+func errClosedMeanwhile(sl *slot) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
+}
+
+func errStreamClosedMeanwhile(sc *streamCore) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sc.raw), "the stream was closed while this call waited for it")
 }
 
 // errNoGoContext returns the error for a nil context.Context.
@@ -108,111 +132,6 @@ func waitEnded(op string, sl *slot, ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return &Error{Op: op, Handle: uintptr(sl.raw), Err: err, Detail: "the event's record was still pending"}
-}
-
-// Ticket stands for one record of an event: the newest one at the time of
-// [Event.Ticket]. The event may be recorded again; the ticket is still for its
-// own record. It is safe for concurrent use, and must not be copied.
-//
-// Until its outcome is known a ticket keeps the CUevent of its record, and with
-// it the context: a ticket that nobody waits for does so until it is collected.
-type Ticket struct {
-	_       noCopy
-	owner   *eventOwner // keeps the event from being collected; nil for a pooled one
-	core    *ticketCore // nil if the outcome was known from the start
-	cleanup runtime.Cleanup
-}
-
-// ticketCore is what a ticket holds on to until the outcome is known, or the
-// ticket is collected. Calls in flight on it keep the slot's CUevent.
-type ticketCore struct {
-	refs
-	slot *slot
-	// outcome is nil until it is known. It is set once, before refs is closed,
-	// and success is an outcome too.
-	outcome atomic.Pointer[error]
-}
-
-// Ticket returns a ticket for the event's present record. For an event that was
-// never recorded it is for work that has completed.
-func (e *Event) Ticket() (*Ticket, error) {
-	const op = "cuEventQuery"
-	if e == nil {
-		return nil, errNil(op, "event")
-	}
-	o := e.load()
-	if o == nil {
-		return new(Ticket), nil
-	}
-	sl, err := o.core.enter(op)
-	if err != nil {
-		return nil, err
-	}
-	if sl.complete() || sl.unrecorded() {
-		o.leave(sl)
-		return new(Ticket), nil
-	}
-	return newTicket(o, sl), nil
-}
-
-// newTicket returns a ticket for a slot's record. The call that is in flight on the slot
-// becomes the ticket's.
-func newTicket(o *eventOwner, sl *slot) *Ticket {
-	sl.watchers.Add(1)
-	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
-	t.cleanup = runtime.AddCleanup(t, func(tc *ticketCore) { tc.settle(errCollected) }, t.core)
-	return t
-}
-
-// errCollected is the outcome of a ticket that was collected: nobody asks.
-var errCollected = errors.New("the ticket was collected")
-
-// settle decides on the outcome, unless it is decided already, gives up the
-// ticket's hold on the slot, and returns the outcome.
-func (tc *ticketCore) settle(outcome error) error {
-	if tc.outcome.CompareAndSwap(nil, &outcome) {
-		if _, last := tc.close(); last {
-			tc.letGo()
-		}
-	}
-	return *tc.outcome.Load()
-}
-
-func (tc *ticketCore) letGo() {
-	tc.slot.watchers.Add(-1)
-	tc.slot.leave()
-}
-
-// Wait waits until the ticket's record has completed, like [Event.Wait].
-// Completion is remembered, and so is that the event was closed or its context
-// poisoned before. After another error, such as ctx's, another wait may follow.
-func (t *Ticket) Wait(ctx context.Context) error {
-	const op = "cuEventQuery"
-	if t == nil {
-		return errNil(op, "ticket")
-	}
-	if ctx == nil {
-		return errNoGoContext(op)
-	}
-	tc := t.core
-	if tc == nil {
-		return nil
-	}
-	defer runtime.KeepAlive(t)
-	defer func() {
-		if tc.release() {
-			tc.letGo()
-		}
-	}()
-	if !tc.acquire() {
-		return *tc.outcome.Load() // it is set before the core is closed
-	}
-	final, err := tc.slot.wait(ctx)
-	if !final {
-		return err
-	}
-	t.cleanup.Stop()
-	return tc.settle(err)
 }
 
 // Elapsed waits for the records that both events have now, and returns the time
@@ -253,4 +172,192 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 			return 0, waitEnded(op, iv.stopSlot, ctx)
 		}
 	}
+}
+
+// awaited is one of several records that are waited for together.
+type awaited struct {
+	owner *eventOwner
+	slot  *slot // nil if it is known to be complete
+	err   error // why it cannot be waited for
+	sub   watchSub
+}
+
+// enterAll begins to wait for the records that the events have now. The caller ends it by
+// leaveAll. pending is how many have to be waited for.
+func enterAll(op string, events []*Event) (list []awaited, pending int) {
+	list = make([]awaited, len(events))
+	for i, e := range events {
+		a := &list[i]
+		if e == nil {
+			a.err = errNil(op, "event")
+			continue
+		}
+		if a.owner = e.load(); a.owner == nil {
+			continue // it was never recorded
+		}
+		sl, err := a.owner.core.enter(op)
+		switch {
+		case err != nil:
+			a.err = err
+		case sl.complete() || sl.unrecorded():
+			a.owner.leave(sl)
+		default:
+			sl.watchers.Add(1)
+			a.slot = sl
+			pending++
+		}
+	}
+	return list, pending
+}
+
+// watch begins to watch those that have to be waited for.
+func watchAll(list []awaited, to *waiter) {
+	for i := range list {
+		if a := &list[i]; a.slot != nil {
+			a.sub.to = to
+			a.slot.drv.watchSlot(a.slot, &a.sub, nil)
+		}
+	}
+}
+
+// leaveAll ends what enterAll began. It returns the error of each wait: ended is that of
+// those that have no outcome.
+func leaveAll(list []awaited, ended func(*slot) error) {
+	for i := range list {
+		a := &list[i]
+		if a.slot == nil {
+			continue
+		}
+		if a.sub.to != nil {
+			if a.slot.drv.unwatch(&a.sub) {
+				a.err = ended(a.slot)
+			} else {
+				a.err = a.sub.err
+			}
+		}
+		a.slot.watchers.Add(-1)
+		a.owner.leave(a.slot)
+	}
+}
+
+// WaitAll waits until the records that the events have now have all completed, like
+// [Event.Wait]. Recording one of them again meanwhile changes nothing. The events may be of
+// several drivers, contexts and devices. If ctx ends before, or some waits end with an error, the error is a
+// [*BatchError], which has one for each event in its place; WaitAll returns when each has an
+// outcome, or ctx has ended.
+func WaitAll(ctx context.Context, events ...*Event) error {
+	const op = "cuEventQuery"
+	if ctx == nil {
+		return errNoGoContext(op)
+	}
+	list, pending := enterAll(op, events)
+	if pending > 0 {
+		to := newWaiter(pending)
+		watchAll(list, to)
+		select {
+		case <-to.ready:
+		case <-ctx.Done():
+		}
+		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, ctx) })
+	}
+	errs := batchErrors{op: op, items: len(events)}
+	for i := range list {
+		errs.add(i, list[i].err)
+	}
+	return errs.err()
+}
+
+// WaitAny waits until the record that one of the events has now has completed, and returns
+// which one it is: the first in the list if several have. It returns, with its place, the
+// error of a wait that ends with one before; and -1 if ctx ends before, or there are no
+// events. See [WaitAll].
+func WaitAny(ctx context.Context, events ...*Event) (int, error) {
+	const op = "cuEventQuery"
+	if ctx == nil {
+		return -1, errNoGoContext(op)
+	}
+	if len(events) == 0 {
+		return -1, invalid(op, "there are no events to wait for: pass one at least")
+	}
+	list, pending := enterAll(op, events)
+	if pending == len(events) {
+		to := newWaiter(1)
+		watchAll(list, to)
+		select {
+		case <-to.ready:
+		case <-ctx.Done():
+		}
+	}
+	leaveAll(list, func(*slot) error { return errPending })
+	first := -1
+	for i := range list {
+		switch a := &list[i]; {
+		case a.slot != nil && a.sub.to == nil, a.err == errPending:
+		case a.err == nil:
+			return i, nil
+		case first < 0:
+			first = i
+		}
+	}
+	if first >= 0 {
+		return first, list[first].err
+	}
+	return -1, waitEnded(op, list[0].slot, ctx)
+}
+
+// errPending stands for a record that was still pending when nobody waited any more.
+var errPending = errors.New("the record is pending")
+
+// Wait waits until what is enqueued on the stream now has been done. It holds no operating
+// system thread. It returns nil then; an error that matches ctx's if ctx ended first; one that
+// matches [ErrClosed] if the stream was closed meanwhile, or the last Context of its context; or
+// the driver's error. A stream that is being captured cannot be waited for: the error matches
+// [ResultStreamCaptureUnsupported], and the capture goes on (cuEventRecord on an event that the
+// library keeps for this, cuEventQuery).
+func (s *Stream) Wait(ctx context.Context) error {
+	const op = "cuEventRecord"
+	if ctx == nil {
+		return errNoGoContext(op)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(s)
+	sl, err := sc.markSlot()
+	sc.waits.Add(1) // before the call on the stream is over: see Close
+	defer sc.waits.Add(-1)
+	sc.leave()
+	if err != nil {
+		if errors.Is(err, errBusy) {
+			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
+				Detail: "the stream is being captured, or the legacy default stream while another one is: wait when the capture has ended"}
+		}
+		return err
+	}
+	defer func() {
+		sl.watchers.Add(-1)
+		sl.retire()
+	}()
+	_, err = sl.waitFor(ctx, sc)
+	return err
+}
+
+// markSlot records an event of the library's own on the stream, and returns its slot, of
+// which the caller is a watcher. A call on the stream is in flight.
+func (sc *streamCore) markSlot() (*slot, error) {
+	e, err := sc.mark()
+	if err != nil {
+		return nil, err
+	}
+	c := newPooledCore(sc.ctx, EventDisableTiming, e)
+	sl := &c.first
+	sl.gen.Store(genOne) // it is recorded
+	sl.marks.Store(slotRecorded)
+	sl.on.Store(uintptr(sc.raw))
+	if sc.raw == driver.CU_STREAM_PER_THREAD {
+		sl.on.Store(0)
+	}
+	sl.watchers.Add(1)
+	return sl, nil
 }

@@ -1,0 +1,684 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// simWaits opens a software driver for tests of waits, with two devices. Nothing may be left
+// in the end.
+func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Context) {
+	t.Helper()
+	sim := cusim.New(append(opts, cusim.Devices(2))...)
+	drv := must(Open(WithSoftware(sim)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	t.Cleanup(func() {
+		gpu.Close()
+		if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+			sim.Check(t)
+		}
+		for _, m := range sim.Misuses() {
+			t.Errorf("misuse: %v", m)
+		}
+		w := &drv.watch
+		if !eventually(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.order) == 0 && w.turn == nil && len(w.dead) == 0
+		}) {
+			t.Errorf("the watcher did not end: %d watches", w.n)
+		}
+	})
+	return sim, drv, gpu
+}
+
+// recordHeld records an event of each held stream, in turn.
+func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
+	t.Helper()
+	events := make([]*Event, n)
+	for i := range events {
+		events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
+		if err := events[i].Record(streams[i%len(streams)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return events
+}
+
+func closeAll[T interface{ Close() error }](t *testing.T, list []T) {
+	t.Helper()
+	for _, x := range list {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// heldStreams returns streams that are held, and a function that lets them go on.
+func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Stream, func()) {
+	t.Helper()
+	streams := make([]*Stream, n)
+	for i := range streams {
+		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		sim.Hold(streams[i].Handle())
+	}
+	return streams, func() {
+		for _, s := range streams {
+			sim.Release(s.Handle())
+		}
+	}
+}
+
+// TestWaiters lets many goroutines wait, for events of their own, on streams of all
+// kinds of numbers, for less and for longer than it takes until the watcher has them
+// ring its bell.
+func TestWaiters(t *testing.T) {
+	for _, virtual := range []bool{false, true} {
+		for _, c := range []struct{ waiters, streams int }{{1, 1}, {2, 1}, {64, 16}, {1000, 7}, {300, 300}} {
+			for _, long := range []time.Duration{0, 3 * watchLong} {
+				t.Run(fmt.Sprintf("virtual %v, %d on %d, for %v", virtual, c.waiters, c.streams, long), func(t *testing.T) {
+					var opts []cusim.Option
+					if virtual {
+						opts = append(opts, cusim.VirtualTime())
+					}
+					sim, drv, gpu := simWaits(t, opts...)
+					streams, release := heldStreams(t, sim, gpu, c.streams)
+					events := recordHeld(t, gpu, streams, c.waiters)
+					var wg sync.WaitGroup
+					var woken atomic.Int32
+					for _, e := range events {
+						wg.Go(func() {
+							if err := e.Wait(t.Context()); err != nil {
+								t.Error(err)
+							}
+							if st, err := e.Query(); st != Complete || err != nil {
+								t.Errorf("after Wait: %v, %v", st, err)
+							}
+							woken.Add(1)
+						})
+					}
+					eventually(func() bool { return int(drv.watch.waiters.Load()) == c.waiters })
+					time.Sleep(long)
+					if n := woken.Load(); n != 0 {
+						t.Errorf("%d have been woken", n)
+					}
+					release()
+					if virtual {
+						sim.Advance(time.Millisecond)
+					}
+					wg.Wait()
+					closeAll(t, events)
+					closeAll(t, streams)
+				})
+			}
+		}
+	}
+}
+
+// TestWatcherRests waits so long that streams of the library's own ring the bell: then
+// nobody asks any more, but now and then. A new waiter, and the end of the last, wake the
+// watcher.
+func TestWatcherRests(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 3)
+	events := recordHeld(t, gpu, streams, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, len(events))
+	wait := func(e *Event) { go func() { errs <- e.Wait(ctx) }() }
+	rests := func() bool {
+		drv.watch.mu.Lock()
+		defer drv.watch.mu.Unlock()
+		return drv.watch.rest == watchSlow
+	}
+	for _, e := range events {
+		wait(e)
+	}
+	if !eventually(rests) {
+		t.Fatal("the watcher goes on asking")
+	}
+	if n := gpu.own.core.ringersMade; n < len(streams) || n > maxRingers {
+		t.Errorf("%d streams ring the bell", n)
+	}
+	late := must(gpu.NewEvent(0))(t)
+	if err := late.Record(streams[0]); err != nil {
+		t.Fatal(err)
+	}
+	wait(late)
+	if !eventually(func() bool { return drv.watch.waiters.Load() == 6 }) || !eventually(rests) {
+		t.Error("the watcher does not rest again")
+	}
+	sim.Release(streams[2].Handle())
+	if err := <-errs; err != nil { // the third event's
+		t.Error(err)
+	}
+	cancel()
+	for range events {
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait: %v", err)
+		}
+	}
+	// What rings in vain rings nobody.
+	release()
+	closeAll(t, append(events, late))
+	closeAll(t, streams)
+}
+
+// TestWaitersOutOfOrder lets the first of many records complete while the waits for it
+// began last: somebody looks at it all the same.
+func TestWaitersOutOfOrder(t *testing.T) {
+	sim, _, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 2)
+	// The first is of another stream, but seems to be of the one on which the others are.
+	events := recordHeld(t, gpu, streams[:1], 2*maxAsked)
+	first := recordHeld(t, gpu, streams[1:], 1)[0]
+	first.core().slot.Load().on.Store(streams[0].Handle())
+	var wg sync.WaitGroup
+	for _, e := range events {
+		wg.Go(func() {
+			if err := e.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(2 * watchLong) // until the bell is to be rung for the others
+	done := make(chan error)
+	go func() { done <- first.Wait(t.Context()) }()
+	time.Sleep(2 * time.Millisecond)
+	sim.Release(streams[1].Handle())
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody looks at a record that is behind others")
+	}
+	release()
+	wg.Wait()
+	closeAll(t, append(events, first))
+	closeAll(t, streams)
+}
+
+// TestWaitStorm lets goroutines wait while what they wait for completes, is recorded again,
+// cancelled and closed, in any order; streams and contexts, too.
+func TestWaitStorm(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 4)
+	dev := must(drv.Device(1))(t)
+	other := must(dev.PrimaryContext())(t)
+	var wg sync.WaitGroup
+	deadline := time.Now().Add(time.Duration(rounds(1500)) * time.Millisecond)
+	stop := make(chan struct{})
+	var held sync.WaitGroup
+	held.Go(func() { // lets the streams go on, and holds them again
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rand.IntN(2000)) * time.Microsecond):
+			}
+			h := streams[rand.IntN(len(streams))].Handle()
+			sim.Release(h)
+			sim.Hold(h)
+		}
+	})
+	var counts [4]atomic.Int64
+	for range 32 {
+		wg.Go(func() {
+			for time.Now().Before(deadline) {
+				ctx, s := gpu, streams[rand.IntN(len(streams))]
+				if rand.IntN(8) == 0 {
+					ctx = other
+					s = must(other.NewStream(StreamNonBlocking))(t)
+					sim.Hold(s.Handle())
+				}
+				e := must(ctx.NewEvent(EventDisableTiming))(t)
+				if err := e.Record(s); err != nil {
+					t.Error(err)
+				}
+				patience, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(9))*time.Millisecond)
+				waits := []func() error{
+					func() error { return e.Wait(patience) },
+					func() error { return s.Wait(patience) },
+					func() error { return WaitAll(patience, e, e) },
+					func() error { _, err := WaitAny(patience, e, new(Event)); return err },
+					func() error { _, err := WaitAny(patience, e, e); return err },
+					func() error {
+						ticket, err := e.Ticket()
+						if err != nil {
+							return err
+						}
+						called := make(chan error, 1)
+						ticket.Notify(func(err error) { called <- err })
+						select {
+						case <-ticket.Done():
+							if err := <-called; !errors.Is(err, ticket.Err()) && err != ticket.Err() {
+								t.Errorf("Notify: %v, Err: %v", err, ticket.Err())
+							}
+							return ticket.Err()
+						case <-patience.Done():
+							return patience.Err()
+						}
+					},
+				}
+				var inner sync.WaitGroup
+				for range 1 + rand.IntN(3) {
+					wait := waits[rand.IntN(len(waits))]
+					inner.Go(func() {
+						err := wait()
+						var b *BatchError
+						switch {
+						case err == nil:
+							counts[0].Add(1)
+						case errors.Is(err, ErrClosed):
+							counts[1].Add(1)
+						case errors.Is(err, context.DeadlineExceeded):
+							counts[2].Add(1)
+						default:
+							t.Errorf("%v (%t)", err, errors.As(err, &b))
+						}
+					})
+				}
+				switch rand.IntN(4) {
+				case 0:
+					e.Close()
+				case 1:
+					if err := e.Record(s); err != nil {
+						t.Error(err)
+					}
+				case 2:
+					e.Handle() // it is lent
+				case 3:
+					e = e.Move()
+				}
+				if ctx == other {
+					s.Close()
+				}
+				inner.Wait()
+				cancel()
+				e.Close()
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	held.Wait()
+	release()
+	closeAll(t, streams)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d waits completed, %d were closed, %d cancelled", counts[0].Load(), counts[1].Load(), counts[2].Load())
+	for i := range 3 {
+		if counts[i].Load() == 0 {
+			t.Errorf("no wait ended in way %d", i)
+		}
+	}
+}
+
+// TestPoisonWakesAll has a sticky error in the middle of many waits: it ends each of them,
+// once.
+func TestPoisonWakesAll(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * watchLong} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			sim, drv, gpu := simWaits(t)
+			streams, release := heldStreams(t, sim, gpu, 5)
+			events := recordHeld(t, gpu, streams, 200)
+			var wg sync.WaitGroup
+			var called atomic.Int32
+			for i, e := range events {
+				is := func(err error) {
+					called.Add(1)
+					if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
+						t.Errorf("a wait ended with %v", err)
+					}
+				}
+				switch i % 3 {
+				case 0:
+					wg.Go(func() { is(e.Wait(t.Context())) })
+				case 1:
+					wg.Go(func() { is(streams[i%len(streams)].Wait(t.Context())) })
+				case 2:
+					wg.Add(1)
+					must(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
+				}
+			}
+			eventually(func() bool { return drv.watch.waiters.Load() > 130 })
+			time.Sleep(after)
+			if n := called.Load(); n != 0 {
+				t.Errorf("%d have been woken", n)
+			}
+			sim.Poison(700)
+			wg.Wait()
+			if n := called.Load(); n != 200 {
+				t.Errorf("%d have been woken, of 200", n)
+			}
+			release()
+			for _, e := range events {
+				e.Close()
+			}
+			for _, s := range streams {
+				s.Close()
+			}
+		})
+	}
+}
+
+// TestClosingWakes closes events, streams and contexts that are waited for, at once and
+// after long.
+func TestClosingWakes(t *testing.T) {
+	for _, after := range []time.Duration{0, 3 * watchLong} {
+		for _, what := range []string{"event", "stream", "context", "one of two contexts"} {
+			t.Run(fmt.Sprintf("%s after %v", what, after), func(t *testing.T) {
+				sim, drv, gpu := simWaits(t)
+				streams, release := heldStreams(t, sim, gpu, 3)
+				events := recordHeld(t, gpu, streams, 30)
+				again := must(must(drv.Device(0))(t).PrimaryContext())(t)
+				if what == "context" {
+					again.Close()
+				}
+				errs := make(chan error, 60)
+				for i, e := range events {
+					go func() { errs <- e.Wait(t.Context()) }()
+					go func() { errs <- streams[i%3].Wait(t.Context()) }()
+				}
+				eventually(func() bool { return drv.watch.waiters.Load() == 60 })
+				time.Sleep(after)
+				woken := 0
+				switch what {
+				case "event":
+					closeAll(t, events)
+					woken = 30
+				case "stream":
+					closeAll(t, streams)
+					// What was on a stream that is closed is not held any more: some waits may
+					// have been faster.
+					closed := 0
+					for range 60 {
+						if err := <-errs; errors.Is(err, ErrClosed) {
+							closed++
+						} else if err != nil {
+							t.Errorf("Wait: %v", err)
+						}
+					}
+					if closed == 0 || closed > 30 {
+						t.Errorf("%d waits ended because of the streams", closed)
+					}
+				case "context":
+					if err := gpu.Close(); err != nil {
+						t.Error(err)
+					}
+					woken = 60
+				case "one of two contexts":
+					if err := gpu.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				for range woken {
+					if err := <-errs; !errors.Is(err, ErrClosed) {
+						t.Errorf("Wait: %v", err)
+					}
+				}
+				left := 60 - woken
+				if what == "stream" {
+					left = 0
+				} else {
+					select {
+					case err := <-errs:
+						left--
+						t.Errorf("another wait ended: %v", err)
+					case <-time.After(10 * time.Millisecond):
+					}
+					if what == "context" { // what is there is as good as before
+						left++
+						go func() { errs <- events[0].Wait(t.Context()) }()
+					}
+					release()
+				}
+				for range left {
+					if err := <-errs; err != nil {
+						t.Errorf("Wait: %v", err)
+					}
+				}
+				for _, e := range events {
+					e.Close()
+				}
+				for _, s := range streams {
+					s.Close()
+				}
+				again.Close()
+			})
+		}
+	}
+}
+
+// TestTicketTells asks a ticket in all ways.
+func TestTicketTells(t *testing.T) {
+	sim, _, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 1)
+	e := recordHeld(t, gpu, streams, 1)[0]
+	begin := time.Now()
+	ticket := must(e.Ticket())(t)
+	if at, ok := ticket.CompletedAt(); ok || ticket.Err() != nil {
+		t.Errorf("pending: %v, %v, %v", at, ok, ticket.Err())
+	}
+	done := ticket.Done()
+	if ticket.Done() != done {
+		t.Error("another channel")
+	}
+	called := make(chan error, 2)
+	if !ticket.Notify(func(err error) { called <- err }) {
+		t.Error("Notify: nothing was outstanding")
+	}
+	// Its event is recorded again, and a function may close it.
+	if err := e.Record(streams[0]); err != nil {
+		t.Error(err)
+	}
+	ticket.Notify(func(err error) {
+		if err == nil {
+			err = e.Close()
+		}
+		called <- err
+	})
+	select {
+	case <-done:
+		t.Error("done while the stream is held")
+	default:
+	}
+	release()
+	<-done
+	at, ok := ticket.CompletedAt()
+	if !ok || at.Before(begin) || at.After(time.Now()) || ticket.Err() != nil {
+		t.Errorf("complete: %v, %v, %v", at, ok, ticket.Err())
+	}
+	for range 2 {
+		if err := <-called; err != nil {
+			t.Errorf("Notify: %v", err)
+		}
+	}
+	if ticket.Notify(func(err error) { called <- err }) {
+		t.Error("Notify: something was outstanding")
+	}
+	if err := <-called; err != nil {
+		t.Errorf("Notify: %v", err)
+	}
+	<-ticket.Done()
+	if err := ticket.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	// One whose outcome was known is the same.
+	known := must(new(Event).Ticket())(t)
+	<-known.Done()
+	if at, ok := known.CompletedAt(); !ok || at.Before(begin) || known.Err() != nil {
+		t.Errorf("known: %v, %v, %v", at, ok, known.Err())
+	}
+	if known.Notify(func(err error) { called <- err }) {
+		t.Error("Notify: something was outstanding")
+	}
+	if err := <-called; err != nil {
+		t.Errorf("Notify: %v", err)
+	}
+	if known.Notify(nil) || ticket.Notify(nil) {
+		t.Error("a nil function was to be called")
+	}
+	var none *Ticket
+	if at, ok := none.CompletedAt(); ok || none.Done() != nil || !errors.Is(none.Err(), ErrNil) || none.Notify(func(error) {}) {
+		t.Errorf("nil: %v, %v, %v", at, ok, none.Err())
+	}
+	closeAll(t, streams)
+}
+
+// TestDoneOutlivesTicket lets tickets and events be collected while somebody waits for what
+// they promised.
+func TestDoneOutlivesTicket(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 1)
+	var done []<-chan struct{}
+	called := make(chan error, 10)
+	for range 10 {
+		func() {
+			e := recordHeld(t, gpu, streams, 1)[0]
+			ticket := must(e.Ticket())(t)
+			done = append(done, ticket.Done())
+			ticket.Notify(func(err error) { called <- err })
+		}()
+	}
+	for range 5 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	if n := drv.watch.n; n != 10 {
+		t.Errorf("%d records are watched", n)
+	}
+	release()
+	for _, c := range done {
+		<-c
+		if err := <-called; err != nil {
+			t.Error(err)
+		}
+	}
+	closeAll(t, streams)
+	if !eventually(func() bool { runtime.GC(); return len(sim.Census()) <= 2 }) {
+		t.Errorf("left: %v", sim.Census())
+	}
+}
+
+// TestWaitAllAndAny waits for several events.
+func TestWaitAllAndAny(t *testing.T) {
+	sim, _, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 3)
+	events := recordHeld(t, gpu, streams, 3)
+	ctx, cause := ended()
+	if err := WaitAll(ctx, events...); !errors.Is(err, cause) {
+		t.Errorf("WaitAll: %v", err)
+	}
+	if i, err := WaitAny(ctx, events...); i != -1 || !errors.Is(err, cause) {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	if i, err := WaitAny(t.Context()); i != -1 || !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	if err := WaitAll(t.Context(), nil, new(Event)); !errors.Is(err, ErrNil) {
+		t.Errorf("WaitAll: %v", err)
+	}
+	if i, err := WaitAny(t.Context(), events[0], new(Event), nil); i != 1 || err != nil {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	if i, err := WaitAny(t.Context(), events[0], nil); i != 1 || !errors.Is(err, ErrNil) {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	any, all := make(chan int), make(chan error)
+	go func() {
+		i, err := WaitAny(t.Context(), events...)
+		if err != nil {
+			t.Error(err)
+		}
+		any <- i
+	}()
+	go func() { all <- WaitAll(t.Context(), events...) }()
+	time.Sleep(time.Millisecond)
+	sim.Release(streams[1].Handle())
+	if i := <-any; i != 1 {
+		t.Errorf("WaitAny: %d", i)
+	}
+	if err := events[2].Close(); err != nil {
+		t.Error(err)
+	}
+	if i, err := WaitAny(t.Context(), events[0], events[2]); i != 1 || !errors.Is(err, ErrClosed) {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	release()
+	err := <-all
+	var b *BatchError
+	if !errors.As(err, &b) || len(b.Errs) != 3 || b.Errs[0] != nil || b.Errs[1] != nil || !errors.Is(b.Errs[2], ErrClosed) {
+		t.Errorf("WaitAll: %v", err)
+	}
+	closeAll(t, events[:2])
+	closeAll(t, streams)
+}
+
+// TestStreamWait waits for what is enqueued on a stream, and not for what comes later.
+func TestStreamWait(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	s := must(gpu.NewStream(0))(t)
+	ctx, cause := ended()
+	if err := s.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	sim.Hold(s.Handle())
+	if err := s.Wait(ctx); !errors.Is(err, cause) {
+		t.Errorf("Wait: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Wait(t.Context()) }()
+	eventually(func() bool { return drv.watch.waiters.Load() == 1 })
+	sim.Release(s.Handle())
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	legacy := must(gpu.LegacyStream())(t)
+	if err := legacy.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := gpu.Do(func(th *Thread) error {
+		own, err := th.DefaultStream()
+		if err != nil {
+			return err
+		}
+		return own.Wait(t.Context())
+	}); err != nil {
+		t.Error(err)
+	}
+	g, err := s.Capture(CaptureGlobal, func() error {
+		for _, x := range []*Stream{s, legacy} {
+			if err := x.Wait(t.Context()); !errors.Is(err, ResultStreamCaptureUnsupported) {
+				t.Errorf("Wait in a capture: %v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("the capture was spoilt: %v", err)
+	} else {
+		g.Close()
+	}
+	closeAll(t, []*Stream{s, legacy})
+	if err := s.Wait(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Wait: %v", err)
+	}
+	var none *Stream
+	if err := none.Wait(t.Context()); !errors.Is(err, ErrNil) {
+		t.Errorf("Wait: %v", err)
+	}
+}
