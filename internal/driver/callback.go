@@ -1,0 +1,21 @@
+package driver
+
+import "github.com/purecu/purecu/internal/ccall"
+
+// NewCallback returns a callback for this driver that calls f, each time on a goroutine of
+// its own, and returns to the driver when f has ended. It stands until Drop; after that
+// the driver may still call it, to no effect. The error matches errors.ErrUnsupported.
+func (t *Table) NewCallback(f func()) (Callback, error) {
+	if t.soft != nil {
+		n := ccall.NewFunc(f)
+		return Callback{Data: uintptr(n), Go: n.Call}, nil
+	}
+	addr, err := ccall.Trampoline()
+	if err != nil {
+		return Callback{}, err
+	}
+	return Callback{Addr: addr, Data: uintptr(ccall.NewFunc(f))}, nil
+}
+
+// Drop lets go of the function of a callback that NewCallback returned.
+func (c Callback) Drop() { ccall.Func(c.Data).Drop() }
