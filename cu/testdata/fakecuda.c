@@ -141,6 +141,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuModuleGetFunction, 2000, cuModuleGetFunction) \
 	F(cuFuncGetParamInfo, 12040, cuFuncGetParamInfo) \
 	F(cuLaunchKernel, 4000, cuLaunchKernel) \
+	F(cuLaunchHostFunc, 10000, cuLaunchHostFunc) \
 	F(cuMemAlloc_v2, 3020, cuMemAlloc) \
 	F(cuMemFree_v2, 3020, cuMemFree) \
 	F(cuMemGetInfo_v2, 3020, cuMemGetInfo) \
@@ -307,7 +308,8 @@ struct capture {
 static struct capture *all_captures;
 static uint64_t capture_ids;
 
-// op is work on memory that a held stream has not come to.
+// op is work on memory that a held stream has not come to, or the call of a function:
+// dst, with src.
 static struct op {
 	int fn;
 	struct object *stream;
@@ -585,10 +587,24 @@ static CUresult host_at(enum function fn, uint64_t p, uint64_t n, struct object 
 	return SUCCESS;
 }
 
-// perform does work on memory. Memory that was freed meanwhile is a crash.
+static void *call_host(void *op) {
+	const struct op *o = op;
+	((void (*)(void *))(uintptr_t)o->dst)((void *)(uintptr_t)o->src);
+	return NULL;
+}
+
+// perform does work on memory, or calls a function, on a thread of its own: if that
+// calls the driver it waits for ever. Memory that was freed meanwhile is a crash.
 static CUresult perform(const struct op *o) {
 	struct object *d, *s;
 	char *to, *from;
+	if (o->fn == FN_cuLaunchHostFunc) {
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, call_host, (void *)o) != 0)
+			return OUT_OF_MEMORY;
+		pthread_join(thread, NULL);
+		return SUCCESS;
+	}
 	if (o->fn == FN_cuLaunchKernel && o->dst == 0) // it uses no memory
 		return check(o->fn, o->module, MODULE);
 	CUresult r = o->fn == FN_cuMemcpyDtoHAsync_v2 ? host_at(o->fn, o->dst, o->n, &d, &to) : memory_at(o->fn, o->dst, o->n, &d, &to);
@@ -620,14 +636,14 @@ struct node {
 	uint64_t magic;
 	struct object *graph;
 	int type;
-	struct op op;         // of a kernel, copy or memset
+	struct op op;         // of a kernel, copy, memset or host function
 	struct object *event; // that it records or waits for
 	struct node **after;
 	int after_count;
 	struct node *source; // of the executable graph's: what it was made from
 };
 
-enum { KERNEL_NODE, MEMCPY_NODE, MEMSET_NODE, EMPTY_NODE = 5, WAIT_NODE, RECORD_NODE };
+enum { KERNEL_NODE, MEMCPY_NODE, MEMSET_NODE, HOST_NODE, EMPTY_NODE = 5, WAIT_NODE, RECORD_NODE };
 
 static struct node **copy_nodes(struct node *const *nodes, int n) {
 	struct node **copy = calloc(n + 1, sizeof *copy);
@@ -673,7 +689,7 @@ static CUresult capture_node(struct object *s, int type, const struct op *op, st
 static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64_t src, uint64_t n, unsigned value) {
 	if (s->s.capture != NULL) {
 		struct op o = {fn, NULL, 0, dst, src, n, value, NULL};
-		return capture_node(s, fn == FN_cuLaunchKernel ? KERNEL_NODE : fn == FN_cuMemsetD8Async || fn == FN_cuMemsetD32Async ? MEMSET_NODE : MEMCPY_NODE, &o, NULL);
+		return capture_node(s, fn == FN_cuLaunchKernel ? KERNEL_NODE : fn == FN_cuLaunchHostFunc ? HOST_NODE : fn == FN_cuMemsetD8Async || fn == FN_cuMemsetD32Async ? MEMSET_NODE : MEMCPY_NODE, &o, NULL);
 	}
 	if (s->s.capturing)
 		return SUCCESS; // it becomes part of a graph, which nobody launches
@@ -2054,6 +2070,10 @@ CUresult cuMemsetD8Async(uint64_t dst, unsigned value, size_t n, struct object *
 
 CUresult cuMemsetD32Async(uint64_t dst, unsigned value, size_t n, struct object *s) {
 	return dst % 4 != 0 ? INVALID_VALUE : work(FN_cuMemsetD32Async, dst, 0, n * 4, value, s);
+}
+
+CUresult cuLaunchHostFunc(struct object *s, void *f, void *data) {
+	return f == NULL ? INVALID_VALUE : work(FN_cuLaunchHostFunc, (uintptr_t)f, (uintptr_t)data, 0, 0, s);
 }
 
 // Graphs. The driver leaves it to the program to make one call at a time.
