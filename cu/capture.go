@@ -438,7 +438,7 @@ func (sc *streamCore) joined() {
 }
 
 // holder is what a graph may use, and keeps from being destroyed like a call in
-// flight: memory, a module, a slot of an event.
+// flight: memory, a module, a slot of an event, a host function.
 type holder interface {
 	acquire() bool
 	leave()
@@ -546,21 +546,21 @@ func (u *uses) release() {
 	}
 }
 
-// use makes a call by which the graph comes to use an event, on which the caller has a call
-// in flight.
-func (u *uses) use(sl *slot, call func() driver.Result) driver.Result {
-	u.add(sl)
+// use makes a call by which the graph comes to use something, on which the caller has a
+// call in flight.
+func (u *uses) use(h holder, call func() driver.Result) driver.Result {
+	u.add(h)
 	res := call()
-	if res != driver.ResultSuccess && u.drop(sl) {
-		sl.leave()
+	if res != driver.ResultSuccess && u.drop(h) {
+		h.leave()
 	}
 	return res
 }
 
 // use is that, if there is a capture.
-func (c *capture) use(sl *slot, call func() driver.Result) driver.Result {
+func (c *capture) use(h holder, call func() driver.Result) driver.Result {
 	if c == nil {
 		return call()
 	}
-	return c.uses.use(sl, call)
+	return c.uses.use(h, call)
 }

@@ -1010,7 +1010,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 		graphs[i].p.Store(g)
 		execs[i].p.Store(must(g.Instantiate())(t))
 	}
-	var launched, updated atomic.Int64
+	var launched, updated, called atomic.Int64
 	note := func(err error) {
 		switch {
 		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errBuilding), errors.Is(err, ResultGraphExecUpdateFailure),
@@ -1034,6 +1034,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 				switch rnd.IntN(6) {
 				case 0, 1:
 					g, err := s.Capture(CaptureRelaxed, func() error {
+						note(s.HostFunc(func() { called.Add(1) }))
 						note(s.Copy(dev, mems[k].get()))
 						note(fork.WaitStream(s))
 						note(kernel().Launch(fork, oneThread, args...))
@@ -1082,10 +1083,11 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	for i := range 3 {
 		note(errors.Join(graphs[i].get().Close(), execs[i].get().Close(), mems[i].get().Close(), events[i].get().Close()))
 	}
-	if launched.Load() == 0 { // whether two graphs are alike enough for an update is a matter of luck
+	if launched.Load() == 0 || called.Load() == 0 { // whether two graphs are alike enough for an update is a matter of luck
 		t.Error("no launch went well")
 	}
-	t.Logf("%d launches and %d updates", launched.Load(), updated.Load())
+	kept(t, "after all that", 0)
+	t.Logf("%d launches and %d updates, %d host functions called", launched.Load(), updated.Load(), called.Load())
 }
 
 // TestGraphOnFake closes everything that a graph uses while a launch of it is held: the

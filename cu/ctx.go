@@ -68,6 +68,9 @@ type contextCore struct {
 	// anybody having asked for it, and while a blocking stream begins to be captured.
 	marking sync.Mutex
 
+	// calls are the functions that its streams have yet to call.
+	calls hostCalls
+
 	// gone is set when the context has been given up.
 	gone atomic.Bool
 }
@@ -174,6 +177,7 @@ func (c *contextCore) giveUp() error {
 			}
 		}
 	}
+	defer c.dropHostFuncs()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {

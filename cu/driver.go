@@ -75,7 +75,7 @@ func WithLeakHook(hook func(Leak)) Option {
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
 	// "device memory", "host memory", "graph", "executable graph", "event pool",
-	// "pooled event", "green context".
+	// "pooled event", "green context", "host function".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

@@ -240,6 +240,7 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 	}
 	if res.Sticky() {
 		c.poison.CompareAndSwap(nil, &poison{op, Result(res)})
+		c.calls.dropAll() // nothing is called any more
 	}
 	switch p := c.poison.Load(); {
 	case p != nil:

@@ -174,6 +174,7 @@ var programs = map[string]program{
 	"Stream_Capture_fork":           {run: ExampleStream_Capture_fork, prints: fork},
 	"Stream_Close":                  {run: ExampleStream_Close, prints: "<nil> <nil>\ntrue\n"},
 	"Stream_Copy":                   {run: ExampleStream_Copy, prints: "hello\n"},
+	"Stream_HostFunc":               {run: ExampleStream_HostFunc, prints: "kernel 0 has run\nkernel 1 has run\nkernel 2 has run\n"},
 	"Stream_Memset":                 {run: ExampleStream_Memset},
 	"Stream_Query":                  {run: ExampleStream_Query},
 	"Stream_RecordNew":              {run: ExampleStream_RecordNew, prints: "done\n"},

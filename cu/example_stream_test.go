@@ -57,6 +57,25 @@ func ExampleStream_Query() {
 	}
 }
 
+// A stream tells how far it has got, in its turn among its work. The channel has room, so
+// that the function need not wait: the stream waits for it.
+func ExampleStream_HostFunc() {
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	const steps = 3
+	progress := make(chan int, steps)
+	for i := range steps {
+		if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {
+			log.Fatal(err)
+		}
+		if err := s.HostFunc(func() { progress <- i }); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for range steps {
+		fmt.Printf("kernel %d has run\n", <-progress)
+	}
+}
+
 // Synchronize holds an operating system thread; Event.Wait does not, and can be
 // given up.
 func ExampleStream_Synchronize() {

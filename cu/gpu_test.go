@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -520,6 +521,9 @@ func TestGPUPoison(t *testing.T) {
 	if err := after.Record(s); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.HostFunc(func() { t.Error("a function was called after the fault") }); err != nil {
+		t.Fatal(err)
+	}
 	if err := gpu.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -530,6 +534,9 @@ func TestGPUPoison(t *testing.T) {
 	}
 	if err := gpu.Err(); !errors.Is(err, ResultIllegalAddress) {
 		t.Errorf("Err: %v", err)
+	}
+	if n := ccall.Funcs(); n != 0 {
+		t.Errorf("%d functions are kept", n)
 	}
 	for name, f := range map[string]func() error{
 		"query":  func() error { _, err := after.Query(); return err },

@@ -17,7 +17,7 @@ import (
 // is a [GraphExec] that is made from it. A Graph is safe for concurrent use.
 //
 // A graph keeps the modules, the memory and the events that its nodes use, also when
-// they are closed.
+// they are closed, and the functions that they call.
 type Graph struct {
 	_       noCopy
 	core    *graphCore

@@ -28,9 +28,16 @@ type execCore struct {
 	uses *uses
 	// graph is what it was instantiated from, whose nodes its own are named by.
 	graph *graphCore
-	// leaving are events that only earlier launches use. late guards them.
+	// leaving is what only earlier launches use. late guards it.
 	late    sync.Mutex
-	leaving []*slot
+	leaving []latecomer
+}
+
+// latecomer is a holder, and how to name it.
+type latecomer struct {
+	holder
+	kind   string
+	handle uintptr
 }
 
 func (xc *execCore) kind() string    { return "executable graph" }
@@ -221,22 +228,29 @@ func (xc *execCore) outlive(old *uses) {
 		case *slot:
 			if launched && !xc.uses.has(h) {
 				h.acquire() // as a holder, also if the event was closed
-				xc.leaveLate(h)
+				xc.leaveLate(h.late())
+			}
+		case *hostFunc:
+			if launched && !xc.uses.has(h) {
+				h.acquire()
+				xc.leaveLate(latecomer{h, "host function", 0})
 			}
 		}
 	}
 }
 
-// leaveLate ends the call on an event that is in flight for earlier launches, when these
+func (sl *slot) late() latecomer { return latecomer{sl, "event", uintptr(sl.raw)} }
+
+// leaveLate ends the call on something that is in flight for earlier launches, when these
 // are done: at once if there were none, where no lock may be held, else in the background.
-func (xc *execCore) leaveLate(sl *slot) {
+func (xc *execCore) leaveLate(l latecomer) {
 	if xc.usage.streams.Load() == nil {
-		sl.leave()
+		l.leave()
 		return
 	}
 	xc.late.Lock()
 	defer xc.late.Unlock()
-	xc.leaving = append(xc.leaving, sl)
+	xc.leaving = append(xc.leaving, l)
 	if len(xc.leaving) == 1 {
 		go xc.leaveAll()
 	}
@@ -257,12 +271,12 @@ func (xc *execCore) leaveAll() {
 			return
 		}
 		if err := xc.usage.waitLong(xc.ctx.drv.table.Clock()); err != nil {
-			for _, sl := range batch {
-				xc.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: errKept("event", uintptr(sl.raw), err)})
+			for _, l := range batch {
+				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}
 		} else {
-			for _, sl := range batch {
-				sl.leave()
+			for _, l := range batch {
+				l.leave()
 			}
 		}
 		done = len(batch)
@@ -333,7 +347,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		wait:     func(e driver.Event) driver.Result { return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e) },
 	})
 	if before != nil {
-		xc.leaveLate(before)
+		xc.leaveLate(before.late())
 	}
 	return err
 }
