@@ -1,0 +1,233 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestGPUWaiters waits on a GPU in all ways, for less and for longer than it takes until
+// the watcher has streams ring its bell.
+func TestGPUWaiters(t *testing.T) {
+	gpu := gpuContext(t)
+	drv := gpu.own.core.drv
+	for _, long := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond} {
+		t.Run(fmt.Sprint(long), func(t *testing.T) {
+			g := newGate(t, gpu)
+			const waiters, of = 200, 8
+			streams := make([]*Stream, of)
+			for i := range streams {
+				streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+				defer streams[i].Close()
+				g.hold(t, streams[i])
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg, early sync.WaitGroup
+			var woken atomic.Int32
+			wait := func(f func() error, is error) {
+				g := &wg
+				if is != nil {
+					g = &early
+				}
+				g.Go(func() {
+					if err := f(); !errors.Is(err, is) || is == nil && err != nil {
+						t.Errorf("%v, want %v", err, is)
+					}
+					woken.Add(1)
+				})
+			}
+			var all []*Event
+			for i := range waiters {
+				e := must(gpu.NewEvent(EventDisableTiming))(t)
+				if err := e.Record(streams[i%of]); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, e)
+			}
+			closed := must(gpu.NewEvent(EventDisableTiming))(t)
+			if err := closed.Record(streams[0]); err != nil {
+				t.Fatal(err)
+			}
+			wait(func() error { return closed.Wait(t.Context()) }, ErrClosed)
+			for i, e := range all {
+				switch i % 4 {
+				case 0:
+					wait(func() error { return e.Wait(t.Context()) }, nil)
+				case 1:
+					wait(func() error { return e.Wait(ctx) }, context.Canceled)
+				case 2:
+					wait(func() error { return streams[i%of].Wait(t.Context()) }, nil)
+				case 3:
+					ticket := must(e.Ticket())(t)
+					wait(func() error { <-ticket.Done(); return ticket.Err() }, nil)
+				}
+			}
+			wait(func() error { return WaitAll(t.Context(), all...) }, nil)
+			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
+			time.Sleep(long)
+			drv.watch.mu.Lock()
+			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.order),
+				gpu.own.core.ringersMade, drv.watch.rest)
+			drv.watch.mu.Unlock()
+			if n := woken.Load(); n != 0 {
+				t.Errorf("%d have been woken", n)
+			}
+			cancel()
+			closed.Close()
+			early.Wait()
+			g.open()
+			wg.Wait()
+			for _, e := range all {
+				e.Close()
+			}
+		})
+	}
+}
+
+// TestGPURingersHoldNobody looks whether streams that wait for one record, so as to ring the
+// bell, keep others from getting on: streams may share a queue of the GPU's.
+func TestGPURingersHoldNobody(t *testing.T) {
+	gpu := gpuContext(t)
+	w := &gpu.own.core.drv.watch
+	g := newGate(t, gpu)
+	const n, held = 96, 8
+	streams, events := make([]*Stream, n), make([]*Event, n)
+	for i := range streams {
+		streams[i], events[i] = must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
+		defer streams[i].Close()
+		defer events[i].Close()
+		if err := errors.Join(events[i].Record(streams[i]), events[i].Synchronize()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// stuck returns the streams on which nothing gets on.
+	stuck := func() (list []int) {
+		for i := held; i < n; i++ {
+			if err := events[i].Record(streams[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		for i := held; i < n; i++ {
+			if st, err := events[i].Query(); err != nil {
+				t.Fatal(err)
+			} else if st != Complete {
+				list = append(list, i)
+			}
+		}
+		return list
+	}
+	for _, s := range streams[:held] {
+		g.hold(t, s)
+	}
+	before := stuck()
+	t.Logf("CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v", os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"), held, before)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	var more []*Event
+	for k := range maxRingers {
+		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		more = append(more, e)
+		defer e.Close()
+		if err := e.Record(streams[k%held]); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { e.Wait(ctx) })
+		time.Sleep(watchLong / 4)
+	}
+	eventually(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.rest == watchSlow
+	})
+	with := stuck()
+	t.Logf("with %d streams that ring the bell: %v", gpu.own.core.ringersMade, with)
+	if len(with) > len(before) {
+		t.Errorf("%d streams are behind what rings the bell", len(with)-len(before))
+	}
+	cancel()
+	wg.Wait()
+	// The other way round: what it is like when streams of the common priority wait.
+	for k := range maxRingers {
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		defer s.Close()
+		if err := s.WaitEvent(more[k]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("with %d streams of the common priority that wait: %v", maxRingers, stuck())
+	g.open()
+}
+
+// TestGPUWaitsSpoilNoCapture has somebody capture in global mode, by the driver and without
+// this package's knowledge, while goroutines wait: their polls, and the streams that ring
+// the bell, which are made meanwhile, spoil nothing.
+func TestGPUWaitsSpoilNoCapture(t *testing.T) {
+	gpu := gpuContext(t)
+	tab := gpu.own.core.drv.table
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var waits atomic.Int64
+	for range 16 {
+		s, g, e := must(gpu.NewStream(StreamNonBlocking))(t), newGate(t, gpu), must(gpu.NewEvent(EventDisableTiming))(t)
+		defer s.Close()
+		defer e.Close()
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				atomic.StoreUint32(g.word(), 0)
+				g.hold(t, s)
+				if err := e.Record(s); err != nil {
+					t.Error(err)
+				}
+				opener := time.AfterFunc(time.Duration(rand.IntN(15000))*time.Microsecond, g.open)
+				if err := e.Wait(t.Context()); err != nil {
+					t.Error(err)
+					g.open()
+					return
+				}
+				opener.Stop()
+				waits.Add(1)
+			}
+		})
+	}
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	runtime.LockOSThread() // a capture ends where it has begun
+	defer runtime.UnlockOSThread()
+	const captures = 40
+	for i := range captures {
+		at := driver.At{}
+		if res := tab.StreamBeginCapture(at, s.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+			t.Fatal(res)
+		}
+		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
+		graph, res := tab.StreamEndCapture(at, s.core.raw)
+		if res != 0 {
+			t.Fatalf("capture %d was spoilt: %v", i, res)
+		}
+		if res := tab.GraphDestroy(at, graph); res != 0 {
+			t.Error(res)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), gpu.own.core.ringersMade)
+	if gpu.own.core.ringersMade == 0 {
+		t.Error("no wait was long")
+	}
+}
