@@ -41,7 +41,7 @@ const wakeEnv = "PURECU_WAKEUP_TSV"
 
 // What takes longer than this has failed.
 const (
-	armLimit  = 5 * time.Second  // to put all waits behind held streams
+	armLimit  = 3 * time.Second  // to put all waits behind held streams
 	wakeLimit = 20 * time.Second // to wake all, once the streams go on
 )
 
@@ -122,7 +122,8 @@ type wakeRig struct {
 	ctxs    []context.Context // one a waiter: they would fight over one
 	cancels []context.CancelFunc
 	only    *regexp.Regexp
-	end     time.Time // when all has to have been measured
+	wakeFor time.Duration // that all may take
+	end     time.Time     // when all has to have been measured
 	tsv     *os.File
 	lines   []wakeLine
 	full    map[string]int // how many waits on a stream are too many for a way
@@ -170,7 +171,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			few: *wakeSamples, many: *wakeSamples / 10, rounds: 3, roundsOfMost: 2, pause: 2 * time.Millisecond, window: time.Second,
 			long: 2 * time.Second, longSamples: 15, kernels: 400, kernel: time.Millisecond, sweep: 1024, sweepRounds: 31,
 		},
-		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string]int), end: time.Now().Add(*wakeFor),
+		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string]int), wakeFor: *wakeFor,
 		only: must(regexp.Compile(*wakeOnly))(b),
 	}
 	if gpu.own.core.drv.table.Software() {
@@ -179,8 +180,9 @@ func BenchmarkWakeUp(b *testing.B) {
 			few: min(*wakeSamples, 20), many: 1, rounds: 1, roundsOfMost: 1, pause: 100 * time.Microsecond, window: 20 * time.Millisecond,
 			long: 50 * time.Millisecond, longSamples: 3, kernels: 12, kernel: time.Millisecond, sweep: 100, sweepRounds: 6,
 		}
-		r.end = time.Now().Add(min(*wakeFor, 2*time.Second))
+		r.wakeFor = min(*wakeFor, 2*time.Second)
 	}
+	r.end = time.Now().Add(r.wakeFor)
 	if path := os.Getenv(wakeEnv); path != "" {
 		r.tsv = must(os.Create(path))(b)
 		defer r.tsv.Close()
@@ -505,7 +507,9 @@ func (run *wakeRun) start(r *wakeRig, from, to int, wait func(ctx context.Contex
 
 // finish waits until all goroutines have ended.
 func (run *wakeRun) finish(r *wakeRig) error {
+	fired := make(chan struct{})
 	watchdog := time.AfterFunc(wakeLimit, func() {
+		defer close(fired)
 		err := fmt.Errorf("not all had run after %v", wakeLimit)
 		run.err.CompareAndSwap(nil, &err)
 		for _, cancel := range r.cancels {
@@ -513,7 +517,8 @@ func (run *wakeRun) finish(r *wakeRig) error {
 		}
 	})
 	run.done.Wait()
-	if !watchdog.Stop() { // nothing can be waited for with these any more
+	if !watchdog.Stop() {
+		<-fired // nothing can be waited for with these contexts any more
 		for i := range r.ctxs {
 			r.ctxs[i], r.cancels[i] = context.WithCancel(context.Background())
 		}
@@ -522,6 +527,13 @@ func (run *wakeRun) finish(r *wakeRig) error {
 		return *err
 	}
 	return nil
+}
+
+// until returns the end of what may take this share of the time that is left, or a
+// least part of all the time, if less is left.
+func (r *wakeRig) until(share float64, least time.Duration) time.Time {
+	left := time.Duration(share * float64(time.Until(r.end)))
+	return time.Now().Add(max(left, r.wakeFor/least))
 }
 
 // latencies measures wake-ups, of one waiter or of several.
@@ -536,12 +548,12 @@ func (r *wakeRig) latencies(one bool) {
 				continue
 			}
 			rounds := max(r.rounds, (r.many+waiters-1)/waiters)
-			late := time.Now().Add(time.Until(r.end) / 10)
+			late := time.Now().Add(time.Hour) // more rounds than these few would not be worth their time
 			switch {
 			case one:
-				rounds, late = r.few, r.end
+				rounds, late = r.few, r.until(1, 8)
 			case waiters <= 64:
-				rounds = max(r.rounds, (r.few+waiters-1)/waiters)
+				rounds, late = max(r.rounds, (r.few+waiters-1)/waiters), time.Now().Add(r.wakeFor/12)
 			case waiters == slices.Max(r.waiters):
 				rounds = r.roundsOfMost
 			}
@@ -593,7 +605,7 @@ func (r *wakeRig) waiting() {
 			}
 			return -1
 		})
-		list = r.each("waiting", list, waiters, streams, 1, time.Now(), func(s *series) error {
+		r.each("waiting", list, waiters, streams, 1, time.Now(), func(s *series) error {
 			retireThreads()
 			var before, after int
 			_, err := r.round(s, wakeRound{
@@ -608,13 +620,12 @@ func (r *wakeRig) waiting() {
 					after = threads()
 				},
 			})
-			s.n = after - before
+			if err == nil {
+				r.put("waiting", s.name, waiters, streams, "CPU, cores", s.cpu.Seconds()/s.wall.Seconds())
+				r.put("waiting", s.name, waiters, streams, "threads", float64(after-before))
+			}
 			return err
 		})
-		for _, s := range list {
-			r.put("waiting", s.name, waiters, streams, "CPU, cores", s.cpu.Seconds()/s.wall.Seconds())
-			r.put("waiting", s.name, waiters, streams, "threads", float64(s.n))
-		}
 	}
 	retireThreads()
 }
@@ -676,7 +687,7 @@ func (r *wakeRig) longWaits() {
 			list = append(list, s)
 		}
 	}
-	late := time.Now().Add(time.Until(r.end) * 6 / 10)
+	late := r.until(0.6, 4)
 	list = r.each("long", list, 1, 1, r.longSamples, late.Add(-r.long*time.Duration(len(list))), func(s *series) error {
 		us, err := r.round(s, wakeRound{waiters: 1, streams: 1, all: func() {
 			cpu, wall := busy(func() { time.Sleep(r.long) })
@@ -711,7 +722,7 @@ func (r *wakeRig) kernelsInARow() {
 		r.note("%s: FAILED: %v", part, err)
 		return
 	}
-	list = r.each(part, list, waiters, streams, r.rounds, time.Now().Add(time.Until(r.end)/6), func(s *series) error {
+	list = r.each(part, list, waiters, streams, r.rounds, time.Now().Add(r.wakeFor/12), func(s *series) error {
 		err := r.held(s, r.kernels*streams, streams, launch)
 		if err != nil {
 			return err
