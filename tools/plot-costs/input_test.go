@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/tools/internal/plot"
 )
 
 func TestInputErrors(t *testing.T) {
@@ -31,8 +33,8 @@ func TestInputErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var in input
-			in.read("in.tsv", tt.text)
-			if _, err := in.done(); err == nil || err.Error() != tt.want {
+			in.Read("in.tsv", tt.text)
+			if _, err := in.Done(); err == nil || err.Error() != tt.want {
 				t.Errorf("got\n\t%v\nwant\n\t%s", err, tt.want)
 			}
 		})
@@ -41,13 +43,13 @@ func TestInputErrors(t *testing.T) {
 
 func TestInputStopsComplaining(t *testing.T) {
 	var in input
-	in.read("in.tsv", strings.Repeat("nonsense\n", 25))
-	_, err := in.done()
+	in.Read("in.tsv", strings.Repeat("nonsense\n", 25))
+	_, err := in.Done()
 	if err == nil {
 		t.Fatal("nonsense is accepted")
 	}
 	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != maxErrors+1 || lines[maxErrors] != "and 5 more" {
+	if len(lines) != plot.MaxErrors+1 || lines[plot.MaxErrors] != "and 5 more" {
 		t.Errorf("%d lines, the last of which is %q", len(lines), lines[len(lines)-1])
 	}
 }
@@ -56,12 +58,12 @@ func TestInputStopsComplaining(t *testing.T) {
 // another file, or another run, for another measurement.
 func TestInputFiles(t *testing.T) {
 	var in input
-	in.read("a.tsv", "torch\tpush\t1.1\t5\nC\tpoke\t1.1\t10\nC\tpoke\t2.1\t11\n")
-	in.read("b.tsv", "cu\tpoke\t1\t30\nC\tpoke\t1\t12\nC\tpull\t1\t12\n")
-	m, err := in.done()
-	if err != nil {
+	in.Read("a.tsv", "torch\tpush\t1.1\t5\nC\tpoke\t1.1\t10\nC\tpoke\t2.1\t11\n")
+	in.Read("b.tsv", "cu\tpoke\t1\t30\nC\tpoke\t1\t12\nC\tpull\t1\t12\n")
+	if _, err := in.Done(); err != nil {
 		t.Fatal(err)
 	}
+	m := &in.m
 	if got, want := strings.Join(m.peers, " "), "C cu torch"; got != want {
 		t.Errorf("libraries %s, want %s", got, want)
 	}

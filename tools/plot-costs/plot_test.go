@@ -2,58 +2,33 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/tools/internal/plot"
+	"github.com/purecu/purecu/tools/internal/plottest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(want, got) {
-		return
-	}
-	w, g := strings.Split(string(want), "\n"), strings.Split(string(got), "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			t.Fatalf("%s:%d: got\n\t%s\nwant\n\t%s\n(go test -update rewrites the golden files)", name, i+1, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s: got %d lines, want %d", name, len(g), len(w))
-}
 
 func TestGolden(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "plot.svg")
 	var table bytes.Buffer
-	err := run([]string{"-svg", svg, "-title", "Invented numbers", "-machine", "Analytical Engine", "-driver", "18.37", "-date", "1842-10-01",
+	err := tool().Run([]string{"-svg", svg, "-title", "Invented numbers", "-machine", "Analytical Engine", "-driver", "18.37", "-date", "1842-10-01",
 		"-versions", "Mill 1, Store 2", "testdata/costs.tsv"}, &table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/golden/table.md", table.Bytes())
+	plottest.Golden(t, "testdata/golden/table.md", table.Bytes())
 	plot, err := os.ReadFile(svg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/golden/plot.svg", plot)
+	plottest.Golden(t, "testdata/golden/plot.svg", plot)
 }
 
 func TestRun(t *testing.T) {
@@ -68,7 +43,7 @@ func TestRun(t *testing.T) {
 		args []string
 		want string // what the error says, or the output
 	}{
-		{nil, errUsage.Error()},
+		{nil, tool().Usage().Error()},
 		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense"},
 		{[]string{filepath.Join(dir, "no.tsv")}, "open " + filepath.Join(dir, "no.tsv")},
 		{[]string{in, bad}, bad + ":1: 1 fields"},
@@ -78,7 +53,7 @@ func TestRun(t *testing.T) {
 			"Medians of 1 run of 1 round; a ratio is the median of the runs' ratios, without an interval, which takes six runs.\n"},
 	} {
 		var out bytes.Buffer
-		err := run(tt.args, &out)
+		err := tool().Run(tt.args, &out)
 		got := out.String()
 		if err != nil {
 			got = err.Error()
@@ -89,13 +64,13 @@ func TestRun(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	if err := run([]string{"-table", table, in}, &out); err != nil || out.Len() != 0 {
+	if err := tool().Run([]string{"-table", table, in}, &out); err != nil || out.Len() != 0 {
 		t.Errorf("with -table: %v, and on the standard output %q", err, out.String())
 	}
 	if got, err := os.ReadFile(table); err != nil || !strings.HasPrefix(string(got), "| operation |") {
 		t.Errorf("the table's file: %q, %v", got, err)
 	}
-	if err := run([]string{in}, brokenWriter{}); !errors.Is(err, errBroken) {
+	if err := tool().Run([]string{in}, brokenWriter{}); !errors.Is(err, errBroken) {
 		t.Errorf("with a broken standard output: %v", err)
 	}
 }
@@ -106,94 +81,20 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestDigits(t *testing.T) {
-	for x, want := range map[float64]string{
-		0.00149: "0.0015", 0.0951: "0.095", 0.1: "0.10", 0.996: "1.00", 1.125: "1.12", 9.99: "9.99", 11.94: "11.9", 100.4: "100", 1234.5: "1234",
-	} {
-		if got := digits(x); got != want {
-			t.Errorf("digits(%v) = %s, want %s", x, got, want)
-		}
-	}
-}
-
-func TestDuration(t *testing.T) {
-	for ns, want := range map[float64]string{
-		0.5: "0.50 ns", 2.416: "2.42 ns", 9.994: "9.99 ns", 9.996: "10.0 ns", 10: "10.0 ns", 99.94: "99.9 ns", 99.96: "100 ns", 100: "100 ns",
-		999.4: "999 ns", 999.6: "1.00 µs", 1660.9: "1.66 µs", 12345: "12.3 µs", 123456: "123 µs", 999_600: "1.00 ms", 2_500_000: "2.50 ms",
-	} {
-		if got := duration(ns); got != want {
-			t.Errorf("duration(%v) = %s, want %s", ns, got, want)
-		}
-	}
-	for ns, want := range map[float64]string{0.1: "0.1 ns", 1: "1 ns", 10: "10 ns", 100: "100 ns", 1000: "1 µs", 1e4: "10 µs", 1e5: "100 µs", 1e6: "1 ms"} {
-		if got := round(ns); got != want {
-			t.Errorf("round(%v) = %s, want %s", ns, got, want)
-		}
-	}
-}
-
-// element is an element of a plot.
-type element struct {
-	name  string
-	attrs map[string]string
-	text  string
-}
-
-// number returns an attribute that is a number.
-func (e element) number(t *testing.T, name string) float64 {
-	t.Helper()
-	x, err := strconv.ParseFloat(e.attrs[name], 64)
-	if err != nil {
-		t.Fatalf("%+v: %s: %v", e, name, err)
-	}
-	return x
-}
-
-// elements reads an SVG, which has to be well-formed XML.
-func elements(t *testing.T, svg []byte) []element {
-	t.Helper()
-	var list []element
-	var open []int
-	for dec := xml.NewDecoder(bytes.NewReader(svg)); ; {
-		tok, err := dec.Token()
-		if errors.Is(err, io.EOF) {
-			return list
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch tok := tok.(type) {
-		case xml.StartElement:
-			e := element{name: tok.Name.Local, attrs: map[string]string{}}
-			for _, a := range tok.Attr {
-				e.attrs[a.Name.Local] = a.Value
-			}
-			open = append(open, len(list))
-			list = append(list, e)
-		case xml.EndElement:
-			open = open[:len(open)-1]
-		case xml.CharData:
-			if len(open) > 0 {
-				list[open[len(open)-1]].text += string(tok)
-			}
-		}
-	}
-}
-
 // TestPlotScale draws bars of known lengths: on a logarithmic scale ten times
 // as much is always as much longer.
 func TestPlotScale(t *testing.T) {
 	m := parse(t, "C\ta\t1\t2\ncu\ta\t1\t20\ntorch\ta\t1\t200\ncuda.core\tb\t1\t2000\n")
 	var widths, tops []float64
 	var classes, values []string
-	for _, e := range elements(t, m.svg(caption{})) {
+	for _, e := range plottest.Elements(t, m.SVG(plot.Caption{})) {
 		switch {
-		case e.name == "rect" && e.number(t, "height") == barHeight:
-			widths = append(widths, e.number(t, "width"))
-			tops = append(tops, e.number(t, "y"))
-			classes = append(classes, e.attrs["class"])
-		case e.attrs["class"] == "v":
-			values = append(values, e.text)
+		case e.Name == "rect" && e.Number(t, "height") == barHeight:
+			widths = append(widths, e.Number(t, "width"))
+			tops = append(tops, e.Number(t, "y"))
+			classes = append(classes, e.Attrs["class"])
+		case e.Attrs["class"] == "v":
+			values = append(values, e.Text)
 		}
 	}
 	if got, want := strings.Join(classes, " "), "p0 p1 p2 p3"; got != want {
@@ -223,13 +124,13 @@ func TestPlotEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := parse(t, text)
-			p := plot{m: m}
+			p := costs{m: m}
 			p.scale()
 			all := m.all(cell{"a", "C"})
-			if x := p.x(median(all)); x < plotLeft+10 || x > plotRight {
+			if x := p.X(plot.Median(all)); x < plotLeft+10 || x > plotRight {
 				t.Errorf("the bar ends at %v, not between %d and %d", x, plotLeft+10, plotRight)
 			}
-			if low, high := p.x(all[0]), p.x(all[len(all)-1]); low < plotLeft || high > plotRight || math.IsNaN(low) {
+			if low, high := p.X(all[0]), p.X(all[len(all)-1]); low < plotLeft || high > plotRight || math.IsNaN(low) {
 				t.Errorf("the whisker is from %v to %v, not between %d and %d", low, high, plotLeft, plotRight)
 			}
 		})
@@ -240,31 +141,31 @@ func TestPlotEnds(t *testing.T) {
 func TestPlotAlone(t *testing.T) {
 	const odd = `a<b> & "c"`
 	m := parse(t, "C\t"+odd+"\t1\t2\n")
-	list := elements(t, m.svg(caption{title: odd, machine: odd, versions: odd}))
+	list := plottest.Elements(t, m.SVG(plot.Caption{Title: odd, Machine: odd, Versions: odd}))
 	root, texts := list[0], 0
 	var background bool
 	for _, e := range list {
-		switch e.name {
+		switch e.Name {
 		case "svg", "title", "style", "rect", "path", "text":
 		default:
-			t.Errorf("there is an element %s", e.name)
+			t.Errorf("there is an element %s", e.Name)
 		}
-		for name, v := range e.attrs {
+		for name, v := range e.Attrs {
 			if strings.HasPrefix(name, "on") || strings.Contains(name, "href") || strings.Contains(v, "url(") {
-				t.Errorf("%s has %s=%q", e.name, name, v)
+				t.Errorf("%s has %s=%q", e.Name, name, v)
 			}
 		}
-		if e.name == "style" && (strings.Contains(e.text, "url(") || strings.Contains(e.text, "@")) {
-			t.Errorf("the style needs something else: %s", e.text)
+		if e.Name == "style" && (strings.Contains(e.Text, "url(") || strings.Contains(e.Text, "@")) {
+			t.Errorf("the style needs something else: %s", e.Text)
 		}
-		if e.attrs["fill"] == "#ffffff" && e.attrs["width"] == root.attrs["width"] && e.attrs["height"] == root.attrs["height"] {
+		if e.Attrs["fill"] == "#ffffff" && e.Attrs["width"] == root.Attrs["width"] && e.Attrs["height"] == root.Attrs["height"] {
 			background = true
 		}
-		if strings.Contains(e.text, odd) {
+		if strings.Contains(e.Text, odd) {
 			texts++
 		}
-		if e.name == "text" && (e.number(t, "y") > root.number(t, "height") || e.number(t, "x") > root.number(t, "width")) {
-			t.Errorf("%q stands outside", e.text)
+		if e.Name == "text" && (e.Number(t, "y") > root.Number(t, "height") || e.Number(t, "x") > root.Number(t, "width")) {
+			t.Errorf("%q stands outside", e.Text)
 		}
 	}
 	if !background {
@@ -287,13 +188,13 @@ func TestPlotSize(t *testing.T) {
 			}
 		}
 	}
-	svg := parse(t, b.String()).svg(caption{title: "all", machine: strings.Repeat("m", 80)})
+	svg := parse(t, b.String()).SVG(plot.Caption{Title: "all", Machine: strings.Repeat("m", 80)})
 	if n := len(svg); n > 30_000 {
 		t.Errorf("the plot has %d bytes, more than 30,000", n)
 	}
 	var bars int
-	for _, e := range elements(t, svg) {
-		if strings.HasPrefix(e.attrs["class"], "p") && e.attrs["x"] == strconv.Itoa(plotLeft) && e.name == "rect" && e.attrs["height"] == strconv.Itoa(barHeight) {
+	for _, e := range plottest.Elements(t, svg) {
+		if strings.HasPrefix(e.Attrs["class"], "p") && e.Attrs["x"] == strconv.Itoa(plotLeft) && e.Name == "rect" && e.Attrs["height"] == strconv.Itoa(barHeight) {
 			bars++
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/purecu/purecu/tools/internal/plot"
 )
 
 // cell is one operation of one library.
@@ -74,15 +76,7 @@ func (m *measurements) roundsARun() string {
 	if low != high {
 		return fmt.Sprintf("%d to %d rounds", low, high)
 	}
-	return plural(low, "round")
-}
-
-// plural returns so many of a thing.
-func plural(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
+	return plot.Plural(low, "round")
 }
 
 // ratio is how much more one library takes than another.
@@ -102,52 +96,16 @@ func (m *measurements) ratioOf(c cell) (ratio, bool) {
 	for _, run := range m.runs {
 		a, b := m.rounds[c][run], m.rounds[base][run]
 		if len(a) > 0 && len(b) > 0 {
-			list = append(list, median(sorted(a))/median(sorted(b)))
+			list = append(list, plot.Median(plot.Sorted(a))/plot.Median(plot.Sorted(b)))
 		}
 	}
 	if len(list) == 0 || c == base {
 		return ratio{}, false
 	}
 	slices.Sort(list)
-	r := ratio{median: median(list)}
-	if k := leftOut(len(list)); k >= 0 {
+	r := ratio{median: plot.Median(list)}
+	if k := plot.LeftOut(len(list)); k >= 0 {
 		r.low, r.high, r.known = list[k], list[len(list)-1-k], true
 	}
 	return r, true
-}
-
-// leftOut returns how many of n values in order can be left out at either end, so
-// that the interval of the others covers their distribution's median with 95 % at
-// least; -1 if all of them do not.
-func leftOut(n int) int {
-	k, exactly, outside := 0, math.Exp2(float64(-n)), 0.0
-	for ; k < n; k++ {
-		// The interval misses the median if k values or fewer are on one side of
-		// it; each value has a chance of one half.
-		if outside += 2 * exactly; outside > 0.05 {
-			break
-		}
-		exactly *= float64(n-k) / float64(k+1)
-	}
-	return k - 1
-}
-
-// sorted returns the values in ascending order.
-func sorted(v []float64) []float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v
-}
-
-// median returns the middle of values in ascending order, of which there is one
-// at least.
-func median(v []float64) float64 {
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
-}
-
-// percentile returns the smallest of values in ascending order that p percent of
-// them do not exceed.
-func percentile(v []float64, p int) float64 {
-	return v[max(0, (len(v)*p+99)/100-1)]
 }

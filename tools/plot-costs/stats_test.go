@@ -6,72 +6,15 @@ import (
 	"testing"
 )
 
-func TestMedian(t *testing.T) {
-	for _, tt := range []struct {
-		values []float64
-		want   float64
-	}{
-		{[]float64{7}, 7},
-		{[]float64{9, 1}, 5},
-		{[]float64{9, 1, 2}, 2},
-		{[]float64{4, 3, 1, 100}, 3.5},
-	} {
-		before := fmt.Sprint(tt.values)
-		if got := median(sorted(tt.values)); got != tt.want {
-			t.Errorf("the median of %v is %v, want %v", tt.values, got, tt.want)
-		}
-		if fmt.Sprint(tt.values) != before {
-			t.Errorf("sorted has changed %s", before)
-		}
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	var hundred []float64
-	for i := range 100 {
-		hundred = append(hundred, float64(i+1))
-	}
-	for _, tt := range []struct {
-		values []float64
-		p      int
-		want   float64
-	}{
-		{hundred, 5, 5},
-		{hundred, 95, 95},
-		{hundred, 100, 100},
-		{hundred[:10], 5, 1},
-		{hundred[:10], 95, 10},
-		{hundred[:21], 5, 2}, // a single value is less than 5 % of 21
-		{hundred[:1], 5, 1},
-		{hundred[:1], 95, 1},
-	} {
-		if got := percentile(tt.values, tt.p); got != tt.want {
-			t.Errorf("percentile %d of %d values is %v, want %v", tt.p, len(tt.values), got, tt.want)
-		}
-	}
-}
-
-// TestLeftOut compares with a table of the sign test.
-func TestLeftOut(t *testing.T) {
-	for n, want := range map[int]int{
-		1: -1, 2: -1, 3: -1, 4: -1, 5: -1, 6: 0, 8: 0, 9: 1, 11: 1, 12: 2, 14: 2, 15: 3, 16: 3, 17: 4, 20: 5, 25: 7, 31: 9, 50: 17,
-	} {
-		if got := leftOut(n); got != want {
-			t.Errorf("of %d values %d are left out at either end, want %d", n, got, want)
-		}
-	}
-}
-
 // parse reads measurements that are well-formed.
 func parse(t *testing.T, text string) *measurements {
 	t.Helper()
 	var in input
-	in.read("in.tsv", text)
-	m, err := in.done()
-	if err != nil {
+	in.Read("in.tsv", text)
+	if _, err := in.Done(); err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return &in.m
 }
 
 func TestRoundsARun(t *testing.T) {

@@ -3,9 +3,8 @@ package main
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
+	"github.com/purecu/purecu/tools/internal/plot"
 	"github.com/purecu/purecu/tools/internal/svg"
 )
 
@@ -25,34 +24,34 @@ const (
 	lineHeight = 16
 )
 
-// svg returns the plot: the operations from top to bottom, with a bar for each
+// SVG returns the plot: the operations from top to bottom, with a bar for each
 // library.
-func (m *measurements) svg(c caption) []byte {
-	p := plot{m: m}
+func (m *measurements) SVG(c plot.Caption) []byte {
+	p := costs{m: m}
 	p.scale()
 	bottom := plotTop
 	for _, op := range m.operations {
 		bottom += groupSpace + barPitch*len(m.have(op))
 	}
 	bottom += groupSpace
-	height := bottom + 34 + lineHeight*len(c.lines())
+	height := bottom + 34 + lineHeight*len(c.Lines())
 
 	style := ""
 	for i, colour := range colours {
 		style += fmt.Sprintf(`.p%d{fill:%s}`, i, colour)
 	}
-	p.Begin(plotWidth, height, c.title, style)
-	p.Text(20, 34, "t", c.title)
+	p.Begin(plotWidth, height, c.Title, style)
+	p.Text(20, 34, "t", c.Title)
 	p.Text(20, 54, "s", "Median time of a call, on a logarithmic scale: shorter is better. Whiskers: the 5th to the 95th percentile of the rounds.")
 	p.legend(76)
-	p.axis(bottom)
+	p.Draw(&p.Image, plotTop, bottom)
 	y := plotTop
 	for _, op := range m.operations {
 		y += groupSpace
 		p.group(y, op)
 		y += barPitch * len(m.have(op))
 	}
-	for i, line := range c.lines() {
+	for i, line := range c.Lines() {
 		p.Text(20, bottom+38+lineHeight*i, "s", line)
 	}
 	return p.End()
@@ -69,32 +68,26 @@ func (m *measurements) have(op string) []int {
 	return list
 }
 
-// plot is an SVG in the making.
-type plot struct {
+// costs is the plot in the making.
+type costs struct {
 	svg.Image
-	m           *measurements
-	first, last int // powers of ten, in nanoseconds: the ends of the axis
+	plot.Axis
+	m *measurements
 }
 
 // scale finds the powers of ten between which all bars and whiskers end. The
 // shortest bar is to be seen.
-func (p *plot) scale() {
+func (p *costs) scale() {
 	low, high := math.Inf(1), 0.0
 	for c := range p.m.rounds {
 		all := p.m.all(c)
-		low, high = min(low, percentile(all, 5)), max(high, percentile(all, 95))
+		low, high = min(low, plot.Percentile(all, 5)), max(high, plot.Percentile(all, 95))
 	}
-	p.first = int(math.Floor(math.Log10(low / 1.2)))
-	p.last = int(math.Ceil(math.Log10(high)))
-}
-
-// x returns where so many nanoseconds are.
-func (p *plot) x(ns float64) float64 {
-	return plotLeft + (plotRight-plotLeft)*(math.Log10(ns)-float64(p.first))/float64(p.last-p.first)
+	p.Axis = plot.NewAxis(plotLeft, plotRight, low, high)
 }
 
 // legend names the colours.
-func (p *plot) legend(y int) {
+func (p *costs) legend(y int) {
 	x := plotLeft
 	for i, name := range peers {
 		if len(p.m.order[name]) == 0 {
@@ -106,65 +99,24 @@ func (p *plot) legend(y int) {
 	}
 }
 
-// axis draws a line for each power of ten, which has its value above and below.
-func (p *plot) axis(bottom int) {
-	for e := p.first; e <= p.last; e++ {
-		ns := math.Pow10(e)
-		x := svg.Pixels(p.x(ns))
-		p.Add(`<path d="M%s %dV%d" class="g"/>`, x, plotTop, bottom)
-		for _, y := range []int{plotTop - 6, bottom + 15} {
-			p.Add(`<text x="%s" y="%d" class="s m">%s</text>`, x, y, round(ns))
-		}
-		p.Add("\n")
-	}
-}
-
 // group draws the bars of an operation.
-func (p *plot) group(y int, op string) {
+func (p *costs) group(y int, op string) {
 	list := p.m.have(op)
 	p.Text(plotLeft-10, y+barPitch*len(list)/2+3, "e", op)
 	for _, i := range list {
 		c := cell{op, peers[i]}
 		all := p.m.all(c)
-		mid, low, high := median(all), percentile(all, 5), percentile(all, 95)
-		end := p.x(mid)
-		about := fmt.Sprintf("%s, %s: %s (%s to %s)", peers[i], op, duration(mid), duration(low), duration(high))
+		mid, low, high := plot.Median(all), plot.Percentile(all, 5), plot.Percentile(all, 95)
+		end := p.X(mid)
+		about := fmt.Sprintf("%s, %s: %s (%s to %s)", peers[i], op, plot.Duration(mid), plot.Duration(low), plot.Duration(high))
 		if r, ok := p.m.ratioOf(c); ok {
-			about += fmt.Sprintf(", %s × %s", digits(r.median), peers[0])
+			about += fmt.Sprintf(", %s × %s", plot.Digits(r.median), peers[0])
 		}
 		p.Add(`<rect x="%d" y="%d" width="%s" height="%d" class="p%d"><title>%s</title></rect>`,
 			plotLeft, y, svg.Pixels(end-plotLeft), barHeight, i, svg.Escape(about))
 		const cap = 3
-		p.Add(`<path d="M%s %dv%dm0 -%dH%[5]sm0 -%[4]dv%[3]d" class="w"/>`, svg.Pixels(p.x(low)), y+barHeight/2-cap, 2*cap, cap, svg.Pixels(p.x(high)))
-		p.Add(`<text x="%s" y="%d" class="v">%s</text>`+"\n", svg.Pixels(max(end, p.x(high))+5), y+barHeight-1, duration(mid))
+		p.Add(`<path d="M%s %dv%dm0 -%dH%[5]sm0 -%[4]dv%[3]d" class="w"/>`, svg.Pixels(p.X(low)), y+barHeight/2-cap, 2*cap, cap, svg.Pixels(p.X(high)))
+		p.Add(`<text x="%s" y="%d" class="v">%s</text>`+"\n", svg.Pixels(max(end, p.X(high))+5), y+barHeight-1, plot.Duration(mid))
 		y += barPitch
 	}
-}
-
-// duration returns a time with about three digits.
-func duration(ns float64) string {
-	unit := "ns"
-	switch {
-	case ns >= 999_500:
-		ns, unit = ns/1e6, "ms"
-	case ns >= 999.5:
-		ns, unit = ns/1e3, "µs"
-	}
-	decimals := 0
-	switch {
-	case ns < 9.995:
-		decimals = 2
-	case ns < 99.95:
-		decimals = 1
-	}
-	return strconv.FormatFloat(ns, 'f', decimals, 64) + " " + unit
-}
-
-// round returns a power of ten without the zeros that duration gives it.
-func round(ns float64) string {
-	number, unit, _ := strings.Cut(duration(ns), " ")
-	if strings.Contains(number, ".") {
-		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
-	}
-	return number + " " + unit
 }

@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/plot"
 )
 
-// missing stands for what was not measured.
-const missing = "–"
-
-// markdown returns the table.
-func (m *measurements) markdown(c caption) []byte {
+// Markdown returns the table.
+func (m *measurements) Markdown(c plot.Caption) []byte {
 	var b strings.Builder
 	b.WriteString("| operation |")
 	rule := "|---|"
@@ -25,12 +23,12 @@ func (m *measurements) markdown(c caption) []byte {
 	}
 	fmt.Fprintf(&b, "\n%s\n", rule)
 	for _, op := range m.operations {
-		fmt.Fprintf(&b, "| %s |", strings.ReplaceAll(op, "|", `\|`))
+		fmt.Fprintf(&b, "| %s |", plot.Cell(op))
 		for _, p := range m.peers {
 			c := cell{op, p}
-			ns := missing
+			ns := plot.Missing
 			if all := m.all(c); len(all) > 0 {
-				ns = strconv.FormatFloat(median(all), 'f', 1, 64)
+				ns = strconv.FormatFloat(plot.Median(all), 'f', 1, 64)
 			}
 			fmt.Fprintf(&b, " %s |", ns)
 			if p != peers[0] {
@@ -39,14 +37,14 @@ func (m *measurements) markdown(c caption) []byte {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "\n%s\n", strings.Join(append(c.lines(), m.method()), ".\n")+".")
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(append(c.Lines(), m.method()), ".\n")+".")
 	return []byte(b.String())
 }
 
 // method says what the numbers of the table are.
 func (m *measurements) method() string {
-	s := fmt.Sprintf("Medians of %s of %s; a ratio is the median of the runs' ratios", plural(len(m.runs), "run"), m.roundsARun())
-	if leftOut(len(m.runs)) >= 0 {
+	s := fmt.Sprintf("Medians of %s of %s; a ratio is the median of the runs' ratios", plot.Plural(len(m.runs), "run"), m.roundsARun())
+	if plot.LeftOut(len(m.runs)) >= 0 {
 		return s + ", with the interval that covers it with 95 %"
 	}
 	return s + ", without an interval, which takes six runs"
@@ -57,24 +55,9 @@ func (m *measurements) ratioText(c cell) string {
 	r, ok := m.ratioOf(c)
 	switch {
 	case !ok:
-		return missing
+		return plot.Missing
 	case !r.known:
-		return digits(r.median)
+		return plot.Digits(r.median)
 	}
-	return fmt.Sprintf("%s (%s … %s)", digits(r.median), digits(r.low), digits(r.high))
-}
-
-// digits returns a positive number with two decimals, fewer from 10, more below
-// 0.1, so that about three digits say something.
-func digits(x float64) string {
-	decimals := 2
-	switch {
-	case x >= 100:
-		decimals = 0
-	case x >= 10:
-		decimals = 1
-	case x < 0.1:
-		decimals = 1 - int(math.Floor(math.Log10(x)))
-	}
-	return strconv.FormatFloat(x, 'f', decimals, 64)
+	return fmt.Sprintf("%s (%s … %s)", plot.Digits(r.median), plot.Digits(r.low), plot.Digits(r.high))
 }
