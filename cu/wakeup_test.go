@@ -45,6 +45,10 @@ const (
 	wakeLimit = 20 * time.Second // to wake all, once the streams go on
 )
 
+// slowRound is how long a round may take, without what it is made to last: a way that takes
+// longer is measured once where it is measured with so many waiters, and not with more.
+const slowRound = 4 * time.Second
+
 // A wakeWay is a way for goroutines to wait for the GPU.
 type wakeWay struct {
 	name  string
@@ -127,6 +131,7 @@ type wakeRig struct {
 	tsv     *os.File
 	lines   []wakeLine
 	full    map[string]int // how many waits on a stream are too many for a way
+	slow    map[string]int // the least number of waiters that a way was slow with
 	notes   []string
 }
 
@@ -171,7 +176,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			few: *wakeSamples, many: *wakeSamples / 10, rounds: 3, roundsOfMost: 2, pause: 2 * time.Millisecond, window: time.Second,
 			long: 2 * time.Second, longSamples: 15, kernels: 400, kernel: time.Millisecond, sweep: 1024, sweepRounds: 31,
 		},
-		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string]int), wakeFor: *wakeFor,
+		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string]int), slow: make(map[string]int), wakeFor: *wakeFor,
 		only: must(regexp.Compile(*wakeOnly))(b),
 	}
 	if gpu.own.core.drv.table.Software() {
@@ -330,6 +335,9 @@ func (r *wakeRig) ways(part string, waiters, waits, streams int) []*series {
 		if full, ok := r.full[way.name]; ok && waits/streams >= full {
 			continue
 		}
+		if slow, ok := r.slow[way.name]; ok && waiters > slow {
+			continue
+		}
 		s := &series{wakeWay: way}
 		var err error
 		if s.waits, err = way.open(r, waits, streams); err != nil {
@@ -359,7 +367,7 @@ func (r *wakeRig) each(part string, list []*series, waiters, streams, rounds int
 		}
 		for k := range list {
 			s := list[(k+round)%len(list)]
-			if s.failed {
+			if slow, ok := r.slow[s.name]; s.failed || ok && waiters >= slow && round > 0 {
 				continue
 			}
 			if err := measure(s); err != nil {
@@ -453,6 +461,7 @@ type wakeRound struct {
 // round lets so many goroutines wait for held streams, lets these go on, and returns how
 // long it took each to run.
 func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
+	t := time.Now()
 	if err := r.held(s, c.waiters, c.streams, nil); err != nil {
 		return nil, err
 	}
@@ -464,12 +473,20 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 		c.first()
 	}
 	run.start(r, begin, c.waiters, func(ctx context.Context, g int) error { return s.waits.wait(ctx, g) })
+	begun := time.Since(t)
 	if c.all != nil {
 		c.all()
 	}
 	time.Sleep(100*time.Microsecond + rand.N(900*time.Microsecond))
 	t0 := r.release()
-	if err := run.finish(r); err != nil {
+	err := run.finish(r)
+	if d := begun + time.Since(t0); d > slowRound {
+		if slow, ok := r.slow[s.name]; !ok || c.waiters < slow {
+			r.slow[s.name] = c.waiters
+		}
+		r.note("%s, %d waiters, %d streams: a round took %.1f s", s.name, c.waiters, c.streams, d.Seconds())
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.settle(c.streams))
 	}
 	us := make([]float64, c.waiters)
