@@ -243,3 +243,16 @@ func BenchmarkRecordQuery(b *testing.B) {
 		}
 	}
 }
+
+// TestDeviceAttribute sets an attribute of all devices.
+func TestDeviceAttribute(t *testing.T) {
+	const which = driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE
+	r := newRig(t, Devices(2), DeviceAttribute(which, 64), DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 0))
+	for dev := range driver.Device(2) {
+		for a, want := range map[int32]int32{which: 64, driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED: 0, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X: 1024} {
+			if got, res := r.tab.DeviceGetAttribute(driver.At{}, a, dev); got != want || res != ok {
+				t.Errorf("attribute %d of device %d is %d, %v", a, dev, got, res)
+			}
+		}
+	}
+}

@@ -25,8 +25,23 @@ const (
 
 func newDevice(ordinal int) *device { return &device{ordinal: ordinal} }
 
+// DeviceAttribute sets an attribute that all devices have, by the number that CUDA has for
+// it (CUdevice_attribute): they are those of an H200 otherwise. What a device can do does
+// not follow it.
+func DeviceAttribute(which, value int) Option {
+	return func(d *Driver) {
+		if d.attributes == nil {
+			d.attributes = make(map[int32]int32)
+		}
+		d.attributes[int32(which)] = int32(value)
+	}
+}
+
 // attribute returns an attribute of a device.
-func attribute(ordinal int, a int32) int32 {
+func (d *Driver) attribute(ordinal int, a int32) int32 {
+	if v, set := d.attributes[a]; set {
+		return v
+	}
 	if a == driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID {
 		return int32(0x3b + ordinal)
 	}
@@ -188,7 +203,7 @@ func (d *Driver) DeviceGetAttribute(_ *driver.Thread, which int32, dev driver.De
 	if which <= 0 || which >= driver.CU_DEVICE_ATTRIBUTE_MAX {
 		return 0, driver.ResultInvalidValue
 	}
-	return attribute(int(dev), which), ok
+	return d.attribute(int(dev), which), ok
 }
 
 // DeviceTotalMem is cuDeviceTotalMem_v2.

@@ -21,8 +21,10 @@ type Driver struct {
 	engine  engine
 	objects objects
 	devices []*device
-	ready   bool // cuInit was called
-	ids     struct{ stream, event, capture, thread, split uint64 }
+	// attributes are those that DeviceAttribute has set.
+	attributes map[int32]int32
+	ready      bool // cuInit was called
+	ids        struct{ stream, event, capture, thread, split uint64 }
 
 	contextIDs uint64
 	noThread   thread // stands for a thread that nobody pinned: it has nothing

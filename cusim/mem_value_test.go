@@ -111,3 +111,31 @@ func TestWaitValueOfProgram(t *testing.T) {
 	}
 	r.must(r.StreamSynchronize(r.th, s))
 }
+
+// TestValueOfRegistered lets streams write, and wait for, a word in memory
+// that the program has, and has registered.
+func TestValueOfRegistered(t *testing.T) {
+	r := newLab(t)
+	b, addr := newPages(page)
+	word := (*atomic.Uint64)(unsafe.Pointer(&b[0]))
+	word.Store(1)
+	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), page, driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))
+	p, res := r.MemHostGetDevicePointer(r.th, driver.HostPtr(addr), 0)
+	r.must(res)
+	s, w := r.newStream(), r.newStream()
+	r.must(r.StreamWaitValue64(r.th, s, p, 3, geq))
+	r.must(r.StreamWriteValue64(r.th, s, p, 4, 0))
+	r.must(r.StreamWriteValue64(r.th, w, p, 2, 0))
+	r.want("query", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	if v := word.Load(); v != 2 {
+		t.Errorf("the word is %d", v)
+	}
+	word.Store(3)
+	for word.Load() != 4 { // nobody calls the driver
+		time.Sleep(10 * time.Microsecond)
+	}
+	r.must(r.StreamSynchronize(r.th, s))
+	r.must(r.MemHostUnregister(r.th, driver.HostPtr(addr)))
+	word.Store(5)
+	r.want("write", driver.ResultInvalidValue, r.StreamWriteValue64(r.th, w, p, 6, 0))
+}
