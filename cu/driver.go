@@ -32,6 +32,7 @@ type Driver struct {
 	captures captures
 	exports  exports
 	watch    watcher
+	pages    pages
 
 	// opened is when the driver was opened, by its clock.
 	opened time.Time
@@ -75,7 +76,7 @@ func WithLeakHook(hook func(Leak)) Option {
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module",
 	// "device memory", "host memory", "graph", "executable graph", "event pool",
-	// "pooled event", "green context", "host function".
+	// "pooled event", "green context", "host function", "timeline".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

@@ -127,11 +127,16 @@ func errNoGoContext(op string) error {
 }
 
 func waitEnded(op string, sl *slot, ctx context.Context) error {
+	return &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
+}
+
+// errEnded returns what is behind the error of a wait that ctx has ended.
+func errEnded(ctx context.Context) error {
 	err := fmt.Errorf("wait ended: %w", ctx.Err())
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return &Error{Op: op, Handle: uintptr(sl.raw), Err: err, Detail: "the event's record was still pending"}
+	return err
 }
 
 // Elapsed waits for the records that both events have now, and returns the time

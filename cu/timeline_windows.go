@@ -1,0 +1,14 @@
+package cu
+
+import "syscall"
+
+// mapPage returns the address of zeroed memory that stays where it is, and mapped, for as
+// long as the process lives.
+func mapPage(size int) (uintptr, error) {
+	h, err := syscall.CreateFileMapping(syscall.InvalidHandle, nil, syscall.PAGE_READWRITE, 0, uint32(size), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer syscall.CloseHandle(h) // the view keeps it
+	return syscall.MapViewOfFile(h, syscall.FILE_MAP_READ|syscall.FILE_MAP_WRITE, 0, 0, uintptr(size))
+}
