@@ -493,16 +493,19 @@ func TestGPUStorm(t *testing.T) {
 // A kernel that writes where it must not poisons the context. It runs in a
 // process of its own, which cannot recover.
 func TestGPUPoison(t *testing.T) {
-	if os.Getenv("PURECU_TEST_POISON") == "" {
+	first := os.Getenv("PURECU_TEST_POISON")
+	if first == "" {
 		gpuDriver(t) // or skip
-		// An emulator, where the tests run in one.
-		args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), "PURECU_TEST_POISON=1")
-		out, err := cmd.CombinedOutput()
-		t.Logf("%s", out)
-		if err != nil {
-			t.Error(err)
+		for _, first := range []string{"event", "timeline"} {
+			// An emulator, where the tests run in one.
+			args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(os.Environ(), "PURECU_TEST_POISON="+first)
+			out, err := cmd.CombinedOutput()
+			t.Logf("%s", out)
+			if err != nil {
+				t.Errorf("what waits first is an %s: %v", first, err)
+			}
 		}
 		return
 	}
@@ -515,6 +518,7 @@ func TestGPUPoison(t *testing.T) {
 	if err := before.Record(s); err != nil {
 		t.Fatal(err)
 	}
+	tl := must(gpu.NewTimeline(0))(t)
 	if err := bad.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -524,8 +528,21 @@ func TestGPUPoison(t *testing.T) {
 	if err := s.HostFunc(func() { t.Error("a function was called after the fault") }); err != nil {
 		t.Fatal(err)
 	}
+	if err := tl.Signal(s, 1); err != nil {
+		t.Fatal(err)
+	}
 	if err := gpu.Err(); err != nil {
 		t.Fatal(err)
+	}
+	if first == "timeline" { // nobody else asks the driver
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := tl.Wait(ctx, 1)
+		t.Logf("Timeline.Wait: %v, after %v", err, time.Since(begin))
+		if !errors.Is(err, ResultIllegalAddress) || !errors.Is(err, ErrContextPoisoned) {
+			t.Errorf("Timeline.Wait: %v; the counter is at %d", err, tl.Value())
+		}
 	}
 	err := after.Wait(context.Background())
 	t.Logf("Wait: %v", err)
@@ -548,7 +565,7 @@ func TestGPUPoison(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, c := range []interface{ Close() error }{after, before, s, mod, gpu} {
+	for _, c := range []interface{ Close() error }{tl, after, before, s, mod, gpu} {
 		t.Logf("%T.Close: %v", c, c.Close())
 	}
 	fmt.Println("the process is still alive")
