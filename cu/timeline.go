@@ -46,8 +46,10 @@ type timelineCore struct {
 	// operations outside of Go's memory, and learns from this one what the counter orders.
 	raises atomic.Uint64
 
-	mu   sync.Mutex
-	wake chan struct{} // closed at the next raise by the host; nil if nobody waits
+	// waiting are the goroutines that wait, the lowest value first, and place is where the
+	// watcher has the timeline. The watcher's lock guards both.
+	waiting heapOfWaits
+	place   int
 }
 
 func (tc *timelineCore) kind() string    { return "timeline" }
@@ -356,7 +358,7 @@ func (t *Timeline) Set(value uint64) error {
 			return invalid(raiseOp, fmt.Sprintf("the counter is at %d, and a timeline does not go back to %d: wait for a higher value, or make another timeline", have, value))
 		}
 		if t.word.CompareAndSwap(have, value) {
-			tc.wakeAll()
+			tc.ctx.drv.raised(tc)
 			return nil
 		}
 	}
@@ -366,8 +368,9 @@ func (t *Timeline) Set(value uint64) error {
 // system thread. It returns nil if the value is reached; an error that matches ctx's if ctx
 // ended first; one that matches [ErrClosed] if the timeline was closed meanwhile, or
 // [ErrContextPoisoned] if its context is poisoned, in which no stream raises it any more; or
-// the driver's error, which is asked for such things about every 64 ms. What the GPU raises
-// is noticed a millisecond later at most, what [Timeline.Set] raises at once.
+// the driver's error, which is asked for such things about every 50 ms. What [Timeline.Set]
+// raises is noticed at once, what the GPU raises within a millisecond, and sooner the shorter
+// the wait is.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
 		return errNoGoContext(waitOp)
@@ -384,93 +387,56 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	return err
 }
 
-// A wait looks at the counter spinLoads times, and lets other goroutines run in between, which
-// takes about a millisecond. Then it sleeps in between, and asks the driver whether the context
-// still works every sleepsPerPulse times, which are a millisecond each.
-const (
-	spinLoads      = 5000
-	sleepsPerPulse = 64
-)
-
 // wait waits for a value. A call is in flight.
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
-	word := tc.page.word()
-	for range spinLoads {
+	word, w := tc.page.word(), &tc.ctx.drv.watch
+	w.waiters.Add(1)
+	defer w.waiters.Add(-1)
+	for self := (selfPolls{}); ; {
 		if reached(word.Load(), value) {
 			return nil
 		}
-		if tc.closed() || ctx.Err() != nil {
+		switch {
+		case tc.closed():
+			return errTimelineClosed(tc)
+		case ctx.Err() != nil:
+			return tc.errEnded(ctx, value)
+		}
+		if !self.again(w) {
 			break
 		}
 		runtime.Gosched()
 	}
-	var timer driver.Timer
-	sleep := minSleep
-	for slept := 1; ; slept++ {
-		wake := tc.nextRaise()
-		if reached(word.Load(), value) {
-			return nil
-		}
-		if err := tc.hopeless(ctx, value, slept%sleepsPerPulse == 0); err != nil {
-			return err
-		}
-		if timer == nil {
-			timer = tc.ctx.drv.table.Clock().NewTimer(sleep)
-			defer timer.Stop()
-		} else {
-			timer.Stop()
-			timer.Reset(sleep)
-		}
-		select {
-		case <-timer.C():
-			sleep = min(2*sleep, maxSleep)
-		case <-wake:
-			slept--
-		case <-ctx.Done():
+	wait := valueWait{value: value, to: newWaiter(1)}
+	tc.ctx.drv.watchValue(tc, &wait)
+	select {
+	case <-wait.to.ready:
+	case <-ctx.Done():
+		if tc.ctx.drv.unwatchValue(tc, &wait) {
+			return tc.errEnded(ctx, value)
 		}
 	}
+	return wait.err
 }
 
-// hopeless returns why a wait for a value has to end, or nil. It asks the driver only if
-// that is due.
-func (tc *timelineCore) hopeless(ctx context.Context, value uint64, ask bool) error {
-	switch {
-	case tc.closed():
-		return mistake(waitOp, ErrClosed, tc.handle(), "the timeline was closed while this call waited for it")
-	case ctx.Err() != nil:
-		return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
-			Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.page.word().Load(), value)}
-	}
+func errTimelineClosed(tc *timelineCore) error {
+	return mistake(waitOp, ErrClosed, tc.handle(), "the timeline was closed while this call waited for it")
+}
+
+func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
+	return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
+		Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.page.word().Load(), value)}
+}
+
+// works asks whether the context still works.
+func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
 		return tc.ctx.failed(waitOp, tc.handle(), driver.Result(p.res))
 	}
-	if ask {
-		if res := tc.ctx.queryEvent(tc.pulse); res != driver.ResultSuccess {
-			return tc.ctx.failed("cuEventQuery", uintptr(tc.pulse), res)
-		}
+	if res := tc.ctx.queryEvent(tc.pulse); res != driver.ResultSuccess {
+		return tc.ctx.failed("cuEventQuery", uintptr(tc.pulse), res)
 	}
 	return nil
-}
-
-// nextRaise returns a channel that is closed when the host next raises the counter, or the
-// timeline is closed.
-func (tc *timelineCore) nextRaise() <-chan struct{} {
-	tc.mu.Lock()
-	defer tc.mu.Unlock()
-	if tc.wake == nil {
-		tc.wake = make(chan struct{})
-	}
-	return tc.wake
-}
-
-// wakeAll wakes all who wait.
-func (tc *timelineCore) wakeAll() {
-	tc.mu.Lock()
-	defer tc.mu.Unlock()
-	if tc.wake != nil {
-		close(tc.wake)
-		tc.wake = nil
-	}
 }
 
 // Close ends the use of the timeline, and returns nil at once: goroutines that wait for it
@@ -489,7 +455,7 @@ func (t *Timeline) Close() error {
 	first, last := tc.close()
 	if first {
 		t.cleanup.Stop()
-		tc.wakeAll()
+		tc.ctx.drv.endValues(tc, errTimelineClosed(tc))
 	}
 	if last {
 		tc.destroyLate(false)

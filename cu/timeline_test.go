@@ -262,9 +262,9 @@ func TestTimelineWakes(t *testing.T) {
 	tl := must(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
-			tl.core.mu.Lock()
-			asleep = tl.core.wake != nil
-			tl.core.mu.Unlock()
+			tl.core.ctx.drv.watch.mu.Lock()
+			asleep = len(tl.core.waiting) > 0
+			tl.core.ctx.drv.watch.mu.Unlock()
 		}
 	}
 	for v := range uint64(3) {

@@ -61,13 +61,33 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
 }
 
+// selfPolls are the polls of a waiter that it makes itself.
+type selfPolls struct {
+	n     int
+	began time.Time
+}
+
+// again reports whether the waiter, which is one of the watcher's waiters, polls once more.
+func (p *selfPolls) again(w *watcher) bool {
+	limit := selfPoll
+	switch n := w.waiters.Load(); {
+	case n > fewPoll:
+		return false
+	case n > 1:
+		limit = selfBrief
+	}
+	if p.n++; p.n == 1 {
+		p.began = time.Now()
+	}
+	return p.n%4 != 0 || time.Since(p.began) < limit
+}
+
 // waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
 	w := &sl.drv.watch
 	w.waiters.Add(1)
 	defer w.waiters.Add(-1)
-	var began time.Time
-	for i := 0; ; i++ {
+	for self := (selfPolls{}); ; {
 		switch res := sl.poll(); res {
 		case driver.ResultSuccess:
 			return true, nil
@@ -84,19 +104,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		case ctx.Err() != nil:
 			return false, waitEnded("cuEventQuery", sl, ctx)
 		}
-		limit := time.Duration(0)
-		switch n := w.waiters.Load(); {
-		case n == 1:
-			limit = selfPoll
-		case n <= fewPoll:
-			limit = selfBrief
-		}
-		if i == 0 {
-			began = time.Now()
-		} else if i%4 == 0 && time.Since(began) >= limit {
-			limit = 0
-		}
-		if limit == 0 {
+		if !self.again(w) {
 			break
 		}
 		runtime.Gosched()

@@ -42,7 +42,7 @@ const (
 // that are behind others it asks for besides.
 const (
 	maxAsked     = 64
-	maxAskedSlow = 1024 // in a round that watchSlow brings about
+	maxAskedSlow = 256 // in a round that watchSlow brings about
 )
 
 // watcher waits for records in the name of goroutines. Its own goroutine runs while
@@ -66,6 +66,8 @@ type watcher struct {
 	// is behind others.
 	turn *watch
 	n    int
+	// timelines are those that goroutines wait for.
+	timelines []*timelineCore
 	// version counts the changes of what there is to ask for.
 	version uint64
 	news    bool // there is a new watch
@@ -216,14 +218,17 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 // wake has the goroutine look at what is new, or begin.
 func (w *watcher) wake(d *Driver) {
 	switch {
-	case !w.running && w.n > 0:
+	case !w.running && !w.idle():
 		w.running = true
 		go w.run(d)
-	case w.rest > watchDeaf || w.rest > 0 && w.n == 0:
+	case w.rest > watchDeaf || w.rest > 0 && w.idle():
 		w.rest = 0
 		w.bell.Ring()
 	}
 }
+
+// idle reports whether nobody waits for anything.
+func (w *watcher) idle() bool { return w.n == 0 && len(w.timelines) == 0 }
 
 // put puts a watch where it belongs.
 func (w *watcher) put(d *Driver, of *watch) {
@@ -349,7 +354,7 @@ func (d *Driver) unwatch(s *watchSub) bool {
 		s.watch, s.prev, s.next = nil, nil, nil
 		if of.subs == nil {
 			w.drop(&t, of)
-			if w.n == 0 {
+			if w.idle() {
 				w.wake(d)
 			}
 		}
@@ -372,7 +377,7 @@ func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, e
 	for _, of := range all {
 		w.end(&t, outcome{of, final, err(of)}, now)
 	}
-	if w.n == 0 {
+	if w.idle() {
 		w.wake(d)
 	}
 	w.mu.Unlock()
@@ -407,6 +412,11 @@ func (d *Driver) closedContext(c *contextCore) {
 				f(of)
 			}
 		})
+		for i := len(w.timelines) - 1; i >= 0; i-- {
+			if tc := w.timelines[i]; tc.ctx == c {
+				w.endValues(tc, mistake(waitOp, ErrClosed, tc.handle(), contextClosedDetail))
+			}
+		}
 	}, false, func(of *watch) error {
 		return mistake("cuEventQuery", ErrClosed, uintptr(of.slot.raw), contextClosedDetail)
 	})
@@ -431,6 +441,8 @@ type round struct {
 	version uint64
 	lent    uint32
 	all     bool
+	// timelines is how many are waited for.
+	timelines int
 	// plain are records that only this package could make part of a capture, and does
 	// not while they are waited for; careful are others, which are asked for one by one.
 	plain, careful []*watch
@@ -440,6 +452,7 @@ type round struct {
 	// stream will ring the bell.
 	whole, ringing bool
 	outs           []outcome
+	pulses         []*timelineCore // whose contexts are asked whether they work
 }
 
 // run is the watcher's goroutine.
@@ -460,7 +473,7 @@ func (w *watcher) run(d *Driver) {
 	}
 	heard := w.bell.Heard()
 	news, slow, looked := began, began, began
-	for w.n > 0 {
+	for !w.idle() {
 		if w.news {
 			w.news, news = false, began
 		}
@@ -469,11 +482,22 @@ func (w *watcher) run(d *Driver) {
 		if heard = h; all {
 			slow = began
 		}
+		hits := 0
+		for i := len(w.timelines) - 1; i >= 0; i-- { // those that are dropped come later, or are this one
+			hits += w.endReached(w.timelines[i])
+		}
+		r.pulses = r.pulses[:0]
+		if all {
+			for _, tc := range w.timelines {
+				tc.acquire() // who waits has a call in flight
+				r.pulses = append(r.pulses, tc)
+			}
+		}
 		w.gather(&r, all)
 		w.asking = true
 		w.mu.Unlock()
 
-		hits := w.ask(d, &r)
+		hits += w.ask(d, &r)
 		now := time.Now()
 		if hits > 0 {
 			news = now
@@ -497,7 +521,7 @@ func (w *watcher) run(d *Driver) {
 		w.asking = false
 		dead := w.dead
 		w.dead = nil
-		if w.news || w.n == 0 {
+		if w.news || w.idle() {
 			rest = 0
 		}
 		w.rest = rest
@@ -527,13 +551,13 @@ func (w *watcher) run(d *Driver) {
 // too.
 func (w *watcher) gather(r *round, all bool) {
 	lent := w.lent.Load()
-	if r.version == w.version && r.lent == lent && r.all == all && r.whole {
+	if r.version == w.version && r.lent == lent && r.all == all && r.whole && r.timelines == len(w.timelines) {
 		return
 	}
 	r.n++
-	r.version, r.lent, r.all = w.version, lent, all
+	r.version, r.lent, r.all, r.timelines = w.version, lent, all, len(w.timelines)
 	r.plain, r.careful, r.handles = r.plain[:0], r.careful[:0], r.handles[:0]
-	r.ringing = true
+	r.ringing = len(w.timelines) == 0
 	seen := 0
 	for _, q := range w.order {
 		if q.hits >= q.depth {
@@ -561,15 +585,17 @@ func (w *watcher) gather(r *round, all bool) {
 	if seen == w.n || r.ringing && !all {
 		return
 	}
-	most := maxAsked
+	// Those are many for the few that are asked for: they cost as much as these.
+	most := min(max(len(r.handles)/8, 1), maxAsked)
 	if all {
 		most = maxAskedSlow
 	}
-	for range min(w.n, most) {
+	for looked := 0; most > 0 && looked < w.n && looked < 4*maxAskedSlow; looked++ {
 		of := w.turn
 		w.turn = of.right
 		if of.round != r.n && (of.ringer == 0 || all) {
 			r.take(of)
+			most--
 		}
 	}
 }
@@ -605,7 +631,7 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 		d.captures.polls.RLock()
 		if w.lent.Load() != r.lent {
 			d.captures.polls.RUnlock()
-			return hits
+			break // the next round is another one
 		}
 		res := d.table.EventQueryAll(driver.At{Relaxed: true}, r.handles[i:i+n], results)
 		d.captures.polls.RUnlock()
@@ -634,6 +660,14 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 	if tracing {
 		ask(r.plain)
 	}
+	for _, tc := range r.pulses {
+		if err := tc.works(); err != nil {
+			d.endValues(tc, err)
+			hits++
+		}
+		tc.leave()
+	}
+	clear(r.pulses)
 	r.outs = outs
 	return hits + w.endAll(outs)
 }
