@@ -178,7 +178,7 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
-	for range 16 {
+	for range 4 {
 		s, g, e := must(gpu.NewStream(StreamNonBlocking))(t), newGate(t, gpu), must(gpu.NewEvent(EventDisableTiming))(t)
 		defer s.Close()
 		defer e.Close()
@@ -194,7 +194,7 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 				if err := e.Record(s); err != nil {
 					t.Error(err)
 				}
-				opener := time.AfterFunc(time.Duration(rand.IntN(15000))*time.Microsecond, g.open)
+				opener := time.AfterFunc(time.Duration(rand.IntN(40000))*time.Microsecond, g.open)
 				if err := e.Wait(t.Context()); err != nil {
 					t.Error(err)
 					g.open()

@@ -21,8 +21,8 @@ const (
 // How the watcher asks. After news, which are a new waiter or an outcome, it asks again
 // and again for watchSpin, yielding in between, as long as it has taken less than
 // watchShare of a processor lately: what it has not taken it may take later, up to
-// watchSaved. Then it sleeps between two rounds, the longer the older the news are. A
-// record that is waited for since watchLong is not asked for any more: a stream of the
+// watchSaved. Then it sleeps between two rounds, the longer the older the news are. When there
+// are none for watchLong, what has been waited for as long is not asked for any more: a stream of the
 // library's own waits for it, and rings a bell. After a sticky error none does, so the
 // watcher asks every watchSlow.
 const (
@@ -43,6 +43,9 @@ const (
 const (
 	maxAsked     = 64
 	maxAskedSlow = 256 // in a round that watchSlow brings about
+	// askSize is how many one crossing asks for: it takes a few microseconds, and so
+	// much later is the first of them noticed.
+	askSize = 16
 )
 
 // watcher waits for records in the name of goroutines. Its own goroutine runs while
@@ -164,14 +167,21 @@ type outcome struct {
 	err   error
 }
 
-// told are those that have to be called, and the slots to let go of, when the lock is
-// released.
+// told are those that have to be woken or called, and the slots to let go of, when the lock
+// is released.
 type told struct {
+	ready []chan struct{}
 	subs  []*watchSub
 	slots []*slot
 }
 
+// manyTold is how many are told on another goroutine: the watcher goes on asking.
+const manyTold = 32
+
 func (t *told) tell() {
+	for _, c := range t.ready {
+		c <- struct{}{}
+	}
 	for _, s := range t.subs {
 		s.call(s)
 	}
@@ -331,7 +341,7 @@ func (w *watcher) end(t *told, o outcome, at time.Time) {
 		if s.to == nil {
 			t.subs = append(t.subs, s)
 		} else if s.to.left--; s.to.left == 0 {
-			s.to.ready <- struct{}{}
+			t.ready = append(t.ready, s.to.ready)
 		}
 	}
 }
@@ -447,7 +457,7 @@ type round struct {
 	// not while they are waited for; careful are others, which are asked for one by one.
 	plain, careful []*watch
 	handles        []driver.Event
-	results        []driver.Result
+	results        [askSize]driver.Result
 	// whole says that no other is waited for, ringing that all that are first on their
 	// stream will ring the bell.
 	whole, ringing bool
@@ -502,7 +512,7 @@ func (w *watcher) run(d *Driver) {
 		if hits > 0 {
 			news = now
 		}
-		if now.Sub(looked) >= watchLong/4 {
+		if now.Sub(looked) >= watchLong/4 && now.Sub(news) >= watchLong {
 			looked = now
 			w.ring(d, &r, now)
 		}
@@ -619,12 +629,9 @@ func (r *round) take(of *watch) {
 
 // ask asks for a round's records, and returns how many outcomes there are.
 func (w *watcher) ask(d *Driver, r *round) (hits int) {
-	if len(r.results) < batchSize {
-		r.results = make([]driver.Result, batchSize)
-	}
 	tracing := d.tracers.Load() != nil
-	for i := 0; i < len(r.plain) && !tracing; i += batchSize {
-		n := min(batchSize, len(r.plain)-i)
+	for i := 0; i < len(r.plain) && !tracing; i += askSize {
+		n := min(askSize, len(r.plain)-i)
 		part, results := r.plain[i:i+n], r.results[:n]
 		// While this is locked nothing that was lent becomes part of a capture of this
 		// package.
@@ -699,7 +706,11 @@ func (w *watcher) endAll(outs []outcome) (n int) {
 		}
 	}
 	w.mu.Unlock()
-	t.tell()
+	if n < manyTold {
+		t.tell()
+	} else {
+		go t.tell()
+	}
 	clear(outs)
 	return n
 }
