@@ -109,12 +109,16 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		}
 		runtime.Gosched()
 	}
-	s := watchSub{to: newWaiter(1)}
-	sl.drv.watchSlot(sl, &s, stream)
+	s := &struct {
+		watchSub
+		waiter
+	}{waiter: waiter{make(chan struct{}, 1), 1}}
+	s.to = &s.waiter
+	sl.drv.watchSlot(sl, &s.watchSub, stream)
 	select {
-	case <-s.to.ready:
+	case <-s.ready:
 	case <-ctx.Done():
-		if sl.drv.unwatch(&s) {
+		if sl.drv.unwatch(&s.watchSub) {
 			return false, waitEnded("cuEventQuery", sl, ctx)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 // watcher asks every watchSlow.
 const (
 	watchSpin     = time.Millisecond
-	watchShare    = 4 // one part of so many
+	watchShare    = 5 // one part of so many
 	watchSaved    = 4 * time.Millisecond
 	watchMinSleep = 20 * time.Microsecond
 	watchMaxSleep = 700 * time.Microsecond
@@ -175,8 +175,13 @@ type told struct {
 	slots []*slot
 }
 
-// manyTold is how many are told on another goroutine: the watcher goes on asking.
-const manyTold = 32
+// From manyTold on they are told on another goroutine, and the watcher goes on asking; for
+// maxRush rounds with outcomes it does not let others run in between: there may be other
+// processors that wake up meanwhile.
+const (
+	manyTold = 8
+	maxRush  = 8
+)
 
 func (t *told) tell() {
 	for _, c := range t.ready {
@@ -482,7 +487,7 @@ func (w *watcher) run(d *Driver) {
 		w.saved = min(w.saved+began.Sub(w.ended)/watchShare, watchSaved)
 	}
 	heard := w.bell.Heard()
-	news, slow, looked := began, began, began
+	news, slow, looked, rush := began, began, began, 0
 	for !w.idle() {
 		if w.news {
 			w.news, news = false, began
@@ -539,7 +544,9 @@ func (w *watcher) run(d *Driver) {
 		for _, sl := range dead {
 			sl.leave()
 		}
-		if rest == 0 {
+		if hits > 0 && rush < maxRush {
+			rush++
+		} else if rush = 0; rest == 0 {
 			runtime.Gosched()
 		} else {
 			w.bell.Wait(rest)
@@ -696,7 +703,7 @@ func (w *watcher) endAll(outs []outcome) (n int) {
 		return 0
 	}
 	now := time.Now()
-	var t told
+	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
 	w.mu.Lock()
 	for _, o := range outs {
 		if q := o.watch.queue; q != nil {
