@@ -76,7 +76,7 @@ func TestGPUWaiters(t *testing.T) {
 			time.Sleep(long)
 			drv.watch.mu.Lock()
 			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.order),
-				gpu.own.core.ringersMade, drv.watch.rest)
+				ringers(gpu), drv.watch.rest)
 			drv.watch.mu.Unlock()
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -151,7 +151,7 @@ func TestGPURingersHoldNobody(t *testing.T) {
 		return w.rest == watchSlow
 	})
 	with := stuck()
-	t.Logf("with %d streams that ring the bell: %v", gpu.own.core.ringersMade, with)
+	t.Logf("with %d streams that ring the bell: %v", ringers(gpu), with)
 	if len(with) > len(before) {
 		t.Errorf("%d streams are behind what rings the bell", len(with)-len(before))
 	}
@@ -226,8 +226,8 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), gpu.own.core.ringersMade)
-	if gpu.own.core.ringersMade == 0 {
+	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), ringers(gpu))
+	if ringers(gpu) == 0 {
 		t.Error("no wait was long")
 	}
 }

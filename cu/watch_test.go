@@ -41,6 +41,14 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 	return sim, drv, gpu
 }
 
+// ringers returns how many streams ring the bell in a context.
+func ringers(gpu *Context) int {
+	c := gpu.own.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ringersMade
+}
+
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
 	t.Helper()
@@ -146,7 +154,7 @@ func TestWatcherRests(t *testing.T) {
 	if !eventually(rests) {
 		t.Fatal("the watcher goes on asking")
 	}
-	if n := gpu.own.core.ringersMade; n < len(streams) || n > maxRingers {
+	if n := ringers(gpu); n < len(streams) || n > maxRingers {
 		t.Errorf("%d streams ring the bell", n)
 	}
 	late := must(gpu.NewEvent(0))(t)
@@ -289,6 +297,7 @@ func TestWaitStorm(t *testing.T) {
 						}
 					})
 				}
+				last := e
 				switch rand.IntN(4) {
 				case 0:
 					e.Close()
@@ -299,14 +308,14 @@ func TestWaitStorm(t *testing.T) {
 				case 2:
 					e.Handle() // it is lent
 				case 3:
-					e = e.Move()
+					last = e.Move()
 				}
 				if ctx == other {
 					s.Close()
 				}
 				inner.Wait()
 				cancel()
-				e.Close()
+				last.Close()
 			}
 		})
 	}
@@ -558,9 +567,11 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
+	drv.watch.mu.Lock()
 	if n := drv.watch.n; n != 10 {
 		t.Errorf("%d records are watched", n)
 	}
+	drv.watch.mu.Unlock()
 	release()
 	for _, c := range done {
 		<-c
