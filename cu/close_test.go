@@ -195,7 +195,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			ticket, err := e.Ticket()
 			if err == nil {
 				err = e.Record(r.s)
-				ticket.core.settle(errCollected, time.Time{})
+				ticket.core.settle(errCollected)
 			}
 			return err
 		},

@@ -242,7 +242,7 @@ func TestEventAfterOthers(t *testing.T) {
 		if err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v", err)
 		}
-		ticket.core.settle(errCollected, time.Time{}) // as if it had been collected
+		ticket.core.settle(errCollected) // as if it had been collected
 	}
 	for _, c := range []struct {
 		name string
@@ -447,7 +447,7 @@ func TestSparesThatAreNone(t *testing.T) {
 			ticket := must(e.Ticket())(t)
 			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
 				r.ok(e.Record(held))
-				ticket.core.settle(errCollected, time.Time{})
+				ticket.core.settle(errCollected)
 				continue
 			}
 			r.tell("fake_capture", 1)

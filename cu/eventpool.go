@@ -688,8 +688,9 @@ func (p Pooled) Ticket() (*Ticket, error) {
 		return nil, err
 	}
 	if !recorded || sl.complete() {
+		now := sl.drv.calls.Clock().Now()
 		p.leave(sl)
-		return completeTicket(), nil
+		return completeTicket(now), nil
 	}
 	return newTicket(nil, sl), nil
 }

@@ -191,6 +191,65 @@ func ExampleTicket_Wait() {
 	// Output: <nil>
 }
 
+// A program that has other things to wait for, too.
+func ExampleTicket_Done() {
+	var result cu.Event
+	defer result.Close()
+	// … enqueue the work on s …
+	if err := result.Record(s); err != nil {
+		log.Fatal(err)
+	}
+	t, err := result.Ticket()
+	if err != nil {
+		log.Fatal(err)
+	}
+	select {
+	case <-t.Done():
+		fmt.Println("the GPU is done:", t.Err())
+	case <-time.After(time.Minute):
+		fmt.Println("the GPU is late")
+	}
+}
+
+// A function is called when the work is done, on a goroutine of its own.
+func ExampleTicket_Notify() {
+	var result cu.Event
+	// … enqueue the work on s …
+	if err := result.Record(s); err != nil {
+		log.Fatal(err)
+	}
+	t, err := result.Ticket()
+	if err != nil {
+		log.Fatal(err)
+	}
+	called := make(chan struct{})
+	t.Notify(func(err error) {
+		fmt.Println("done:", err, result.Close())
+		close(called)
+	})
+	<-called
+}
+
+// The first of several pieces of work that is done is taken on.
+func ExampleWaitAny() {
+	var first, second cu.Event
+	defer first.Close()
+	defer second.Close()
+	// … enqueue work on s and other …
+	if err := errors.Join(first.Record(s), second.Record(other)); err != nil {
+		log.Fatal(err)
+	}
+	i, err := cu.WaitAny(ctx, &first, &second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("one is done:", i == 0 || i == 1)
+	if err := cu.WaitAll(ctx, &first, &second); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("both are done")
+}
+
 // An Event must not be copied. Move hands it on.
 func ExampleEvent_Move() {
 	record := func() (*cu.Event, error) {

@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -161,4 +162,15 @@ func ExampleStream_Close() {
 func ExampleStreamFlags() {
 	fmt.Println(cu.StreamDefault, cu.StreamNonBlocking)
 	// Output: StreamDefault StreamNonBlocking
+}
+
+// Waiting for all that is on a stream takes no thread, and can be given up.
+func ExampleStream_Wait() {
+	// … enqueue work on s …
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the stream is idle")
 }

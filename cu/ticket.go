@@ -59,7 +59,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 	}
 	o := e.load()
 	if o == nil {
-		return completeTicket(), nil
+		return completeTicket(time.Now()), nil
 	}
 	sl, err := o.core.enter(op)
 	if err != nil {
@@ -67,13 +67,13 @@ func (e *Event) Ticket() (*Ticket, error) {
 	}
 	if sl.complete() || sl.unrecorded() {
 		o.leave(sl)
-		return completeTicket(), nil
+		return completeTicket(sl.drv.calls.Clock().Now()), nil
 	}
 	return newTicket(o, sl), nil
 }
 
 // completeTicket returns a ticket for a record that is complete.
-func completeTicket() *Ticket { return &Ticket{known: time.Now()} }
+func completeTicket(now time.Time) *Ticket { return &Ticket{known: now} }
 
 // newTicket returns a ticket for a slot's record. The call that is in flight on the slot
 // becomes the ticket's.
@@ -93,14 +93,14 @@ func (tc *ticketCore) collected() {
 	wanted := tc.sub != nil
 	tc.mu.Unlock()
 	if !wanted {
-		tc.settle(errCollected, time.Now())
+		tc.settle(errCollected)
 	}
 }
 
 // settle decides on the outcome, unless it is decided already, gives up the
 // ticket's hold on the slot, and returns the outcome.
-func (tc *ticketCore) settle(err error, at time.Time) error {
-	if !tc.result.CompareAndSwap(nil, &ticketResult{err, at}) {
+func (tc *ticketCore) settle(err error) error {
+	if !tc.result.CompareAndSwap(nil, &ticketResult{err, tc.slot.drv.calls.Clock().Now()}) {
 		return tc.result.Load().err
 	}
 	// Whoever wants to be told looks for the result under the lock.
@@ -128,7 +128,7 @@ func (tc *ticketCore) letGo() {
 	tc.slot.leave()
 }
 
-// acquire begins a call on the ticket's slot, and leave ends it. If acquire reports false
+// leave ends a call on the ticket's slot, which acquire has begun. If that reported false
 // the result is known, and leave must still be called.
 func (tc *ticketCore) leave() {
 	if tc.release() {
@@ -153,7 +153,7 @@ func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
 	var sub *watchSub
 	if first {
 		sub = &watchSub{owner: owner}
-		sub.call = func(s *watchSub) { tc.settle(s.err, s.at) }
+		sub.call = func(s *watchSub) { tc.settle(s.err) }
 		tc.sub = sub
 	}
 	tc.mu.Unlock()
@@ -191,7 +191,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return err
 	}
 	t.cleanup.Stop()
-	return tc.settle(err, time.Now())
+	return tc.settle(err)
 }
 
 // Done returns a channel that is closed when it is known what has become of the record:
@@ -247,8 +247,8 @@ func (t *Ticket) Err() error {
 	return nil
 }
 
-// CompletedAt returns when the library saw that the record had completed: it did so then
-// or before. It reports false if it is not known to have completed; nobody is asked. A
+// CompletedAt returns when the library saw that the record had completed, by the machine's
+// monotonic clock, or the software driver's: it did so then or before. It reports false if it is not known to have completed; nobody is asked. A
 // record that was known to be complete when the ticket was taken was seen at that time.
 func (t *Ticket) CompletedAt() (time.Time, bool) {
 	switch {

@@ -168,7 +168,7 @@ func TestWaitEnds(t *testing.T) {
 				if through == "ticket" {
 					wait = ticket.Wait
 				} else {
-					ticket.core.settle(errCollected, time.Time{}) // as if it had been collected
+					ticket.core.settle(errCollected) // as if it had been collected
 				}
 				ctx := c.ctx
 				if ctx == nil {
@@ -201,7 +201,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				if c.left {
 					if through == "ticket" && err != nil {
-						ticket.core.settle(errCollected, time.Time{})
+						ticket.core.settle(errCollected)
 					}
 					r.ok(e.Record(r.s))
 					if rawEvent(e) != raw {

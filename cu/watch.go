@@ -149,7 +149,6 @@ type watchSub struct {
 	over  bool
 	final bool
 	err   error
-	at    time.Time
 }
 
 // waiter is a goroutine that waits for as many outcomes.
@@ -221,9 +220,9 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	var t told
 	switch {
 	case sl.gone():
-		w.end(&t, outcome{of, true, errClosedMeanwhile(sl)}, now)
+		w.end(&t, outcome{of, true, errClosedMeanwhile(sl)})
 	case stream != nil && stream.closed():
-		w.end(&t, outcome{of, true, errStreamClosedMeanwhile(stream)}, now)
+		w.end(&t, outcome{of, true, errStreamClosedMeanwhile(stream)})
 	}
 	w.wake(d)
 	w.mu.Unlock()
@@ -334,7 +333,7 @@ func (w *watcher) drop(t *told, of *watch) {
 }
 
 // end gives a watch's subscribers their outcome.
-func (w *watcher) end(t *told, o outcome, at time.Time) {
+func (w *watcher) end(t *told, o outcome) {
 	w.drop(t, o.watch)
 	next := o.watch.subs
 	o.watch.subs = nil
@@ -342,7 +341,7 @@ func (w *watcher) end(t *told, o outcome, at time.Time) {
 		s := next
 		next = s.next
 		s.watch, s.prev, s.next = nil, nil, nil
-		s.over, s.final, s.err, s.at = true, o.final, o.err, at
+		s.over, s.final, s.err = true, o.final, o.err
 		if s.to == nil {
 			t.subs = append(t.subs, s)
 		} else if s.to.left--; s.to.left == 0 {
@@ -385,12 +384,11 @@ func (d *Driver) unwatch(s *watchSub) bool {
 func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, err func(*watch) error) {
 	w := &d.watch
 	var t told
-	now := time.Now()
 	w.mu.Lock()
 	var all []*watch
 	list(w, func(of *watch) { all = append(all, of) })
 	for _, of := range all {
-		w.end(&t, outcome{of, final, err(of)}, now)
+		w.end(&t, outcome{of, final, err(of)})
 	}
 	if w.idle() {
 		w.wake(d)
@@ -702,14 +700,13 @@ func (w *watcher) endAll(outs []outcome) (n int) {
 	if len(outs) == 0 {
 		return 0
 	}
-	now := time.Now()
 	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
 	w.mu.Lock()
 	for _, o := range outs {
 		if q := o.watch.queue; q != nil {
 			n++
 			q.hits++
-			w.end(&t, o, now)
+			w.end(&t, o)
 		}
 	}
 	w.mu.Unlock()

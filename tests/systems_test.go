@@ -15,7 +15,7 @@ import (
 var systems = map[string]int{"A": 16, "B": 6, "C": 9, "D": 15, "E": 16}
 
 // coming are the rows that no test shows yet. One that a test shows does not belong here.
-var coming = []string{"C5", "C6", "C7", "C8"}
+var coming []string
 
 // A systemRow is a row of a table in docs/systems.md.
 type systemRow struct {
