@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // ended returns a context that has ended with a cause of its own.
@@ -335,90 +333,4 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 		r.ok(ticket.Wait(r.patient()))
 		r.ok(start.Close())
 	}
-}
-
-// softEvents is a software driver with a clock: of events, and what they need.
-type softEvents struct {
-	driver.Software
-	clock *testClock
-
-	mu      sync.Mutex
-	pending bool
-	queries int
-}
-
-func (*softEvents) DriverGetVersion(*driver.Thread) (int32, driver.Result) { return 13000, 0 }
-
-func (*softEvents) Init(*driver.Thread, uint32) driver.Result { return 0 }
-func (*softEvents) DeviceGet(_ *driver.Thread, n int32) (driver.Device, driver.Result) {
-	return driver.Device(n), 0
-}
-func (*softEvents) DevicePrimaryCtxRetain(*driver.Thread, driver.Device) (driver.Context, driver.Result) {
-	return 1, 0
-}
-func (*softEvents) DevicePrimaryCtxRelease(*driver.Thread, driver.Device) driver.Result { return 0 }
-func (*softEvents) CtxGetId(*driver.Thread, driver.Context) (uint64, driver.Result)     { return 1, 0 }
-func (*softEvents) CtxPushCurrent(*driver.Thread, driver.Context) driver.Result         { return 0 }
-func (*softEvents) CtxPopCurrent(*driver.Thread) (driver.Context, driver.Result)        { return 1, 0 }
-func (*softEvents) ThreadExchangeStreamCaptureMode(_ *driver.Thread, mode int32) (int32, driver.Result) {
-	return 0, 0
-}
-func (*softEvents) StreamCreate(*driver.Thread, uint32) (driver.Stream, driver.Result) { return 2, 0 }
-func (*softEvents) StreamDestroy(*driver.Thread, driver.Stream) driver.Result          { return 0 }
-func (*softEvents) EventCreate(*driver.Thread, uint32) (driver.Event, driver.Result)   { return 3, 0 }
-func (*softEvents) EventDestroy(*driver.Thread, driver.Event) driver.Result            { return 0 }
-
-func (d *softEvents) EventRecord(*driver.Thread, driver.Event, driver.Stream) driver.Result {
-	d.set(true)
-	return 0
-}
-
-func (d *softEvents) EventQuery(*driver.Thread, driver.Event) driver.Result {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.queries++
-	if d.pending {
-		return driver.ResultNotReady
-	}
-	return driver.ResultSuccess
-}
-
-func (d *softEvents) set(pending bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pending = pending
-}
-
-func (d *softEvents) asked() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.queries
-}
-
-func (d *softEvents) Clock() driver.Clock { return d.clock }
-
-// testClock is a clock that only a test advances.
-type testClock struct {
-	timers chan *testTimer // one for each time that somebody went to sleep
-}
-
-type testTimer struct {
-	clock *testClock
-	c     chan time.Time
-	d     time.Duration
-}
-
-func (*testClock) Now() time.Time { return time.Unix(0, 0) }
-
-func (c *testClock) NewTimer(d time.Duration) driver.Timer {
-	t := &testTimer{clock: c, c: make(chan time.Time, 1)}
-	t.Reset(d)
-	return t
-}
-
-func (t *testTimer) C() <-chan time.Time { return t.c }
-func (t *testTimer) Stop()               {}
-func (t *testTimer) Reset(d time.Duration) {
-	t.d = d
-	t.clock.timers <- t
 }

@@ -62,7 +62,7 @@ func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
 	return events
 }
 
-func closeAll[T interface{ Close() error }](t *testing.T, list []T) {
+func closeAll[T interface{ Close() error }](t testing.TB, list []T) {
 	t.Helper()
 	for _, x := range list {
 		if err := x.Close(); err != nil {
