@@ -31,6 +31,8 @@ const (
 	watchSaved    = 4 * time.Millisecond
 	watchMinSleep = 20 * time.Microsecond
 	watchMaxSleep = 700 * time.Microsecond
+	watchPart     = 128 // a sleep is longer only if it is no more than one part of so many of the wait
+	watchOldSleep = 5 * time.Millisecond
 	watchLong     = 4 * time.Millisecond
 	watchSlow     = 50 * time.Millisecond
 	// watchDeaf is how long a sleep may be from which a new waiter does not wake the
@@ -38,11 +40,11 @@ const (
 	watchDeaf = 100 * time.Microsecond
 )
 
-// maxAsked is how many records of one stream a round asks for, and how many of those
-// that are behind others it asks for besides.
+// maxAsked is how many records of one stream a round asks for. Of those that are behind others
+// it asks for one more to each eight of these, or for maxAskedSlow if watchSlow brings it about.
 const (
-	maxAsked     = 64
-	maxAskedSlow = 256 // in a round that watchSlow brings about
+	maxAsked     = 256
+	maxAskedSlow = 256
 	// askSize is how many one crossing asks for: it takes a few microseconds, and so
 	// much later is the first of them noticed.
 	askSize = 16
@@ -174,12 +176,12 @@ type told struct {
 	slots []*slot
 }
 
-// From manyTold on they are told on another goroutine, and the watcher goes on asking; for
-// maxRush rounds with outcomes it does not let others run in between: there may be other
-// processors that wake up meanwhile.
+// If a crossing has so many outcomes, another goroutine tells of them, and the watcher goes
+// on asking. For maxRush rounds with outcomes it does not let others run in between: there may
+// be other processors, which wake up meanwhile.
 const (
-	manyTold = 8
-	maxRush  = 8
+	manyEnded = 8
+	maxRush   = 8
 )
 
 func (t *told) tell() {
@@ -465,6 +467,7 @@ type round struct {
 	// stream will ring the bell.
 	whole, ringing bool
 	outs           []outcome
+	ending         sync.WaitGroup  // those that tell of outcomes
 	pulses         []*timelineCore // whose contexts are asked whether they work
 }
 
@@ -527,7 +530,7 @@ func (w *watcher) run(d *Driver) {
 			rest = watchSlow
 		case old < watchSpin && w.saved > took:
 		default:
-			rest = max(min(old/8, watchMaxSleep), watchMinSleep, (watchShare-1)*took)
+			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep, (watchShare-1)*took)
 		}
 
 		w.mu.Lock()
@@ -601,7 +604,7 @@ func (w *watcher) gather(r *round, all bool) {
 		return
 	}
 	// Those are many for the few that are asked for: they cost as much as these.
-	most := min(max(len(r.handles)/8, 1), maxAsked)
+	most := max(len(r.handles)/8, 1)
 	if all {
 		most = maxAskedSlow
 	}
@@ -657,9 +660,17 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 				outs = append(outs, of.outcome(results[k]))
 			}
 		}
-		r.outs = outs
-		hits += w.endAll(outs)
+		hits += len(outs)
+		if len(outs) < manyEnded {
+			r.outs = outs
+			w.endAll(outs)
+			continue
+		}
+		// Others are woken while the next are asked for.
+		r.outs = nil
+		r.ending.Go(func() { w.endAll(outs) })
 	}
+	defer r.ending.Wait()
 	outs := r.outs[:0]
 	ask := func(list []*watch) {
 		for _, of := range list {
@@ -681,7 +692,8 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 	}
 	clear(r.pulses)
 	r.outs = outs
-	return hits + w.endAll(outs)
+	w.endAll(outs)
+	return hits + len(outs)
 }
 
 // outcome returns what a driver's answer means for those who wait. It may ask the driver
@@ -695,28 +707,22 @@ func (of *watch) outcome(res driver.Result) outcome {
 	return outcome{of, c.poison.Load() != nil, err}
 }
 
-// endAll ends the watches that have an outcome, if nobody else has, and returns how many.
-func (w *watcher) endAll(outs []outcome) (n int) {
+// endAll ends the watches that have an outcome, if nobody else has.
+func (w *watcher) endAll(outs []outcome) {
 	if len(outs) == 0 {
-		return 0
+		return
 	}
 	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
 	w.mu.Lock()
 	for _, o := range outs {
 		if q := o.watch.queue; q != nil {
-			n++
 			q.hits++
 			w.end(&t, o)
 		}
 	}
 	w.mu.Unlock()
-	if n < manyTold {
-		t.tell()
-	} else {
-		go t.tell()
-	}
+	t.tell()
 	clear(outs)
-	return n
 }
 
 // ring has streams ring the bell for what has been waited for for long.
