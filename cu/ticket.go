@@ -100,11 +100,15 @@ func (tc *ticketCore) collected() {
 // settle decides on the outcome, unless it is decided already, gives up the
 // ticket's hold on the slot, and returns the outcome.
 func (tc *ticketCore) settle(err error) error {
-	if !tc.result.CompareAndSwap(nil, &ticketResult{err, tc.slot.drv.calls.Clock().Now()}) {
-		return tc.result.Load().err
-	}
-	// Whoever wants to be told looks for the result under the lock.
+	now := tc.slot.drv.calls.Clock().Now()
+	// Whoever wants to be told looks for the result under the lock: when it is there, those
+	// who wanted it before have been seen to.
 	tc.mu.Lock()
+	if r := tc.result.Load(); r != nil {
+		tc.mu.Unlock()
+		return r.err
+	}
+	tc.result.Store(&ticketResult{err, now})
 	sub, call := tc.sub, tc.call
 	tc.sub, tc.call = nil, nil
 	if tc.done != nil {

@@ -693,3 +693,40 @@ func TestStreamWait(t *testing.T) {
 		t.Errorf("Wait: %v", err)
 	}
 }
+
+// TestDoneBesideOutcome asks for a ticket's channel while somebody else decides on the
+// outcome.
+func TestDoneBesideOutcome(t *testing.T) {
+	sim, _, gpu := simWaits(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	for range 20 {
+		sim.Hold(s.Handle())
+		if err := e.Record(s); err != nil {
+			t.Fatal(err)
+		}
+		ticket := must(e.Ticket())(t)
+		tc := ticket.core
+		calls := func(n int64) {
+			if !eventually(func() bool { return tc.state.Load()/refOne == n }) {
+				t.Errorf("there are not %d calls in flight", n)
+			}
+		}
+		tc.mu.Lock()
+		var wg sync.WaitGroup
+		wg.Go(func() { <-ticket.Done() })
+		calls(1)
+		wg.Go(func() {
+			if err := ticket.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		calls(2)
+		sim.Release(s.Handle())
+		time.Sleep(time.Millisecond) // the wait sees it
+		tc.mu.Unlock()
+		wg.Wait()
+	}
+	closeAll(t, []*Event{e})
+	closeAll(t, []*Stream{s})
+}
