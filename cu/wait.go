@@ -112,7 +112,8 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	s := &struct {
 		watchSub
 		waiter
-	}{waiter: waiter{make(chan struct{}, 1), 1}}
+	}{waiter: waiter{ready: make(chan struct{}, 1)}}
+	s.left.Store(1)
 	s.to = &s.waiter
 	sl.drv.watchSlot(sl, &s.watchSub, stream)
 	select {

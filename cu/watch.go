@@ -153,13 +153,18 @@ type watchSub struct {
 	err   error
 }
 
-// waiter is a goroutine that waits for as many outcomes.
+// waiter is a goroutine that waits for as many outcomes. They may be of several drivers,
+// whose watchers have no lock in common.
 type waiter struct {
 	ready chan struct{} // has room for one
-	left  int
+	left  atomic.Int32
 }
 
-func newWaiter(outcomes int) *waiter { return &waiter{make(chan struct{}, 1), outcomes} }
+func newWaiter(outcomes int) *waiter {
+	w := &waiter{ready: make(chan struct{}, 1)}
+	w.left.Store(int32(outcomes))
+	return w
+}
 
 // outcome is what becomes of a watch.
 type outcome struct {
@@ -346,7 +351,7 @@ func (w *watcher) end(t *told, o outcome) {
 		s.over, s.final, s.err = true, o.final, o.err
 		if s.to == nil {
 			t.subs = append(t.subs, s)
-		} else if s.to.left--; s.to.left == 0 {
+		} else if s.to.left.Add(-1) == 0 {
 			t.ready = append(t.ready, s.to.ready)
 		}
 	}

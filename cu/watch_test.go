@@ -730,3 +730,30 @@ func TestDoneBesideOutcome(t *testing.T) {
 	closeAll(t, []*Event{e})
 	closeAll(t, []*Stream{s})
 }
+
+// TestWaitAllOfSeveralDrivers waits for events of drivers that have nothing in common.
+func TestWaitAllOfSeveralDrivers(t *testing.T) {
+	var events []*Event
+	var streams []*Stream
+	for range 4 {
+		_, _, gpu := simWaits(t)
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		streams = append(streams, s)
+		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+	}
+	for range 1500 {
+		for i, e := range events {
+			if err := e.Record(streams[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := WaitAll(t.Context(), events...); err != nil {
+			t.Error(err)
+		}
+		if _, err := WaitAny(t.Context(), events...); err != nil {
+			t.Error(err)
+		}
+	}
+	closeAll(t, events)
+	closeAll(t, streams)
+}
