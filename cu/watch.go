@@ -463,8 +463,9 @@ type round struct {
 	all     bool
 	// timelines is how many are waited for.
 	timelines int
-	// plain are records that only this package could make part of a capture, and does
-	// not while they are waited for; careful are others, which are asked for one by one.
+	// plain are records that are not part of a capture, which only this package could make
+	// them, and does not while they are waited for; careful are others, which are asked for one
+	// by one.
 	plain, careful []*watch
 	handles        []driver.Event
 	results        [askSize]driver.Result
@@ -631,7 +632,7 @@ func (r *round) take(of *watch) {
 	case g&genBusy != 0:
 		r.version = 0 // the record ends soon
 		r.careful = append(r.careful, of)
-	case sl.foreign():
+	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
 		r.careful = append(r.careful, of)
 	default:
 		of.gen = g

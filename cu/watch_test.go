@@ -757,3 +757,36 @@ func TestWaitAllOfSeveralDrivers(t *testing.T) {
 	closeAll(t, events)
 	closeAll(t, streams)
 }
+
+// TestWatcherSparesCaptures has the watcher look at a record that is part of a capture.
+func TestWatcherSparesCaptures(t *testing.T) {
+	_, _, gpu := simWaits(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	for name, wait := range map[string]func() error{
+		"WaitAll": func() error { return WaitAll(t.Context(), e) },
+		"WaitAny": func() error { _, err := WaitAny(t.Context(), e); return err },
+		"Done": func() error {
+			ticket := must(e.Ticket())(t)
+			<-ticket.Done()
+			return ticket.Err()
+		},
+	} {
+		g, err := s.Capture(CaptureGlobal, func() error {
+			if err := e.Record(s); err != nil {
+				return err
+			}
+			if err := wait(); !errors.Is(err, ResultCapturedEvent) {
+				t.Errorf("%s: %v", name, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s has spoilt the capture: %v", name, err)
+			continue
+		}
+		g.Close()
+	}
+	closeAll(t, []*Event{e})
+	closeAll(t, []*Stream{s})
+}
