@@ -58,6 +58,8 @@ type contextCore struct {
 	ringersMaking bool
 	// owners counts the Contexts that are open.
 	owners atomic.Int32
+	// closings is how often the last one was closed.
+	closings atomic.Uint32
 	// pool is the events that EventPool lends, nil while it has no share.
 	pool *poolCore
 	// peers are the contexts whose memory kernels here can reach. The map is
@@ -345,6 +347,7 @@ func (c *Context) Close() error {
 	if first {
 		c.cleanup.Stop()
 		if core := c.own.core; core.owners.Add(-1) == 0 {
+			core.closings.Add(1) // who does not wait by the watcher yet looks at this later
 			core.drv.closedContext(core)
 		}
 	}

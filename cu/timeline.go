@@ -390,6 +390,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 // wait waits for a value. A call is in flight.
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	word, w := tc.page.word(), &tc.ctx.drv.watch
+	closings := tc.ctx.closings.Load()
 	w.waiters.Add(1)
 	defer w.waiters.Add(-1)
 	for self := (selfPolls{}); ; {
@@ -399,6 +400,8 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 		switch {
 		case tc.closed():
 			return errTimelineClosed(tc)
+		case tc.ctx.closings.Load() != closings:
+			return errTimelineContextClosed(tc)
 		case ctx.Err() != nil:
 			return tc.errEnded(ctx, value)
 		}
@@ -409,6 +412,9 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	}
 	wait := valueWait{value: value, to: newWaiter(1)}
 	tc.ctx.drv.watchValue(tc, &wait)
+	if tc.ctx.closings.Load() != closings && tc.ctx.drv.unwatchValue(tc, &wait) {
+		return errTimelineContextClosed(tc)
+	}
 	select {
 	case <-wait.to.ready:
 	case <-ctx.Done():
@@ -421,6 +427,10 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 
 func errTimelineClosed(tc *timelineCore) error {
 	return mistake(waitOp, ErrClosed, tc.handle(), "the timeline was closed while this call waited for it")
+}
+
+func errTimelineContextClosed(tc *timelineCore) error {
+	return mistake(waitOp, ErrClosed, tc.handle(), contextClosedDetail)
 }
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {

@@ -84,7 +84,8 @@ func (p *selfPolls) again(w *watcher) bool {
 
 // waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
-	w := &sl.drv.watch
+	w, ctxCore := &sl.drv.watch, sl.core.ctx
+	closings := ctxCore.closings.Load()
 	w.waiters.Add(1)
 	defer w.waiters.Add(-1)
 	for self := (selfPolls{}); ; {
@@ -101,6 +102,8 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 			return true, errClosedMeanwhile(sl)
 		case stream != nil && stream.closed():
 			return true, errStreamClosedMeanwhile(stream)
+		case ctxCore.closings.Load() != closings:
+			return false, errContextClosedMeanwhile(sl)
 		case ctx.Err() != nil:
 			return false, waitEnded("cuEventQuery", sl, ctx)
 		}
@@ -116,6 +119,9 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	s.left.Store(1)
 	s.to = &s.waiter
 	sl.drv.watchSlot(sl, &s.watchSub, stream)
+	if ctxCore.closings.Load() != closings && sl.drv.unwatch(&s.watchSub) {
+		return false, errContextClosedMeanwhile(sl)
+	}
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
@@ -132,6 +138,11 @@ func errClosedMeanwhile(sl *slot) error {
 
 func errStreamClosedMeanwhile(sc *streamCore) error {
 	return mistake("cuEventQuery", ErrClosed, uintptr(sc.raw), "the stream was closed while this call waited for it")
+}
+
+// errContextClosedMeanwhile is for those who are woken because of their context.
+func errContextClosedMeanwhile(sl *slot) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), contextClosedDetail)
 }
 
 // errNoGoContext returns the error for a nil context.Context.

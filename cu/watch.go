@@ -434,12 +434,10 @@ func (d *Driver) closedContext(c *contextCore) {
 		})
 		for i := len(w.timelines) - 1; i >= 0; i-- {
 			if tc := w.timelines[i]; tc.ctx == c {
-				w.endValues(tc, mistake(waitOp, ErrClosed, tc.handle(), contextClosedDetail))
+				w.endValues(tc, errTimelineContextClosed(tc))
 			}
 		}
-	}, false, func(of *watch) error {
-		return mistake("cuEventQuery", ErrClosed, uintptr(of.slot.raw), contextClosedDetail)
-	})
+	}, false, func(of *watch) error { return errContextClosedMeanwhile(of.slot) })
 }
 
 // contextClosedDetail is what those are told who are woken because of their context. What was

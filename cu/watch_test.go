@@ -790,3 +790,42 @@ func TestWatcherSparesCaptures(t *testing.T) {
 	closeAll(t, []*Event{e})
 	closeAll(t, []*Stream{s})
 }
+
+// TestClosingWakesAtOnce closes the last Context while those who wait still poll for
+// themselves.
+func TestClosingWakesAtOnce(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	sim.Hold(s.Handle())
+	e := recordHeld(t, gpu, []*Stream{s}, 1)[0]
+	line := must(gpu.NewTimeline(0))(t)
+	for name, wait := range map[string]func() error{
+		"Event":    func() error { return e.Wait(t.Context()) },
+		"Stream":   func() error { return s.Wait(t.Context()) },
+		"Timeline": func() error { return line.Wait(t.Context(), 1) },
+	} {
+		again := must(must(drv.Device(0))(t).PrimaryContext())(t)
+		gpu.Close()
+		gpu = again
+		done := make(chan error)
+		go func() { done <- wait() }()
+		for drv.watch.waiters.Load() == 0 {
+			runtime.Gosched()
+		}
+		gpu.Close()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(2 * time.Second):
+			t.Fatalf("%s: nobody has woken it", name)
+		}
+		gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
+	}
+	sim.Release(s.Handle())
+	closeAll(t, []*Event{e})
+	closeAll(t, []*Stream{s})
+	closeAll(t, []*Timeline{line})
+	closeAll(t, []*Context{gpu})
+}
