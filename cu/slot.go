@@ -95,6 +95,14 @@ func (sl *slot) leave() {
 	}
 }
 
+// leaveElsewhere is leave for those who must not run what tracers do: the CUevent is
+// destroyed on another goroutine.
+func (sl *slot) leaveElsewhere() {
+	if sl.calls.state.Add(-refOne) == refClosed {
+		go sl.destroyIfIdle()
+	}
+}
+
 // destroyIfIdle destroys the CUevent of a closed slot, unless a call or a record is
 // under way, which will get here too, or somebody else was faster.
 func (sl *slot) destroyIfIdle() {
@@ -540,30 +548,38 @@ func (sl *slot) mayBeCaptured() bool {
 }
 
 // poll is query for those who wait, each of which is counted among the watchers before.
+func (sl *slot) poll() driver.Result {
+	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
+	res, asked := sl.ask()
+	if asked {
+		t.done(TraceEventQuery, sl.raw, 0, res)
+	}
+	return res
+}
+
+// ask is poll, and tells no tracers. asked says that the driver has answered.
+//
 // A record that is part of a capture is not asked for, as that would spoil the capture:
 // none becomes so between the look and the question. Where others record the CUevent a
 // lock sees to that. Elsewhere a record in this place either is seen to be under way here,
 // or sees that there is a watcher, and goes elsewhere.
-func (sl *slot) poll() driver.Result {
+func (sl *slot) ask() (res driver.Result, asked bool) {
 	if !sl.foreign() && sl.gen.Load()&genBusy != 0 {
-		return driver.ResultNotReady
+		return driver.ResultNotReady, false
 	}
 	if sl.unrecorded() {
-		return driver.ResultSuccess
+		return driver.ResultSuccess, false
 	}
-	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	polls := &sl.drv.captures.polls
 	polls.RLock()
+	defer polls.RUnlock()
 	if sl.inCapture() {
-		polls.RUnlock()
-		return driver.ResultCapturedEvent
+		return driver.ResultCapturedEvent, false
 	}
 	g := sl.gen.Load()
-	res := sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
-	polls.RUnlock()
+	res = sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
 	sl.remember(g, res)
-	t.done(TraceEventQuery, sl.raw, 0, res)
-	return res
+	return res, true
 }
 
 // inCapture reports whether the newest record is part of a capture of this package that is

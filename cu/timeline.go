@@ -50,6 +50,8 @@ type timelineCore struct {
 	// watcher has the timeline. The watcher's lock guards both.
 	waiting heapOfWaits
 	place   int
+	// pulsing says that somebody is asking whether the context works.
+	pulsing atomic.Bool
 }
 
 func (tc *timelineCore) kind() string    { return "timeline" }

@@ -134,14 +134,16 @@ type watch struct {
 	// ringer is the stream that rings the bell. mute says that none will.
 	ringer driver.Stream
 	mute   bool
+	// ending says that another goroutine is about to tell of the outcome. It is the
+	// watcher's goroutine's own.
+	ending bool
 }
 
 // watchSub is somebody's interest in a watch.
 type watchSub struct {
 	watch      *watch // nil when it is over
 	prev, next *watchSub
-	// to is told, or, if it is nil, call is called: on the watcher's goroutine or on one
-	// that closes something, without locks.
+	// to is told, or, if it is nil, call is called, on a goroutine of its own.
 	to   *waiter
 	call func(*watchSub)
 	// owner keeps the event from being collected.
@@ -171,6 +173,7 @@ type outcome struct {
 	watch *watch
 	final bool
 	err   error
+	res   driver.Result // what the driver has answered
 }
 
 // told are those that have to be woken or called, and the slots to let go of, when the lock
@@ -189,15 +192,17 @@ const (
 	maxRush   = 8
 )
 
+// tell runs nothing of the program's, such as a tracer, on this goroutine, which may be the
+// watcher's: that would wait for itself if the program waited.
 func (t *told) tell() {
 	for _, c := range t.ready {
 		c <- struct{}{}
 	}
 	for _, s := range t.subs {
-		s.call(s)
+		go s.call(s)
 	}
 	for _, sl := range t.slots {
-		sl.leave()
+		sl.leaveElsewhere()
 	}
 }
 
@@ -227,9 +232,9 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	var t told
 	switch {
 	case sl.gone():
-		w.end(&t, outcome{of, true, errClosedMeanwhile(sl)})
+		w.end(&t, outcome{watch: of, final: true, err: errClosedMeanwhile(sl)})
 	case stream != nil && stream.closed():
-		w.end(&t, outcome{of, true, errStreamClosedMeanwhile(stream)})
+		w.end(&t, outcome{watch: of, final: true, err: errStreamClosedMeanwhile(stream)})
 	}
 	w.wake(d)
 	w.mu.Unlock()
@@ -395,7 +400,7 @@ func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, e
 	var all []*watch
 	list(w, func(of *watch) { all = append(all, of) })
 	for _, of := range all {
-		w.end(&t, outcome{of, final, err(of)})
+		w.end(&t, outcome{watch: of, final: final, err: err(of)})
 	}
 	if w.idle() {
 		w.wake(d)
@@ -471,7 +476,6 @@ type round struct {
 	// stream will ring the bell.
 	whole, ringing bool
 	outs           []outcome
-	ending         sync.WaitGroup  // those that tell of outcomes
 	pulses         []*timelineCore // whose contexts are asked whether they work
 }
 
@@ -509,8 +513,10 @@ func (w *watcher) run(d *Driver) {
 		r.pulses = r.pulses[:0]
 		if all {
 			for _, tc := range w.timelines {
-				tc.acquire() // who waits has a call in flight
-				r.pulses = append(r.pulses, tc)
+				if tc.pulsing.CompareAndSwap(false, true) {
+					tc.acquire() // who waits has a call in flight
+					r.pulses = append(r.pulses, tc)
+				}
 			}
 		}
 		w.gather(&r, all)
@@ -547,7 +553,7 @@ func (w *watcher) run(d *Driver) {
 		w.rest = rest
 		w.mu.Unlock()
 		for _, sl := range dead {
-			sl.leave()
+			sl.leaveElsewhere()
 		}
 		if hits > 0 && rush < maxRush {
 			rush++
@@ -588,18 +594,19 @@ func (w *watcher) gather(r *round, all bool) {
 			q.depth = 1
 		}
 		q.hits = 0
-		of := q.first
-		for range q.depth {
+		depth := q.depth
+		for of := q.first; of != nil && depth > 0; of = of.after {
 			seen++
 			of.round = r.n
+			if of.ending {
+				continue
+			}
+			depth--
 			if of.ringer == 0 {
 				r.ringing = false
 				r.take(of)
 			} else if all {
 				r.take(of)
-			}
-			if of = of.after; of == nil {
-				break
 			}
 		}
 	}
@@ -615,7 +622,7 @@ func (w *watcher) gather(r *round, all bool) {
 	for looked := 0; most > 0 && looked < w.n && looked < 4*maxAskedSlow; looked++ {
 		of := w.turn
 		w.turn = of.right
-		if of.round != r.n && (of.ringer == 0 || all) {
+		if of.round != r.n && !of.ending && (of.ringer == 0 || all) {
 			r.take(of)
 			most--
 		}
@@ -641,8 +648,7 @@ func (r *round) take(of *watch) {
 
 // ask asks for a round's records, and returns how many outcomes there are.
 func (w *watcher) ask(d *Driver, r *round) (hits int) {
-	tracing := d.tracers.Load() != nil
-	for i := 0; i < len(r.plain) && !tracing; i += askSize {
+	for i := 0; i < len(r.plain); i += askSize {
 		n := min(askSize, len(r.plain)-i)
 		part, results := r.plain[i:i+n], r.results[:n]
 		// While this is locked nothing that was lent becomes part of a capture of this
@@ -654,68 +660,85 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 		}
 		res := d.table.EventQueryAll(driver.At{Relaxed: true}, r.handles[i:i+n], results)
 		d.captures.polls.RUnlock()
-		outs := r.outs[:0]
 		for k, of := range part {
 			if res != driver.ResultSuccess {
 				results[k] = res
 			}
 			if results[k] != driver.ResultNotReady {
 				of.slot.remember(of.gen, results[k])
-				outs = append(outs, of.outcome(results[k]))
+				r.outs = append(r.outs, of.outcome(results[k]))
 			}
 		}
-		hits += len(outs)
-		if len(outs) < manyEnded {
-			r.outs = outs
-			w.endAll(outs)
-			continue
-		}
-		// Others are woken while the next are asked for.
-		r.outs = nil
-		r.ending.Go(func() { w.endAll(outs) })
+		hits += w.tellOf(d, r)
 	}
-	defer r.ending.Wait()
-	outs := r.outs[:0]
-	ask := func(list []*watch) {
-		for _, of := range list {
-			if res := of.slot.poll(); res != driver.ResultNotReady {
-				outs = append(outs, of.outcome(res))
-			}
+	for _, of := range r.careful {
+		if res, _ := of.slot.ask(); res != driver.ResultNotReady {
+			r.outs = append(r.outs, of.outcome(res))
 		}
 	}
-	ask(r.careful)
-	if tracing {
-		ask(r.plain)
-	}
+	hits += w.tellOf(d, r)
 	for _, tc := range r.pulses {
-		if err := tc.works(); err != nil {
-			d.endValues(tc, err)
-			hits++
-		}
-		tc.leave()
+		go func() {
+			if err := tc.works(); err != nil {
+				d.endValues(tc, err)
+			}
+			tc.pulsing.Store(false)
+			tc.leave()
+		}()
 	}
 	clear(r.pulses)
-	r.outs = outs
-	w.endAll(outs)
-	return hits + len(outs)
+	return hits
+}
+
+// tellOf ends the watches that have an outcome, and returns how many there were: on another
+// goroutine if they are many, so that the next are asked for meanwhile, or if tracers are told,
+// which may wait for something.
+func (w *watcher) tellOf(d *Driver, r *round) (n int) {
+	if n = len(r.outs); n == 0 {
+		return 0
+	}
+	tracing := d.tracers.Load() != nil
+	if n < manyEnded && !tracing {
+		w.endAll(r.outs)
+		clear(r.outs)
+		r.outs = r.outs[:0]
+		return n
+	}
+	outs := r.outs
+	r.outs = nil
+	r.version = 0
+	for _, o := range outs {
+		o.watch.ending = true
+		if tracing {
+			o.watch.slot.acquire() // the event is not destroyed before tracers are told
+		}
+	}
+	go func() {
+		if tracing {
+			for _, o := range outs {
+				raw := o.watch.slot.raw
+				d.tell(TraceEventQuery, raw, 0).done(TraceEventQuery, raw, 0, o.res)
+				defer o.watch.slot.leave()
+			}
+		}
+		w.endAll(outs)
+	}()
+	return n
 }
 
 // outcome returns what a driver's answer means for those who wait. It may ask the driver
 // what an error is called.
 func (of *watch) outcome(res driver.Result) outcome {
 	if res == driver.ResultSuccess {
-		return outcome{of, true, nil}
+		return outcome{watch: of, final: true}
 	}
 	c := of.slot.core.ctx
 	err := c.failed("cuEventQuery", uintptr(of.slot.raw), res)
-	return outcome{of, c.poison.Load() != nil, err}
+	return outcome{of, c.poison.Load() != nil, err, res}
 }
 
 // endAll ends the watches that have an outcome, if nobody else has.
 func (w *watcher) endAll(outs []outcome) {
-	if len(outs) == 0 {
-		return
-	}
 	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
 	w.mu.Lock()
 	for _, o := range outs {
@@ -726,7 +749,6 @@ func (w *watcher) endAll(outs []outcome) {
 	}
 	w.mu.Unlock()
 	t.tell()
-	clear(outs)
 }
 
 // ring has streams ring the bell for what has been waited for for long.

@@ -829,3 +829,54 @@ func TestClosingWakesAtOnce(t *testing.T) {
 	closeAll(t, []*Timeline{line})
 	closeAll(t, []*Context{gpu})
 }
+
+// TestTracerWaits has a tracer that waits for an event whenever one is known to be complete:
+// in all ways, and by the watcher that has told it.
+func TestTracerWaits(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 4)
+	events := recordHeld(t, gpu, streams, 40)
+	other := must(gpu.NewStream(StreamNonBlocking))(t)
+	var told, nested atomic.Int32
+	remove := drv.AddTracer(func(tr Trace) {
+		if tr.Op != TraceEventQuery || nested.Add(1) > 200 {
+			return
+		}
+		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		defer e.Close()
+		sim.Hold(other.Handle())
+		if err := e.Record(other); err != nil {
+			t.Error(err)
+		}
+		ticket := must(e.Ticket())(t)
+		time.AfterFunc(time.Millisecond, func() { sim.Release(other.Handle()) })
+		select {
+		case <-ticket.Done():
+			told.Add(1)
+		case <-time.After(10 * time.Second):
+			t.Error("a tracer waits in vain")
+		}
+	})
+	var wg sync.WaitGroup
+	for i, e := range events {
+		wg.Go(func() {
+			if i%2 == 0 {
+				if err := e.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else if _, err := WaitAny(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(5 * time.Millisecond)
+	release()
+	wg.Wait()
+	if !eventually(func() bool { return told.Load() > 0 }) {
+		t.Error("the tracer was told of nothing")
+	}
+	remove()
+	closeAll(t, events)
+	eventually(func() bool { return drv.watch.waiters.Load() == 0 })
+	closeAll(t, append(streams, other))
+}
