@@ -231,3 +231,40 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 		t.Error("no wait was long")
 	}
 }
+
+// TestGPUBellIsGivenBack has a stream ring the bell when nobody listens any more. Nothing is
+// left of the bell when the driver has been collected.
+func TestGPUBellIsGivenBack(t *testing.T) {
+	descriptors := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("descriptors cannot be counted here: ", err)
+		}
+		return len(list)
+	}
+	use := func() {
+		mine := must(must(gpuDriver(t).Device(0))(t).PrimaryContext())(t) // of a Driver of its own
+		s := must(mine.NewStream(StreamNonBlocking))(t)
+		line := must(mine.NewTimeline(0))(t)
+		e := must(mine.NewEvent(EventDisableTiming))(t)
+		if err := errors.Join(line.Block(s, 1), e.Record(s)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*watchLong)
+		defer cancel()
+		if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := errors.Join(line.Set(1), s.Synchronize(), e.Close(), line.Close(), s.Close(), mine.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	use() // what is opened once and stays
+	before := descriptors()
+	for range 5 {
+		use()
+	}
+	if !eventually(func() bool { runtime.GC(); return descriptors() <= before }) {
+		t.Errorf("%d descriptors were open, and then %d", before, descriptors())
+	}
+}

@@ -487,6 +487,7 @@ func (w *watcher) run(d *Driver) {
 	if w.bell == nil {
 		w.bell = &bell{Bell: d.table.NewBell()}
 		runtime.AddCleanup(d, func(b *bell) {
+			b.Wait(0) // nobody has listened since the last wait ended
 			if b.Heard() == b.told.Load() { // else a stream may ring it one day
 				b.Close()
 			}
