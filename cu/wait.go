@@ -239,7 +239,7 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 	return list, pending
 }
 
-// watch begins to watch those that have to be waited for.
+// watchAll begins to watch those that have to be waited for.
 func watchAll(list []awaited, to *waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil {

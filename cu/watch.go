@@ -762,7 +762,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		if of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c.poison.Load() != nil {
 			continue
 		}
-		s, ok := c.takeRinger(w)
+		s, ok := c.takeRinger()
 		if !ok {
 			return // later, perhaps
 		}
@@ -792,8 +792,8 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 const maxRingers = 16
 
 // takeRinger returns a stream of the context's on which nothing is enqueued. If there is
-// none, one is made, and the watcher hears of it.
-func (c *contextCore) takeRinger(w *watcher) (driver.Stream, bool) {
+// none, one is made, for later.
+func (c *contextCore) takeRinger() (driver.Stream, bool) {
 	for range maxRingers {
 		c.mu.Lock()
 		if len(c.ringers) == 0 {
@@ -801,7 +801,7 @@ func (c *contextCore) takeRinger(w *watcher) (driver.Stream, bool) {
 			c.ringersMaking = c.ringersMaking || make
 			c.mu.Unlock()
 			if make && c.hold() {
-				go c.makeRinger(w) // this may wait for the GPU
+				go c.makeRinger() // this may wait for the GPU
 			}
 			return 0, false
 		}
@@ -824,7 +824,7 @@ func (c *contextCore) putRinger(s driver.Stream) {
 }
 
 // makeRinger makes one more stream that rings the bell.
-func (c *contextCore) makeRinger(w *watcher) {
+func (c *contextCore) makeRinger() {
 	defer c.childDone()
 	s, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
 		return c.drv.table.StreamCreateWithPriority(driver.At{Context: c.raw, Relaxed: true}, uint32(StreamNonBlocking), -1<<31)
