@@ -757,6 +757,9 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 	if d.captures.n.Load() != 0 || w.mute {
 		return
 	}
+	// While this is locked nothing that was lent becomes part of a capture of this package,
+	// and with it the stream that waits.
+	polls := &d.captures.polls
 	for i, of := range r.plain {
 		c := of.slot.core.ctx
 		if of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c.poison.Load() != nil {
@@ -766,7 +769,14 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		if !ok {
 			return // later, perhaps
 		}
+		polls.RLock()
+		if w.lent.Load() != r.lent {
+			polls.RUnlock()
+			c.putRinger(s)
+			return
+		}
 		res := d.table.StreamWaitEvent(driver.At{Relaxed: true}, s, r.handles[i], driver.CU_EVENT_WAIT_DEFAULT)
+		polls.RUnlock()
 		if res == driver.ResultSuccess {
 			if res = d.table.RingAt(driver.At{Relaxed: true}, s, w.bell.Bell); res == driver.ResultSuccess {
 				w.bell.told.Add(1)
