@@ -880,3 +880,37 @@ func TestTracerWaits(t *testing.T) {
 	eventually(func() bool { return drv.watch.waiters.Load() == 0 })
 	closeAll(t, append(streams, other))
 }
+
+// TestTracerWaitsOnce has a tracer wait for an event when it is told that the watcher has asked for
+// another one.
+func TestTracerWaitsOnce(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 2)
+	events := recordHeld(t, gpu, streams, 2)
+	told := events[0].load().core.slot.Load().handle()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var once sync.Once
+	waiting, waited := make(chan struct{}), make(chan error, 1)
+	remove := drv.AddTracer(func(tr Trace) {
+		if tr.Op == TraceEventQuery && tr.Event == told {
+			once.Do(func() {
+				close(waiting)
+				waited <- events[1].Wait(ctx)
+			})
+		}
+	})
+	ticket := must(events[0].Ticket())(t)
+	done := ticket.Done()
+	sim.Release(streams[0].Handle())
+	<-waiting
+	time.Sleep(5 * selfPoll)
+	release()
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	<-done
+	remove()
+	closeAll(t, events)
+	closeAll(t, streams)
+}
