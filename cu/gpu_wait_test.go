@@ -242,6 +242,7 @@ func TestGPUBellIsGivenBack(t *testing.T) {
 		}
 		return len(list)
 	}
+	defer gpuContext(t).Close() // there and back takes long
 	use := func() {
 		mine := must(must(gpuDriver(t).Device(0))(t).PrimaryContext())(t) // of a Driver of its own
 		s := must(mine.NewStream(StreamNonBlocking))(t)

@@ -372,7 +372,7 @@ func (t *Timeline) Set(value uint64) error {
 // [ErrContextPoisoned] if its context is poisoned, in which no stream raises it any more; or
 // the driver's error, which is asked for such things about every 50 ms. What [Timeline.Set]
 // raises is noticed at once, what the GPU raises within a millisecond, and sooner the shorter
-// the wait is; in one that has taken more than a tenth of a second within its hundredth part, or five milliseconds.
+// the wait is; within two in one that has taken more than a tenth of a second.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
 		return errNoGoContext(waitOp)

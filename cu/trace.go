@@ -62,7 +62,7 @@ type Trace struct {
 // its other operations come between. Operations that this package makes on its own are
 // among them; answers that it remembers are not, as the driver is not asked. Of the queries with
 // which the library waits for others it is told of those that a waiter makes for itself, and of
-// those that end a wait.
+// those that end a wait; not of the waits of the streams that wake it.
 //
 // A tracer is called on the goroutine that makes the call, holds the call up, and has to
 // be safe for concurrent use. No lock of this package is held, so it may use the package,

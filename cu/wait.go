@@ -259,7 +259,9 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 		}
 		if a.sub.to != nil {
 			if a.slot.drv.unwatch(&a.sub) {
-				a.err = ended(a.slot)
+				if a.slot.poll() != driver.ResultSuccess { // perhaps nobody has asked yet
+					a.err = ended(a.slot)
+				}
 			} else {
 				a.err = a.sub.err
 			}

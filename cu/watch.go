@@ -32,9 +32,11 @@ const (
 	watchMinSleep = 20 * time.Microsecond
 	watchMaxSleep = 700 * time.Microsecond
 	watchPart     = 128 // a sleep is longer only if it is no more than one part of so many of the wait
-	watchOldSleep = 5 * time.Millisecond
+	watchOldSleep = 2 * time.Millisecond
 	watchLong     = 4 * time.Millisecond
 	watchSlow     = 50 * time.Millisecond
+	// watchBehind is watchSlow if there are records that ring no bell, as too many others do.
+	watchBehind = 20 * time.Millisecond
 	// watchDeaf is how long a sleep may be from which a new waiter does not wake the
 	// watcher.
 	watchDeaf = 100 * time.Microsecond
@@ -89,6 +91,9 @@ type watcher struct {
 	ended time.Time
 	// mute says that streams cannot ring the bell.
 	mute bool
+	// armed is how many watches ring it, and scarce says that no more can just now.
+	armed  int
+	scarce bool
 }
 
 // bell is a driver's bell, and how many streams were told to ring it.
@@ -335,6 +340,8 @@ func (w *watcher) drop(t *told, of *watch) {
 	w.version++
 	if of.ringer != 0 {
 		sl.core.ctx.putRinger(of.ringer)
+		w.armed--
+		w.scarce = false
 	}
 	sl.watchers.Add(-1)
 	if w.asking {
@@ -486,12 +493,8 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Lock()
 	if w.bell == nil {
 		w.bell = &bell{Bell: d.table.NewBell()}
-		runtime.AddCleanup(d, func(b *bell) {
-			b.Wait(0) // nobody has listened since the last wait ended
-			if b.Heard() == b.told.Load() { // else a stream may ring it one day
-				b.Close()
-			}
-		}, w.bell)
+		// Else a stream may ring it one day.
+		runtime.AddCleanup(d, func(b *bell) { b.CloseAfter(b.told.Load()) }, w.bell)
 		w.saved = watchSaved
 	} else {
 		w.saved = min(w.saved+began.Sub(w.ended)/watchShare, watchSaved)
@@ -503,7 +506,11 @@ func (w *watcher) run(d *Driver) {
 			w.news, news = false, began
 		}
 		h := w.bell.Heard()
-		all := h != heard || began.Sub(slow) >= watchSlow
+		pause := watchSlow
+		if w.armed < w.n {
+			pause = watchBehind
+		}
+		all := h != heard || began.Sub(slow) >= pause
 		if heard = h; all {
 			slow = began
 		}
@@ -538,7 +545,7 @@ func (w *watcher) run(d *Driver) {
 		switch old := now.Sub(news); {
 		case hits > 0:
 		case r.ringing:
-			rest = watchSlow
+			rest = pause
 		case old < watchSpin && w.saved > took:
 		default:
 			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep, (watchShare-1)*took)
@@ -586,7 +593,7 @@ func (w *watcher) gather(r *round, all bool) {
 	r.n++
 	r.version, r.lent, r.all, r.timelines = w.version, lent, all, len(w.timelines)
 	r.plain, r.careful, r.handles = r.plain[:0], r.careful[:0], r.handles[:0]
-	r.ringing = len(w.timelines) == 0
+	r.ringing = len(w.timelines) == 0 && (w.armed == w.n || w.scarce)
 	seen := 0
 	for _, q := range w.order {
 		if q.hits >= q.depth {
@@ -603,10 +610,8 @@ func (w *watcher) gather(r *round, all bool) {
 				continue
 			}
 			depth--
-			if of.ringer == 0 {
-				r.ringing = false
-				r.take(of)
-			} else if all {
+			if asleep := of.asleep(); !asleep || all {
+				r.ringing = r.ringing && asleep
 				r.take(of)
 			}
 		}
@@ -623,12 +628,15 @@ func (w *watcher) gather(r *round, all bool) {
 	for looked := 0; most > 0 && looked < w.n && looked < 4*maxAskedSlow; looked++ {
 		of := w.turn
 		w.turn = of.right
-		if of.round != r.n && !of.ending && (of.ringer == 0 || all) {
+		if of.round != r.n && !of.ending && (!of.asleep() || all) {
 			r.take(of)
 			most--
 		}
 	}
 }
+
+// asleep reports whether the bell is rung when the watch is over.
+func (of *watch) asleep() bool { return of.ringer != 0 && !of.slot.foreign() }
 
 // take adds a watch to the round.
 func (r *round) take(of *watch) {
@@ -767,6 +775,12 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		}
 		s, ok := c.takeRinger()
 		if !ok {
+			if c.ringersOut() {
+				w.mu.Lock()
+				w.scarce = true
+				w.version++
+				w.mu.Unlock()
+			}
 			return // later, perhaps
 		}
 		polls.RLock()
@@ -789,6 +803,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 			w.mute = w.mute || res == driver.ResultNotSupported || d.table.Missing(res) != nil
 		case of.queue != nil:
 			of.ringer = s
+			w.armed++
 			w.version++
 		}
 		w.mu.Unlock()
@@ -825,6 +840,13 @@ func (c *contextCore) takeRinger() (driver.Stream, bool) {
 		c.putRinger(s)
 	}
 	return 0, false
+}
+
+// ringersOut reports whether there is no other stream to come by.
+func (c *contextCore) ringersOut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ringers) == 0 && c.ringersMade >= maxRingers
 }
 
 func (c *contextCore) putRinger(s driver.Stream) {

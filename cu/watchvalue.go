@@ -47,6 +47,7 @@ func (d *Driver) watchValue(tc *timelineCore, v *valueWait) {
 	w := &d.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.endReached(tc) // whose values need not be in order with those to come
 	if len(tc.waiting) == 0 {
 		tc.place = len(w.timelines)
 		w.timelines = append(w.timelines, tc)

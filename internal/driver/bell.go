@@ -8,7 +8,7 @@ import (
 )
 
 // Bell wakes the one goroutine that waits for it. It is rung from Go, or by a stream
-// that has got to where [Table.RingAt] was called. Wait and Close are for its owner.
+// that has got to where [Table.RingAt] was called. Wait and CloseAfter are for its owner.
 type Bell struct {
 	native *ccall.Bell // nil with a software driver
 	// Else rung has room for one.
@@ -86,9 +86,13 @@ func (t *Table) RingAt(at At, s Stream, b *Bell) Result {
 	return t.LaunchHostFunc(at, s, Callback{Addr: fn, Data: arg})
 }
 
-// Close gives the bell's descriptors back. No stream may ring it any more.
-func (b *Bell) Close() {
-	if b.native != nil {
+// CloseAfter gives the bell's descriptors back if so many streams have rung it, whether or not
+// anybody has heard them: no other may ring it any more. Nobody waits for it meanwhile.
+func (b *Bell) CloseAfter(rings uint64) {
+	if b.native == nil {
+		return
+	}
+	if b.native.Wait(0); b.native.Heard() == rings {
 		b.native.Close()
 	}
 }
