@@ -813,8 +813,18 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 	}
 }
 
-// maxRingers is how many streams of a context ring the bell.
-const maxRingers = 16
+// maxRingers is how many streams of a context ring the bell. If the context has more than
+// maxBeside others, none is made: while work is held up an H200's driver may wait for it before it
+// creates one, and was seen to with some 130 streams, not with 112.
+const (
+	maxRingers = 16
+	maxBeside  = 96
+)
+
+// moreRingers reports whether another one may be made. The context's mutex is held.
+func (c *contextCore) moreRingers() bool {
+	return c.ringersMade < maxRingers && len(c.parts) <= maxBeside
+}
 
 // takeRinger returns a stream of the context's on which nothing is enqueued. If there is
 // none, one is made, for later.
@@ -822,7 +832,7 @@ func (c *contextCore) takeRinger() (driver.Stream, bool) {
 	for range maxRingers {
 		c.mu.Lock()
 		if len(c.ringers) == 0 {
-			make := c.ringersMade < maxRingers && !c.ringersMaking
+			make := c.moreRingers() && !c.ringersMaking
 			c.ringersMaking = c.ringersMaking || make
 			c.mu.Unlock()
 			if make && c.hold() {
@@ -846,7 +856,7 @@ func (c *contextCore) takeRinger() (driver.Stream, bool) {
 func (c *contextCore) ringersOut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.ringers) == 0 && c.ringersMade >= maxRingers
+	return len(c.ringers) == 0 && !c.moreRingers()
 }
 
 func (c *contextCore) putRinger(s driver.Stream) {
