@@ -15,6 +15,16 @@ func TestLines(t *testing.T) {
 		}
 		return f.Offset
 	}
+	// Those that goroutines of their own use begin, and end, with a line.
+	for _, typ := range []reflect.Type{reflect.TypeFor[eventCore](), reflect.TypeFor[streamCore]()} {
+		if typ.Size()%line != 0 {
+			t.Errorf("%v has %d bytes", typ, typ.Size())
+		}
+	}
+	// A record and a query touch one line of an event.
+	if end := offset(reflect.TypeFor[eventCore](), "first") + offset(reflect.TypeFor[slot](), "core"); end > line {
+		t.Errorf("what a record touches are the first %d bytes of an event", end)
+	}
 	drv, captures := reflect.TypeFor[Driver](), reflect.TypeFor[captures]()
 	n := offset(drv, "captures") + offset(captures, "n")
 	for name, other := range map[string]uintptr{

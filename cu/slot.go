@@ -284,7 +284,7 @@ type eventCore struct {
 	// once is held by RecordOnce, which may wait for moving.
 	once sync.Mutex
 
-	_ [128 - 124]byte
+	_ [192 - 136]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.

@@ -42,12 +42,12 @@ type streamCore struct {
 	// Streams are of one CUstream.
 	part *partOf
 	own  partOf
-	// waits counts the goroutines in Wait.
-	waits atomic.Int32
+	// waiters counts the goroutines in Wait.
+	waiters atomic.Int32
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
 
-	_ [192 - 168]byte
+	_ [192 - 176]byte
 }
 
 // partOf says which capture a CUstream is part of.
@@ -281,7 +281,7 @@ func (s *Stream) Close() error {
 		return errNil("cuStreamDestroy", "stream")
 	}
 	err := s.core.closeOwned(s.cleanup)
-	if s.core.waits.Load() != 0 {
+	if s.core.waiters.Load() != 0 {
 		s.core.ctx.drv.closedStream(s.core)
 	}
 	return err

@@ -356,8 +356,8 @@ func (s *Stream) Wait(ctx context.Context) error {
 	}
 	defer runtime.KeepAlive(s)
 	sl, err := sc.markSlot()
-	sc.waits.Add(1) // before the call on the stream is over: see Close
-	defer sc.waits.Add(-1)
+	sc.waiters.Add(1) // before the call on the stream is over: see Close
+	defer sc.waiters.Add(-1)
 	sc.leave()
 	if err != nil {
 		if errors.Is(err, errBusy) {

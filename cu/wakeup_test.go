@@ -72,6 +72,8 @@ var wakeWays = []wakeWay{
 	{"spin", 64, true, openEvents(EventDisableTiming, synchronizeEvent)},
 	{"blocking", 1000, true, openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent)},
 	{"watcher", 100_000, false, openEvents(EventDisableTiming, (*Event).Wait)},
+	{"host function", 100_000, false, openHostFuncs},
+	{"timeline", 100_000, false, openTimelines},
 }
 
 // eventWaits have an event each.
@@ -151,6 +153,7 @@ type wakePart struct {
 // wakeParts are what is measured, in this order: what takes as long as it takes comes
 // first, and then what takes more samples the more time there is.
 var wakeParts = []wakePart{
+	{"reads", (*wakeRig).timelineReads},
 	{"waiting", (*wakeRig).waiting},
 	{"kernels", (*wakeRig).kernelsInARow},
 	{"sweep", (*wakeRig).sweeps},

@@ -59,7 +59,7 @@ const (
 // more after some have completed. As that is no more than a hint (who waits first need
 // not wait for the first record) others are asked for by turns.
 type watcher struct {
-	// waiters counts the goroutines in slot.wait.
+	// waiters counts the goroutines that wait for an event, a stream or a timeline.
 	waiters atomic.Int32
 	// lent is how often a CUevent was lent to others while it was waited for: the watcher
 	// asks for it with more care then.
@@ -219,8 +219,10 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	w.mu.Lock()
 	// Whoever closes the event looks at its watches after that.
 	var of *watch
-	for of = c.watches.Load(); of != nil && (of.slot != sl || of.stream != stream); {
-		of = of.sibling
+	if !sl.foreign() { // else it may be asked for just now, and recorded again since
+		for of = c.watches.Load(); of != nil && (of.slot != sl || of.stream != stream); {
+			of = of.sibling
+		}
 	}
 	if of == nil {
 		of = &watch{slot: sl, since: now, stream: stream, sibling: c.watches.Load()}
@@ -708,7 +710,7 @@ func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 	}
 	tracing := d.tracers.Load() != nil
 	if n < manyEnded && !tracing {
-		w.endAll(r.outs)
+		w.endAll(d, r.outs)
 		clear(r.outs)
 		r.outs = r.outs[:0]
 		return n
@@ -730,7 +732,7 @@ func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 				defer o.watch.slot.leave()
 			}
 		}
-		w.endAll(outs)
+		w.endAll(d, outs)
 	}()
 	return n
 }
@@ -747,7 +749,7 @@ func (of *watch) outcome(res driver.Result) outcome {
 }
 
 // endAll ends the watches that have an outcome, if nobody else has.
-func (w *watcher) endAll(outs []outcome) {
+func (w *watcher) endAll(d *Driver, outs []outcome) {
 	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
 	w.mu.Lock()
 	for _, o := range outs {
@@ -755,6 +757,9 @@ func (w *watcher) endAll(outs []outcome) {
 			q.hits++
 			w.end(&t, o)
 		}
+	}
+	if w.idle() {
+		w.wake(d)
 	}
 	w.mu.Unlock()
 	t.tell()

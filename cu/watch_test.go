@@ -914,3 +914,46 @@ func TestTracerWaitsOnce(t *testing.T) {
 	closeAll(t, events)
 	closeAll(t, streams)
 }
+
+// TestWaitAfterAnswer waits for an event that others may record, which has been recorded again
+// since the watcher was told that the record before was complete, and before it has told
+// anybody: the wait is for the new record.
+func TestWaitAfterAnswer(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 2)
+	e := recordHeld(t, gpu, streams, 1)[0]
+	e.Handle()
+	before := must(e.Ticket())(t).Done()
+	again := make(chan error, 1)
+	var once sync.Once
+	remove := drv.AddTracer(func(tr Trace) {
+		if tr.Op != TraceEventQuery {
+			return
+		}
+		once.Do(func() { // nobody has been told
+			if err := e.Record(streams[1]); err != nil {
+				t.Error(err)
+			}
+			go func() { again <- WaitAll(t.Context(), e) }()
+			eventually(func() bool {
+				drv.watch.mu.Lock()
+				defer drv.watch.mu.Unlock()
+				return drv.watch.n == 2 || len(again) > 0
+			})
+		})
+	})
+	sim.Release(streams[0].Handle())
+	<-before
+	select {
+	case err := <-again:
+		t.Fatalf("a wait for a record on a held stream returns %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	release()
+	if err := <-again; err != nil {
+		t.Error(err)
+	}
+	remove()
+	closeAll(t, []*Event{e})
+	closeAll(t, streams)
+}

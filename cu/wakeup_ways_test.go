@@ -8,13 +8,6 @@ import (
 	"time"
 )
 
-func init() {
-	wakeWays = append(wakeWays,
-		wakeWay{"host function", 100_000, false, openHostFuncs},
-		wakeWay{"timeline", 100_000, false, openTimelines})
-	wakeParts = append([]wakePart{{"reads", (*wakeRig).timelineReads}}, wakeParts...)
-}
-
 type hostFuncWaits struct {
 	r     *wakeRig
 	done  []chan struct{}
