@@ -32,6 +32,7 @@ var (
 	wakeSamples = flag.Int("wakeup.samples", 10_000, "`samples` of each wake-up of up to 64 waiters; a tenth of it beyond")
 	wakeFor     = flag.Duration("wakeup.for", 2*time.Minute, "the `time` that all wake-ups are measured in; where it is short there are fewer samples")
 	wakeOnly    = flag.String("wakeup.only", "", "measure only what the `regexp` matches: a part, a slash, and a way to wait")
+	wakeWaiters = flag.Int("wakeup.waiters", 0, "measure only with this `number` of waiters, of the numbers that are measured")
 )
 
 // wakeEnv names the environment variable that names a file for what [BenchmarkWakeUp]
@@ -158,6 +159,7 @@ var wakeParts = []wakePart{
 	{"kernels", (*wakeRig).kernelsInARow},
 	{"sweep", (*wakeRig).sweeps},
 	{"latency", func(r *wakeRig) { r.latencies(false) }},
+	{"in turn", (*wakeRig).inTurn},
 	{"long", (*wakeRig).longWaits},
 	{"latency", func(r *wakeRig) { r.latencies(true) }},
 }
@@ -170,7 +172,8 @@ var wakeParts = []wakePart{
 // nothing. With [wakeEnv] set it writes each number to a file as soon as it is known.
 //
 // A wake-up is the time from the host's write of the word that held streams wait for
-// until the goroutine runs.
+// until the goroutine runs. All streams go on at once, but for the part "in turn", where
+// each goes on by itself.
 func BenchmarkWakeUp(b *testing.B) {
 	gpu := gpuContext(b)
 	r := &wakeRig{
@@ -189,6 +192,12 @@ func BenchmarkWakeUp(b *testing.B) {
 			long: 50 * time.Millisecond, longSamples: 3, kernels: 12, kernel: time.Millisecond, sweep: 100, sweepRounds: 6,
 		}
 		r.wakeFor = min(*wakeFor, 2*time.Second)
+	}
+	if n := *wakeWaiters; n != 0 {
+		r.waiters = slices.DeleteFunc(r.waiters, func(w int) bool { return w != n })
+		if len(r.waiters) == 0 {
+			b.Fatalf("no wake-ups of %d waiters are measured", n)
+		}
 	}
 	r.end = time.Now().Add(r.wakeFor)
 	if path := os.Getenv(wakeEnv); path != "" {
@@ -389,10 +398,13 @@ func (r *wakeRig) each(part string, list []*series, waiters, streams, rounds int
 	return slices.DeleteFunc(list, func(s *series) bool { return s.failed })
 }
 
-// hold lets the first streams go no further until the next release.
-func (r *wakeRig) hold(streams int) error {
-	r.ticket++
-	for _, s := range r.streams[:streams] {
+// hold lets the first streams go no further until the next release, each with a ticket of
+// its own if they are to go on in turn.
+func (r *wakeRig) hold(streams int, inTurn bool) error {
+	for i, s := range r.streams[:streams] {
+		if i == 0 || inTurn {
+			r.ticket++
+		}
 		if res := r.gate.ctx.drv.table.StreamWaitValue32(driver.At{}, s.core.raw, r.gate.dev, r.ticket, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
 			return &Error{Op: "cuStreamWaitValue32", Result: Result(res), Handle: uintptr(s.core.raw)}
 		}
@@ -401,9 +413,12 @@ func (r *wakeRig) hold(streams int) error {
 }
 
 // release lets all streams go on, and returns when.
-func (r *wakeRig) release() time.Time {
+func (r *wakeRig) release() time.Time { return r.releaseUpTo(r.ticket) }
+
+// releaseUpTo lets the streams go on that were held with a ticket up to this one.
+func (r *wakeRig) releaseUpTo(ticket uint32) time.Time {
 	t0 := time.Now()
-	atomic.StoreUint32(r.gate.word(), r.ticket)
+	atomic.StoreUint32(r.gate.word(), ticket)
 	return t0
 }
 
@@ -421,15 +436,18 @@ var errFull = errors.New("the held streams took no more")
 
 // held holds streams and arms waits on them in turn, each after before, unless that is
 // nil. If it fails, all goes on.
-func (r *wakeRig) held(s *series, waits, streams int, before func(stream int) error) error {
+func (r *wakeRig) held(s *series, waits, streams int, inTurn bool, before func(stream int) error) error {
 	var late atomic.Int64 // how many waits there were then, and one more
 	ticket := r.ticket + 1
+	if inTurn {
+		ticket = r.ticket + uint32(streams)
+	}
 	r.armed.Store(0)
 	timer := time.AfterFunc(armLimit, func() {
 		late.Store(r.armed.Load() + 1)
 		atomic.StoreUint32(r.gate.word(), ticket)
 	})
-	err := r.hold(streams)
+	err := r.hold(streams, inTurn)
 	for wait := 0; wait < waits && err == nil && late.Load() == 0; wait++ {
 		stream := wait % streams
 		if before != nil {
@@ -457,6 +475,7 @@ func (r *wakeRig) held(s *series, waits, streams int, before func(stream int) er
 // wakeRound is what happens in a round.
 type wakeRound struct {
 	waiters, streams int
+	inTurn           bool   // the streams go on one after the other, not at once
 	first            func() // when the first waiter waits, unless it is nil
 	all              func() // when all do, unless it is nil
 }
@@ -465,7 +484,7 @@ type wakeRound struct {
 // long it took each to run.
 func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 	t := time.Now()
-	if err := r.held(s, c.waiters, c.streams, nil); err != nil {
+	if err := r.held(s, c.waiters, c.streams, c.inTurn, nil); err != nil {
 		return nil, err
 	}
 	run := &wakeRun{woken: make([]time.Time, c.waiters)}
@@ -480,10 +499,18 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 	if c.all != nil {
 		c.all()
 	}
-	time.Sleep(100*time.Microsecond + rand.N(900*time.Microsecond))
-	t0 := r.release()
+	var released []time.Time // each stream, or all
+	if !c.inTurn {
+		wakePause()
+		released = append(released, r.release())
+	} else {
+		for i := range c.streams {
+			wakePause()
+			released = append(released, r.releaseUpTo(r.ticket-uint32(c.streams-1-i)))
+		}
+	}
 	err := run.finish(r)
-	if d := begun + time.Since(t0); d > slowRound {
+	if d := begun + time.Since(released[0]); d > slowRound {
 		if slow, ok := r.slow[s.name]; !ok || c.waiters < slow {
 			r.slow[s.name] = c.waiters
 		}
@@ -494,10 +521,13 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 	}
 	us := make([]float64, c.waiters)
 	for i, t := range run.woken {
-		us[i] = float64(t.Sub(t0).Nanoseconds()) / 1e3
+		us[i] = float64(t.Sub(released[i%len(released)]).Nanoseconds()) / 1e3
 	}
 	return us, nil
 }
+
+// wakePause lets some time pass before streams go on.
+func wakePause() { time.Sleep(100*time.Microsecond + rand.N(900*time.Microsecond)) }
 
 // wakeRun are goroutines that wait.
 type wakeRun struct {
@@ -592,6 +622,31 @@ func (r *wakeRig) latencies(one bool) {
 					r.put("latency", s.name, waiters, streams, "all running, µs", s.rounds[len(s.rounds)/2])
 				}
 			}
+		}
+	}
+}
+
+// inTurn measures wake-ups of a stream's waiters while those of others wait on.
+func (r *wakeRig) inTurn() {
+	const part = "in turn"
+	for _, waiters := range r.waiters {
+		streams := min(16, slices.Max(r.over))
+		if waiters <= streams || waiters > 1000 {
+			continue
+		}
+		list := r.ways(part, waiters, waiters, streams)
+		if len(list) == 0 {
+			continue
+		}
+		runtime.GC()
+		rounds := max(r.rounds, (r.few+waiters-1)/waiters)
+		list = r.each(part, list, waiters, streams, rounds, time.Now().Add(r.wakeFor/12), func(s *series) error {
+			us, err := r.round(s, wakeRound{waiters: waiters, streams: streams, inTurn: true})
+			s.us = append(s.us, us...)
+			return err
+		})
+		for _, s := range list {
+			r.putLatency(part, s, waiters, streams)
 		}
 	}
 }
@@ -743,7 +798,7 @@ func (r *wakeRig) kernelsInARow() {
 		return
 	}
 	list = r.each(part, list, waiters, streams, r.rounds, time.Now().Add(r.wakeFor/12), func(s *series) error {
-		err := r.held(s, r.kernels*streams, streams, launch)
+		err := r.held(s, r.kernels*streams, streams, false, launch)
 		if err != nil {
 			return err
 		}
@@ -782,7 +837,7 @@ func (r *wakeRig) sweeps() {
 	}
 	waits, err := openEvents(EventDisableTiming, (*Event).Wait)(r, r.sweep, r.sweep)
 	if err == nil {
-		err = r.held(&series{waits: waits}, r.sweep, r.sweep, nil)
+		err = r.held(&series{waits: waits}, r.sweep, r.sweep, false, nil)
 	}
 	if err != nil {
 		r.note("%s: FAILED: %v", part, err)

@@ -13,6 +13,7 @@ import (
 // The parts that there are.
 const (
 	latency = "latency" // from the host's write to the goroutine
+	inTurn  = "in turn" // the same, of one stream while others are held
 	waiting = "waiting" // what waiting costs
 	long    = "long"    // one waiter on a long wait
 	kernels = "kernels" // waits for short kernels that follow each other
@@ -20,7 +21,7 @@ const (
 	reads   = "reads"   // of a timeline
 )
 
-var parts = []string{latency, waiting, long, kernels, sweep, reads}
+var parts = []string{latency, inTurn, waiting, long, kernels, sweep, reads}
 
 // ways are those that the benchmark knows, in the order of the tables. Others follow.
 var ways = []string{"spin", "blocking", "watcher", "host function", "timeline"}
@@ -84,7 +85,7 @@ func (in *input) line(at plot.Place, s string) bool {
 		in.Fail(at, "there is no quantity")
 	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
 		in.Fail(at, "%q is no number", f[5])
-	case k.part == latency && v <= 0:
+	case (k.part == latency || k.part == inTurn) && v <= 0:
 		in.Fail(at, "a wake-up has %s for its %s", f[5], k.quantity)
 	case in.seen[k] != plot.Place{}:
 		in.Fail(at, "the same was measured before, at %v", in.seen[k])

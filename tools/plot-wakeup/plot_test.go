@@ -73,7 +73,7 @@ func TestInputErrors(t *testing.T) {
 		{"nothing", "# " + good, "in.tsv: there is no measurement in it"},
 		{"an empty line", good + "\n", "in.tsv:2: 1 fields with tabs between, not 6: part, way, waiters, streams, quantity, value"},
 		{"cut off", good + "latency\tspin\t64\t1\tp50, µs", "in.tsv:2: 5 fields with tabs between, not 6: part, way, waiters, streams, quantity, value"},
-		{"an unknown part", "speed\tspin\t1\t1\tp50, µs\t10\n", `in.tsv:1: part "speed" is none of latency, waiting, long, kernels, sweep, reads`},
+		{"an unknown part", "speed\tspin\t1\t1\tp50, µs\t10\n", `in.tsv:1: part "speed" is none of latency, in turn, waiting, long, kernels, sweep, reads`},
 		{"no way", "latency\t \t1\t1\tp50, µs\t10\n", "in.tsv:1: there is no way to wait"},
 		{"no waiters", "latency\tspin\t0\t1\tp50, µs\t10\n", `in.tsv:1: "0" is no number of waiters`},
 		{"half a stream", "latency\tspin\t1\t.5\tp50, µs\t10\n", `in.tsv:1: ".5" is no number of streams`},

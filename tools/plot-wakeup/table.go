@@ -32,6 +32,7 @@ var tables = []struct {
 	{latency, "From the host's write until the goroutine runs: p50 / p99, µs", []string{p50, p99}, numbers},
 	{latency, "From the host's write until all goroutines have run: the median of the rounds, ms", []string{all},
 		func(v []float64) string { return number(v[0] / 1000) }},
+	{inTurn, "The same where one stream goes on, and the others are held still: p50 / p99, µs", []string{p50, p99}, numbers},
 	{waiting, "While all wait: CPU, cores / threads more than for the first waiter", []string{cores, threads}, numbers},
 	{long, "One waiter on a long wait: p50 / p99, µs, and CPU, % of a core", []string{p50, p99, percent},
 		func(v []float64) string { return numbers(v[:2]) + ", " + number(v[2]) + " %" }},
