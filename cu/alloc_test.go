@@ -15,7 +15,7 @@ import (
 // Other engines than the thunks allocate, and so does the race detector: there
 // the calls are just made.
 func TestAllocations(t *testing.T) {
-	exact := ccall.Engine == "thunk" && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
 	r := newRig(t)
 	held := r.stream(r.gpu)
 	r.hold(held)
@@ -229,7 +229,7 @@ func TestTraceStorm(t *testing.T) {
 
 // TestPoolAllocations borrows and uses pooled events, which allocates nothing.
 func TestPoolAllocations(t *testing.T) {
-	exact := ccall.Engine == "thunk" && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
 	r := newRig(t)
 	pool := must(r.gpu.EventPool())(t)
 	defer pool.Close()

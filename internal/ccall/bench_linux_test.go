@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 	"unsafe"
-
-	"github.com/ebitengine/purego"
 )
 
 // cfuncs are the C functions that the benchmarks call. They return at once.
@@ -66,20 +64,6 @@ var ways = []way{
 			}
 		}
 	}},
-	{"SyscallN", "", func(c *cfuncs, n int) {
-		for range n {
-			if r, _, _ := purego.SyscallN(c.query, 1); int32(r) != 0 {
-				panic(wrong)
-			}
-		}
-	}},
-	{"RegisterFunc", "", func(c *cfuncs, n int) {
-		for range n {
-			if c.registered(1) != 0 {
-				panic(wrong)
-			}
-		}
-	}},
 	{"C", "in a loop in C", func(c *cfuncs, n int) {
 		if call6(c.queryTimes, c.query, 1, uintptr(n)) != 0 {
 			panic(wrong)
@@ -114,7 +98,7 @@ func newCfuncs(b *testing.B) *cfuncs {
 		query: cfunc(b, "query"), queryTimes: cfunc(b, "query_times"),
 		out: cfunc(b, "out8"), push: cfunc(b, "quick_push"), pop: cfunc(b, "quick_pop"),
 	}
-	purego.RegisterFunc(&c.registered, c.query)
+	register(c)
 	for i := range c.handles {
 		c.handles[i] = 1
 	}

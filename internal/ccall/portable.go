@@ -1,4 +1,4 @@
-//go:build !(linux && (amd64 || arm64)) || go1.28 || cu_portable
+//go:build !(linux && cu_static) && (!(linux && (amd64 || arm64)) || go1.28 || cu_portable)
 
 package ccall
 

@@ -1,4 +1,4 @@
-//go:build (unix && !(linux && (amd64 || arm64))) || (unix && go1.28) || (unix && cu_portable)
+//go:build unix && !(linux && cu_static) && (!(linux && (amd64 || arm64)) || go1.28 || cu_portable)
 
 package ccall
 

@@ -1,3 +1,5 @@
+//go:build !cu_static
+
 package ccall
 
 import (

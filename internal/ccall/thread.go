@@ -12,12 +12,15 @@ import "runtime"
 type Thread struct {
 	id       int // the operating system's, 0 where it is not known
 	released bool
+	claim    claim
 }
 
 // Pin claims a thread identity for the calling goroutine until Unpin.
 func Pin() *Thread {
 	runtime.LockOSThread()
-	return &Thread{id: currentThread()}
+	t := &Thread{id: currentThread()}
+	t.claim.take(t)
+	return t
 }
 
 // Here reports whether the calling goroutine has the identity, or, where that
@@ -31,6 +34,7 @@ func (t *Thread) Unpin() {
 		return
 	}
 	t.released = true
+	t.claim.give()
 	runtime.UnlockOSThread()
 }
 

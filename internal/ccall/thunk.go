@@ -1,63 +1,46 @@
-//go:build linux && (amd64 || arm64) && !go1.28 && !cu_portable
+//go:build linux && (amd64 || arm64) && !go1.28 && (!cu_portable || cu_static)
 
 package ccall
 
-import (
-	"unsafe"
-
-	// purego brings the C runtime up in a program that is built without cgo;
-	// runtime.cgocall works only then.
-	_ "github.com/ebitengine/purego"
-)
-
-// Engine names the way in which this build enters C.
-const Engine = "thunk"
-
-// cgocall runs fn(arg) on the system stack. It is on the runtime's list of
-// functions that packages reach by linkname, with this signature. It neither
-// retains arg nor lets it escape.
-//
-//go:linkname cgocall runtime.cgocall
-//go:noescape
-func cgocall(fn, arg unsafe.Pointer) int32
+import "unsafe"
 
 // Addresses of the thunks in the assembly file: C functions of one argument,
 // the frame.
 var call6ABI0, call14ABI0, eachABI0, scopeABI0 unsafe.Pointer
 
 // Call6 calls the function of a frame of six argument words. f points to it.
-func Call6(f unsafe.Pointer, _ Class, _ *Thread) {
-	cgocall(call6ABI0, f)
+func Call6(f unsafe.Pointer, c Class, on *Thread) {
+	enter(call6ABI0, f, c, on)
 }
 
 // Call14 calls the function of a frame of fourteen argument words. f points to
 // it.
-func Call14(f unsafe.Pointer, _ Class, _ *Thread) {
-	cgocall(call14ABI0, f)
+func Call14(f unsafe.Pointer, c Class, on *Thread) {
+	enter(call14ABI0, f, c, on)
 }
 
 // Call makes the calls that e describes.
-func (e *Each) Call(_ Class, _ *Thread) {
-	cgocall(eachABI0, unsafe.Pointer(e))
+func (e *Each) Call(c Class, on *Thread) {
+	enter(eachABI0, unsafe.Pointer(e), c, on)
 }
 
 // Call6 is [Call6] inside the scope. It returns the result of the first step
 // around the call that failed, or 0, and whether the call itself was made.
-func (s Scope) Call6(f unsafe.Pointer, _ Class, _ *Thread) (result int32, made bool) {
-	return s.call(call6ABI0, f)
+func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+	return s.call(call6ABI0, f, c, on)
 }
 
 // Call14 is [Call14] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Call14(f unsafe.Pointer, _ Class, _ *Thread) (result int32, made bool) {
-	return s.call(call14ABI0, f)
+func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+	return s.call(call14ABI0, f, c, on)
 }
 
 // Each is [Each.Call] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Each(e *Each, _ Class, _ *Thread) (result int32, made bool) {
+func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, made bool) {
 	if s.Push == 0 {
 		s.Pop = 0 // or the thunk would take e.N for a result
 	}
-	return s.call(eachABI0, unsafe.Pointer(e))
+	return s.call(eachABI0, unsafe.Pointer(e), c, on)
 }
 
 // scopeFrame is a Scope as the thunk sees it: keep the order of the fields and
@@ -72,13 +55,13 @@ type scopeFrame struct {
 	scopeResults
 }
 
-func (s Scope) call(thunk, f unsafe.Pointer) (result int32, made bool) {
+func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
 	// Field by field: the compiler puts a literal of this size together
 	// elsewhere and copies it, in units that stall on what was just stored.
 	var sf scopeFrame
 	sf.thunk, sf.frame = thunk, f
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
 	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
-	cgocall(scopeABI0, unsafe.Pointer(&sf))
+	enter(scopeABI0, unsafe.Pointer(&sf), c, on)
 	return sf.outcome()
 }

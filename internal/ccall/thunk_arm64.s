@@ -1,4 +1,4 @@
-//go:build linux && !go1.28 && !cu_portable
+//go:build linux && !go1.28 && (!cu_portable || cu_static)
 
 #include "textflag.h"
 

@@ -1,0 +1,73 @@
+//go:build linux && (amd64 || arm64) && !go1.28 && cu_static && !cgo
+
+package ccall
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/ccall/internal/guest"
+)
+
+// Engine names the way in which this build enters C.
+const Engine = "static"
+
+// enter calls the C function thunk with the frame f: on this thread, unless the function
+// may create threads or run for long, which then belongs on a thread of C's own.
+func enter(thunk, f unsafe.Pointer, c Class, on *Thread) {
+	switch {
+	case on != nil && c == Setup:
+		on.claim.Work(call6ABI0, thunk, f)
+	case on != nil:
+		on.claim.Call(call6ABI0, thunk, f)
+	case c == Setup:
+		guest.Work(call6ABI0, thunk, f)
+	default:
+		guest.Call(call6ABI0, thunk, f)
+	}
+}
+
+// claim is what a [Thread] has of the engine: an identity.
+type claim struct {
+	*guest.Identity
+	forgotten runtime.Cleanup
+}
+
+func (c *claim) take(t *Thread) {
+	c.Identity = guest.Reserve()
+	// If nobody puts its state back nobody else may have it.
+	c.forgotten = runtime.AddCleanup(t, (*guest.Identity).Abandon, c.Identity)
+}
+
+func (c *claim) give() {
+	c.forgotten.Stop()
+	c.Release()
+}
+
+// Library is a loaded shared library. It is never unloaded: drivers start
+// threads and register handlers that outlive a dlclose.
+type Library struct{ handle uintptr }
+
+// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL, where a name
+// without a slash is searched for the way the system's loader does it. The first time it brings
+// the system's glibc up, and says why that is impossible where it is: the error matches ErrNoGlibc where there is none.
+func Open(name string) (Library, error) {
+	g, err := guest.Start(call6ABI0)
+	if err != nil {
+		return Library{}, err
+	}
+	h, err := g.Open(name)
+	return Library{h}, err
+}
+
+// Lookup returns the address of a symbol that the library exports.
+func (l Library) Lookup(symbol string) (uintptr, error) {
+	g, err := guest.Start(call6ABI0)
+	if err != nil {
+		return 0, err
+	}
+	return g.Lookup(l.handle, symbol)
+}
+
+// ErrNoGlibc is matched by the error of Open on a machine without glibc.
+var ErrNoGlibc = guest.ErrNoGlibc

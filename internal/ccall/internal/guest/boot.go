@@ -1,0 +1,391 @@
+//go:build linux && (amd64 || arm64) && cu_static && !cgo && !go1.28
+
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// A Guest is the glibc of this process. There can be one: its thread-local storage, its
+// heap and its list of libraries are the process's.
+type Guest struct {
+	// Loader is the dynamic loader that was taken.
+	Loader string
+
+	im    *image
+	call6 unsafe.Pointer
+	boot  *identity // the thread that the loader began on: it makes the others
+	pool  pool
+
+	mu  sync.Mutex // what is asked of the boot thread, and what follows
+	env map[string]string
+}
+
+var process struct {
+	once  sync.Once
+	guest *Guest
+	err   error
+}
+
+// Start returns the process's glibc, which it brings up if nobody has: that takes about
+// two milliseconds. call6 is a C function that takes a frame of six words. The error says
+// why there is none; it is the same for ever.
+func Start(call6 unsafe.Pointer) (*Guest, error) {
+	process.once.Do(func() {
+		g, err := start(call6)
+		if err != nil {
+			process.err = err
+			return
+		}
+		process.guest = g
+		running.Store(g)
+	})
+	return process.guest, process.err
+}
+
+// running is the guest once it runs. Calls into C are made only then, since nobody has
+// an address to call before.
+var running atomic.Pointer[Guest]
+
+// What the engine waits for takes a millisecond.
+const (
+	bootLimit = 10 * time.Second
+	bootPause = 20 * time.Microsecond
+)
+
+// libraries are what the program asks for. Since glibc 2.34 the first has all, and the
+// others may be missing.
+var libraries = [][]string{{"libc.so.6", "libpthread.so.0", "libdl.so.2"}, {"libc.so.6"}}
+
+func start(call6 unsafe.Pointer) (g *Guest, err error) {
+	if err := checkG(); err != nil {
+		return nil, err
+	}
+	aux, err := readAuxv()
+	if err != nil {
+		return nil, err
+	}
+	override := os.Getenv(Env)
+	if aux.get(atSecure) != 0 {
+		override = ""
+	}
+	name, file, err := findLoader(loaders(override))
+	if err != nil {
+		return nil, err
+	}
+	detect(aux)
+	for _, needed := range libraries {
+		if g, err = bootWith(name, file, needed, aux, call6); err == nil || !errors.Is(err, errRejected) {
+			break
+		}
+	}
+	return g, err
+}
+
+// errRejected is matched by the error of a loader that has ended its process.
+var errRejected = errors.New("the loader has ended with an error")
+
+func bootWith(name string, file *elfFile, needed []string, aux auxv, call6 unsafe.Pointer) (g *Guest, err error) {
+	l, err := mapLoader(name, file)
+	if err != nil {
+		return nil, err
+	}
+	im, err := newImage(name, needed, uintptr(threadHookABI0))
+	if err != nil {
+		munmap(l.base, l.size)
+		return nil, err
+	}
+	env := environment()
+	st, err := newStack(os.Args, env, aux.forProgram(im, l, uintptr(bootMainABI0)))
+	if err == nil {
+		if err = try(l, st); err != nil {
+			err = fmt.Errorf("%s does not start: %w", name, err)
+		}
+	}
+	if err != nil {
+		munmap(l.base, l.size)
+		munmap(im.base, imageSize)
+		if st.base != 0 {
+			munmap(st.base, bootStack)
+		}
+		return nil, err
+	}
+
+	// From here on there is no way back.
+	g = &Guest{Loader: name, im: im, call6: call6, boot: new(identity), env: envMap(env)}
+	bootIdentity = g.boot
+	restore := keepSignals()
+	defer restore()
+	if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
+		return nil, fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
+	}
+	for begin := time.Now(); atomic.LoadUint32(&g.boot.state) != idle; {
+		if time.Since(begin) > bootLimit {
+			return nil, fmt.Errorf("%s did not get to the program in %v, though it did so in a process of its own", name, bootLimit)
+		}
+		pause(bootPause)
+	}
+	if err := g.init(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return g, nil
+}
+
+// What clone makes: a thread of this process, and a process of its own, of whose end
+// nobody is told.
+const (
+	cloneThread = syscall.CLONE_VM | syscall.CLONE_FS | syscall.CLONE_FILES | syscall.CLONE_SIGHAND | syscall.CLONE_THREAD | syscall.CLONE_SYSVSEM
+	cloneChild  = 0
+
+	wAll = 0x40000000 // __WALL: children that end without a signal, too
+)
+
+// try lets a copy of this process, of one thread, begin in the loader: it ends as soon as
+// the program would begin. A loader that finds something wrong ends its process, which had
+// better not be this one.
+func try(l loaded, st stack) error {
+	var pipe [2]int
+	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
+		return fmt.Errorf("no pipe: %w", err)
+	}
+	defer syscall.Close(pipe[0])
+	pid := cloneAt(cloneChild, l.entry, st.sp, pipe[1])
+	syscall.Close(pipe[1])
+	if pid < 0 {
+		return fmt.Errorf("no process to try it in: %w", syscall.Errno(-pid))
+	}
+	said, late := readAll(pipe[0], bootLimit)
+	if late {
+		syscall.Kill(int(pid), syscall.SIGKILL)
+	}
+	var ws syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(int(pid), &ws, wAll, nil); err == nil {
+			break
+		} else if err != syscall.EINTR {
+			// Somebody else waits for all children of this program.
+			if strings.TrimSpace(said) == "" {
+				return nil
+			}
+			return fmt.Errorf("%w: %s", errRejected, strings.TrimSpace(said))
+		}
+	}
+	said = strings.TrimSpace(said)
+	switch {
+	case ws.Exited() && ws.ExitStatus() == 0:
+		return nil
+	case late:
+		return fmt.Errorf("it has taken longer than %v", bootLimit)
+	case ws.Signaled():
+		err := fmt.Errorf("%w: %v", errRejected, ws.Signal())
+		if said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return err
+	case said == "":
+		return fmt.Errorf("%w: exit status %d", errRejected, ws.ExitStatus())
+	}
+	return fmt.Errorf("%w: %s", errRejected, said)
+}
+
+// readAll reads what is said within a time: as much as a message needs, the rest is for
+// nobody.
+func readAll(fd int, limit time.Duration) (said string, late bool) {
+	var b [4096]byte
+	n := 0
+	for begin := time.Now(); ; {
+		left := limit - time.Since(begin)
+		if left <= 0 {
+			return string(b[:n]), true
+		}
+		poll := struct {
+			fd              int32
+			events, revents int16
+		}{fd: int32(fd), events: 1} // POLLIN
+		ts := syscall.NsecToTimespec(int64(left))
+		r, _, e := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		if e == syscall.EINTR || e == 0 && r == 0 {
+			continue
+		}
+		if n == len(b) {
+			n = len(b) / 2
+		}
+		m, err := syscall.Read(fd, b[n:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if m <= 0 {
+			return string(b[:n]), false
+		}
+		n += m
+	}
+}
+
+// pause sleeps in the kernel: Go's own sleeps are too long for what is waited for here.
+func pause(d time.Duration) {
+	ts := syscall.NsecToTimespec(int64(d))
+	syscall.Nanosleep(&ts, nil)
+}
+
+// environment returns the environment without what would make the loader do something
+// else than load.
+func environment() []string {
+	var env []string
+	for _, s := range os.Environ() {
+		if !strings.HasPrefix(s, "LD_TRACE_LOADED_OBJECTS=") && !strings.HasPrefix(s, "LD_SHOW_AUXV=") && strings.IndexByte(s, 0) < 0 {
+			env = append(env, s)
+		}
+	}
+	return env
+}
+
+func envMap(env []string) map[string]string {
+	m := make(map[string]string, len(env))
+	for _, s := range env {
+		if k, v, ok := strings.Cut(s, "="); ok && k != "" {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// init makes the guest able to call: threads are made with signals blocked from here on,
+// and there is a first identity.
+func (g *Guest) init() error {
+	for i, name := range funcNames {
+		if g.im.fn(i) == 0 {
+			return fmt.Errorf("its C library has no %s", name)
+		}
+	}
+	// The real one, which the program's own hides: in the library itself.
+	for _, lib := range libraries[0] {
+		h, err := g.dlopen(g.boot, lib)
+		if err != nil {
+			continue
+		}
+		if fn, _ := g.dlsym(g.boot, h, hooked); fn != 0 {
+			realThreadCreate = fn
+			break
+		}
+	}
+	if realThreadCreate == 0 {
+		return errors.New("its C library has no " + hooked)
+	}
+	id, err := g.grow()
+	if err != nil {
+		return err
+	}
+	g.pool.put(id)
+	return nil
+}
+
+// C functions take frames of six words, as package ccall has them.
+type frame6 struct {
+	fn, r uintptr
+	a     [6]uintptr
+}
+
+// on has an identity's own thread call a function, and returns its result.
+func (g *Guest) on(id *identity, fn uintptr, args ...uintptr) uintptr {
+	f := frame6{fn: fn}
+	copy(f.a[:], args)
+	id.post(g.call6, unsafe.Pointer(&f))
+	return f.r
+}
+
+// cbytes returns a text as C has it, which does not move.
+func cbytes(s string) *[]byte {
+	b := append([]byte(s), 0)
+	pinned = &b
+	return &b
+}
+
+// pinned makes what is assigned to it escape to the heap.
+var pinned *[]byte
+
+func (g *Guest) dlopen(id *identity, name string) (handle uintptr, err error) {
+	const rtldNow = 2 // and RTLD_LOCAL, which is 0
+	s := cbytes(name)
+	handle = g.on(id, g.im.fn(fnDlopen), uintptr(unsafe.Pointer(&(*s)[0])), rtldNow)
+	runtime.KeepAlive(s)
+	if handle == 0 {
+		return 0, g.dlerror(id)
+	}
+	return handle, nil
+}
+
+func (g *Guest) dlsym(id *identity, handle uintptr, name string) (addr uintptr, err error) {
+	s := cbytes(name)
+	g.on(id, g.im.fn(fnDlerror)) // what was said before
+	addr = g.on(id, g.im.fn(fnDlsym), handle, uintptr(unsafe.Pointer(&(*s)[0])))
+	runtime.KeepAlive(s)
+	if addr == 0 {
+		return 0, g.dlerror(id)
+	}
+	return addr, nil
+}
+
+// dlerror returns what glibc has to say of the thread's last failure.
+func (g *Guest) dlerror(id *identity) error {
+	if s := cstring(g.on(id, g.im.fn(fnDlerror))); s != "" {
+		return errors.New(s)
+	}
+	return errors.New("the C library does not say why")
+}
+
+// Open loads a library. No library's signal handlers are kept: Go's, which they would
+// replace, are the only ones that work on its threads.
+func (g *Guest) Open(name string) (handle uintptr, err error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return 0, fmt.Errorf("%q: a name with a NUL", name)
+	}
+	g.syncEnv()
+	id := g.pool.get(g)
+	defer g.pool.put(id)
+	defer keepSignals()()
+	return g.dlopen(id, name)
+}
+
+// Lookup returns the address of a symbol of a library.
+func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return 0, fmt.Errorf("%q: a name with a NUL", name)
+	}
+	id := g.pool.get(g)
+	defer g.pool.put(id)
+	return g.dlsym(id, handle, name)
+}
+
+// syncEnv tells glibc what has changed in the environment, which a library may look at
+// when it begins.
+func (g *Guest) syncEnv() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := envMap(environment())
+	for k, v := range now {
+		if old, ok := g.env[k]; ok && old == v {
+			continue
+		}
+		ck, cv := cbytes(k), cbytes(v)
+		g.on(g.boot, g.im.fn(fnSetenv), uintptr(unsafe.Pointer(&(*ck)[0])), uintptr(unsafe.Pointer(&(*cv)[0])), 1)
+		runtime.KeepAlive(ck)
+		runtime.KeepAlive(cv)
+	}
+	for k := range g.env {
+		if _, ok := now[k]; !ok {
+			ck := cbytes(k)
+			g.on(g.boot, g.im.fn(fnUnsetenv), uintptr(unsafe.Pointer(&(*ck)[0])))
+			runtime.KeepAlive(ck)
+		}
+	}
+	g.env = now
+}

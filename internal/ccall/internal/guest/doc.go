@@ -1,0 +1,34 @@
+// Package guest brings the host's own glibc up inside a static Go program, and calls
+// C functions that it loads.
+//
+// The program itself has no libc, no interpreter and no dynamic section. What the kernel
+// and the C runtime do before a C program's main is done here at run time, once: the
+// host's dynamic loader is mapped, a main program is invented for it in memory, and a
+// thread of which Go's runtime knows nothing begins in the loader as a new process would.
+// RATIONALE.md tells how, and why this is right; this is the map of it:
+//
+//   - find.go finds the loader;
+//   - image.go maps it, and writes the invented program and the stack it begins with;
+//   - boot.go tries that in a child process, since a loader that is not satisfied ends
+//     its process, and then does it here;
+//   - identity.go has the threads of glibc's whose thread-local storage and stacks calls
+//     are made with;
+//   - the assembly files hold everything that runs as C.
+//
+// # Identities
+//
+// C code finds its thread-local storage, and with it CUDA's current context, through the
+// thread pointer. A Go thread has none that C could use. So a pool of threads is made by
+// glibc, the identities, which do nothing but wait. A direct call takes one of them, and
+// on Go's own thread sets the thread pointer and the stack to the identity's for as long
+// as the call lasts. On amd64 Go keeps its g in the eight bytes below the thread pointer,
+// which glibc gives to the main program's thread-local variables: the invented program
+// claims them, so that Go's signal handlers find g there, as ever. On arm64 they would look for it in a register
+// that C uses for other things, so that all signals are blocked during a direct call.
+//
+// A worker call has the identity's own thread make the call, with the same thread-local
+// storage, while the caller waits. Its signals are all blocked.
+//
+// No C function may call back into Go: there is no way to enter the runtime on a thread
+// that it does not know.
+package guest

@@ -1,0 +1,18 @@
+//go:build cu_static && linux && !cgo && !go1.28
+
+package guest
+
+// What ELF files of this architecture say.
+const (
+	machine = 62 // EM_X86_64
+	globDat = 6  // R_X86_64_GLOB_DAT
+)
+
+// loaderNames is where distributions keep glibc's loader.
+var loaderNames = []string{
+	"/lib64/ld-linux-x86-64.so.2",
+	"/usr/lib64/ld-linux-x86-64.so.2",
+	"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+	"/lib/ld-linux-x86-64.so.2",
+	"/usr/glibc-compat/lib/ld-linux-x86-64.so.2",
+}

@@ -1,0 +1,302 @@
+//go:build cu_static && linux && !cgo && !go1.28
+
+#include "textflag.h"
+
+// An identity, see identity.go.
+#define FSBASE 0
+#define STACK 8
+#define STATE 16
+#define THUNK 24
+#define FRAME 32
+
+#define IDLE 1
+#define POSTED 2
+#define ENDING 3
+#define ENDED 4
+
+#define SYS_rt_sigprocmask 14
+#define SYS_dup2 33
+#define SYS_clone 56
+#define SYS_prctl 157
+#define SYS_arch_prctl 158
+#define SYS_futex 202
+#define SYS_exit_group 231
+
+#define ARCH_SET_FS 0x1002
+#define ARCH_GET_FS 0x1003
+
+#define RDFSBASE_R15 BYTE $0xf3; BYTE $0x49; BYTE $0x0f; BYTE $0xae; BYTE $0xc7
+#define WRFSBASE_R15 BYTE $0xf3; BYTE $0x49; BYTE $0x0f; BYTE $0xae; BYTE $0xd7
+#define WRFSBASE_AX  BYTE $0xf3; BYTE $0x48; BYTE $0x0f; BYTE $0xae; BYTE $0xd0
+// A glibc thread's thread pointer, which is the first word that it points to.
+#define MOVQ_FS0_AX BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $0
+
+// Both wait on, or wake, the state of the identity in BX. They change AX, CX, DX, SI, DI, R10 and R11.
+#define FUTEX_WAIT(value) \
+	MOVL $SYS_futex, AX; \
+	LEAQ STATE(BX), DI; \
+	MOVL $128, SI; \
+	MOVL $value, DX; \
+	XORL R10, R10; \
+	SYSCALL
+#define FUTEX_WAKE \
+	MOVL $SYS_futex, AX; \
+	LEAQ STATE(BX), DI; \
+	MOVL $129, SI; \
+	MOVL $1, DX; \
+	SYSCALL
+
+GLOBL all<>(SB), NOPTR|RODATA, $8
+DATA all<>(SB)/8, $-1
+
+// trying says that this is a child which shall end where the program would begin.
+GLOBL trying<>(SB), NOPTR, $8
+
+GLOBL ·bootMainABI0(SB), NOPTR|RODATA, $8
+DATA ·bootMainABI0(SB)/8, $bootMain<>(SB)
+GLOBL ·identityMainABI0(SB), NOPTR|RODATA, $8
+DATA ·identityMainABI0(SB)/8, $identityMain<>(SB)
+GLOBL ·threadHookABI0(SB), NOPTR|RODATA, $8
+DATA ·threadHookABI0(SB)/8, $threadHook<>(SB)
+
+// func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
+TEXT ·cloneAt(SB), NOSPLIT, $16-36
+	// The child keeps this thread's signal mask: none may come where there is no Go.
+	MOVL    $SYS_rt_sigprocmask, AX
+	MOVL    $2, DI               // SIG_SETMASK
+	LEAQ    all<>(SB), SI
+	LEAQ    0(SP), DX
+	MOVL    $8, R10
+	SYSCALL
+	MOVQ    flags+0(FP), DI
+	MOVQ    entry+8(FP), R12
+	MOVQ    sp+16(FP), SI
+	MOVQ    fd+24(FP), R13
+	XORL    DX, DX
+	XORL    R10, R10
+	XORL    R8, R8
+	MOVL    $SYS_clone, AX
+	SYSCALL
+	TESTQ   AX, AX
+	JZ      child
+	MOVL    AX, pid+32(FP)
+	MOVL    $SYS_rt_sigprocmask, AX
+	MOVL    $2, DI
+	LEAQ    0(SP), SI
+	XORL    DX, DX
+	MOVL    $8, R10
+	SYSCALL
+	RET
+
+child:
+	TESTQ   R13, R13
+	JLT     begin
+	// A process of its own: what it says goes to fd, and it leaves no core.
+	MOVQ    $1, trying<>(SB)
+	MOVL    $SYS_prctl, AX
+	MOVL    $4, DI               // PR_SET_DUMPABLE
+	XORL    SI, SI
+	SYSCALL
+	MOVL    $SYS_dup2, AX
+	MOVQ    R13, DI
+	MOVL    $1, SI
+	SYSCALL
+	MOVL    $SYS_dup2, AX
+	MOVQ    R13, DI
+	MOVL    $2, SI
+	SYSCALL
+
+begin:
+	XORL    BP, BP
+	XORL    DX, DX               // no function to run at exit
+	JMP     R12
+
+// bootMain is where the loader believes the program begins.
+TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
+	CMPQ    trying<>(SB), $0
+	JEQ     here
+	MOVL    $SYS_exit_group, AX
+	XORL    DI, DI
+	SYSCALL
+	INT     $3
+
+here:
+	MOVQ    ·bootIdentity(SB), DI
+	ANDQ    $~63, SP
+	CALL    serve<>(SB)
+	INT     $3                   // nobody has it end
+
+// identityMain is where a thread of glibc's begins: a C function of one argument, the
+// identity, in DI.
+TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
+	PUSHQ   BP
+	MOVQ    SP, BP
+	ANDQ    $~63, SP
+	CALL    serve<>(SB)
+	MOVQ    BP, SP
+	POPQ    BP
+	XORL    AX, AX
+	RET
+
+// serve makes the calls that are posted to the identity in DI, until it shall end. SP is
+// 8 below a multiple of 64.
+TEXT serve<>(SB), NOSPLIT|NOFRAME, $0
+	PUSHQ   BX
+	MOVQ    DI, BX
+	MOVQ_FS0_AX
+	MOVQ    AX, FSBASE(BX)
+	LEAQ    -1024(SP), AX
+	ANDQ    $~63, AX
+	MOVQ    AX, STACK(BX)
+
+done:
+	MOVL    $IDLE, AX
+	XCHGL   AX, STATE(BX)
+	FUTEX_WAKE
+
+wait:
+	MOVL    STATE(BX), AX
+	CMPL    AX, $POSTED
+	JEQ     call
+	CMPL    AX, $ENDING
+	JEQ     end
+	FUTEX_WAIT(IDLE)
+	JMP     wait
+
+call:
+	MOVQ    FRAME(BX), DI
+	MOVQ    THUNK(BX), R11
+	CALL    R11
+	JMP     done
+
+end:
+	MOVL    $ENDED, STATE(BX)
+	POPQ    BX
+	RET
+
+// func postAndWait(id *identity, thunk, frame unsafe.Pointer)
+TEXT ·postAndWait(SB), NOSPLIT, $0-24
+	MOVQ    id+0(FP), BX
+	MOVQ    thunk+8(FP), AX
+	MOVQ    AX, THUNK(BX)
+	MOVQ    frame+16(FP), AX
+	MOVQ    AX, FRAME(BX)
+	MOVL    $POSTED, AX
+	XCHGL   AX, STATE(BX)
+	FUTEX_WAKE
+
+wait:
+	MOVL    STATE(BX), AX
+	CMPL    AX, $IDLE
+	JEQ     done
+	FUTEX_WAIT(POSTED)
+	JMP     wait
+
+done:
+	MOVQ    $0, FRAME(BX)
+	RET
+
+// func direct(id *identity, thunk, frame unsafe.Pointer)
+//
+// BX and R12 to R15 are C's to preserve, and not ours: Go's assembly functions may
+// change every register but SP and BP. From where FS is set until it is set back
+// the eight bytes below it hold g, for signal handlers, which run on a stack of their own.
+TEXT ·direct(SB), NOSPLIT, $8-24
+	MOVQ    id+0(FP), R12
+	MOVQ    thunk+8(FP), R11
+	MOVQ    frame+16(FP), DI
+	MOVQ    (TLS), R14
+	MOVQ    FSBASE(R12), AX
+	MOVQ    R14, -8(AX)
+	MOVQ    SP, R13
+	CMPB    ·noFSGSBASE(SB), $0
+	JNE     slow
+	RDFSBASE_R15
+	WRFSBASE_AX
+	MOVQ    STACK(R12), SP
+	CALL    R11
+	MOVQ    R13, SP
+	WRFSBASE_R15
+	MOVQ    FSBASE(R12), AX
+	MOVQ    $0, -8(AX)
+	RET
+
+slow:
+	// The kernel is asked. It preserves all but AX, CX and R11.
+	MOVQ    R11, BX
+	MOVQ    DI, R15
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_GET_FS, DI
+	LEAQ    0(SP), SI
+	SYSCALL
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_SET_FS, DI
+	MOVQ    FSBASE(R12), SI
+	SYSCALL
+	MOVQ    R15, DI
+	MOVQ    STACK(R12), SP
+	CALL    BX
+	MOVQ    R13, SP
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_SET_FS, DI
+	MOVQ    0(SP), SI
+	SYSCALL
+	MOVQ    FSBASE(R12), AX
+	MOVQ    $0, -8(AX)
+	RET
+
+// threadHook is pthread_create for all libraries: a thread begins with its maker's
+// signal mask, so all signals are blocked while the real function makes it. None of Go's
+// handlers may run on a thread that Go does not know.
+TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
+	SUBQ    $56, SP
+	MOVQ    DI, 8(SP)
+	MOVQ    SI, 16(SP)
+	MOVQ    DX, 24(SP)
+	MOVQ    CX, 32(SP)
+	MOVL    $SYS_rt_sigprocmask, AX
+	MOVL    $2, DI
+	LEAQ    all<>(SB), SI
+	LEAQ    0(SP), DX
+	MOVL    $8, R10
+	SYSCALL
+	MOVQ    8(SP), DI
+	MOVQ    16(SP), SI
+	MOVQ    24(SP), DX
+	MOVQ    32(SP), CX
+	MOVQ    ·realThreadCreate(SB), R11
+	CALL    R11
+	MOVQ    AX, 8(SP)
+	MOVL    $SYS_rt_sigprocmask, AX
+	MOVL    $2, DI
+	LEAQ    0(SP), SI
+	XORL    DX, DX
+	MOVL    $8, R10
+	SYSCALL
+	MOVQ    8(SP), AX
+	ADDQ    $56, SP
+	RET
+
+// func gBelowFS() bool
+TEXT ·gBelowFS(SB), NOSPLIT, $8-1
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_GET_FS, DI
+	LEAQ    0(SP), SI
+	SYSCALL
+	MOVB    $0, ret+0(FP)
+	TESTQ   AX, AX
+	JNZ     no
+	MOVQ    0(SP), AX
+	MOVQ    -8(AX), AX
+	MOVQ    (TLS), CX
+	CMPQ    AX, CX
+	SETEQ   ret+0(FP)
+
+no:
+	RET
+
+// func currentG() uintptr
+TEXT ·currentG(SB), NOSPLIT, $0-8
+	MOVQ    (TLS), AX
+	MOVQ    AX, ret+0(FP)
+	RET

@@ -1,0 +1,348 @@
+//go:build linux && (amd64 || arm64) && cu_static && !cgo && !go1.28
+
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// pageSize is the greatest that Linux has on these architectures: whole pages of it are
+// whole pages of any. What is mapped from a file goes by the kernel's.
+const pageSize = 64 << 10
+
+// loaded is a mapped loader.
+type loaded struct{ base, size, entry uintptr }
+
+// mapLoader maps the file's segments as the kernel would, at an address of its choice.
+func mapLoader(name string, f *elfFile) (l loaded, err error) {
+	page := uint64(os.Getpagesize())
+	down := func(x uint64) uint64 { return x &^ (page - 1) }
+	up := func(x uint64) uint64 { return down(x + page - 1) }
+	var end uint64
+	for _, p := range f.progs {
+		if p.typ != ptLoad {
+			continue
+		}
+		if p.filesz > p.memsz || p.vaddr+p.memsz < p.vaddr || p.vaddr+p.memsz > 1<<30 || p.vaddr%page != p.offset%page ||
+			p.offset > uint64(len(f.content)) || p.filesz > uint64(len(f.content))-p.offset {
+			return loaded{}, fmt.Errorf("%s: a segment of it cannot be mapped with pages of %d bytes", name, page)
+		}
+		end = max(end, up(p.vaddr+p.memsz))
+	}
+	if end == 0 || f.entry >= end {
+		return loaded{}, fmt.Errorf("%s: it has nothing to map", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return loaded{}, err
+	}
+	defer file.Close()
+	base, err := mmap(0, uintptr(end), syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON, -1, 0)
+	if err != nil {
+		return loaded{}, fmt.Errorf("no memory to map %s: %w", name, err)
+	}
+	l = loaded{base: base, size: uintptr(end), entry: base + uintptr(f.entry)}
+	defer func() {
+		if err != nil {
+			munmap(l.base, l.size)
+			err = fmt.Errorf("mapping %s: %w", name, err)
+		}
+	}()
+	for _, p := range f.progs {
+		if p.typ != ptLoad {
+			continue
+		}
+		prot := 0
+		for flag, to := range map[uint32]int{pfR: syscall.PROT_READ, pfW: syscall.PROT_WRITE, pfX: syscall.PROT_EXEC} {
+			if p.flags&flag != 0 {
+				prot |= to
+			}
+		}
+		begin, fileEnd := down(p.vaddr), up(p.vaddr+p.filesz)
+		if p.filesz > 0 {
+			if _, err := mmap(base+uintptr(begin), uintptr(fileEnd-begin), prot, syscall.MAP_PRIVATE|syscall.MAP_FIXED,
+				int(file.Fd()), down(p.offset)); err != nil {
+				return loaded{}, err
+			}
+		} else {
+			fileEnd = begin
+		}
+		if p.flags&pfW != 0 && p.filesz > 0 {
+			// To the end of the page, not of the segment: the loader uses the rest as
+			// its first heap, and takes it to be zero.
+			rest := base + uintptr(p.vaddr+p.filesz)
+			clear(unsafe.Slice((*byte)(at(rest)), base+uintptr(fileEnd)-rest))
+		}
+		if memEnd := up(p.vaddr + p.memsz); memEnd > fileEnd {
+			if _, err := mmap(base+uintptr(fileEnd), uintptr(memEnd-fileEnd), prot,
+				syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_ANON, -1, 0); err != nil {
+				return loaded{}, err
+			}
+		}
+	}
+	return l, nil
+}
+
+// What the invented program is made of.
+const (
+	ptPhdr     = 6
+	ptDynamic  = 2
+	ptTLS      = 7
+	ptGNUStack = 0x6474e551
+
+	dtNull, dtNeeded, dtHash, dtStrtab, dtSymtab = 0, 1, 4, 5, 6
+	dtRela, dtRelasz, dtRelaent                  = 7, 8, 9
+	dtStrsz, dtSyment, dtDebug, dtBindNow        = 10, 11, 21, 24
+
+	stGlobalFunc = 1<<4 | 2
+	shnAbs       = 0xfff1
+
+	symSize, relaSize, dynSize = 24, 24, 16
+	imageSize                  = pageSize
+
+	tlsSize, tlsAlign = 16, 16 // see the package's documentation
+)
+
+// The C functions that the program asks the loader for.
+const (
+	fnDlopen = iota
+	fnDlsym
+	fnDlerror
+	fnDetach
+	fnSetenv
+	fnUnsetenv
+	nFuncs
+)
+
+var funcNames = [nFuncs]string{"dlopen", "dlsym", "dlerror", "pthread_detach", "setenv", "unsetenv"}
+
+// hooked is the function that the program defines for all libraries: see threadHook.
+const hooked = "pthread_create"
+
+// image is a main program that never was a file, at absolute addresses. It has no code:
+// it asks for libraries and functions, and has a place for its thread-local variables.
+type image struct {
+	base, used uintptr
+	phdr       uintptr // the program headers
+	nphdr      int
+	got        uintptr // where the loader puts the addresses of the functions
+}
+
+func (im *image) alloc(n, align uintptr) (uintptr, []byte) {
+	im.used = (im.used + align - 1) &^ (align - 1)
+	p := im.base + im.used
+	im.used += n
+	if im.used > imageSize {
+		panic("guest: the image is full") // it has a fixed size, but for the interpreter's name, which has a limit
+	}
+	return p, unsafe.Slice((*byte)(at(p)), n)
+}
+
+// newImage writes a program that asks for these libraries, whose interpreter is called interp.
+func newImage(interp string, needed []string, hook uintptr) (*image, error) {
+	if len(interp) >= 4096 {
+		return nil, errors.New("the loader's name is too long")
+	}
+	base, err := mmap(0, imageSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, -1, 0)
+	if err != nil {
+		return nil, fmt.Errorf("no memory for the program: %w", err)
+	}
+	le := binary.LittleEndian
+	im := &image{base: base, nphdr: 6}
+	im.alloc(ehdrSize, 8) // unused: no address in it is 0
+	var ph []byte
+	im.phdr, ph = im.alloc(uintptr(im.nphdr)*phdrSize, 8)
+	interpAt, b := im.alloc(uintptr(len(interp)+1), 1)
+	copy(b, interp)
+
+	strtab := []byte{0}
+	name := func(s string) uint64 {
+		at := len(strtab)
+		strtab = append(append(strtab, s...), 0)
+		return uint64(at)
+	}
+	var dyn []uint64
+	for _, lib := range needed {
+		dyn = append(dyn, dtNeeded, name(lib))
+	}
+
+	// The symbols: none, those that are asked for, and the one that is defined.
+	const nsyms = 1 + nFuncs + 1
+	symAt, syms := im.alloc(nsyms*symSize, 8)
+	gotAt, _ := im.alloc(nFuncs*8, 8)
+	relAt, rel := im.alloc(nFuncs*relaSize, 8)
+	im.got = gotAt
+	for i, fn := range funcNames {
+		s := syms[(1+i)*symSize:]
+		le.PutUint32(s, uint32(name(fn)))
+		s[4] = stGlobalFunc
+		r := rel[i*relaSize:]
+		le.PutUint64(r, uint64(gotAt)+uint64(8*i))
+		le.PutUint64(r[8:], uint64(1+i)<<32|globDat)
+	}
+	s := syms[(nsyms-1)*symSize:]
+	le.PutUint32(s, uint32(name(hooked)))
+	s[4] = stGlobalFunc
+	le.PutUint16(s[6:], shnAbs)
+	le.PutUint64(s[8:], uint64(hook))
+
+	// A hash table of one bucket, which is a list of all symbols.
+	hashAt, hash := im.alloc(4*(2+1+nsyms), 8)
+	le.PutUint32(hash, 1)
+	le.PutUint32(hash[4:], nsyms)
+	le.PutUint32(hash[8:], 1)
+	for i := 1; i < nsyms-1; i++ {
+		le.PutUint32(hash[12+4*i:], uint32(i+1))
+	}
+
+	strAt, b := im.alloc(uintptr(len(strtab)), 1)
+	copy(b, strtab)
+	dyn = append(dyn, dtHash, uint64(hashAt), dtStrtab, uint64(strAt), dtStrsz, uint64(len(strtab)), dtSymtab, uint64(symAt), dtSyment, symSize,
+		dtRela, uint64(relAt), dtRelasz, nFuncs*relaSize, dtRelaent, relaSize, dtBindNow, 0, dtDebug, 0, dtNull, 0)
+	dynAt, b := im.alloc(uintptr(8*len(dyn)), dynSize)
+	for i, v := range dyn {
+		le.PutUint64(b[8*i:], v)
+	}
+	tlsAt, _ := im.alloc(tlsSize, tlsAlign)
+
+	for i, p := range []struct {
+		typ, flags   uint32
+		at           uintptr
+		filesz, size int
+		align        uint64
+	}{
+		{ptPhdr, pfR, im.phdr, len(ph), len(ph), 8},
+		{ptInterp, pfR, interpAt, len(interp) + 1, len(interp) + 1, 1},
+		{ptLoad, pfR | pfW, base, imageSize, imageSize, 4096},
+		{ptDynamic, pfR | pfW, dynAt, 8 * len(dyn), 8 * len(dyn), 8},
+		{ptTLS, pfR, tlsAt, 0, tlsSize, tlsAlign},
+		{ptGNUStack, pfR | pfW, 0, 0, 0, 16}, // or stacks would be executable
+	} {
+		b := ph[i*phdrSize:]
+		le.PutUint32(b, p.typ)
+		le.PutUint32(b[4:], p.flags)
+		if p.at != 0 {
+			le.PutUint64(b[8:], uint64(p.at-base))
+		}
+		le.PutUint64(b[16:], uint64(p.at))
+		le.PutUint64(b[24:], uint64(p.at))
+		le.PutUint64(b[32:], uint64(p.filesz))
+		le.PutUint64(b[40:], uint64(p.size))
+		le.PutUint64(b[48:], p.align)
+	}
+	return im, nil
+}
+
+// fn returns the address that the loader has found for a function, 0 for none.
+func (im *image) fn(i int) uintptr { return *(*uintptr)(at(im.got + uintptr(8*i))) }
+
+// Entries of the auxiliary vector.
+const (
+	atNull, atPhdr, atPhent, atPhnum, atBase, atEntry = 0, 3, 4, 5, 7, 9
+	atSecure                                          = 23
+	atHwcap2                                          = 26
+)
+
+// auxv is the auxiliary vector that the kernel gave this process: pairs of words.
+type auxv []uint64
+
+func readAuxv() (auxv, error) {
+	b, err := os.ReadFile("/proc/self/auxv")
+	if err != nil {
+		return nil, fmt.Errorf("what the kernel tells the loader: %w", err)
+	}
+	var v auxv
+	for ; len(b) >= 16; b = b[16:] {
+		key := binary.NativeEndian.Uint64(b)
+		if key == atNull {
+			break
+		}
+		v = append(v, key, binary.NativeEndian.Uint64(b[8:]))
+	}
+	if len(v) == 0 {
+		return nil, errors.New("the kernel's auxiliary vector is empty")
+	}
+	return v, nil
+}
+
+func (v auxv) get(key uint64) uint64 {
+	for i := 0; i+1 < len(v); i += 2 {
+		if v[i] == key {
+			return v[i+1]
+		}
+	}
+	return 0
+}
+
+// bootStack is how large the stack is that the loader begins on: what a main thread
+// usually has. Only pages that are used take memory.
+const bootStack = 8 << 20
+
+// stack is where the loader begins.
+type stack struct{ base, sp uintptr }
+
+// newStack writes what the kernel puts on a new program's stack.
+func newStack(args, env []string, aux auxv) (stack, error) {
+	text := 0
+	for _, s := range args {
+		text += len(s) + 1
+	}
+	for _, s := range env {
+		text += len(s) + 1
+	}
+	words := 1 + len(args) + 1 + len(env) + 1 + len(aux) + 2
+	size := uintptr(bootStack)
+	if need := uintptr(text + 8*words); need > size/2 || need > math.MaxInt32 {
+		return stack{}, fmt.Errorf("arguments and environment of %d bytes do not fit on a stack of %d", need, size)
+	}
+	base, err := mmap(0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE|syscall.MAP_STACK, -1, 0)
+	if err != nil {
+		return stack{}, fmt.Errorf("no memory for a stack: %w", err)
+	}
+	textAt := base + size - uintptr(text)
+	next := textAt
+	put := func(s string) uint64 {
+		p := next
+		next += uintptr(len(s) + 1)
+		copy(unsafe.Slice((*byte)(at(p)), len(s)), s)
+		return uint64(p)
+	}
+	sp := (textAt - uintptr(8*words)) &^ 63
+	w := unsafe.Slice((*uint64)(at(sp)), words)[:0]
+	w = append(w, uint64(len(args)))
+	for _, s := range args {
+		w = append(w, put(s))
+	}
+	w = append(w, 0)
+	for _, s := range env {
+		w = append(w, put(s))
+	}
+	w = append(w, 0)
+	w = append(w, aux...)
+	_ = append(w, atNull, 0)
+	return stack{base: base, sp: sp}, nil
+}
+
+// forProgram returns the vector as it is for the invented program.
+func (v auxv) forProgram(im *image, l loaded, entry uintptr) auxv {
+	set := [][2]uint64{{atPhdr, uint64(im.phdr)}, {atPhent, phdrSize}, {atPhnum, uint64(im.nphdr)}, {atBase, uint64(l.base)}, {atEntry, uint64(entry)}}
+	out := append(auxv(nil), v...)
+	for _, s := range set {
+		found := false
+		for i := 0; i+1 < len(out); i += 2 {
+			if out[i] == s[0] {
+				out[i+1], found = s[1], true
+			}
+		}
+		if !found {
+			out = append(out, s[0], s[1])
+		}
+	}
+	return out
+}

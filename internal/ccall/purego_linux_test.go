@@ -1,0 +1,42 @@
+//go:build !cu_static
+
+package ccall
+
+import (
+	"testing"
+
+	"github.com/ebitengine/purego"
+)
+
+// What the tests need of purego itself.
+
+func init() {
+	ways = append(ways,
+		way{"SyscallN", "", func(c *cfuncs, n int) {
+			for range n {
+				if r, _, _ := purego.SyscallN(c.query, 1); int32(r) != 0 {
+					panic(wrong)
+				}
+			}
+		}},
+		way{"RegisterFunc", "", func(c *cfuncs, n int) {
+			for range n {
+				if c.registered(1) != 0 {
+					panic(wrong)
+				}
+			}
+		}},
+	)
+}
+
+// register has purego make a function of Go's type.
+func register(c *cfuncs) { purego.RegisterFunc(&c.registered, c.query) }
+
+// dlopen loads a library without this package.
+func dlopen(path string) error {
+	_, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	return err
+}
+
+// callback returns a C function that calls f.
+func callback(_ testing.TB, f func(uintptr) uintptr) uintptr { return purego.NewCallback(f) }
