@@ -3,7 +3,6 @@
 package ccall
 
 import (
-	"runtime"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ccall/internal/guest"
@@ -13,35 +12,13 @@ import (
 const Engine = "static"
 
 // enter calls the C function thunk with the frame f: on this thread, unless the function
-// may create threads or run for long, which then belongs on a thread of C's own.
-func enter(thunk, f unsafe.Pointer, c Class, on *Thread) {
-	switch {
-	case on != nil && c == Setup:
-		on.claim.Work(call6ABI0, thunk, f)
-	case on != nil:
-		on.claim.Call(call6ABI0, thunk, f)
-	case c == Setup:
+// may create threads or run for long, which belongs on a thread of C's own.
+func enter(thunk, f unsafe.Pointer, c Class, _ *Thread) {
+	if c == Setup {
 		guest.Work(call6ABI0, thunk, f)
-	default:
+	} else {
 		guest.Call(call6ABI0, thunk, f)
 	}
-}
-
-// claim is what a [Thread] has of the engine: an identity.
-type claim struct {
-	*guest.Identity
-	forgotten runtime.Cleanup
-}
-
-func (c *claim) take(t *Thread) {
-	c.Identity = guest.Reserve()
-	// If nobody puts its state back nobody else may have it.
-	c.forgotten = runtime.AddCleanup(t, (*guest.Identity).Abandon, c.Identity)
-}
-
-func (c *claim) give() {
-	c.forgotten.Stop()
-	c.Release()
 }
 
 // Library is a loaded shared library. It is never unloaded: drivers start

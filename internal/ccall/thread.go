@@ -12,15 +12,12 @@ import "runtime"
 type Thread struct {
 	id       int // the operating system's, 0 where it is not known
 	released bool
-	claim    claim
 }
 
 // Pin claims a thread identity for the calling goroutine until Unpin.
 func Pin() *Thread {
 	runtime.LockOSThread()
-	t := &Thread{id: currentThread()}
-	t.claim.take(t)
-	return t
+	return &Thread{id: currentThread()}
 }
 
 // Here reports whether the calling goroutine has the identity, or, where that
@@ -34,7 +31,6 @@ func (t *Thread) Unpin() {
 		return
 	}
 	t.released = true
-	t.claim.give()
 	runtime.UnlockOSThread()
 }
 

@@ -24,10 +24,11 @@ type Guest struct {
 	im    *image
 	call6 unsafe.Pointer
 	boot  *identity // the thread that the loader began on: it makes the others
-	pool  pool
 
-	mu  sync.Mutex // what is asked of the boot thread, and what follows
-	env map[string]string
+	mu         sync.Mutex // what is asked of the boot thread, and what follows
+	env        map[string]string
+	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
+	sweepAt    int                    // how many there are when the next sweep is due
 }
 
 var process struct {
@@ -47,14 +48,9 @@ func Start(call6 unsafe.Pointer) (*Guest, error) {
 			return
 		}
 		process.guest = g
-		running.Store(g)
 	})
 	return process.guest, process.err
 }
-
-// running is the guest once it runs. Calls into C are made only then, since nobody has
-// an address to call before.
-var running atomic.Pointer[Guest]
 
 // What the engine waits for takes a millisecond.
 const (
@@ -121,7 +117,7 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv, call6 unsaf
 	}
 
 	// From here on there is no way back.
-	g = &Guest{Loader: name, im: im, call6: call6, boot: new(identity), env: envMap(env)}
+	g = &Guest{Loader: name, im: im, call6: call6, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
 	bootIdentity = g.boot
 	restore := keepSignals()
 	defer restore()
@@ -268,11 +264,11 @@ func (g *Guest) init() error {
 	}
 	// The real one, which the program's own hides: in the library itself.
 	for _, lib := range libraries[0] {
-		h, err := g.dlopen(g.boot, lib)
+		h, err := g.dlopen(lib)
 		if err != nil {
 			continue
 		}
-		if fn, _ := g.dlsym(g.boot, h, hooked); fn != 0 {
+		if fn, _ := g.dlsym(h, hooked); fn != 0 {
 			realThreadCreate = fn
 			break
 		}
@@ -280,12 +276,10 @@ func (g *Guest) init() error {
 	if realThreadCreate == 0 {
 		return errors.New("its C library has no " + hooked)
 	}
-	id, err := g.grow()
-	if err != nil {
-		return err
-	}
-	g.pool.put(id)
-	return nil
+	// There is one identity at least, or the system makes no threads.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return g.bindHere()
 }
 
 // C functions take frames of six words, as package ccall has them.
@@ -298,8 +292,18 @@ type frame6 struct {
 func (g *Guest) on(id *identity, fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
-	id.post(g.call6, unsafe.Pointer(&f))
+	post(id, g.call6, unsafe.Pointer(&f))
 	return f.r
+}
+
+// post has an identity's own thread call thunk(frame).
+//
+//go:nosplit
+func post(id *identity, thunk, frame unsafe.Pointer) {
+	entersyscall()
+	postAndWait(id, thunk, frame)
+	exitsyscall()
+	runtime.KeepAlive(frame)
 }
 
 // cbytes returns a text as C has it, which does not move.
@@ -312,31 +316,31 @@ func cbytes(s string) *[]byte {
 // pinned makes what is assigned to it escape to the heap.
 var pinned *[]byte
 
-func (g *Guest) dlopen(id *identity, name string) (handle uintptr, err error) {
+func (g *Guest) dlopen(name string) (handle uintptr, err error) {
 	const rtldNow = 2 // and RTLD_LOCAL, which is 0
 	s := cbytes(name)
-	handle = g.on(id, g.im.fn(fnDlopen), uintptr(unsafe.Pointer(&(*s)[0])), rtldNow)
+	handle = g.on(g.boot, g.im.fn(fnDlopen), uintptr(unsafe.Pointer(&(*s)[0])), rtldNow)
 	runtime.KeepAlive(s)
 	if handle == 0 {
-		return 0, g.dlerror(id)
+		return 0, g.dlerror()
 	}
 	return handle, nil
 }
 
-func (g *Guest) dlsym(id *identity, handle uintptr, name string) (addr uintptr, err error) {
+func (g *Guest) dlsym(handle uintptr, name string) (addr uintptr, err error) {
 	s := cbytes(name)
-	g.on(id, g.im.fn(fnDlerror)) // what was said before
-	addr = g.on(id, g.im.fn(fnDlsym), handle, uintptr(unsafe.Pointer(&(*s)[0])))
+	addr = g.on(g.boot, g.im.fn(fnDlsym), handle, uintptr(unsafe.Pointer(&(*s)[0])))
 	runtime.KeepAlive(s)
 	if addr == 0 {
-		return 0, g.dlerror(id)
+		return 0, g.dlerror()
 	}
 	return addr, nil
 }
 
-// dlerror returns what glibc has to say of the thread's last failure.
-func (g *Guest) dlerror(id *identity) error {
-	if s := cstring(g.on(id, g.im.fn(fnDlerror))); s != "" {
+// dlerror returns what glibc has to say of the last failure, which it keeps for the
+// thread.
+func (g *Guest) dlerror() error {
+	if s := cstring(g.on(g.boot, g.im.fn(fnDlerror))); s != "" {
 		return errors.New(s)
 	}
 	return errors.New("the C library does not say why")
@@ -348,11 +352,11 @@ func (g *Guest) Open(name string) (handle uintptr, err error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return 0, fmt.Errorf("%q: a name with a NUL", name)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.syncEnv()
-	id := g.pool.get(g)
-	defer g.pool.put(id)
 	defer keepSignals()()
-	return g.dlopen(id, name)
+	return g.dlopen(name)
 }
 
 // Lookup returns the address of a symbol of a library.
@@ -360,16 +364,14 @@ func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return 0, fmt.Errorf("%q: a name with a NUL", name)
 	}
-	id := g.pool.get(g)
-	defer g.pool.put(id)
-	return g.dlsym(id, handle, name)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dlsym(handle, name)
 }
 
 // syncEnv tells glibc what has changed in the environment, which a library may look at
-// when it begins.
+// when it begins. The mutex is held.
 func (g *Guest) syncEnv() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	now := envMap(environment())
 	for k, v := range now {
 		if old, ok := g.env[k]; ok && old == v {

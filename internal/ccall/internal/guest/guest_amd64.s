@@ -196,15 +196,35 @@ done:
 	MOVQ    $0, FRAME(BX)
 	RET
 
-// func direct(id *identity, thunk, frame unsafe.Pointer)
+// The identity of this thread is in a word of Go's descriptor of it: Go keeps six for
+// thread-local storage, of which it uses the first on this system, below the thread pointer.
+#define MOVQ_ID_R12 BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x24; BYTE $0x25; LONG $8
+#define MOVQ_ID_AX  BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $8
+#define MOVQ_AX_ID  BYTE $0x64; BYTE $0x48; BYTE $0x89; BYTE $0x04; BYTE $0x25; LONG $8
+
+// func bound() *identity
+TEXT ·bound(SB), NOSPLIT, $0-8
+	MOVQ_ID_AX
+	MOVQ    AX, ret+0(FP)
+	RET
+
+// func bindTo(id *identity)
+TEXT ·bindTo(SB), NOSPLIT, $0-8
+	MOVQ    id+0(FP), AX
+	MOVQ_AX_ID
+	RET
+
+// func direct(thunk, frame unsafe.Pointer) (made bool)
 //
 // BX and R12 to R15 are C's to preserve, and not ours: Go's assembly functions may
 // change every register but SP and BP. From where FS is set until it is set back
 // the eight bytes below it hold g, for signal handlers, which run on a stack of their own.
-TEXT ·direct(SB), NOSPLIT, $8-24
-	MOVQ    id+0(FP), R12
-	MOVQ    thunk+8(FP), R11
-	MOVQ    frame+16(FP), DI
+TEXT ·direct(SB), NOSPLIT, $8-17
+	MOVQ    thunk+0(FP), R11
+	MOVQ    frame+8(FP), DI
+	MOVQ_ID_R12
+	TESTQ   R12, R12
+	JZ      none
 	MOVQ    (TLS), R14
 	MOVQ    FSBASE(R12), AX
 	MOVQ    R14, -8(AX)
@@ -217,8 +237,15 @@ TEXT ·direct(SB), NOSPLIT, $8-24
 	CALL    R11
 	MOVQ    R13, SP
 	WRFSBASE_R15
+
+done:
 	MOVQ    FSBASE(R12), AX
 	MOVQ    $0, -8(AX)
+	MOVB    $1, made+16(FP)
+	RET
+
+none:
+	MOVB    $0, made+16(FP)
 	RET
 
 slow:
@@ -241,9 +268,7 @@ slow:
 	MOVL    $ARCH_SET_FS, DI
 	MOVQ    0(SP), SI
 	SYSCALL
-	MOVQ    FSBASE(R12), AX
-	MOVQ    $0, -8(AX)
-	RET
+	JMP     done
 
 // threadHook is pthread_create for all libraries: a thread begins with its maker's
 // signal mask, so all signals are blocked while the real function makes it. None of Go's
@@ -293,10 +318,4 @@ TEXT ·gBelowFS(SB), NOSPLIT, $8-1
 	SETEQ   ret+0(FP)
 
 no:
-	RET
-
-// func currentG() uintptr
-TEXT ·currentG(SB), NOSPLIT, $0-8
-	MOVQ    (TLS), AX
-	MOVQ    AX, ret+0(FP)
 	RET

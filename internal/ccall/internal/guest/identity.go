@@ -5,15 +5,15 @@ package guest
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// identity is a thread of glibc's that does nothing by itself. Whoever has taken it has
-// it to themselves. The assembly files know the fields by their offsets.
+// identity is a thread of glibc's that does nothing by itself. It belongs to one of Go's
+// threads, from that one's first call to its end. The assembly files know the first fields by their
+// offsets.
 type identity struct {
 	fs    uintptr // 0: its thread pointer
 	sp    uintptr // 8: where the stack of direct calls begins, below its own frames
@@ -22,7 +22,7 @@ type identity struct {
 	thunk uintptr // 24: what its thread is to call,
 	frame uintptr // 32: and with what
 
-	next *identity // in a list of those that are free
+	owner int // the number of Go's thread
 }
 
 // States.
@@ -50,19 +50,15 @@ var bootIdentity *identity
 //go:noescape
 func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 
-// direct calls thunk(frame) on this thread in the name of an identity.
-//
-//go:noescape
-func direct(id *identity, thunk, frame unsafe.Pointer)
-
 // postAndWait has the identity's thread call thunk(frame), and returns after it.
 //
 //go:noescape
 func postAndWait(id *identity, thunk, frame unsafe.Pointer)
 
 // entersyscall and exitsyscall are on the runtime's list of functions that packages
-// reach by linkname, with these signatures. Between them the goroutine's stack does not
-// move, so that C may be given addresses in it, and its processor may serve others.
+// reach by linkname, with these signatures. Between them the goroutine keeps its thread,
+// and its stack does not move, so that C may be given addresses in it; its processor may
+// serve others.
 //
 //go:linkname entersyscall runtime.entersyscall
 func entersyscall()
@@ -70,57 +66,86 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// procPin and procUnpin are on that list, too.
+// Call calls thunk(frame) on this thread. start is what [Start] takes: a function that is
+// in no library may be called before there is one. Without a glibc nothing is called.
 //
-//go:linkname procPin runtime.procPin
-func procPin() int
-
-//go:linkname procUnpin runtime.procUnpin
-func procUnpin()
-
-// call makes a direct call. It must not have a prologue that could move the stack after
-// entersyscall, nor call anything that has.
+// Between entersyscall and exitsyscall nothing may run that could move the stack, which
+// is why this has no prologue that does.
 //
 //go:nosplit
-func (id *identity) call(thunk, frame unsafe.Pointer) {
-	entersyscall()
-	direct(id, thunk, frame)
-	exitsyscall()
+func Call(start, thunk, frame unsafe.Pointer) {
+	for {
+		entersyscall()
+		made := direct(thunk, frame)
+		exitsyscall()
+		if made || !bind(start) {
+			break
+		}
+	}
 	runtime.KeepAlive(frame)
-	runtime.KeepAlive(id)
 }
 
-// post makes a worker call.
+// Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does.
 //
 //go:nosplit
-func (id *identity) post(thunk, frame unsafe.Pointer) {
-	entersyscall()
-	postAndWait(id, thunk, frame)
-	exitsyscall()
+func Work(start, thunk, frame unsafe.Pointer) {
+	for {
+		entersyscall()
+		id := bound()
+		if id != nil {
+			postAndWait(id, thunk, frame)
+		}
+		exitsyscall()
+		if id != nil || !bind(start) {
+			break
+		}
+	}
 	runtime.KeepAlive(frame)
-	runtime.KeepAlive(id)
 }
 
-// end has the identity's thread end, and with it what libraries keep for it.
-func (id *identity) end() {
-	atomic.StoreUint32(&id.state, ending)
-	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&id.state)), futexWakePrivate, 1, 0, 0, 0)
+// bind gives an identity to the thread that the goroutine is on, if it stays there; the
+// caller tries again. It reports false where there can be none.
+func bind(start unsafe.Pointer) bool {
+	g, _ := Start(start)
+	if g == nil {
+		return false
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for wait := time.Millisecond; bound() == nil; wait = min(2*wait, 100*time.Millisecond) {
+		if g.bindHere() == nil {
+			break
+		}
+		// There is no error to return. Memory, or room for a thread, may come back.
+		time.Sleep(wait)
+	}
+	return true
 }
 
-const futexWakePrivate = 129
+// bindHere gives this thread an identity. The goroutine is locked to it.
+func (g *Guest) bindHere() error {
+	id, err := g.grow()
+	if err != nil {
+		return err
+	}
+	id.owner = syscall.Gettid()
+	bindTo(id)
+	return nil
+}
 
 // grow makes one more identity.
 func (g *Guest) grow() (*identity, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.sweep()
 	id := new(identity)
-	g.pool.keep(id)
+	g.identities[id] = struct{}{} // C will know it
 	// The thread's number is written where nothing moves.
 	tid := new(uintptr)
 	pinnedWord = tid
 	r := int32(g.on(g.boot, realThreadCreate, uintptr(unsafe.Pointer(tid)), 0, uintptr(identityMainABI0), uintptr(unsafe.Pointer(id))))
 	if r != 0 {
-		g.pool.drop(id)
+		delete(g.identities, id)
 		return nil, fmt.Errorf("glibc makes no more threads: %w", syscall.Errno(r))
 	}
 	g.on(g.boot, g.im.fn(fnDetach), *tid)
@@ -133,133 +158,30 @@ func (g *Guest) grow() (*identity, error) {
 // pinnedWord makes what is assigned to it escape to the heap.
 var pinnedWord *uintptr
 
-// pool holds the identities that nobody has. Each processor of Go's has a place for one,
-// so that they do not fight over a list.
-type pool struct {
-	places  [places]place
-	waiting atomic.Int32 // who waits for an identity, since there can be no more
-	ending  atomic.Int32 // those of all that were told to end
-
-	mu   sync.Mutex
-	cond sync.Cond // of mu
-	free *identity
-	all  map[*identity]struct{} // those that C has heard of
-}
-
-const places = 64
-
-type place struct {
-	id atomic.Pointer[identity]
-	_  [56]byte // to itself on a cache line
-}
-
-// get takes an identity.
-func (p *pool) get(g *Guest) *identity {
-	id := p.places[uint(procPin())%places].id.Swap(nil)
-	procUnpin()
-	if id != nil {
-		return id
+// sweep ends the identities of threads that have ended, whenever there are twice as many as were left the
+// last time: what libraries kept for such a thread goes with it. The mutex is held.
+func (g *Guest) sweep() {
+	if len(g.identities) < g.sweepAt {
+		return
 	}
-	return p.find(g)
-}
-
-// put gives an identity back.
-func (p *pool) put(id *identity) {
-	if p.waiting.Load() == 0 {
-		kept := p.places[uint(procPin())%places].id.CompareAndSwap(nil, id)
-		procUnpin()
-		if kept && p.waiting.Load() == 0 {
-			return
-		}
-		if kept {
-			if id = p.steal(); id == nil {
-				return
-			}
+	pid := syscall.Getpid()
+	for id := range g.identities {
+		switch {
+		case atomic.LoadUint32(&id.state) == ended:
+			delete(g.identities, id)
+		case id.owner != 0 && syscall.Tgkill(pid, id.owner, 0) == syscall.ESRCH:
+			id.owner = 0
+			unbind(id)
+			id.end()
 		}
 	}
-	p.mu.Lock()
-	id.next, p.free = p.free, id
-	p.mu.Unlock()
-	p.cond.Signal()
+	g.sweepAt = max(2*len(g.identities), 64)
 }
 
-// steal takes an identity from any processor's place.
-func (p *pool) steal() *identity {
-	for i := range p.places {
-		if at := &p.places[i].id; at.Load() != nil {
-			if id := at.Swap(nil); id != nil {
-				return id
-			}
-		}
-	}
-	return nil
+// end has the identity's thread end.
+func (id *identity) end() {
+	atomic.StoreUint32(&id.state, ending)
+	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&id.state)), futexWakePrivate, 1, 0, 0, 0)
 }
 
-// pop takes one from the list. The mutex is held.
-func (p *pool) pop() *identity {
-	id := p.free
-	if id != nil {
-		p.free, id.next = id.next, nil
-	}
-	return id
-}
-
-// find takes an identity from wherever there is one, makes one, or waits for one.
-func (p *pool) find(g *Guest) *identity {
-	for {
-		p.mu.Lock()
-		id := p.pop()
-		p.mu.Unlock()
-		if id == nil {
-			id = p.steal()
-		}
-		if id == nil {
-			id, _ = g.grow()
-		}
-		if id != nil {
-			return id
-		}
-		// There is one at least, and whoever has it gives it back. Memory may be had
-		// again, too.
-		p.waiting.Add(1)
-		if id = p.steal(); id == nil {
-			wake := time.AfterFunc(time.Second, p.cond.Broadcast)
-			p.mu.Lock()
-			if id = p.pop(); id == nil {
-				p.cond.Wait()
-				id = p.pop()
-			}
-			p.mu.Unlock()
-			wake.Stop()
-		}
-		p.waiting.Add(-1)
-		if id != nil {
-			return id
-		}
-	}
-}
-
-// keep keeps an identity from the garbage collector, as long as C knows it.
-func (p *pool) keep(id *identity) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = make(map[*identity]struct{})
-		p.cond.L = &p.mu
-	}
-	if p.ending.Load() > 0 {
-		for old := range p.all {
-			if atomic.LoadUint32(&old.state) == ended {
-				delete(p.all, old)
-				p.ending.Add(-1)
-			}
-		}
-	}
-	p.all[id] = struct{}{}
-}
-
-func (p *pool) drop(id *identity) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, id)
-}
+const futexWakePrivate = 129
