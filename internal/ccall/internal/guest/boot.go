@@ -78,7 +78,6 @@ func start(call6 unsafe.Pointer) (g *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	detect(aux)
 	for _, needed := range libraries {
 		if g, err = bootWith(name, file, needed, aux, call6); err == nil || !errors.Is(err, errRejected) {
 			break

@@ -5,18 +5,12 @@ package guest
 import (
 	"errors"
 	"runtime"
+	"syscall"
 	"unsafe"
 )
 
-// noFSGSBASE says that programs may not set the thread pointer by themselves, so that
-// the kernel has to be asked, which takes three system calls a direct call.
-var noFSGSBASE bool
-
-// detect finds out what the processor and the kernel allow.
-func detect(aux auxv) { noFSGSBASE = aux.get(atHwcap2)&(1<<1) == 0 }
-
-// direct calls thunk(frame) on this thread, in the name of its identity. It reports false
-// if it has none.
+// direct calls thunk(frame) on this thread, on its identity's stack. It reports false if
+// it has none.
 //
 //go:noescape
 func direct(thunk, frame unsafe.Pointer) (made bool)
@@ -24,13 +18,18 @@ func direct(thunk, frame unsafe.Pointer) (made bool)
 // bound returns the identity of this thread, or nil.
 func bound() *identity
 
-// bindTo gives this thread an identity.
-func bindTo(id *identity)
+// bindTo gives this thread an identity, and with it another thread pointer.
+func bindTo(id *identity) (errno int32)
 
-// unbind does nothing: the word goes with the descriptor of the thread that has ended.
-func unbind(*identity) {}
+// bind gives this thread an identity. The goroutine is locked to it.
+func (id *identity) bind() error {
+	if e := bindTo(id); e != 0 {
+		return syscall.Errno(e)
+	}
+	return nil
+}
 
-// gBelowFS reports whether g is where calls put it.
+// gBelowFS reports whether this thread's thread pointer is Go's, with g below it.
 func gBelowFS() bool
 
 // checkG finds out whether this program keeps g where Go's static programs do.

@@ -25,9 +25,6 @@
 #define ARCH_SET_FS 0x1002
 #define ARCH_GET_FS 0x1003
 
-#define RDFSBASE_R15 BYTE $0xf3; BYTE $0x49; BYTE $0x0f; BYTE $0xae; BYTE $0xc7
-#define WRFSBASE_R15 BYTE $0xf3; BYTE $0x49; BYTE $0x0f; BYTE $0xae; BYTE $0xd7
-#define WRFSBASE_AX  BYTE $0xf3; BYTE $0x48; BYTE $0x0f; BYTE $0xae; BYTE $0xd0
 // A glibc thread's thread pointer, which is the first word that it points to.
 #define MOVQ_FS0_AX BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $0
 
@@ -196,79 +193,59 @@ done:
 	MOVQ    $0, FRAME(BX)
 	RET
 
-// The identity of this thread is in a word of Go's descriptor of it: Go keeps six for
-// thread-local storage, of which it uses the first on this system, below the thread pointer.
-#define MOVQ_ID_R12 BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x24; BYTE $0x25; LONG $8
-#define MOVQ_ID_AX  BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $8
-#define MOVQ_AX_ID  BYTE $0x64; BYTE $0x48; BYTE $0x89; BYTE $0x04; BYTE $0x25; LONG $8
+// A thread that has an identity has its thread pointer, below which Go has g, and then
+// the identity. One that has none has that of Go's descriptor of it, where above the thread
+// pointer there are words that are zero, as Go does not use them; glibc has an
+// address there.
+#define CMPQ_BOUND_0 BYTE $0x64; BYTE $0x48; BYTE $0x83; BYTE $0x3c; BYTE $0x25; LONG $8; BYTE $0
+#define MOVQ_ID_R12 BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x24; BYTE $0x25; LONG $-16
+#define MOVQ_ID_AX  BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $-16
 
 // func bound() *identity
 TEXT ·bound(SB), NOSPLIT, $0-8
+	XORL    AX, AX
+	CMPQ_BOUND_0
+	JEQ     none
 	MOVQ_ID_AX
+
+none:
 	MOVQ    AX, ret+0(FP)
 	RET
 
-// func bindTo(id *identity)
-TEXT ·bindTo(SB), NOSPLIT, $0-8
+// func bindTo(id *identity) (errno int32)
+TEXT ·bindTo(SB), NOSPLIT, $0-12
 	MOVQ    id+0(FP), AX
-	MOVQ_AX_ID
+	MOVQ    FSBASE(AX), SI
+	MOVQ    (TLS), DX
+	MOVQ    DX, -8(SI)
+	MOVQ    AX, -16(SI)
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_SET_FS, DI
+	SYSCALL
+	NEGL    AX
+	MOVL    AX, errno+8(FP)
 	RET
 
 // func direct(thunk, frame unsafe.Pointer) (made bool)
 //
-// BX and R12 to R15 are C's to preserve, and not ours: Go's assembly functions may
-// change every register but SP and BP. From where FS is set until it is set back
-// the eight bytes below it hold g, for signal handlers, which run on a stack of their own.
-TEXT ·direct(SB), NOSPLIT, $8-17
+// BX, BP and R12 to R15 are C's to preserve, and Go's assembly functions may change every
+// register but SP and BP. Signal handlers have a stack of their own.
+TEXT ·direct(SB), NOSPLIT, $0-17
 	MOVQ    thunk+0(FP), R11
 	MOVQ    frame+8(FP), DI
+	CMPQ_BOUND_0
+	JEQ     none
 	MOVQ_ID_R12
-	TESTQ   R12, R12
-	JZ      none
-	MOVQ    (TLS), R14
-	MOVQ    FSBASE(R12), AX
-	MOVQ    R14, -8(AX)
 	MOVQ    SP, R13
-	CMPB    ·noFSGSBASE(SB), $0
-	JNE     slow
-	RDFSBASE_R15
-	WRFSBASE_AX
 	MOVQ    STACK(R12), SP
 	CALL    R11
 	MOVQ    R13, SP
-	WRFSBASE_R15
-
-done:
-	MOVQ    FSBASE(R12), AX
-	MOVQ    $0, -8(AX)
 	MOVB    $1, made+16(FP)
 	RET
 
 none:
 	MOVB    $0, made+16(FP)
 	RET
-
-slow:
-	// The kernel is asked. It preserves all but AX, CX and R11.
-	MOVQ    R11, BX
-	MOVQ    DI, R15
-	MOVL    $SYS_arch_prctl, AX
-	MOVL    $ARCH_GET_FS, DI
-	LEAQ    0(SP), SI
-	SYSCALL
-	MOVL    $SYS_arch_prctl, AX
-	MOVL    $ARCH_SET_FS, DI
-	MOVQ    FSBASE(R12), SI
-	SYSCALL
-	MOVQ    R15, DI
-	MOVQ    STACK(R12), SP
-	CALL    BX
-	MOVQ    R13, SP
-	MOVL    $SYS_arch_prctl, AX
-	MOVL    $ARCH_SET_FS, DI
-	MOVQ    0(SP), SI
-	SYSCALL
-	JMP     done
 
 // threadHook is pthread_create for all libraries: a thread begins with its maker's
 // signal mask, so all signals are blocked while the real function makes it. None of Go's

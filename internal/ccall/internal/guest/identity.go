@@ -129,7 +129,9 @@ func (g *Guest) bindHere() error {
 		return err
 	}
 	id.owner = syscall.Gettid()
-	bindTo(id)
+	if err := id.bind(); err != nil {
+		return fmt.Errorf("giving a thread another thread pointer: %w", err)
+	}
 	return nil
 }
 
@@ -171,7 +173,6 @@ func (g *Guest) sweep() {
 			delete(g.identities, id)
 		case id.owner != 0 && syscall.Tgkill(pid, id.owner, 0) == syscall.ESRCH:
 			id.owner = 0
-			unbind(id)
 			id.end()
 		}
 	}

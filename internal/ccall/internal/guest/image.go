@@ -246,7 +246,6 @@ func (im *image) fn(i int) uintptr { return *(*uintptr)(at(im.got + uintptr(8*i)
 const (
 	atNull, atPhdr, atPhent, atPhnum, atBase, atEntry = 0, 3, 4, 5, 7, 9
 	atSecure                                          = 23
-	atHwcap2                                          = 26
 )
 
 // auxv is the auxiliary vector that the kernel gave this process: pairs of words.
