@@ -28,6 +28,7 @@ func NewFunc(f func()) Func {
 	}
 	funcs.last++
 	funcs.named[funcs.last] = f
+	serveFuncs(len(funcs.named))
 	return funcs.last
 }
 
@@ -36,6 +37,7 @@ func (n Func) Drop() {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	delete(funcs.named, n)
+	serveFuncs(len(funcs.named))
 }
 
 // Call calls the function, if it is still there, and returns when it has ended. It runs on
