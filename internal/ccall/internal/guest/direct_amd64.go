@@ -29,6 +29,9 @@ func (id *identity) bind() error {
 	return nil
 }
 
+// unbind does nothing: the thread has ended, and its thread pointer with it.
+func (id *identity) unbind() {}
+
 // gBelowFS reports whether this thread's thread pointer is Go's, with g below it.
 func gBelowFS() bool
 

@@ -172,6 +172,7 @@ func (g *Guest) sweep() {
 		case atomic.LoadUint32(&id.state) == ended:
 			delete(g.identities, id)
 		case id.owner != 0 && syscall.Tgkill(pid, id.owner, 0) == syscall.ESRCH:
+			id.unbind()
 			id.owner = 0
 			id.end()
 		}

@@ -1,0 +1,80 @@
+//go:build linux && cu_static
+
+#include "textflag.h"
+
+// host is a C function of one argument, in R0: see func_static.go. It may be called on any
+// thread, also on one that Go knows nothing of.
+
+#define NEXT 0
+#define ARG 8
+#define DONE 16
+
+#define SYS_write 64
+#define SYS_futex 98
+
+GLOBL ·hostABI0(SB), NOPTR|RODATA, $8
+DATA ·hostABI0(SB)/8, $host<>(SB)
+
+GLOBL ringC<>(SB), NOPTR|RODATA, $8
+DATA ringC<>(SB)/8, $(1<<32)
+
+TEXT host<>(SB), NOSPLIT|NOFRAME, $0
+	SUB  $32, RSP
+	MOVD RSP, R4
+	MOVD R0, ARG(R4)
+	MOVW ZR, DONE(R4)
+	MOVD $·hostHead(SB), R5
+
+push:
+	LDAXR (R5), R6
+	MOVD  R6, NEXT(R4)
+	STLXR R4, (R5), R7
+	CBNZ  R7, push
+
+	// Whoever stops taking calls says so first and takes them once more then; and here it
+	// is the other way round. So one of both sees the other.
+	DMB  $0xb
+	MOVD $·hostServing(SB), R6
+	LDARW (R6), R6
+	CBZ  R6, nobody
+	MOVD ·hostFD(SB), R0
+	MOVD $ringC<>(SB), R1
+	MOVD $8, R2
+	MOVD $SYS_write, R8
+	SVC
+	JMP  wait
+
+nobody:
+	// There are no functions any more: the calls on the list do nothing.
+	LDAXR (R5), R6
+	STLXR ZR, (R5), R7
+	CBNZ  R7, nobody
+
+next:
+	CBZ   R6, wait
+	MOVD  NEXT(R6), R9
+	ADD   $DONE, R6, R0
+	MOVD  $1, R1
+	STLRW R1, (R0)
+	MOVD  $129, R1 // FUTEX_WAKE_PRIVATE
+	MOVD  $1, R2
+	MOVD  $SYS_futex, R8
+	SVC
+	MOVD  R9, R6
+	JMP   next
+
+wait:
+	ADD   $DONE, R4, R0
+	LDARW (R0), R1
+	CBNZ  R1, done
+	MOVD  $128, R1 // FUTEX_WAIT_PRIVATE
+	MOVD  ZR, R2
+	MOVD  ZR, R3
+	MOVD  $SYS_futex, R8
+	SVC
+	JMP   wait
+
+done:
+	ADD  $32, RSP
+	MOVD ZR, R0
+	RET

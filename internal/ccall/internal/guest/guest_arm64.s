@@ -1,0 +1,251 @@
+//go:build cu_static && linux && !cgo && !go1.28
+
+#include "textflag.h"
+
+// An identity, see identity.go.
+#define TPIDR 0
+#define STACK 8
+#define STATE 16
+#define THUNK 24
+#define FRAME 32
+
+#define IDLE 1
+#define POSTED 2
+#define ENDING 3
+#define ENDED 4
+
+#define SYS_dup3 24
+#define SYS_exit_group 94
+#define SYS_futex 98
+#define SYS_rt_sigprocmask 135
+#define SYS_prctl 167
+#define SYS_gettid 178
+#define SYS_clone 220
+
+// The assembler does not know the register by name.
+#define MRS_TPIDR_R0  WORD $0xd53bd040
+#define MSR_TPIDR_R0  WORD $0xd51bd040
+#define MRS_TPIDR_R22 WORD $0xd53bd056
+#define MSR_TPIDR_R22 WORD $0xd51bd056
+
+// Both wait on, or wake, the state of the identity in R19. They change R0 to R3 and R8.
+#define FUTEX_WAIT(value) \
+	ADD  $STATE, R19, R0; \
+	MOVD $128, R1; \
+	MOVD $value, R2; \
+	MOVD ZR, R3; \
+	MOVD $SYS_futex, R8; \
+	SVC
+#define FUTEX_WAKE \
+	ADD  $STATE, R19, R0; \
+	MOVD $129, R1; \
+	MOVD $1, R2; \
+	MOVD $SYS_futex, R8; \
+	SVC
+#define LOAD_STATE \
+	ADD   $STATE, R19, R0; \
+	LDARW (R0), R0
+#define STORE_STATE(value) \
+	ADD   $STATE, R19, R0; \
+	MOVD  $value, R1; \
+	STLRW R1, (R0)
+
+// Blocks all signals, whose mask then was goes to off(RSP), and puts it back.
+#define BLOCK(off) \
+	MOVD $2, R0; \
+	MOVD $all<>(SB), R1; \
+	ADD  $off, RSP, R2; \
+	MOVD $8, R3; \
+	MOVD $SYS_rt_sigprocmask, R8; \
+	SVC
+#define UNBLOCK(off) \
+	MOVD $2, R0; \
+	ADD  $off, RSP, R1; \
+	MOVD ZR, R2; \
+	MOVD $8, R3; \
+	MOVD $SYS_rt_sigprocmask, R8; \
+	SVC
+
+GLOBL all<>(SB), NOPTR|RODATA, $8
+DATA all<>(SB)/8, $-1
+
+// trying says that this is a child which shall end where the program would begin.
+GLOBL trying<>(SB), NOPTR, $8
+
+GLOBL ·bootMainABI0(SB), NOPTR|RODATA, $8
+DATA ·bootMainABI0(SB)/8, $bootMain<>(SB)
+GLOBL ·identityMainABI0(SB), NOPTR|RODATA, $8
+DATA ·identityMainABI0(SB)/8, $identityMain<>(SB)
+GLOBL ·threadHookABI0(SB), NOPTR|RODATA, $8
+DATA ·threadHookABI0(SB)/8, $threadHook<>(SB)
+
+// func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
+TEXT ·cloneAt(SB), NOSPLIT, $16-36
+	// The child keeps this thread's signal mask: none may come where there is no Go.
+	BLOCK(8)
+	MOVD flags+0(FP), R0
+	MOVD sp+16(FP), R1
+	MOVD entry+8(FP), R19
+	MOVD fd+24(FP), R20
+	MOVD ZR, R2
+	MOVD ZR, R3
+	MOVD ZR, R4
+	MOVD $SYS_clone, R8
+	SVC
+	CBZ  R0, child
+	MOVW R0, pid+32(FP)
+	UNBLOCK(8)
+	RET
+
+child:
+	TBNZ $63, R20, begin
+	// A process of its own: what it says goes to fd, and it leaves no core.
+	MOVD $1, R0
+	MOVD $trying<>(SB), R1
+	MOVD R0, (R1)
+	MOVD $4, R0              // PR_SET_DUMPABLE
+	MOVD ZR, R1
+	MOVD $SYS_prctl, R8
+	SVC
+	MOVD R20, R0
+	MOVD $1, R1
+	MOVD ZR, R2
+	MOVD $SYS_dup3, R8
+	SVC
+	MOVD R20, R0
+	MOVD $2, R1
+	MOVD ZR, R2
+	MOVD $SYS_dup3, R8
+	SVC
+
+begin:
+	MOVD ZR, R29
+	MOVD ZR, R30
+	MOVD ZR, R0              // no function to run at exit
+	JMP  (R19)
+
+// bootMain is where the loader believes the program begins.
+TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
+	MOVD trying<>(SB), R0
+	CBZ  R0, here
+	MOVD ZR, R0
+	MOVD $SYS_exit_group, R8
+	SVC
+	BRK
+
+here:
+	MOVD ·bootIdentity(SB), R0
+	MOVD RSP, R1
+	AND  $~63, R1
+	MOVD R1, RSP
+	BL   identityMain<>(SB)
+	BRK                      // nobody has it end
+
+// identityMain is where a thread of glibc's begins: a C function of one argument, the
+// identity, in R0. It makes the calls that are posted to it, until it shall end.
+TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
+	STP.W (R29, R30), -32(RSP)
+	STP   (R19, R20), 16(RSP)
+	MOVD  RSP, R29
+	MOVD  R0, R19
+	MRS_TPIDR_R0
+	MOVD  R0, TPIDR(R19)
+	MOVD  RSP, R0
+	SUB   $1024, R0
+	AND   $~63, R0
+	MOVD  R0, STACK(R19)
+
+done:
+	STORE_STATE(IDLE)
+	FUTEX_WAKE
+
+wait:
+	LOAD_STATE
+	CMPW $POSTED, R0
+	BEQ  call
+	CMPW $ENDING, R0
+	BEQ  end
+	FUTEX_WAIT(IDLE)
+	JMP  wait
+
+call:
+	MOVD FRAME(R19), R0
+	MOVD THUNK(R19), R9
+	CALL (R9)
+	JMP  done
+
+end:
+	STORE_STATE(ENDED)
+	LDP   16(RSP), (R19, R20)
+	LDP.P 32(RSP), (R29, R30)
+	MOVD  ZR, R0
+	RET
+
+// func postAndWait(id *identity, thunk, frame unsafe.Pointer)
+TEXT ·postAndWait(SB), NOSPLIT, $0-24
+	MOVD id+0(FP), R19
+	MOVD thunk+8(FP), R0
+	MOVD R0, THUNK(R19)
+	MOVD frame+16(FP), R0
+	MOVD R0, FRAME(R19)
+	STORE_STATE(POSTED)
+	FUTEX_WAKE
+
+wait:
+	LOAD_STATE
+	CMPW $IDLE, R0
+	BEQ  done
+	FUTEX_WAIT(POSTED)
+	JMP  wait
+
+done:
+	MOVD ZR, FRAME(R19)
+	RET
+
+// func directOn(id *identity, thunk, frame unsafe.Pointer)
+//
+// R19 to R28 are C's to preserve, R28 being g, and Go's assembly functions may change all
+// but that.
+TEXT ·directOn(SB), NOSPLIT, $16-24
+	BLOCK(8)
+	MOVD id+0(FP), R19
+	MOVD thunk+8(FP), R20
+	MOVD frame+16(FP), R21
+	MRS_TPIDR_R22
+	MOVD TPIDR(R19), R0
+	MSR_TPIDR_R0
+	MOVD RSP, R23
+	MOVD STACK(R19), R0
+	MOVD R0, RSP
+	MOVD R21, R0
+	CALL (R20)
+	MOVD R23, RSP
+	MSR_TPIDR_R22
+	UNBLOCK(8)
+	RET
+
+// threadHook is pthread_create for all libraries: a thread begins with its maker's
+// signal mask, so all signals are blocked while the real function makes it. None of Go's
+// handlers may run on a thread that Go does not know.
+TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
+	STP.W (R29, R30), -64(RSP)
+	MOVD  RSP, R29
+	STP   (R0, R1), 16(RSP)
+	STP   (R2, R3), 32(RSP)
+	BLOCK(48)
+	LDP   16(RSP), (R0, R1)
+	LDP   32(RSP), (R2, R3)
+	MOVD  ·realThreadCreate(SB), R9
+	CALL  (R9)
+	MOVD  R0, 16(RSP)
+	UNBLOCK(48)
+	MOVD  16(RSP), R0
+	LDP.P 64(RSP), (R29, R30)
+	RET
+
+// func gettid() int32
+TEXT ·gettid(SB), NOSPLIT, $0-4
+	MOVD $SYS_gettid, R8
+	SVC
+	MOVW R0, ret+0(FP)
+	RET
