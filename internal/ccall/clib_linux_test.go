@@ -29,7 +29,7 @@ var clib = sync.OnceValues(func() (Library, error) {
 		if dir, err = scratch(); err != nil {
 			return Library{}, err
 		}
-		out, err := exec.Command(cc, "-O2", "-shared", "-fPIC",
+		out, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-pthread",
 			"-o", filepath.Join(dir, "libabi.so"), filepath.Join("testdata", "abi.c")).CombinedOutput()
 		if err != nil {
 			return Library{}, fmt.Errorf("%s: %w\n%s", cc, err, out)

@@ -2,13 +2,16 @@
 // called with, that check how they were called, and that keep the state which
 // a driver keeps for each thread.
 //
-// Build it with: cc -shared -fPIC -o libabi.so abi.c
+// Build it with: cc -shared -fPIC -pthread -o libabi.so abi.c
 
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // result is an int in a register whose upper half is not zero.
@@ -406,6 +409,57 @@ uint64_t state_audit(uint64_t *threads, uint64_t *changed) {
 uint64_t thread_id(uint64_t *out) {
 	*out = (uint64_t)syscall(SYS_gettid);
 	return result(0);
+}
+
+// ---- What C code may do to the process.
+
+// The text of an environment variable: 1 if it is want, 0 if it is another, 2 if the
+// variable is not set.
+uint64_t env_is(const char *name, const char *want) {
+	const char *v = getenv(name);
+	return v == NULL ? 2 : strcmp(v, want) == 0;
+}
+
+uint64_t crash(void) {
+	*(volatile int *)8 = 1;
+	return 0;
+}
+
+uint64_t give_up(void) { abort(); }
+
+static void *report_mask(void *to) {
+	sigset_t set;
+	pthread_sigmask(SIG_BLOCK, NULL, &set);
+	for (int sig = 1; sig < 64; sig++)
+		if (sigismember(&set, sig) == 1)
+			*(uint64_t *)to |= 1ull << (sig - 1);
+	return NULL;
+}
+
+// thread_mask stores the signals that a new thread has blocked, and its maker afterwards.
+// Signals 32 and 33 are glibc's own: it does not tell of them.
+uint64_t thread_mask(uint64_t *thread, uint64_t *maker) {
+	pthread_t t;
+	*thread = *maker = 0;
+	if (pthread_create(&t, NULL, report_mask, thread) != 0 || pthread_join(t, NULL) != 0)
+		return result(1);
+	report_mask(maker);
+	return result(0);
+}
+
+// handle takes a signal over, as a library may.
+static void handler(int sig) { (void)sig; }
+uint64_t handle_signal(int32_t sig) { return result(signal(sig, handler) == SIG_ERR); }
+
+// child starts a process that ends with a status, and returns that.
+uint64_t child(int32_t status) {
+	pid_t pid = fork();
+	int ws = 0;
+	if (pid == 0)
+		_exit(status);
+	if (pid < 0 || waitpid(pid, &ws, 0) != pid || !WIFEXITED(ws))
+		return result(-1);
+	return result(WEXITSTATUS(ws));
 }
 
 // ---- Registers.
