@@ -1,6 +1,10 @@
 package ccall
 
-import "syscall"
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+)
 
 // Library is a loaded DLL. It is never unloaded: drivers start threads and
 // register handlers that outlive it.
@@ -10,10 +14,30 @@ type Library struct{ handle syscall.Handle }
 // searched for the way LoadLibrary does it, the program's folder first.
 func Open(name string) (Library, error) {
 	h, err := syscall.LoadLibrary(name)
-	return Library{h}, err
+	if err != nil { // Windows does not say what it is about
+		return Library{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return Library{h}, nil
 }
 
 // Lookup returns the address of a function that the DLL exports.
 func (l Library) Lookup(symbol string) (uintptr, error) {
-	return syscall.GetProcAddress(l.handle, symbol)
+	p, err := syscall.GetProcAddress(l.handle, symbol)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", symbol, err)
+	}
+	return p, nil
+}
+
+var getSystemDirectory = syscall.NewLazyDLL("kernel32.dll").NewProc("GetSystemDirectoryW")
+
+// SystemFolder returns the folder of the system's libraries. The variable
+// SystemRoot would tell as well, but who starts a program sets its environment.
+func SystemFolder() string {
+	var b [syscall.MAX_PATH]uint16
+	n, _, _ := getSystemDirectory.Call(uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if n == 0 || n >= uintptr(len(b)) {
+		return `C:\Windows\System32`
+	}
+	return syscall.UTF16ToString(b[:n])
 }

@@ -2,11 +2,7 @@
 
 package ccall
 
-import (
-	"testing"
-
-	"github.com/ebitengine/purego"
-)
+import "github.com/ebitengine/purego"
 
 // What the tests need of purego itself.
 
@@ -37,6 +33,3 @@ func dlopen(path string) error {
 	_, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	return err
 }
-
-// callback returns a C function that calls f.
-func callback(_ testing.TB, f func(uintptr) uintptr) uintptr { return purego.NewCallback(f) }

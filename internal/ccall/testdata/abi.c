@@ -3,16 +3,24 @@
 // a driver keeps for each thread.
 //
 // Build it with: cc -shared -fPIC -pthread -o libabi.so abi.c
+// For Windows: x86_64-w64-mingw32-gcc -shared -o libabi.dll abi.c
 
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#ifdef _WIN32
+__declspec(dllimport) unsigned long GetCurrentThreadId(void);
+static uint64_t gettid(void) { return GetCurrentThreadId(); }
+#else
+#include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
+#define gettid() ((uint64_t)syscall(SYS_gettid))
+#endif
 
 // result is an int in a register whose upper half is not zero.
 static uint64_t result(int32_t v) { return 0xdeadbeef00000000u | (uint32_t)v; }
@@ -272,7 +280,7 @@ static __thread struct state *mine;
 static struct state *state(void) {
 	if (mine == NULL) {
 		mine = calloc(1, sizeof *mine);
-		mine->tid = (uint64_t)syscall(SYS_gettid);
+		mine->tid = gettid();
 		mine->next = __atomic_load_n(&all, __ATOMIC_RELAXED);
 		while (!__atomic_compare_exchange_n(&all, &mine->next, mine, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 			;
@@ -407,7 +415,7 @@ uint64_t state_audit(uint64_t *threads, uint64_t *changed) {
 }
 
 uint64_t thread_id(uint64_t *out) {
-	*out = (uint64_t)syscall(SYS_gettid);
+	*out = gettid();
 	return result(0);
 }
 
@@ -424,6 +432,8 @@ uint64_t crash(void) {
 	*(volatile int *)8 = 1;
 	return 0;
 }
+
+#ifndef _WIN32
 
 uint64_t give_up(void) { abort(); }
 
@@ -461,6 +471,7 @@ uint64_t child(int32_t status) {
 		return result(-1);
 	return result(WEXITSTATUS(ws));
 }
+#endif
 
 // ---- Registers.
 
@@ -471,7 +482,41 @@ uint64_t child(int32_t status) {
 // uint64_t clobber(int32_t v) returns v + 1 and leaves garbage in every register
 // that a function need not preserve; clobber14 also in its stack arguments.
 
-#if defined __x86_64__
+#if defined _WIN32 // where no thunk is tested, and four words stand above the return address for the callee
+__asm__(
+	".text\n"
+	".globl clobber, clobber14\n"
+	"clobber14:\n"
+	"	mov $0x7e7e7e7e, %eax\n"
+	"	mov %rax, 40(%rsp)\n"
+	"	mov %rax, 48(%rsp)\n"
+	"	mov %rax, 56(%rsp)\n"
+	"	mov %rax, 64(%rsp)\n"
+	"	mov %rax, 72(%rsp)\n"
+	"	mov %rax, 80(%rsp)\n"
+	"	mov %rax, 88(%rsp)\n"
+	"	mov %rax, 96(%rsp)\n"
+	"	mov %rax, 104(%rsp)\n"
+	"	mov %rax, 112(%rsp)\n"
+	// Goes on in clobber.
+	"clobber:\n"
+	"	movabs $0x7e7e7e7e00000000, %rdx\n"
+	"	lea 1(%rcx), %eax\n"
+	"	or %rdx, %rax\n"
+	"	mov %rdx, 8(%rsp)\n"
+	"	mov %rdx, 16(%rsp)\n"
+	"	mov %rdx, 24(%rsp)\n"
+	"	mov %rdx, 32(%rsp)\n"
+	"	mov %rdx, %rcx\n"
+	"	mov %rdx, %r8\n"
+	"	mov %rdx, %r9\n"
+	"	mov %rdx, %r10\n"
+	"	mov %rdx, %r11\n"
+	"	movq %rdx, %xmm0\n"
+	"	movq %rdx, %xmm1\n"
+	"	movq %rdx, %xmm5\n"
+	"	ret\n");
+#elif defined __x86_64__
 __asm__(
 	".text\n"
 	".globl call_saved, clobber, clobber14\n"

@@ -1,3 +1,5 @@
+//go:build linux || windows
+
 package ccall
 
 import (
@@ -16,9 +18,12 @@ type skip string
 
 func (s skip) Error() string { return string(s) }
 
+// clibName is what the library made of testdata/abi.c is called.
+const clibName = "libabi" + librarySuffix
+
 // clib returns the library made of testdata/abi.c. It is compiled with $CC, cc
-// or gcc, unless PURECU_TEST_CLIB names a directory that holds libabi.so: this
-// is for machines without a compiler, and for emulators.
+// or gcc, unless PURECU_TEST_CLIB names a directory that holds it: this is for
+// machines without a compiler, and for emulators.
 var clib = sync.OnceValues(func() (Library, error) {
 	dir := os.Getenv("PURECU_TEST_CLIB")
 	if dir == "" {
@@ -30,12 +35,12 @@ var clib = sync.OnceValues(func() (Library, error) {
 			return Library{}, err
 		}
 		out, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-pthread",
-			"-o", filepath.Join(dir, "libabi.so"), filepath.Join("testdata", "abi.c")).CombinedOutput()
+			"-o", filepath.Join(dir, clibName), filepath.Join("testdata", "abi.c")).CombinedOutput()
 		if err != nil {
 			return Library{}, fmt.Errorf("%s: %w\n%s", cc, err, out)
 		}
 	}
-	return Open(filepath.Join(dir, "libabi.so"))
+	return Open(filepath.Join(dir, clibName))
 })
 
 // compiler returns the path of the C compiler.

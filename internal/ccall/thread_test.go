@@ -1,8 +1,9 @@
+//go:build linux || windows
+
 package ccall
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func onOtherThread(id uintptr, do func()) (tid uintptr) {
 		go func() {
 			runtime.LockOSThread()
 			tid := threadID(id)
-			if tid == uintptr(os.Getpid()) {
+			if tid == mainThread() {
 				done <- 0
 				<-release // keep it from the next goroutine
 				runtime.UnlockOSThread()
@@ -101,12 +102,6 @@ func onOtherThread(id uintptr, do func()) (tid uintptr) {
 			return tid
 		}
 	}
-}
-
-// threadAlive tells whether this process has the thread.
-func threadAlive(tid uintptr) bool {
-	_, err := os.Stat(fmt.Sprint("/proc/self/task/", tid))
-	return err == nil
 }
 
 // eventually tells whether cond becomes true within ten seconds.
