@@ -273,7 +273,7 @@ func (m *machine) openWithin(path string) (*Library, []Candidate) {
 
 func (m *machine) diagnose(path string) *Report {
 	r := &Report{
-		Platform: platform, UID: m.uid, Environment: map[string]string{}, DistributionIDs: []string{},
+		Platform: m.platform, UID: m.uid, Environment: map[string]string{}, DistributionIDs: []string{},
 		Candidates: []CandidateFacts{}, GPUs: []PCIDevice{}, Devices: []DeviceFile{},
 	}
 	for _, key := range []string{

@@ -13,8 +13,8 @@ import (
 func (r *Report) judge() []Finding {
 	j := judge{Report: r, list: []Finding{}}
 	linux := strings.HasPrefix(r.Platform, "linux/")
-	if len(r.Candidates) == 0 {
-		j.explain("NVIDIA has no CUDA driver for "+r.Platform, "", "run the program on Linux or Windows, on a machine with an NVIDIA GPU")
+	if len(r.Candidates) == 0 || r.Library == nil && !shipped[r.Platform] {
+		j.explain("NVIDIA ships no CUDA driver for "+r.Platform, "", "run the program on Linux or Windows, on a machine with an NVIDIA GPU")
 	}
 	// Causes before their effects.
 	j.named()
@@ -63,6 +63,18 @@ func (j *judge) add(s Severity, title, detail, fix string) {
 func (j *judge) explain(title, detail, fix string) {
 	j.add(Fault, title, detail, fix)
 	j.explained = true
+}
+
+// windows reports whether the report is of Windows, where no command is that of
+// another system.
+func (j *judge) windows() bool { return strings.HasPrefix(j.Platform, "windows/") }
+
+// unset returns how to clear an environment variable.
+func (j *judge) unset(name string) string {
+	if j.windows() {
+		return "Remove-Item Env:" + name + " # in PowerShell; in cmd: set " + name + "="
+	}
+	return "unset " + name
 }
 
 // slurm reports whether this is a job of Slurm's, which hands GPUs out.
@@ -128,7 +140,7 @@ func (j *judge) named() {
 	fix := "let the program name the driver's own library, or none, so that it is searched for"
 	if j.NamedBy == "environment" {
 		title = "the library that " + Environment + " names cannot be used: " + what
-		fix = "unset " + Environment
+		fix = j.unset(Environment)
 	}
 	j.explain(title, c.Error, fix)
 }
@@ -287,10 +299,8 @@ func (j *judge) library() {
 		return
 	}
 	switch {
-	case strings.HasPrefix(j.Platform, "windows/"):
-		j.explain("NVIDIA's driver is not installed", "there is no "+j.Candidates[0].Name, "install NVIDIA's driver for Windows")
-	case !strings.HasPrefix(j.Platform, "linux/"):
-		j.explain("there is no CUDA driver", "the system's loader finds neither libcuda.so.1 nor libcuda.so", "run the program on Linux")
+	case j.windows():
+		j.explain("NVIDIA's driver is not installed", "there is no "+j.Candidates[0].Name, j.install())
 	case j.OnlyMusl:
 		j.explain("NVIDIA makes no driver for musl, the C library of this system", "there is no glibc, and no driver library", "run the program on a distribution with glibc")
 	case j.Container != "":
@@ -311,6 +321,9 @@ func (j *judge) library() {
 
 // unusable says what is wrong with a candidate that failed, and what to do.
 func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
+	if j.windows() {
+		return where + " " + c.Problem.words(), "install NVIDIA's driver for Windows again"
+	}
 	switch c.Problem {
 	case Stub:
 		return where + " is the CUDA toolkit's stub, not the driver", j.withoutStub(where)
@@ -595,7 +608,7 @@ func (j *judge) show() string {
 	case j.Container == "kubernetes":
 		return "take CUDA_VISIBLE_DEVICES out of the pod's spec, and of its image; " + j.grant()
 	}
-	return "unset CUDA_VISIBLE_DEVICES"
+	return j.unset("CUDA_VISIBLE_DEVICES")
 }
 
 // init judges what cuInit returned. If it failed and the facts say why, it is
@@ -661,6 +674,15 @@ func initMeaning(code int32) meaning {
 
 // initFix returns what to do if cuInit failed and the facts do not say why.
 func (j *judge) initFix() string {
+	if j.windows() {
+		switch {
+		case j.Init.Code == initDeviceUnavailable:
+			return "nvidia-smi # shows who uses the GPU"
+		case j.Init.Code == initInvalidDevice && j.Environment["CUDA_VISIBLE_DEVICES"] != "":
+			return j.show()
+		}
+		return "start Windows anew; if that does not help, install NVIDIA's driver for Windows again"
+	}
 	switch j.Init.Code {
 	case initStub:
 		return j.discard()
@@ -691,7 +713,7 @@ func (j *judge) initFix() string {
 // notes adds what is good to know.
 func (j *judge) notes() {
 	if j.EnvironmentIgnored {
-		j.add(Warning, Environment+" is ignored", "this program has rights that its user lacks, or keeps from its user what it is, so that its user must not choose what code it loads", "unset "+Environment)
+		j.add(Warning, Environment+" is ignored", "this program has rights that its user lacks, or keeps from its user what it is, so that its user must not choose what code it loads", j.unset(Environment))
 	}
 	if j.compatible() {
 		j.add(Note, "the library is that of the CUDA toolkit's package for forward compatibility", j.Library.Path+"; it works on data center GPUs and some Jetsons", "")
@@ -709,6 +731,8 @@ func (j *judge) is(ids ...string) bool {
 // install returns how to install the driver.
 func (j *judge) install() string {
 	switch {
+	case j.windows():
+		return "install NVIDIA's driver for Windows"
 	case j.Jetson:
 		return "sudo apt install --reinstall nvidia-l4t-cuda"
 	case j.is("ubuntu"):

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,40 @@ func TestJudgeAnything(t *testing.T) {
 			t.Fatalf("the text does not end with the fix:\n%s", r)
 		}
 	}
+}
+
+// On Windows nobody is told a command of Linux'.
+func TestWindowsFixes(t *testing.T) {
+	foreign := regexp.MustCompile(`sudo|unset |export |ldd |namei|chmod|dmesg|modprobe|/dev/|LD_LIBRARY_PATH|apt |Linux`)
+	const name = `C:\Windows\System32\nvcuda.dll`
+	check := func(r *Report) {
+		t.Helper()
+		r.Findings = r.judge()
+		if len(r.Findings) == 0 {
+			t.Errorf("no findings: %+v", r)
+		}
+		for _, f := range r.Findings {
+			if f.Fix == "" || foreign.MatchString(f.Title+f.Fix) {
+				t.Errorf("%s: %s", f.Title, f.Fix)
+			}
+		}
+	}
+	for _, problem := range []Problem{Absent, NotALibrary, WrongMachine, Truncated, Unreadable, Unreachable, Refused, NotADriver, Stub, Stuck, Unsafe} {
+		for _, by := range []string{"", "program", "environment"} {
+			check(&Report{Platform: "windows/amd64", NamedBy: by, Candidates: []CandidateFacts{{Name: name, Problem: problem, Error: "it is so"}}})
+		}
+	}
+	for _, code := range []int32{initNotInitialized, initStub, initDeviceUnavailable, initNoDevice, initInvalidDevice, initNotSupported, initNotReady, initMismatch, initNoCompat, initUnknown, 77} {
+		for _, visible := range []string{"", "-1", "0,0"} {
+			r := &Report{Platform: "windows/amd64", Candidates: []CandidateFacts{{Name: name, Path: name}}, Library: &LibraryFacts{Name: name, Path: name},
+				Environment: map[string]string{}, Init: &InitResult{Code: code}}
+			if visible != "" {
+				r.Environment["CUDA_VISIBLE_DEVICES"] = visible
+			}
+			check(r)
+		}
+	}
+	check(&Report{Platform: "windows/amd64", EnvironmentIgnored: true, Candidates: []CandidateFacts{{Name: name}}, Library: &LibraryFacts{Name: name}})
 }
 
 func TestReleaseOf(t *testing.T) {

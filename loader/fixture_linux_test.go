@@ -48,6 +48,7 @@ func (f *fixture) machine() *machine {
 	return &machine{
 		system: &system{
 			root:      f.root,
+			platform:  "linux/amd64", // searched for whatever this machine is
 			lookupEnv: func(key string) (string, bool) { v, set := f.env[key]; return v, set },
 			elevated:  func() bool { return false },
 			dlopen:    f.dlopen,
@@ -176,10 +177,7 @@ var compiled = sync.OnceValues(func() (map[string]string, error) {
 	defer os.RemoveAll(dir)
 	libs := map[string]string{text: "version 1", empty: ""}
 	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit} {
-		src, lib := filepath.Join(dir, "lib.c"), filepath.Join(dir, "lib.so")
-		if err := os.WriteFile(src, []byte(source), 0o600); err != nil {
-			return nil, err
-		}
+		src, lib := filepath.Join(testdata, source+".c"), filepath.Join(dir, "lib.so")
 		if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput(); err != nil {
 			return nil, errors.New(string(out))
 		}

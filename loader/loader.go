@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/purecu/purecu/internal/ccall"
@@ -111,7 +110,7 @@ type LoadError struct {
 // there is nothing share the last line; Candidates has them one by one.
 func (e *LoadError) Error() string {
 	if len(e.Candidates) == 0 {
-		return "loader: NVIDIA has no CUDA driver for " + e.Platform
+		return "loader: NVIDIA ships no CUDA driver for " + e.Platform
 	}
 	var b strings.Builder
 	b.WriteString("loader: no CUDA driver library could be loaded")
@@ -126,6 +125,9 @@ func (e *LoadError) Error() string {
 	if len(nothing) > 0 {
 		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
 	}
+	if e.unsupported() { // somebody named a library nevertheless
+		b.WriteString("\n\tNVIDIA ships no CUDA driver for " + e.Platform)
+	}
 	return b.String()
 }
 
@@ -137,15 +139,20 @@ func (c *Candidate) reason() string {
 	return strings.TrimPrefix(c.Err.Error(), c.Name+": ")
 }
 
+// unsupported reports whether NVIDIA ships no driver for the platform.
+func (e *LoadError) unsupported() bool {
+	return len(e.Candidates) == 0 || e.Platform != "" && !shipped[e.Platform]
+}
+
 // Unwrap returns the candidates' errors, and [errors.ErrUnsupported] on a
-// platform that has no CUDA driver.
+// platform for which NVIDIA ships no CUDA driver.
 func (e *LoadError) Unwrap() []error {
-	if len(e.Candidates) == 0 {
-		return []error{errors.ErrUnsupported}
+	errs := make([]error, 0, len(e.Candidates)+1)
+	for _, c := range e.Candidates {
+		errs = append(errs, c.Err)
 	}
-	errs := make([]error, len(e.Candidates))
-	for i, c := range e.Candidates {
-		errs[i] = c.Err
+	if e.unsupported() {
+		errs = append(errs, errors.ErrUnsupported)
 	}
 	return errs
 }
@@ -161,8 +168,9 @@ func (e *LoadError) Unwrap() []error {
 //     not even if LD_LIBRARY_PATH says so; what the library itself needs is found
 //     by the system's loader, which does as it is told.
 //   - On Windows, nvcuda.dll in the system folder.
-//   - On FreeBSD and NetBSD, libcuda.so.1 and libcuda.so wherever the system's
-//     loader finds them.
+//   - On a platform for which NVIDIA ships no driver (macOS, the BSDs, other
+//     architectures) it searches for nothing, and the error matches
+//     [errors.ErrUnsupported]. A library that was named is tried there, too.
 //
 // What Open rejects, such as the toolkit's stub, a library for another machine
 // or one that is cut short, is recorded with its reason and does not end the
@@ -176,12 +184,10 @@ func Open(path string) (*Library, error) {
 	sys := thisSystem()
 	lib, tried := sys.open(path)
 	if lib == nil {
-		return nil, &LoadError{Candidates: tried, Platform: platform}
+		return nil, &LoadError{Candidates: tried, Platform: sys.platform}
 	}
 	return lib, nil
 }
-
-const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // otherIDs reports whether the program runs as somebody else than its user.
 func otherIDs() bool {

@@ -73,6 +73,9 @@ func (s *system) choices(name string) []choice {
 		}
 		return []choice{s.named(c)}
 	}
+	if !shipped[s.platform] {
+		return nil
+	}
 	return s.systemChoices()
 }
 
@@ -87,7 +90,7 @@ func (s *system) named(c Candidate) choice {
 // isBare reports whether the system's loader searches for a name, instead of
 // taking it for a path.
 func isBare(name string) bool {
-	return strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, filepath.Separator) < 0
+	return strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, filepath.Separator) < 0 && filepath.VolumeName(name) == ""
 }
 
 // splitSearchPath splits a value of LD_LIBRARY_PATH the way glibc does. An empty
@@ -164,11 +167,8 @@ func (t *trial) try(c *choice) *Library {
 		return nil
 	}
 	target := t.file(c.Name) // what the system's loader is given
-	if !c.bare && !filepath.IsAbs(target) && runtime.GOOS != "windows" {
-		// glibc takes a name for the same file as before, whatever the folder.
-		if wd, err := syscall.Getwd(); err == nil {
-			target = filepath.Join(wd, target)
-		}
+	if !c.bare {
+		target = absolute(target)
 	}
 	var h hit // the file behind it, as far as it is known
 	switch {
@@ -241,7 +241,8 @@ func (t *trial) blame(c *choice, h hit, err error) {
 			t.reject(c, nil, Absent, because(c.Name, "", fs.ErrNotExist))
 			return
 		}
-		t.reject(c, h.info, Refused, err)
+		problem, err := t.refusal(c.Name, err)
+		t.reject(c, h.info, problem, err)
 		return
 	}
 	// glibc begins its message with the file that it failed with.

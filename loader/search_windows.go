@@ -2,29 +2,69 @@ package loader
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
+
+	"github.com/purecu/purecu/internal/ccall"
 )
 
-// looksFirst is not set: Windows has other libraries than examineELF knows.
+// looksFirst is not set: Windows has other libraries than examineELF knows. What
+// it refuses is looked at afterwards; see refusal.
 const looksFirst = false
 
 // systemChoices returns the driver's absolute path: a bare name would be
 // looked for in the program's own folder first.
 func (s *system) systemChoices() []choice {
-	root := s.getenv("SystemRoot")
-	if root == "" {
-		root = `C:\Windows`
-	}
 	return []choice{{Candidate: Candidate{
-		Name:   filepath.Join(root, "System32", "nvcuda.dll"),
+		Name:   filepath.Join(ccall.SystemFolder(), "nvcuda.dll"),
 		Source: "the system folder",
 	}}}
 }
 
+// What the system's loader fails with.
+const (
+	moduleNotFound = syscall.Errno(126) // the library's, or of one that it needs
+	procNotFound   = syscall.Errno(127)
+	badFormat      = syscall.Errno(193)
+)
+
 // isMissing reports whether the system's loader failed with err because there
 // is no library of this name.
-func isMissing(err error, _ string) bool {
-	const moduleNotFound = syscall.Errno(126)
-	return errors.Is(err, moduleNotFound)
+func isMissing(err error, _ string) bool { return errors.Is(err, moduleNotFound) }
+
+// absolute returns the absolute path of a file, with the separators that
+// LoadLibrary insists on. Relative to more than the working directory it would
+// look for others.
+func absolute(name string) string {
+	if abs, err := filepath.Abs(name); err == nil {
+		return abs
+	}
+	return name
+}
+
+// refusal says why the system's loader failed with err for a file that is there.
+// Windows does not say what is missing, and "%1 is not a valid Win32 application"
+// of anything that is no DLL for this program.
+func (s *system) refusal(name string, err error) (Problem, error) {
+	if info, serr := os.Stat(s.file(name)); serr == nil && info.IsDir() {
+		return NotALibrary, because(name, "it is a folder", nil)
+	}
+	switch {
+	case errors.Is(err, moduleNotFound):
+		return Refused, because(name, "a DLL that it needs is missing", cause(err))
+	case errors.Is(err, procNotFound):
+		return Refused, because(name, "a function that it needs is missing", cause(err))
+	}
+	if f, oerr := os.Open(s.file(name)); oerr == nil {
+		defer f.Close()
+		if problem, why, rerr := examinePE(f, runtime.GOARCH); rerr == nil && problem != "" {
+			return problem, because(name, why, nil)
+		}
+	} else if errors.Is(oerr, fs.ErrPermission) {
+		return Unreadable, because(name, "", cause(oerr))
+	}
+	return Refused, err
 }

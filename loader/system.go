@@ -12,7 +12,9 @@ import (
 // place, which lives in a folder.
 type system struct {
 	// root is put before absolute paths: nothing, but for a test's folder.
-	root      string
+	root string
+	// platform decides whether there is anything to search for.
+	platform  string
 	lookupEnv func(key string) (value string, set bool)
 	elevated  func() bool
 	dlopen    func(name string) (ccall.Library, error)
@@ -20,7 +22,7 @@ type system struct {
 
 // thisSystem returns the machine that the program runs on.
 func thisSystem() *system {
-	return &system{lookupEnv: os.LookupEnv, elevated: elevated, dlopen: ccall.Open}
+	return &system{platform: platform, lookupEnv: os.LookupEnv, elevated: elevated, dlopen: ccall.Open}
 }
 
 // getenv returns the value of an environment variable, "" if it is not set.

@@ -64,7 +64,7 @@ func TestExplain(t *testing.T) {
 		want   string
 	}{
 		{"no platform", loader.Report{Platform: "plan9/amd64", Findings: []loader.Finding{{Severity: loader.Fault, Title: "no driver.", Fix: "none"}}},
-			"NVIDIA has no CUDA driver for plan9/amd64. Verdict: no driver. Fix: none. For more run: cuprobe doctor"},
+			"NVIDIA ships no CUDA driver for plan9/amd64. Verdict: no driver. Fix: none. For more run: cuprobe doctor"},
 		{"a search", loader.Report{
 			Candidates: []loader.CandidateFacts{
 				{Name: "libcuda.so.1", Source: "the system", Problem: loader.Absent, Error: "it is not there"},
@@ -634,6 +634,8 @@ func TestAnonymizer(t *testing.T) {
 		{nil, "/home/", "/home/"},
 		{nil, "/a:/home/al:/home/bob/b:/Users/carol/c", "/a:/home/USER:/home/USER/b:/Users/USER/c"},
 		{nil, `C:\Users\Carol\driver.dll`, `C:\Users\USER\driver.dll`},
+		{nil, `c:\users\carol`, `c:\users\USER`},
+		{map[string]string{"USERPROFILE": `D:\al\`, "HOME": "/d/al"}, `D:\al\x /d/al/x D:\alice`, `~\x ~/x D:\alice`},
 		{nil, "the home of alice", "the home of alice"},
 		{map[string]string{"HOME": "/data/al"}, "/data/al/lib:/data/alice/lib:/data/al", "~/lib:/data/alice/lib:~"},
 		{map[string]string{"HOME": "/data/al/"}, "cannot read '/data/al'", "cannot read '~'"},

@@ -155,7 +155,7 @@ func explain(r *loader.Report, what string) string {
 	case len(r.Candidates) > 0:
 		b.WriteString("no CUDA driver library could be loaded. Tried " + sentence(strings.Join(tried(r.Candidates), "; ")))
 	default:
-		b.WriteString("NVIDIA has no CUDA driver for " + sentence(r.Platform))
+		b.WriteString("NVIDIA ships no CUDA driver for " + sentence(r.Platform))
 	}
 	v := r.Verdict()
 	if v.Severity != loader.Fine {

@@ -1,0 +1,2 @@
+// A library without cuInit.
+int cuDriverGetVersion(int *v) { return 0; }

@@ -1,0 +1,2 @@
+// A library without cuDriverGetVersion.
+int cuInit(unsigned f) { return 0; }
