@@ -1,8 +1,10 @@
 package cu
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,7 +94,8 @@ type Leak struct {
 // software driver that an option names. Which library is tried is described at
 // [loader.Open].
 //
-// The error matches [ErrNoDriver] if there is no usable library, and
+// The error matches [ErrNoDriver] if there is no usable library, also
+// [errors.ErrUnsupported] if NVIDIA ships none for this platform, and
 // [ErrNoDevice] if the driver sees no device.
 func Open(opts ...Option) (*Driver, error) {
 	var o options
@@ -110,7 +113,7 @@ func Open(opts ...Option) (*Driver, error) {
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
-			return nil, &Error{Op: "Open", Err: fmt.Errorf("%w: %w", ErrNoDriver, err), Detail: "cuprobe doctor looks for the cause"}
+			return nil, noDriver(err)
 		}
 		d.table.Use(lib)
 		d.name = lib.Name()
@@ -121,11 +124,27 @@ func Open(opts ...Option) (*Driver, error) {
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(
-			"%s loads, but sees no GPU: check that nvidia-smi lists one, that this process may open /dev/nvidia*, "+
-				"and that CUDA_VISIBLE_DEVICES does not hide it", d.name)}
+			"%s loads, but sees no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it", d.name, checkFiles())}
 	default:
 		return nil, d.fail("cuInit", 0, res)
 	}
+}
+
+// checkFiles returns what else to check on systems with device files.
+func checkFiles() string {
+	if runtime.GOOS == "windows" {
+		return ""
+	}
+	return "that this process may open /dev/nvidia*, "
+}
+
+// noDriver returns the error of Open when the loader has failed.
+func noDriver(err error) error {
+	detail := "cuprobe doctor looks for the cause"
+	if errors.Is(err, errors.ErrUnsupported) { // there is nothing to find
+		detail = "run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))"
+	}
+	return &Error{Op: "Open", Err: fmt.Errorf("%w: %w", ErrNoDriver, err), Detail: detail}
 }
 
 // open reports whether the driver came from Open.

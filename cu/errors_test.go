@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/loader"
 )
 
 // TestMistakes checks what is said about mistakes: each message names the
@@ -367,6 +368,26 @@ func TestFunctionParameters(t *testing.T) {
 		t.Errorf("an old driver's parameters: %v, known %v", fn.params, fn.known)
 	}
 	r.ok(fn.Launch(r.stream(old), LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(r.memory(old, 8)), F32(1), U64(7)))
+}
+
+// Where NVIDIA ships no driver, Open says so; that the loader tells is its own test.
+func TestNoDriverForPlatform(t *testing.T) {
+	for platform, want := range map[string]string{
+		"darwin/arm64": "cu: Open: no CUDA driver: loader: NVIDIA ships no CUDA driver for darwin/arm64; " +
+			"run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New())) (docs/errors.md#errnodriver)",
+		"linux/amd64": "cu: Open: no CUDA driver: loader: no CUDA driver library could be loaded\n\tlibcuda.so.1 (here): not found; " +
+			"cuprobe doctor looks for the cause (docs/errors.md#errnodriver)",
+	} {
+		le := &loader.LoadError{Platform: platform}
+		unsupported := platform == "darwin/arm64"
+		if !unsupported {
+			le.Candidates = []loader.Candidate{{Name: "libcuda.so.1", Source: "here", Problem: loader.Absent, Err: errors.New("not found")}}
+		}
+		err := noDriver(le)
+		if !errors.Is(err, ErrNoDriver) || errors.Is(err, errors.ErrUnsupported) != unsupported || err.Error() != want {
+			t.Errorf("%s: %v, want %s", platform, err, want)
+		}
+	}
 }
 
 // TestOpenErrors opens what cannot be opened.
