@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -130,8 +129,10 @@ func mapTexts(v any, f func(string) string) any {
 func newAnonymizer(env func(string) (string, bool)) func(string) string {
 	var homes, users []string
 	for _, name := range []string{"HOME", "USERPROFILE"} {
-		if home, _ := env(name); len(filepath.Clean(home)) > 1 {
-			homes = append(homes, filepath.Clean(home))
+		// Not cleaned: on Windows some programs write HOME with slashes.
+		home, _ := env(name)
+		if home = strings.TrimRight(home, `/\`); len(home) > 1 && !strings.HasSuffix(home, ":") {
+			homes = append(homes, home)
 		}
 	}
 	for _, name := range []string{"USER", "LOGNAME", "SUDO_USER", "USERNAME"} {
@@ -186,7 +187,7 @@ func replaceUsers(s string, users []string) string {
 		switch {
 		case element == "" || !inPath:
 			b.WriteString(element)
-		case above == "home" || above == "Users" || slices.Contains(users, element):
+		case above == "home" || strings.EqualFold(above, "Users") || slices.Contains(users, element):
 			b.WriteString("USER")
 		default:
 			b.WriteString(element)
