@@ -57,12 +57,16 @@ func (s skip) Error() string { return string(s) }
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "cu") })
 
 // fakeLibrary returns the path of the fake driver. It is compiled with $CC, cc
-// or gcc, unless PURECU_TEST_CLIB names a directory that holds libfakecuda.so:
-// this is for machines without a compiler, and for emulators.
+// or gcc, unless PURECU_TEST_CLIB names a directory that holds libfakecuda.so, or
+// .dll: this is for machines without a compiler, and for emulators.
 var fakeLibrary = sync.OnceValues(func() (string, error) {
-	const name = "libfakecuda.so"
-	if runtime.GOOS != "linux" {
-		return "", skip("the fake driver is for Linux")
+	name, flags := "libfakecuda.so", []string{"-O2", "-shared", "-fPIC", "-pthread"}
+	switch runtime.GOOS {
+	case "linux":
+	case "windows":
+		name, flags = "libfakecuda.dll", []string{"-O2", "-shared", "-pthread", "-static"}
+	default:
+		return "", skip("the fake driver is for Linux and Windows")
 	}
 	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" {
 		path := filepath.Join(dir, name)
@@ -84,8 +88,7 @@ var fakeLibrary = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 		path := filepath.Join(dir, name)
-		out, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-pthread", "-o", path,
-			filepath.Join("testdata", "fakecuda.c")).CombinedOutput()
+		out, err := exec.Command(cc, append(flags, "-o", path, filepath.Join("testdata", "fakecuda.c"))...).CombinedOutput()
 		if err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", cc, err, out)
 		}

@@ -80,7 +80,7 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 		r := newLab(t)
 		p, res := r.MemAlloc(r.th, 16)
 		r.must(res)
-		gone := foreignBytes(1<<20, 16) // below what Linux gives a process
+		gone := foreignBytes(1<<15, 16) // below what Linux and Windows give a process
 		if toDevice {
 			res = r.MemcpyHtoD(r.th, p, gone)
 		} else {

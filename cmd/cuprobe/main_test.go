@@ -51,13 +51,18 @@ func (s skip) Error() string { return string(s) }
 // fakeLibrary returns the path of the C driver that package cu is tested with.
 // It is compiled, unless PURECU_TEST_CLIB names a directory that holds it.
 var fakeLibrary = sync.OnceValues(func() (string, error) {
-	if runtime.GOOS != "linux" {
-		return "", skip("the fake driver is for Linux")
+	name, flags := "libfakecuda.so", []string{"-O1", "-shared", "-fPIC", "-pthread"}
+	switch runtime.GOOS {
+	case "linux":
+	case "windows":
+		name, flags = "libfakecuda.dll", []string{"-O1", "-shared", "-pthread", "-static"}
+	default:
+		return "", skip("the fake driver is for Linux and Windows")
 	}
 	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" {
-		path := filepath.Join(dir, "libfakecuda.so")
+		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err != nil {
-			return "", skip("PURECU_TEST_CLIB has no libfakecuda.so: " + err.Error())
+			return "", skip("PURECU_TEST_CLIB has no " + name + ": " + err.Error())
 		}
 		return path, nil
 	}
@@ -69,8 +74,8 @@ var fakeLibrary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "libfakecuda.so")
-	out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-pthread", "-o", path, "../../cu/testdata/fakecuda.c").CombinedOutput()
+	path := filepath.Join(dir, name)
+	out, err := exec.Command(cc, append(flags, "-o", path, "../../cu/testdata/fakecuda.c")...).CombinedOutput()
 	if err != nil {
 		return "", errors.New(cc + ": " + err.Error() + "\n" + string(out))
 	}

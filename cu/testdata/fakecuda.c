@@ -7,6 +7,7 @@
 // hold streams, let calls fail or block, and count.
 //
 // Build: cc -O2 -shared -fPIC -pthread -o libfakecuda.so fakecuda.c
+// For Windows: x86_64-w64-mingw32-gcc-posix -O2 -shared -pthread -static -o libfakecuda.dll fakecuda.c
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,9 +20,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+// reserve returns addresses that are nobody else's, without memory behind them; allow
+// gives them some, which is zero, and forbid takes it away again.
+#ifdef _WIN32
+// <windows.h> has other ideas of what CONTEXT is.
+__declspec(dllimport) void *VirtualAlloc(void *, size_t, unsigned long type, unsigned long protection);
+__declspec(dllimport) int VirtualFree(void *, size_t, unsigned long type);
+enum { MEM_COMMIT = 0x1000, MEM_RESERVE = 0x2000, MEM_DECOMMIT = 0x4000, PAGE_NOACCESS = 1, PAGE_READWRITE = 4 };
+static char *reserve(size_t n) { return VirtualAlloc(NULL, n, MEM_RESERVE, PAGE_NOACCESS); }
+static bool allow(void *p, size_t n) { return VirtualAlloc(p, n, MEM_COMMIT, PAGE_READWRITE) != NULL; }
+static void forbid(void *p, size_t n) { VirtualFree(p, n, MEM_DECOMMIT); }
+#else
+#include <sys/mman.h>
+static char *reserve(size_t n) {
+	void *p = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+static bool allow(void *p, size_t n) { return mprotect(p, n, PROT_READ | PROT_WRITE) == 0; }
+static void forbid(void *p, size_t n) {
+	madvise(p, n, MADV_DONTNEED);
+	mprotect(p, n, PROT_NONE);
+}
+#endif
 
 typedef int CUresult;
 
@@ -258,12 +281,13 @@ _Static_assert(sizeof(struct object) <= 128, "objects are large");
 
 #define SLOT 128
 #define ARENA (UINT64_C(1) << 33)
+#define ARENA_STEP (UINT64_C(1) << 24)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static char *arena;
-static uint64_t arena_used;
+static uint64_t arena_used, arena_allowed;
 
 static bool initialized;
 static int driver_version = 12080;
@@ -349,16 +373,19 @@ static CUresult crash(enum function fn, const void *h, const char *format, ...) 
 
 static struct object *new_object(enum kind kind, struct object *ctx) {
 	if (arena == NULL) {
-		arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (arena == MAP_FAILED) {
-			perror("fakecuda: mmap");
+		arena = reserve(ARENA);
+		if (arena == NULL) {
+			fprintf(stderr, "fakecuda: no addresses\n");
 			abort();
 		}
 		arena_used = SLOT;
 	}
-	if (arena_used + SLOT > ARENA) {
-		fprintf(stderr, "fakecuda: too many objects for one process\n");
-		abort();
+	if (arena_used + SLOT > arena_allowed) {
+		if (arena_allowed + ARENA_STEP > ARENA || !allow(arena + arena_allowed, ARENA_STEP)) {
+			fprintf(stderr, "fakecuda: too many objects for one process\n");
+			abort();
+		}
+		arena_allowed += ARENA_STEP;
 	}
 	struct object *o = (struct object *)(arena + arena_used);
 	arena_used += SLOT;
@@ -1926,16 +1953,16 @@ CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
 		return leave(r);
 	uint64_t slots = (size + HOST_SLOT - 1) / HOST_SLOT;
 	if (host_arena == NULL) {
-		host_arena = mmap(NULL, HOST_SLOT * HOST_SLOTS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (host_arena == MAP_FAILED) {
-			perror("fakecuda: mmap");
+		host_arena = reserve(HOST_SLOT * HOST_SLOTS);
+		if (host_arena == NULL) {
+			fprintf(stderr, "fakecuda: no addresses\n");
 			abort();
 		}
 	}
 	if (slots > HOST_SLOTS - host_used)
 		return leave(OUT_OF_MEMORY);
 	char *data = host_arena + host_used * HOST_SLOT;
-	if (mprotect(data, size, PROT_READ | PROT_WRITE) != 0)
+	if (!allow(data, size))
 		return leave(OUT_OF_MEMORY);
 	struct object *m = new_object(HOST, ctx);
 	m->m.size = size;
@@ -1966,10 +1993,8 @@ CUresult cuMemFreeHost(void *p) {
 	size_t size = m->m.size;
 	unlock();
 	r = destroy(fn, m, HOST);
-	if (r != TRAPPED && m->magic == FREED) {
-		madvise(p, size, MADV_DONTNEED);
-		mprotect(p, size, PROT_NONE);
-	}
+	if (r != TRAPPED && m->magic == FREED)
+		forbid(p, size);
 	return r;
 }
 

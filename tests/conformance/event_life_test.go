@@ -401,7 +401,11 @@ func TestE15Results(t *testing.T) {
 	onSoftware(t, func(l *lab) {
 		s, mark := l.stream(nonBlocking), l.event(timed)
 		l.record(mark, s)
-		shared, h := l.export(t, 0)
+		shared := l.event(interprocess)
+		h, r := l.IpcGetEventHandle(l.at, shared)
+		if r != driver.ResultNotSupported { // processes cannot share events on every system
+			l.must(r)
+		}
 		for _, f := range unit() {
 			for _, code := range unitCodes() {
 				what := fmt.Sprintf("%s, told to answer %v", f.name, code)

@@ -530,6 +530,9 @@ func TestE11EntryChecks(t *testing.T) {
 				l.gone[uintptr(e)] = true
 			}
 			r := l.call(c.call, a).Result
+			if r == driver.ResultNotSupported && c.event == isShared { // processes cannot share events on every system
+				r = ok
+			}
 			status, sr := l.StreamIsCapturing(l.at, s)
 			l.must(sr)
 			live := status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
