@@ -1,0 +1,169 @@
+//go:build windows
+
+// Package windows runs whole programs with a driver where Windows has it.
+package windows
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/internal/ccall"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// machine is a Windows whose driver may be exchanged.
+type machine struct {
+	t      *testing.T
+	built  string // the folder of the programs and the libraries
+	driver string // where Windows keeps the driver
+}
+
+// newMachine returns one without a driver. PURECU_TEST_WINDOWS names the folder of
+// what the tests run, and says that this is no machine of anybody's: the test
+// changes the system's folder.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	built := os.Getenv("PURECU_TEST_WINDOWS")
+	if built == "" {
+		t.Skip("PURECU_TEST_WINDOWS is not set: this writes to Windows' own folder")
+	}
+	m := &machine{t, built, filepath.Join(ccall.SystemFolder(), "nvcuda.dll")}
+	if _, err := os.Stat(m.driver); err == nil {
+		t.Fatalf("there is a %s, which is not this test's", m.driver)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(m.driver); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+	t.Setenv("CUDA_DRIVER_LIBRARY", "")
+	return m
+}
+
+// copy copies one of the files that were built, changed by f if that is not nil.
+func (m *machine) copy(name, to string, f func([]byte)) {
+	m.t.Helper()
+	b, err := os.ReadFile(filepath.Join(m.built, name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if f != nil {
+		f(b)
+	}
+	if err := os.WriteFile(to, b, 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// result is what became of a program.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// run runs a program in a folder.
+func (m *machine) run(dir, program string, args ...string) result {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), program, args...)
+	var stdout, stderr strings.Builder
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		m.t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// want runs a program, and checks its exit status and what it says.
+func (m *machine) want(status int, stdout, stderr, program string, args ...string) {
+	m.t.Helper()
+	r := m.run(m.built, filepath.Join(m.built, program), args...)
+	if r.status != status || !regexp.MustCompile(stdout).MatchString(r.stdout) || !regexp.MustCompile(stderr).MatchString(r.stderr) {
+		m.t.Errorf("%s %q: exit status %d, want %d\n%s\n%s\nwant %s and %s", program, args, r.status, status, r.stdout, r.stderr, stdout, stderr)
+	}
+}
+
+// fake is the driver of package cu's tests.
+const fake = "libfakecuda.dll"
+
+const (
+	hello   = `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`
+	nothing = `^$`
+)
+
+func TestWithoutDriver(t *testing.T) {
+	m := newMachine(t)
+	driver := regexp.QuoteMeta(m.driver)
+	m.want(1, nothing, `no CUDA driver: loader: no CUDA driver library could be loaded\n\t`+driver+` \(the system folder\): file does not exist; cuprobe doctor`, "hello-event.exe")
+	m.want(3, nothing, `^cuprobe: no CUDA driver library could be loaded\. Tried `+driver+` .* Verdict: NVIDIA's driver is not installed\. Fix: install NVIDIA's driver for Windows\.`, "cuprobe.exe", "devices")
+	m.want(3, `(?m)^verdict +NVIDIA's driver is not installed\nfix +install NVIDIA's driver for Windows\n$`, nothing, "cuprobe.exe", "doctor")
+	m.want(0, `(?s)^no GPU here: .*software driver \(cusim\).*never an error`, nothing, "cuprobe.exe")
+
+	// What the environment names has to be absolute: LoadLibrary begins its search in
+	// the program's folder.
+	t.Setenv("CUDA_DRIVER_LIBRARY", fake)
+	m.want(1, nothing, `libfakecuda\.dll \(environment variable CUDA_DRIVER_LIBRARY\): it depends on the folder`, "hello-event.exe")
+	t.Setenv("CUDA_DRIVER_LIBRARY", filepath.Join(m.built, fake))
+	m.want(0, hello, nothing, "hello-event.exe")
+	t.Setenv("CUDA_DRIVER_LIBRARY", filepath.ToSlash(filepath.Join(m.built, fake)))
+	m.want(0, hello, nothing, "hello-event.exe")
+}
+
+func TestWithDriver(t *testing.T) {
+	m := newMachine(t)
+	m.copy(fake, m.driver, nil)
+	driver := regexp.QuoteMeta(m.driver)
+	m.want(0, hello, nothing, "hello-event.exe")
+	m.want(0, `^both kernels are done, after \S+\n$`, nothing, "two-streams.exe")
+	m.want(0, `(?s)Fake GPU 0.*Fake GPU 1.*Fake GPU 2`, nothing, "cuprobe.exe", "devices")
+	m.want(0, `(?m)^cuEventElapsedTime +cuEventElapsedTime_v2 \* +12\.8  found$`, nothing, "cuprobe.exe", "symbols", "cuEvent")
+	m.want(0, `(?s)driver +`+driver+`, CUDA 12\.8\n.*never an error`, nothing, "cuprobe.exe", "demo")
+	m.want(0, `(?m)^verdict +CUDA works`, nothing, "cuprobe.exe", "doctor")
+}
+
+// What lies beside the program, or in the working directory, is not taken for the
+// driver, whether there is one or not.
+func TestPlanted(t *testing.T) {
+	m := newMachine(t)
+	dir, err := os.MkdirTemp(m.built, "planted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.copy("libbroken.dll", filepath.Join(dir, "nvcuda.dll"), nil)
+	program := filepath.Join(dir, "hello-event.exe")
+	m.copy("hello-event.exe", program, nil)
+	if r := m.run(dir, program); r.status != 1 || !strings.Contains(r.stderr, m.driver+" (the system folder): file does not exist") {
+		t.Errorf("without a driver: %+v", r)
+	}
+	m.copy(fake, m.driver, nil)
+	if r := m.run(dir, program); r.status != 0 || !regexp.MustCompile(hello).MatchString(r.stdout) {
+		t.Errorf("with a driver: %+v", r)
+	}
+}
+
+// A driver that is damaged, or something else.
+func TestBadDrivers(t *testing.T) {
+	m := newMachine(t)
+	for _, tt := range []struct {
+		name, library string
+		change        func([]byte)
+		want          string // what is said of it
+	}{
+		{"of 32 bits", fake, func(b []byte) { copy(b[int(b[60])|int(b[61])<<8+4:], "\x4c\x01") }, "it is for 386, and this program is for amd64"},
+		{"not a library", fake, func(b []byte) { clear(b[:64]) }, "it is no Windows library"},
+		{"the toolkit's stub", "libstub.dll", nil, "it is the CUDA toolkit's stub"},
+		{"another library", "libnoinit.dll", nil, "it loads, but is no CUDA driver: cuInit: "},
+		{"one that fails", "libbroken.dll", nil, "cuDriverGetVersion returned 999"},
+	} {
+		m.copy(tt.library, m.driver, tt.change)
+		m.want(1, nothing, regexp.QuoteMeta(m.driver+" (the system folder): "+tt.want), "hello-event.exe")
+		m.want(3, nothing, regexp.QuoteMeta(tt.want)+`.* Fix: install NVIDIA's driver for Windows`, "cuprobe.exe", "devices")
+	}
+}
