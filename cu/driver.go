@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/driver"
 	"github.com/purecu/purecu/loader"
 )
@@ -36,8 +37,9 @@ type Driver struct {
 	watch    watcher
 	pages    pages
 
-	// opened is when the driver was opened, by its clock.
+	// opened is when the driver was opened, by its clock, and since the same moment.
 	opened time.Time
+	since  clock.Watch
 
 	// tag tells drivers apart, and events counts those that were created: together
 	// they make keys of events.
@@ -120,7 +122,7 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
-		d.opened = d.table.Clock().Now()
+		d.opened, d.since = d.table.Clock().Now(), clock.Start()
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(

@@ -206,4 +206,9 @@ func (l *tracers) tell(tr Trace) {
 }
 
 // now is the time since the driver was opened, by its clock.
-func (l *tracers) now() time.Duration { return l.drv.table.Clock().Now().Sub(l.drv.opened) }
+func (l *tracers) now() time.Duration {
+	if l.drv.table.Software() {
+		return l.drv.table.Clock().Now().Sub(l.drv.opened)
+	}
+	return l.drv.since.Elapsed()
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/clock"
 )
 
 func demoCommand() command {
@@ -185,13 +186,13 @@ func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) erro
 	if err := r.Polls.await(d.begin, done); err != nil {
 		return err
 	}
-	began := time.Now()
+	began := clock.Start()
 	for _, e := range []*cu.Event{d.wait, d.a, d.c0, d.c, d.d, d.b} { // as they should complete
 		if err := r.Polls.await(e, done); err != nil {
 			return err
 		}
 	}
-	r.Host = time.Since(began)
+	r.Host = began.Elapsed()
 	return r.read(d)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -495,12 +496,12 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 		defer close(steps)
 		p := &physician{dev: dev, step: func(name string, f func() (string, error)) bool {
 			steps <- progress{name: name}
-			began := time.Now()
+			began := clock.Start()
 			detail, err := f()
 			if err != nil {
 				detail = err.Error()
 			}
-			steps <- progress{done: &check{dev.Ordinal(), name, err == nil, detail, time.Since(began), err}}
+			steps <- progress{done: &check{dev.Ordinal(), name, err == nil, detail, began.Elapsed(), err}}
 			return err == nil
 		}}
 		p.check()

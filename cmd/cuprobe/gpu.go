@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -123,10 +124,10 @@ func newRig(dev *cu.Device) (*rig, error) {
 	if r.gpu, err = keep(r, dev.PrimaryContext); err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	began := clock.Start()
 	mod, err := keep(r, func() (*cu.Module, error) { return r.gpu.LoadModule(spinPTX) })
 	if err == nil {
-		r.compiled = time.Since(began)
+		r.compiled = began.Elapsed()
 		r.spin, err = mod.Function("cusim_spin")
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/clock"
 )
 
 // timer times work on a stream that is held until all of it is enqueued.
@@ -130,11 +131,11 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 	if err := p.await(t.start, t.ctx.Err); err != nil {
 		return s, err
 	}
-	began := time.Now()
+	began := clock.Start()
 	if err := p.await(t.stop, t.ctx.Err); err != nil {
 		return s, err
 	}
-	s.host = time.Since(began)
+	s.host = began.Elapsed()
 	s.events, st, err = t.stop.Since(t.start)
 	if err == nil && st != cu.Complete {
 		err = errors.New("the driver says of an event that it is pending, after it was complete")
@@ -168,13 +169,13 @@ func (t *timer) batch(hold time.Duration, before, one func() error) (d time.Dura
 	if err := before(); err != nil {
 		return 0, false, err
 	}
-	began := time.Now()
+	began := clock.Start()
 	for range batch {
 		if err := one(); err != nil {
 			return 0, false, err
 		}
 	}
-	d = time.Since(began) / batch
+	d = began.Elapsed() / batch
 	st, err := t.gate.Query()
 	if err != nil {
 		return 0, false, err
@@ -196,24 +197,24 @@ func (t *timer) since() (d time.Duration, held bool, err error) {
 	if _, err := t.once(0, func() error { return nil }); err != nil {
 		return 0, false, err
 	}
-	began := time.Now()
+	began := clock.Start()
 	for range batch {
 		if _, _, err := t.stop.Since(t.start); err != nil {
 			return 0, false, err
 		}
 	}
-	return time.Since(began) / batch, true, nil
+	return began.Elapsed() / batch, true, nil
 }
 
 // roundTrip returns the time from before the launch of a kernel that does
 // nothing until the host knows that it is done.
 func (t *timer) roundTrip() (time.Duration, error) {
-	began := time.Now()
+	began := clock.Start()
 	if err := t.rig.launch(t.stream, 0); err != nil {
 		return 0, err
 	}
 	err := t.drain()
-	return time.Since(began), err
+	return began.Elapsed(), err
 }
 
 // callRows returns the rows of what the GPU and the host add to any work.
