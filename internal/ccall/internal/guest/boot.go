@@ -25,6 +25,8 @@ type Guest struct {
 	call6 unsafe.Pointer
 	boot  *identity // the thread that the loader began on: it makes the others
 
+	signals goSignals
+
 	mu         sync.Mutex // what is asked of the boot thread, and what follows
 	env        map[string]string
 	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
@@ -118,8 +120,8 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv, call6 unsaf
 	// From here on there is no way back.
 	g = &Guest{Loader: name, im: im, call6: call6, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
 	bootIdentity = g.boot
-	restore := keepSignals()
-	defer restore()
+	g.signals = noteSignals()
+	defer g.signals.restore()
 	if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
 		return nil, fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
 	}
@@ -357,7 +359,7 @@ func (g *Guest) Open(name string) (handle uintptr, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.syncEnv()
-	defer keepSignals()()
+	defer g.signals.restore()
 	return g.dlopen(name)
 }
 

@@ -8,6 +8,7 @@
 #define STATE 16
 #define THUNK 24
 #define FRAME 32
+#define GOFS 40
 
 #define IDLE 1
 #define POSTED 2
@@ -172,8 +173,25 @@ end:
 	RET
 
 // func postAndWait(id *identity, thunk, frame unsafe.Pointer)
+//
+// If the identity is this thread's, two threads have one thread pointer. This one takes
+// its first one back meanwhile, and the other finds no g: should C let a signal through
+// there, Go's handler says that this is a mistake, and ends the process.
 TEXT ·postAndWait(SB), NOSPLIT, $0-24
 	MOVQ    id+0(FP), BX
+	MOVQ    GOFS(BX), R12
+	TESTQ   R12, R12
+	JZ      post
+	MOVQ    (TLS), R13
+	MOVQ    R13, -8(R12)
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_SET_FS, DI
+	MOVQ    R12, SI
+	SYSCALL
+	MOVQ    FSBASE(BX), AX
+	MOVQ    $0, -8(AX)
+
+post:
 	MOVQ    thunk+8(FP), AX
 	MOVQ    AX, THUNK(BX)
 	MOVQ    frame+16(FP), AX
@@ -191,6 +209,15 @@ wait:
 
 done:
 	MOVQ    $0, FRAME(BX)
+	TESTQ   R12, R12
+	JZ      out
+	MOVQ    FSBASE(BX), SI
+	MOVQ    R13, -8(SI)
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_SET_FS, DI
+	SYSCALL
+
+out:
 	RET
 
 // A thread that has an identity has its thread pointer, below which Go has g, and then
@@ -214,6 +241,13 @@ none:
 
 // func bindTo(id *identity) (errno int32)
 TEXT ·bindTo(SB), NOSPLIT, $0-12
+	MOVL    $SYS_arch_prctl, AX
+	MOVL    $ARCH_GET_FS, DI
+	MOVQ    id+0(FP), SI
+	ADDQ    $GOFS, SI
+	SYSCALL
+	TESTQ   AX, AX
+	JNZ     out
 	MOVQ    id+0(FP), AX
 	MOVQ    FSBASE(AX), SI
 	MOVQ    (TLS), DX
@@ -222,6 +256,8 @@ TEXT ·bindTo(SB), NOSPLIT, $0-12
 	MOVL    $SYS_arch_prctl, AX
 	MOVL    $ARCH_SET_FS, DI
 	SYSCALL
+
+out:
 	NEGL    AX
 	MOVL    AX, errno+8(FP)
 	RET

@@ -21,6 +21,7 @@ type identity struct {
 	_     uint32
 	thunk uintptr // 24: what its thread is to call,
 	frame uintptr // 32: and with what
+	goFS  uintptr // 40: on amd64, the thread pointer that its owner began with
 
 	owner int // the number of Go's thread
 }

@@ -21,22 +21,25 @@ func getAction(sig int) (a sigaction, ok bool) {
 	return a, e == 0
 }
 
-// keepSignals notes how this process handles all signals, and returns a function that
-// puts back what has changed: glibc takes over signal 33, by which Go has all threads make
-// a system call, and libraries may take others. Their handlers find no thread-local storage on Go's threads.
-func keepSignals() (restore func()) {
-	var before [signals + 1]sigaction
-	var have [signals + 1]bool
-	for sig := 1; sig <= signals; sig++ {
-		before[sig], have[sig] = getAction(sig)
+// goSignals is how this process handled all signals before there was any C.
+type goSignals [signals + 1]sigaction
+
+func noteSignals() (g goSignals) {
+	for sig := range g {
+		g[sig], _ = getAction(sig)
 	}
-	goHandler := before[syscall.SIGURG][0] // all that Go has are one
-	return func() {
-		for sig := 1; sig <= signals; sig++ {
-			after, ok := getAction(sig)
-			if h := after[0]; ok && have[sig] && after != before[sig] && h != sigDfl && h != sigIgn && h != goHandler {
-				syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&before[sig])), 0, 8, 0, 0)
-			}
+	return g
+}
+
+// restore takes handlers away that are not Go's: glibc takes over signal 33, by which Go
+// has all threads make a system call, and libraries may take others. Their handlers would
+// find no thread-local storage on Go's threads.
+func (g *goSignals) restore() {
+	goHandler := g[syscall.SIGURG][0] // all that Go has are one
+	for sig := 1; sig <= signals; sig++ {
+		now, ok := getAction(sig)
+		if h := now[0]; ok && h != sigDfl && h != sigIgn && h != goHandler {
+			syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&g[sig])), 0, 8, 0, 0)
 		}
 	}
 }

@@ -1,0 +1,296 @@
+package ccall
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// beside runs f while calls are made, and waits until they have ended.
+func beside(t *testing.T, f func()) {
+	t.Helper()
+	fn, slow := cfunc(t, "query"), cfunc(t, "out_slow")
+	var stop atomic.Bool
+	var calls atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		together(t, 8, func(g int) error {
+			for !stop.Load() {
+				if r := query1(fn); r != 0 {
+					return fmt.Errorf("a call beside: %d", r)
+				}
+				if calls.Add(1)%256 == 0 {
+					if out, r := slowOut(slow, uintptr(g), 500); out != uintptr(g) || r != 0 {
+						return fmt.Errorf("a slow call beside: %d, %d", out, r)
+					}
+				}
+			}
+			return nil
+		})
+	}()
+	for calls.Load() < 1000 {
+		time.Sleep(time.Millisecond)
+	}
+	f()
+	stop.Store(true)
+	<-done
+}
+
+// TestAllThreads has Go make a system call on all of its threads, by which it also
+// changes the user, while calls are made. Programs with cgo cannot, nor those with purego.
+func TestAllThreads(t *testing.T) {
+	if Engine != "static" {
+		t.Skip("Go makes no system call on all threads where there is a C runtime")
+	}
+	beside(t, func() {
+		for range rounds(200) {
+			if err := syscall.Setgid(syscall.Getgid()); err != nil {
+				t.Fatal(err)
+			}
+			const prGetDumpable = 3
+			if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prGetDumpable, 0, 0); e != 0 {
+				t.Fatal(e)
+			}
+			runtime.Gosched()
+		}
+	})
+}
+
+// TestSignalHandled sends the process signals, directed at it as a whole, which Go
+// handles, while calls are made: each comes.
+func TestSignalHandled(t *testing.T) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	defer signal.Stop(c)
+	beside(t, func() {
+		for i := range rounds(500) {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-c:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("signal %d did not come", i)
+			}
+		}
+	})
+}
+
+// childDies runs a test in a process of its own that does what, and returns how it ended,
+// and what it said.
+func childDies(t *testing.T, test, what string, env ...string) (syscall.WaitStatus, string) {
+	t.Helper()
+	out, err := runChild(t, test, what, env...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("%s: %v; the child's output:\n%s", what, err, out)
+	}
+	return exit.Sys().(syscall.WaitStatus), out
+}
+
+// TestSignalEnds sends signals whose default action ends the process, while calls are
+// made.
+func TestSignalEnds(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
+			ws, out := childDies(t, "TestSignalEnds", fmt.Sprint(int(sig)))
+			if !ws.Signaled() || ws.Signal() != sig {
+				t.Errorf("%v: the child's status is %#x; its output:\n%s", sig, ws, out)
+			}
+		}
+		return
+	}
+	var sig int
+	fmt.Sscan(os.Getenv(childEnv), &sig)
+	beside(t, func() {
+		syscall.Kill(os.Getpid(), syscall.Signal(sig))
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// TestCrash has C code crash: the process ends, and does not hang. In a call on Go's thread Go's runtime
+// says what has happened and where.
+func TestCrash(t *testing.T) {
+	crash, giveUp := cfunc(t, "crash"), cfunc(t, "give_up")
+	fns := map[string]uintptr{"crash": crash, "abort": giveUp}
+	classes := map[string]Class{"hot": Hot, "setup": Setup}
+	if what := os.Getenv(childEnv); what != "" {
+		fn, class, _ := strings.Cut(what, " ")
+		f := Frame6{Head: Head{Fn: fns[fn]}}
+		if class == "beside" {
+			beside(t, func() { Call6(unsafe.Pointer(&f), Hot, nil) })
+		}
+		Call6(unsafe.Pointer(&f), classes[class], nil)
+		return
+	}
+	for _, what := range []string{"crash hot", "crash beside", "crash setup", "abort hot", "abort setup"} {
+		ws, out := childDies(t, "TestCrash", what, "GOTRACEBACK=all")
+		t.Logf("%s: exited %t with %d, signaled %t with %v", what, ws.Exited(), ws.ExitStatus(), ws.Signaled(), ws.Signal())
+		told := strings.Contains(out, "SIGSEGV") || strings.Contains(out, "SIGABRT")
+		switch {
+		case Engine == "static" && (strings.HasSuffix(what, "setup") || runtime.GOARCH == "arm64"):
+			// Signals are blocked there: the kernel ends the process, or Go's handler does, since abort
+			// unblocks the one that it sends.
+			if !ws.Signaled() && !strings.Contains(out, "fatal:") {
+				t.Errorf("%s: status %#x; want a signal; the child's output:\n%s", what, ws, out)
+			}
+		case !told || !strings.Contains(out, "TestCrash"):
+			t.Errorf("%s: Go's runtime does not say what has happened, and in which function; the child's output:\n%s", what, out)
+		}
+	}
+}
+
+// TestCoreDump has gdb open the core of a process in which C has crashed.
+func TestCoreDump(t *testing.T) {
+	crash := cfunc(t, "crash")
+	if os.Getenv(childEnv) != "" {
+		f := Frame6{Head: Head{Fn: crash}}
+		Call6(unsafe.Pointer(&f), Hot, nil)
+		return
+	}
+	gdb, err := exec.LookPath("gdb")
+	if err != nil {
+		t.Skip("there is no gdb")
+	}
+	if os.Getenv("PURECU_TEST_EXEC") != "" {
+		t.Skip("gdb does not run emulated programs")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := filepath.Join(t.TempDir(), "core")
+	// gdb runs the program, so that it does not matter where the kernel puts cores.
+	run := exec.Command(gdb, "-nx", "-batch", "-ex", "set startup-with-shell off", "-ex", "handle all nostop noprint pass", "-ex", "handle SIGSEGV stop print",
+		"-ex", "run", "-ex", "generate-core-file "+core, "-ex", "kill", "--args", exe, "-test.run=TestCoreDump")
+	run.Env = append(os.Environ(), childEnv+"=crash")
+	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "Saved corefile") {
+		if strings.Contains(string(out), "ptrace") {
+			t.Skipf("gdb may not run programs here:\n%s", out)
+		}
+		t.Fatalf("gdb has made no core: %v\n%s", err, out)
+	}
+	out, err := exec.Command(gdb, "-nx", "-batch", "-ex", "bt 3", "-ex", "info threads", "-ex", "info proc mappings", exe, core).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "SIGSEGV") || !strings.Contains(string(out), clibName) {
+		t.Errorf("gdb cannot tell where the core's process crashed: %v\n%s", err, out)
+	}
+}
+
+// TestThreadMask has C make a thread in a call of each class: no handler of Go's may run on it in
+// a static program, and the maker's own signals stay as they were.
+func TestThreadMask(t *testing.T) {
+	fn := cfunc(t, "thread_mask")
+	for _, class := range []Class{Hot, Setup, Blocking} {
+		var thread, maker uint64
+		if r, err := Invoke(fn, class, &thread, &maker); int32(r) != 0 || err != nil {
+			t.Fatal(int32(r), err)
+		}
+		t.Logf("%v: the thread has blocked %#x, its maker %#x", class, thread, maker)
+		const usual = 1<<(syscall.SIGSEGV-1) | 1<<(syscall.SIGPROF-1) | 1<<(syscall.SIGURG-1) | 1<<(syscall.SIGTERM-1)
+		if Engine == "static" && thread&usual != usual {
+			t.Errorf("%v: a thread that C has made takes signals: it has blocked %#x", class, thread)
+		}
+		if class != Setup && maker&usual != 0 && !(Engine == "static" && runtime.GOARCH == "arm64") {
+			t.Errorf("%v: Go's thread has blocked %#x", class, maker)
+		}
+	}
+}
+
+// TestEnvironment changes the environment: a library sees it as it was when the last one was opened.
+func TestEnvironment(t *testing.T) {
+	fn := cfunc(t, "env_is")
+	const name = "PURECU_TEST_ENVIRONMENT"
+	is := func(v string) int32 {
+		r, err := Invoke(fn, Setup, name, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int32(r)
+	}
+	reopen := func() {
+		t.Helper()
+		if _, err := Open("libc.so.6"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range []string{"", "one", "two words", "ü=?"} {
+		t.Setenv(name, v)
+		reopen()
+		if r := is(v); r != 1 {
+			t.Errorf("C does not see %q: %d", v, r)
+		}
+	}
+	os.Unsetenv(name)
+	reopen()
+	if r := is(""); r != 2 {
+		t.Errorf("C still sees the variable: %d", r)
+	}
+}
+
+// TestSettings makes calls, and starts a process, under settings of Go's runtime.
+func TestSettings(t *testing.T) {
+	fn, child := cfunc(t, "query"), cfunc(t, "child")
+	if os.Getenv(childEnv) != "" {
+		beside(t, func() {
+			for i := range 20 {
+				runtime.GC()
+				if r, err := Invoke(child, Setup, i); int32(r) != int32(i) || err != nil {
+					t.Errorf("a process that C has started: %d, %v", int32(r), err)
+				}
+				if r := query1(fn); r != 0 {
+					t.Errorf("a call: %d", r)
+				}
+			}
+		})
+		return
+	}
+	for _, env := range []string{"GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1", "GOGC=1", "GOMEMLIMIT=16MiB", "GODEBUG=madvdontneed=1,gcstoptheworld=2",
+		"GODEBUG=cgocheck=1,invalidptr=1,clobberfree=1", "GOTRACEBACK=crash"} {
+		if out, err := runChild(t, "TestSettings", "run", env); err != nil {
+			t.Errorf("%s: %v; the child's output:\n%s", env, err, out)
+		}
+	}
+}
+
+// TestSignalsStayGos has a library take signals over: Go's handlers must be there in a
+// static program, where others would find no thread-local storage.
+func TestSignalsStayGos(t *testing.T) {
+	if Engine != "static" {
+		t.Skip("libraries may have signals where Go's threads are C's")
+	}
+	fn := cfunc(t, "handle_signal")
+	before := actionOf(t, syscall.SIGUSR2)
+	if r, err := Invoke(fn, Setup, int32(syscall.SIGUSR2)); int32(r) != 0 || err != nil {
+		t.Fatal(int32(r), err)
+	}
+	if actionOf(t, syscall.SIGUSR2) == before {
+		t.Fatal("nobody has taken the signal over: this test shows nothing")
+	}
+	// What came between two libraries is seen when the next is opened.
+	if _, err := Open("libc.so.6"); err != nil {
+		t.Fatal(err)
+	}
+	if after := actionOf(t, syscall.SIGUSR2); after != before {
+		t.Errorf("the disposition of SIGUSR2 is %#x, want %#x", after, before)
+	}
+}
+
+// actionOf returns how this process handles a signal, as the kernel has it.
+func actionOf(t *testing.T, sig syscall.Signal) (action [4]uint64) {
+	t.Helper()
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), 0, uintptr(unsafe.Pointer(&action)), 8, 0, 0); e != 0 {
+		t.Fatal(e)
+	}
+	return action
+}
