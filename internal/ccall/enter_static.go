@@ -15,9 +15,9 @@ const Engine = "static"
 // may create threads or run for long, which belongs on a thread of C's own.
 func enter(thunk, f unsafe.Pointer, c Class, _ *Thread) {
 	if c == Setup {
-		guest.Work(call6ABI0, thunk, f)
+		guest.Work(thunk, f)
 	} else {
-		guest.Call(call6ABI0, thunk, f)
+		guest.Call(thunk, f)
 	}
 }
 
@@ -29,7 +29,7 @@ type Library struct{ handle uintptr }
 // without a slash is searched for the way the system's loader does it. The first time it brings
 // the system's glibc up, and says why that is impossible where it is: the error matches ErrNoGlibc where there is none.
 func Open(name string) (Library, error) {
-	g, err := guest.Start(call6ABI0)
+	g, err := guest.Start()
 	if err != nil {
 		return Library{}, err
 	}
@@ -39,7 +39,7 @@ func Open(name string) (Library, error) {
 
 // Lookup returns the address of a symbol that the library exports.
 func (l Library) Lookup(symbol string) (uintptr, error) {
-	g, err := guest.Start(call6ABI0)
+	g, err := guest.Start()
 	if err != nil {
 		return 0, err
 	}

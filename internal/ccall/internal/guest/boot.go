@@ -21,9 +21,8 @@ type Guest struct {
 	// Loader is the dynamic loader that was taken.
 	Loader string
 
-	im    *image
-	call6 unsafe.Pointer
-	boot  *identity // the thread that the loader began on: it makes the others
+	im   *image
+	boot *identity // the thread that the loader began on: it makes the others
 
 	signals goSignals
 
@@ -40,11 +39,10 @@ var process struct {
 }
 
 // Start returns the process's glibc, which it brings up if nobody has: that takes about
-// two milliseconds. call6 is a C function that takes a frame of six words. The error says
-// why there is none; it is the same for ever.
-func Start(call6 unsafe.Pointer) (*Guest, error) {
+// two milliseconds. The error says why there is none; it is the same for ever.
+func Start() (*Guest, error) {
 	process.once.Do(func() {
-		g, err := start(call6)
+		g, err := start()
 		if err != nil {
 			process.err = err
 			return
@@ -64,7 +62,7 @@ const (
 // others may be missing.
 var libraries = [][]string{{"libc.so.6", "libpthread.so.0", "libdl.so.2"}, {"libc.so.6"}}
 
-func start(call6 unsafe.Pointer) (g *Guest, err error) {
+func start() (g *Guest, err error) {
 	if err := checkG(); err != nil {
 		return nil, err
 	}
@@ -81,7 +79,7 @@ func start(call6 unsafe.Pointer) (g *Guest, err error) {
 		return nil, err
 	}
 	for _, needed := range libraries {
-		if g, err = bootWith(name, file, needed, aux, call6); err == nil || !errors.Is(err, errRejected) {
+		if g, err = bootWith(name, file, needed, aux); err == nil || !errors.Is(err, errRejected) {
 			break
 		}
 	}
@@ -91,7 +89,7 @@ func start(call6 unsafe.Pointer) (g *Guest, err error) {
 // errRejected is matched by the error of a loader that has ended its process.
 var errRejected = errors.New("the loader has ended with an error")
 
-func bootWith(name string, file *elfFile, needed []string, aux auxv, call6 unsafe.Pointer) (g *Guest, err error) {
+func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, err error) {
 	l, err := mapLoader(name, file)
 	if err != nil {
 		return nil, err
@@ -118,7 +116,7 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv, call6 unsaf
 	}
 
 	// From here on there is no way back.
-	g = &Guest{Loader: name, im: im, call6: call6, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
+	g = &Guest{Loader: name, im: im, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
 	bootIdentity = g.boot
 	g.signals = noteSignals()
 	defer g.signals.restore()
@@ -286,7 +284,7 @@ func (g *Guest) init() error {
 	return g.bindHere()
 }
 
-// C functions take frames of six words, as package ccall has them.
+// frame6 is what the assembly's callWords takes: a C function of up to six words.
 type frame6 struct {
 	fn, r uintptr
 	a     [6]uintptr
@@ -296,7 +294,7 @@ type frame6 struct {
 func (g *Guest) on(id *identity, fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
-	post(id, g.call6, unsafe.Pointer(&f))
+	post(id, callWordsABI0, unsafe.Pointer(&f))
 	return f.r
 }
 

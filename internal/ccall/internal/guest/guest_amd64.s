@@ -315,6 +315,26 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	ADDQ    $56, SP
 	RET
 
+// callWords calls the function of a frame of six words, in DI: see frame6.
+GLOBL ·callWordsABI0(SB), NOPTR|RODATA, $8
+DATA ·callWordsABI0(SB)/8, $callWords<>(SB)
+
+TEXT callWords<>(SB), NOSPLIT|NOFRAME, $0
+	PUSHQ   BX
+	MOVQ    DI, BX
+	MOVQ    16(BX), DI
+	MOVQ    24(BX), SI
+	MOVQ    32(BX), DX
+	MOVQ    40(BX), CX
+	MOVQ    48(BX), R8
+	MOVQ    56(BX), R9
+	MOVQ    0(BX), R11
+	XORL    AX, AX
+	CALL    R11
+	MOVQ    AX, 8(BX)
+	POPQ    BX
+	RET
+
 // func gBelowFS() bool
 TEXT ·gBelowFS(SB), NOSPLIT, $8-1
 	MOVL    $SYS_arch_prctl, AX

@@ -243,6 +243,25 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	LDP.P 64(RSP), (R29, R30)
 	RET
 
+// callWords calls the function of a frame of six words, in R0: see frame6.
+GLOBL ·callWordsABI0(SB), NOPTR|RODATA, $8
+DATA ·callWordsABI0(SB)/8, $callWords<>(SB)
+
+TEXT callWords<>(SB), NOSPLIT|NOFRAME, $0
+	STP.W (R29, R30), -32(RSP)
+	MOVD  R19, 16(RSP)
+	MOVD  RSP, R29
+	MOVD  R0, R19
+	LDP   16(R19), (R0, R1)
+	LDP   32(R19), (R2, R3)
+	LDP   48(R19), (R4, R5)
+	MOVD  0(R19), R9
+	CALL  (R9)
+	MOVD  R0, 8(R19)
+	MOVD  16(RSP), R19
+	LDP.P 32(RSP), (R29, R30)
+	RET
+
 // func gettid() int32
 TEXT ·gettid(SB), NOSPLIT, $0-4
 	MOVD $SYS_gettid, R8

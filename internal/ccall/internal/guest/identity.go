@@ -36,7 +36,7 @@ const (
 )
 
 // The C functions of the assembly files.
-var bootMainABI0, identityMainABI0, threadHookABI0 unsafe.Pointer
+var bootMainABI0, identityMainABI0, threadHookABI0, callWordsABI0 unsafe.Pointer
 
 // realThreadCreate is glibc's own pthread_create.
 var realThreadCreate uintptr
@@ -67,19 +67,19 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// Call calls thunk(frame) on this thread. start is what [Start] takes: a function that is
-// in no library may be called before there is one. Without a glibc nothing is called.
+// Call calls thunk(frame) on this thread. A function that is in no library may be called
+// before glibc is up; where there is none nothing is called.
 //
 // Between entersyscall and exitsyscall nothing may run that could move the stack, which
 // is why this has no prologue that does.
 //
 //go:nosplit
-func Call(start, thunk, frame unsafe.Pointer) {
+func Call(thunk, frame unsafe.Pointer) {
 	for {
 		entersyscall()
 		made := direct(thunk, frame)
 		exitsyscall()
-		if made || !bind(start) {
+		if made || !bind() {
 			break
 		}
 	}
@@ -89,7 +89,7 @@ func Call(start, thunk, frame unsafe.Pointer) {
 // Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does.
 //
 //go:nosplit
-func Work(start, thunk, frame unsafe.Pointer) {
+func Work(thunk, frame unsafe.Pointer) {
 	for {
 		entersyscall()
 		id := bound()
@@ -97,7 +97,7 @@ func Work(start, thunk, frame unsafe.Pointer) {
 			postAndWait(id, thunk, frame)
 		}
 		exitsyscall()
-		if id != nil || !bind(start) {
+		if id != nil || !bind() {
 			break
 		}
 	}
@@ -106,8 +106,8 @@ func Work(start, thunk, frame unsafe.Pointer) {
 
 // bind gives an identity to the thread that the goroutine is on, if it stays there; the
 // caller tries again. It reports false where there can be none.
-func bind(start unsafe.Pointer) bool {
-	g, _ := Start(start)
+func bind() bool {
+	g, _ := Start()
 	if g == nil {
 		return false
 	}

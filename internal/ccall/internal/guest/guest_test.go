@@ -1,0 +1,312 @@
+//go:build linux && (amd64 || arm64) && cu_static && !cgo && !go1.28
+
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		child(what)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// childEnv is set in the processes that tests start of their own binary, to what is done
+// there before glibc is brought up.
+const childEnv = "PURECU_TEST_GUEST"
+
+// child brings glibc up in its own process, and tells how that went: tests see the end of
+// a process, too.
+func child(what string) {
+	runtime.LockOSThread()
+	switch what {
+	case "memory":
+		// What there is, and a bit for Go.
+		statm, _ := os.ReadFile("/proc/self/statm")
+		var pages uint64
+		fmt.Sscan(string(statm), &pages)
+		limit := pages*uint64(os.Getpagesize()) + 4<<20
+		syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: limit})
+	case "no child":
+		forbid(cloneChild)
+		forbid(uint32(syscall.SIGCHLD))
+	case "no thread":
+		forbid(cloneThread)
+	}
+	begin := time.Now()
+	g, err := Start()
+	took := time.Since(begin)
+	if err != nil {
+		fmt.Printf("%v: glibc %t, rejected %t: %v\n", took, errors.Is(err, ErrNoGlibc), errors.Is(err, errRejected), err)
+		// The program goes on.
+		if again, err2 := Start(); again != nil || err2 != err {
+			fmt.Println("another error the second time:", err2)
+		}
+		done := make(chan bool)
+		go func() { runtime.GC(); close(done) }()
+		<-done
+		fmt.Println("went on")
+		return
+	}
+	fmt.Printf("%v: up with %s\n", took, g.Loader)
+}
+
+// forbid has the kernel refuse this thread to clone with these flags.
+func forbid(flags uint32) {
+	type insn struct {
+		code   uint16
+		jt, jf uint8
+		k      uint32
+	}
+	const (
+		load, equal, answer = 0x20, 0x15, 0x06
+		allow, refuse       = 0x7fff0000, 0x00050000 | uint32(syscall.EPERM)
+		number, arg0        = 0, 16
+	)
+	prog := []insn{
+		{load, 0, 0, number}, {equal, 0, 3, syscall.SYS_CLONE},
+		{load, 0, 0, arg0}, {equal, 0, 1, flags}, {answer, 0, 0, refuse},
+		{answer, 0, 0, allow},
+	}
+	fprog := struct {
+		n uint16
+		p *insn
+	}{uint16(len(prog)), &prog[0]}
+	syscall.RawSyscall6(syscall.SYS_PRCTL, 38, 1, 0, 0, 0, 0)                                // PR_SET_NO_NEW_PRIVS
+	_, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, 22, 2, uintptr(unsafe.Pointer(&fprog))) // PR_SET_SECCOMP, with a filter
+	if e != 0 {
+		fmt.Println("seccomp:", e)
+	}
+}
+
+// inChild runs [child], and returns what it has said.
+func inChild(t *testing.T, what string, env ...string) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), exe)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(append(os.Environ(), childEnv+"="+what), env...)
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.ENOEXEC) {
+		t.Skip("this system cannot run the test binary by itself, and PURECU_TEST_EXEC is not set")
+	}
+	if err != nil {
+		t.Fatalf("%s: %v; the child's output:\n%s", what, err, out)
+	}
+	t.Logf("%s: %s", what, out)
+	return string(out)
+}
+
+// host returns the loader of this machine, and skips the test where there is none.
+func host(t *testing.T) string {
+	t.Helper()
+	name, _, err := findLoader(loaders(os.Getenv(Env)))
+	if err != nil {
+		t.Skip(err)
+	}
+	return name
+}
+
+// TestStart brings glibc up, and says how long that took.
+func TestStart(t *testing.T) {
+	name := host(t)
+	if out := inChild(t, "up"); !strings.Contains(out, "up with "+name) {
+		t.Errorf("the child says %s", out)
+	}
+	if out := inChild(t, "up", "LD_TRACE_LOADED_OBJECTS=1", "LD_SHOW_AUXV=1", "LD_DEBUG=", "LD_BIND_NOW=1"); !strings.Contains(out, "up with "+name) {
+		t.Errorf("the child says %s", out)
+	}
+}
+
+// TestStartFails has glibc not come up, for every reason there is: the error says so, and the program goes on.
+func TestStartFails(t *testing.T) {
+	loader := host(t)
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	content, err := os.ReadFile(loader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.Clone(content)
+	other[18] = 8 // EM_MIPS
+	// The code at its entry is nothing that a processor could run.
+	broken := bytes.Clone(content)
+	elf, err := parseELF(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range elf.progs {
+		if p.typ == ptLoad && p.vaddr <= elf.entry && elf.entry < p.vaddr+p.filesz {
+			clear(broken[elf.entry-p.vaddr+p.offset:][:16])
+			copy(broken[elf.entry-p.vaddr+p.offset:], "\xff\xff\xff\xff\xff\xff\xff\xff")
+		}
+	}
+	musl := file("ld-musl-x86_64.so.1", append(bytes.Clone(content[:1024]), "none of glibc's versions"...))
+	for _, test := range []struct {
+		name, what string
+		env        []string
+		glibc      bool // whether the error matches ErrNoGlibc
+		want       []string
+	}{
+		{"missing", "up", []string{Env + "=" + filepath.Join(dir, "missing")}, true, []string{"none of these is there", "missing"}},
+		{"empty", "up", []string{Env + "=" + file("empty", nil)}, true, []string{"not an ELF file of this architecture"}},
+		{"a text", "up", []string{Env + "=" + file("text", []byte("#!/bin/sh"))}, true, []string{"not an ELF file"}},
+		{"another architecture", "up", []string{Env + "=" + file("other", other)}, true, []string{"of this architecture"}},
+		{"musl", "up", []string{Env + "=" + musl}, true, []string{"it has musl"}},
+		{"cut off", "up", []string{Env + "=" + file("cut", append(bytes.Clone(content[:len(content)/2]), "GLIBC_PRIVATE"...))}, false, []string{"cannot be mapped"}},
+		{"broken", "up", []string{Env + "=" + file("broken", broken)}, false, []string{"does not start", "has ended with an error"}},
+		{"a folder", "up", []string{Env + "=" + dir}, true, []string{"is a directory"}},
+		{"no library", "up", []string{"LD_PRELOAD=", "LD_LIBRARY_PATH=" + dir, Env + "=" + loader}, false, []string{"libc.so.6"}},
+		{"no memory", "memory", nil, false, []string{"cannot allocate memory"}},
+		{"no child", "no child", nil, false, []string{"no process to try it in", "operation not permitted"}},
+		{"no thread", "no thread", nil, false, []string{"no thread for glibc", "operation not permitted"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if strings.HasPrefix(test.name, "no ") && os.Getenv("PURECU_TEST_EXEC") != "" {
+				t.Skip("the emulator's own limits come first")
+			}
+			if test.name == "no library" {
+				file("libc.so.6", []byte("no library")) // which is found first
+			}
+			out := inChild(t, test.what, test.env...)
+			for _, want := range append(test.want, fmt.Sprintf("glibc %t", test.glibc), "went on") {
+				if !strings.Contains(out, want) {
+					t.Errorf("the child does not say %q, but\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestLoaders finds where loaders may be.
+func TestLoaders(t *testing.T) {
+	if got := loaders("/some/where"); !slices.Equal(got, []string{"/some/where"}) {
+		t.Errorf("where somebody says: %q", got)
+	}
+	list := loaders("")
+	for _, name := range loaderNames {
+		if !slices.Contains(list, name) {
+			t.Errorf("%s is not among %q", name, list)
+		}
+	}
+	for i, name := range list {
+		if slices.Contains(list[:i], name) {
+			t.Errorf("%s is twice in %q", name, list)
+		}
+	}
+}
+
+// TestParseELF reads headers that are cut off or changed at random.
+func TestParseELF(t *testing.T) {
+	content, err := os.ReadFile(host(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		b := bytes.Clone(content[:4096])
+		for range 1 + r.IntN(4) {
+			b[r.IntN(128)] = byte(r.Uint32())
+		}
+		b = b[:r.IntN(len(b))]
+		f, err := parseELF(b)
+		if err != nil {
+			continue
+		}
+		f.content = content
+		// Whatever is mapped comes from within the file, and nothing is left of what is not.
+		if l, err := mapLoader(filepath.Join(t.TempDir(), "missing"), f); err == nil {
+			t.Errorf("a file that is not there was mapped: %v", l)
+		}
+	}
+}
+
+func FuzzParseELF(f *testing.F) {
+	for _, name := range loaderNames {
+		if b, err := os.ReadFile(name); err == nil {
+			f.Add(b[:1024])
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseELF(b)
+		if (e == nil) == (err == nil) {
+			t.Errorf("%v, %v", e, err)
+		}
+	})
+}
+
+// TestNewStack writes what the kernel would.
+func TestNewStack(t *testing.T) {
+	args, env, aux := []string{"program", "", "third"}, []string{"A=1", "B="}, auxv{6, 4096, 23, 0}
+	st, err := newStack(args, env, aux)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer munmap(st.base, bootStack)
+	if st.sp%16 != 0 || st.sp < st.base || st.sp > st.base+bootStack {
+		t.Errorf("a stack pointer of %#x on a stack at %#x", st.sp, st.base)
+	}
+	word := func(i int) uintptr { return *(*uintptr)(at(st.sp + uintptr(8*i))) }
+	if word(0) != 3 {
+		t.Fatalf("%d arguments", word(0))
+	}
+	for i, want := range slices.Concat(args, []string{"\x00"}, env, []string{"\x00"}) {
+		p := word(1 + i)
+		if want == "\x00" {
+			if p != 0 {
+				t.Errorf("word %d is %#x, want 0", 1+i, p)
+			}
+		} else if got := cstring(p); got != want {
+			t.Errorf("word %d points to %q, want %q", 1+i, got, want)
+		}
+	}
+	for i, want := range []uintptr{6, 4096, 23, 0, 0, 0} {
+		if got := word(1 + 4 + 3 + i); got != want {
+			t.Errorf("word %d of the vector is %d, want %d", i, got, want)
+		}
+	}
+	if _, err := newStack([]string{strings.Repeat("x", bootStack/2)}, nil, aux); err == nil {
+		t.Error("half of a stack of arguments fits on it")
+	}
+}
+
+// TestForProgram replaces what is there and adds what is not.
+func TestForProgram(t *testing.T) {
+	before := auxv{atBase, 1, 6, 4096}
+	got := before.forProgram(&image{phdr: 100, nphdr: 6}, loaded{base: 200}, 300)
+	for key, want := range map[uint64]uint64{atPhdr: 100, atPhent: phdrSize, atPhnum: 6, atBase: 200, atEntry: 300, 6: 4096} {
+		if v := got.get(key); v != want {
+			t.Errorf("entry %d is %d, want %d", key, v, want)
+		}
+	}
+	if before.get(atBase) != 1 {
+		t.Error("the kernel's own vector has changed")
+	}
+}
