@@ -37,7 +37,8 @@ const (
 // in /... stands for what is below it and not named itself. The
 // packages lower down build on those above.
 var rules = map[string]rule{
-	"internal/ccall":                  {modules: []string{modPurego}, unsafe: []string{"*"}},
+	"internal/ccall":                  {imports: []string{"internal/ccall/internal/guest"}, modules: []string{modPurego}, unsafe: []string{"*"}},
+	"internal/ccall/internal/guest":   {unsafe: []string{"*"}},
 	"internal/ccall/internal/cgocost": {cgo: true},
 
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
@@ -73,8 +74,23 @@ var variables = map[string]string{
 	"internal/ccall.alwaysFalse": "never set; keeps the compiler from knowing that",
 	"internal/ccall.escaped":     "never set; makes a frame escape to the heap",
 	"internal/ccall.funcs":       "C knows a Go function by a number, and by nothing else",
-	"internal/driver.results":    "a generated table that is only read",
-	"internal/driver.symbols":    "a generated table that is only read",
+	"internal/ccall.host":        "who takes the calls of C's threads, which know an address and nothing else",
+	"internal/ccall.hostABI0":    "set by the assembler",
+	"internal/ccall.hostFD":      "the assembler's part of host",
+	"internal/ccall.hostHead":    "the assembler's part of host",
+	"internal/ccall.hostServing": "the assembler's part of host",
+
+	"internal/ccall/internal/guest.process":          "a process has one C library at most",
+	"internal/ccall/internal/guest.bootIdentity":     "the assembler's part of process",
+	"internal/ccall/internal/guest.realThreadCreate": "the assembler's part of process",
+	"internal/ccall/internal/guest.owners":           "the process's threads",
+	"internal/ccall/internal/guest.bootMainABI0":     "set by the assembler",
+	"internal/ccall/internal/guest.identityMainABI0": "set by the assembler",
+	"internal/ccall/internal/guest.callWordsABI0":    "set by the assembler",
+	"internal/ccall/internal/guest.threadHookABI0":   "set by the assembler",
+
+	"internal/driver.results": "a generated table that is only read",
+	"internal/driver.symbols": "a generated table that is only read",
 }
 
 // calls holds the calls in libraries that are forbidden elsewhere, and why
@@ -270,15 +286,15 @@ func TestTools(t *testing.T) {
 
 // TestLowLevel keeps assembly and go:linkname inside internal/ccall.
 func TestLowLevel(t *testing.T) {
-	const home = "internal/ccall"
+	const home, guest = "internal/ccall", "internal/ccall/internal/guest"
 	tree := parseModule(t, moduleRoot)
 	for _, name := range tree.assembly {
-		if path.Dir(name) != home {
+		if dir := path.Dir(name); dir != home && dir != guest {
 			t.Errorf("%s: assembly belongs in %s", name, home)
 		}
 	}
 	for dir, files := range tree.packages {
-		if dir == home {
+		if dir == home || dir == guest {
 			continue
 		}
 		for _, f := range files {

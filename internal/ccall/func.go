@@ -77,8 +77,12 @@ var trampoline = sync.OnceValues(func() (addr uintptr, err error) {
 			addr, err = 0, fmt.Errorf("%w: C cannot call Go in this process: %v", errors.ErrUnsupported, p)
 		}
 	}()
-	return newCallback(func(n uintptr) uintptr {
+	addr, err = newCallback(func(n uintptr) uintptr {
 		Func(n).Call()
 		return 0
-	}), nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%w: C cannot call Go in this process: %w", errors.ErrUnsupported, err)
+	}
+	return addr, nil
 })

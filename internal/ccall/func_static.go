@@ -3,6 +3,7 @@
 package ccall
 
 import (
+	"errors"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -38,17 +39,17 @@ var host struct {
 }
 
 // newCallback returns a C function that calls f.
-func newCallback(f func(uintptr) uintptr) uintptr {
+func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	bell := NewBell()
 	_, fd, ok := bell.Ringer()
 	if !ok {
-		panic("there is no eventfd")
+		return 0, errors.New("there is no eventfd")
 	}
 	host.call, host.bell, hostFD = f, bell, fd
 	serveFuncs(len(funcs.named))
-	return hostABI0
+	return hostABI0, nil
 }
 
 // serveFuncs has calls taken if there are so many functions. The mutex of funcs is held.

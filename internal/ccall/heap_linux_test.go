@@ -32,7 +32,7 @@ func TestCallbackNeedsHeap(t *testing.T) {
 		}
 		return
 	}
-	back := newCallback(func(v uintptr) uintptr {
+	back := callback(t, func(v uintptr) uintptr {
 		grow(1000)
 		return v + 1
 	})

@@ -3,10 +3,12 @@
 package guest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ type Guest struct {
 	signals goSignals
 
 	mu         sync.Mutex // what is asked of the boot thread, and what follows
+	envList    []string // the environment as glibc has it
 	env        map[string]string
 	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
 	sweepAt    int                    // how many there are when the next sweep is due
@@ -58,9 +61,8 @@ const (
 	bootPause = 20 * time.Microsecond
 )
 
-// libraries are what the program asks for. Since glibc 2.34 the first has all, and the
-// others may be missing.
-var libraries = [][]string{{"libc.so.6", "libpthread.so.0", "libdl.so.2"}, {"libc.so.6"}}
+// libraries are what the program asks for. Since glibc 2.34 the first has all.
+var libraries = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2"}
 
 func start() (g *Guest, err error) {
 	if err := checkG(); err != nil {
@@ -78,12 +80,11 @@ func start() (g *Guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, needed := range libraries {
-		if g, err = bootWith(name, file, needed, aux); err == nil || !errors.Is(err, errRejected) {
-			break
-		}
+	needed := libraries
+	if bytes.Contains(file.content, []byte("GLIBC_2.34")) { // the loader is of the same glibc
+		needed = needed[:1]
 	}
-	return g, err
+	return bootWith(name, file, needed, aux)
 }
 
 // errRejected is matched by the error of a loader that has ended its process.
@@ -116,7 +117,7 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 	}
 
 	// From here on there is no way back.
-	g = &Guest{Loader: name, im: im, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
+	g = &Guest{Loader: name, im: im, boot: new(identity), envList: env, env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
 	bootIdentity = g.boot
 	g.signals = noteSignals()
 	defer g.signals.restore()
@@ -265,7 +266,7 @@ func (g *Guest) init() error {
 		}
 	}
 	// The real one, which the program's own hides: in the library itself.
-	for _, lib := range libraries[0] {
+	for _, lib := range libraries {
 		h, err := g.dlopen(lib)
 		if err != nil {
 			continue
@@ -308,21 +309,19 @@ func post(id *identity, thunk, frame unsafe.Pointer) {
 	runtime.KeepAlive(frame)
 }
 
-// cbytes returns a text as C has it, which does not move.
-func cbytes(s string) *[]byte {
+// cbytes returns the address of a text as C has it, which stays where it is until p is
+// unpinned.
+func cbytes(p *runtime.Pinner, s string) uintptr {
 	b := append([]byte(s), 0)
-	pinned = &b
-	return &b
+	p.Pin(&b[0])
+	return uintptr(unsafe.Pointer(&b[0]))
 }
-
-// pinned makes what is assigned to it escape to the heap.
-var pinned *[]byte
 
 func (g *Guest) dlopen(name string) (handle uintptr, err error) {
 	const rtldNow = 2 // and RTLD_LOCAL, which is 0
-	s := cbytes(name)
-	handle = g.on(g.boot, g.im.fn(fnDlopen), uintptr(unsafe.Pointer(&(*s)[0])), rtldNow)
-	runtime.KeepAlive(s)
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	handle = g.on(g.boot, g.im.fn(fnDlopen), cbytes(&pin, name), rtldNow)
 	if handle == 0 {
 		return 0, g.dlerror()
 	}
@@ -330,9 +329,9 @@ func (g *Guest) dlopen(name string) (handle uintptr, err error) {
 }
 
 func (g *Guest) dlsym(handle uintptr, name string) (addr uintptr, err error) {
-	s := cbytes(name)
-	addr = g.on(g.boot, g.im.fn(fnDlsym), handle, uintptr(unsafe.Pointer(&(*s)[0])))
-	runtime.KeepAlive(s)
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	addr = g.on(g.boot, g.im.fn(fnDlsym), handle, cbytes(&pin, name))
 	if addr == 0 {
 		return 0, g.dlerror()
 	}
@@ -374,21 +373,23 @@ func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
 // syncEnv tells glibc what has changed in the environment, which a library may look at
 // when it begins. The mutex is held.
 func (g *Guest) syncEnv() {
-	now := envMap(environment())
+	env := environment()
+	if slices.Equal(env, g.envList) {
+		return
+	}
+	g.envList = env
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	now := envMap(env)
 	for k, v := range now {
 		if old, ok := g.env[k]; ok && old == v {
 			continue
 		}
-		ck, cv := cbytes(k), cbytes(v)
-		g.on(g.boot, g.im.fn(fnSetenv), uintptr(unsafe.Pointer(&(*ck)[0])), uintptr(unsafe.Pointer(&(*cv)[0])), 1)
-		runtime.KeepAlive(ck)
-		runtime.KeepAlive(cv)
+		g.on(g.boot, g.im.fn(fnSetenv), cbytes(&pin, k), cbytes(&pin, v), 1)
 	}
 	for k := range g.env {
 		if _, ok := now[k]; !ok {
-			ck := cbytes(k)
-			g.on(g.boot, g.im.fn(fnUnsetenv), uintptr(unsafe.Pointer(&(*ck)[0])))
-			runtime.KeepAlive(ck)
+			g.on(g.boot, g.im.fn(fnUnsetenv), cbytes(&pin, k))
 		}
 	}
 	g.env = now

@@ -143,9 +143,10 @@ func (g *Guest) grow() (*identity, error) {
 	g.sweep()
 	id := new(identity)
 	g.identities[id] = struct{}{} // C will know it
-	// The thread's number is written where nothing moves.
+	var pin runtime.Pinner
+	defer pin.Unpin()
 	tid := new(uintptr)
-	pinnedWord = tid
+	pin.Pin(tid)
 	r := int32(g.on(g.boot, realThreadCreate, uintptr(unsafe.Pointer(tid)), 0, uintptr(identityMainABI0), uintptr(unsafe.Pointer(id))))
 	if r != 0 {
 		delete(g.identities, id)
@@ -157,9 +158,6 @@ func (g *Guest) grow() (*identity, error) {
 	}
 	return id, nil
 }
-
-// pinnedWord makes what is assigned to it escape to the heap.
-var pinnedWord *uintptr
 
 // sweep ends the identities of threads that have ended, whenever there are twice as many as were left the
 // last time: what libraries kept for such a thread goes with it. The mutex is held.
