@@ -250,18 +250,16 @@ const (
 // auxv is the auxiliary vector that the kernel gave this process: pairs of words.
 type auxv []uint64
 
+// getAuxv is on the runtime's list of functions that packages reach by linkname, with this
+// signature. The file /proc/self/auxv may not be there.
+//
+//go:linkname getAuxv runtime.getAuxv
+func getAuxv() []uintptr
+
 func readAuxv() (auxv, error) {
-	b, err := os.ReadFile("/proc/self/auxv")
-	if err != nil {
-		return nil, fmt.Errorf("what the kernel tells the loader: %w", err)
-	}
 	var v auxv
-	for ; len(b) >= 16; b = b[16:] {
-		key := binary.NativeEndian.Uint64(b)
-		if key == atNull {
-			break
-		}
-		v = append(v, key, binary.NativeEndian.Uint64(b[8:]))
+	for _, word := range getAuxv() {
+		v = append(v, uint64(word))
 	}
 	if len(v) == 0 {
 		return nil, errors.New("the kernel's auxiliary vector is empty")
