@@ -47,6 +47,9 @@ func Start() (*Guest, error) {
 	process.once.Do(func() {
 		g, err := start()
 		if err != nil {
+			if !errors.Is(err, ErrNoGlibc) {
+				err = unusable{err}
+			}
 			process.err = err
 			return
 		}

@@ -19,6 +19,13 @@ const Env = "PURECU_LD_SO"
 // ErrNoGlibc is matched by the error of a machine that has no glibc that could be used.
 var ErrNoGlibc = errors.New("there is no glibc on this machine")
 
+// unusable is the error of a glibc that is there, and of no use: it matches [ErrNoGlibc],
+// whose text it does not have.
+type unusable struct{ error }
+
+func (u unusable) Is(target error) bool { return target == ErrNoGlibc }
+func (u unusable) Unwrap() error        { return u.error }
+
 // elfFile is what is known of an ELF file.
 type elfFile struct {
 	typ     uint16
@@ -125,9 +132,15 @@ func findLoader(names []string) (name string, f *elfFile, err error) {
 	var why []string
 	musl := false
 	for _, name := range names {
-		b, err := os.ReadFile(name)
+		info, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		var b []byte
+		if err == nil && !info.Mode().IsRegular() { // opening a pipe could take for ever
+			err = errors.New("it is no regular file")
+		} else if err == nil {
+			b, err = os.ReadFile(name)
 		}
 		var f *elfFile
 		if err == nil {
@@ -142,6 +155,10 @@ func findLoader(names []string) (name string, f *elfFile, err error) {
 			musl = musl || strings.Contains(name, "musl")
 			why = append(why, name+": it is not glibc's loader")
 		}
+	}
+	if _, e := os.Stat(muslLoader); e == nil && !musl { // which no program has named
+		musl = true
+		why = append(why, muslLoader+": it is not glibc's loader")
 	}
 	switch {
 	case musl:

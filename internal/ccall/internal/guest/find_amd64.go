@@ -16,3 +16,6 @@ var loaderNames = []string{
 	"/lib/ld-linux-x86-64.so.2",
 	"/usr/glibc-compat/lib/ld-linux-x86-64.so.2",
 }
+
+// muslLoader is where musl's is, under the only name that it has.
+const muslLoader = "/lib/ld-musl-x86_64.so.1"

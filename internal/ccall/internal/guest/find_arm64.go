@@ -16,3 +16,6 @@ var loaderNames = []string{
 	"/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
 	"/usr/glibc-compat/lib/ld-linux-aarch64.so.1",
 }
+
+// muslLoader is where musl's is, under the only name that it has.
+const muslLoader = "/lib/ld-musl-aarch64.so.1"
