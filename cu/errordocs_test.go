@@ -42,7 +42,8 @@ var sections = []section{
 		"ErrNoDriver", cu.ErrNoDriver,
 		"No driver library could be loaded. The error wraps a `*loader.LoadError`, which lists every candidate with its own reason. On a platform for which NVIDIA ships no driver, " +
 			"such as macOS, it also matches `errors.ErrUnsupported`.",
-		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and go on without.",
+		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and go on without. " +
+			"A static program (`-tags cu_static`) also needs a glibc that works, which images made from scratch or Alpine's do not have; there a candidate's problem is `loader.NoGlibc`.",
 		func(r *cu.Rig) error {
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
 			return err

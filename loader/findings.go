@@ -22,6 +22,7 @@ func (r *Report) judge() []Finding {
 		j.wsl()
 		j.hardware()
 		j.container()
+		j.glibc()
 	}
 	j.library()
 	if linux {
@@ -135,6 +136,9 @@ func (j *judge) named() {
 		return
 	}
 	c := j.Candidates[0]
+	if c.Problem == NoGlibc { // that has nothing to do with the library
+		return
+	}
 	what := c.Name + " " + c.Problem.words()
 	title := "the library that the program names cannot be used: " + what
 	fix := "let the program name the driver's own library, or none, so that it is searched for"
@@ -269,6 +273,27 @@ func (j *judge) container() {
 	}
 }
 
+// glibc judges whether a static program has something to load libraries with: if it
+// has not, that is in its way whatever else is.
+func (j *judge) glibc() {
+	i := slices.IndexFunc(j.Candidates, func(c CandidateFacts) bool { return c.Problem == NoGlibc })
+	switch {
+	case i < 0:
+	case j.OnlyMusl:
+		j.explain(muslTitle, j.Candidates[i].Error, muslFix)
+	case j.Container != "":
+		j.explain(noGlibcTitle, j.Candidates[i].Error, "build the container's image from one with glibc, such as debian:stable-slim")
+	default:
+		j.explain(noGlibcTitle, j.Candidates[i].Error, muslFix)
+	}
+}
+
+const (
+	noGlibcTitle = "this system has no glibc that works, and NVIDIA's driver needs it"
+	muslTitle    = "NVIDIA makes no driver for musl, the C library of this system"
+	muslFix      = "run the program on a distribution with glibc"
+)
+
 // library judges the candidates. Those that failed are faults if nothing else
 // was found, and in the way of other programs if something was.
 func (j *judge) library() {
@@ -278,7 +303,7 @@ func (j *judge) library() {
 	}
 	var bad bool
 	for _, c := range j.Candidates {
-		if c.Problem == "" || c.Problem == Absent || c.Problem == Duplicate || j.NamedBy != "" {
+		if c.Problem == "" || c.Problem == Absent || c.Problem == Duplicate || c.Problem == NoGlibc || j.NamedBy != "" {
 			continue
 		}
 		where := c.Path
@@ -302,7 +327,7 @@ func (j *judge) library() {
 	case j.windows():
 		j.explain("NVIDIA's driver is not installed", "there is no "+j.Candidates[0].Name, j.install())
 	case j.OnlyMusl:
-		j.explain("NVIDIA makes no driver for musl, the C library of this system", "there is no glibc, and no driver library", "run the program on a distribution with glibc")
+		j.explain(muslTitle, "there is no glibc, and no driver library", muslFix)
 	case j.Container != "":
 		j.explain("this container has a GPU, but not the driver's libraries",
 			"there are device files, and no libcuda.so.1 in any of the folders in which it could be", j.grant())

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ type fixture struct {
 	loaded   []string                 // files that were given to the system's loader
 	asked    []string                 // bare names that were
 	tooLong  chan time.Time           // ends the patience with what hangs
+	noGlibc  error                    // why a static program cannot load any library
 }
 
 // part is something that a machine has.
@@ -66,6 +68,9 @@ func (f *fixture) machine() *machine {
 
 // dlopen is the system's loader, as far as the search for a name goes.
 func (f *fixture) dlopen(name string) (ccall.Library, error) {
+	if f.noGlibc != nil {
+		return ccall.Library{}, f.noGlibc
+	}
 	if strings.Contains(name, "/") {
 		f.loaded = append(f.loaded, strings.TrimPrefix(name, f.root))
 		return ccall.Open(name)
@@ -98,6 +103,11 @@ func file(name, content string) part {
 			t.Fatal(err)
 		}
 	}
+}
+
+// noGlibc is a system whose glibc a static program cannot use, for a reason.
+func noGlibc(why string) part {
+	return func(_ *testing.T, f *fixture) { f.noGlibc = fmt.Errorf("%w: %s", ccall.ErrNoGlibc, why) }
 }
 
 // folder is an empty folder.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/purecu/purecu/internal/ccall"
 )
 
 // outcome lists the candidates that there is something to say of.
@@ -368,6 +370,22 @@ func TestBareName(t *testing.T) {
 }
 
 // TestLoadErrorText holds the text that people get to see.
+// What keeps a static program from loading anything is told once, with what to do.
+func TestLoadErrorNoGlibc(t *testing.T) {
+	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), noGlibc("it has musl"))
+	lib, tried := f.machine().open("")
+	err := &LoadError{Candidates: tried}
+	const want = `loader: no CUDA driver library could be loaded
+	libcuda.so.1 (the system's library search path): a static program loads the driver with the system's own glibc: ` +
+		`run it on a system, or from an image, that has one: there is no glibc on this machine: it has musl`
+	if diff := cmp.Diff(want, err.Error()); diff != "" || lib != nil {
+		t.Errorf("%v (-want +got):\n%s", lib, diff)
+	}
+	if !errors.Is(err, ccall.ErrNoGlibc) || tried[0].Problem != NoGlibc {
+		t.Errorf("%q does not say what is missing", tried[0].Problem)
+	}
+}
+
 func TestLoadErrorText(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), link("/usr/lib/libcuda.so.1", "../lib64/libcuda.so.1"),

@@ -85,6 +85,10 @@ const (
 	// Refused means that the system's loader would not load the library, or
 	// that the library answers with an error.
 	Refused Problem = "refused"
+	// NoGlibc means that the program is static, built with -tags cu_static, and that
+	// there is no glibc here, or none that works, with which it could load any library.
+	// It ends the search.
+	NoGlibc Problem = "no-glibc"
 	// Stuck means that loading the library did not end. It is [Diagnose] that
 	// gives up; [Open] waits.
 	Stuck Problem = "stuck"

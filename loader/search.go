@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/purecu/purecu/internal/ccall"
 )
 
 // choice is a candidate before it is tried.
@@ -126,6 +128,9 @@ func (s *system) search(name string, begin func(tried []Candidate, next Candidat
 			lib.taken, lib.tried = c.Candidate, tried
 			return lib, tried
 		}
+		if c.Problem == NoGlibc { // which others need as well
+			break
+		}
 	}
 	return nil, tried
 }
@@ -215,6 +220,11 @@ func (t *trial) try(c *choice) *Library {
 	}
 
 	handle, err := t.dlopen(target)
+	if errors.Is(err, ccall.ErrNoGlibc) { // whatever file this is about, it is not the candidate
+		t.reject(c, nil, NoGlibc, because(c.Name, "a static program loads the driver with the system's own glibc: "+
+			"run it on a system, or from an image, that has one", err))
+		return nil
+	}
 	if err != nil {
 		t.blame(c, h, err)
 		return nil
