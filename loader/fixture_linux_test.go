@@ -176,10 +176,6 @@ const (
 
 // compiled returns the libraries, or an error that is a reason to skip.
 var compiled = sync.OnceValues(func() (map[string]string, error) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp("", "loader")
 	if err != nil {
 		return nil, err
@@ -187,9 +183,9 @@ var compiled = sync.OnceValues(func() (map[string]string, error) {
 	defer os.RemoveAll(dir)
 	libs := map[string]string{text: "version 1", empty: ""}
 	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit} {
-		src, lib := filepath.Join(testdata, source+".c"), filepath.Join(dir, "lib.so")
-		if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput(); err != nil {
-			return nil, errors.New(string(out))
+		lib := filepath.Join(dir, "lib.so")
+		if err := compile(lib, source); err != nil {
+			return nil, err
 		}
 		b, err := os.ReadFile(lib)
 		if err != nil {
