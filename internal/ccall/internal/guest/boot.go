@@ -29,7 +29,7 @@ type Guest struct {
 	signals goSignals
 
 	mu         sync.Mutex // what is asked of the boot thread, and what follows
-	envList    []string // the environment as glibc has it
+	envList    []string   // the environment as glibc has it
 	env        map[string]string
 	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
 	sweepAt    int                    // how many there are when the next sweep is due
