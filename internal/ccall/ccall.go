@@ -1,11 +1,12 @@
 // Package ccall calls C functions that were found at run time, without cgo.
 //
 // It knows nothing of CUDA: it opens a library, looks a symbol up and calls an
-// address with machine words. Three engines do the calling, chosen at build
+// address with machine words. Four engines do the calling, chosen at build
 // time: assembly thunks entered through runtime.cgocall (linux/amd64 and
-// linux/arm64), purego's SyscallN (every other Unix, newer toolchains, and
-// -tags cu_portable), and package syscall on Windows. Nothing above this
-// package notices which.
+// linux/arm64), the same thunks in a static program that brings the host's
+// glibc up by itself (there, with -tags cu_static), purego's SyscallN (every
+// other Unix, newer toolchains, and -tags cu_portable), and package syscall on
+// Windows. Nothing above this package notices which.
 //
 // # Frames
 //
