@@ -134,6 +134,9 @@ func TestStart(t *testing.T) {
 	if out := inChild(t, "up"); !strings.Contains(out, "up with "+name) {
 		t.Errorf("the child says %s", out)
 	}
+	if os.Getenv("PURECU_TEST_EXEC") != "" {
+		return // the emulator itself would heed these
+	}
 	if out := inChild(t, "up", "LD_TRACE_LOADED_OBJECTS=1", "LD_SHOW_AUXV=1", "LD_DEBUG=", "LD_BIND_NOW=1"); !strings.Contains(out, "up with "+name) {
 		t.Errorf("the child says %s", out)
 	}
