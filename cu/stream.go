@@ -153,6 +153,9 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) 
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign}}
 	s.core.part = ctx.takePart(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
+	if !foreign {
+		ctx.ringersAhead()
+	}
 	return s
 }
 

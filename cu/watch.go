@@ -821,10 +821,24 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 // maxRingers is how many streams of a context ring the bell. If the context has more than
 // maxBeside others, none is made: while work is held up an H200's driver may wait for it before it
 // creates one, and was seen to with some 130 streams, not with 112.
+// So ahead of them are made when there are aheadBeside others: who makes a stream waits for the GPU anyway then.
 const (
-	maxRingers = 16
-	maxBeside  = 96
+	maxRingers  = 16
+	maxBeside   = 96
+	ahead       = 4
+	aheadBeside = 64
 )
+
+// ringersAhead makes streams that ring the bell, if there will be too many others soon.
+func (c *contextCore) ringersAhead() {
+	c.mu.Lock()
+	due := len(c.parts) >= aheadBeside && c.ringersMade == 0 && !c.ringersMaking
+	c.ringersMaking = c.ringersMaking || due
+	c.mu.Unlock()
+	for n := 0; due && n < ahead && c.hold(); n++ {
+		c.makeRinger()
+	}
+}
 
 // moreRingers reports whether another one may be made. The context's mutex is held.
 func (c *contextCore) moreRingers() bool {

@@ -132,6 +132,41 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
+// TestRingersAhead waits for long in a context that has more streams than there may be when one
+// that rings the bell is made: there are some already.
+func TestRingersAhead(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	many := make([]*Stream, maxBeside+20)
+	for i := range many {
+		many[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		if n := ringers(gpu); n != 0 && i+1 < aheadBeside || n != ahead && i+1 >= aheadBeside {
+			t.Fatalf("%d streams ring the bell beside %d others", n, i+1)
+		}
+	}
+	streams, release := heldStreams(t, sim, gpu, 2)
+	events := recordHeld(t, gpu, streams, 2)
+	errs := make(chan error, len(events))
+	for _, e := range events {
+		go func() { errs <- e.Wait(t.Context()) }()
+	}
+	if !eventually(func() bool {
+		drv.watch.mu.Lock()
+		defer drv.watch.mu.Unlock()
+		return drv.watch.rest == watchSlow
+	}) {
+		t.Error("the watcher goes on asking")
+	}
+	release()
+	for range events {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	closeAll(t, events)
+	closeAll(t, streams)
+	closeAll(t, many)
+}
+
 // TestWatcherRests waits so long that streams of the library's own ring the bell: then
 // nobody asks any more, but now and then. A new waiter, and the end of the last, wake the
 // watcher.
