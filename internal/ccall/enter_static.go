@@ -3,6 +3,7 @@
 package ccall
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ccall/internal/guest"
@@ -14,7 +15,8 @@ const Engine = "static"
 // enter calls the C function thunk with the frame f: on this thread, unless the function
 // may create threads or run for long, which belongs on a thread of C's own.
 func enter(thunk, f unsafe.Pointer, c Class, _ *Thread) {
-	if c == Setup {
+	// On arm64 signals are blocked during a direct call, for which others may wait.
+	if c == Setup || c == Blocking && runtime.GOARCH == "arm64" {
 		guest.Work(thunk, f)
 	} else {
 		guest.Call(thunk, f)

@@ -32,6 +32,7 @@ push:
 	CMPXCHGQ BX, ·hostHead(SB)
 	JNE  push
 
+look:
 	// Whoever stops taking calls says so first and takes them once more then; and here it
 	// is the other way round. So one of both sees the other.
 	CMPL ·hostServing(SB), $0
@@ -44,9 +45,30 @@ push:
 	JMP  wait
 
 nobody:
-	// There are no functions any more: the calls on the list do nothing.
+	// There are no functions any more: the calls on the list do nothing. But if there are
+	// some again by now the list has calls of theirs, perhaps, and goes back.
 	XORL  R8, R8
 	XCHGQ R8, ·hostHead(SB)
+	CMPL  ·hostServing(SB), $0
+	JEQ   next
+	TESTQ R8, R8
+	JZ    look
+	MOVQ  R8, R9
+
+last:
+	MOVQ  NEXT(R9), AX
+	TESTQ AX, AX
+	JZ    back
+	MOVQ  AX, R9
+	JMP   last
+
+back:
+	MOVQ ·hostHead(SB), AX
+	MOVQ AX, NEXT(R9)
+	LOCK
+	CMPXCHGQ R8, ·hostHead(SB)
+	JNE  back
+	JMP  look
 
 next:
 	TESTQ R8, R8

@@ -26,29 +26,56 @@ TEXT host<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD $·hostHead(SB), R5
 
 push:
-	LDAXR (R5), R6
+	MOVD  (R5), R6
 	MOVD  R6, NEXT(R4)
+	LDAXR (R5), R7
+	CMP   R6, R7
+	BNE   push
 	STLXR R4, (R5), R7
 	CBNZ  R7, push
 
+look:
 	// Whoever stops taking calls says so first and takes them once more then; and here it
 	// is the other way round. So one of both sees the other.
-	DMB  $0xb
-	MOVD $·hostServing(SB), R6
+	DMB   $0xb
+	MOVD  $·hostServing(SB), R6
 	LDARW (R6), R6
-	CBZ  R6, nobody
-	MOVD ·hostFD(SB), R0
-	MOVD $ringC<>(SB), R1
-	MOVD $8, R2
-	MOVD $SYS_write, R8
+	CBZ   R6, nobody
+	MOVD  ·hostFD(SB), R0
+	MOVD  $ringC<>(SB), R1
+	MOVD  $8, R2
+	MOVD  $SYS_write, R8
 	SVC
-	JMP  wait
+	JMP   wait
 
 nobody:
-	// There are no functions any more: the calls on the list do nothing.
+	// There are no functions any more: the calls on the list do nothing. But if there are
+	// some again by now the list has calls of theirs, perhaps, and goes back.
 	LDAXR (R5), R6
 	STLXR ZR, (R5), R7
 	CBNZ  R7, nobody
+	DMB   $0xb
+	MOVD  $·hostServing(SB), R7
+	LDARW (R7), R7
+	CBZ   R7, next
+	CBZ   R6, look
+	MOVD  R6, R9
+
+last:
+	MOVD NEXT(R9), R7
+	CBZ  R7, back
+	MOVD R7, R9
+	JMP  last
+
+back:
+	MOVD  (R5), R7
+	MOVD  R7, NEXT(R9)
+	LDAXR (R5), R10
+	CMP   R7, R10
+	BNE   back
+	STLXR R6, (R5), R10
+	CBNZ  R10, back
+	JMP   look
 
 next:
 	CBZ   R6, wait

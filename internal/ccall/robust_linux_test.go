@@ -42,9 +42,11 @@ func beside(t *testing.T, f func()) {
 	for calls.Load() < 1000 {
 		time.Sleep(time.Millisecond)
 	}
+	defer func() {
+		stop.Store(true)
+		<-done
+	}()
 	f()
-	stop.Store(true)
-	<-done
 }
 
 // TestAllThreads has Go make a system call on all of its threads, by which it also
@@ -65,6 +67,65 @@ func TestAllThreads(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
+}
+
+// TestCredentials has a program give up its rights: C has none more than Go, whichever
+// thread it runs on.
+func TestCredentials(t *testing.T) {
+	who := cfunc(t, "who")
+	const nobody = 65534
+	if os.Getenv(childEnv) == "" {
+		if Engine != "static" {
+			t.Skip("where there is a C runtime it changes all threads")
+		}
+		if os.Geteuid() != 0 {
+			t.Skip("only root may become somebody else")
+		}
+		if out, err := runChild(t, "TestCredentials", "become nobody"); err != nil {
+			t.Errorf("%v; the child's output:\n%s", err, out)
+		}
+		return
+	}
+	is := func(user, group uintptr) {
+		for _, class := range []Class{Hot, Setup, Blocking} {
+			for range 3 {
+				done := make(chan bool)
+				go func() { // perhaps on another thread, for the first time
+					defer close(done)
+					if r, err := Invoke(who, class); r != user<<32|group || err != nil {
+						t.Errorf("%v: user and group %#x, %v; want %d, %d", class, r, err, user, group)
+					}
+				}()
+				<-done
+			}
+		}
+	}
+	is(0, 0)
+	if err := syscall.Setgid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	is(0, nobody)
+	if err := syscall.Setuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	is(nobody, nobody)
+	if _, err := Open("libm.so.6"); err != nil {
+		t.Error(err)
+	}
+	is(nobody, nobody)
+}
+
+// TestCancel has C end threads by the signal that glibc has for that, and opens libraries in between.
+func TestCancel(t *testing.T) {
+	fn := cfunc(t, "cancel")
+	for _, class := range []Class{Hot, Setup, Hot} {
+		if r, err := Invoke(fn, class); int32(r) != 0 || err != nil {
+			t.Errorf("%v: %d, %v", class, int32(r), err)
+		}
+		if _, err := Open("libc.so.6"); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestSignalHandled sends the process signals, directed at it as a whole, which Go

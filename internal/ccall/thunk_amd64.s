@@ -3,8 +3,8 @@
 #include "textflag.h"
 
 // The functions below have the C calling convention (System V): they are
-// entered on the system stack by runtime.cgocall, with the frame's address in
-// DI, and SP 8 bytes below a multiple of 16. They preserve BX, BP and R12-R15,
+// entered on the system stack by runtime.cgocall, or on one of C's in a static
+// program, with the frame's address in DI, and SP 8 bytes below a multiple of 16. They preserve BX, BP and R12-R15,
 // as a C function must, and see the frame's fields at the offsets given in
 // ccall.go:
 //

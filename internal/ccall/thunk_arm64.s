@@ -3,7 +3,8 @@
 #include "textflag.h"
 
 // The functions below have the C calling convention (AAPCS64): they are entered
-// on the system stack by runtime.cgocall, with the frame's address in R0. They
+// on the system stack by runtime.cgocall, or on one of C's in a static program,
+// with the frame's address in R0. They
 // preserve R19-R30, as a C function must. R27 and R28 are left alone: the
 // assembler's scratch register and g. The fields of a frame:
 //

@@ -437,6 +437,24 @@ uint64_t crash(void) {
 
 uint64_t give_up(void) { abort(); }
 
+// who returns the effective user and group of the thread that the call is made on.
+uint64_t who(void) { return (uint64_t)syscall(SYS_geteuid) << 32 | (uint64_t)syscall(SYS_getegid); }
+
+static void *cancelled(void *p) {
+	for (;;)
+		pause();
+	return p;
+}
+
+// cancel ends a thread.
+uint64_t cancel(void) {
+	pthread_t t;
+	void *how = NULL;
+	if (pthread_create(&t, NULL, cancelled, NULL) != 0 || pthread_cancel(t) != 0 || pthread_join(t, &how) != 0)
+		return result(1);
+	return result(how != PTHREAD_CANCELED);
+}
+
 static void *report_mask(void *to) {
 	sigset_t set;
 	pthread_sigmask(SIG_BLOCK, NULL, &set);

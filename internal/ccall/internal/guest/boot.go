@@ -28,34 +28,49 @@ type Guest struct {
 
 	signals goSignals
 
-	mu         sync.Mutex // what is asked of the boot thread, and what follows
-	envList    []string   // the environment as glibc has it
-	env        map[string]string
+	creds credentials // of the boot thread, and so of all identities
+
+	mu         sync.Mutex             // what is asked of the boot thread, and what follows
+	envList    []string               // the environment as syncEnv has last seen it
+	env        map[string]string      // as glibc has it
 	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
 	sweepAt    int                    // how many there are when the next sweep is due
 }
 
 var process struct {
-	once  sync.Once
-	guest *Guest
-	err   error
+	guest atomic.Pointer[Guest] // nil until it is up
+
+	mu  sync.Mutex
+	err error // once there is no way back
 }
 
 // Start returns the process's glibc, which it brings up if nobody has: that takes about
-// two milliseconds. The error says why there is none; it is the same for ever.
+// two milliseconds. The error says why there is none: it may be another one the next time, unless
+// it is too late to try again.
 func Start() (*Guest, error) {
-	process.once.Do(func() {
-		g, err := start()
-		if err != nil {
-			if !errors.Is(err, ErrNoGlibc) {
-				err = unusable{err}
-			}
-			process.err = err
-			return
+	if g := process.guest.Load(); g != nil {
+		return g, nil
+	}
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if g := process.guest.Load(); g != nil {
+		return g, nil
+	}
+	if process.err != nil {
+		return nil, process.err
+	}
+	g, late, err := start()
+	if err != nil {
+		if !errors.Is(err, ErrNoGlibc) {
+			err = unusable{err}
 		}
-		process.guest = g
-	})
-	return process.guest, process.err
+		if late {
+			process.err = err
+		}
+		return nil, err
+	}
+	process.guest.Store(g)
+	return g, nil
 }
 
 // What the engine waits for takes a millisecond.
@@ -67,21 +82,22 @@ const (
 // libraries are what the program asks for. Since glibc 2.34 the first has all.
 var libraries = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2"}
 
-func start() (g *Guest, err error) {
+// start brings glibc up. late says that an error came when this could not be tried again.
+func start() (g *Guest, late bool, err error) {
 	if err := checkG(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	aux, err := readAuxv()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	override := os.Getenv(Env)
-	if aux.get(atSecure) != 0 {
-		override = ""
+	names := loaderNames // a program with more rights than its caller trusts nobody else
+	if aux.get(atSecure) == 0 {
+		names = loaders(os.Getenv(Env))
 	}
-	name, file, err := findLoader(loaders(override))
+	name, file, err := findLoader(names)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	needed := libraries
 	if bytes.Contains(file.content, []byte("GLIBC_2.34")) { // the loader is of the same glibc
@@ -93,17 +109,17 @@ func start() (g *Guest, err error) {
 // errRejected is matched by the error of a loader that has ended its process.
 var errRejected = errors.New("the loader has ended with an error")
 
-func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, err error) {
+func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, late bool, err error) {
 	l, err := mapLoader(name, file)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	im, err := newImage(name, needed, uintptr(threadHookABI0))
 	if err != nil {
 		munmap(l.base, l.size)
-		return nil, err
+		return nil, false, err
 	}
-	env := environment()
+	env := withoutRseq(environment())
 	st, err := newStack(os.Args, env, aux.forProgram(im, l, uintptr(bootMainABI0)))
 	if err == nil {
 		if err = try(l, st); err != nil {
@@ -113,30 +129,32 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 	if err != nil {
 		munmap(l.base, l.size)
 		munmap(im.base, imageSize)
-		if st.base != 0 {
-			munmap(st.base, bootStack)
-		}
-		return nil, err
+		munmap(st.base, st.size)
+		return nil, false, err
 	}
 
-	// From here on there is no way back.
-	g = &Guest{Loader: name, im: im, boot: new(identity), envList: env, env: envMap(env), identities: make(map[*identity]struct{}), sweepAt: 64}
+	g = &Guest{Loader: name, im: im, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{})}
 	bootIdentity = g.boot
+	g.creds = currentCredentials()
 	g.signals = noteSignals()
 	defer g.signals.restore()
 	if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
-		return nil, fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
+		munmap(l.base, l.size)
+		munmap(im.base, imageSize)
+		munmap(st.base, st.size)
+		return nil, false, fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
 	}
+	// From here on there is no way back.
 	for begin := time.Now(); atomic.LoadUint32(&g.boot.state) != idle; {
 		if time.Since(begin) > bootLimit {
-			return nil, fmt.Errorf("%s did not get to the program in %v, though it did so in a process of its own", name, bootLimit)
+			return nil, true, fmt.Errorf("%s did not get to the program in %v, though it did so in a process of its own", name, bootLimit)
 		}
 		pause(bootPause)
 	}
 	if err := g.init(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, true, fmt.Errorf("%s: %w", name, err)
 	}
-	return g, nil
+	return g, false, nil
 }
 
 // What clone makes: a thread of this process, and a process of its own, of whose end
@@ -157,9 +175,9 @@ func try(l loaded, st stack) error {
 		return fmt.Errorf("no pipe: %w", err)
 	}
 	defer syscall.Close(pipe[0])
-	pid := cloneAt(cloneChild, l.entry, st.sp, pipe[1])
+	pid := cloneChildAt(cloneChild, l.entry, st.sp, pipe[1])
 	if syscall.Errno(-pid) == syscall.EINVAL { // emulators may know only children as fork makes them
-		pid = cloneAt(uintptr(syscall.SIGCHLD), l.entry, st.sp, pipe[1])
+		pid = cloneChildAt(uintptr(syscall.SIGCHLD), l.entry, st.sp, pipe[1])
 	}
 	syscall.Close(pipe[1])
 	if pid < 0 {
@@ -169,34 +187,40 @@ func try(l loaded, st stack) error {
 	if late {
 		syscall.Kill(int(pid), syscall.SIGKILL)
 	}
+	// If somebody else waits for all children of this program the status is theirs.
 	var ws syscall.WaitStatus
-	for {
-		if _, err := syscall.Wait4(int(pid), &ws, wAll, nil); err == nil {
-			break
-		} else if err != syscall.EINTR {
-			// Somebody else waits for all children of this program.
-			if strings.TrimSpace(said) == "" {
-				return nil
-			}
-			return fmt.Errorf("%w: %s", errRejected, strings.TrimSpace(said))
-		}
+	_, err := syscall.Wait4(int(pid), &ws, wAll, nil)
+	for err == syscall.EINTR {
+		_, err = syscall.Wait4(int(pid), &ws, wAll, nil)
 	}
-	said = strings.TrimSpace(said)
-	switch {
-	case ws.Exited() && ws.ExitStatus() == 0:
+	if strings.Contains(said, arrived) {
 		return nil
+	}
+	how := ""
+	switch {
 	case late:
 		return fmt.Errorf("it has taken longer than %v", bootLimit)
-	case ws.Signaled():
-		err := fmt.Errorf("%w: %v", errRejected, ws.Signal())
-		if said != "" {
-			err = fmt.Errorf("%w: %s", err, said)
-		}
-		return err
-	case said == "":
-		return fmt.Errorf("%w: exit status %d", errRejected, ws.ExitStatus())
+	case err == nil && ws.Signaled():
+		how = ws.Signal().String()
+	case err == nil && strings.TrimSpace(said) == "":
+		how = fmt.Sprintf("exit status %d", ws.ExitStatus())
 	}
-	return fmt.Errorf("%w: %s", errRejected, said)
+	return fmt.Errorf("%w: %s", errRejected, strings.TrimSpace(how+" "+strings.TrimSpace(said)))
+}
+
+// arrived is what the program says at last if it begins in the child: loaders may end
+// well before that. The assembly has it, too.
+const arrived = "\x00up\x00"
+
+// cloneChildAt is cloneAt, which takes long if the process has much memory: others run
+// meanwhile.
+//
+//go:nosplit
+func cloneChildAt(flags, entry, sp uintptr, fd int) (pid int32) {
+	entersyscall()
+	pid = cloneAt(flags, entry, sp, fd)
+	exitsyscall()
+	return pid
 }
 
 // readAll reads what is said within a time: as much as a message needs, the rest is for
@@ -229,6 +253,9 @@ func readAll(fd int, limit time.Duration) (said string, late bool) {
 			return string(b[:n]), false
 		}
 		n += m
+		if strings.Contains(string(b[:n]), arrived) { // who else has the pipe open does not matter
+			return string(b[:n]), false
+		}
 	}
 }
 
@@ -248,6 +275,21 @@ func environment() []string {
 		}
 	}
 	return env
+}
+
+// withoutRseq has glibc not use restartable sequences, which the kernel keeps for a thread: a
+// direct call is made on another thread than the identity's, for which they are not set up.
+// The program's own value is put back when a library is opened.
+func withoutRseq(env []string) []string {
+	const name, off = "GLIBC_TUNABLES=", "glibc.pthread.rseq=0"
+	env = slices.Clone(env)
+	for i, s := range env {
+		if v, ok := strings.CutPrefix(s, name); ok && v != "" {
+			env[i] = name + v + ":" + off
+			return env
+		}
+	}
+	return append(env, name+off)
 }
 
 func envMap(env []string) map[string]string {
@@ -270,11 +312,11 @@ func (g *Guest) init() error {
 	}
 	// The real one, which the program's own hides: in the library itself.
 	for _, lib := range libraries {
-		h, err := g.dlopen(lib)
+		h, err := g.dlopen(g.onBoot, lib)
 		if err != nil {
 			continue
 		}
-		if fn, _ := g.dlsym(h, hooked); fn != 0 {
+		if fn, _ := g.dlsym(g.onBoot, h, hooked); fn != 0 {
 			realThreadCreate = fn
 			break
 		}
@@ -320,31 +362,45 @@ func cbytes(p *runtime.Pinner, s string) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-func (g *Guest) dlopen(name string) (handle uintptr, err error) {
+// do calls a function like [Work], and returns its result. What glibc keeps of it for the
+// thread is there for the next one, as the goroutine is locked to its thread.
+func (g *Guest) do(fn uintptr, args ...uintptr) uintptr {
+	f := frame6{fn: fn}
+	copy(f.a[:], args)
+	Work(callWordsABI0, unsafe.Pointer(&f))
+	return f.r
+}
+
+// The two ways to call glibc's functions: on the boot thread, and like any other.
+type caller func(fn uintptr, args ...uintptr) uintptr
+
+func (g *Guest) onBoot(fn uintptr, args ...uintptr) uintptr { return g.on(g.boot, fn, args...) }
+
+func (g *Guest) dlopen(call caller, name string) (handle uintptr, err error) {
 	const rtldNow = 2 // and RTLD_LOCAL, which is 0
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	handle = g.on(g.boot, g.im.fn(fnDlopen), cbytes(&pin, name), rtldNow)
+	handle = call(g.im.fn(fnDlopen), cbytes(&pin, name), rtldNow)
 	if handle == 0 {
-		return 0, g.dlerror()
+		return 0, g.dlerror(call)
 	}
 	return handle, nil
 }
 
-func (g *Guest) dlsym(handle uintptr, name string) (addr uintptr, err error) {
+func (g *Guest) dlsym(call caller, handle uintptr, name string) (addr uintptr, err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	addr = g.on(g.boot, g.im.fn(fnDlsym), handle, cbytes(&pin, name))
+	addr = call(g.im.fn(fnDlsym), handle, cbytes(&pin, name))
 	if addr == 0 {
-		return 0, g.dlerror()
+		return 0, g.dlerror(call)
 	}
 	return addr, nil
 }
 
 // dlerror returns what glibc has to say of the last failure, which it keeps for the
 // thread.
-func (g *Guest) dlerror() error {
-	if s := cstring(g.on(g.boot, g.im.fn(fnDlerror))); s != "" {
+func (g *Guest) dlerror(call caller) error {
+	if s := cstring(call(g.im.fn(fnDlerror))); s != "" {
 		return errors.New(s)
 	}
 	return errors.New("the C library does not say why")
@@ -356,11 +412,11 @@ func (g *Guest) Open(name string) (handle uintptr, err error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return 0, fmt.Errorf("%q: a name with a NUL", name)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	g.syncEnv()
 	defer g.signals.restore()
-	return g.dlopen(name)
+	return g.dlopen(g.do, name)
 }
 
 // Lookup returns the address of a symbol of a library.
@@ -368,14 +424,16 @@ func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return 0, fmt.Errorf("%q: a name with a NUL", name)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.dlsym(handle, name)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return g.dlsym(g.do, handle, name)
 }
 
 // syncEnv tells glibc what has changed in the environment, which a library may look at
-// when it begins. The mutex is held.
+// when it begins.
 func (g *Guest) syncEnv() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	env := environment()
 	if slices.Equal(env, g.envList) {
 		return

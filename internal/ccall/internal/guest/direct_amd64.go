@@ -40,7 +40,7 @@ func checkG() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if !gBelowFS() || bound() != nil {
-		return errors.New("this program was linked in a way that keeps Go's g elsewhere than static programs do: build it without -buildmode=pie and -linkmode=external")
+		return errors.New("this program was linked in a way that keeps Go's g elsewhere than static programs do: build it without -linkmode=external")
 	}
 	return nil
 }

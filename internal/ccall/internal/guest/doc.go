@@ -18,16 +18,17 @@
 // # Identities
 //
 // C code finds its thread-local storage, and with it CUDA's current context, through the
-// thread pointer. A Go thread has none that C could use. So a pool of threads is made by
-// glibc, the identities, which do nothing but wait. A direct call takes one of them, and
-// on Go's own thread sets the thread pointer and the stack to the identity's for as long
-// as the call lasts. On amd64 Go keeps its g in the eight bytes below the thread pointer,
-// which glibc gives to the main program's thread-local variables: the invented program
-// claims them, so that Go's signal handlers find g there, as ever. On arm64 they would look for it in a register
-// that C uses for other things, so that all signals are blocked during a direct call.
+// thread pointer. So each of Go's threads that calls C has a thread of glibc's beside it,
+// its identity, which does nothing but wait. On amd64 the thread takes the identity's
+// thread pointer over at its first call, for good: Go keeps its g in the eight bytes below the thread
+// pointer, which glibc gives to the main program's thread-local variables, and the
+// invented program claims them. On arm64 Go's signal handlers would look for g in a register that C uses for
+// other things, so that all signals are blocked during a direct call, and the thread
+// pointer is set for as long as it lasts.
 //
-// A worker call has the identity's own thread make the call, with the same thread-local
-// storage, while the caller waits. Its signals are all blocked.
+// A direct call runs on Go's thread, on the identity's stack. A worker call has the
+// identity's own thread make the call, with the same thread-local storage, while the
+// caller waits. Signals are blocked there, but for two that only glibc sends.
 //
 // No C function may call back into Go: there is no way to enter the runtime on a thread
 // that it does not know.

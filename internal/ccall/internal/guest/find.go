@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // Env names the environment variable that names the dynamic loader of the glibc to use,
@@ -147,6 +148,8 @@ func findLoader(names []string) (name string, f *elfFile, err error) {
 			f, err = parseELF(b)
 		}
 		switch {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+			return "", nil, err // this says nothing of the machine
 		case err != nil:
 			why = append(why, fmt.Sprintf("%s: %v", name, err))
 		case bytes.Contains(b, []byte("GLIBC_PRIVATE")) && f.typ == etDyn: // a version that glibc gives its own symbols

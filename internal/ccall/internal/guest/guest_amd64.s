@@ -15,6 +15,7 @@
 #define ENDING 3
 #define ENDED 4
 
+#define SYS_write 1
 #define SYS_rt_sigprocmask 14
 #define SYS_dup2 33
 #define SYS_clone 56
@@ -46,6 +47,13 @@
 
 GLOBL all<>(SB), NOPTR|RODATA, $8
 DATA all<>(SB)/8, $-1
+
+// All but signal 32, by which glibc ends threads.
+GLOBL most<>(SB), NOPTR|RODATA, $8
+DATA most<>(SB)/8, $0xffffffff7fffffff
+
+GLOBL arrived<>(SB), NOPTR|RODATA, $4
+DATA arrived<>(SB)/4, $"\x00up\x00"
 
 // trying says that this is a child which shall end where the program would begin.
 GLOBL trying<>(SB), NOPTR, $8
@@ -113,6 +121,11 @@ begin:
 TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
 	CMPQ    trying<>(SB), $0
 	JEQ     here
+	MOVL    $SYS_write, AX
+	MOVL    $1, DI
+	LEAQ    arrived<>(SB), SI
+	MOVL    $4, DX
+	SYSCALL
 	MOVL    $SYS_exit_group, AX
 	XORL    DI, DI
 	SYSCALL
@@ -287,6 +300,8 @@ none:
 // signal mask, so all signals are blocked while the real function makes it. None of Go's
 // handlers may run on a thread that Go does not know.
 TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
+	CMPQ    ·realThreadCreate(SB), $0
+	JEQ     early
 	SUBQ    $56, SP
 	MOVQ    DI, 8(SP)
 	MOVQ    SI, 16(SP)
@@ -294,7 +309,7 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ    CX, 32(SP)
 	MOVL    $SYS_rt_sigprocmask, AX
 	MOVL    $2, DI
-	LEAQ    all<>(SB), SI
+	LEAQ    most<>(SB), SI
 	LEAQ    0(SP), DX
 	MOVL    $8, R10
 	SYSCALL
@@ -313,6 +328,11 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	SYSCALL
 	MOVQ    8(SP), AX
 	ADDQ    $56, SP
+	RET
+
+early:
+	// A constructor, before the program has begun: it is not known yet.
+	MOVL    $11, AX              // EAGAIN
 	RET
 
 // callWords calls the function of a frame of six words, in DI: see frame6.

@@ -15,6 +15,7 @@
 #define ENDED 4
 
 #define SYS_dup3 24
+#define SYS_write 64
 #define SYS_exit_group 94
 #define SYS_futex 98
 #define SYS_rt_sigprocmask 135
@@ -51,9 +52,9 @@
 	STLRW R1, (R0)
 
 // Blocks all signals, whose mask then was goes to off(RSP), and puts it back.
-#define BLOCK(off) \
+#define BLOCK(set, off) \
 	MOVD $2, R0; \
-	MOVD $all<>(SB), R1; \
+	MOVD $set<>(SB), R1; \
 	ADD  $off, RSP, R2; \
 	MOVD $8, R3; \
 	MOVD $SYS_rt_sigprocmask, R8; \
@@ -69,6 +70,13 @@
 GLOBL all<>(SB), NOPTR|RODATA, $8
 DATA all<>(SB)/8, $-1
 
+// All but signal 32, by which glibc ends threads.
+GLOBL most<>(SB), NOPTR|RODATA, $8
+DATA most<>(SB)/8, $0xffffffff7fffffff
+
+GLOBL arrived<>(SB), NOPTR|RODATA, $4
+DATA arrived<>(SB)/4, $"\x00up\x00"
+
 // trying says that this is a child which shall end where the program would begin.
 GLOBL trying<>(SB), NOPTR, $8
 
@@ -82,7 +90,7 @@ DATA ·threadHookABI0(SB)/8, $threadHook<>(SB)
 // func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 TEXT ·cloneAt(SB), NOSPLIT, $16-36
 	// The child keeps this thread's signal mask: none may come where there is no Go.
-	BLOCK(8)
+	BLOCK(all, 8)
 	MOVD flags+0(FP), R0
 	MOVD sp+16(FP), R1
 	MOVD entry+8(FP), R19
@@ -128,6 +136,11 @@ begin:
 TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD trying<>(SB), R0
 	CBZ  R0, here
+	MOVD $1, R0
+	MOVD $arrived<>(SB), R1
+	MOVD $4, R2
+	MOVD $SYS_write, R8
+	SVC
 	MOVD ZR, R0
 	MOVD $SYS_exit_group, R8
 	SVC
@@ -207,7 +220,7 @@ done:
 // R19 to R28 are C's to preserve, R28 being g, and Go's assembly functions may change all
 // but that.
 TEXT ·directOn(SB), NOSPLIT, $16-24
-	BLOCK(8)
+	BLOCK(all, 8)
 	MOVD id+0(FP), R19
 	MOVD thunk+8(FP), R20
 	MOVD frame+16(FP), R21
@@ -228,11 +241,13 @@ TEXT ·directOn(SB), NOSPLIT, $16-24
 // signal mask, so all signals are blocked while the real function makes it. None of Go's
 // handlers may run on a thread that Go does not know.
 TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
+	MOVD  ·realThreadCreate(SB), R9
+	CBZ   R9, early
 	STP.W (R29, R30), -64(RSP)
 	MOVD  RSP, R29
 	STP   (R0, R1), 16(RSP)
 	STP   (R2, R3), 32(RSP)
-	BLOCK(48)
+	BLOCK(most, 48)
 	LDP   16(RSP), (R0, R1)
 	LDP   32(RSP), (R2, R3)
 	MOVD  ·realThreadCreate(SB), R9
@@ -241,6 +256,11 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	UNBLOCK(48)
 	MOVD  16(RSP), R0
 	LDP.P 64(RSP), (R29, R30)
+	RET
+
+early:
+	// A constructor, before the program has begun: it is not known yet.
+	MOVD  $11, R0 // EAGAIN
 	RET
 
 // callWords calls the function of a frame of six words, in R0: see frame6.

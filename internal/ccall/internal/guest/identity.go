@@ -86,10 +86,30 @@ func Call(thunk, frame unsafe.Pointer) {
 	runtime.KeepAlive(frame)
 }
 
-// Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does.
-//
-//go:nosplit
+// Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does. If the
+// program has changed who it is the call is made on this thread: Go changes its own threads
+// only, and what has fewer rights now must not be done with more.
 func Work(thunk, frame unsafe.Pointer) {
+	g, _ := Start()
+	if g == nil {
+		return
+	}
+	if currentCredentials() != g.creds {
+		Call(thunk, frame)
+		return
+	}
+	begin := time.Now()
+	work(thunk, frame)
+	if time.Since(begin) > longWork { // it may have loaded libraries that take signals over
+		g.signals.restore()
+	}
+}
+
+// longWork is less than loading a library takes.
+const longWork = 200 * time.Microsecond
+
+//go:nosplit
+func work(thunk, frame unsafe.Pointer) {
 	for {
 		entersyscall()
 		id := bound()
@@ -117,7 +137,8 @@ func bind() bool {
 		if g.bindHere() == nil {
 			break
 		}
-		// There is no error to return. Memory, or room for a thread, may come back.
+		// There is no error to return, and nothing in a frame for one. Memory, or room for a
+		// thread, may come back.
 		time.Sleep(wait)
 	}
 	return true
@@ -125,23 +146,23 @@ func bind() bool {
 
 // bindHere gives this thread an identity. The goroutine is locked to it.
 func (g *Guest) bindHere() error {
-	id, err := g.grow()
+	id, err := g.grow(syscall.Gettid())
 	if err != nil {
 		return err
 	}
-	id.owner = syscall.Gettid()
 	if err := id.bind(); err != nil {
+		id.end()
 		return fmt.Errorf("giving a thread another thread pointer: %w", err)
 	}
 	return nil
 }
 
-// grow makes one more identity.
-func (g *Guest) grow() (*identity, error) {
+// grow makes an identity for a thread.
+func (g *Guest) grow(owner int) (*identity, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sweep()
-	id := new(identity)
+	id := &identity{owner: owner}
 	g.identities[id] = struct{}{} // C will know it
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -159,8 +180,8 @@ func (g *Guest) grow() (*identity, error) {
 	return id, nil
 }
 
-// sweep ends the identities of threads that have ended, whenever there are twice as many as were left the
-// last time: what libraries kept for such a thread goes with it. The mutex is held.
+// sweep ends the identities of threads that have ended, and what libraries kept for these,
+// now and then. The mutex is held.
 func (g *Guest) sweep() {
 	if len(g.identities) < g.sweepAt {
 		return
@@ -176,7 +197,7 @@ func (g *Guest) sweep() {
 			id.end()
 		}
 	}
-	g.sweepAt = max(2*len(g.identities), 64)
+	g.sweepAt = len(g.identities) + max(8, len(g.identities)/8)
 }
 
 // end has the identity's thread end.

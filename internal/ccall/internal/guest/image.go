@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"syscall"
 	"unsafe"
@@ -276,12 +275,12 @@ func (v auxv) get(key uint64) uint64 {
 	return 0
 }
 
-// bootStack is how large the stack is that the loader begins on: what a main thread
-// usually has. Only pages that are used take memory.
+// bootStack is how large the stack is that the loader begins on, beside what it begins with: what a
+// main thread usually has. It grows down, or libraries that want it to be executable could not have that. Only pages that are used take memory.
 const bootStack = 8 << 20
 
 // stack is where the loader begins.
-type stack struct{ base, sp uintptr }
+type stack struct{ base, size, sp uintptr }
 
 // newStack writes what the kernel puts on a new program's stack.
 func newStack(args, env []string, aux auxv) (stack, error) {
@@ -293,11 +292,8 @@ func newStack(args, env []string, aux auxv) (stack, error) {
 		text += len(s) + 1
 	}
 	words := 1 + len(args) + 1 + len(env) + 1 + len(aux) + 2
-	size := uintptr(bootStack)
-	if need := uintptr(text + 8*words); need > size/2 || need > math.MaxInt32 {
-		return stack{}, fmt.Errorf("arguments and environment of %d bytes do not fit on a stack of %d", need, size)
-	}
-	base, err := mmap(0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE|syscall.MAP_STACK, -1, 0)
+	size := (uintptr(bootStack+text+8*words) + pageSize - 1) &^ (pageSize - 1)
+	base, err := mmap(0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE|syscall.MAP_STACK|syscall.MAP_GROWSDOWN, -1, 0)
 	if err != nil {
 		return stack{}, fmt.Errorf("no memory for a stack: %w", err)
 	}
@@ -322,7 +318,7 @@ func newStack(args, env []string, aux auxv) (stack, error) {
 	w = append(w, 0)
 	w = append(w, aux...)
 	_ = append(w, atNull, 0)
-	return stack{base: base, sp: sp}, nil
+	return stack{base: base, size: size, sp: sp}, nil
 }
 
 // forProgram returns the vector as it is for the invented program.

@@ -13,6 +13,9 @@ type sigaction [8]uint64
 // Handlers that are none.
 const sigDfl, sigIgn = 0, 1
 
+// sigCancel is glibc's own, by which a thread of C's ends another: Go has no use for it.
+const sigCancel = 32
+
 // signals is how many there are.
 const signals = 64
 
@@ -37,6 +40,9 @@ func noteSignals() (g goSignals) {
 func (g *goSignals) restore() {
 	goHandler := g[syscall.SIGURG][0] // all that Go has are one
 	for sig := 1; sig <= signals; sig++ {
+		if sig == sigCancel {
+			continue
+		}
 		now, ok := getAction(sig)
 		if h := now[0]; ok && h != sigDfl && h != sigIgn && h != goHandler {
 			syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&g[sig])), 0, 8, 0, 0)
