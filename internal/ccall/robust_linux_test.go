@@ -332,7 +332,7 @@ func TestSignalsStayGos(t *testing.T) {
 	}
 	fn := cfunc(t, "handle_signal")
 	before := actionOf(t, syscall.SIGUSR2)
-	if r, err := Invoke(fn, Setup, int32(syscall.SIGUSR2)); int32(r) != 0 || err != nil {
+	if r, err := Invoke(fn, Hot, int32(syscall.SIGUSR2)); int32(r) != 0 || err != nil {
 		t.Fatal(int32(r), err)
 	}
 	if actionOf(t, syscall.SIGUSR2) == before {

@@ -28,7 +28,7 @@
 //
 // A direct call runs on Go's thread, on the identity's stack. A worker call has the
 // identity's own thread make the call, with the same thread-local storage, while the
-// caller waits. Signals are blocked there, but for two that only glibc sends.
+// caller waits. All signals are blocked there, unless C lets them through.
 //
 // No C function may call back into Go: there is no way to enter the runtime on a thread
 // that it does not know.

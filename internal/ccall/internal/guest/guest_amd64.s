@@ -161,6 +161,14 @@ TEXT serve<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ    AX, STACK(BX)
 
 done:
+	// Signals that C has let through (a Go runtime in a library does) are blocked again,
+	// before Go's thread puts g below the thread pointer that it shares.
+	MOVL    $SYS_rt_sigprocmask, AX
+	MOVL    $2, DI
+	LEAQ    all<>(SB), SI
+	XORL    DX, DX
+	MOVL    $8, R10
+	SYSCALL
 	MOVL    $IDLE, AX
 	XCHGL   AX, STATE(BX)
 	FUTEX_WAKE

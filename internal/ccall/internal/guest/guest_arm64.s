@@ -169,6 +169,13 @@ TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD  R0, STACK(R19)
 
 done:
+	// Signals that C has let through are blocked again.
+	MOVD $2, R0
+	MOVD $all<>(SB), R1
+	MOVD ZR, R2
+	MOVD $8, R3
+	MOVD $SYS_rt_sigprocmask, R8
+	SVC
 	STORE_STATE(IDLE)
 	FUTEX_WAKE
 
