@@ -44,7 +44,9 @@ func child(what string) {
 		var pages uint64
 		fmt.Sscan(string(statm), &pages)
 		limit := pages*uint64(os.Getpagesize()) + 4<<20
-		syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: limit})
+		var now syscall.Rlimit
+		syscall.Getrlimit(syscall.RLIMIT_AS, &now)
+		syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: now.Max})
 	case "no child":
 		forbid(cloneChild)
 		forbid(uint32(syscall.SIGCHLD))
@@ -56,9 +58,14 @@ func child(what string) {
 	took := time.Since(begin)
 	if err != nil {
 		fmt.Printf("%v: glibc %t, rejected %t: %v\n", took, errors.Is(err, ErrNoGlibc), errors.Is(err, errRejected), err)
-		// The program goes on.
+		// The program goes on. Go itself does not, where there is no memory.
 		if again, err2 := Start(); again != nil || err2.Error() != err.Error() {
 			fmt.Println("another error the second time:", err2)
+		}
+		if what == "memory" {
+			var now syscall.Rlimit
+			syscall.Getrlimit(syscall.RLIMIT_AS, &now)
+			syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: now.Max, Max: now.Max})
 		}
 		done := make(chan bool)
 		go func() { runtime.GC(); close(done) }()
