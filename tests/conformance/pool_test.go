@@ -340,7 +340,8 @@ func TestC04SharedPool(t *testing.T) {
 		n.is("an event of a closed pool", lost.Record(s), cu.ErrClosed)
 		n.ok(lost.Release())
 		n.is("released twice", lost.Release(), cu.ErrReleased)
-		n.alive("after the last share", 0)
+		// The watcher may have been asking for it, and lets go of it afterwards.
+		n.until("no CUevent is alive after the last share", func() bool { return n.sim == nil || n.sim.Census()["event"] == 0 })
 		g.open()
 		n.ok(s.Synchronize())
 
