@@ -31,11 +31,12 @@ var (
 )
 
 // host is the goroutine that takes the calls, as long as there are functions to call.
-// The mutex of funcs is held wherever it is touched.
 var host struct {
-	call    func(uintptr) uintptr
-	bell    *Bell
-	running bool
+	// These are set once, before there is a goroutine.
+	call func(uintptr) uintptr
+	bell *Bell
+
+	running bool // the mutex of funcs guards it
 }
 
 // newCallback returns a C function that calls f.

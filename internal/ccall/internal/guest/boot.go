@@ -37,6 +37,7 @@ type Guest struct {
 	sweepAt    int                    // how many there are when the next sweep is due
 }
 
+// process has the glibc of this process.
 var process struct {
 	guest atomic.Pointer[Guest] // nil until it is up
 

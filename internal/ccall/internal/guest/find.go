@@ -24,8 +24,11 @@ var ErrNoGlibc = errors.New("there is no glibc on this machine")
 // whose text it does not have.
 type unusable struct{ error }
 
+// Is reports whether the error is asked for as [ErrNoGlibc].
 func (u unusable) Is(target error) bool { return target == ErrNoGlibc }
-func (u unusable) Unwrap() error        { return u.error }
+
+// Unwrap returns what makes the glibc of no use.
+func (u unusable) Unwrap() error { return u.error }
 
 // elfFile is what is known of an ELF file.
 type elfFile struct {
