@@ -46,7 +46,7 @@ func gourg(t *testing.T) string {
 func TestPreemptSignal(t *testing.T) {
 	path := os.Getenv("PURECU_TEST_GOURG")
 	if Engine == "static" && runtime.GOARCH == "arm64" {
-		t.Skip("in a static program on arm64 there is room for one Go runtime: a handler takes g from a register, which is the other one's on its threads")
+		t.Skip("a library that is written in Go cannot be relied on in a static program on arm64: it crashes now and then")
 	}
 	what := os.Getenv(childEnv)
 	if what == "" {
@@ -63,6 +63,11 @@ func TestPreemptSignal(t *testing.T) {
 		return
 	}
 
+	if Engine == "static" { // which takes all of Go's signals over when it begins
+		if _, err := Open("libc.so.6"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := urgAction(t)
 	if what == "dlopen" {
 		// Without this package: is there something to test at all?

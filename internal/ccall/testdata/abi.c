@@ -475,6 +475,66 @@ uint64_t thread_mask(uint64_t *thread, uint64_t *maker) {
 	return result(0);
 }
 
+// A thread that takes all signals, and waits for what it shall do: 1 to crash, 2 to abort, 3 to
+// end.
+static int strange_what;
+static uint64_t strange_id;
+static pthread_t strange_thread;
+static void *strange(void *p) {
+	sigset_t none;
+	sigemptyset(&none);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
+	__atomic_store_n(&strange_id, (uint64_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	for (;;) {
+		switch (__atomic_load_n(&strange_what, __ATOMIC_SEQ_CST)) {
+		case 1:
+			crash();
+		case 2:
+			abort();
+		case 3:
+			return p;
+		}
+		usleep(1000);
+	}
+}
+
+// strange_start starts it and returns its number, and strange_do has it do something: it has
+// ended after 3.
+uint64_t strange_start(void) {
+	strange_what = strange_id = 0;
+	if (pthread_create(&strange_thread, NULL, strange, NULL) != 0)
+		return 0;
+	while (__atomic_load_n(&strange_id, __ATOMIC_SEQ_CST) == 0)
+		usleep(1000);
+	return strange_id;
+}
+
+uint64_t strange_do(int32_t what) {
+	__atomic_store_n(&strange_what, what, __ATOMIC_SEQ_CST);
+	return result(pthread_join(strange_thread, NULL));
+}
+
+// last_words has something run when this thread ends: it lets all signals through, and sends one
+// to the thread. words_said is how often that has happened.
+static pthread_key_t words_key;
+static pthread_once_t words_once = PTHREAD_ONCE_INIT;
+static int words_count;
+static void say(void *p) {
+	sigset_t none;
+	sigemptyset(&none);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
+	raise(*(int *)p);
+	__atomic_add_fetch(&words_count, 1, __ATOMIC_SEQ_CST);
+}
+static void words_begin(void) { pthread_key_create(&words_key, say); }
+uint64_t last_words(int32_t sig) {
+	static int sigs[65];
+	sigs[sig] = sig;
+	pthread_once(&words_once, words_begin);
+	return result(pthread_setspecific(words_key, &sigs[sig]));
+}
+uint64_t words_said(void) { return result(__atomic_load_n(&words_count, __ATOMIC_SEQ_CST)); }
+
 // handle takes a signal over, as a library may.
 static void handler(int sig) { (void)sig; }
 uint64_t handle_signal(int32_t sig) { return result(signal(sig, handler) == SIG_ERR); }

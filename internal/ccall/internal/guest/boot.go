@@ -137,7 +137,7 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 	g = &Guest{Loader: name, im: im, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{})}
 	bootIdentity = g.boot
 	g.creds = currentCredentials()
-	g.signals = noteSignals()
+	g.signals = guardSignals()
 	defer g.signals.restore()
 	if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
 		munmap(l.base, l.size)

@@ -74,5 +74,14 @@ func (id *identity) unbind() {
 	}
 }
 
-// checkG finds nothing: g is in a register.
-func checkG() error { return nil }
+// threadPointer returns this thread's.
+func threadPointer() uintptr
+
+// checkG finds out whether Go's threads have no thread pointer, by which the guard tells them from
+// others, and from themselves in C.
+func checkG() error {
+	if threadPointer() != 0 {
+		return errors.New("this program's threads have thread pointers, which Go's static programs do without")
+	}
+	return nil
+}

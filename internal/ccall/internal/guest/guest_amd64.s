@@ -16,13 +16,28 @@
 #define ENDED 4
 
 #define SYS_write 1
+#define SYS_rt_sigaction 13
 #define SYS_rt_sigprocmask 14
 #define SYS_dup2 33
+#define SYS_getpid 39
 #define SYS_clone 56
 #define SYS_prctl 157
 #define SYS_arch_prctl 158
+#define SYS_gettid 186
 #define SYS_futex 202
 #define SYS_exit_group 231
+#define SYS_tgkill 234
+
+#define SIGABRT 6
+#define SIGURG 23
+#define SIGPROF 27
+
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
+#define FAULTS 0x800009b0
+
+// What a signal's siginfo says of where it comes from, and that it is from tgkill.
+#define SI_CODE 8
+#define SI_TKILL -6
 
 #define ARCH_SET_FS 0x1002
 #define ARCH_GET_FS 0x1003
@@ -189,6 +204,10 @@ call:
 	JMP     done
 
 end:
+	// Go's thread has ended, and g is none any more. What libraries do when a thread ends may let
+	// signals through.
+	MOVQ_FS0_AX
+	MOVQ    $0, -8(AX)
 	MOVL    $ENDED, STATE(BX)
 	POPQ    BX
 	RET
@@ -197,7 +216,7 @@ end:
 //
 // If the identity is this thread's, two threads have one thread pointer. This one takes
 // its first one back meanwhile, and the other finds no g: should C let a signal through
-// there, Go's handler says that this is a mistake, and ends the process.
+// there, the guard sees that.
 TEXT ·postAndWait(SB), NOSPLIT, $0-24
 	MOVQ    id+0(FP), BX
 	MOVQ    GOFS(BX), R12
@@ -247,6 +266,7 @@ out:
 // address there.
 #define CMPQ_BOUND_0 BYTE $0x64; BYTE $0x48; BYTE $0x83; BYTE $0x3c; BYTE $0x25; LONG $8; BYTE $0
 #define MOVQ_ID_R12 BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x24; BYTE $0x25; LONG $-16
+#define CMPQ_G_0     BYTE $0x64; BYTE $0x48; BYTE $0x83; BYTE $0x3c; BYTE $0x25; LONG $-8; BYTE $0
 #define MOVQ_ID_AX  BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $-16
 
 // func bound() *identity
@@ -341,6 +361,73 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 early:
 	// A constructor, before the program has begun: it is not known yet.
 	MOVL    $11, AX              // EAGAIN
+	RET
+
+// guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
+// interrupted, in DI, SI and DX. A thread without g is none of Go's.
+GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
+DATA ·guardABI0(SB)/8, $guard<>(SB)
+
+GLOBL dfl<>(SB), NOPTR|RODATA, $32
+
+TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
+	CMPQ_G_0
+	JEQ  foreign
+
+gos:
+	MOVQ ·goHandler(SB), R11
+	JMP  R11
+
+foreign:
+	// These do no harm anywhere: a sample for the profile, and the request to stop a goroutine.
+	CMPL DI, $SIGPROF
+	JEQ  gos
+	CMPL DI, $SIGURG
+	JEQ  gos
+	MOVL DI, R8
+	MOVL SI_CODE(SI), DX
+	MOVL $SYS_getpid, AX
+	SYSCALL
+	MOVL AX, R9
+	MOVL $SYS_gettid, AX
+	SYSCALL
+	CMPL AX, R9
+	JEQ  fatal                   // the only thread of a process that C has forked
+	CMPL R8, $SIGABRT
+	JEQ  abort
+	MOVL $FAULTS, AX
+	BTL  R8, AX
+	JCC  pass
+	CMPL DX, $0
+	JGT  fatal                   // from the kernel
+
+pass:
+	MOVL $SYS_tgkill, AX
+	MOVL R9, DI
+	MOVL R9, SI
+	MOVL R8, DX
+	SYSCALL
+	RET
+
+abort:
+	CMPL DX, $SI_TKILL
+	JNE  pass
+
+fatal:
+	// It is delivered again when this returns.
+	MOVL $SYS_rt_sigaction, AX
+	MOVL R8, DI
+	LEAQ dfl<>(SB), SI
+	XORL DX, DX
+	MOVL $8, R10
+	SYSCALL
+	MOVL $SYS_gettid, AX
+	SYSCALL
+	MOVL AX, SI
+	MOVL $SYS_tgkill, AX
+	MOVL R9, DI
+	MOVL R8, DX
+	SYSCALL
 	RET
 
 // callWords calls the function of a frame of six words, in DI: see frame6.

@@ -18,12 +18,30 @@
 #define SYS_write 64
 #define SYS_exit_group 94
 #define SYS_futex 98
+#define SYS_tgkill 131
+#define SYS_rt_sigaction 134
 #define SYS_rt_sigprocmask 135
 #define SYS_prctl 167
+#define SYS_getpid 172
 #define SYS_gettid 178
 #define SYS_clone 220
 
+#define SIGABRT 6
+#define SIGURG 23
+#define SIGPROF 27
+
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
+#define FAULTS 0x800009b0
+
+// What a signal's siginfo says of where it comes from, and that it is from tgkill.
+#define SI_CODE 8
+#define SI_TKILL -6
+
+// The signals that were blocked where a signal has interrupted something.
+#define UC_SIGMASK 40
+
 // The assembler does not know the register by name.
+#define MRS_TPIDR_R9  WORD $0xd53bd049
 #define MRS_TPIDR_R0  WORD $0xd53bd040
 #define MSR_TPIDR_R0  WORD $0xd51bd040
 #define MRS_TPIDR_R22 WORD $0xd53bd056
@@ -270,6 +288,84 @@ early:
 	MOVD  $11, R0 // EAGAIN
 	RET
 
+// guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
+// interrupted, in R0, R1 and R2. Go's threads have no thread pointer, and others, or they
+// themselves while they are in C, have one. Then g is not where Go's handler looks for it.
+GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
+DATA ·guardABI0(SB)/8, $guard<>(SB)
+
+GLOBL dfl<>(SB), NOPTR|RODATA, $32
+
+TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
+	MRS_TPIDR_R9
+	CBNZ R9, foreign
+	MOVD ·goHandler(SB), R9
+	JMP  (R9)
+
+foreign:
+	MOVW R0, R10
+	MOVW SI_CODE(R1), R11
+	MOVD $SYS_getpid, R8
+	SVC
+	MOVW R0, R12
+	MOVD $SYS_gettid, R8
+	SVC
+	MOVW R0, R13
+	CMPW $SIGURG, R10
+	BEQ  hold
+	CMPW $SIGPROF, R10
+	BEQ  hold
+	CMPW $SIGABRT, R10
+	BEQ  abort
+	MOVD $FAULTS, R14
+	LSR  R10, R14, R14
+	TBZ  $0, R14, pass
+	CMPW $0, R11
+	BGT  fatal                   // from the kernel
+
+pass:
+	CMPW R12, R13
+	BEQ  hold
+	MOVW R12, R1
+	JMP  send
+
+hold:
+	// It is this thread's, or this is the first one, where C has let the signal through. It is blocked,
+	// and comes when C's call is over; on a thread of C's it never does, and does not matter.
+	SUB  $1, R10, R14
+	MOVD $1, R15
+	LSL  R14, R15, R15
+	MOVD UC_SIGMASK(R2), R14
+	ORR  R15, R14, R14
+	MOVD R14, UC_SIGMASK(R2)
+	MOVW R13, R1
+
+send:
+	MOVW R12, R0
+	MOVW R10, R2
+	MOVD $SYS_tgkill, R8
+	SVC
+	RET
+
+abort:
+	CMPW $SI_TKILL, R11
+	BNE  pass
+
+fatal:
+	// It is delivered again when this returns.
+	MOVW R10, R0
+	MOVD $dfl<>(SB), R1
+	MOVD ZR, R2
+	MOVD $8, R3
+	MOVD $SYS_rt_sigaction, R8
+	SVC
+	MOVW R12, R0
+	MOVW R13, R1
+	MOVW R10, R2
+	MOVD $SYS_tgkill, R8
+	SVC
+	RET
+
 // callWords calls the function of a frame of six words, in R0: see frame6.
 GLOBL ·callWordsABI0(SB), NOPTR|RODATA, $8
 DATA ·callWordsABI0(SB)/8, $callWords<>(SB)
@@ -287,6 +383,12 @@ TEXT callWords<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD  R0, 8(R19)
 	MOVD  16(RSP), R19
 	LDP.P 32(RSP), (R29, R30)
+	RET
+
+// func threadPointer() uintptr
+TEXT ·threadPointer(SB), NOSPLIT, $0-8
+	MRS_TPIDR_R0
+	MOVD R0, ret+0(FP)
 	RET
 
 // func gettid() int32
