@@ -46,7 +46,7 @@ func gourg(t *testing.T) string {
 func TestPreemptSignal(t *testing.T) {
 	path := os.Getenv("PURECU_TEST_GOURG")
 	if Engine == "static" && runtime.GOARCH == "arm64" {
-		t.Skip("a library that is written in Go cannot be relied on in a static program on arm64: it crashes now and then")
+		t.Skip("a library that is written in Go cannot be relied on in a static program on arm64: its handlers, which are in place for a moment, crash on Go's threads")
 	}
 	what := os.Getenv(childEnv)
 	if what == "" {
