@@ -90,6 +90,7 @@ var variables = map[string]string{
 	"internal/ccall/internal/guest.threadHookABI0":   "set by the assembler",
 	"internal/ccall/internal/guest.guardABI0":        "set by the assembler",
 	"internal/ccall/internal/guest.goHandler":        "the assembler's part of process",
+	"internal/ccall/internal/guest.ownPID":           "the assembler's part of process",
 
 	"internal/driver.results": "a generated table that is only read",
 	"internal/driver.symbols": "a generated table that is only read",

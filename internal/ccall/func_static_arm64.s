@@ -41,7 +41,8 @@ look:
 	MOVD  $·hostServing(SB), R6
 	LDARW (R6), R6
 	CBZ   R6, nobody
-	MOVD  ·hostFD(SB), R0
+	MOVD  $·hostFD(SB), R0 // not its value: that would take R27, which is C's
+	MOVD  (R0), R0
 	MOVD  $ringC<>(SB), R1
 	MOVD  $8, R2
 	MOVD  $SYS_write, R8

@@ -56,6 +56,17 @@ func TestAllThreads(t *testing.T) {
 	if Engine != "static" {
 		t.Skip("Go makes no system call on all threads where there is a C runtime")
 	}
+	// C may let glibc's own signals through, one of which Go uses for this.
+	keep := cfunc(t, "keep_mask")
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			Invoke(keep, Hot, uint32(200))
+		}
+	})
+	defer wg.Wait()
+	defer stop.Store(true)
 	beside(t, func() {
 		for range rounds(200) {
 			if err := syscall.Setgid(syscall.Getgid()); err != nil {
@@ -231,11 +242,22 @@ func TestStrangeThread(t *testing.T) {
 		}
 	}
 	what := os.Getenv(childEnv)
+	nobodys := func() {
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGPROF, syscall.SIGWINCH} {
+			if err := syscall.Tgkill(os.Getpid(), tid, sig); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	switch what {
 	case "crash":
 		end(1)
 	case "abort":
 		end(2)
+	case "nobody's":
+		nobodys()
+		end(3)
 	case "":
 		defer end(3)
 	default:
@@ -250,6 +272,9 @@ func TestStrangeThread(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGUSR1} {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, sig)
+		if _, err := Open("libc.so.6"); err != nil { // Go may handle it only now, which is seen then
+			t.Fatal(err)
+		}
 		beside(t, func() {
 			for i := range rounds(100) {
 				if err := syscall.Tgkill(os.Getpid(), tid, sig); err != nil {
@@ -264,18 +289,24 @@ func TestStrangeThread(t *testing.T) {
 		})
 		signal.Stop(c)
 	}
-	// These are nobody's.
-	for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGPROF, syscall.SIGWINCH} {
-		if err := syscall.Tgkill(os.Getpid(), tid, sig); err != nil {
-			t.Error(err)
-		}
+	nobodys()
+	if out, err := runChild(t, "TestStrangeThread", "nobody's", "GODEBUG=asyncpreemptoff=1"); err != nil {
+		t.Errorf("without asynchronous preemption: %v; the child's output:\n%s", err, out)
 	}
-	time.Sleep(10 * time.Millisecond)
-
 	for what, want := range map[string]syscall.Signal{"crash": syscall.SIGSEGV, "abort": syscall.SIGABRT, fmt.Sprint(int(syscall.SIGTERM)): syscall.SIGTERM} {
 		ws, out := childDies(t, "TestStrangeThread", what)
 		if told := strings.Contains(out, want.String()) || strings.Contains(out, "SIGSEGV") || strings.Contains(out, "SIGABRT"); ws.Signal() != want && (Engine == "static" || !told) {
 			t.Errorf("%s: status %#x; want %v; the child's output:\n%s", what, ws, want, out)
+		}
+	}
+}
+
+// TestForkedEnds has C fork, and sends the child a signal: it ends as if Go were not there.
+func TestForkedEnds(t *testing.T) {
+	fn := cfunc(t, "child_ended")
+	for _, class := range []Class{Hot, Setup} {
+		if r, err := Invoke(fn, class, int32(syscall.SIGTERM)); int32(r) != int32(syscall.SIGTERM) || err != nil {
+			t.Errorf("%v: the child of C's ended with %d, %v", class, int32(r), err)
 		}
 	}
 }
@@ -442,11 +473,34 @@ func TestSignalsStayGos(t *testing.T) {
 		t.Fatal("nobody has taken the signal over: this test shows nothing")
 	}
 	// What came between two libraries is seen when the next is opened.
-	if _, err := Open("libc.so.6"); err != nil {
-		t.Fatal(err)
+	reopen := func() {
+		t.Helper()
+		if _, err := Open("libc.so.6"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	reopen()
 	if after := actionOf(t, syscall.SIGUSR2); after != before {
 		t.Errorf("the disposition of SIGUSR2 is %#x, want %#x", after, before)
+	}
+	// Also what the program has asked for since.
+	signal.Ignore(syscall.SIGUSR2)
+	ignored := actionOf(t, syscall.SIGUSR2)
+	reopen()
+	Invoke(fn, Hot, int32(syscall.SIGUSR2))
+	reopen()
+	if after := actionOf(t, syscall.SIGUSR2); after != ignored {
+		t.Errorf("the disposition of SIGUSR2, which is ignored, is %#x, want %#x", after, ignored)
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR2)
+	defer signal.Stop(c)
+	reopen()
+	syscall.Kill(os.Getpid(), syscall.SIGUSR2)
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Error("the signal does not come any more")
 	}
 }
 

@@ -514,6 +514,39 @@ uint64_t strange_do(int32_t what) {
 	return result(pthread_join(strange_thread, NULL));
 }
 
+// keep_mask changes the signals that this thread has blocked, back again, as C does it, and stays for
+// some time.
+uint64_t keep_mask(uint32_t us) {
+	sigset_t some, old;
+	sigemptyset(&some);
+	sigaddset(&some, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &some, &old);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	usleep(us);
+	return result(0);
+}
+
+// child_ended starts a process that takes all signals and waits, sends it one, and returns by which it
+// has ended.
+uint64_t child_ended(int32_t sig) {
+	int ws = 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		sigset_t none;
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		for (int i = 0; i < 10000; i++)
+			usleep(1000);
+		_exit(7);
+	}
+	if (pid < 0)
+		return result(-1);
+	usleep(10000);
+	if (kill(pid, sig) != 0 || waitpid(pid, &ws, 0) != pid || !WIFSIGNALED(ws))
+		return result(-2);
+	return result(WTERMSIG(ws));
+}
+
 // last_words has something run when this thread ends: it lets all signals through, and sends one
 // to the thread. words_said is how often that has happened.
 static pthread_key_t words_key;

@@ -137,14 +137,18 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 	g = &Guest{Loader: name, im: im, boot: new(identity), env: envMap(env), identities: make(map[*identity]struct{})}
 	bootIdentity = g.boot
 	g.creds = currentCredentials()
-	g.signals = guardSignals()
-	defer g.signals.restore()
-	if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
+	if err = g.signals.guard(); err == nil {
+		if tid := cloneAt(cloneThread, l.entry, st.sp, -1); tid < 0 {
+			err = fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
+		}
+	}
+	if err != nil {
 		munmap(l.base, l.size)
 		munmap(im.base, imageSize)
 		munmap(st.base, st.size)
-		return nil, false, fmt.Errorf("no thread for glibc: %w", syscall.Errno(-tid))
+		return nil, false, err
 	}
+	defer g.signals.restore()
 	// From here on there is no way back.
 	for begin := time.Now(); atomic.LoadUint32(&g.boot.state) != idle; {
 		if time.Since(begin) > bootLimit {

@@ -32,8 +32,10 @@
 #define SIGURG 23
 #define SIGPROF 27
 
-// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits, and those of which the
+// instruction is tried again.
 #define FAULTS 0x800009b0
+#define REFAULTS 0x990
 
 // What a signal's siginfo says of where it comes from, and that it is from tgkill.
 #define SI_CODE 8
@@ -364,69 +366,78 @@ early:
 	RET
 
 // guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
-// interrupted, in DI, SI and DX. A thread without g is none of Go's.
+// interrupted, in DI, SI and DX. Where there is no g, Go's handler must not run: on threads of C's, and on an
+// identity's that makes a call.
 GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
 DATA ·guardABI0(SB)/8, $guard<>(SB)
 
-GLOBL dfl<>(SB), NOPTR|RODATA, $32
+GLOBL defaultAction<>(SB), NOPTR|RODATA, $32
 
 TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
 	CMPQ_G_0
-	JEQ  foreign
+	JEQ  strange
 
-gos:
+go:
 	MOVQ ·goHandler(SB), R11
 	JMP  R11
 
-foreign:
-	// These do no harm anywhere: a sample for the profile, and the request to stop a goroutine.
+strange:
 	CMPL DI, $SIGPROF
-	JEQ  gos
-	CMPL DI, $SIGURG
-	JEQ  gos
+	JEQ  go                      // a sample for the profile, for which it needs no g
 	MOVL DI, R8
-	MOVL SI_CODE(SI), DX
+	MOVL SI_CODE(SI), R9
 	MOVL $SYS_getpid, AX
 	SYSCALL
-	MOVL AX, R9
-	MOVL $SYS_gettid, AX
-	SYSCALL
-	CMPL AX, R9
-	JEQ  fatal                   // the only thread of a process that C has forked
+	CMPQ AX, ·ownPID(SB)
+	JNE  fatal                   // in a process that C has forked
+	CMPL R9, $SI_TKILL
+	JNE  fault
 	CMPL R8, $SIGABRT
-	JEQ  abort
+	JEQ  fatal
+	CMPL R8, $SIGURG
+	JEQ  out                     // another Go runtime's request to its own thread
+
+fault:
 	MOVL $FAULTS, AX
-	BTL  R8, AX
+	BTQ  R8, AX
 	JCC  pass
-	CMPL DX, $0
+	CMPL R9, $0
 	JGT  fatal                   // from the kernel
 
 pass:
-	MOVL $SYS_tgkill, AX
-	MOVL R9, DI
-	MOVL R9, SI
+	MOVQ ·ownPID(SB), DI
+	MOVL DI, SI
 	MOVL R8, DX
+	MOVL $SYS_tgkill, AX
 	SYSCALL
+
+out:
 	RET
 
-abort:
-	CMPL DX, $SI_TKILL
-	JNE  pass
-
 fatal:
-	// It is delivered again when this returns.
 	MOVL $SYS_rt_sigaction, AX
 	MOVL R8, DI
-	LEAQ dfl<>(SB), SI
+	LEAQ defaultAction<>(SB), SI
 	XORL DX, DX
 	MOVL $8, R10
 	SYSCALL
+	MOVL $REFAULTS, AX
+	BTQ  R8, AX
+	JCC  again
+	CMPL R9, $0
+	JGT  out                     // the instruction faults once more
+
+again:
+	// Delivered when this returns.
 	MOVL $SYS_gettid, AX
 	SYSCALL
-	MOVL AX, SI
-	MOVL $SYS_tgkill, AX
-	MOVL R9, DI
+	MOVL AX, R10
+	MOVL $SYS_getpid, AX
+	SYSCALL
+	MOVL AX, DI
+	MOVL R10, SI
 	MOVL R8, DX
+	MOVL $SYS_tgkill, AX
 	SYSCALL
 	RET
 

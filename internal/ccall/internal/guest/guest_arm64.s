@@ -29,13 +29,16 @@
 #define SIGABRT 6
 #define SIGURG 23
 #define SIGPROF 27
+#define SIGSETXID 33
 
-// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits, and those of which the
+// instruction is tried again.
 #define FAULTS 0x800009b0
+#define REFAULTS 0x990
 
-// What a signal's siginfo says of where it comes from, and that it is from tgkill.
+// What a signal's siginfo says of where it comes from, and, negated, that it is from tgkill.
 #define SI_CODE 8
-#define SI_TKILL -6
+#define SI_TKILL_NEG 6
 
 // The signals that were blocked where a signal has interrupted something.
 #define UC_SIGMASK 40
@@ -46,6 +49,9 @@
 #define MSR_TPIDR_R0  WORD $0xd51bd040
 #define MRS_TPIDR_R22 WORD $0xd53bd056
 #define MSR_TPIDR_R22 WORD $0xd51bd056
+
+// C's functions have to preserve R27, too, which the assembler takes to load a variable: load its
+// address first.
 
 // Both wait on, or wake, the state of the identity in R19. They change R0 to R3 and R8.
 #define FUTEX_WAIT(value) \
@@ -152,7 +158,8 @@ begin:
 
 // bootMain is where the loader believes the program begins.
 TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
-	MOVD trying<>(SB), R0
+	MOVD $trying<>(SB), R0
+	MOVD (R0), R0
 	CBZ  R0, here
 	MOVD $1, R0
 	MOVD $arrived<>(SB), R1
@@ -165,7 +172,8 @@ TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
 	BRK
 
 here:
-	MOVD ·bootIdentity(SB), R0
+	MOVD $·bootIdentity(SB), R0
+	MOVD (R0), R0
 	MOVD RSP, R1
 	AND  $~63, R1
 	MOVD R1, RSP
@@ -266,7 +274,8 @@ TEXT ·directOn(SB), NOSPLIT, $16-24
 // signal mask, so all signals are blocked while the real function makes it. None of Go's
 // handlers may run on a thread that Go does not know.
 TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
-	MOVD  ·realThreadCreate(SB), R9
+	MOVD  $·realThreadCreate(SB), R9
+	MOVD  (R9), R9
 	CBZ   R9, early
 	STP.W (R29, R30), -64(RSP)
 	MOVD  RSP, R29
@@ -275,7 +284,8 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	BLOCK(most, 48)
 	LDP   16(RSP), (R0, R1)
 	LDP   32(RSP), (R2, R3)
-	MOVD  ·realThreadCreate(SB), R9
+	MOVD  $·realThreadCreate(SB), R9
+	MOVD  (R9), R9
 	CALL  (R9)
 	MOVD  R0, 16(RSP)
 	UNBLOCK(48)
@@ -294,29 +304,37 @@ early:
 GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
 DATA ·guardABI0(SB)/8, $guard<>(SB)
 
-GLOBL dfl<>(SB), NOPTR|RODATA, $32
+GLOBL defaultAction<>(SB), NOPTR|RODATA, $32
 
 TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
 	MRS_TPIDR_R9
-	CBNZ R9, foreign
-	MOVD ·goHandler(SB), R9
+	CBNZ R9, strange
+	MOVD $·goHandler(SB), R9
+	MOVD (R9), R9
 	JMP  (R9)
 
-foreign:
+strange:
 	MOVW R0, R10
 	MOVW SI_CODE(R1), R11
 	MOVD $SYS_getpid, R8
 	SVC
-	MOVW R0, R12
-	MOVD $SYS_gettid, R8
-	SVC
-	MOVW R0, R13
-	CMPW $SIGURG, R10
-	BEQ  hold
+	MOVD R0, R12
+	MOVD $·ownPID(SB), R13
+	MOVD (R13), R13
+	CMP  R12, R13
+	BNE  fatal                   // in a process that C has forked
 	CMPW $SIGPROF, R10
 	BEQ  hold
+	CMNW $SI_TKILL_NEG, R11
+	BNE  fault
 	CMPW $SIGABRT, R10
-	BEQ  abort
+	BEQ  fatal
+	CMPW $SIGURG, R10
+	BEQ  hold
+	CMPW $SIGSETXID, R10
+	BEQ  hold
+
+fault:
 	MOVD $FAULTS, R14
 	LSR  R10, R14, R14
 	TBZ  $0, R14, pass
@@ -324,44 +342,48 @@ foreign:
 	BGT  fatal                   // from the kernel
 
 pass:
-	CMPW R12, R13
-	BEQ  hold
-	MOVW R12, R1
-	JMP  send
+	MOVD $SYS_gettid, R8
+	SVC
+	CMP  R0, R12
+	BEQ  hold                    // the first thread is in C
+	MOVD R12, R0
+	MOVD R12, R1
+	MOVD R10, R2
+	MOVD $SYS_tgkill, R8
+	SVC
+	RET
 
 hold:
-	// It is this thread's, or this is the first one, where C has let the signal through. It is blocked,
-	// and comes when C's call is over; on a thread of C's it never does, and does not matter.
+	// It is for this thread, and comes when C's call is over. If the thread is C's, it never does, and does not matter.
 	SUB  $1, R10, R14
 	MOVD $1, R15
 	LSL  R14, R15, R15
 	MOVD UC_SIGMASK(R2), R14
 	ORR  R15, R14, R14
 	MOVD R14, UC_SIGMASK(R2)
-	MOVW R13, R1
-
-send:
-	MOVW R12, R0
-	MOVW R10, R2
-	MOVD $SYS_tgkill, R8
-	SVC
-	RET
-
-abort:
-	CMPW $SI_TKILL, R11
-	BNE  pass
+	JMP  self
 
 fatal:
-	// It is delivered again when this returns.
-	MOVW R10, R0
-	MOVD $dfl<>(SB), R1
+	MOVD R10, R0
+	MOVD $defaultAction<>(SB), R1
 	MOVD ZR, R2
 	MOVD $8, R3
 	MOVD $SYS_rt_sigaction, R8
 	SVC
-	MOVW R12, R0
-	MOVW R13, R1
-	MOVW R10, R2
+	MOVD $REFAULTS, R14
+	LSR  R10, R14, R14
+	TBZ  $0, R14, self
+	CMPW $0, R11
+	BLE  self
+	RET                          // the instruction faults once more
+
+self:
+	// Delivered when this returns, unless it is blocked.
+	MOVD $SYS_gettid, R8
+	SVC
+	MOVD R0, R1
+	MOVD R12, R0
+	MOVD R10, R2
 	MOVD $SYS_tgkill, R8
 	SVC
 	RET

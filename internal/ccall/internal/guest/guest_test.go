@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -52,6 +53,8 @@ func child(what string) {
 		forbid(uint32(syscall.SIGCHLD))
 	case "no thread":
 		forbid(cloneThread)
+	case "ignore":
+		signal.Ignore()
 	}
 	begin := time.Now()
 	g, err := Start()
@@ -70,8 +73,19 @@ func child(what string) {
 		done := make(chan bool)
 		go func() { runtime.GC(); close(done) }()
 		<-done
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGUSR1)
+		syscall.Kill(os.Getpid(), syscall.SIGURG)
+		syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+		<-c
 		fmt.Println("went on")
 		return
+	}
+	if what == "ignore" {
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGTERM, syscall.SIGUSR1} {
+			syscall.Kill(os.Getpid(), sig)
+		}
+		runtime.GC()
 	}
 	fmt.Printf("%v: up with %s\n", took, g.Loader)
 }
@@ -148,6 +162,14 @@ func TestStart(t *testing.T) {
 		t.Errorf("the loader prints help and ends, and the child says %s", out)
 	}
 	if out := inChild(t, "up", "LD_TRACE_LOADED_OBJECTS=1", "LD_SHOW_AUXV=1", "LD_DEBUG=", "LD_BIND_NOW=1"); !strings.Contains(out, "up with "+name) {
+		t.Errorf("the child says %s", out)
+	}
+}
+
+// TestStartIgnoring brings glibc up in a program that ignores all signals.
+func TestStartIgnoring(t *testing.T) {
+	name := host(t)
+	if out := inChild(t, "ignore"); !strings.Contains(out, "up with "+name) {
 		t.Errorf("the child says %s", out)
 	}
 }

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"errors"
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -32,35 +34,47 @@ func setAction(sig int, a *sigaction) {
 // thread that Go does not know.
 var goHandler uintptr
 
-// guardABI0 is the handler that stands before it: a C function of the assembly files. On
-// Go's threads it is Go's. On another one a fault, or abort, ends the process as if nobody had
-// handled the signal, and what is not about that thread is passed on to the process's first
-// thread, which is Go's and does not end.
+// ownPID is the number of this process. One that C has forked has another, and no Go.
+var ownPID uintptr
+
+// guardABI0 is the handler that stands before Go's: a C function of the assembly files. On Go's
+// threads it is Go's. On another one a fault, or abort, ends the process as if nobody had
+// handled the signal, and what is not about that thread is sent to the process's first thread, which
+// is Go's and does not end.
 var guardABI0 unsafe.Pointer
 
-// goSignals is how this process handles all signals where C has no say: as before there was any,
-// but with the guard.
-type goSignals [signals + 1]sigaction
+// goSignals is how this process handles all signals where C has no say: as Go does, but for the
+// guard.
+type goSignals struct {
+	mu      sync.Mutex
+	actions [signals + 1]sigaction
+}
 
-// guardSignals puts the guard before Go's handler.
-func guardSignals() (g goSignals) {
-	a, _ := getAction(int(syscall.SIGURG)) // this one Go always handles
-	goHandler = uintptr(a[0])
-	for sig := 1; sig <= signals; sig++ {
-		var ok bool
-		if g[sig], ok = getAction(sig); ok && g[sig][0] == uint64(goHandler) {
-			g[sig][0] = uint64(uintptr(guardABI0))
-			setAction(sig, &g[sig])
-		}
+// guard puts the guard before Go's handler, before there is any C.
+func (g *goSignals) guard() error {
+	// Nobody can have Go not handle this one. If glibc did not come up the last time the guard is there
+	// already.
+	a, _ := getAction(int(syscall.SIGSEGV))
+	switch h := a[0]; h {
+	case uint64(uintptr(guardABI0)):
+	case sigDfl, sigIgn:
+		return errors.New("Go handles no signals in this program")
+	default:
+		goHandler = uintptr(h)
 	}
-	return g
+	ownPID = uintptr(syscall.Getpid())
+	g.restore()
+	return nil
 }
 
 // restore takes handlers away that are not Go's: glibc takes over signal 33, by which Go
 // has all threads make a system call, and libraries may take others. Their handlers would
-// find no thread-local storage on Go's threads. Where Go has set its own anew, as it does after
-// os/signal.Ignore, the guard is put before it again.
+// find no thread-local storage on Go's threads. What Go has done to a signal since the last time
+// (os/signal.Notify handles some only then, and os/signal.Ignore none) stays, with the guard; what it
+// does in between two system calls of this function is lost.
 func (g *goSignals) restore() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	guard := uint64(uintptr(guardABI0))
 	for sig := 1; sig <= signals; sig++ {
 		if sig == sigCancel {
@@ -68,12 +82,15 @@ func (g *goSignals) restore() {
 		}
 		now, ok := getAction(sig)
 		switch h := now[0]; {
-		case !ok || h == sigDfl || h == sigIgn || h == guard:
+		case !ok:
+		case h == sigDfl || h == sigIgn || h == guard:
+			g.actions[sig] = now
 		case h == uint64(goHandler):
 			now[0] = guard
 			setAction(sig, &now)
+			g.actions[sig] = now
 		default:
-			setAction(sig, &g[sig])
+			setAction(sig, &g.actions[sig])
 		}
 	}
 }
