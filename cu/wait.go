@@ -205,10 +205,11 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 
 // awaited is one of several records that are waited for together.
 type awaited struct {
-	owner *eventOwner
-	slot  *slot // nil if it is known to be complete
-	err   error // why it cannot be waited for
-	sub   watchSub
+	owner    *eventOwner
+	slot     *slot // nil if it is known to be complete
+	err      error // why it cannot be waited for
+	sub      watchSub
+	closings uint32 // of the context, when the wait began
 }
 
 // enterAll begins to wait for the records that the events have now. The caller ends it by
@@ -232,7 +233,7 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 			a.owner.leave(sl)
 		default:
 			sl.watchers.Add(1)
-			a.slot = sl
+			a.slot, a.closings = sl, sl.core.ctx.closings.Load()
 			pending++
 		}
 	}
@@ -245,6 +246,13 @@ func watchAll(list []awaited, to *waiter) {
 		if a := &list[i]; a.slot != nil {
 			a.sub.to = to
 			a.slot.drv.watchSlot(a.slot, &a.sub, nil)
+			// Whoever has closed the context meanwhile may not have seen this one.
+			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.unwatch(&a.sub) {
+				a.sub.over, a.sub.err = true, errContextClosedMeanwhile(a.slot)
+				if to.left.Add(-1) == 0 {
+					to.ready <- struct{}{}
+				}
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -764,6 +765,39 @@ func TestDoneBesideOutcome(t *testing.T) {
 	}
 	closeAll(t, []*Event{e})
 	closeAll(t, []*Stream{s})
+}
+
+// TestWaitAllContextClosing closes a context when waits for its events have begun, but are not
+// watched yet: they end, too.
+func TestWaitAllContextClosing(t *testing.T) {
+	for _, outcomes := range []int{2, 1} { // as of WaitAll, and of WaitAny
+		sim, _, gpu := simWaits(t)
+		streams, release := heldStreams(t, sim, gpu, 2)
+		events := recordHeld(t, gpu, streams, 2)
+		list, pending := enterAll("cuEventQuery", events)
+		if pending != 2 {
+			t.Fatalf("%d of 2 records are pending", pending)
+		}
+		if err := gpu.Close(); err != nil {
+			t.Fatal(err)
+		}
+		to := newWaiter(outcomes)
+		watchAll(list, to)
+		select {
+		case <-to.ready:
+		case <-time.After(10 * time.Second):
+			t.Error("nobody tells of the context")
+		}
+		leaveAll(list, func(*slot) error { return errPending })
+		for i := range list {
+			if err := list[i].err; !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), contextClosedDetail) {
+				t.Errorf("wait %d ended with %v", i, err)
+			}
+		}
+		release()
+		closeAll(t, events)
+		closeAll(t, streams)
+	}
 }
 
 // TestWaitAllOfSeveralDrivers waits for events of drivers that have nothing in common.
