@@ -58,7 +58,7 @@ func (g *goSignals) guard() error {
 	switch h := a[0]; h {
 	case uint64(uintptr(guardABI0)):
 	case sigDfl, sigIgn:
-		return errors.New("Go handles no signals in this program")
+		return errors.New("this program does not handle the signals that a Go program does")
 	default:
 		goHandler = uintptr(h)
 	}
