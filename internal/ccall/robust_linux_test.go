@@ -301,7 +301,8 @@ func TestStrangeThread(t *testing.T) {
 	}
 }
 
-// TestForkedEnds has C fork, and sends the child a signal: it ends as if Go were not there.
+// TestForkedEnds has C fork, and sends the child a signal that nobody asked for: it ends. Where the child
+// has Go's g, as that of a call on Go's thread, it is Go's handler that ends it.
 func TestForkedEnds(t *testing.T) {
 	fn := cfunc(t, "child_ended")
 	for _, class := range []Class{Hot, Setup} {
@@ -482,6 +483,15 @@ func TestSignalsStayGos(t *testing.T) {
 	reopen()
 	if after := actionOf(t, syscall.SIGUSR2); after != before {
 		t.Errorf("the disposition of SIGUSR2 is %#x, want %#x", after, before)
+	}
+	// Go has faults handled, whatever C does to them.
+	segv := actionOf(t, syscall.SIGSEGV)
+	if r, err := Invoke(cfunc(t, "default_signal"), Hot, int32(syscall.SIGSEGV)); int32(r) != 0 || err != nil {
+		t.Fatal(int32(r), err)
+	}
+	reopen()
+	if after := actionOf(t, syscall.SIGSEGV); after != segv {
+		t.Errorf("the disposition of SIGSEGV is %#x, want %#x", after, segv)
 	}
 	// Also what the program has asked for since.
 	signal.Ignore(syscall.SIGUSR2)

@@ -571,6 +571,7 @@ uint64_t words_said(void) { return result(__atomic_load_n(&words_count, __ATOMIC
 // handle takes a signal over, as a library may.
 static void handler(int sig) { (void)sig; }
 uint64_t handle_signal(int32_t sig) { return result(signal(sig, handler) == SIG_ERR); }
+uint64_t default_signal(int32_t sig) { return result(signal(sig, SIG_DFL) == SIG_ERR); }
 
 // child starts a process that ends with a status, and returns that.
 uint64_t child(int32_t status) {

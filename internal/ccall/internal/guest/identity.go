@@ -94,12 +94,12 @@ func Work(thunk, frame unsafe.Pointer) {
 	if g == nil {
 		return
 	}
+	begin := time.Now()
 	if currentCredentials() != g.creds {
 		Call(thunk, frame)
-		return
+	} else {
+		work(thunk, frame)
 	}
-	begin := time.Now()
-	work(thunk, frame)
 	if time.Since(begin) > longWork { // it may have loaded libraries that take signals over
 		g.signals.restore()
 	}

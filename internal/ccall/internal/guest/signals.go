@@ -67,6 +67,15 @@ func (g *goSignals) guard() error {
 	return nil
 }
 
+// gosAlone reports whether Go handles a signal whatever its program asks for: who changes that is C.
+func gosAlone(sig int) bool {
+	switch syscall.Signal(sig) {
+	case syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS, 33:
+		return true
+	}
+	return false
+}
+
 // restore takes handlers away that are not Go's: glibc takes over signal 33, by which Go
 // has all threads make a system call, and libraries may take others. Their handlers would
 // find no thread-local storage on Go's threads. What Go has done to a signal since the last time
@@ -83,7 +92,7 @@ func (g *goSignals) restore() {
 		now, ok := getAction(sig)
 		switch h := now[0]; {
 		case !ok:
-		case h == sigDfl || h == sigIgn || h == guard:
+		case h == guard, (h == sigDfl || h == sigIgn) && !(gosAlone(sig) && g.actions[sig][0] == guard):
 			g.actions[sig] = now
 		case h == uint64(goHandler):
 			now[0] = guard
