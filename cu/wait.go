@@ -225,6 +225,7 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 		if a.owner = e.load(); a.owner == nil {
 			continue // it was never recorded
 		}
+		a.closings = a.owner.core.ctx.closings.Load()
 		sl, err := a.owner.core.enter(op)
 		switch {
 		case err != nil:
@@ -233,7 +234,7 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 			a.owner.leave(sl)
 		default:
 			sl.watchers.Add(1)
-			a.slot, a.closings = sl, sl.core.ctx.closings.Load()
+			a.slot = sl
 			pending++
 		}
 	}

@@ -230,6 +230,9 @@ func TestStartFails(t *testing.T) {
 				file("libc.so.6", []byte("no library")) // which is found first
 			}
 			out := inChild(t, test.what, test.env...)
+			if test.what != "memory" && strings.Contains(out, "another error") { // there may be more, or less, of it
+				t.Errorf("the child says\n%s", out)
+			}
 			for _, want := range append(test.want, "glibc true", "went on") {
 				if !strings.Contains(out, want) {
 					t.Errorf("the child does not say %q, but\n%s", want, out)

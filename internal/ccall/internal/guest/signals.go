@@ -18,6 +18,9 @@ const sigDfl, sigIgn = 0, 1
 // sigCancel is glibc's own, by which a thread of C's ends another: Go has no use for it.
 const sigCancel = 32
 
+// sigSetxid is glibc's own, too. By it Go has all threads make a system call.
+const sigSetxid = 33
+
 // signals is how many there are.
 const signals = 64
 
@@ -34,7 +37,7 @@ func setAction(sig int, a *sigaction) {
 // thread that Go does not know.
 var goHandler uintptr
 
-// ownPID is the number of this process. One that C has forked has another, and no Go.
+// ownPID is the number of this process. One that C has forked has another: Go does not run there.
 var ownPID uintptr
 
 // guardABI0 is the handler that stands before Go's: a C function of the assembly files. On Go's
@@ -70,7 +73,7 @@ func (g *goSignals) guard() error {
 // gosAlone reports whether Go handles a signal whatever its program asks for: who changes that is C.
 func gosAlone(sig int) bool {
 	switch syscall.Signal(sig) {
-	case syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS, 33:
+	case syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS, sigSetxid:
 		return true
 	}
 	return false
