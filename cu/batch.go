@@ -100,6 +100,7 @@ type batchItem struct {
 	slot  *slot
 	gen   uint64  // of the slot of a query or a wait, when it was put here
 	on    *Stream // of a record
+	order uint64  // of a record, as far as it is known
 }
 
 // batch returns an empty batch.
@@ -284,8 +285,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		s.leave()
 		return it, false
 	}
-	sl.recordedOn(sc)
-	return batchItem{owner: o, slot: sl, on: s}, true
+	return batchItem{owner: o, slot: sl, on: s, order: sl.recordedOn(sc)}, true
 }
 
 // record records the events, and lets go of them and of the streams.
@@ -293,6 +293,7 @@ func (b *batch) record(errs *batchErrors) {
 	res := b.drv.table.EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core
+		sl.confirm(it.order, res)
 		if b.drv.captures.n.Load() != 0 {
 			sl.overtaken(sc)
 		}

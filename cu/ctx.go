@@ -56,6 +56,8 @@ type contextCore struct {
 	ringers       []driver.Stream
 	ringersMade   int
 	ringersMaking bool
+	// kept are pages of timelines that are gone.
+	kept keptPages
 	// owners counts the Contexts that are open.
 	owners atomic.Int32
 	// closings is how often the last one was closed.
@@ -179,6 +181,7 @@ func (c *contextCore) giveUp() error {
 			}
 		}
 	}
+	c.dropPages()
 	defer c.dropHostFuncs()
 	switch c.claim {
 	case retained:

@@ -17,9 +17,11 @@ import (
 // Driver is a loaded and initialised CUDA driver. Programs open one and share
 // it: objects of two drivers do not mix.
 type Driver struct {
-	// The tracers, nil if there are none, and what every call looks at first in the
+	// The tracers, nil if there are none, the flag behind them, and what every call looks at first in the
 	// table, share a cache line.
 	tracers atomic.Pointer[tracers]
+	// ordered says that records note their order, as many have been waited for.
+	ordered atomic.Bool
 	calls   driver.Table
 
 	table *driver.Table // &calls
@@ -46,6 +48,8 @@ type Driver struct {
 	tag    uint64
 	_      [64]byte // records and waits look at what comes before
 	events atomic.Uint64
+	// streams counts the streams that there were.
+	streams atomic.Uint64
 }
 
 // Option changes how [Open] finds and uses a driver.

@@ -273,3 +273,99 @@ func TestGPUBellIsGivenBack(t *testing.T) {
 		t.Errorf("%d descriptors were open, and then %d", before, descriptors())
 	}
 }
+
+// TestGPUOrder holds the GPU to what the watcher concludes from: when a record has completed, the
+// driver says so of each that was made on the stream before, whatever kind of event it is of, and
+// whatever is between them.
+func TestGPUOrder(t *testing.T) {
+	gpu := gpuContext(t)
+	tab := gpu.own.core.drv.table
+	const of, each = 8, 500
+	rounds := rounds(40)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("spin"))(t)
+	mem := must(gpu.Alloc(1 << 16))(t)
+	defer mem.Close()
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	// Code may be loaded when it is first launched, which waits for the GPU.
+	warm := must(gpu.NewStream(StreamNonBlocking))(t)
+	if err := errors.Join(spin.Launch(warm, one, U64(0)), warm.Memset(mem, 1), warm.Synchronize(), warm.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var streams [of]*Stream
+	var events [of][each]*Event
+	for i := range streams {
+		streams[i] = must(gpu.NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i%2]))(t)
+		defer streams[i].Close()
+		for k := range events[i] {
+			events[i][k] = must(gpu.NewEvent([]EventFlags{EventDisableTiming, EventDefault, EventBlockingSync, EventDisableTiming | EventBlockingSync}[rand.IntN(4)]))(t)
+			defer events[i][k].Close()
+			// A first record may take memory, which waits for the GPU, too.
+			if err := events[i][k].Record(streams[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	complete := func(i, k int) bool {
+		t.Helper()
+		res := tab.EventQuery(driver.At{}, events[i][k].core().slot.Load().raw)
+		if res != driver.ResultSuccess && res != driver.ResultNotReady {
+			t.Fatalf("record %d of stream %d: %v", k, i, res)
+		}
+		return res == driver.ResultSuccess
+	}
+	var looked, pending int
+	for round := range rounds {
+		func() {
+			g := newGate(t, gpu)
+			defer g.close(t)
+			if round%2 == 0 {
+				for _, s := range streams {
+					g.hold(t, s)
+				}
+			}
+			for k := range each {
+				for i, s := range streams {
+					var err error
+					switch rand.IntN(20) {
+					case 0:
+						err = spin.Launch(s, one, U64(uint64(rand.IntN(20_000))))
+					case 1:
+						err = s.Memset(mem, 1)
+					case 2:
+						err = s.WaitEvent(events[rand.IntN(of)][k])
+					}
+					if err = errors.Join(err, events[i][k].Record(s)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if k == each/2 {
+					g.open()
+				}
+			}
+			began := time.Now()
+			for left := of; left > 0; {
+				if left = 0; time.Since(began) > 10*time.Second {
+					t.Fatalf("round %d: the streams do not get on", round)
+				}
+				for i := range streams {
+					if !complete(i, each-1) {
+						left++
+					}
+					last := rand.IntN(each)
+					if !complete(i, last) {
+						pending++
+						continue
+					}
+					for k := last - 1; k >= 0; k -= 1 + rand.IntN(16) {
+						if looked++; !complete(i, k) {
+							t.Fatalf("record %d of stream %d has completed, and record %d has not", last, i, k)
+						}
+					}
+				}
+			}
+		}()
+	}
+	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for", looked, pending)
+}

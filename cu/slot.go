@@ -29,8 +29,8 @@ type slot struct {
 	done atomic.Uint64
 	raw  driver.Event
 	drv  *Driver
-	// on is the stream of the newest record, 0 if that is none with an order of its own.
-	on atomic.Uintptr
+	// on is the serial of the stream of the newest record, 0 if that is none with an order of its own.
+	on atomic.Uint64
 	// watchers counts those who wait for the present record.
 	watchers atomic.Int32
 	// marks holds slotRetired and the others.
@@ -40,6 +40,9 @@ type slot struct {
 	// captured is the capture that the newest record is part of, if it is still under
 	// way and this package's.
 	captured atomic.Pointer[capture]
+	// order is the place of the newest record among those of its stream, and which of the slot's
+	// records it is, as orderOf says; 0 if that is not known.
+	order atomic.Uint64
 }
 
 // Marks of a slot. They are never taken back.
@@ -284,7 +287,7 @@ type eventCore struct {
 	// once is held by RecordOnce, which may wait for moving.
 	once sync.Mutex
 
-	_ [192 - 136]byte
+	_ [192 - 144]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -317,7 +320,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 72]byte
+		_ [128 - 80]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot
@@ -470,7 +473,13 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 }
 
 func (sl *slot) callRecord(a recordArgs) driver.Result {
-	sl.recordedOn(a.stream)
+	order := sl.recordedOn(a.stream)
+	res := sl.askToRecord(a)
+	sl.confirm(order, res)
+	return res
+}
+
+func (sl *slot) askToRecord(a recordArgs) driver.Result {
 	switch ctx := sl.core.ctx.raw; a.by {
 	case byContext:
 		return sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
@@ -482,15 +491,75 @@ func (sl *slot) callRecord(a recordArgs) driver.Result {
 	return sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
 }
 
-// recordedOn notes the stream of a record that is under way, nil for a whole context.
-func (sl *slot) recordedOn(sc *streamCore) {
-	on := uintptr(0)
+// recordedOn notes the stream of a record that is under way, nil for a whole context, and
+// the record's order there, if anybody is interested. It returns what confirm is passed after the record.
+func (sl *slot) recordedOn(sc *streamCore) (order uint64) {
+	on := uint64(0)
 	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
-		on = uintptr(sc.raw)
+		on = sc.serial
 	}
 	if sl.on.Load() != on { // it hardly ever is another one
 		sl.on.Store(on)
 	}
+	if sl.drv.ordered.Load() {
+		order = sl.orderOf(on, sc)
+		sl.order.Store(order)
+	}
+	return order
+}
+
+// The lower bits of an order say which of the slot's records it is of.
+const (
+	orderOne  = 1 << 16
+	orderMark = orderOne - 1
+)
+
+// orderOf returns the order of a record that is under way. It is known only if the record is alone: no
+// other call on the stream, nor a record on the slot, is in flight now. So the calls of those with a
+// lower one have returned when this one is made, and the stream completes them before. What may become
+// part of a capture has no order.
+func (sl *slot) orderOf(on uint64, sc *streamCore) uint64 {
+	g := sl.gen.Load()
+	if on == 0 || g&genBusy != 1 {
+		return 0
+	}
+	if n := sc.nextRecord(); n != 0 {
+		return n*orderOne | g/genOne&orderMark
+	}
+	return 0
+}
+
+// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0.
+func (sc *streamCore) nextRecord() uint64 {
+	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne {
+		return 0
+	}
+	sc.records++ // whoever else is alone was, or will be, at another time
+	return sc.records
+}
+
+// confirm withdraws an order when the record has not become the slot's newest for sure.
+func (sl *slot) confirm(order uint64, res driver.Result) {
+	if order == 0 {
+		return
+	}
+	if g := sl.gen.Load(); res != driver.ResultSuccess || g&genBusy != 1 || g/genOne&orderMark != order&orderMark {
+		sl.order.Store(0)
+	}
+}
+
+// place returns the serial of the stream that the newest record is on, and its order there; 0 for
+// what is not known, or may change.
+func (sl *slot) place() (on, order uint64) {
+	g := sl.gen.Load()
+	on, order = sl.on.Load(), sl.order.Load()
+	if on == 0 || sl.foreign() {
+		return 0, 0
+	}
+	if g&genBusy != 0 || sl.gen.Load() != g || order&orderMark != g/genOne&orderMark {
+		return on, 0
+	}
+	return on, order / orderOne
 }
 
 // recordInCapture calls the driver where the record may become part of a capture.
@@ -532,6 +601,7 @@ func (sl *slot) overtaken(sc *streamCore) {
 		polls := &sl.drv.captures.polls
 		polls.Lock()
 		sl.captured.Store(c)
+		sl.order.Store(0)
 		polls.Unlock()
 	}
 	sc.endWork()

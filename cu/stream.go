@@ -46,8 +46,10 @@ type streamCore struct {
 	waiters atomic.Int32
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
-
-	_ [192 - 176]byte
+	// serial tells the driver's streams apart, also those that had the same handle one after the other.
+	serial uint64
+	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.orderOf.
+	records uint64
 }
 
 // partOf says which capture a CUstream is part of.
@@ -150,7 +152,7 @@ func (sc *streamCore) same(other *streamCore) bool {
 
 // newStream returns the owner of a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
-	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign}}
+	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, serial: ctx.drv.streams.Add(1)}}
 	s.core.part = ctx.takePart(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	if !foreign {

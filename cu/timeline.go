@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -57,87 +55,17 @@ type timelineCore struct {
 func (tc *timelineCore) kind() string    { return "timeline" }
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
 
-// free unregisters the page, and leaves it mapped: somebody may be reading it.
+// free lets go of the page, and leaves it mapped: somebody may be reading it. It stays registered, if
+// the context keeps it for another timeline.
 func (tc *timelineCore) free(at driver.At) (string, driver.Result) {
 	if err := tc.ctx.destroyEvent(tc.pulse, at); err != nil {
 		tc.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(tc.pulse), Err: err})
 	}
+	if tc.ctx.keepPage(tc.page) {
+		return "", driver.ResultSuccess
+	}
 	at.Context = tc.ctx.raw
-	res := tc.ctx.drv.table.MemHostUnregister(at, tc.page.addr)
-	if res == driver.ResultSuccess {
-		tc.page.life.registered.Store(false)
-	}
-	return "cuMemHostUnregister", res
-}
-
-// page is memory for a counter. It is mapped for as long as the process lives, so that a
-// late read is of an old value and no fault. When nobody can read it any more, another
-// timeline gets it.
-//
-// For a software driver it is Go's own memory, so that the race detector sees what the
-// counter orders there.
-type page struct {
-	addr driver.HostPtr
-	heap []byte // has the address, or is nil
-	life *pageLife
-}
-
-// pageLife is what outlasts a page.
-type pageLife struct {
-	registered atomic.Bool // perhaps: the GPU may still write to it
-}
-
-// pages are a driver's pages that nobody can read any more.
-type pages struct {
-	mu   sync.Mutex
-	free []driver.HostPtr
-}
-
-// newPage returns a page.
-func (d *Driver) newPage() (*page, error) {
-	if !d.table.Software() {
-		return d.pages.take()
-	}
-	size := os.Getpagesize()
-	p := &page{heap: make([]byte, 2*size), life: new(pageLife)}
-	addr := uintptr(unsafe.Pointer(unsafe.SliceData(p.heap)))
-	p.addr = driver.HostPtr((addr + uintptr(size) - 1) &^ (uintptr(size) - 1))
-	return p, nil
-}
-
-// take returns a page that is not Go's, newly mapped if need be.
-func (ps *pages) take() (*page, error) {
-	ps.mu.Lock()
-	var addr driver.HostPtr
-	if n := len(ps.free); n > 0 {
-		addr, ps.free = ps.free[n-1], ps.free[:n-1]
-	}
-	ps.mu.Unlock()
-	if addr == 0 {
-		mapped, err := mapPage(os.Getpagesize())
-		if err != nil {
-			return nil, err
-		}
-		addr = driver.HostPtr(mapped)
-	}
-	p := &page{addr: addr, life: new(pageLife)}
-	runtime.AddCleanup(p, func(life *pageLife) {
-		if !life.registered.Load() {
-			ps.mu.Lock()
-			defer ps.mu.Unlock()
-			ps.free = append(ps.free, addr)
-		}
-	}, p.life)
-	return p, nil
-}
-
-// word returns the counter.
-func (p *page) word() *atomic.Uint64 {
-	// The address is of a page that was mapped for this, and is never unmapped: it is not
-	// Go's, and the garbage collector neither moves nor frees it. Where it is Go's, it is on
-	// the heap, which does not move either, and p keeps it. It is aligned as pages are.
-	// Written this way because it comes as a number.
-	return *(**atomic.Uint64)(unsafe.Pointer(&p.addr))
+	return "cuMemHostUnregister", tc.page.unregister(tc.ctx, at)
 }
 
 // errNoValues is behind the error of a timeline where devices lack what it takes.
@@ -184,17 +112,17 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	if err := core.device.supportsTimelines(); err != nil {
 		return nil, err
 	}
-	p, err := core.drv.newPage()
-	if err != nil {
-		return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
+	t, at := core.drv.table, driver.At{Context: core.raw, Relaxed: true}
+	p := core.takePage()
+	if p == nil {
+		if p, err = core.drv.newPage(); err != nil {
+			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
+		}
+		if res := p.register(core.drv.table, at); res != driver.ResultSuccess {
+			return nil, core.fail(op, 0, res)
+		}
 	}
 	p.word().Store(value)
-	p.life.registered.Store(true)
-	t, at := core.drv.table, driver.At{Context: core.raw, Relaxed: true}
-	if res := t.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP); res != driver.ResultSuccess {
-		p.life.registered.Store(false)
-		return nil, core.fail(op, 0, res)
-	}
 	tc := &timelineCore{page: p}
 	tc.waits, tc.usage = true, new(usage)
 	var res driver.Result
@@ -204,9 +132,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		tc.pulse, err = core.createEvent(EventDisableTiming, driver.At{Relaxed: true})
 	}
 	if err != nil {
-		if res := t.MemHostUnregister(at, p.addr); res == driver.ResultSuccess {
-			p.life.registered.Store(false)
-		}
+		p.unregister(core, at)
 		return nil, err
 	}
 	tl := &Timeline{core: tc, word: p.word()}
@@ -393,24 +319,22 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	word, w := tc.page.word(), &tc.ctx.drv.watch
 	closings := tc.ctx.closings.Load()
-	w.waiters.Add(1)
-	defer w.waiters.Add(-1)
-	for self := (selfPolls{}); ; {
-		if reached(word.Load(), value) {
-			return nil
-		}
+	over, err := w.pollSelf(func() (over bool, err error) {
 		switch {
+		case reached(word.Load(), value):
 		case tc.closed():
-			return errTimelineClosed(tc)
+			err = errTimelineClosed(tc)
 		case tc.ctx.closings.Load() != closings:
-			return errTimelineContextClosed(tc)
+			err = errTimelineContextClosed(tc)
 		case ctx.Err() != nil:
-			return tc.errEnded(ctx, value)
+			err = tc.errEnded(ctx, value)
+		default:
+			return false, nil
 		}
-		if !self.again(w) {
-			break
-		}
-		runtime.Gosched()
+		return true, err
+	})
+	if over {
+		return err
 	}
 	wait := valueWait{value: value, to: newWaiter(1)}
 	tc.ctx.drv.watchValue(tc, &wait)
@@ -452,9 +376,11 @@ func (tc *timelineCore) works() error {
 }
 
 // Close ends the use of the timeline, and returns nil at once: goroutines that wait for it
-// return [ErrClosed]. Its memory is unregistered in the background (cuMemHostUnregister), when
-// all work that was enqueued with it is done, and errors of that go to the leak hook. It stays
-// readable: [Timeline.Value] goes on returning the last value. Further calls return nil.
+// return [ErrClosed]. Its memory is let go of in the background, when all work that was enqueued with it is
+// done. It stays readable: [Timeline.Value] goes on returning the last value. Another timeline of the context gets it
+// when nobody can read it any more. Else it stays registered for as long as the context lives, as to unregister it
+// (cuMemHostUnregister) waits for all work in the context, and lets others enqueue none meanwhile; only
+// beyond a thousand such pages that is done in the background. Errors of that go to the leak hook. Further calls return nil.
 //
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
 // counter, as Set is refused from now on: raise it first. If nobody does, the memory stays

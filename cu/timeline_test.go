@@ -209,8 +209,14 @@ func TestTimelineFails(t *testing.T) {
 	r := newSoft(t)
 	tl := r.timeline(0)
 	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
+	kept := &r.gpu.own.core.kept
+	kept.all = make(map[*pageLife]bool)
+	for range maxPages {
+		kept.all[new(pageLife)] = false
+	}
 	r.ok(tl.Close())
 	leaks := r.leaked(1)
+	clear(kept.all)
 	r.is(leaks[0].Err, ResultUnknown)
 	if leaks[0].Kind != "timeline" || leaks[0].Forgotten {
 		t.Errorf("the leak is %+v", leaks[0])
@@ -306,8 +312,8 @@ func TestTimelineWakes(t *testing.T) {
 			t.Errorf("a wait for a timeline that was closed: %v", err)
 		}
 	}
-	if !eventually(func() bool { return sim.Census()["host memory"] == 0 }) {
-		t.Error("it is still registered")
+	if !eventually(func() bool { return keptPagesOf(gpu) == 1 }) {
+		t.Error("it is still in use")
 	}
 }
 
@@ -365,12 +371,12 @@ func TestTimelineNeverRaised(t *testing.T) {
 	r.ok(tl.Close())
 	r.is(tl.Set(1), ErrClosed)
 	time.Sleep(5 * time.Millisecond)
-	if n := r.sim.Census()["host memory"]; n != 1 {
-		t.Errorf("%d pages are registered", n)
+	if n := keptPagesOf(r.gpu); n != 0 {
+		t.Errorf("%d pages are for others", n)
 	}
 	tl.word.Store(1) // as the GPU might
-	if !eventually(func() bool { return r.sim.Census()["host memory"] == 0 }) {
-		t.Error("it is still registered")
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Error("it is still in use")
 	}
 	r.ok(r.s.Synchronize())
 }
@@ -401,6 +407,52 @@ func TestTimelinePages(t *testing.T) {
 	runtime.KeepAlive(late)
 }
 
+// keptPagesOf returns how many pages a context keeps registered that are no timeline's.
+func keptPagesOf(gpu *Context) int {
+	k := &gpu.own.core.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.all)
+}
+
+// TestTimelineClosedBesideWork closes a timeline while streams are held. Its page is not
+// unregistered, which would wait for them and keep others from working; another timeline gets it, when nobody
+// can read the old one any more, and not before.
+func TestTimelineClosedBesideWork(t *testing.T) {
+	r := newSoft(t)
+	r.sim.Hold(r.other.Handle())
+	r.ok(r.work(r.other))
+	r.sim.Inject(cusim.Fault{Function: "cuMemHostRegister", Nth: 2, Code: int(ResultUnknown)})
+	defer r.sim.Release(r.other.Handle())
+	tl := must(r.gpu.NewTimeline(1))(t)
+	page := tl.core.page.addr
+	r.ok(tl.Signal(r.s, 2))
+	r.ok(r.s.Synchronize())
+	r.ok(tl.Close())
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Fatal("it is still in use")
+	}
+	r.value(tl, 2) // it can still be read
+	tl = nil
+	if !eventually(func() bool {
+		k := &r.gpu.own.core.kept
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.spare) == 1
+	}) {
+		t.Fatal("it is still thought to be read")
+	}
+	next := r.timeline(7)
+	if next.core.page.addr != page {
+		t.Error("the page is another one")
+	}
+	r.value(next, 7)
+	r.ok(next.Block(r.s, 8))
+	r.ok(next.Set(8))
+	r.ok(r.s.Synchronize())
+	r.ok(next.Close())
+}
+
 // TestTimelineForgotten forgets a timeline.
 func TestTimelineForgotten(t *testing.T) {
 	r := newSoft(t)
@@ -412,8 +464,8 @@ func TestTimelineForgotten(t *testing.T) {
 	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || !leak.Forgotten || leak.Err != nil {
 		t.Errorf("the leak is %+v", leak)
 	}
-	if !eventually(func() bool { return r.sim.Census()["host memory"] == 0 }) {
-		t.Error("it is still registered")
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Error("it is still in use")
 	}
 }
 
@@ -471,12 +523,12 @@ func TestTimelineCaptured(t *testing.T) {
 	r.ok(tl.Close())
 	r.ok(x.Launch(r.s)) // still
 	r.ok(r.s.Synchronize())
-	if n := r.sim.Census()["host memory"]; n != 1 {
-		t.Errorf("%d pages are registered", n)
+	if n := keptPagesOf(r.gpu); n != 0 {
+		t.Errorf("%d pages are for others", n)
 	}
 	r.ok(errors.Join(g.Close(), x.Close()))
-	if !eventually(func() bool { return r.sim.Census()["host memory"] == 0 }) {
-		t.Error("it is still registered")
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Error("it is still in use")
 	}
 }
 

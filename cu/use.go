@@ -285,11 +285,12 @@ func (sc *streamCore) waitIdle() error {
 		return ctx.waitEvent(e)
 	}
 	if sc.acquire() {
-		defer sc.leave()
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
+			sc.leave()
 			return errBusy // only its thread can mark it, and does when it is closed
 		}
 		e, err := sc.mark()
+		sc.leave() // the mark outlives the stream
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}

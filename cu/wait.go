@@ -82,42 +82,55 @@ func (p *selfPolls) again(w *watcher) bool {
 	return p.n%4 != 0 || time.Since(p.began) < limit
 }
 
+// pollSelf has a waiter poll for itself, which is counted as one of the watcher's. If it reports
+// that the wait is not over, the waiter is counted off by whoever ends its watch.
+func (w *watcher) pollSelf(poll func() (over bool, err error)) (over bool, err error) {
+	w.waiters.Add(1)
+	for self := (selfPolls{}); ; {
+		if over, err := poll(); over {
+			w.waiters.Add(-1)
+			return true, err
+		}
+		if !self.again(w) {
+			return false, nil
+		}
+		runtime.Gosched()
+	}
+}
+
 // waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
 	w, ctxCore := &sl.drv.watch, sl.core.ctx
 	closings := ctxCore.closings.Load()
-	w.waiters.Add(1)
-	defer w.waiters.Add(-1)
-	for self := (selfPolls{}); ; {
-		switch res := sl.poll(); res {
-		case driver.ResultSuccess:
-			return true, nil
-		case driver.ResultNotReady:
-		default:
-			err := sl.core.ctx.failed("cuEventQuery", uintptr(sl.raw), res)
-			return sl.core.ctx.poison.Load() != nil, err
-		}
-		switch {
+	over, err := w.pollSelf(func() (over bool, err error) {
+		final = true
+		switch res := sl.poll(); {
+		case res == driver.ResultSuccess:
+		case res != driver.ResultNotReady:
+			err = ctxCore.failed("cuEventQuery", uintptr(sl.raw), res)
+			final = ctxCore.poison.Load() != nil
 		case sl.gone():
-			return true, errClosedMeanwhile(sl)
+			err = errClosedMeanwhile(sl)
 		case stream != nil && stream.closed():
-			return true, errStreamClosedMeanwhile(stream)
+			err = errStreamClosedMeanwhile(stream)
 		case ctxCore.closings.Load() != closings:
-			return false, errContextClosedMeanwhile(sl)
+			final, err = false, errContextClosedMeanwhile(sl)
 		case ctx.Err() != nil:
-			return false, waitEnded("cuEventQuery", sl, ctx)
+			final, err = false, waitEnded("cuEventQuery", sl, ctx)
+		default:
+			return false, nil
 		}
-		if !self.again(w) {
-			break
-		}
-		runtime.Gosched()
+		return true, err
+	})
+	if over {
+		return final, err
 	}
 	s := &struct {
 		watchSub
 		waiter
 	}{waiter: waiter{ready: make(chan struct{}, 1)}}
 	s.left.Store(1)
-	s.to = &s.waiter
+	s.to, s.counted = &s.waiter, true
 	sl.drv.watchSlot(sl, &s.watchSub, stream)
 	if ctxCore.closings.Load() != closings && sl.drv.unwatch(&s.watchSub) {
 		return false, errContextClosedMeanwhile(sl)
@@ -386,6 +399,10 @@ func (s *Stream) Wait(ctx context.Context) error {
 // markSlot records an event of the library's own on the stream, and returns its slot, of
 // which the caller is a watcher. A call on the stream is in flight.
 func (sc *streamCore) markSlot() (*slot, error) {
+	order := uint64(0)
+	if sc.ctx.drv.ordered.Load() {
+		order = sc.nextRecord()
+	}
 	e, err := sc.mark()
 	if err != nil {
 		return nil, err
@@ -394,9 +411,11 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	sl := &c.first
 	sl.gen.Store(genOne) // it is recorded
 	sl.marks.Store(slotRecorded)
-	sl.on.Store(uintptr(sc.raw))
-	if sc.raw == driver.CU_STREAM_PER_THREAD {
-		sl.on.Store(0)
+	if sc.raw != driver.CU_STREAM_PER_THREAD {
+		sl.on.Store(sc.serial)
+		if order != 0 {
+			sl.order.Store(order*orderOne | genOne/genOne)
+		}
 	}
 	sl.watchers.Add(1)
 	return sl, nil

@@ -46,6 +46,9 @@ const (
 	wakeLimit = 20 * time.Second // to wake all, once the streams go on
 )
 
+// wakeBegin is how long each of many goroutines may take to begin its wait, from when it runs.
+const wakeBegin = 2 * time.Microsecond
+
 // slowRound is how long a round may take, without what it is made to last: a way that takes
 // longer is measured once where it is measured with so many waiters, and not with more.
 const slowRound = 4 * time.Second
@@ -70,9 +73,9 @@ type wakeWaits interface {
 
 // wakeWays are the ways to wait, in the order of the tables.
 var wakeWays = []wakeWay{
-	{"spin", 64, true, openEvents(EventDisableTiming, synchronizeEvent)},
-	{"blocking", 1000, true, openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent)},
-	{"watcher", 100_000, false, openEvents(EventDisableTiming, (*Event).Wait)},
+	{"spin", 64, true, openEvents(EventDisableTiming, synchronizeEvent, false)},
+	{"blocking", 1000, true, openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent, false)},
+	{"watcher", 100_000, false, openEvents(EventDisableTiming, (*Event).Wait, true)},
 	{"host function", 100_000, false, openHostFuncs},
 	{"timeline", 100_000, false, openTimelines},
 }
@@ -81,10 +84,12 @@ var wakeWays = []wakeWay{
 type eventWaits struct {
 	r      *wakeRig
 	events []*Event
-	method func(*Event, context.Context) error
+	// method is how they are waited for; watched says that the watcher does.
+	method  func(*Event, context.Context) error
+	watched bool
 }
 
-func openEvents(flags EventFlags, method func(*Event, context.Context) error) func(*wakeRig, int, int) (wakeWaits, error) {
+func openEvents(flags EventFlags, method func(*Event, context.Context) error, watched bool) func(*wakeRig, int, int) (wakeWaits, error) {
 	return func(r *wakeRig, waits, _ int) (wakeWaits, error) {
 		for len(r.events[flags]) < waits {
 			e, err := r.gpu.NewEvent(flags)
@@ -93,11 +98,22 @@ func openEvents(flags EventFlags, method func(*Event, context.Context) error) fu
 			}
 			r.events[flags] = append(r.events[flags], e)
 		}
-		return &eventWaits{r, r.events[flags], method}, nil
+		return &eventWaits{r, r.events[flags], method, watched}, nil
 	}
 }
 
 func synchronizeEvent(e *Event, _ context.Context) error { return e.Synchronize() }
+
+// waiting returns how many are the watcher's.
+func (w *eventWaits) waiting() int {
+	if !w.watched {
+		return len(w.events)
+	}
+	watch := &w.r.gpu.own.core.drv.watch
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	return watch.n
+}
 
 func (w *eventWaits) arm(i, stream int) error                  { return w.events[i].Record(w.r.streams[stream]) }
 func (w *eventWaits) wait(ctx context.Context, wait int) error { return w.method(w.events[wait], ctx) }
@@ -495,6 +511,9 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 		c.first()
 	}
 	run.start(r, begin, c.waiters, func(ctx context.Context, g int) error { return s.waits.wait(ctx, g) })
+	if err := r.waitingAll(s.waits, c.waiters); err != nil {
+		r.note("%s, %d waiters, %d streams: %v", s.name, c.waiters, c.streams, err)
+	}
 	begun := time.Since(t)
 	if c.all != nil {
 		c.all()
@@ -524,6 +543,22 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 		us[i] = float64(t.Sub(released[i%len(released)]).Nanoseconds()) / 1e3
 	}
 	return us, nil
+}
+
+// waitingAll returns when goroutines that are about to wait do: they take a while to get there
+// if they are many.
+func (r *wakeRig) waitingAll(waits wakeWaits, n int) error {
+	time.Sleep(time.Duration(n) * wakeBegin)
+	w, ok := waits.(interface{ waiting() int })
+	if !ok || n <= fewPoll { // few poll for themselves
+		return nil
+	}
+	for late := time.Now().Add(wakeLimit); w.waiting() < n; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(late) {
+			return fmt.Errorf("only %d waited after %v", w.waiting(), wakeLimit)
+		}
+	}
+	return nil
 }
 
 // wakePause lets some time pass before streams go on.
@@ -604,7 +639,7 @@ func (r *wakeRig) latencies(one bool) {
 				rounds, late = r.few, r.until(1, 8)
 			case waiters <= 64:
 				rounds, late = max(r.rounds, (r.few+waiters-1)/waiters), time.Now().Add(r.wakeFor/12)
-			case waiters == slices.Max(r.waiters):
+			case waiters > 10_000:
 				rounds = r.roundsOfMost
 			}
 			runtime.GC() // what was measured before is not to be paid for now
@@ -835,7 +870,7 @@ func (r *wakeRig) sweeps() {
 	if !r.wants(part, "array") {
 		return
 	}
-	waits, err := openEvents(EventDisableTiming, (*Event).Wait)(r, r.sweep, r.sweep)
+	waits, err := openEvents(EventDisableTiming, (*Event).Wait, true)(r, r.sweep, r.sweep)
 	if err == nil {
 		err = r.held(&series{waits: waits}, r.sweep, r.sweep, false, nil)
 	}

@@ -65,6 +65,17 @@ func (w *timelineWaits) wait(ctx context.Context, i int) error {
 	return w.timelines[w.on[i]].Wait(ctx, w.values[i])
 }
 
+// waiting returns how many are the watcher's.
+func (w *timelineWaits) waiting() (n int) {
+	watch := &w.r.gpu.own.core.drv.watch
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	for _, t := range w.timelines {
+		n += len(t.core.waiting)
+	}
+	return n
+}
+
 func (w *timelineWaits) Close() error {
 	var errs []error
 	for _, t := range w.timelines {

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +43,7 @@ const (
 	watchDeaf = 100 * time.Microsecond
 )
 
-// maxAsked is how many records of one stream a round asks for. Of those that are behind others
+// maxAsked is how many records of one stream, whose order is not known, a round asks for. Of those that are behind others
 // it asks for one more to each eight of these, or for maxAskedSlow if watchSlow brings it about.
 const (
 	maxAsked     = 256
@@ -50,16 +51,21 @@ const (
 	// askSize is how many one crossing asks for: it takes a few microseconds, and so
 	// much later is the first of them noticed.
 	askSize = 16
+	// orderFrom is how many have to be waited for, once, for records to note their order.
+	orderFrom = 32
 )
 
 // watcher waits for records in the name of goroutines. Its own goroutine runs while
 // there is something to wait for.
 //
-// Records of one stream complete in order, so that only the oldest of each is asked for,
-// more after some have completed. As that is no more than a hint (who waits first need
-// not wait for the first record) others are asked for by turns.
+// Records of one stream complete in order. Where they know their order (see [slot.order]) only the first of
+// each stream is asked for, after it has completed some that are further behind, too, and
+// all before one that has completed have. Of others, those that somebody waited for first are asked
+// for; as that is no more than a hint, the rest are asked for by turns.
 type watcher struct {
-	// waiters counts the goroutines that wait for an event, a stream or a timeline.
+	// waiters counts the goroutines that wait for an event, a stream or a timeline. Whoever ends
+	// a watch counts those off that it wakes: they run on many processors, which would take the
+	// counter from each other.
 	waiters atomic.Int32
 	// lent is how often a CUevent was lent to others while it was waited for: the watcher
 	// asks for it with more care then.
@@ -69,10 +75,13 @@ type watcher struct {
 	running bool
 	queues  map[queueKey]*watchQueue
 	order   []*watchQueue
-	// turn is the next of all watches, which are in a ring, that is asked for though it
-	// is behind others.
-	turn *watch
-	n    int
+	n       int
+	// turn is the next of those without a known order, which are in a ring, that is asked for though it
+	// is behind others. loose is how many these are.
+	turn  *watch
+	loose int
+	// advanced are queues of which a record has completed. It is empty but in endAll.
+	advanced []*watchQueue
 	// timelines are those that goroutines wait for.
 	timelines []*timelineCore
 	// version counts the changes of what there is to ask for.
@@ -91,9 +100,13 @@ type watcher struct {
 	ended time.Time
 	// mute says that streams cannot ring the bell.
 	mute bool
-	// armed is how many watches ring it, and scarce says that no more can just now.
-	armed  int
-	scarce bool
+	// armed are the watches that ring it, looseArmed how many of these are loose, and scarce says
+	// that no more can ring just now.
+	armed      []*watch
+	looseArmed int
+	scarce     bool
+	// bare says that one of them is over, and another of its stream's rings no bell yet.
+	bare bool
 }
 
 // bell is a driver's bell, and how many streams were told to ring it.
@@ -102,34 +115,18 @@ type bell struct {
 	told atomic.Uint64
 }
 
-// queueKey names what records are in order with each other: those of a stream, or one of
-// which nothing is known.
-type queueKey struct {
-	ctx  *contextCore
-	on   uintptr
-	slot *slot
-}
-
-// watchQueue holds the watches of one key, the first to be waited for first.
-type watchQueue struct {
-	key         queueKey
-	first, last *watch
-	place       int // in order
-	// depth is how many of them are asked for: more after each round in which all have
-	// completed.
-	depth int
-	hits  int // outcomes since that was decided
-}
-
 // watch is a record that is waited for. It counts as one of its slot's watchers, and as
 // a call in flight.
 type watch struct {
 	slot *slot
 	gen  uint64 // of the slot, when no record was under way any more
 	// queue is nil when the outcome is known, or nobody is interested any more.
-	queue         *watchQueue
-	before, after *watch // in the queue
-	left, right   *watch // in the ring of all
+	queue *watchQueue
+	// order is the record's place among those of its stream, while the watch is in the heap; else it is 0.
+	order         uint64
+	loose         bool   // it is in the list and the ring
+	before, after *watch // in the list
+	left, right   *watch // in the ring
 	sibling       *watch // of the same event's
 	subs          *watchSub
 	since         time.Time
@@ -153,6 +150,8 @@ type watchSub struct {
 	call func(*watchSub)
 	// owner keeps the event from being collected.
 	owner *eventOwner
+	// counted says that it is one of the watcher's waiters.
+	counted bool
 
 	// The outcome. final is false if another wait may have another one.
 	over  bool
@@ -189,20 +188,26 @@ type told struct {
 	slots []*slot
 }
 
-// If a crossing has so many outcomes, another goroutine tells of them, and the watcher goes
-// on asking. For maxRush rounds with outcomes it does not let others run in between: there may
-// be other processors, which wake up meanwhile.
+// Where more than fewWaiting are waited for, or so many wait for one record, other goroutines wake those
+// who have waited, wakeGroup each, and the watcher goes on asking. For maxRush rounds with outcomes it does
+// not let others run in between: there may be other processors, which wake up meanwhile.
 const (
-	manyEnded = 8
-	maxRush   = 8
+	fewWaiting = 128
+	wakeGroup  = 128
+	maxRush    = 8
 )
+
+// wakeAll wakes goroutines that wait. Each has room for it.
+func wakeAll(ready []chan struct{}) {
+	for _, c := range ready {
+		c <- struct{}{}
+	}
+}
 
 // tell runs nothing of the program's, such as a tracer, on this goroutine, which may be the
 // watcher's: that would wait for itself if the program waited.
 func (t *told) tell() {
-	for _, c := range t.ready {
-		c <- struct{}{}
-	}
+	wakeAll(t.ready)
 	for _, s := range t.subs {
 		go s.call(s)
 	}
@@ -215,7 +220,7 @@ func (t *told) tell() {
 // slot. stream is not nil if the wait is for a stream.
 func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	w, c := &d.watch, sl.core
-	now := time.Now()
+	fresh := &watch{slot: sl, since: time.Now(), stream: stream} // others want the lock
 	w.mu.Lock()
 	// Whoever closes the event looks at its watches after that.
 	var of *watch
@@ -225,7 +230,8 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 		}
 	}
 	if of == nil {
-		of = &watch{slot: sl, since: now, stream: stream, sibling: c.watches.Load()}
+		of = fresh
+		of.sibling = c.watches.Load()
 		sl.watchers.Add(1)
 		sl.acquire() // also if it is being closed
 		c.watches.Store(of)
@@ -260,98 +266,15 @@ func (w *watcher) wake(d *Driver) {
 	}
 }
 
+// wakeAfter is wake for who has taken watches away.
+func (w *watcher) wakeAfter(d *Driver) {
+	if w.bare || w.idle() {
+		w.wake(d)
+	}
+}
+
 // idle reports whether nobody waits for anything.
 func (w *watcher) idle() bool { return w.n == 0 && len(w.timelines) == 0 }
-
-// put puts a watch where it belongs.
-func (w *watcher) put(d *Driver, of *watch) {
-	sl := of.slot
-	key := queueKey{ctx: sl.core.ctx, on: sl.on.Load()}
-	if key.on == 0 || sl.foreign() {
-		key = queueKey{slot: sl}
-	}
-	q := w.queues[key]
-	if q == nil {
-		q = &watchQueue{key: key, place: len(w.order), depth: 1}
-		if w.queues == nil {
-			w.queues = make(map[queueKey]*watchQueue)
-		}
-		w.queues[key] = q
-		w.order = append(w.order, q)
-	}
-	of.queue, of.before = q, q.last
-	if q.last != nil {
-		q.last.after = of
-	} else {
-		q.first = of
-	}
-	q.last = of
-	if w.turn == nil {
-		of.left, of.right = of, of
-		w.turn = of
-	} else {
-		of.left, of.right = w.turn.left, w.turn
-		of.left.right, of.right.left = of, of
-	}
-	w.n++
-	w.version++
-	w.news = true
-}
-
-// drop takes a watch away from where it is.
-func (w *watcher) drop(t *told, of *watch) {
-	q, sl := of.queue, of.slot
-	of.queue = nil
-	if of.before != nil {
-		of.before.after = of.after
-	} else {
-		q.first = of.after
-	}
-	if of.after != nil {
-		of.after.before = of.before
-	} else {
-		q.last = of.before
-	}
-	if q.first == nil {
-		last := w.order[len(w.order)-1]
-		w.order[q.place], last.place = last, q.place
-		w.order[len(w.order)-1] = nil
-		w.order = w.order[:len(w.order)-1]
-		delete(w.queues, q.key)
-	}
-	if of.right == of {
-		w.turn = nil
-	} else {
-		of.left.right, of.right.left = of.right, of.left
-		if w.turn == of {
-			w.turn = of.right
-		}
-	}
-	of.before, of.after, of.left, of.right = nil, nil, nil, nil
-	// Its event may have others, for earlier records.
-	if c := sl.core; c.watches.Load() == of {
-		c.watches.Store(of.sibling)
-	} else {
-		for x := c.watches.Load(); x != nil; x = x.sibling {
-			if x.sibling == of {
-				x.sibling = of.sibling
-			}
-		}
-	}
-	w.n--
-	w.version++
-	if of.ringer != 0 {
-		sl.core.ctx.putRinger(of.ringer)
-		w.armed--
-		w.scarce = false
-	}
-	sl.watchers.Add(-1)
-	if w.asking {
-		w.dead = append(w.dead, sl)
-	} else {
-		t.slots = append(t.slots, sl)
-	}
-}
 
 // end gives a watch's subscribers their outcome.
 func (w *watcher) end(t *told, o outcome) {
@@ -367,6 +290,9 @@ func (w *watcher) end(t *told, o outcome) {
 			t.subs = append(t.subs, s)
 		} else if s.to.left.Add(-1) == 0 {
 			t.ready = append(t.ready, s.to.ready)
+		}
+		if s.counted {
+			w.waiters.Add(-1)
 		}
 	}
 }
@@ -387,11 +313,12 @@ func (d *Driver) unwatch(s *watchSub) bool {
 			s.next.prev = s.prev
 		}
 		s.watch, s.prev, s.next = nil, nil, nil
+		if s.counted {
+			w.waiters.Add(-1)
+		}
 		if of.subs == nil {
 			w.drop(&t, of)
-			if w.idle() {
-				w.wake(d)
-			}
+			w.wakeAfter(d)
 		}
 	}
 	over := s.over
@@ -411,9 +338,7 @@ func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, e
 	for _, of := range all {
 		w.end(&t, outcome{watch: of, final: final, err: err(of)})
 	}
-	if w.idle() {
-		w.wake(d)
-	}
+	w.wakeAfter(d)
 	w.mu.Unlock()
 	t.tell()
 }
@@ -458,21 +383,13 @@ func (d *Driver) closedContext(c *contextCore) {
 // made in it is still open.
 const contextClosedDetail = "the context was closed while this call waited: what is still open there can be waited for again"
 
-// each calls f for each watch.
-func (w *watcher) each(f func(*watch)) {
-	of := w.turn
-	for range w.n {
-		f(of)
-		of = of.right
-	}
-}
-
 // round is what the watcher's goroutine asks for in one round.
 type round struct {
 	n       uint64
 	version uint64
 	lent    uint32
-	all     bool
+	// all says that all that are first are asked for, also those that ring the bell, and rung that it was rung.
+	all, rung bool
 	// timelines is how many are waited for.
 	timelines int
 	// plain are records that are not part of a capture, which only this package could make
@@ -480,11 +397,14 @@ type round struct {
 	// by one.
 	plain, careful []*watch
 	handles        []driver.Event
+	ends           []int // where in plain the records of each queue end
 	results        [askSize]driver.Result
 	// whole says that no other is waited for, ringing that all that are first on their
 	// stream will ring the bell.
 	whole, ringing bool
+	many           bool // somebody else wakes them
 	outs           []outcome
+	told           told
 	pulses         []*timelineCore // whose contexts are asked whether they work
 }
 
@@ -509,10 +429,10 @@ func (w *watcher) run(d *Driver) {
 		}
 		h := w.bell.Heard()
 		pause := watchSlow
-		if w.armed < w.n {
+		if w.looseArmed < w.loose {
 			pause = watchBehind
 		}
-		all := h != heard || began.Sub(slow) >= pause
+		rung, all := h != heard, began.Sub(slow) >= pause
 		if heard = h; all {
 			slow = began
 		}
@@ -529,7 +449,8 @@ func (w *watcher) run(d *Driver) {
 				}
 			}
 		}
-		w.gather(&r, all)
+		w.bare = false
+		w.gather(&r, rung, all)
 		w.asking = true
 		w.mu.Unlock()
 
@@ -567,10 +488,13 @@ func (w *watcher) run(d *Driver) {
 		}
 		if hits > 0 && rush < maxRush {
 			rush++
-		} else if rush = 0; rest == 0 {
-			runtime.Gosched()
 		} else {
-			w.bell.Wait(rest)
+			if rest == 0 || rush > 0 { // those that were woken may have no other processor
+				runtime.Gosched()
+			}
+			if rush = 0; rest > 0 {
+				w.bell.Wait(rest)
+			}
 		}
 		again := time.Now()
 		if rest == 0 {
@@ -585,41 +509,76 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Unlock()
 }
 
-// gather finds out what a round asks for. all says that it asks for what rings the bell,
-// too.
-func (w *watcher) gather(r *round, all bool) {
+// gather finds out what a round asks for. rung says that some that are to ring the bell have done
+// so, and all that those are asked for that have not, too.
+func (w *watcher) gather(r *round, rung, all bool) {
 	lent := w.lent.Load()
-	if r.version == w.version && r.lent == lent && r.all == all && r.whole && r.timelines == len(w.timelines) {
+	if r.version == w.version && r.lent == lent && r.all == all && !r.rung && !rung && r.whole && r.timelines == len(w.timelines) {
 		return
 	}
 	r.n++
-	r.version, r.lent, r.all, r.timelines = w.version, lent, all, len(w.timelines)
-	r.plain, r.careful, r.handles = r.plain[:0], r.careful[:0], r.handles[:0]
-	r.ringing = len(w.timelines) == 0 && (w.armed == w.n || w.scarce)
-	seen := 0
+	if r.lent != lent {
+		w.loosenForeign()
+	}
+	r.version, r.lent, r.all, r.rung, r.timelines = w.version, lent, all, rung, len(w.timelines)
+	r.plain, r.careful, r.handles, r.ends = r.plain[:0], r.careful[:0], r.handles[:0], r.ends[:0]
+	r.many = w.n > fewWaiting
+	r.ringing = len(w.timelines) == 0 && (w.looseArmed == w.loose || w.scarce)
+	first := func(of *watch) {
+		if of.queue == nil || of.ending || of.order != 0 && of.round == r.n {
+			return
+		}
+		if asleep := of.asleep(); !asleep || all {
+			r.ringing = r.ringing && asleep
+			r.take(of)
+		}
+	}
+	seen, further := 0, false
 	for _, q := range w.order {
+		for len(q.heap) > 0 && (q.heap[0].watch.queue == nil || q.heap[0].watch.ending) {
+			if of := q.pop(); of.queue != nil {
+				w.loosen(of) // others do not wait for whoever is told of it
+			}
+		}
+		// After the first, the fourth, the sixteenth and so on, more of them the more have completed:
+		// what is in such a place of a heap comes after about as many.
+		far := 1
+		if q.ended > 0 {
+			far, further = 4*q.ended, true
+		}
+		q.ended = 0
+		for i := 1; i <= far && i <= len(q.heap); i *= 4 {
+			first(q.heap[i-1].watch)
+		}
+		if n := len(q.heap); 1 < n && n <= far {
+			first(q.heap[n-1].watch)
+		}
 		if q.hits >= q.depth {
 			q.depth = min(2*q.depth, maxAsked)
 		} else {
-			q.depth = 1
+			q.depth = max(q.hits, 1)
 		}
 		q.hits = 0
 		depth := q.depth
 		for of := q.first; of != nil && depth > 0; of = of.after {
 			seen++
 			of.round = r.n
-			if of.ending {
-				continue
+			if !of.ending {
+				depth--
 			}
-			depth--
-			if asleep := of.asleep(); !asleep || all {
-				r.ringing = r.ringing && asleep
+			first(of)
+		}
+		r.ends = append(r.ends, len(r.plain))
+	}
+	if rung {
+		for _, of := range w.armed {
+			if of.round != r.n && !of.ending {
 				r.take(of)
 			}
 		}
 	}
-	r.whole = seen == w.n && r.version != 0
-	if seen == w.n || r.ringing && !all {
+	r.whole = seen == w.loose && r.version != 0 && !further
+	if seen == w.loose || r.ringing && !all {
 		return
 	}
 	// Those are many for the few that are asked for: they cost as much as these.
@@ -627,7 +586,7 @@ func (w *watcher) gather(r *round, all bool) {
 	if all {
 		most = maxAskedSlow
 	}
-	for looked := 0; most > 0 && looked < w.n && looked < 4*maxAskedSlow; looked++ {
+	for looked := 0; most > 0 && looked < w.loose && looked < 4*maxAskedSlow; looked++ {
 		of := w.turn
 		w.turn = of.right
 		if of.round != r.n && !of.ending && (!of.asleep() || all) {
@@ -643,6 +602,7 @@ func (of *watch) asleep() bool { return of.ringer != 0 && !of.slot.foreign() }
 // take adds a watch to the round.
 func (r *round) take(of *watch) {
 	sl := of.slot
+	of.round = r.n
 	g := sl.gen.Load()
 	switch {
 	case g&genBusy != 0:
@@ -659,8 +619,9 @@ func (r *round) take(of *watch) {
 
 // ask asks for a round's records, and returns how many outcomes there are.
 func (w *watcher) ask(d *Driver, r *round) (hits int) {
-	for i := 0; i < len(r.plain); i += askSize {
-		n := min(askSize, len(r.plain)-i)
+	queue, n := 0, 0
+	for i := 0; i < len(r.plain); i += n {
+		n = min(askSize, len(r.plain)-i)
 		part, results := r.plain[i:i+n], r.results[:n]
 		// While this is locked nothing that was lent becomes part of a capture of this
 		// package.
@@ -680,7 +641,17 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 				r.outs = append(r.outs, of.outcome(results[k]))
 			}
 		}
+		// Those behind one that is pending are, too, most likely.
+		if results[n-1] == driver.ResultNotReady {
+			for queue < len(r.ends) && r.ends[queue] < i+n {
+				queue++
+			}
+			if queue < len(r.ends) {
+				n = max(n, r.ends[queue]-i)
+			}
+		}
 		hits += w.tellOf(d, r)
+		r.wake(r.many)
 	}
 	for _, of := range r.careful {
 		if res, _ := of.slot.ask(); res != driver.ResultNotReady {
@@ -688,6 +659,7 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 		}
 	}
 	hits += w.tellOf(d, r)
+	r.wake(false)
 	for _, tc := range r.pulses {
 		go func() {
 			if err := tc.works(); err != nil {
@@ -702,15 +674,15 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 }
 
 // tellOf ends the watches that have an outcome, and returns how many there were: on another
-// goroutine if they are many, so that the next are asked for meanwhile, or if tracers are told,
-// which may wait for something.
+// goroutine if tracers are told, which may wait for something.
 func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 	if n = len(r.outs); n == 0 {
 		return 0
 	}
-	tracing := d.tracers.Load() != nil
-	if n < manyEnded && !tracing {
-		w.endAll(d, r.outs)
+	if d.tracers.Load() == nil {
+		w.mu.Lock()
+		w.endAll(&r.told, r.outs, true)
+		w.mu.Unlock()
 		clear(r.outs)
 		r.outs = r.outs[:0]
 		return n
@@ -720,21 +692,41 @@ func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 	r.version = 0
 	for _, o := range outs {
 		o.watch.ending = true
-		if tracing {
-			o.watch.slot.acquire() // the event is not destroyed before tracers are told
-		}
+		o.watch.slot.acquire() // the event is not destroyed before tracers are told
 	}
 	go func() {
-		if tracing {
-			for _, o := range outs {
-				raw := o.watch.slot.raw
-				d.tell(TraceEventQuery, raw, 0).done(TraceEventQuery, raw, 0, o.res)
-				defer o.watch.slot.leave()
-			}
+		for _, o := range outs {
+			raw := o.watch.slot.raw
+			d.tell(TraceEventQuery, raw, 0).done(TraceEventQuery, raw, 0, o.res)
+			defer o.watch.slot.leave()
 		}
-		w.endAll(d, outs)
+		var t told
+		w.mu.Lock()
+		w.endAll(&t, outs, false)
+		w.wakeAfter(d)
+		w.mu.Unlock()
+		t.tell()
 	}()
 	return n
+}
+
+// wake has those woken whose waits are over, if they are many by other goroutines; more says
+// that there may be more soon.
+func (r *round) wake(more bool) {
+	t := &r.told
+	if more && len(t.ready) < wakeGroup {
+		return
+	}
+	if len(t.ready) > wakeGroup/2 && (more || len(t.ready) >= 2*wakeGroup) {
+		for part := range slices.Chunk(t.ready, wakeGroup) {
+			go wakeAll(part)
+		}
+		t.ready = nil
+	}
+	t.tell()
+	clear(t.ready)
+	clear(t.subs)
+	t.ready, t.subs = t.ready[:0], t.subs[:0]
 }
 
 // outcome returns what a driver's answer means for those who wait. It may ask the driver
@@ -748,21 +740,41 @@ func (of *watch) outcome(res driver.Result) outcome {
 	return outcome{of, c.poison.Load() != nil, err, res}
 }
 
-// endAll ends the watches that have an outcome, if nobody else has.
-func (w *watcher) endAll(d *Driver, outs []outcome) {
-	t := told{ready: make([]chan struct{}, 0, len(outs)), slots: make([]*slot, 0, len(outs))}
-	w.mu.Lock()
+// endAll ends the watches that have an outcome, if nobody else has; with before, also those for
+// earlier records of the same streams.
+func (w *watcher) endAll(t *told, outs []outcome, before bool) {
 	for _, o := range outs {
-		if q := o.watch.queue; q != nil {
+		of := o.watch
+		q := of.queue
+		switch {
+		case q == nil:
+			continue
+		case of.loose:
 			q.hits++
-			w.end(&t, o)
+		default:
+			q.ended++
+			if before && o.err == nil && of.order > q.upTo && !of.slot.foreign() {
+				q.upTo = of.order
+				w.advanced = append(w.advanced, q)
+			}
+		}
+		w.end(t, o)
+	}
+	for _, q := range w.advanced {
+		for len(q.heap) > 0 && (q.heap[0].order <= q.upTo || q.heap[0].watch.queue == nil) {
+			switch of := q.pop(); {
+			case of.queue == nil:
+			case of.slot.foreign():
+				w.loosen(of)
+			default:
+				of.slot.remember(of.slot.gen.Load(), driver.ResultSuccess)
+				q.ended++
+				w.end(t, outcome{watch: of, final: true})
+			}
 		}
 	}
-	if w.idle() {
-		w.wake(d)
-	}
-	w.mu.Unlock()
-	t.tell()
+	clear(w.advanced)
+	w.advanced = w.advanced[:0]
 }
 
 // ring has streams ring the bell for what has been waited for for long.
@@ -808,7 +820,10 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 			w.mute = w.mute || res == driver.ResultNotSupported || d.table.Missing(res) != nil
 		case of.queue != nil:
 			of.ringer = s
-			w.armed++
+			w.armed = append(w.armed, of)
+			if of.loose {
+				w.looseArmed++
+			}
 			w.version++
 		}
 		w.mu.Unlock()

@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,8 +77,15 @@ func BenchmarkWatcher(b *testing.B) {
 	for i := range events {
 		events[i] = must(gpu.NewEvent(EventDisableTiming))(b)
 	}
+	// Each has a context of its own: they would fight over the lock of one.
+	ctxs := make([]context.Context, waiters)
+	for i := range ctxs {
+		var cancel context.CancelFunc
+		ctxs[i], cancel = context.WithCancel(b.Context())
+		defer cancel()
+	}
 	var all, sum time.Duration
-	var mu sync.Mutex
+	took, errs := make([]time.Duration, waiters), make([]error, waiters)
 	for b.Loop() {
 		soft.pending.Store(true)
 		var wg sync.WaitGroup
@@ -86,25 +95,25 @@ func BenchmarkWatcher(b *testing.B) {
 				b.Fatal(err)
 			}
 			wg.Go(func() {
-				err := e.Wait(b.Context())
-				took := time.Since(begin)
-				mu.Lock()
-				defer mu.Unlock()
-				sum += took
-				if err != nil {
-					b.Error(err)
-				}
+				errs[i] = e.Wait(ctxs[i])
+				took[i] = time.Since(begin)
 			})
 		}
 		for drv.watch.waiters.Load() != waiters {
 			time.Sleep(time.Millisecond)
 		}
-		mu.Lock()
+		drv.watch.mu.Lock()
 		begin = time.Now()
-		mu.Unlock()
+		drv.watch.mu.Unlock()
 		soft.pending.Store(false)
 		wg.Wait()
 		all += time.Since(begin)
+		for _, d := range took {
+			sum += d
+		}
+		if err := errors.Join(errs...); err != nil {
+			b.Fatal(err)
+		}
 	}
 	b.ReportMetric(float64(all.Microseconds())/float64(b.N), "µs-all")
 	b.ReportMetric(float64(sum.Microseconds())/float64(b.N)/waiters, "µs-mean")

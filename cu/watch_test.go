@@ -34,7 +34,7 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		if !eventually(func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.order) == 0 && w.turn == nil && len(w.dead) == 0
+			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.order) == 0 && w.turn == nil && w.loose == 0 && len(w.armed) == 0 && w.looseArmed == 0 && len(w.dead) == 0
 		}) {
 			t.Errorf("the watcher did not end: %d watches", w.n)
 		}
@@ -225,7 +225,7 @@ func TestWaitersOutOfOrder(t *testing.T) {
 	// The first is of another stream, but seems to be of the one on which the others are.
 	events := recordHeld(t, gpu, streams[:1], 2*maxAsked)
 	first := recordHeld(t, gpu, streams[1:], 1)[0]
-	first.core().slot.Load().on.Store(streams[0].Handle())
+	first.core().slot.Load().on.Store(streams[0].core.serial)
 	var wg sync.WaitGroup
 	for _, e := range events {
 		wg.Go(func() {

@@ -73,6 +73,7 @@ func (d *Driver) unwatchValue(tc *timelineCore, v *valueWait) bool {
 		return false
 	}
 	heap.Remove(&tc.waiting, v.place)
+	w.waiters.Add(-1)
 	w.dropTimeline(tc)
 	w.wake(d)
 	return true
@@ -115,6 +116,7 @@ func (w *watcher) endReached(tc *timelineCore) (n int) {
 func (w *watcher) endFirst(tc *timelineCore, err error) {
 	v := heap.Pop(&tc.waiting).(*valueWait)
 	v.err = err
+	w.waiters.Add(-1)
 	v.to.ready <- struct{}{}
 	w.dropTimeline(tc)
 }

@@ -1,0 +1,298 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// placeOf returns the order of an event's newest record among those of its stream.
+func placeOf(e *Event) uint64 {
+	_, order := e.core().slot.Load().place()
+	return order
+}
+
+// TestRecordOrder holds records to know their order if, and only if, no other could have come
+// between.
+func TestRecordOrder(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
+	var events []*Event
+	for range 4 {
+		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+	}
+	record := func(i, on int) {
+		t.Helper()
+		if err := events[i].Record(streams[on]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	places := func(what string, want ...uint64) {
+		t.Helper()
+		for i, e := range events {
+			if got := placeOf(e); got != want[i] {
+				t.Errorf("%s: the record of event %d is number %d, want %d", what, i, got, want[i])
+			}
+		}
+	}
+	record(0, 0)
+	places("nobody is interested", 0, 0, 0, 0)
+	drv.ordered.Store(true)
+	record(0, 0)
+	record(1, 0)
+	record(2, 1)
+	record(3, 0)
+	places("one after the other", 1, 2, 1, 3)
+	record(0, 0)
+	places("again", 4, 2, 1, 3)
+
+	sl := events[2].core().slot.Load()
+	streams[0].core.acquire()
+	record(1, 0)
+	streams[0].core.leave()
+	places("beside another call on the stream", 4, 0, 1, 3)
+
+	sl.beginRecord()
+	record(2, 1)
+	places("beside another record of the event", 4, 0, 0, 3)
+	sl.endRecord()
+	places("after it", 4, 0, 0, 3)
+
+	sim.Inject(cusim.Fault{Function: "cuEventRecord", Code: int(ResultOutOfMemory)})
+	if err := events[3].Record(streams[1]); !errors.Is(err, ResultOutOfMemory) {
+		t.Errorf("Record: %v", err)
+	}
+	places("after a failure", 4, 0, 0, 0)
+
+	if err := RecordAll(events, []*Stream{streams[0], streams[1], streams[0], streams[0]}); err != nil {
+		t.Error(err)
+	}
+	if a, b, c, d := placeOf(events[0]), placeOf(events[1]), placeOf(events[2]), placeOf(events[3]); b == 0 || c != 0 || d != 0 {
+		t.Errorf("together: the only one of its stream is number %d, the others %d, %d and %d", b, a, c, d)
+	}
+
+	g, err := streams[0].Capture(CaptureRelaxed, func() error {
+		return errors.Join(events[0].Record(streams[0]), events[1].Record(streams[1]))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Close()
+	if n := placeOf(events[0]); n != 0 {
+		t.Errorf("the record that is part of a capture is number %d", n)
+	}
+
+	record(0, 0)
+	if n := placeOf(events[0]); n == 0 {
+		t.Error("a record after the capture has no order")
+	}
+	events[0].Handle()
+	if n := placeOf(events[0]); n != 0 {
+		t.Errorf("what others may record is number %d", n)
+	}
+	closeAll(t, events)
+	closeAll(t, streams)
+}
+
+// TestFewQuestions lets a thousand goroutines wait for records of one stream, which complete at
+// the same moment: far fewer questions find that out.
+func TestFewQuestions(t *testing.T) {
+	const waiters = 1000
+	soft := &countedEvents{}
+	drv := must(Open(WithSoftware(soft)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	drv.ordered.Store(true)
+	soft.pending.Store(true)
+	events := make([]*Event, waiters)
+	var wg sync.WaitGroup
+	for i := range events {
+		events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
+		if err := events[i].Record(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range rand.Perm(waiters) {
+		wg.Go(func() {
+			if err := events[i].Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if !eventually(func() bool { return watches(drv) == waiters }) {
+		t.Fatalf("%d are waited for", watches(drv))
+	}
+	soft.completed.Store(0)
+	soft.pending.Store(false)
+	wg.Wait()
+	if n := soft.completed.Load(); n > waiters/10 {
+		t.Errorf("%d records were asked for when they had completed, of %d", n, waiters)
+	}
+	for i, e := range events {
+		if st, err := e.Query(); st != Complete || err != nil {
+			t.Fatalf("event %d: %v, %v", i, st, err)
+		}
+	}
+	closeAll(t, events)
+	if err := errors.Join(s.Close(), gpu.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// countedEvents counts the questions that are answered with completion.
+type countedEvents struct {
+	quickEvents
+	completed atomic.Int64
+}
+
+func (c *countedEvents) EventQuery(t *driver.Thread, e driver.Event) driver.Result {
+	res := c.quickEvents.EventQuery(t, e)
+	if res == driver.ResultSuccess {
+		c.completed.Add(1)
+	}
+	return res
+}
+
+// watches returns how many records the watcher waits for.
+func watches(d *Driver) int {
+	d.watch.mu.Lock()
+	defer d.watch.mu.Unlock()
+	return d.watch.n
+}
+
+// TestWaitsInOrder lets streams get on record by record while goroutines wait for all of
+// them, in any order.
+func TestWaitsInOrder(t *testing.T) {
+	for _, ordered := range []bool{true, false} {
+		_, drv, gpu := simWaits(t)
+		waitsInOrder(t, drv, gpu, ordered, rounds(30))
+	}
+}
+
+// TestGPUWaitsInOrder is the same on a GPU.
+func TestGPUWaitsInOrder(t *testing.T) {
+	gpu := gpuContext(t)
+	waitsInOrder(t, gpu.own.core.drv, gpu, true, rounds(30))
+}
+
+func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {
+	const of, each = 6, 80
+	drv.ordered.Store(ordered)
+	var streams [of]*Stream
+	var events [of][each]*Event
+	for i := range streams {
+		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		for k := range events[i] {
+			events[i][k] = must(gpu.NewEvent(EventDisableTiming))(t)
+		}
+	}
+	var lines [of]*Timeline
+	for i := range lines {
+		lines[i] = must(gpu.NewTimeline(0))(t)
+	}
+	var late time.Duration
+	for round := range rounds {
+		base := uint64(round * each)
+		var limits [of]atomic.Uint64 // how far a stream may be, at most
+		for i, s := range streams {
+			for k, e := range events[i] {
+				if err := errors.Join(lines[i].Block(s, base+uint64(k+1)), e.Record(s)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var waits, cancelled sync.WaitGroup
+		var left [of][each]atomic.Int32
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, n := range rand.Perm(of * each) {
+			i, k := n%of, n/of
+			e := events[i][k]
+			if rand.IntN(10) == 0 {
+				cancelled.Go(func() {
+					if err := e.Wait(ctx); err != nil && !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				})
+			}
+			ways := []func() error{
+				func() error { return e.Wait(t.Context()) },
+				func() error { return WaitAll(t.Context(), e, events[i][k/2]) },
+				func() error {
+					ticket, err := e.Ticket()
+					if err == nil {
+						<-ticket.Done()
+						err = ticket.Err()
+					}
+					return err
+				},
+			}
+			wait := ways[rand.IntN(len(ways))]
+			left[i][k].Store(1)
+			waits.Go(func() {
+				err := wait()
+				if got := limits[i].Load(); err != nil || got <= uint64(k) {
+					t.Errorf("the wait for record %d ended after %d: %v", k, got, err)
+				}
+				left[i][k].Store(0)
+			})
+		}
+		if rand.IntN(2) == 0 {
+			time.Sleep(3 * watchLong) // streams ring the bell
+		}
+		for steps := 0; ; steps++ {
+			var going []int
+			for i := range limits {
+				if limits[i].Load() < each {
+					going = append(going, i)
+				}
+			}
+			if len(going) == 0 {
+				break
+			}
+			i := going[rand.IntN(len(going))]
+			to := min(limits[i].Load()+1+uint64(rand.IntN(1<<rand.IntN(7))), each)
+			limits[i].Store(to)
+			began := time.Now()
+			if err := lines[i].Set(base + to); err != nil {
+				t.Fatal(err)
+			}
+			if rand.IntN(4) == 0 {
+				for k := range to {
+					for left[i][k].Load() != 0 {
+						if time.Since(began) > 10*time.Second {
+							t.Fatalf("nobody has noticed that record %d of %d is complete", k, to)
+						}
+						time.Sleep(50 * time.Microsecond)
+					}
+				}
+				late = max(late, time.Since(began))
+			}
+			if steps == 5 {
+				cancel()
+			}
+		}
+		cancel()
+		waits.Wait()
+		cancelled.Wait()
+		for _, s := range streams {
+			if err := s.Synchronize(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	closeAll(t, lines[:])
+	t.Logf("ordered %v: the last of those that were looked at was awake %v after the host's write", ordered, late)
+	for i, s := range streams {
+		closeAll(t, events[i][:])
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
