@@ -15,7 +15,7 @@ import (
 
 // placeOf returns the order of an event's newest record among those of its stream.
 func placeOf(e *Event) uint64 {
-	_, order := e.core().slot.Load().place()
+	_, order := e.core().slot.Load().position()
 	return order
 }
 
@@ -93,12 +93,56 @@ func TestRecordOrder(t *testing.T) {
 	if n := placeOf(events[0]); n == 0 {
 		t.Error("a record after the capture has no order")
 	}
+	streams[1].Handle() // others may capture it
+	record(1, 1)
+	if n := placeOf(events[1]); n != 0 {
+		t.Errorf("a record of a stream that was lent is number %d", n)
+	}
 	events[0].Handle()
 	if n := placeOf(events[0]); n != 0 {
 		t.Errorf("what others may record is number %d", n)
 	}
 	closeAll(t, events)
 	closeAll(t, streams)
+}
+
+// TestRungIsAsked has the bell rung for the record of a wait that is asleep: whether or not its order
+// is known the next round asks for it.
+func TestRungIsAsked(t *testing.T) {
+	for _, ordered := range []bool{true, false} {
+		sim, drv, gpu := simWaits(t)
+		drv.ordered.Store(ordered)
+		streams, release := heldStreams(t, sim, gpu, 1)
+		e := must(streams[0].RecordNew(EventDisableTiming))(t)
+		if order := placeOf(e); (order != 0) != ordered {
+			t.Errorf("ordered %v: the record is number %d", ordered, order)
+		}
+		done := make(chan error)
+		go func() { done <- e.Wait(t.Context()) }()
+		w := &drv.watch
+		if !eventually(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.armed) == 1 && w.rest == watchSlow
+		}) {
+			t.Error("no stream rings the bell for it")
+		}
+		w.mu.Lock()
+		for _, rung := range []bool{false, true} {
+			r := round{n: 1 << 40}
+			w.gather(&r, rung, false)
+			if asked := len(r.plain) == 1; asked != rung || !r.ringing {
+				t.Errorf("ordered %v, rung %v: asked %v, ringing %v", ordered, rung, asked, r.ringing)
+			}
+		}
+		w.mu.Unlock()
+		release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		closeAll(t, []*Event{e})
+		closeAll(t, streams)
+	}
 }
 
 // TestFewQuestions lets a thousand goroutines wait for records of one stream, which complete at

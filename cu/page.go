@@ -26,6 +26,8 @@ type pageLife struct {
 	addr       driver.HostPtr
 	heap       []byte      // has the address, or is nil
 	registered atomic.Bool // perhaps: the GPU may still write to it
+	unread     atomic.Bool // nobody can read it any more
+	given      atomic.Bool // it was given back
 	// home is the context that keeps it registered, once one does.
 	home atomic.Pointer[contextCore]
 }
@@ -39,8 +41,8 @@ type pages struct {
 // keptPages are the pages that a context keeps registered, though they are no timeline's.
 type keptPages struct {
 	mu sync.Mutex
-	// all says of each whether nobody can read it any more, and spare are those of which that is true.
-	all   map[*pageLife]bool
+	// spare are those of all that nobody can read any more.
+	all   map[*pageLife]struct{}
 	spare []*pageLife
 }
 
@@ -86,15 +88,17 @@ func (ps *pages) hand(life *pageLife) *page {
 
 // unread is called when nobody can read a page any more.
 func (ps *pages) unread(life *pageLife) {
+	life.unread.Store(true)
 	if home := life.home.Load(); home != nil && home.kept.unread(life) {
 		return
 	}
 	ps.put(life)
 }
 
-// put takes a page back that is not registered.
+// put takes a page back if nobody can read it any more, and it is not registered: whoever finds that out
+// last calls it.
 func (ps *pages) put(life *pageLife) {
-	if life.heap == nil && !life.registered.Load() {
+	if life.heap == nil && life.unread.Load() && !life.registered.Load() && life.given.CompareAndSwap(false, true) {
 		ps.mu.Lock()
 		defer ps.mu.Unlock()
 		ps.free = append(ps.free, life.addr)
@@ -120,6 +124,7 @@ func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 	res := c.drv.table.MemHostUnregister(at, life.addr)
 	if res == driver.ResultSuccess {
 		life.registered.Store(false)
+		c.drv.pages.put(life)
 	}
 	return res
 }
@@ -137,9 +142,9 @@ func (c *contextCore) keepPage(p *page) bool {
 		return false
 	}
 	if k.all == nil {
-		k.all = make(map[*pageLife]bool)
+		k.all = make(map[*pageLife]struct{})
 	}
-	k.all[p.life] = false
+	k.all[p.life] = struct{}{}
 	p.life.home.Store(c)
 	return true
 }
@@ -151,7 +156,6 @@ func (k *keptPages) unread(life *pageLife) bool {
 	if _, ok := k.all[life]; !ok {
 		return false
 	}
-	k.all[life] = true
 	k.spare = append(k.spare, life)
 	return true
 }
@@ -174,18 +178,17 @@ func (c *contextCore) takePage() *page {
 	return c.drv.pages.hand(life)
 }
 
-// dropPages unregisters what the context has kept. Nobody else is left to use it.
+// dropPages unregisters what the context has kept, which may wait for work of others in it. Nobody else here is
+// left to use it.
 func (c *contextCore) dropPages() {
 	k := &c.kept
 	k.mu.Lock()
 	all := k.all
 	k.all, k.spare = nil, nil
 	k.mu.Unlock()
-	for life, unread := range all {
+	for life := range all {
 		if res := life.unregister(c, driver.At{Context: c.raw, Relaxed: true}); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(life.addr), Err: c.failed("cuMemHostUnregister", uintptr(life.addr), res)})
-		} else if unread {
-			c.drv.pages.put(life)
 		}
 	}
 }

@@ -529,9 +529,10 @@ func (sl *slot) orderOf(on uint64, sc *streamCore) uint64 {
 	return 0
 }
 
-// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0.
+// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
+// may capture what is theirs, or was lent to them, and nobody here knows.
 func (sc *streamCore) nextRecord() uint64 {
-	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne {
+	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne || sc.foreign || sc.lent.Load() {
 		return 0
 	}
 	sc.records++ // whoever else is alone was, or will be, at another time
@@ -548,9 +549,9 @@ func (sl *slot) confirm(order uint64, res driver.Result) {
 	}
 }
 
-// place returns the serial of the stream that the newest record is on, and its order there; 0 for
+// position returns the serial of the stream that the newest record is on, and its order there; 0 for
 // what is not known, or may change.
-func (sl *slot) place() (on, order uint64) {
+func (sl *slot) position() (on, order uint64) {
 	g := sl.gen.Load()
 	on, order = sl.on.Load(), sl.order.Load()
 	if on == 0 || sl.foreign() {

@@ -34,6 +34,8 @@ type streamCore struct {
 	pooled bool
 	// leavesTail says that somebody has to know when the stream's work is done.
 	leavesTail atomic.Bool
+	// lent says that others know the handle.
+	lent atomic.Bool
 	// flags are what the stream was created with, if it was here.
 	flags StreamFlags
 	// id is the driver's, once somebody has asked for it.
@@ -299,6 +301,9 @@ func (s *Stream) Handle() uintptr {
 	if s == nil || s.core == nil || s.core.closed() {
 		return 0
 	}
+	if !s.core.lent.Load() {
+		s.core.lent.Store(true)
+	}
 	return uintptr(s.core.raw)
 }
 
@@ -382,7 +387,7 @@ func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Record(s); err != nil {
+	if err := e.load().core.recordOn("cuEventRecord", recordArgs{stream: sc}); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
@@ -578,13 +583,16 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	if err != nil {
 		return 0, err
 	}
-	defer s.leave()
 	var events [2]*Event
 	for i := range events {
 		if events[i], err = newEvent(sc.ctx, EventDefault); err != nil {
-			return 0, err
+			break
 		}
 		defer events[i].Close()
+	}
+	s.leave()
+	if err != nil {
+		return 0, err
 	}
 	if err := events[0].Record(s); err != nil {
 		return 0, err

@@ -114,7 +114,8 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	t, at := core.drv.table, driver.At{Context: core.raw, Relaxed: true}
 	p := core.takePage()
-	if p == nil {
+	again := p != nil
+	if !again {
 		if p, err = core.drv.newPage(); err != nil {
 			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
 		}
@@ -132,7 +133,9 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		tc.pulse, err = core.createEvent(EventDisableTiming, driver.At{Relaxed: true})
 	}
 	if err != nil {
-		p.unregister(core, at)
+		if !again || !core.keepPage(p) {
+			p.unregister(core, at)
+		}
 		return nil, err
 	}
 	tl := &Timeline{core: tc, word: p.word()}

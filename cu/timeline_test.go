@@ -210,9 +210,9 @@ func TestTimelineFails(t *testing.T) {
 	tl := r.timeline(0)
 	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
 	kept := &r.gpu.own.core.kept
-	kept.all = make(map[*pageLife]bool)
+	kept.all = make(map[*pageLife]struct{})
 	for range maxPages {
-		kept.all[new(pageLife)] = false
+		kept.all[new(pageLife)] = struct{}{}
 	}
 	r.ok(tl.Close())
 	leaks := r.leaked(1)

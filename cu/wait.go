@@ -86,9 +86,14 @@ func (p *selfPolls) again(w *watcher) bool {
 // that the wait is not over, the waiter is counted off by whoever ends its watch.
 func (w *watcher) pollSelf(poll func() (over bool, err error)) (over bool, err error) {
 	w.waiters.Add(1)
-	for self := (selfPolls{}); ; {
-		if over, err := poll(); over {
+	over = true // also if a tracer panics
+	defer func() {
+		if over {
 			w.waiters.Add(-1)
+		}
+	}()
+	for self := (selfPolls{}); ; {
+		if ended, err := poll(); ended {
 			return true, err
 		}
 		if !self.again(w) {
@@ -414,7 +419,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)
 		if order != 0 {
-			sl.order.Store(order*orderOne | genOne/genOne)
+			sl.order.Store(order*orderOne | 1) // its first record
 		}
 	}
 	sl.watchers.Add(1)

@@ -388,8 +388,8 @@ type round struct {
 	n       uint64
 	version uint64
 	lent    uint32
-	// all says that all that are first are asked for, also those that ring the bell, and rung that it was rung.
-	all, rung bool
+	// The bell was rung, or all that are first are asked for, whatever rings.
+	rung, all bool
 	// timelines is how many are waited for.
 	timelines int
 	// plain are records that are not part of a capture, which only this package could make
@@ -429,7 +429,7 @@ func (w *watcher) run(d *Driver) {
 		}
 		h := w.bell.Heard()
 		pause := watchSlow
-		if w.looseArmed < w.loose {
+		if len(w.armed) < w.n {
 			pause = watchBehind
 		}
 		rung, all := h != heard, began.Sub(slow) >= pause
@@ -478,7 +478,7 @@ func (w *watcher) run(d *Driver) {
 		w.asking = false
 		dead := w.dead
 		w.dead = nil
-		if w.news || w.idle() {
+		if w.news || w.bare || w.idle() {
 			rest = 0
 		}
 		w.rest = rest
@@ -509,8 +509,8 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Unlock()
 }
 
-// gather finds out what a round asks for. rung says that some that are to ring the bell have done
-// so, and all that those are asked for that have not, too.
+// gather finds out what a round asks for: also for all that ring the bell if it was rung, and, with all, for
+// those that are first, though they would ring it.
 func (w *watcher) gather(r *round, rung, all bool) {
 	lent := w.lent.Load()
 	if r.version == w.version && r.lent == lent && r.all == all && !r.rung && !rung && r.whole && r.timelines == len(w.timelines) {
@@ -528,7 +528,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		if of.queue == nil || of.ending || of.order != 0 && of.round == r.n {
 			return
 		}
-		if asleep := of.asleep(); !asleep || all {
+		if asleep := of.asleep(); !asleep || rung || all {
 			r.ringing = r.ringing && asleep
 			r.take(of)
 		}
@@ -538,15 +538,16 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		for len(q.heap) > 0 && (q.heap[0].watch.queue == nil || q.heap[0].watch.ending) {
 			if of := q.pop(); of.queue != nil {
 				w.loosen(of) // others do not wait for whoever is told of it
+				q.completed++
 			}
 		}
 		// After the first, the fourth, the sixteenth and so on, more of them the more have completed:
 		// what is in such a place of a heap comes after about as many.
 		far := 1
-		if q.ended > 0 {
-			far, further = 4*q.ended, true
+		if q.completed > 0 {
+			far, further = 4*q.completed, true
 		}
-		q.ended = 0
+		q.completed = 0
 		for i := 1; i <= far && i <= len(q.heap); i *= 4 {
 			first(q.heap[i-1].watch)
 		}
@@ -723,7 +724,7 @@ func (r *round) wake(more bool) {
 		}
 		t.ready = nil
 	}
-	t.tell()
+	t.tell() // there are no slots, which are let go of after the round
 	clear(t.ready)
 	clear(t.subs)
 	t.ready, t.subs = t.ready[:0], t.subs[:0]
@@ -752,9 +753,9 @@ func (w *watcher) endAll(t *told, outs []outcome, before bool) {
 		case of.loose:
 			q.hits++
 		default:
-			q.ended++
-			if before && o.err == nil && of.order > q.upTo && !of.slot.foreign() {
-				q.upTo = of.order
+			q.completed++
+			if before && o.err == nil && !of.slot.foreign() {
+				q.upTo = max(q.upTo, of.order)
 				w.advanced = append(w.advanced, q)
 			}
 		}
@@ -768,7 +769,7 @@ func (w *watcher) endAll(t *told, outs []outcome, before bool) {
 				w.loosen(of)
 			default:
 				of.slot.remember(of.slot.gen.Load(), driver.ResultSuccess)
-				q.ended++
+				q.completed++
 				w.end(t, outcome{watch: of, final: true})
 			}
 		}

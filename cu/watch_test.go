@@ -78,11 +78,11 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	streams := make([]*Stream, n)
 	for i := range streams {
 		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		sim.Hold(streams[i].Handle())
+		sim.Hold(uintptr(streams[i].core.raw)) // Handle would lend it
 	}
 	return streams, func() {
 		for _, s := range streams {
-			sim.Release(s.Handle())
+			sim.Release(uintptr(s.core.raw))
 		}
 	}
 }

@@ -12,15 +12,15 @@ type queueKey struct {
 // watchQueue holds the watches of one key.
 type watchQueue struct {
 	key   queueKey
-	place int // in order
-	n     int
+	place int // in the watcher's order
+	n     int // watches that have not ended, in the heap and the list
 
 	// Those whose order is known are in a heap, with some that have ended. Records up to upTo have
-	// completed; ended is how many of them were waited for since it was decided how far to look.
-	heap  []orderedWatch
-	gone  int // how many in the heap have ended
-	upTo  uint64
-	ended int
+	// completed; completed is how many of them were waited for since it was decided how far to look.
+	heap      []orderedWatch
+	stale     int // how many in the heap have ended
+	upTo      uint64
+	completed int
 
 	// The others are in a list, the first to be waited for first.
 	first, last *watch
@@ -38,7 +38,7 @@ type orderedWatch struct {
 
 // put puts a watch where it belongs.
 func (w *watcher) put(d *Driver, of *watch) {
-	on, order := of.slot.place()
+	on, order := of.slot.position()
 	key := queueKey{on: on}
 	if on == 0 {
 		key.slot = of.slot
@@ -92,7 +92,7 @@ func (q *watchQueue) pop() *watch {
 		q.sink(0, x)
 	}
 	if of.queue == nil {
-		q.gone--
+		q.stale--
 	}
 	of.order = 0
 	return of
@@ -119,11 +119,11 @@ func (q *watchQueue) sink(i int, x orderedWatch) {
 
 // tidy takes those that have ended from the heap, if they are many.
 func (q *watchQueue) tidy() {
-	if q.gone < 32 || q.gone <= len(q.heap)/2 {
+	if q.stale < 32 || q.stale <= len(q.heap)/2 {
 		return
 	}
 	q.heap = slices.DeleteFunc(q.heap, func(x orderedWatch) bool { return x.watch.queue == nil })
-	q.gone = 0
+	q.stale = 0
 	for i := len(q.heap)/2 - 1; i >= 0; i-- {
 		q.sink(i, q.heap[i])
 	}
@@ -187,7 +187,7 @@ func (w *watcher) drop(t *told, of *watch) {
 	case of.loose:
 		w.unlink(of)
 	case of.order != 0:
-		q.gone++
+		q.stale++
 	}
 	of.queue = nil
 	if q.n--; q.n == 0 {
@@ -236,7 +236,7 @@ func (w *watcher) loosenForeign() {
 			if of := q.heap[i].watch; of.queue != nil && of.slot.foreign() {
 				// An entry of nothing stays.
 				q.heap[i].watch = &watch{order: of.order}
-				q.gone++
+				q.stale++
 				of.order = 0
 				w.loosen(of)
 			}
