@@ -340,3 +340,68 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 		}
 	}
 }
+
+// TestLooseBesideHeads waits for a record without a known order, which completes before those of many
+// streams that have one, for which others wait: it is asked for all the same, also while no stream rings the
+// bell.
+func TestLooseBesideHeads(t *testing.T) {
+	for _, n := range []int{15, 16, 17, 48} {
+		for _, captures := range []int32{0, 1} {
+			_, drv, gpu := simWaits(t)
+			drv.ordered.Store(true)
+			line := must(gpu.NewTimeline(0))(t)
+			streams, events := make([]*Stream, n), make([]*Event, n)
+			for i := range streams {
+				streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+			}
+			last := streams[n-1]
+			loose := must(gpu.NewEvent(EventDisableTiming))(t)
+			last.core.acquire()
+			if err := errors.Join(line.Block(last, 1), loose.Record(last)); err != nil {
+				t.Fatal(err)
+			}
+			last.core.leave()
+			var wg sync.WaitGroup
+			for i, s := range streams {
+				if err := line.Block(s, 2); err != nil {
+					t.Fatal(err)
+				}
+				events[i] = must(s.RecordNew(EventDisableTiming))(t)
+				wg.Go(func() {
+					if err := events[i].Wait(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				if !eventually(func() bool { return watches(drv) == i+1 }) {
+					t.Fatalf("%d are waited for", watches(drv))
+				}
+			}
+			done := make(chan error, 1)
+			wg.Go(func() { done <- loose.Wait(t.Context()) })
+			if !eventually(func() bool { return watches(drv) == n+1 }) || placeOf(loose) != 0 || placeOf(events[n-1]) == 0 {
+				t.Fatalf("%d are waited for, records %d and %d", watches(drv), placeOf(loose), placeOf(events[n-1]))
+			}
+			drv.captures.n.Add(captures) // somewhere else
+			time.Sleep(3 * watchLong)
+			if err := line.Set(1); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("%d streams, %d captures: nobody asks for a record that is complete", n, captures)
+			}
+			drv.captures.n.Add(-captures)
+			if err := line.Set(2); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			closeAll(t, append(events, loose))
+			closeAll(t, streams)
+			closeAll(t, []*Timeline{line})
+		}
+	}
+}

@@ -146,6 +146,7 @@ func (c *contextCore) keepPage(p *page) bool {
 	}
 	k.all[p.life] = struct{}{}
 	p.life.home.Store(c)
+	runtime.KeepAlive(p)
 	return true
 }
 

@@ -43,8 +43,8 @@ const (
 	watchDeaf = 100 * time.Microsecond
 )
 
-// maxAsked is how many records of one stream, whose order is not known, a round asks for. Of those that are behind others
-// it asks for one more to each eight of these, or for maxAskedSlow if watchSlow brings it about.
+// maxAsked is how many records of one stream a round asks for whose order is not known. Of those that are behind
+// others it asks for one more to each eight of these, or for maxAskedSlow if watchSlow brings it about.
 const (
 	maxAsked     = 256
 	maxAskedSlow = 256
@@ -390,6 +390,8 @@ type round struct {
 	lent    uint32
 	// The bell was rung, or all that are first are asked for, whatever rings.
 	rung, all bool
+	// again says that some of what it should have asked for was not: the next one does that.
+	again bool
 	// timelines is how many are waited for.
 	timelines int
 	// plain are records that are not part of a capture, which only this package could make
@@ -397,7 +399,6 @@ type round struct {
 	// by one.
 	plain, careful []*watch
 	handles        []driver.Event
-	ends           []int // where in plain the records of each queue end
 	results        [askSize]driver.Result
 	// whole says that no other is waited for, ringing that all that are first on their
 	// stream will ring the bell.
@@ -432,9 +433,9 @@ func (w *watcher) run(d *Driver) {
 		if len(w.armed) < w.n {
 			pause = watchBehind
 		}
-		rung, all := h != heard, began.Sub(slow) >= pause
+		rung, all := h != heard || r.again, began.Sub(slow) >= pause
 		if heard = h; all {
-			slow = began
+			slow, w.scarce = began, false // streams may have been closed
 		}
 		hits := 0
 		for i := len(w.timelines) - 1; i >= 0; i-- { // those that are dropped come later, or are this one
@@ -467,7 +468,7 @@ func (w *watcher) run(d *Driver) {
 		rest := time.Duration(0)
 		switch old := now.Sub(news); {
 		case hits > 0:
-		case r.ringing:
+		case r.ringing && !r.again:
 			rest = pause
 		case old < watchSpin && w.saved > took:
 		default:
@@ -521,7 +522,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		w.loosenForeign()
 	}
 	r.version, r.lent, r.all, r.rung, r.timelines = w.version, lent, all, rung, len(w.timelines)
-	r.plain, r.careful, r.handles, r.ends = r.plain[:0], r.careful[:0], r.handles[:0], r.ends[:0]
+	r.plain, r.careful, r.handles, r.again = r.plain[:0], r.careful[:0], r.handles[:0], false
 	r.many = w.n > fewWaiting
 	r.ringing = len(w.timelines) == 0 && (w.looseArmed == w.loose || w.scarce)
 	first := func(of *watch) {
@@ -569,7 +570,6 @@ func (w *watcher) gather(r *round, rung, all bool) {
 			}
 			first(of)
 		}
-		r.ends = append(r.ends, len(r.plain))
 	}
 	if rung {
 		for _, of := range w.armed {
@@ -607,7 +607,7 @@ func (r *round) take(of *watch) {
 	g := sl.gen.Load()
 	switch {
 	case g&genBusy != 0:
-		r.version = 0 // the record ends soon
+		r.version, r.again = 0, true // the record ends soon
 		r.careful = append(r.careful, of)
 	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
 		r.careful = append(r.careful, of)
@@ -620,15 +620,15 @@ func (r *round) take(of *watch) {
 
 // ask asks for a round's records, and returns how many outcomes there are.
 func (w *watcher) ask(d *Driver, r *round) (hits int) {
-	queue, n := 0, 0
-	for i := 0; i < len(r.plain); i += n {
-		n = min(askSize, len(r.plain)-i)
+	for i := 0; i < len(r.plain); i += askSize {
+		n := min(askSize, len(r.plain)-i)
 		part, results := r.plain[i:i+n], r.results[:n]
 		// While this is locked nothing that was lent becomes part of a capture of this
 		// package.
 		d.captures.polls.RLock()
 		if w.lent.Load() != r.lent {
 			d.captures.polls.RUnlock()
+			r.again = true
 			break // the next round is another one
 		}
 		res := d.table.EventQueryAll(driver.At{Relaxed: true}, r.handles[i:i+n], results)
@@ -640,15 +640,6 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 			if results[k] != driver.ResultNotReady {
 				of.slot.remember(of.gen, results[k])
 				r.outs = append(r.outs, of.outcome(results[k]))
-			}
-		}
-		// Those behind one that is pending are, too, most likely.
-		if results[n-1] == driver.ResultNotReady {
-			for queue < len(r.ends) && r.ends[queue] < i+n {
-				queue++
-			}
-			if queue < len(r.ends) {
-				n = max(n, r.ends[queue]-i)
 			}
 		}
 		hits += w.tellOf(d, r)
@@ -718,7 +709,7 @@ func (r *round) wake(more bool) {
 	if more && len(t.ready) < wakeGroup {
 		return
 	}
-	if len(t.ready) > wakeGroup/2 && (more || len(t.ready) >= 2*wakeGroup) {
+	if more || len(t.ready) >= 2*wakeGroup {
 		for part := range slices.Chunk(t.ready, wakeGroup) {
 			go wakeAll(part)
 		}

@@ -212,12 +212,7 @@ func (w *watcher) drop(t *told, of *watch) {
 	w.n--
 	w.version++
 	if of.ringer != 0 {
-		sl.core.ctx.putRinger(of.ringer)
-		last := len(w.armed) - 1
-		w.armed[slices.Index(w.armed, of)] = w.armed[last]
-		w.armed[last] = nil
-		w.armed = w.armed[:last]
-		w.scarce = false
+		w.disarm(of)
 		w.bare = w.bare || q.n > 0
 	}
 	sl.watchers.Add(-1)
@@ -228,9 +223,28 @@ func (w *watcher) drop(t *told, of *watch) {
 	}
 }
 
-// loosenForeign takes what others may record now from the heaps: its newest record may be on another
-// stream.
+// disarm gives the stream back that was to ring the bell.
+func (w *watcher) disarm(of *watch) {
+	of.slot.core.ctx.putRinger(of.ringer)
+	of.ringer = 0
+	if of.loose {
+		w.looseArmed--
+	}
+	last := len(w.armed) - 1
+	w.armed[slices.Index(w.armed, of)] = w.armed[last]
+	w.armed[last] = nil
+	w.armed = w.armed[:last]
+	w.scarce = false
+}
+
+// loosenForeign takes what others may record now from the heaps, and from those that ring the bell: its newest
+// record may be on another stream.
 func (w *watcher) loosenForeign() {
+	for i := len(w.armed) - 1; i >= 0; i-- {
+		if of := w.armed[i]; of.slot.foreign() {
+			w.disarm(of) // the bell is for a record that may not be the newest
+		}
+	}
 	for _, q := range w.order {
 		for i := len(q.heap) - 1; i >= 0; i-- {
 			if of := q.heap[i].watch; of.queue != nil && of.slot.foreign() {
