@@ -285,7 +285,12 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		s.leave()
 		return it, false
 	}
-	return batchItem{owner: o, slot: sl, on: s, order: sl.recordedOn(sc)}, true
+	sl.recordedOn(sc)
+	it = batchItem{owner: o, slot: sl, on: s}
+	if sl.drv.ordered.Load() {
+		it.order = sl.noteOrder(sc)
+	}
+	return it, true
 }
 
 // record records the events, and lets go of them and of the streams.
@@ -293,7 +298,9 @@ func (b *batch) record(errs *batchErrors) {
 	res := b.drv.table.EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core
-		sl.confirm(it.order, res)
+		if it.order != 0 {
+			sl.confirm(it.order, res)
+		}
 		if b.drv.captures.n.Load() != 0 {
 			sl.overtaken(sc)
 		}

@@ -405,3 +405,35 @@ func TestLooseBesideHeads(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfItsStream has an event recorded on another stream, and on none, between the moment in which
+// a record notes its stream and that in which it notes its order: it has none then.
+func TestOrderOfItsStream(t *testing.T) {
+	_, drv, gpu := simWaits(t)
+	drv.ordered.Store(true)
+	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	sl := e.core().slot.Load()
+	for _, sc := range []*streamCore{streams[0].core, nil} {
+		sl.beginRecord()
+		sl.recordedOn(sc)
+		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner
+			t.Fatal(err)
+		}
+		if sc != nil {
+			sc.acquire()
+		}
+		if order := sl.noteOrder(sc); order != 0 {
+			t.Errorf("the order is %x", order)
+		}
+		if sc != nil {
+			sc.leave()
+		}
+		sl.endRecord()
+		if n := placeOf(e); n != 0 {
+			t.Errorf("the record is number %d", n)
+		}
+	}
+	closeAll(t, []*Event{e})
+	closeAll(t, streams)
+}

@@ -472,28 +472,30 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 	return res
 }
 
-func (sl *slot) callRecord(a recordArgs) driver.Result {
-	order := sl.recordedOn(a.stream)
-	res := sl.askToRecord(a)
-	sl.confirm(order, res)
+func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
+	sl.recordedOn(a.stream)
+	order := uint64(0)
+	if sl.drv.ordered.Load() {
+		order = sl.noteOrder(a.stream)
+	}
+	switch ctx := sl.core.ctx.raw; a.by {
+	case byContext:
+		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+	case byGreenContext:
+		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+	case byRecordWithFlags:
+		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+	default:
+		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+	}
+	if order != 0 {
+		sl.confirm(order, res)
+	}
 	return res
 }
 
-func (sl *slot) askToRecord(a recordArgs) driver.Result {
-	switch ctx := sl.core.ctx.raw; a.by {
-	case byContext:
-		return sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
-	case byGreenContext:
-		return sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
-	case byRecordWithFlags:
-		return sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
-	}
-	return sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
-}
-
-// recordedOn notes the stream of a record that is under way, nil for a whole context, and
-// the record's order there, if anybody is interested. It returns what confirm is passed after the record.
-func (sl *slot) recordedOn(sc *streamCore) (order uint64) {
+// recordedOn notes the stream of a record that is under way, nil for a whole context.
+func (sl *slot) recordedOn(sc *streamCore) {
 	on := uint64(0)
 	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
 		on = sc.serial
@@ -501,10 +503,13 @@ func (sl *slot) recordedOn(sc *streamCore) (order uint64) {
 	if sl.on.Load() != on { // it hardly ever is another one
 		sl.on.Store(on)
 	}
-	if sl.drv.ordered.Load() {
-		order = sl.orderOf(on, sc)
-		sl.order.Store(order)
-	}
+}
+
+// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is interested in orders. It
+// returns what confirm is passed after the record, if it is not 0.
+func (sl *slot) noteOrder(sc *streamCore) uint64 {
+	order := sl.orderOf(sc)
+	sl.order.Store(order)
 	return order
 }
 
@@ -518,9 +523,10 @@ const (
 // other call on the stream, nor a record on the slot, is in flight now. So the calls of those with a
 // lower one have returned when this one is made, and the stream completes them before. What may become
 // part of a capture has no order.
-func (sl *slot) orderOf(on uint64, sc *streamCore) uint64 {
+func (sl *slot) orderOf(sc *streamCore) uint64 {
 	g := sl.gen.Load()
-	if on == 0 || g&genBusy != 1 {
+	// Another record, which is over, may have noted another stream since.
+	if g&genBusy != 1 || sc == nil || sl.on.Load() != sc.serial {
 		return 0
 	}
 	if n := sc.nextRecord(); n != 0 {
@@ -541,9 +547,6 @@ func (sc *streamCore) nextRecord() uint64 {
 
 // confirm withdraws an order when the record has not become the slot's newest for sure.
 func (sl *slot) confirm(order uint64, res driver.Result) {
-	if order == 0 {
-		return
-	}
 	if g := sl.gen.Load(); res != driver.ResultSuccess || g&genBusy != 1 || g/genOne&orderMark != order&orderMark {
 		sl.order.Store(0)
 	}

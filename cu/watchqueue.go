@@ -223,10 +223,10 @@ func (w *watcher) drop(t *told, of *watch) {
 	}
 }
 
-// disarm gives the stream back that was to ring the bell.
+// disarm gives the stream back that was to ring the bell. The watch goes on saying which that was: the watcher's
+// goroutine looks without the lock.
 func (w *watcher) disarm(of *watch) {
 	of.slot.core.ctx.putRinger(of.ringer)
-	of.ringer = 0
 	if of.loose {
 		w.looseArmed--
 	}
@@ -243,6 +243,7 @@ func (w *watcher) loosenForeign() {
 	for i := len(w.armed) - 1; i >= 0; i-- {
 		if of := w.armed[i]; of.slot.foreign() {
 			w.disarm(of) // the bell is for a record that may not be the newest
+			of.ringer = 0
 		}
 	}
 	for _, q := range w.order {
