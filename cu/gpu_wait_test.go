@@ -75,7 +75,7 @@ func TestGPUWaiters(t *testing.T) {
 			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
 			time.Sleep(long)
 			drv.watch.mu.Lock()
-			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.order),
+			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.allQueues),
 				ringers(gpu), drv.watch.rest)
 			drv.watch.mu.Unlock()
 			if n := woken.Load(); n != 0 {

@@ -116,10 +116,6 @@ func (p *page) register(t *driver.Table, at driver.At) driver.Result {
 }
 
 // unregister undoes that.
-func (p *page) unregister(c *contextCore, at driver.At) driver.Result {
-	return p.life.unregister(c, at)
-}
-
 func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 	res := c.drv.table.MemHostUnregister(at, life.addr)
 	if res == driver.ResultSuccess {

@@ -65,7 +65,7 @@ func (tc *timelineCore) free(at driver.At) (string, driver.Result) {
 		return "", driver.ResultSuccess
 	}
 	at.Context = tc.ctx.raw
-	return "cuMemHostUnregister", tc.page.unregister(tc.ctx, at)
+	return "cuMemHostUnregister", tc.page.life.unregister(tc.ctx, at)
 }
 
 // errNoValues is behind the error of a timeline where devices lack what it takes.
@@ -134,7 +134,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	if err != nil {
 		if !again || !core.keepPage(p) {
-			p.unregister(core, at)
+			p.life.unregister(core, at)
 		}
 		return nil, err
 	}

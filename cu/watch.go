@@ -73,9 +73,10 @@ type watcher struct {
 
 	mu      sync.Mutex
 	running bool
-	queues  map[queueKey]*watchQueue
-	order   []*watchQueue
-	n       int
+	// queues are all that have watches, by their keys, and allQueues in any order. n is how many watches there are.
+	queues    map[queueKey]*watchQueue
+	allQueues []*watchQueue
+	n         int
 	// turn is the next of those without a known order, which are in a ring, that is asked for though it
 	// is behind others. loose is how many these are.
 	turn  *watch
@@ -535,7 +536,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		}
 	}
 	seen, further := 0, false
-	for _, q := range w.order {
+	for _, q := range w.allQueues {
 		for len(q.heap) > 0 && (q.heap[0].watch.queue == nil || q.heap[0].watch.ending) {
 			if of := q.pop(); of.queue != nil {
 				w.loosen(of) // others do not wait for whoever is told of it

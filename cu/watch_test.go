@@ -34,7 +34,7 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		if !eventually(func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.order) == 0 && w.turn == nil && w.loose == 0 && len(w.armed) == 0 && w.looseArmed == 0 && len(w.dead) == 0
+			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.allQueues) == 0 && w.turn == nil && w.loose == 0 && len(w.armed) == 0 && w.looseArmed == 0 && len(w.dead) == 0
 		}) {
 			t.Errorf("the watcher did not end: %d watches", w.n)
 		}

@@ -12,7 +12,7 @@ type queueKey struct {
 // watchQueue holds the watches of one key.
 type watchQueue struct {
 	key   queueKey
-	place int // in the watcher's order
+	place int // in allQueues
 	n     int // watches that have not ended, in the heap and the list
 
 	// Those whose order is known are in a heap, with some that have ended. Records up to upTo have
@@ -45,12 +45,12 @@ func (w *watcher) put(d *Driver, of *watch) {
 	}
 	q := w.queues[key]
 	if q == nil {
-		q = &watchQueue{key: key, place: len(w.order), depth: 1}
+		q = &watchQueue{key: key, place: len(w.allQueues), depth: 1}
 		if w.queues == nil {
 			w.queues = make(map[queueKey]*watchQueue)
 		}
 		w.queues[key] = q
-		w.order = append(w.order, q)
+		w.allQueues = append(w.allQueues, q)
 	}
 	of.queue = q
 	q.n++
@@ -191,10 +191,10 @@ func (w *watcher) drop(t *told, of *watch) {
 	}
 	of.queue = nil
 	if q.n--; q.n == 0 {
-		last := w.order[len(w.order)-1]
-		w.order[q.place], last.place = last, q.place
-		w.order[len(w.order)-1] = nil
-		w.order = w.order[:len(w.order)-1]
+		last := w.allQueues[len(w.allQueues)-1]
+		w.allQueues[q.place], last.place = last, q.place
+		w.allQueues[len(w.allQueues)-1] = nil
+		w.allQueues = w.allQueues[:len(w.allQueues)-1]
 		delete(w.queues, q.key)
 	} else {
 		q.tidy()
@@ -246,7 +246,7 @@ func (w *watcher) loosenForeign() {
 			of.ringer = 0
 		}
 	}
-	for _, q := range w.order {
+	for _, q := range w.allQueues {
 		for i := len(q.heap) - 1; i >= 0; i-- {
 			if of := q.heap[i].watch; of.queue != nil && of.slot.foreign() {
 				// An entry of nothing stays.
@@ -261,7 +261,7 @@ func (w *watcher) loosenForeign() {
 
 // each calls f for each watch. It ends none of them.
 func (w *watcher) each(f func(*watch)) {
-	for _, q := range w.order {
+	for _, q := range w.allQueues {
 		for of := q.first; of != nil; of = of.after {
 			f(of)
 		}
