@@ -56,14 +56,16 @@ const slowRound = 4 * time.Second
 // A wakeWay is a way for goroutines to wait for the GPU.
 type wakeWay struct {
 	name  string
-	most  int  // how many waiters it is for
-	holds bool // whether each of them holds a thread
+	most  int    // how many waiters it is for
+	holds bool   // whether each of them holds a thread
+	part  string // the only one that it is for, if there is one
 	// open makes what so many waits on so many streams need. Nothing is held then.
 	open func(r *wakeRig, waits, streams int) (wakeWaits, error)
 }
 
 // wakeWaits are waits that can be made one after the other and all over again. If there
-// is more to close than the rig does, they are an io.Closer, too.
+// is more to close than the rig does, they are an io.Closer, too. If they have a method
+// times() []time.Time, it says when they were over, and not when their goroutines ran.
 type wakeWaits interface {
 	// arm puts the end of a wait behind what is on a stream, which is one of the rig's.
 	arm(wait, stream int) error
@@ -73,11 +75,12 @@ type wakeWaits interface {
 
 // wakeWays are the ways to wait, in the order of the tables.
 var wakeWays = []wakeWay{
-	{"spin", 64, true, openEvents(EventDisableTiming, synchronizeEvent, false)},
-	{"blocking", 1000, true, openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent, false)},
-	{"watcher", 100_000, false, openEvents(EventDisableTiming, (*Event).Wait, true)},
-	{"host function", 100_000, false, openHostFuncs},
-	{"timeline", 100_000, false, openTimelines},
+	{"GPU", 64, false, "latency", openWords},
+	{"spin", 64, true, "", openEvents(EventDisableTiming, synchronizeEvent, false)},
+	{"blocking", 1000, true, "", openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent, false)},
+	{"watcher", 100_000, false, "", openEvents(EventDisableTiming, (*Event).Wait, true)},
+	{"host function", 100_000, false, "", openHostFuncs},
+	{"timeline", 100_000, false, "", openTimelines},
 }
 
 // eventWaits have an event each.
@@ -149,10 +152,13 @@ type wakeRig struct {
 	end     time.Time     // when all has to have been measured
 	tsv     *os.File
 	lines   []wakeLine
-	full    map[string]int // how many waits on a stream are too many for a way
-	slow    map[string]int // the least number of waiters that a way was slow with
+	full    map[string][]wakeLoad // what was too much for a way
+	slow    map[string]int        // the least number of waiters that a way was slow with
 	notes   []string
 }
+
+// wakeLoad is so many waits, on so many streams.
+type wakeLoad struct{ waits, streams int }
 
 // wakeLine is a line of the file.
 type wakeLine struct {
@@ -198,7 +204,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			few: *wakeSamples, many: *wakeSamples / 10, rounds: 3, roundsOfMost: 2, pause: 2 * time.Millisecond, window: time.Second,
 			long: 2 * time.Second, longSamples: 15, kernels: 400, kernel: time.Millisecond, sweep: 1024, sweepRounds: 31,
 		},
-		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string]int), slow: make(map[string]int), wakeFor: *wakeFor,
+		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string][]wakeLoad), slow: make(map[string]int), wakeFor: *wakeFor,
 		only: must(regexp.Compile(*wakeOnly))(b),
 	}
 	if gpu.own.core.drv.table.Software() {
@@ -357,10 +363,11 @@ type series struct {
 func (r *wakeRig) ways(part string, waiters, waits, streams int) []*series {
 	var list []*series
 	for _, way := range wakeWays {
-		if !r.wants(part, way.name) || waiters > way.most {
+		if !r.wants(part, way.name) || waiters > way.most || way.part != "" && way.part != part {
 			continue
 		}
-		if full, ok := r.full[way.name]; ok && waits/streams >= full {
+		// More waits on fewer streams are no easier.
+		if slices.ContainsFunc(r.full[way.name], func(l wakeLoad) bool { return waits >= l.waits && streams <= l.streams }) {
 			continue
 		}
 		if slow, ok := r.slow[way.name]; ok && waiters > slow {
@@ -478,7 +485,7 @@ func (r *wakeRig) held(s *series, waits, streams int, inTurn bool, before func(s
 	if n := int(late.Load()); n != 0 {
 		err = errors.Join(err, fmt.Errorf("%w than %d waits in %v", errFull, n-1, armLimit))
 		if before == nil {
-			r.full[s.name] = n / streams
+			r.full[s.name] = append(r.full[s.name], wakeLoad{n, streams})
 		}
 	}
 	if err != nil {
@@ -538,8 +545,12 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.settle(c.streams))
 	}
+	woken := run.woken
+	if w, ok := s.waits.(interface{ times() []time.Time }); ok {
+		woken = w.times()
+	}
 	us := make([]float64, c.waiters)
-	for i, t := range run.woken {
+	for i, t := range woken {
 		us[i] = float64(t.Sub(released[i%len(released)]).Nanoseconds()) / 1e3
 	}
 	return us, nil
@@ -548,12 +559,12 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 // waitingAll returns when goroutines that are about to wait do: they take a while to get there
 // if they are many.
 func (r *wakeRig) waitingAll(waits wakeWaits, n int) error {
-	time.Sleep(time.Duration(n) * wakeBegin)
+	sleepPrecisely(time.Duration(n) * wakeBegin)
 	w, ok := waits.(interface{ waiting() int })
 	if !ok || n <= fewPoll { // few poll for themselves
 		return nil
 	}
-	for late := time.Now().Add(wakeLimit); w.waiting() < n; time.Sleep(100 * time.Microsecond) {
+	for late := time.Now().Add(wakeLimit); w.waiting() < n; sleepPrecisely(100 * time.Microsecond) {
 		if time.Now().After(late) {
 			return fmt.Errorf("only %d waited after %v", w.waiting(), wakeLimit)
 		}
@@ -562,7 +573,13 @@ func (r *wakeRig) waitingAll(waits wakeWaits, n int) error {
 }
 
 // wakePause lets some time pass before streams go on.
-func wakePause() { time.Sleep(100*time.Microsecond + rand.N(900*time.Microsecond)) }
+func wakePause() { sleepPrecisely(100*time.Microsecond + rand.N(900*time.Microsecond)) }
+
+// sleepPrecisely is time.Sleep for less than a millisecond, which would become one where nothing else runs.
+func sleepPrecisely(d time.Duration) {
+	ts := syscall.NsecToTimespec(int64(d))
+	syscall.Nanosleep(&ts, nil) // a signal may cut it short, which does no harm
+}
 
 // wakeRun are goroutines that wait.
 type wakeRun struct {

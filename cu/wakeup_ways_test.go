@@ -84,6 +84,49 @@ func (w *timelineWaits) Close() error {
 	return errors.Join(errs...)
 }
 
+// wordWaits are for words in the host's memory that streams raise. One goroutine looks at all of them and does
+// nothing else: no way is faster, and what it sees is what the GPU takes.
+type wordWaits struct {
+	*timelineWaits
+	seen []time.Time
+}
+
+func openWords(r *wakeRig, waits, streams int) (wakeWaits, error) {
+	w, err := openTimelines(r, waits, streams)
+	if err != nil {
+		return nil, err
+	}
+	return &wordWaits{w.(*timelineWaits), make([]time.Time, waits)}, nil
+}
+
+func (w *wordWaits) wait(ctx context.Context, i int) error {
+	if i != 0 {
+		return nil
+	}
+	next := make([][]int, len(w.timelines)) // the waits of each stream that are not over, in order
+	for i, on := range w.on {
+		next[on] = append(next[on], i)
+	}
+	for left := len(w.on); left > 0; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for s, t := range w.timelines {
+			for len(next[s]) > 0 && t.Value() >= w.values[next[s][0]] {
+				w.seen[next[s][0]] = time.Now()
+				next[s] = next[s][1:]
+				left--
+			}
+		}
+	}
+	return nil
+}
+
+func (w *wordWaits) times() []time.Time { return w.seen }
+
+// waiting returns how many wait, as far as it matters.
+func (w *wordWaits) waiting() int { return len(w.on) }
+
 func (r *wakeRig) timelineReads() {
 	const part, reads = "reads", 1_000_000
 	if !r.wants(part, "timeline") {

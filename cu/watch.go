@@ -27,7 +27,7 @@ const (
 // library's own waits for it, and rings a bell. After a sticky error none does, so the
 // watcher asks every watchSlow.
 const (
-	watchSpin     = time.Millisecond
+	watchSpin     = 2 * time.Millisecond
 	watchShare    = 5 // one part of so many
 	watchSaved    = 4 * time.Millisecond
 	watchMinSleep = 20 * time.Microsecond
@@ -92,6 +92,8 @@ type watcher struct {
 	// meanwhile is let go of afterwards.
 	asking bool
 	dead   []*slot
+	// round is what the goroutine's rounds need, for the next goroutine to have as well. It is the goroutine's own.
+	round round
 	// rest is how long the goroutine sleeps, 0 if it is awake.
 	rest time.Duration
 	bell *bell
@@ -407,12 +409,13 @@ type round struct {
 	many           bool // somebody else wakes them
 	outs           []outcome
 	told           told
+	dead           []*slot         // to let go of
 	pulses         []*timelineCore // whose contexts are asked whether they work
 }
 
 // run is the watcher's goroutine.
 func (w *watcher) run(d *Driver) {
-	var r round
+	r := &w.round
 	began := time.Now()
 	w.mu.Lock()
 	if w.bell == nil {
@@ -452,18 +455,18 @@ func (w *watcher) run(d *Driver) {
 			}
 		}
 		w.bare = false
-		w.gather(&r, rung, all)
+		w.gather(r, rung, all)
 		w.asking = true
 		w.mu.Unlock()
 
-		hits += w.ask(d, &r)
+		hits += w.ask(d, r)
 		now := time.Now()
 		if hits > 0 {
 			news = now
 		}
 		if now.Sub(looked) >= watchLong/4 && now.Sub(news) >= watchLong {
 			looked = now
-			w.ring(d, &r, now)
+			w.ring(d, r, now)
 		}
 		took := now.Sub(began)
 		rest := time.Duration(0)
@@ -473,21 +476,24 @@ func (w *watcher) run(d *Driver) {
 			rest = pause
 		case old < watchSpin && w.saved > took:
 		default:
-			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep, (watchShare-1)*took)
+			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep)
+			if w.saved <= took {
+				rest = max(rest, (watchShare-1)*took)
+			}
 		}
 
 		w.mu.Lock()
 		w.asking = false
-		dead := w.dead
-		w.dead = nil
+		r.dead, w.dead = w.dead, r.dead[:0]
 		if w.news || w.bare || w.idle() {
 			rest = 0
 		}
 		w.rest = rest
 		w.mu.Unlock()
-		for _, sl := range dead {
+		for _, sl := range r.dead {
 			sl.leaveElsewhere()
 		}
+		clear(r.dead)
 		if hits > 0 && rush < maxRush {
 			rush++
 		} else {
@@ -507,8 +513,37 @@ func (w *watcher) run(d *Driver) {
 		w.saved = max(min(w.saved-took+again.Sub(began)/watchShare, watchSaved), -watchSaved)
 		began = again
 	}
+	r.empty()
+	w.dead = emptied(w.dead)
 	w.running, w.ended = false, began
 	w.mu.Unlock()
+}
+
+// maxKept is how much a round may hold for another goroutine's rounds.
+const maxKept = 1024
+
+// empty forgets all but the memory, for another goroutine's rounds: what is allocated while outcomes come in costs as
+// much time as many of them.
+func (r *round) empty() {
+	*r = round{
+		n:       r.n,
+		plain:   emptied(r.plain),
+		careful: emptied(r.careful),
+		handles: emptied(r.handles),
+		outs:    emptied(r.outs),
+		dead:    emptied(r.dead),
+		told:    told{ready: emptied(r.told.ready), subs: emptied(r.told.subs)},
+	}
+}
+
+// emptied returns a slice without elements, and of the same memory unless that is too much.
+func emptied[T any](s []T) []T {
+	if cap(s) > maxKept {
+		return nil
+	}
+	s = s[:cap(s)]
+	clear(s)
+	return s[:0]
 }
 
 // gather finds out what a round asks for: also for all that ring the bell if it was rung, and, with all, for
