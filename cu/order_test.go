@@ -145,6 +145,35 @@ func TestRungIsAsked(t *testing.T) {
 	}
 }
 
+// TestLentIsAsked lends an event whose watch is asleep to others: as these may record it, the watcher
+// asks for it again, and at once.
+func TestLentIsAsked(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 1)
+	events := recordHeld(t, gpu, streams, 1)
+	done := make(chan error)
+	go func() { done <- events[0].Wait(t.Context()) }()
+	w := &drv.watch
+	rests := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.armed) == 1 && w.rest == watchSlow
+	}
+	if !eventually(rests) {
+		t.Error("no stream rings the bell for it")
+	}
+	events[0].Handle()
+	if rests() {
+		t.Error("the watcher waits for the bell")
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	closeAll(t, events)
+	closeAll(t, streams)
+}
+
 // TestFewQuestions lets a thousand goroutines wait for records of one stream, which complete at
 // the same moment: far fewer questions find that out.
 func TestFewQuestions(t *testing.T) {

@@ -159,11 +159,16 @@ func (sl *slot) lend() {
 	}
 	sl.marks.Or(slotForeign)
 	if sl.watchers.Load() != 0 {
-		sl.drv.watch.lent.Add(1)
+		w := &sl.drv.watch
+		w.lent.Add(1)
 		polls := &sl.drv.captures.polls
 		polls.Lock()
 		//lint:ignore SA2001 it waits for those who had locked it
 		polls.Unlock()
+		// The bell would be rung for the newest record there was.
+		w.mu.Lock()
+		w.wake(sl.drv)
+		w.mu.Unlock()
 	}
 }
 

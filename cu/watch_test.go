@@ -168,6 +168,70 @@ func TestRingersAhead(t *testing.T) {
 	closeAll(t, many)
 }
 
+// TestRoundsKeepMemory holds what the watcher keeps for the next waits to be memory alone, and not
+// too much of it.
+func TestRoundsKeepMemory(t *testing.T) {
+	for _, n := range []int{64, 4 * maxKept} {
+		soft := &quickEvents{}
+		drv := must(Open(WithSoftware(soft)))(t)
+		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		soft.pending.Store(true)
+		events := make([]*Event, n)
+		var wg sync.WaitGroup
+		for i := range events {
+			events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
+			if err := events[i].Record(s); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := events[i].Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if !eventually(func() bool { return watches(drv) == n }) {
+			t.Fatalf("%d are waited for", watches(drv))
+		}
+		soft.pending.Store(false)
+		wg.Wait()
+		w := &drv.watch
+		if !eventually(func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !w.running
+		}) {
+			t.Fatal("the watcher goes on")
+		}
+		r := &w.round
+		kept := cap(r.plain) + cap(r.handles) + cap(r.outs) + cap(r.dead) + cap(r.told.ready) + cap(w.dead)
+		if kept == 0 || kept > 6*maxKept {
+			t.Errorf("after %d waits there is room for %d things", n, kept)
+		}
+		for _, of := range r.plain[:cap(r.plain)] {
+			if of != nil {
+				t.Fatalf("after %d waits one of them is kept", n)
+			}
+		}
+		for _, list := range [][]*slot{r.dead[:cap(r.dead)], w.dead[:cap(w.dead)]} {
+			for _, sl := range list {
+				if sl != nil {
+					t.Fatalf("after %d waits an event is kept", n)
+				}
+			}
+		}
+		for _, o := range r.outs[:cap(r.outs)] {
+			if o.watch != nil {
+				t.Fatalf("after %d waits an outcome is kept", n)
+			}
+		}
+		closeAll(t, events)
+		if err := errors.Join(s.Close(), gpu.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWatcherRests waits so long that streams of the library's own ring the bell: then
 // nobody asks any more, but now and then. A new waiter, and the end of the last, wake the
 // watcher.
