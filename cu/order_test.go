@@ -166,6 +166,13 @@ func TestLentIsAsked(t *testing.T) {
 	if rests() {
 		t.Error("the watcher waits for the bell")
 	}
+	if !eventually(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.armed) == 0 && w.rest < watchBehind
+	}) {
+		t.Error("a stream rings the bell for what may be recorded elsewhere")
+	}
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -167,7 +167,9 @@ func (sl *slot) lend() {
 		polls.Unlock()
 		// The bell would be rung for the newest record there was.
 		w.mu.Lock()
-		w.wake(sl.drv)
+		if w.rest >= watchBehind {
+			w.wake(sl.drv)
+		}
 		w.mu.Unlock()
 	}
 }

@@ -575,10 +575,10 @@ func (r *wakeRig) waitingAll(waits wakeWaits, n int) error {
 // wakePause lets some time pass before streams go on.
 func wakePause() { sleepPrecisely(100*time.Microsecond + rand.N(900*time.Microsecond)) }
 
-// sleepPrecisely is time.Sleep for less than a millisecond, which would become one where nothing else runs.
+// sleepPrecisely is time.Sleep, where a fraction of a millisecond may become a whole one if nothing else runs.
 func sleepPrecisely(d time.Duration) {
-	ts := syscall.NsecToTimespec(int64(d))
-	syscall.Nanosleep(&ts, nil) // a signal may cut it short, which does no harm
+	for ts := syscall.NsecToTimespec(int64(d)); syscall.Nanosleep(&ts, &ts) == syscall.EINTR; {
+	}
 }
 
 // wakeRun are goroutines that wait.

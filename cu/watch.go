@@ -22,8 +22,9 @@ const (
 // How the watcher asks. After news, which are a new waiter or an outcome, it asks again
 // and again for watchSpin, yielding in between, as long as it has taken less than
 // watchShare of a processor lately: what it has not taken it may take later, up to
-// watchSaved. Then it sleeps between two rounds, the longer the older the news are. When there
-// are none for watchLong, what has been waited for as long is not asked for any more: a stream of the
+// watchSaved. Then it sleeps between two rounds, the longer the older the news are, and, once
+// half of watchSaved is used up, long enough to stay within its share. When there are no news
+// for watchLong, what has been waited for as long is not asked for any more: a stream of the
 // library's own waits for it, and rings a bell. After a sticky error none does, so the
 // watcher asks every watchSlow.
 const (
@@ -477,7 +478,7 @@ func (w *watcher) run(d *Driver) {
 		case old < watchSpin && w.saved > took:
 		default:
 			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep)
-			if w.saved <= took {
+			if w.saved <= max(took, watchSaved/2) { // the rest is for the next news
 				rest = max(rest, (watchShare-1)*took)
 			}
 		}
@@ -485,7 +486,7 @@ func (w *watcher) run(d *Driver) {
 		w.mu.Lock()
 		w.asking = false
 		r.dead, w.dead = w.dead, r.dead[:0]
-		if w.news || w.bare || w.idle() {
+		if w.news || w.bare || w.idle() || w.lent.Load() != r.lent {
 			rest = 0
 		}
 		w.rest = rest
@@ -519,8 +520,8 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Unlock()
 }
 
-// maxKept is how much a round may hold for another goroutine's rounds.
-const maxKept = 1024
+// maxKept is for how many things there may be room in what is kept for another goroutine's rounds, each list of it.
+const maxKept = 2048
 
 // empty forgets all but the memory, for another goroutine's rounds: what is allocated while outcomes come in costs as
 // much time as many of them.

@@ -132,7 +132,7 @@ func TestPlotScale(t *testing.T) {
 		}
 	}
 	// A way that the benchmark does not know comes last, with a colour of its own.
-	if got, want := strings.Join(classes, " "), "p0 p5 p1"; got != want {
+	if got, want := strings.Join(classes, " "), "p1 p6 p2"; got != want {
 		t.Fatalf("dots of classes %s, want %s", got, want)
 	}
 	if got, want := strings.Join(values, ", "), "2.00 µs … 20.0 µs, 20.0 µs, 200 µs"; got != want {

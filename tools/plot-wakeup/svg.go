@@ -11,7 +11,7 @@ import (
 
 // colours are those of the ways, which those who see colours differently can tell apart,
 // too. Those of ways that the benchmark does not know come in turn.
-var colours = []string{"#6e7781", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1f2328"}
+var colours = []string{"#1f2328", "#6e7781", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
 // The measures of the plot, in pixels.
 const (
