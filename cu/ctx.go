@@ -181,18 +181,27 @@ func (c *contextCore) giveUp() error {
 			}
 		}
 	}
-	c.dropPages()
+	left := c.leavePages()
 	defer c.dropHostFuncs()
+	others := c.raw // they may go on with it
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
 			return c.failed("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
 		}
+		if len(left) == 0 {
+			break
+		}
+		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active == 0 {
+			others = 0
+		}
 	case created:
 		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, c.raw); res != driver.ResultSuccess {
 			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
 		}
+		others = 0
 	}
+	d.pages.putAll(left, others)
 	return nil
 }
 

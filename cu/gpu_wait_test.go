@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -370,4 +371,82 @@ func TestGPUOrder(t *testing.T) {
 		}()
 	}
 	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for", looked, pending)
+}
+
+// TestGPUPagesOutlastContexts gives contexts up whose timelines had pages, while a stream is held. Nobody
+// unregisters these, which would wait for the stream, and records there for that. Other timelines get
+// them, whether the CUDA context has ended or goes on for others.
+func TestGPUPagesOutlastContexts(t *testing.T) {
+	others := gpuContext(t) // another driver's claim to the primary context
+	if others.own.core.drv.table.Software() {
+		t.Skip("the pages are Go's memory, and unregistered")
+	}
+	stream := must(others.NewStream(StreamNonBlocking))(t)
+	e := must(stream.RecordNew(EventDisableTiming))(t)
+	d := gpuDriver(t)
+	dev := must(d.Device(0))(t)
+	free := func() []freePage {
+		d.pages.mu.Lock()
+		defer d.pages.mu.Unlock()
+		return slices.Clone(d.pages.free)
+	}
+	for _, c := range []struct {
+		name string
+		open func() (*Context, error)
+		in   bool // the CUDA context goes on
+	}{
+		{"primary", dev.PrimaryContext, true},
+		{"created", func() (*Context, error) { return dev.NewContext(0) }, false},
+		{"primary", dev.PrimaryContext, true},
+		{"created", func() (*Context, error) { return dev.NewContext(0) }, false},
+	} {
+		gpu := must(c.open())(t)
+		core := gpu.own.core
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		for v := range uint64(2) {
+			line := must(gpu.NewTimeline(v))(t)
+			if err := errors.Join(line.Signal(s, v+10), line.Wait(t.Context(), v+10), line.Block(s, v+10), s.Synchronize(), line.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !eventually(func() bool { return keptPagesOf(gpu) > 0 }) {
+			t.Fatalf("%s: the timelines are in use", c.name)
+		}
+		g := newGate(t, others)
+		g.hold(t, stream)
+		late := time.AfterFunc(10*time.Second, g.open) // so that nothing waits for ever
+		err := errors.Join(s.Close(), gpu.Close(), e.Record(stream))
+		gone := eventually(core.gone.Load)
+		switch waited := !late.Stop(); {
+		case err != nil:
+			t.Error(err)
+		case waited && c.in:
+			t.Errorf("%s: the context's end waits for the work of others", c.name)
+		case waited: // to destroy a CUDA context may
+			t.Logf("%s: the context's end waits for the work of others", c.name)
+		}
+		g.open()
+		if err := stream.Synchronize(); err != nil || !gone {
+			t.Errorf("%s: %v; given up: %v", c.name, err, gone)
+		}
+		if !eventually(func() bool { runtime.GC(); return len(free()) > 0 }) {
+			t.Fatalf("%s: nobody can have the pages", c.name)
+		}
+		for _, f := range free() {
+			t.Logf("%s, %#x: page %#x is free, if in %#x", c.name, core.raw, f.addr, f.in)
+		}
+	}
+	gpu := must(dev.PrimaryContext())(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	before := free()
+	line := must(gpu.NewTimeline(1))(t)
+	if !slices.Contains(before, freePage{line.core.page.addr, gpu.own.core.raw}) {
+		t.Errorf("a timeline has page %#x, and not one of those that are registered", line.core.page.addr)
+	}
+	if err := errors.Join(line.Signal(s, 5), line.Wait(t.Context(), 5), line.Close(), s.Close(), gpu.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(e.Close(), stream.Close()); err != nil {
+		t.Error(err)
+	}
 }

@@ -3,6 +3,7 @@ package cu
 import (
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -12,7 +13,10 @@ import (
 
 // page is memory for a counter. It is mapped for as long as the process lives, so that a
 // late read is of an old value and no fault. When nobody can read it any more, another
-// timeline gets it: one of the same context, if that has kept it registered.
+// timeline gets it: one of the same context, while there is that.
+//
+// The end of the CUDA context unregisters it. Nobody else does: that waits for all work in the
+// context, and whoever enqueues something there waits for that.
 //
 // For a software driver it is Go's own memory, so that the race detector sees what the
 // counter orders there.
@@ -25,17 +29,27 @@ type page struct {
 type pageLife struct {
 	addr       driver.HostPtr
 	heap       []byte      // has the address, or is nil
-	registered atomic.Bool // perhaps: the GPU may still write to it
+	registered atomic.Bool // for a timeline, which the GPU may write to
 	unread     atomic.Bool // nobody can read it any more
 	given      atomic.Bool // it was given back
 	// home is the context that keeps it registered, once one does.
 	home atomic.Pointer[contextCore]
+	// before says that it has been another timeline's. in is a CUDA context where it may be registered
+	// still, as others go on with that.
+	before bool
+	in     driver.Context
 }
 
-// pages are a driver's pages that nobody can read any more, and that are not registered.
+// pages are a driver's pages that nobody can read any more, and that are no context's.
 type pages struct {
 	mu   sync.Mutex
-	free []driver.HostPtr
+	free []freePage
+}
+
+// freePage is where a page is, and in which CUDA context it may be registered.
+type freePage struct {
+	addr driver.HostPtr
+	in   driver.Context
 }
 
 // keptPages are the pages that a context keeps registered, though they are no timeline's.
@@ -46,13 +60,10 @@ type keptPages struct {
 	spare []*pageLife
 }
 
-// maxPages is how many pages a context keeps.
-const maxPages = 1024
-
-// newPage returns a page.
-func (d *Driver) newPage() (*page, error) {
+// newPage returns a page that is not registered, but perhaps in this CUDA context.
+func (d *Driver) newPage(in driver.Context) (*page, error) {
 	if !d.table.Software() {
-		return d.pages.take()
+		return d.pages.take(in)
 	}
 	size := os.Getpagesize()
 	life := &pageLife{heap: make([]byte, 2*size)}
@@ -62,21 +73,22 @@ func (d *Driver) newPage() (*page, error) {
 }
 
 // take returns a page that is not Go's, newly mapped if need be.
-func (ps *pages) take() (*page, error) {
+func (ps *pages) take(in driver.Context) (*page, error) {
 	ps.mu.Lock()
-	var addr driver.HostPtr
-	if n := len(ps.free); n > 0 {
-		addr, ps.free = ps.free[n-1], ps.free[:n-1]
+	for _, where := range []driver.Context{in, 0} { // nobody else can have those that are there
+		if i := slices.IndexFunc(ps.free, func(f freePage) bool { return f.in == where }); i >= 0 {
+			f := ps.free[i]
+			ps.free = slices.Delete(ps.free, i, i+1)
+			ps.mu.Unlock()
+			return ps.hand(&pageLife{addr: f.addr, in: f.in, before: true}), nil
+		}
 	}
 	ps.mu.Unlock()
-	if addr == 0 {
-		mapped, err := mapPage(os.Getpagesize())
-		if err != nil {
-			return nil, err
-		}
-		addr = driver.HostPtr(mapped)
+	mapped, err := mapPage(os.Getpagesize())
+	if err != nil {
+		return nil, err
 	}
-	return ps.hand(&pageLife{addr: addr}), nil
+	return ps.hand(&pageLife{addr: driver.HostPtr(mapped)}), nil
 }
 
 // hand returns a page with this life.
@@ -95,27 +107,44 @@ func (ps *pages) unread(life *pageLife) {
 	ps.put(life)
 }
 
-// put takes a page back if nobody can read it any more, and it is not registered: whoever finds that out
+// put takes a page back if nobody can read it any more, and no context has it: whoever finds that out
 // last calls it.
 func (ps *pages) put(life *pageLife) {
 	if life.heap == nil && life.unread.Load() && !life.registered.Load() && life.given.CompareAndSwap(false, true) {
 		ps.mu.Lock()
 		defer ps.mu.Unlock()
-		ps.free = append(ps.free, life.addr)
+		ps.free = append(ps.free, freePage{life.addr, life.in})
 	}
 }
 
-// register has the driver pin the page.
-func (p *page) register(t *driver.Table, at driver.At) driver.Result {
-	p.life.registered.Store(true)
-	res := t.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
-	if res != driver.ResultSuccess {
-		p.life.registered.Store(false)
+// registeredPage returns a page that the driver has pinned.
+func (c *contextCore) registeredPage(at driver.At) (*page, error) {
+	if p := c.takePage(); p != nil {
+		return p, nil
 	}
-	return res
+	for {
+		p, err := c.drv.newPage(c.raw)
+		if err != nil {
+			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
+		}
+		life := p.life
+		life.registered.Store(true)
+		res := c.drv.table.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+		switch {
+		case res == driver.ResultSuccess:
+		case res == driver.ResultHostMemoryAlreadyRegistered && life.in == c.raw:
+			// Since an earlier claim to this CUDA context, which has not ended meanwhile.
+		case res == driver.ResultHostMemoryAlreadyRegistered && life.before:
+			continue // the context's end has not unregistered it: it is nobody's from now on
+		default:
+			life.registered.Store(false)
+			return nil, c.fail("cuMemHostRegister", 0, res)
+		}
+		return p, nil
+	}
 }
 
-// unregister undoes that.
+// unregister has the driver no longer pin the page.
 func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 	res := c.drv.table.MemHostUnregister(at, life.addr)
 	if res == driver.ResultSuccess {
@@ -126,7 +155,7 @@ func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 }
 
 // keepPage keeps a page registered that no timeline and no work needs any more. It reports false if
-// there are too many, or the context is of no use.
+// the context is of no use.
 func (c *contextCore) keepPage(p *page) bool {
 	if c.poison.Load() != nil {
 		return false
@@ -134,9 +163,6 @@ func (c *contextCore) keepPage(p *page) bool {
 	k := &c.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.all) >= maxPages {
-		return false
-	}
 	if k.all == nil {
 		k.all = make(map[*pageLife]struct{})
 	}
@@ -175,18 +201,32 @@ func (c *contextCore) takePage() *page {
 	return c.drv.pages.hand(life)
 }
 
-// dropPages unregisters what the context has kept, which may wait for work of others in it. Nobody else here is
-// left to use it.
-func (c *contextCore) dropPages() {
+// leavePages returns the pages that the context has kept, which it has no more. Those of a software driver
+// are Go's memory, and are unregistered.
+func (c *contextCore) leavePages() (left map[*pageLife]struct{}) {
 	k := &c.kept
 	k.mu.Lock()
-	all := k.all
+	left = k.all
 	k.all, k.spare = nil, nil
 	k.mu.Unlock()
-	for life := range all {
+	if !c.drv.table.Software() {
+		return left
+	}
+	for life := range left {
 		if res := life.unregister(c, driver.At{Context: c.raw, Relaxed: true}); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(life.addr), Err: c.failed("cuMemHostUnregister", uintptr(life.addr), res)})
 		}
+	}
+	return nil
+}
+
+// putAll takes back what a context has left, after the end of the CUDA context, or, if others go on
+// with that, of the claim to it.
+func (ps *pages) putAll(left map[*pageLife]struct{}, in driver.Context) {
+	for life := range left {
+		life.in = in
+		life.registered.Store(false)
+		ps.put(life)
 	}
 }
 

@@ -113,15 +113,9 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		return nil, err
 	}
 	t, at := core.drv.table, driver.At{Context: core.raw, Relaxed: true}
-	p := core.takePage()
-	again := p != nil
-	if !again {
-		if p, err = core.drv.newPage(); err != nil {
-			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
-		}
-		if res := p.register(core.drv.table, at); res != driver.ResultSuccess {
-			return nil, core.fail(op, 0, res)
-		}
+	p, err := core.registeredPage(at)
+	if err != nil {
+		return nil, err
 	}
 	p.word().Store(value)
 	tc := &timelineCore{page: p}
@@ -133,7 +127,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		tc.pulse, err = core.createEvent(EventDisableTiming, driver.At{Relaxed: true})
 	}
 	if err != nil {
-		if !again || !core.keepPage(p) {
+		if !core.keepPage(p) {
 			p.life.unregister(core, at)
 		}
 		return nil, err
@@ -381,9 +375,9 @@ func (tc *timelineCore) works() error {
 // Close ends the use of the timeline, and returns nil at once: goroutines that wait for it
 // return [ErrClosed]. Its memory is let go of in the background, when all work that was enqueued with it is
 // done. It stays readable: [Timeline.Value] goes on returning the last value. Another timeline of the context gets it
-// when nobody can read it any more. Else it stays registered for as long as the context lives, as to unregister it
-// (cuMemHostUnregister) waits for all work in the context, and lets others enqueue none meanwhile; only
-// beyond a thousand such pages that is done in the background. Errors of that go to the leak hook. Further calls return nil.
+// when nobody can read it any more. Else it stays registered until the CUDA context ends, as to unregister it
+// (cuMemHostUnregister) waits for all work in the context, and lets others enqueue none meanwhile. Errors go to the
+// leak hook. Further calls return nil.
 //
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
 // counter, as Set is refused from now on: raise it first. If nobody does, the memory stays

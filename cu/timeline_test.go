@@ -193,7 +193,8 @@ func TestTimelineUnsupported(t *testing.T) {
 	}
 }
 
-// TestTimelineFails lets each step of the creation fail, and the end: nothing stays.
+// TestTimelineFails lets each step of the creation fail, and the end: nothing stays, but a page that
+// was registered, for another timeline.
 func TestTimelineFails(t *testing.T) {
 	for _, function := range []string{"cuDeviceGetAttribute", "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuEventCreate"} {
 		r := newSoft(t)
@@ -201,6 +202,9 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
+		if n := keptPagesOf(r.gpu); n != 0 {
+			before["host memory"] += n
+		}
 		if diff := cmp.Diff(before, r.sim.Census()); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", function, diff)
 		}
@@ -209,19 +213,18 @@ func TestTimelineFails(t *testing.T) {
 	r := newSoft(t)
 	tl := r.timeline(0)
 	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
-	kept := &r.gpu.own.core.kept
-	kept.all = make(map[*pageLife]struct{})
-	for range maxPages {
-		kept.all[new(pageLife)] = struct{}{}
-	}
+	raw := r.gpu.own.core.raw
 	r.ok(tl.Close())
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Fatal("it is still in use")
+	}
+	r.gpu.own.core.leavePages() // as the end of the context does
 	leaks := r.leaked(1)
-	clear(kept.all)
 	r.is(leaks[0].Err, ResultUnknown)
 	if leaks[0].Kind != "timeline" || leaks[0].Forgotten {
 		t.Errorf("the leak is %+v", leaks[0])
 	}
-	r.ok(driverError(r.drv.table.MemHostUnregister(driver.At{Context: r.gpu.own.core.raw}, tl.core.page.addr)))
+	r.ok(driverError(r.drv.table.MemHostUnregister(driver.At{Context: raw}, tl.core.page.addr)))
 }
 
 // driverError returns a result as an error.
@@ -385,7 +388,7 @@ func TestTimelineNeverRaised(t *testing.T) {
 // cannot write to them, and not before.
 func TestTimelinePages(t *testing.T) {
 	var ps pages
-	late, lost := must(ps.take())(t), must(ps.take())(t)
+	late, lost := must(ps.take(0))(t), must(ps.take(0))(t)
 	late.word().Store(7)
 	lost.word().Store(8)
 	lost.life.registered.Store(true)
@@ -394,7 +397,7 @@ func TestTimelinePages(t *testing.T) {
 	addr, word := lost.addr, lost.word()
 	lost = nil
 	if !eventually(func() bool {
-		p := must(ps.take())(t)
+		p := must(ps.take(0))(t)
 		taken[p.addr]++
 		p.word().Store(9)
 		return taken[p.addr] == 3
