@@ -471,11 +471,15 @@ func (w *watcher) run(d *Driver) {
 		}
 		took := now.Sub(began)
 		rest := time.Duration(0)
+		spin := watchSpin
+		if w.waiters.Load() == 1 { // it has polled for itself before
+			spin -= selfPoll
+		}
 		switch old := now.Sub(news); {
 		case hits > 0:
 		case r.ringing && !r.again:
 			rest = pause
-		case old < watchSpin && w.saved > took:
+		case old < spin && w.saved > took:
 		default:
 			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep)
 			if w.saved <= max(took, watchSaved/2) { // the rest is for the next news
