@@ -183,7 +183,8 @@ func (c *contextCore) giveUp() error {
 	}
 	left := c.leavePages()
 	defer c.dropHostFuncs()
-	others := c.raw // they may go on with it
+	in := c.key // others may go on with it
+	defer func() { d.pages.putAll(left, in) }()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
@@ -193,15 +194,14 @@ func (c *contextCore) giveUp() error {
 			break
 		}
 		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active == 0 {
-			others = 0
+			in = contextKey{}
 		}
 	case created:
 		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, c.raw); res != driver.ResultSuccess {
 			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
 		}
-		others = 0
+		in = contextKey{}
 	}
-	d.pages.putAll(left, others)
 	return nil
 }
 

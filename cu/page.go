@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"errors"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -15,8 +17,8 @@ import (
 // late read is of an old value and no fault. When nobody can read it any more, another
 // timeline gets it: one of the same context, while there is that.
 //
-// The end of the CUDA context unregisters it. Nobody else does: that waits for all work in the
-// context, and whoever enqueues something there waits for that.
+// The end of the CUDA context unregisters it. Nobody else does, but for a software driver: that waits
+// for all work in the context, and whoever enqueues something there waits for that.
 //
 // For a software driver it is Go's own memory, so that the race detector sees what the
 // counter orders there.
@@ -29,15 +31,13 @@ type page struct {
 type pageLife struct {
 	addr       driver.HostPtr
 	heap       []byte      // has the address, or is nil
-	registered atomic.Bool // for a timeline, which the GPU may write to
+	registered atomic.Bool // a timeline or a context has it: the GPU may write to it
 	unread     atomic.Bool // nobody can read it any more
 	given      atomic.Bool // it was given back
 	// home is the context that keeps it registered, once one does.
 	home atomic.Pointer[contextCore]
-	// before says that it has been another timeline's. in is a CUDA context where it may be registered
-	// still, as others go on with that.
-	before bool
-	in     driver.Context
+	// in is a CUDA context where it may be registered still, as others go on with that.
+	in contextKey
 }
 
 // pages are a driver's pages that nobody can read any more, and that are no context's.
@@ -46,10 +46,10 @@ type pages struct {
 	free []freePage
 }
 
-// freePage is where a page is, and in which CUDA context it may be registered.
+// freePage is where a page is, and in which CUDA context it may be registered, if in any.
 type freePage struct {
 	addr driver.HostPtr
-	in   driver.Context
+	in   contextKey
 }
 
 // keptPages are the pages that a context keeps registered, though they are no timeline's.
@@ -60,35 +60,51 @@ type keptPages struct {
 	spare []*pageLife
 }
 
-// newPage returns a page that is not registered, but perhaps in this CUDA context.
-func (d *Driver) newPage(in driver.Context) (*page, error) {
-	if !d.table.Software() {
-		return d.pages.take(in)
-	}
+// heapPage returns a page of Go's.
+func (ps *pages) heapPage() *page {
 	size := os.Getpagesize()
 	life := &pageLife{heap: make([]byte, 2*size)}
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(life.heap)))
 	life.addr = driver.HostPtr((addr + uintptr(size) - 1) &^ (uintptr(size) - 1))
-	return d.pages.hand(life), nil
+	return ps.hand(life)
 }
 
-// take returns a page that is not Go's, newly mapped if need be.
-func (ps *pages) take(in driver.Context) (*page, error) {
-	ps.mu.Lock()
-	for _, where := range []driver.Context{in, 0} { // nobody else can have those that are there
-		if i := slices.IndexFunc(ps.free, func(f freePage) bool { return f.in == where }); i >= 0 {
-			f := ps.free[i]
-			ps.free = slices.Delete(ps.free, i, i+1)
-			ps.mu.Unlock()
-			return ps.hand(&pageLife{addr: f.addr, in: f.in, before: true}), nil
-		}
-	}
-	ps.mu.Unlock()
+// mappedPage returns a page that is not Go's.
+func (ps *pages) mappedPage() (*page, error) {
 	mapped, err := mapPage(os.Getpagesize())
 	if err != nil {
-		return nil, err
+		return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
 	}
 	return ps.hand(&pageLife{addr: driver.HostPtr(mapped)}), nil
+}
+
+// take returns a free page that may be registered in this CUDA context, or is in none if that is no key; nil if
+// there is none.
+func (ps *pages) take(in contextKey) *page {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for i := len(ps.free) - 1; i >= 0; i-- {
+		if ps.free[i].in == in {
+			return ps.takeAt(i)
+		}
+	}
+	return nil
+}
+
+// takeOldest returns the page that has been free for longest, or nil.
+func (ps *pages) takeOldest() *page {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if len(ps.free) == 0 {
+		return nil
+	}
+	return ps.takeAt(0)
+}
+
+func (ps *pages) takeAt(i int) *page {
+	f := ps.free[i]
+	ps.free = slices.Delete(ps.free, i, i+1)
+	return ps.hand(&pageLife{addr: f.addr, in: f.in})
 }
 
 // hand returns a page with this life.
@@ -117,31 +133,53 @@ func (ps *pages) put(life *pageLife) {
 	}
 }
 
-// registeredPage returns a page that the driver has pinned.
+// registeredPage returns a page that the driver has pinned: one that the context has kept, or that is
+// registered in the CUDA context since an earlier claim to it; one that is not registered; one that was left
+// in another CUDA context, if that has ended; or a new one.
 func (c *contextCore) registeredPage(at driver.At) (*page, error) {
 	if p := c.takePage(); p != nil {
 		return p, nil
 	}
-	for {
-		p, err := c.drv.newPage(c.raw)
-		if err != nil {
-			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
-		}
-		life := p.life
-		life.registered.Store(true)
-		res := c.drv.table.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
-		switch {
-		case res == driver.ResultSuccess:
-		case res == driver.ResultHostMemoryAlreadyRegistered && life.in == c.raw:
-			// Since an earlier claim to this CUDA context, which has not ended meanwhile.
-		case res == driver.ResultHostMemoryAlreadyRegistered && life.before:
-			continue // the context's end has not unregistered it: it is nobody's from now on
-		default:
-			life.registered.Store(false)
-			return nil, c.fail("cuMemHostRegister", 0, res)
-		}
-		return p, nil
+	ps := &c.drv.pages
+	if c.drv.table.Software() {
+		p := ps.heapPage()
+		return p, c.register(p, at)
 	}
+	for _, take := range []func() *page{
+		func() *page { return ps.take(c.key) },
+		func() *page { return ps.take(contextKey{}) },
+		ps.takeOldest,
+	} {
+		if p := take(); p != nil {
+			if err := c.register(p, at); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
+				return p, err
+			}
+		}
+	}
+	p, err := ps.mappedPage()
+	if err != nil {
+		return nil, err
+	}
+	return p, c.register(p, at)
+}
+
+// register has the driver pin a page that nobody has read. If it fails, another timeline may get it.
+func (c *contextCore) register(p *page, at driver.At) error {
+	const op = "cuMemHostRegister"
+	life := p.life
+	life.registered.Store(true)
+	res := c.drv.table.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+	if res == driver.ResultSuccess || res == driver.ResultHostMemoryAlreadyRegistered && life.in == c.key {
+		return nil
+	}
+	if res == driver.ResultHostMemoryAlreadyRegistered && life.in == (contextKey{}) {
+		life.in = contextKey{id: math.MaxUint64} // of no context: it is the last to be tried
+	}
+	life.registered.Store(false)
+	life.unread.Store(true)
+	c.drv.pages.put(life)
+	runtime.KeepAlive(p)
+	return c.fail(op, 0, res)
 }
 
 // unregister has the driver no longer pin the page.
@@ -157,7 +195,7 @@ func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 // keepPage keeps a page registered that no timeline and no work needs any more. It reports false if
 // the context is of no use.
 func (c *contextCore) keepPage(p *page) bool {
-	if c.poison.Load() != nil {
+	if c.poison.Load() != nil && c.drv.table.Software() {
 		return false
 	}
 	k := &c.kept
@@ -220,9 +258,8 @@ func (c *contextCore) leavePages() (left map[*pageLife]struct{}) {
 	return nil
 }
 
-// putAll takes back what a context has left, after the end of the CUDA context, or, if others go on
-// with that, of the claim to it.
-func (ps *pages) putAll(left map[*pageLife]struct{}, in driver.Context) {
+// putAll takes back what a context has left. in is the CUDA context, if it may go on.
+func (ps *pages) putAll(left map[*pageLife]struct{}, in contextKey) {
 	for life := range left {
 		life.in = in
 		life.registered.Store(false)

@@ -374,7 +374,7 @@ func (tc *timelineCore) works() error {
 
 // Close ends the use of the timeline, and returns nil at once: goroutines that wait for it
 // return [ErrClosed]. Its memory is let go of in the background, when all work that was enqueued with it is
-// done. It stays readable: [Timeline.Value] goes on returning the last value. Another timeline of the context gets it
+// done. It stays readable: [Timeline.Value] goes on returning the last value. Another timeline of the CUDA context gets it
 // when nobody can read it any more. Else it stays registered until the CUDA context ends, as to unregister it
 // (cuMemHostUnregister) waits for all work in the context, and lets others enqueue none meanwhile. Errors go to the
 // leak hook. Further calls return nil.

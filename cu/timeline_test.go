@@ -388,7 +388,14 @@ func TestTimelineNeverRaised(t *testing.T) {
 // cannot write to them, and not before.
 func TestTimelinePages(t *testing.T) {
 	var ps pages
-	late, lost := must(ps.take(0))(t), must(ps.take(0))(t)
+	take := func() *page {
+		t.Helper()
+		if p := ps.take(contextKey{}); p != nil {
+			return p
+		}
+		return must(ps.mappedPage())(t)
+	}
+	late, lost := take(), take()
 	late.word().Store(7)
 	lost.word().Store(8)
 	lost.life.registered.Store(true)
@@ -397,7 +404,7 @@ func TestTimelinePages(t *testing.T) {
 	addr, word := lost.addr, lost.word()
 	lost = nil
 	if !eventually(func() bool {
-		p := must(ps.take(0))(t)
+		p := take()
 		taken[p.addr]++
 		p.word().Store(9)
 		return taken[p.addr] == 3
@@ -408,6 +415,47 @@ func TestTimelinePages(t *testing.T) {
 		t.Error("a page that is in use, or may be, was taken again")
 	}
 	runtime.KeepAlive(late)
+}
+
+// TestPagesLeft leaves pages in a context that goes on, and in one that does not.
+func TestPagesLeft(t *testing.T) {
+	var ps pages
+	mine, other, none := contextKey{id: 1}, contextKey{id: 2}, contextKey{}
+	left := func(in contextKey) driver.HostPtr {
+		t.Helper()
+		p := must(ps.mappedPage())(t)
+		p.life.registered.Store(true)
+		p.life.unread.Store(true)
+		ps.put(p.life)
+		if len(ps.free) != 0 {
+			t.Error("a page that is registered is free")
+		}
+		ps.putAll(map[*pageLife]struct{}{p.life: {}}, in)
+		ps.putAll(map[*pageLife]struct{}{p.life: {}}, in) // it is given back once
+		free := ps.free
+		ps.free = nil
+		return free[0].addr
+	}
+	a, b, c := left(mine), left(none), left(other)
+	ps.free = []freePage{{a, mine}, {b, none}, {c, other}}
+	for i, want := range []struct {
+		page *page
+		addr driver.HostPtr
+		in   contextKey
+	}{
+		{ps.take(contextKey{id: 3}), 0, none},
+		{ps.take(other), c, other},
+		{ps.take(other), 0, none},
+		{ps.takeOldest(), a, mine},
+		{ps.take(none), b, none},
+		{ps.takeOldest(), 0, none},
+	} {
+		switch p := want.page; {
+		case p == nil && want.addr == 0:
+		case p == nil || p.addr != want.addr || p.life.in != want.in:
+			t.Errorf("%d: page %+v, want %#x of %v", i, p, want.addr, want.in)
+		}
+	}
 }
 
 // keptPagesOf returns how many pages a context keeps registered that are no timeline's.

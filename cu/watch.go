@@ -20,7 +20,7 @@ const (
 )
 
 // How the watcher asks. After news, which are a new waiter or an outcome, it asks again
-// and again for watchSpin, yielding in between, as long as it has taken less than
+// and again for watchSpin, less selfPoll for a lone waiter, yielding in between, as long as it has taken less than
 // watchShare of a processor lately: what it has not taken it may take later, up to
 // watchSaved. Then it sleeps between two rounds, the longer the older the news are, and, once
 // half of watchSaved is used up, long enough to stay within its share. When there are no news
@@ -472,7 +472,7 @@ func (w *watcher) run(d *Driver) {
 		took := now.Sub(began)
 		rest := time.Duration(0)
 		spin := watchSpin
-		if w.waiters.Load() == 1 { // it has polled for itself before
+		if w.waiters.Load() == 1 { // it has polled for itself before, most likely
 			spin -= selfPoll
 		}
 		switch old := now.Sub(news); {
