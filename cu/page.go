@@ -192,8 +192,8 @@ func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
 	return res
 }
 
-// keepPage keeps a page registered that no timeline and no work needs any more. It reports false if
-// the context is of no use.
+// keepPage keeps a page registered that no timeline and no work needs any more. It reports false for a
+// software driver's context that is of no use: then the page has to be unregistered.
 func (c *contextCore) keepPage(p *page) bool {
 	if c.poison.Load() != nil && c.drv.table.Software() {
 		return false

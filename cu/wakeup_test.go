@@ -75,7 +75,7 @@ type wakeWaits interface {
 
 // wakeWays are the ways to wait, in the order of the tables.
 var wakeWays = []wakeWay{
-	{"GPU", 64, false, "latency", openWords},
+	{"memory", 64, false, "latency", openWords},
 	{"spin", 64, true, "", openEvents(EventDisableTiming, synchronizeEvent, false)},
 	{"blocking", 1000, true, "", openEvents(EventDisableTiming|EventBlockingSync, synchronizeEvent, false)},
 	{"watcher", 100_000, false, "", openEvents(EventDisableTiming, (*Event).Wait, true)},

@@ -84,8 +84,8 @@ func (w *timelineWaits) Close() error {
 	return errors.Join(errs...)
 }
 
-// wordWaits are for words in the host's memory that streams raise. One goroutine looks at all of them and does
-// nothing else: no way is faster, and what it sees is what the GPU takes.
+// wordWaits are for words in the host's memory that streams raise, as for timelines. One goroutine looks at all of
+// them and does nothing else: what is left is what the GPU takes, for such writes.
 type wordWaits struct {
 	*timelineWaits
 	seen []time.Time

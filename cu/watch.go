@@ -482,7 +482,7 @@ func (w *watcher) run(d *Driver) {
 		case old < spin && w.saved > took:
 		default:
 			rest = max(min(old/8, watchMaxSleep), min(old/watchPart, watchOldSleep), watchMinSleep)
-			if w.saved <= max(took, watchSaved/2) { // the rest is for the next news
+			if w.saved <= max(took, watchSaved/2) { // what is left is for the next news
 				rest = max(rest, (watchShare-1)*took)
 			}
 		}

@@ -24,7 +24,7 @@ const (
 var parts = []string{latency, inTurn, waiting, long, kernels, sweep, reads}
 
 // ways are those that the benchmark knows, in the order of the tables. Others follow.
-var ways = []string{"GPU", "spin", "blocking", "watcher", "host function", "timeline"}
+var ways = []string{"memory", "spin", "blocking", "watcher", "host function", "timeline"}
 
 // size is a number of waiters on a number of streams.
 type size struct{ waiters, streams int }
