@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -71,6 +70,11 @@ type contextCore struct {
 	// marking is held while an event is recorded on the legacy default stream without
 	// anybody having asked for it, and while a blocking stream begins to be captured.
 	marking sync.Mutex
+
+	// legacy is part of every Stream of the legacy default stream. legacyErr is why nobody can know when the work
+	// there is done that used what belongs to another context; it is set before gone is.
+	legacy    partOf
+	legacyErr error
 
 	// calls are the functions that its streams have yet to call.
 	calls hostCalls
@@ -147,16 +151,13 @@ func (c *contextCore) giveUp() error {
 	for _, p := range c.pools { // nobody else is left to touch it
 		c.endPool(p)
 	}
+	c.endLegacy()
 	// Whoever waits for the end of a stream's work relies on this.
 	for sc, t := range c.tails { // nobody else is left to touch it
 		if t.err != nil {
 			continue
 		}
-		err := c.waitTail(sc)
-		for i := 0; i < maxTries && err != nil; i++ {
-			time.Sleep(time.Millisecond << min(i, 6))
-			err = c.waitTail(sc)
-		}
+		err := tryHard(func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.mu.Lock()
 			t.err = err

@@ -440,3 +440,39 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGPULegacyStreamOfStrangers gives a context up that another driver keeps, while its legacy stream has work to do
+// with memory of another context: that is freed when it is done.
+func TestGPULegacyStreamOfStrangers(t *testing.T) {
+	others := gpuContext(t) // another driver's claim to the primary context
+	if others.own.core.drv.table.Software() {
+		t.Skip("the drivers are two: TestLegacyStreamOfStrangers has two claims on one")
+	}
+	blocking := must(others.NewStream(StreamDefault))(t)
+	dev := must(gpuDriver(t).Device(0))(t)
+	gpu, other := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	host := must(other.AllocHost(1<<20, HostPortable|HostDeviceMap))(t)
+	legacy := must(gpu.LegacyStream())(t)
+	g := newGate(t, others)
+	g.hold(t, blocking) // which the legacy stream waits for
+	if err := errors.Join(legacy.Memset(host, 1), legacy.Close()); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	time.Sleep(50 * time.Millisecond)
+	if err := host.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if len(closed) != 0 || gpu.own.core.gone.Load() || host.core.freed.Load() {
+		t.Error("it is over before the work is done")
+	}
+	g.open()
+	if err := errors.Join(<-closed, other.Close(), blocking.Close()); err != nil {
+		t.Error(err)
+	}
+	if !eventually(host.core.freed.Load) {
+		t.Error("the memory is never freed")
+	}
+}

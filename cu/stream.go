@@ -70,8 +70,11 @@ type partOf struct {
 // takePart returns the part of a CUstream: that which another Stream of it has, else its
 // own. dropPart gives it back.
 func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
-	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
-		return own // the one is never captured, the other is a different one on each thread
+	switch raw {
+	case driver.CU_STREAM_LEGACY:
+		return &c.legacy // which is never captured
+	case driver.CU_STREAM_PER_THREAD:
+		return own // it is a different one on each thread
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

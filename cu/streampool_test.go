@@ -2,7 +2,12 @@ package cu
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
 )
 
 // sharePool returns two values of one of the pool's streams.
@@ -146,4 +151,74 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 	r.tell("fake_release", raw)
 	r.ok(<-closed)
 	r.ok(host.Close())
+}
+
+// strangersOnLegacy enqueues work on the legacy default stream of a primary context that another driver keeps, behind
+// a stream of that one's that is held: a set of memory of another context. It returns these, of a driver of its own.
+func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, host *HostMem, held *Stream) {
+	drv := must(Open(WithSoftware(r.sim), WithLeakHook(leak)))(r.t)
+	dev := must(drv.Device(0))(r.t)
+	gpu = must(dev.PrimaryContext())(r.t) // r.gpu keeps the CUDA context
+	other := must(dev.NewContext(0))(r.t)
+	r.t.Cleanup(func() { other.Close() })
+	host = must(other.AllocHost(8, HostPortable|HostDeviceMap))(r.t)
+	held = must(r.gpu.NewStream(StreamDefault))(r.t)
+	r.t.Cleanup(func() { held.Close() })
+	r.hold(held)
+	r.ok(r.work(held))
+	legacy := must(gpu.LegacyStream())(r.t)
+	r.ok(errors.Join(legacy.Memset(host, 1), legacy.Close()))
+	return gpu, host, held
+}
+
+// TestLegacyStreamOfStrangers gives a context up that others keep, and whose legacy stream uses what belongs to another
+// one: that is waited for, and not freed before.
+func TestLegacyStreamOfStrangers(t *testing.T) {
+	r := newSoft(t)
+	gpu, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	var recorded atomic.Bool
+	defer gpu.own.core.drv.AddTracer(func(x Trace) {
+		if x.Op == TraceEventRecord && x.Stream == uintptr(driver.CU_STREAM_LEGACY) {
+			recorded.Store(true)
+		}
+	})()
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	if !eventually(recorded.Load) {
+		t.Error("nobody waits for the stream")
+	}
+	r.ok(host.Close())
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		if len(closed) != 0 || host.core.freed.Load() {
+			t.Fatal("it is over before the work is done")
+		}
+	}
+	r.release(held)
+	r.ok(<-closed)
+	if !eventually(host.core.freed.Load) {
+		t.Error("the memory is never freed")
+	}
+}
+
+// TestLegacyStreamLost has the driver fail to say when the work is done: the memory is kept.
+func TestLegacyStreamLost(t *testing.T) {
+	r := newSoft(t)
+	leaks := make(chan Leak, 1)
+	gpu, host, held := r.strangersOnLegacy(func(l Leak) { leaks <- l })
+	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
+	r.ok(gpu.Close())
+	r.sim.ClearFaults()
+	err := host.Close()
+	if err == nil && eventually(func() bool { return len(leaks) == 1 }) {
+		err = (<-leaks).Err
+	}
+	if !errors.Is(err, errNoTail) {
+		t.Errorf("the memory's end: %v", err)
+	}
+	if host.core.freed.Load() {
+		t.Error("the memory was freed")
+	}
+	r.release(held)
+	r.ok(host.core.destroy(driver.At{})) // that nothing is left
 }

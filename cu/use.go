@@ -137,7 +137,7 @@ func (t *tail) query(c *contextCore) driver.Result {
 // over reports whether the stream is gone and all its work known to be done.
 func (sc *streamCore) over() bool {
 	if sc.lasts() {
-		return sc.ctx.gone.Load()
+		return sc.ctx.gone.Load() && !sc.lost()
 	}
 	if !sc.freed.Load() {
 		return false
@@ -145,6 +145,11 @@ func (sc *streamCore) over() bool {
 	sc.ctx.mu.Lock()
 	defer sc.ctx.mu.Unlock()
 	return sc.ctx.tails[sc] == nil
+}
+
+// lost reports whether it cannot be known when the work is done on a stream that lasted. Its context is gone.
+func (sc *streamCore) lost() bool {
+	return sc.raw == driver.CU_STREAM_LEGACY && sc.ctx.legacyErr != nil
 }
 
 // leaveTail marks the end of the stream's work, if anybody needs to know it,
@@ -268,6 +273,9 @@ func (sc *streamCore) waitIdle() error {
 		if !ctx.gone.Load() {
 			return errBusy
 		}
+		if sc.lost() {
+			return fmt.Errorf("%w: %v", errNoTail, ctx.legacyErr)
+		}
 		ctx.mu.Lock()
 		defer ctx.mu.Unlock()
 		if t := ctx.tails[sc]; t != nil && t.err != nil && ctx.claim != created && ctx.poison.Load() == nil {
@@ -277,12 +285,7 @@ func (sc *streamCore) waitIdle() error {
 	}
 	defer ctx.childDone()
 	if sc.lasts() {
-		e, err := sc.mark()
-		if err != nil {
-			return ctx.unlessPoisoned(err)
-		}
-		defer ctx.doneWith(EventDisableTiming, e)
-		return ctx.waitEvent(e)
+		return sc.waitMarked()
 	}
 	if sc.acquire() {
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
@@ -302,6 +305,37 @@ func (sc *streamCore) waitIdle() error {
 		return errBusy // a call on it is in flight
 	}
 	return ctx.waitTail(sc)
+}
+
+// waitMarked waits until what was enqueued so far is done on a stream that lasts.
+func (sc *streamCore) waitMarked() error {
+	e, err := sc.mark()
+	if err != nil {
+		return sc.ctx.unlessPoisoned(err)
+	}
+	defer sc.ctx.doneWith(EventDisableTiming, e)
+	return sc.ctx.waitEvent(e)
+}
+
+// endLegacy waits for the work on the legacy default stream, when the context is given up, if some of it used what
+// belongs to another context: nothing else says when that is used no more, as others may keep the CUDA context.
+func (c *contextCore) endLegacy() {
+	if !c.legacy.strange.Load() || c.claim == created { // one that was created ends with its work
+		return
+	}
+	sc := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: c.raw}, part: &c.legacy}
+	sc.ctx = c
+	c.legacyErr = tryHard(sc.waitMarked)
+}
+
+// tryHard calls f until it does not fail, as often as maxTries says.
+func tryHard(f func() error) error {
+	err := f()
+	for i := 0; i < maxTries && err != nil; i++ {
+		time.Sleep(time.Millisecond << min(i, 6))
+		err = f()
+	}
+	return err
 }
 
 // unlessPoisoned returns err, or nil if the context is poisoned, in which nothing
