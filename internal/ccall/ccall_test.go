@@ -91,9 +91,9 @@ func together(t *testing.T, n int, f func(g int) error) {
 	}
 }
 
-// rounds returns n, or a tenth of it if tests should be short or are slow.
+// rounds returns n, or a tenth of it if tests should be short or are slow, as under an emulator.
 func rounds(n int) int {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || raceEnabled || os.Getenv("PURECU_TEST_EXEC") != "" {
 		return n/10 + 1
 	}
 	return n

@@ -33,7 +33,8 @@ func runChild(t *testing.T, test, what string, env ...string) (output string, er
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(append(os.Environ(), childEnv+"="+what), env...)
+	// What a child leaves behind that is killed, or crashes, goes with the test's.
+	cmd.Env = append(append(os.Environ(), childEnv+"="+what, "TMPDIR="+t.TempDir()), env...)
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

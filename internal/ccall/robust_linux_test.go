@@ -439,7 +439,7 @@ func TestSettings(t *testing.T) {
 	fn, child := cfunc(t, "query"), cfunc(t, "child")
 	if os.Getenv(childEnv) != "" {
 		beside(t, func() {
-			for i := range 20 {
+			for i := range rounds(20) {
 				runtime.GC()
 				if r, err := Invoke(child, Setup, i); int32(r) != int32(i) || err != nil {
 					t.Errorf("a process that C has started: %d, %v", int32(r), err)
