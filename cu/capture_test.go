@@ -776,6 +776,36 @@ func TestGraphUpdate(t *testing.T) {
 	}
 }
 
+// TestGraphUpdateTimeline replaces a graph that signals a timeline, which is closed, while it has been launched: nobody
+// else gets the page before the launch is done.
+func TestGraphUpdateTimeline(t *testing.T) {
+	r := newSoft(t)
+	build := func() (*Graph, *Timeline) {
+		line := must(r.gpu.NewTimeline(0))(t)
+		return must(r.s.Capture(CaptureGlobal, func() error { return line.Signal(r.s, 1) }))(t), line
+	}
+	g, line := build()
+	next, other := build()
+	defer other.Close()
+	x := r.exec(g)
+	r.hold(r.s)
+	r.ok(x.Launch(r.s))
+	core := line.core
+	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		if core.freed.Load() || keptPagesOf(r.gpu) != 0 {
+			t.Fatal("the timeline is over, and the launch is not done")
+		}
+	}
+	r.release(r.s)
+	r.ok(r.s.Synchronize())
+	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+		t.Error("nobody can have the page again")
+	}
+	r.ok(x.Close())
+}
+
 // TestExternalEvents records and waits for events that are made for graphs, with the
 // ordinary calls.
 func TestExternalEvents(t *testing.T) {

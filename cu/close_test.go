@@ -41,7 +41,7 @@ func permutations(n int, f func([]int)) {
 	choose(n)
 }
 
-// TestCloseOrder closes a context and its children in every order. Each object
+// TestCloseOrder closes a context and its children in every order, in short in one of seven. Each object
 // is destroyed when it is closed, but the context, which goes last.
 func TestCloseOrder(t *testing.T) {
 	kinds := []int{kindContext, kindStream, kindEvent, kindModule, kindMemory}

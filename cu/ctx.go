@@ -71,10 +71,9 @@ type contextCore struct {
 	// anybody having asked for it, and while a blocking stream begins to be captured.
 	marking sync.Mutex
 
-	// legacy is part of every Stream of the legacy default stream. legacyErr is why nobody can know when the work
-	// there is done that used what belongs to another context; it is set before gone is.
-	legacy    partOf
-	legacyErr error
+	// lost is why nobody can know when work is done on a stream that lasts as long as the CUDA context, if others
+	// keep that. The mutex guards it until gone is set.
+	lost error
 
 	// calls are the functions that its streams have yet to call.
 	calls hostCalls
@@ -151,16 +150,15 @@ func (c *contextCore) giveUp() error {
 	for _, p := range c.pools { // nobody else is left to touch it
 		c.endPool(p)
 	}
-	c.endLegacy()
 	// Whoever waits for the end of a stream's work relies on this.
 	for sc, t := range c.tails { // nobody else is left to touch it
 		if t.err != nil {
 			continue
 		}
-		err := tryHard(func() error { return c.waitTail(sc) })
+		err := patiently(d.table.Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.mu.Lock()
-			t.err = err
+			c.lose(sc, t, err)
 			c.mu.Unlock()
 		}
 		if !t.closed() { // the context is poisoned, or nobody knows
@@ -348,7 +346,8 @@ func (dev *Device) release() {
 
 // Close gives the context up (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one
 // that was created). If nothing that was made in it is still open, and no other
-// Context of it, this waits for all of the context's work on the GPU. If something
+// Context of it, this waits for all of the context's work on the GPU; where others keep
+// the CUDA context, for what uses memory or timelines of other contexts. If something
 // is, Close returns nil at once, and whatever is closed last gives the context up
 // in the background. Goroutines that wait for anything of a context whose last Context is
 // closed are woken with an error that matches [ErrClosed]. Further calls return nil.

@@ -458,9 +458,12 @@ func TestGPULegacyStreamOfStrangers(t *testing.T) {
 	if err := errors.Join(legacy.Memset(host, 1), legacy.Close()); err != nil {
 		t.Fatal(err)
 	}
+	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	time.Sleep(50 * time.Millisecond)
+	if !eventually(func() bool { return gpu.own.core.users.Load() == 0 }) {
+		t.Error("nobody gives the context up")
+	}
 	if err := host.Close(); err != nil {
 		t.Error(err)
 	}

@@ -225,6 +225,8 @@ func (xc *execCore) outlive(old *uses) {
 			h.usedLike(xc.usage)
 		case *moduleCore:
 			h.usage.noteAll(xc.usage)
+		case *timelineCore:
+			h.usage.noteAll(xc.usage)
 		case *slot:
 			if launched && !xc.uses.has(h) {
 				h.acquire() // as a holder, also if the event was closed

@@ -70,11 +70,8 @@ type partOf struct {
 // takePart returns the part of a CUstream: that which another Stream of it has, else its
 // own. dropPart gives it back.
 func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
-	switch raw {
-	case driver.CU_STREAM_LEGACY:
-		return &c.legacy // which is never captured
-	case driver.CU_STREAM_PER_THREAD:
-		return own // it is a different one on each thread
+	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
+		return own // the one is never captured, the other is a different one on each thread
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +102,14 @@ func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (string, driver.Result) {
-	if sc.at == (driver.At{}) && !sc.lasts() {
+	switch {
+	case sc.raw == driver.CU_STREAM_LEGACY:
+		// Nobody is left to ask when the context is given up, and others go on with it. What belongs to this
+		// context is gone by then.
+		if sc.part.strange.Load() {
+			sc.leaveTail()
+		}
+	case sc.at == (driver.At{}) && !sc.lasts():
 		sc.leaveTail() // [Thread.end] does for its own
 	}
 	sc.ctx.dropPart(sc.raw, sc.part)
@@ -210,7 +214,7 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 // LegacyStream returns the context's legacy default stream, which C programs
 // name by a NULL or CU_STREAM_LEGACY: it waits for all blocking streams of the
 // context, and they wait for it. Calls on it make the context current for their
-// duration. Closing it ends the use of the value, and nothing else.
+// duration. Closing it ends the use of the value, and not the stream.
 func (c *Context) LegacyStream() (*Stream, error) {
 	core, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {

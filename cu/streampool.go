@@ -125,7 +125,15 @@ func (c *contextCore) endPool(p *streamPool) {
 			continue
 		}
 		if p.part[i].strange.Load() {
-			c.synchronizeStream(raw, at) // an error is the work's, and has been reported or comes again
+			if err := patiently(c.drv.table.Clock(), func() error {
+				res := c.synchronizeStream(raw, at)
+				if res == driver.ResultSuccess || res.Sticky() { // then nothing runs any more
+					return nil
+				}
+				return c.failed("cuStreamSynchronize", uintptr(raw), res)
+			}); err != nil {
+				c.lost = err
+			}
 		}
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})

@@ -2,7 +2,7 @@ package cu
 
 import (
 	"errors"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,7 +155,7 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 
 // strangersOnLegacy enqueues work on the legacy default stream of a primary context that another driver keeps, behind
 // a stream of that one's that is held: a set of memory of another context. It returns these, of a driver of its own.
-func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, host *HostMem, held *Stream) {
+func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
 	drv := must(Open(WithSoftware(r.sim), WithLeakHook(leak)))(r.t)
 	dev := must(drv.Device(0))(r.t)
 	gpu = must(dev.PrimaryContext())(r.t) // r.gpu keeps the CUDA context
@@ -166,59 +166,89 @@ func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, host *HostMem, 
 	r.t.Cleanup(func() { held.Close() })
 	r.hold(held)
 	r.ok(r.work(held))
-	legacy := must(gpu.LegacyStream())(r.t)
-	r.ok(errors.Join(legacy.Memset(host, 1), legacy.Close()))
-	return gpu, host, held
+	legacy = must(gpu.LegacyStream())(r.t)
+	r.ok(legacy.Memset(host, 1))
+	return gpu, legacy, host, held
+}
+
+// pendingAt fails the test if the context is given up, or the memory freed, before the stream goes on that is held.
+func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
+	r.t.Helper()
+	core := gpu.own.core
+	if !eventually(func() bool { return core.users.Load() == 0 }) {
+		r.t.Fatal("nobody gives the context up")
+	}
+	r.ok(host.Close())
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		if core.gone.Load() || host.core.freed.Load() {
+			r.t.Fatal("it is over before the work is done")
+		}
+	}
+	r.release(held)
+	if !eventually(func() bool { return core.gone.Load() && host.core.freed.Load() }) {
+		r.t.Error("it is never over")
+	}
 }
 
 // TestLegacyStreamOfStrangers gives a context up that others keep, and whose legacy stream uses what belongs to another
 // one: that is waited for, and not freed before.
 func TestLegacyStreamOfStrangers(t *testing.T) {
 	r := newSoft(t)
-	gpu, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
-	var recorded atomic.Bool
-	defer gpu.own.core.drv.AddTracer(func(x Trace) {
-		if x.Op == TraceEventRecord && x.Stream == uintptr(driver.CU_STREAM_LEGACY) {
-			recorded.Store(true)
-		}
-	})()
+	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	r.ok(legacy.Close())
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(recorded.Load) {
-		t.Error("nobody waits for the stream")
-	}
-	r.ok(host.Close())
-	for range 20 {
-		time.Sleep(time.Millisecond)
-		if len(closed) != 0 || host.core.freed.Load() {
-			t.Fatal("it is over before the work is done")
-		}
-	}
-	r.release(held)
+	r.pendingAt(gpu, host, held)
 	r.ok(<-closed)
-	if !eventually(host.core.freed.Load) {
-		t.Error("the memory is never freed")
-	}
 }
 
-// TestLegacyStreamLost has the driver fail to say when the work is done: the memory is kept.
-func TestLegacyStreamLost(t *testing.T) {
+// TestLegacyStreamBusy closes the legacy stream while it cannot be asked, as another stream is being captured.
+func TestLegacyStreamBusy(t *testing.T) {
 	r := newSoft(t)
-	leaks := make(chan Leak, 1)
-	gpu, host, held := r.strangersOnLegacy(func(l Leak) { leaks <- l })
-	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
-	r.ok(gpu.Close())
-	r.sim.ClearFaults()
-	err := host.Close()
-	if err == nil && eventually(func() bool { return len(leaks) == 1 }) {
-		err = (<-leaks).Err
+	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	captured := must(r.gpu.NewStream(StreamDefault))(t)
+	g := must(captured.Capture(CaptureRelaxed, func() error {
+		r.ok(errors.Join(legacy.Close(), gpu.Close()))
+		time.Sleep(5 * time.Millisecond)
+		return r.work(captured)
+	}))(t)
+	r.pendingAt(gpu, host, held)
+	r.ok(errors.Join(g.Close(), captured.Close()))
+}
+
+// TestLastingStreamLost has the driver fail to say when work of strangers is done on a stream that lasts: what it uses
+// is kept.
+func TestLastingStreamLost(t *testing.T) {
+	for name, fault := range map[string]string{"legacy, marking": "cuEventRecord", "legacy, asking": "cuEventQuery", "pool": "cuStreamSynchronize"} {
+		t.Run(name, func(t *testing.T) {
+			r := newSoft(t)
+			var mu sync.Mutex
+			kept := false
+			gpu, s, host, held := r.strangersOnLegacy(func(l Leak) {
+				mu.Lock()
+				defer mu.Unlock()
+				kept = kept || errors.Is(l.Err, errNoTail)
+			})
+			if name == "pool" {
+				r.release(held)
+				r.ok(errors.Join(r.gpu.Synchronize(), s.Close()))
+				s = must(gpu.PoolStream(0))(t)
+				r.hold(s)
+				r.ok(s.Memset(host, 2))
+			}
+			if fault == "cuEventQuery" {
+				r.ok(s.Close())
+			}
+			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
+			r.ok(errors.Join(s.Close(), gpu.Close()))
+			r.sim.ClearFaults()
+			r.ok(host.Close())
+			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.freed.Load() {
+				t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
+			}
+			r.sim.Finish()
+			r.ok(errors.Join(r.gpu.Synchronize(), host.core.destroy(driver.At{}))) // that nothing is left
+		})
 	}
-	if !errors.Is(err, errNoTail) {
-		t.Errorf("the memory's end: %v", err)
-	}
-	if host.core.freed.Load() {
-		t.Error("the memory was freed")
-	}
-	r.release(held)
-	r.ok(host.core.destroy(driver.At{})) // that nothing is left
 }

@@ -81,11 +81,15 @@ func (u *usage) wait() error {
 
 // waitLong is wait, and has patience with streams that are busy, and some with a
 // driver that fails to answer. It is for a goroutine of its own.
-func (u *usage) waitLong(clock driver.Clock) error {
+func (u *usage) waitLong(clock driver.Clock) error { return patiently(clock, u.wait) }
+
+// patiently calls f again and again, until it does not fail, errNoTail is its error, or it has failed maxTries
+// times otherwise than by errBusy.
+func patiently(clock driver.Clock, f func() error) error {
 	var timer driver.Timer
 	failed := 0
 	for sleep := time.Millisecond; ; sleep = min(2*sleep, 100*time.Millisecond) {
-		err := u.wait()
+		err := f()
 		switch {
 		case err == nil, errors.Is(err, errNoTail):
 			return err
@@ -105,7 +109,7 @@ func (u *usage) waitLong(clock driver.Clock) error {
 }
 
 // maxTries is how often the driver may fail to say when work is done; the tries take
-// more than a second in all.
+// about a second in all.
 const maxTries = 20
 
 // errNoTail says that it can never be known when a stream's work is done.
@@ -137,7 +141,7 @@ func (t *tail) query(c *contextCore) driver.Result {
 // over reports whether the stream is gone and all its work known to be done.
 func (sc *streamCore) over() bool {
 	if sc.lasts() {
-		return sc.ctx.gone.Load() && !sc.lost()
+		return sc.ctx.gone.Load() && !sc.ctx.lostWork()
 	}
 	if !sc.freed.Load() {
 		return false
@@ -147,13 +151,21 @@ func (sc *streamCore) over() bool {
 	return sc.ctx.tails[sc] == nil
 }
 
-// lost reports whether it cannot be known when the work is done on a stream that lasted. Its context is gone.
-func (sc *streamCore) lost() bool {
-	return sc.raw == driver.CU_STREAM_LEGACY && sc.ctx.legacyErr != nil
+// lostWork reports whether work that nobody can ask for may still be under way on a stream that lasted. The context is gone.
+func (c *contextCore) lostWork() bool {
+	return c.lost != nil && c.claim != created && c.poison.Load() == nil // what was created ended with its work
+}
+
+// lose notes that a stream's tail does not tell when its work is done. The context's mutex is held.
+func (c *contextCore) lose(sc *streamCore, t *tail, err error) {
+	t.err = err
+	if sc.lasts() { // another value of it may be asked for
+		c.lost = err
+	}
 }
 
 // leaveTail marks the end of the stream's work, if anybody needs to know it,
-// before the stream is destroyed.
+// before the stream is destroyed. One that lasts may be marked later.
 func (sc *streamCore) leaveTail() {
 	if !sc.leavesTail.Load() {
 		return
@@ -165,18 +177,38 @@ func (sc *streamCore) leaveTail() {
 			break
 		}
 	}
-	if t.err != nil && ctx.unlessPoisoned(t.err) == nil {
+	if sc.lasts() && errors.Is(t.err, errBusy) {
+		ctx.hold() // cannot fail: the stream is still a user
+		go func() {
+			defer ctx.childDone()
+			patiently(ctx.drv.table.Clock(), func() error {
+				t.event, t.err = sc.mark()
+				return t.err
+			})
+			ctx.putTail(sc, t)
+		}()
 		return
 	}
-	ctx.mu.Lock()
-	if ctx.tails == nil {
-		ctx.tails = make(map[*streamCore]*tail)
+	ctx.putTail(sc, t)
+}
+
+// putTail keeps a stream's tail, so that it can be waited for.
+func (c *contextCore) putTail(sc *streamCore, t *tail) {
+	if t.err != nil && c.unlessPoisoned(t.err) == nil {
+		return
 	}
-	ctx.tails[sc] = t
-	many := len(ctx.tails) > max(ctx.sweep, maxSpare)
-	ctx.mu.Unlock()
+	c.mu.Lock()
+	if c.tails == nil {
+		c.tails = make(map[*streamCore]*tail)
+	}
+	c.tails[sc] = t
+	if t.err != nil {
+		c.lose(sc, t, t.err)
+	}
+	many := len(c.tails) > max(c.sweep, maxSpare)
+	c.mu.Unlock()
 	if many {
-		ctx.dropTails()
+		c.dropTails()
 	}
 }
 
@@ -268,13 +300,16 @@ func (sc *streamCore) unlessCaptured(at driver.At) error {
 // the stream is still there or not. It may return errBusy.
 func (sc *streamCore) waitIdle() error {
 	ctx := sc.ctx
-	// Who gives a context up waits for the tails of its streams.
+	// Who gives a context up waits for the tails of its streams, and for a pool's that somebody else's memory was used on.
 	if !ctx.hold() {
 		if !ctx.gone.Load() {
 			return errBusy
 		}
-		if sc.lost() {
-			return fmt.Errorf("%w: %v", errNoTail, ctx.legacyErr)
+		if sc.lasts() {
+			if ctx.lostWork() {
+				return fmt.Errorf("%w: %v", errNoTail, ctx.lost)
+			}
+			return nil
 		}
 		ctx.mu.Lock()
 		defer ctx.mu.Unlock()
@@ -285,7 +320,12 @@ func (sc *streamCore) waitIdle() error {
 	}
 	defer ctx.childDone()
 	if sc.lasts() {
-		return sc.waitMarked()
+		e, err := sc.mark()
+		if err != nil {
+			return ctx.unlessPoisoned(err)
+		}
+		defer ctx.doneWith(EventDisableTiming, e)
+		return ctx.waitEvent(e)
 	}
 	if sc.acquire() {
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
@@ -305,37 +345,6 @@ func (sc *streamCore) waitIdle() error {
 		return errBusy // a call on it is in flight
 	}
 	return ctx.waitTail(sc)
-}
-
-// waitMarked waits until what was enqueued so far is done on a stream that lasts.
-func (sc *streamCore) waitMarked() error {
-	e, err := sc.mark()
-	if err != nil {
-		return sc.ctx.unlessPoisoned(err)
-	}
-	defer sc.ctx.doneWith(EventDisableTiming, e)
-	return sc.ctx.waitEvent(e)
-}
-
-// endLegacy waits for the work on the legacy default stream, when the context is given up, if some of it used what
-// belongs to another context: nothing else says when that is used no more, as others may keep the CUDA context.
-func (c *contextCore) endLegacy() {
-	if !c.legacy.strange.Load() || c.claim == created { // one that was created ends with its work
-		return
-	}
-	sc := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: c.raw}, part: &c.legacy}
-	sc.ctx = c
-	c.legacyErr = tryHard(sc.waitMarked)
-}
-
-// tryHard calls f until it does not fail, as often as maxTries says.
-func tryHard(f func() error) error {
-	err := f()
-	for i := 0; i < maxTries && err != nil; i++ {
-		time.Sleep(time.Millisecond << min(i, 6))
-		err = f()
-	}
-	return err
 }
 
 // unlessPoisoned returns err, or nil if the context is poisoned, in which nothing
