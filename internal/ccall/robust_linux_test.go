@@ -370,7 +370,7 @@ func TestCoreDump(t *testing.T) {
 	// gdb runs the program, so that it does not matter where the kernel puts cores.
 	run := exec.Command(gdb, "-nx", "-batch", "-ex", "set startup-with-shell off", "-ex", "handle all nostop noprint pass", "-ex", "handle SIGSEGV stop print",
 		"-ex", "run", "-ex", "generate-core-file "+core, "-ex", "kill", "--args", exe, "-test.run=TestCoreDump")
-	run.Env = append(os.Environ(), childEnv+"=crash")
+	run.Env = append(os.Environ(), childEnv+"=crash", "TMPDIR="+t.TempDir())
 	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "Saved corefile") {
 		if strings.Contains(string(out), "ptrace") {
 			t.Skipf("gdb may not run programs here:\n%s", out)
