@@ -71,8 +71,9 @@ type contextCore struct {
 	// anybody having asked for it, and while a blocking stream begins to be captured.
 	marking sync.Mutex
 
-	// lost is why nobody can know when work is done on a stream that lasts as long as the CUDA context, if others
-	// keep that. The mutex guards it until gone is set.
+	// lost is why nobody can know when work is done on a stream that lasts as long as the
+	// CUDA context, if others keep that. The mutex guards it until the context is being given
+	// up; it is read when that is gone.
 	lost error
 
 	// calls are the functions that its streams have yet to call.

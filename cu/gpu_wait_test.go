@@ -446,7 +446,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 func TestGPULegacyStreamOfStrangers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
 	if others.own.core.drv.table.Software() {
-		t.Skip("the drivers are two: TestLegacyStreamOfStrangers has two claims on one")
+		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfStrangers has two of one")
 	}
 	blocking := must(others.NewStream(StreamDefault))(t)
 	dev := must(gpuDriver(t).Device(0))(t)

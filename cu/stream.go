@@ -214,7 +214,9 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 // LegacyStream returns the context's legacy default stream, which C programs
 // name by a NULL or CU_STREAM_LEGACY: it waits for all blocking streams of the
 // context, and they wait for it. Calls on it make the context current for their
-// duration. Closing it ends the use of the value, and not the stream.
+// duration. Closing it ends the use of the value, and not the stream; if what belongs to
+// another context was used on it, an event is recorded there, so that it is known when
+// that is used no more.
 func (c *Context) LegacyStream() (*Stream, error) {
 	core, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {

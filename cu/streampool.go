@@ -124,16 +124,15 @@ func (c *contextCore) endPool(p *streamPool) {
 		if raw == 0 {
 			continue
 		}
-		if p.part[i].strange.Load() {
-			if err := patiently(c.drv.table.Clock(), func() error {
+		// Where one is lost all are, so that nobody needs patience with the others.
+		if p.part[i].strange.Load() && c.lost == nil {
+			c.lost = patiently(c.drv.table.Clock(), func() error {
 				res := c.synchronizeStream(raw, at)
 				if res == driver.ResultSuccess || res.Sticky() { // then nothing runs any more
 					return nil
 				}
 				return c.failed("cuStreamSynchronize", uintptr(raw), res)
-			}); err != nil {
-				c.lost = err
-			}
+			})
 		}
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})

@@ -242,6 +242,9 @@ func TestLastingStreamLost(t *testing.T) {
 			}
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
+			if !eventually(gpu.own.core.gone.Load) {
+				t.Error("the context is never given up")
+			}
 			r.sim.ClearFaults()
 			r.ok(host.Close())
 			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.freed.Load() {

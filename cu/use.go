@@ -113,7 +113,7 @@ func patiently(clock driver.Clock, f func() error) error {
 const maxTries = 20
 
 // errNoTail says that it can never be known when a stream's work is done.
-var errNoTail = errors.New("a stream was destroyed, and nothing marks the end of its work")
+var errNoTail = errors.New("a stream is gone, and nothing marks the end of its work")
 
 // tail is an event that marks the end of a destroyed stream's work. It is closed when it
 // is known to be complete, and the event is given back when nobody is asking for it any
@@ -151,7 +151,8 @@ func (sc *streamCore) over() bool {
 	return sc.ctx.tails[sc] == nil
 }
 
-// lostWork reports whether work that nobody can ask for may still be under way on a stream that lasted. The context is gone.
+// lostWork reports whether work that nobody can ask for may still be under way on a stream
+// that lasted. The context is gone.
 func (c *contextCore) lostWork() bool {
 	return c.lost != nil && c.claim != created && c.poison.Load() == nil // what was created ended with its work
 }
@@ -165,29 +166,29 @@ func (c *contextCore) lose(sc *streamCore, t *tail, err error) {
 }
 
 // leaveTail marks the end of the stream's work, if anybody needs to know it,
-// before the stream is destroyed. One that lasts may be marked later.
+// before the stream is destroyed. One that lasts is marked later where it cannot be now.
 func (sc *streamCore) leaveTail() {
 	if !sc.leavesTail.Load() {
 		return
 	}
 	ctx := sc.ctx
 	t := new(tail)
-	for range 3 { // there is no other chance
-		if t.event, t.err = sc.mark(); t.err == nil || errors.Is(t.err, errBusy) {
-			break
-		}
+	mark := func() error {
+		t.event, t.err = sc.mark()
+		return ctx.unlessPoisoned(t.err)
 	}
-	if sc.lasts() && errors.Is(t.err, errBusy) {
+	err := mark()
+	if err != nil && sc.lasts() {
 		ctx.hold() // cannot fail: the stream is still a user
 		go func() {
 			defer ctx.childDone()
-			patiently(ctx.drv.table.Clock(), func() error {
-				t.event, t.err = sc.mark()
-				return t.err
-			})
+			patiently(ctx.drv.table.Clock(), mark)
 			ctx.putTail(sc, t)
 		}()
 		return
+	}
+	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // there is no other chance
+		err = mark()
 	}
 	ctx.putTail(sc, t)
 }
@@ -300,7 +301,8 @@ func (sc *streamCore) unlessCaptured(at driver.At) error {
 // the stream is still there or not. It may return errBusy.
 func (sc *streamCore) waitIdle() error {
 	ctx := sc.ctx
-	// Who gives a context up waits for the tails of its streams, and for a pool's that somebody else's memory was used on.
+	// Who gives a context up waits for the tails of its streams, and for those of its pools
+	// that have used what belongs to another context.
 	if !ctx.hold() {
 		if !ctx.gone.Load() {
 			return errBusy
