@@ -339,6 +339,13 @@ func (sp spinner) spin(s driver.Stream, d time.Duration) {
 	sp.c.launch(s, sp.f, driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&ns)}, Sizes: []uint32{8}})
 }
 
+// lasted reports whether ms may be the time of a kernel that spins for d and has ended, and did not
+// begin before since: a GPU took 4.9 to 6 ms for 5, and a machine with other things to do any time.
+func lasted(ms float32, d time.Duration, since time.Time) bool {
+	took := time.Duration(float64(ms) * 1e6)
+	return took >= d-d/30 && took <= time.Since(since)
+}
+
 // poison enqueues a kernel that writes to an illegal address, behind one that
 // spins: nobody knows of the error before that has ended.
 func (sp spinner) poison(s driver.Stream) {
