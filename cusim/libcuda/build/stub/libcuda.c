@@ -56,13 +56,28 @@ static int driver_version(void)
 	return known = version;
 }
 
-// calling_thread stores what stands for the calling thread.
+// all_but_faults are the signals that the driver's Go runtime leaves alone.
+static void all_but_faults(sigset_t *signals)
+{
+	sigfillset(signals);
+	sigdelset(signals, SIGSEGV);
+	sigdelset(signals, SIGBUS);
+	sigdelset(signals, SIGFPE);
+}
+
+// calling_thread stores what stands for the calling thread. When the thread ends the
+// driver's Go runtime gives it the mask of its first call: blocked is what another Go
+// runtime, which has taken its part of the thread down before, needs it to be then.
 static int calling_thread(uintptr_t *thread)
 {
+	sigset_t blocked, mask;
 	*thread = (uintptr_t)pthread_getspecific(thread_key);
 	if (*thread)
 		return CUDA_SUCCESS;
+	all_but_faults(&blocked);
+	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
 	*thread = driver_thread();
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (!pthread_setspecific(thread_key, (void *)*thread))
 		return CUDA_SUCCESS;
 	driver_thread_end(*thread); // nobody would, when the thread ends
@@ -220,10 +235,7 @@ static int start(void)
 {
 	struct kernel_action saved[NBORROWED];
 	sigset_t blocked, mask;
-	sigfillset(&blocked);
-	sigdelset(&blocked, SIGSEGV);
-	sigdelset(&blocked, SIGBUS);
-	sigdelset(&blocked, SIGFPE);
+	all_but_faults(&blocked);
 	for (int i = 0; i < NBORROWED; i++)
 		kernel_sigaction(borrowed[i], NULL, &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);

@@ -1,0 +1,45 @@
+package softlib
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// TestThreadsEnd lets threads that have called the library end while they are sent signals. Go takes
+// apart what its handlers need, with all signals blocked, before the library hears of the end.
+func TestThreadsEnd(t *testing.T) { child(t, "end") }
+
+func end(path string) error {
+	drv, err := cu.Open(cu.WithLibrary(path))
+	if err != nil {
+		return err
+	}
+	for range 200 {
+		id := make(chan int)
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			_, err := drv.Devices()
+			id <- syscall.Gettid()
+			done <- err
+		}()
+		thread := <-id
+		err := <-done
+		if thread == os.Getpid() {
+			continue // the process's first thread stays
+		}
+		for err == nil {
+			err = syscall.Tgkill(os.Getpid(), thread, syscall.SIGURG)
+		}
+		if !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("a thread that ends: %w", err)
+		}
+	}
+	return nil
+}
