@@ -49,6 +49,8 @@ type contextCore struct {
 	spare map[EventFlags][]driver.Event // events that nobody uses any more
 	tails map[*streamCore]*tail         // of streams that are gone
 	sweep int                           // at how many tails those that are complete are dropped
+	// lostTails is how many tails had no event so far.
+	lostTails uint64
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
 	// ringers are streams of the watcher's that it does not use just now.
@@ -72,8 +74,7 @@ type contextCore struct {
 	marking sync.Mutex
 
 	// lost is why nobody can know when work is done on a stream that lasts as long as the
-	// CUDA context, if others keep that. The mutex guards it until the context is being given
-	// up; it is read when that is gone.
+	// CUDA context, if others keep that. It is known when the context is gone.
 	lost error
 
 	// calls are the functions that its streams have yet to call.
@@ -91,6 +92,13 @@ const (
 	retained              // a primary context
 	created               // made by cuCtxCreate
 )
+
+// isBorrowed reports whether the CUDA context is somebody else's.
+func (c *contextCore) isBorrowed() bool {
+	c.drv.mu.Lock() // a claim may take the place of somebody else's
+	defer c.drv.mu.Unlock()
+	return c.claim == borrowed
+}
 
 // contextKey tells CUDA contexts apart. Handles do not: a primary context that
 // was released comes back with the same one.
@@ -159,7 +167,7 @@ func (c *contextCore) giveUp() error {
 		err := patiently(d.table.Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.mu.Lock()
-			c.lose(sc, t, err)
+			t.err = err
 			c.mu.Unlock()
 		}
 		if !t.closed() { // the context is poisoned, or nobody knows
@@ -167,6 +175,11 @@ func (c *contextCore) giveUp() error {
 		}
 		if err != nil {
 			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+		}
+	}
+	for sc, t := range c.tails {
+		if t.err != nil && sc.lasts() { // another value of it may be asked for
+			c.lost = t.err
 		}
 	}
 	for _, s := range c.ringers {

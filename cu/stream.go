@@ -216,7 +216,9 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 // context, and they wait for it. Calls on it make the context current for their
 // duration. Closing it ends the use of the value, and not the stream; if what belongs to
 // another context was used on it, an event is recorded there, so that it is known when
-// that is used no more.
+// that is used no more. The driver records none while a blocking stream is being captured:
+// until then, or for as long as such a capture takes, the value counts as still open. In a context of
+// [Driver.WrapContext], which may end at any time, what was used is kept instead, and reported as a leak.
 func (c *Context) LegacyStream() (*Stream, error) {
 	core, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {

@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,8 +158,12 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 // a stream of that one's that is held: a set of memory of another context. It returns these, of a driver of its own.
 func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
 	drv := must(Open(WithSoftware(r.sim), WithLeakHook(leak)))(r.t)
-	dev := must(drv.Device(0))(r.t)
-	gpu = must(dev.PrimaryContext())(r.t) // r.gpu keeps the CUDA context
+	return r.strangersOnLegacyOf(must(must(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
+}
+
+// strangersOnLegacyOf is strangersOnLegacy with a context of its own driver's.
+func (r *soft) strangersOnLegacyOf(gpu *Context) (_ *Context, legacy *Stream, host *HostMem, held *Stream) {
+	dev := gpu.Device()
 	other := must(dev.NewContext(0))(r.t)
 	r.t.Cleanup(func() { other.Close() })
 	host = must(other.AllocHost(8, HostPortable|HostDeviceMap))(r.t)
@@ -215,6 +220,78 @@ func TestLegacyStreamBusy(t *testing.T) {
 	}))(t)
 	r.pendingAt(gpu, host, held)
 	r.ok(errors.Join(g.Close(), captured.Close()))
+}
+
+// TestLegacyStreamBorrowed does so in a context that is somebody else's, who may destroy it when all is closed here: nothing
+// is done in it afterwards, and what its work uses is kept.
+func TestLegacyStreamBorrowed(t *testing.T) {
+	r := newSoft(t)
+	var kept atomic.Bool
+	drv := must(Open(WithSoftware(r.sim), WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })))(t)
+	gpu, legacy, host, held := r.strangersOnLegacyOf(must(drv.WrapContext(r.gpu.Handle()))(t))
+	captured := must(r.gpu.NewStream(StreamDefault))(t)
+	g := must(captured.Capture(CaptureRelaxed, func() error {
+		r.ok(errors.Join(legacy.Close(), gpu.Close()))
+		if !gpu.own.core.gone.Load() {
+			t.Error("the context is still used")
+		}
+		return r.work(captured)
+	}))(t)
+	r.release(held)
+	r.ok(errors.Join(r.gpu.Synchronize(), host.Close()))
+	if !eventually(kept.Load) || host.core.freed.Load() {
+		t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
+	}
+	r.ok(errors.Join(g.Close(), captured.Close(), host.core.destroy(driver.At{})))
+}
+
+// TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of the stream be: that is
+// after both.
+func TestLegacyStreamFound(t *testing.T) {
+	r := newSoft(t)
+	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
+	r.ok(legacy.Close())
+	core := gpu.own.core
+	failed := func() bool {
+		core.mu.Lock()
+		defer core.mu.Unlock()
+		return core.tails[legacy.core] != nil
+	}
+	if !eventually(failed) {
+		t.Fatal("nobody gives the mark up")
+	}
+	r.sim.ClearFaults()
+	legacy = must(gpu.LegacyStream())(t)
+	r.ok(errors.Join(legacy.Memset(host, 2), legacy.Close()))
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	r.pendingAt(gpu, host, held)
+	r.ok(<-closed)
+}
+
+// TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
+func TestTailsLost(t *testing.T) {
+	r := newSoft(t)
+	core := r.gpu.own.core
+	var cores []*streamCore
+	for range 3 {
+		s := must(r.gpu.LegacyStream())(t)
+		defer s.Close()
+		cores = append(cores, s.core)
+	}
+	early := &tail{lost: core.lostTails} // which is marked, and put late
+	core.putTail(cores[0], &tail{err: errBusy})
+	late := &tail{lost: core.lostTails}
+	core.putTail(cores[1], early)
+	if core.tails[cores[0]] == nil {
+		t.Error("a mark that came before stands for what was lost")
+	}
+	core.putTail(cores[2], late)
+	if core.tails[cores[0]] != nil {
+		t.Error("a mark that came afterwards does not stand for what was lost")
+	}
+	clear(core.tails) // there are no events
 }
 
 // TestLastingStreamLost has the driver fail to say when work of strangers is done on a stream that lasts: what it uses

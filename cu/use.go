@@ -122,6 +122,9 @@ type tail struct {
 	refs
 	err   error // why there is no event
 	event driver.Event
+	// lost is how many tails without an event the context had, with this one if it is another, when the stream was
+	// marked: those came before the mark.
+	lost uint64
 }
 
 // query asks whether the tail is complete.
@@ -157,16 +160,9 @@ func (c *contextCore) lostWork() bool {
 	return c.lost != nil && c.claim != created && c.poison.Load() == nil // what was created ended with its work
 }
 
-// lose notes that a stream's tail does not tell when its work is done. The context's mutex is held.
-func (c *contextCore) lose(sc *streamCore, t *tail, err error) {
-	t.err = err
-	if sc.lasts() { // another value of it may be asked for
-		c.lost = err
-	}
-}
-
 // leaveTail marks the end of the stream's work, if anybody needs to know it,
-// before the stream is destroyed. One that lasts is marked later where it cannot be now.
+// before the stream is destroyed. One that lasts is marked later where it cannot be now, unless the context is
+// somebody else's, who may destroy it as soon as all is closed here.
 func (sc *streamCore) leaveTail() {
 	if !sc.leavesTail.Load() {
 		return
@@ -174,11 +170,14 @@ func (sc *streamCore) leaveTail() {
 	ctx := sc.ctx
 	t := new(tail)
 	mark := func() error {
+		ctx.mu.Lock()
+		t.lost = ctx.lostTails
+		ctx.mu.Unlock()
 		t.event, t.err = sc.mark()
 		return ctx.unlessPoisoned(t.err)
 	}
 	err := mark()
-	if err != nil && sc.lasts() {
+	if err != nil && sc.lasts() && !ctx.isBorrowed() {
 		ctx.hold() // cannot fail: the stream is still a user
 		go func() {
 			defer ctx.childDone()
@@ -202,10 +201,16 @@ func (c *contextCore) putTail(sc *streamCore, t *tail) {
 	if c.tails == nil {
 		c.tails = make(map[*streamCore]*tail)
 	}
-	c.tails[sc] = t
 	if t.err != nil {
-		c.lose(sc, t, t.err)
+		c.lostTails++
+		t.lost = c.lostTails
+	} else if sc.lasts() {
+		// What values of the stream enqueued that were given up before is before this mark.
+		maps.DeleteFunc(c.tails, func(other *streamCore, its *tail) bool {
+			return its.err != nil && its.lost <= t.lost && other.lasts() && other.same(sc)
+		})
 	}
+	c.tails[sc] = t
 	many := len(c.tails) > max(c.sweep, maxSpare)
 	c.mu.Unlock()
 	if many {

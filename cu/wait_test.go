@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -332,5 +333,40 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 		wg.Wait()
 		r.ok(ticket.Wait(r.patient()))
 		r.ok(start.Close())
+	}
+}
+
+// TestSinceBeforeFirstRecord has the driver asked before events that were lent are recorded for the
+// first time, and the answer come after.
+func TestSinceBeforeFirstRecord(t *testing.T) {
+	for _, late := range [][]int{{0}, {1}, {0, 1}} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			r := newRig(t)
+			pair := [2]*Event{r.event(r.gpu, 0), r.event(r.gpu, 0)}
+			for i, e := range pair {
+				if slices.Contains(late, i) {
+					e.Handle()
+				} else {
+					r.ok(e.Record(r.s))
+				}
+			}
+			const fn = "cuEventElapsedTime_v2"
+			r.tell("fake_block", fn, 2, 1)
+			var st Status
+			var err error
+			var wg sync.WaitGroup
+			wg.Go(func() { _, st, err = pair[1].Since(pair[0]) })
+			r.tell("fake_await_blocked", fn, 1)
+			for _, i := range late {
+				r.ok(pair[i].Record(r.s))
+			}
+			r.tell("fake_unblock", fn)
+			wg.Wait()
+			var said *Error
+			if st != StatusUnknown || !errors.Is(err, ErrNotRecorded) || !errors.As(err, &said) || said.Handle != pair[late[0]].Handle() {
+				t.Errorf("Since = %v, %v; want %v of the first of %v", st, err, ErrNotRecorded, late)
+			}
+			must(Elapsed(t.Context(), pair[0], pair[1]))(t)
+		})
 	}
 }
