@@ -332,7 +332,11 @@ func (d *Driver) Proc(name string) (Proc, error) {
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: &driver.MissingError{Symbol: name}}
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
-		return Proc{}, &Error{Op: name, Result: ResultNotSupported, Err: err}
+		res := ResultNotSupported
+		if !errors.Is(err, errors.ErrUnsupported) { // the driver could not be asked
+			res = ResultOperatingSystem
+		}
+		return Proc{}, &Error{Op: name, Result: res, Err: err}
 	}
 	return Proc{d, sym}, nil
 }

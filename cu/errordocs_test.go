@@ -43,7 +43,7 @@ var sections = []section{
 		"No driver library could be loaded. The error wraps a `*loader.LoadError`, which lists every candidate with its own reason. On a platform for which NVIDIA ships no driver, " +
 			"such as macOS, it also matches `errors.ErrUnsupported`.",
 		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and go on without. " +
-			"A static program (`-tags cu_static`) also needs a glibc that works, which images made from scratch or Alpine's do not have; there a candidate's problem is `loader.NoGlibc`.",
+			"A static program (`-tags cu_static`) also needs a glibc, which images made from scratch or Alpine's do not have: there a candidate's problem is `loader.NoGlibc`, and `loader.GlibcFailed` where glibc does not come up, as for want of files, memory or threads.",
 		func(r *cu.Rig) error {
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
 			return err

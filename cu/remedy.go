@@ -148,7 +148,7 @@ func (r Result) Remedy() string {
 	case ResultSharedObjectSymbolNotFound, ResultSharedObjectInitFailed:
 		return "parts of the driver do not fit together: reinstall it"
 	case ResultOperatingSystem:
-		return "the kernel refused something: see dmesg, ulimit -l and the permissions of /dev/nvidia*"
+		return "the kernel refused something: see dmesg, ulimit -l, ulimit -u and the permissions of /dev/nvidia*"
 	case ResultNotFound:
 		return "check the name; C++ names are mangled unless they are declared extern \"C\""
 	case ResultNotReady:

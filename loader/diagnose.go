@@ -90,6 +90,9 @@ type CandidateFacts struct {
 	Problem Problem `json:"problem"`
 	// Error is the text of the candidate's error.
 	Error string `json:"error"`
+	// Remedy says what to do about NoGlibc and GlibcFailed, which have many causes. It is
+	// empty for other problems.
+	Remedy string `json:"remedy"`
 	// Element is the element of LD_LIBRARY_PATH that led to Path, or "".
 	Element string `json:"ldLibraryPathElement"`
 }
@@ -302,7 +305,7 @@ func (m *machine) diagnose(path string) *Report {
 	for _, c := range tried {
 		f := CandidateFacts{Name: c.Name, Source: c.Source, Path: c.Path, Problem: c.Problem, Element: m.elementOf(c)}
 		if c.Err != nil {
-			f.Error = c.reason()
+			f.Error, f.Remedy = c.reason(), c.remedy()
 		}
 		r.Candidates = append(r.Candidates, f)
 	}

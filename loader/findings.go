@@ -136,7 +136,7 @@ func (j *judge) named() {
 		return
 	}
 	c := j.Candidates[0]
-	if c.Problem == NoGlibc { // that has nothing to do with the library
+	if c.Problem.ofGlibc() { // that has nothing to do with the library
 		return
 	}
 	what := c.Name + " " + c.Problem.words()
@@ -276,9 +276,11 @@ func (j *judge) container() {
 // glibc judges whether a static program has something to load libraries with: if it
 // has not, that is in its way whatever else is.
 func (j *judge) glibc() {
-	i := slices.IndexFunc(j.Candidates, func(c CandidateFacts) bool { return c.Problem == NoGlibc })
+	i := slices.IndexFunc(j.Candidates, func(c CandidateFacts) bool { return c.Problem.ofGlibc() })
 	switch {
 	case i < 0:
+	case j.Candidates[i].Problem == GlibcFailed:
+		j.explain(glibcFailedTitle, j.Candidates[i].Error, j.Candidates[i].Remedy)
 	case j.OnlyMusl:
 		j.explain(muslTitle, j.Candidates[i].Error, muslFix)
 	case j.Container != "":
@@ -289,9 +291,10 @@ func (j *judge) glibc() {
 }
 
 const (
-	noGlibcTitle = "this system has no glibc that works, and NVIDIA's driver needs it"
-	muslTitle    = "NVIDIA makes no driver for musl, the C library of this system"
-	muslFix      = "run the program on a distribution with glibc"
+	noGlibcTitle     = "this system has no glibc, and NVIDIA's driver needs it"
+	glibcFailedTitle = "this system's glibc does not come up, and NVIDIA's driver needs it"
+	muslTitle        = "NVIDIA makes no driver for musl, the C library of this system"
+	muslFix          = "run the program on a distribution with glibc"
 )
 
 // library judges the candidates. Those that failed are faults if nothing else
@@ -303,7 +306,7 @@ func (j *judge) library() {
 	}
 	var bad bool
 	for _, c := range j.Candidates {
-		if c.Problem == "" || c.Problem == Absent || c.Problem == Duplicate || c.Problem == NoGlibc || j.NamedBy != "" {
+		if c.Problem == "" || c.Problem == Absent || c.Problem == Duplicate || c.Problem.ofGlibc() || j.NamedBy != "" {
 			continue
 		}
 		where := c.Path

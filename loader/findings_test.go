@@ -36,9 +36,9 @@ func TestJudgeAnything(t *testing.T) {
 		}
 		for range rnd.IntN(4) {
 			r.Candidates = append(r.Candidates, CandidateFacts{
-				Name: one("libcuda.so.1", "/usr/lib64/libcuda.so.1"), Path: one("", "/a b/libcuda.so.1"), Element: one("", "/a b"), Error: "it is so",
+				Name: one("libcuda.so.1", "/usr/lib64/libcuda.so.1"), Path: one("", "/a b/libcuda.so.1"), Element: one("", "/a b"), Error: "it is so", Remedy: "do this",
 				Problem: Problem(one(string(Absent), string(Dangling), string(Unreadable), string(NotALibrary), string(WrongMachine),
-					string(Truncated), string(Unsafe), string(Refused), string(NotADriver), string(Stub), string(Duplicate))),
+					string(Truncated), string(Unsafe), string(Refused), string(NoGlibc), string(GlibcFailed), string(NotADriver), string(Stub), string(Duplicate))),
 			})
 		}
 		if len(r.Candidates) > 0 && flip() {

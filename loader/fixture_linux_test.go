@@ -105,7 +105,12 @@ func file(name, content string) part {
 	}
 }
 
-// noGlibc is a system whose glibc a static program cannot use, for a reason.
+// glibcFailed is a system whose glibc does not come up in a static program, for a reason.
+func glibcFailed(why error) part {
+	return func(_ *testing.T, f *fixture) { f.noGlibc = fmt.Errorf("%w: %w", ccall.ErrGlibcFailed, why) }
+}
+
+// noGlibc is a system that has no glibc for a static program, for a reason.
 func noGlibc(why string) part {
 	return func(_ *testing.T, f *fixture) { f.noGlibc = fmt.Errorf("%w: %s", ccall.ErrNoGlibc, why) }
 }

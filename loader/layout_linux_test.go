@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -369,15 +370,14 @@ func TestBareName(t *testing.T) {
 	}
 }
 
-// TestLoadErrorText holds the text that people get to see.
 // What keeps a static program from loading anything is told once, with what to do.
 func TestLoadErrorNoGlibc(t *testing.T) {
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), noGlibc("it has musl"))
 	lib, tried := f.machine().open("")
 	err := &LoadError{Candidates: tried}
 	const want = `loader: no CUDA driver library could be loaded
-	libcuda.so.1 (the system's library search path): a static program loads the driver with the system's own glibc: ` +
-		`run it on a system, or from an image, that has one: there is no glibc on this machine: it has musl`
+	libcuda.so.1 (the system's library search path): there is no glibc on this machine: it has musl; ` +
+		`run this program, which is static, on a system, or from an image, that has glibc`
 	if diff := cmp.Diff(want, err.Error()); diff != "" || lib != nil {
 		t.Errorf("%v (-want +got):\n%s", lib, diff)
 	}
@@ -386,6 +386,27 @@ func TestLoadErrorNoGlibc(t *testing.T) {
 	}
 }
 
+// A glibc that does not come up is told with what to do about the cause.
+func TestLoadErrorGlibcFailed(t *testing.T) {
+	for cause, want := range map[error]string{
+		syscall.EMFILE:                     "open more files",
+		&fs.PathError{Err: syscall.ENFILE}: "open more files",
+		syscall.ENOMEM:                     "more memory",
+		syscall.EAGAIN:                     "more processes and threads",
+		ccall.ErrNoThread:                  "more processes and threads",
+		syscall.EPERM:                      "seccomp",
+		syscall.ENOSYS:                     "seccomp",
+		errors.New("it is broken"):         "install glibc again",
+	} {
+		f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), glibcFailed(cause))
+		_, tried := f.machine().open("")
+		if len(tried) != 1 || tried[0].Problem != GlibcFailed || !errors.Is(tried[0].Err, cause) || !strings.Contains((&LoadError{Candidates: tried}).Error(), want) {
+			t.Errorf("%v: %+v does not say %q", cause, tried, want)
+		}
+	}
+}
+
+// TestLoadErrorText holds the text that people get to see.
 func TestLoadErrorText(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), link("/usr/lib/libcuda.so.1", "../lib64/libcuda.so.1"),

@@ -86,9 +86,12 @@ const (
 	// that the library answers with an error.
 	Refused Problem = "refused"
 	// NoGlibc means that the program is static, built with -tags cu_static, and that
-	// there is no glibc here, or none that works, with which it could load any library.
-	// It ends the search.
+	// there is no glibc here with which it could load any library. It ends the search.
 	NoGlibc Problem = "no-glibc"
+	// GlibcFailed means that the program is static, and that there is a glibc here that
+	// does not come up: it is broken, or the process is not given the files, the memory or
+	// the threads that this takes. It ends the search.
+	GlibcFailed Problem = "glibc-failed"
 	// Stuck means that loading the library did not end. It is [Diagnose] that
 	// gives up; [Open] waits.
 	Stuck Problem = "stuck"
@@ -125,6 +128,9 @@ func (e *LoadError) Error() string {
 			continue
 		}
 		fmt.Fprintf(&b, "\n\t%s (%s): %s", c.Name, c.Source, c.reason())
+		if do := c.remedy(); do != "" {
+			b.WriteString("; " + do)
+		}
 	}
 	if len(nothing) > 0 {
 		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
@@ -203,6 +209,11 @@ func otherIDs() bool {
 // 0 if it has none that is known.
 func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err error) {
 	l = &Library{lib: lib}
+	defer func() {
+		if errors.Is(err, ccall.ErrNoThread) { // which says nothing of the library
+			problem = GlibcFailed
+		}
+	}()
 	addr, err = lib.Lookup("cuInit")
 	if err != nil {
 		return l, 0, NotADriver, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
@@ -224,11 +235,15 @@ func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err e
 		return l, addr, Refused, fmt.Errorf("cuDriverGetVersion returned %d", code)
 	}
 	l.version = int(v)
-	if p, err := lib.Lookup("cuGetProcAddress_v2"); err == nil {
-		l.getProc, l.getProcV2 = p, true
-	} else if p, err := lib.Lookup("cuGetProcAddress"); err == nil {
-		l.getProc = p
+	p, err := lib.Lookup("cuGetProcAddress_v2")
+	l.getProcV2 = err == nil
+	if err != nil && !errors.Is(err, ccall.ErrNoThread) {
+		p, err = lib.Lookup("cuGetProcAddress")
 	}
+	if errors.Is(err, ccall.ErrNoThread) {
+		return l, addr, "", err
+	}
+	l.getProc = p // or 0
 	return l, addr, "", nil
 }
 

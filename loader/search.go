@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -128,7 +129,7 @@ func (s *system) search(name string, begin func(tried []Candidate, next Candidat
 			lib.taken, lib.tried = c.Candidate, tried
 			return lib, tried
 		}
-		if c.Problem == NoGlibc { // which others need as well
+		if c.Problem.ofGlibc() { // which others need as well
 			break
 		}
 	}
@@ -220,9 +221,12 @@ func (t *trial) try(c *choice) *Library {
 	}
 
 	handle, err := t.dlopen(target)
-	if errors.Is(err, ccall.ErrNoGlibc) { // whatever file this is about, it is not the candidate
-		t.reject(c, nil, NoGlibc, because(c.Name, "a static program loads the driver with the system's own glibc: "+
-			"run it on a system, or from an image, that has one", err))
+	switch { // whatever file this is about, it is not the candidate
+	case errors.Is(err, ccall.ErrNoGlibc):
+		t.reject(c, nil, NoGlibc, because(c.Name, "", err))
+		return nil
+	case errors.Is(err, ccall.ErrGlibcFailed):
+		t.reject(c, nil, GlibcFailed, because(c.Name, "", err))
 		return nil
 	}
 	if err != nil {
@@ -241,6 +245,31 @@ func (t *trial) try(c *choice) *Library {
 	info, _ := os.Stat(t.file(c.Path)) // which may be another one than was forecast
 	t.reject(c, info, problem, because(c.Name, "", err))
 	return nil
+}
+
+// ofGlibc reports whether the problem is glibc's, of a static program, and not the library's.
+func (p Problem) ofGlibc() bool { return p == NoGlibc || p == GlibcFailed }
+
+// remedy says what to do about a problem of glibc's, and is empty for others.
+func (c *Candidate) remedy() string {
+	is := func(list ...error) bool {
+		return slices.ContainsFunc(list, func(target error) bool { return errors.Is(c.Err, target) })
+	}
+	switch {
+	case c.Problem == NoGlibc:
+		return "run this program, which is static, on a system, or from an image, that has glibc"
+	case c.Problem != GlibcFailed:
+		return ""
+	case is(syscall.EMFILE, syscall.ENFILE):
+		return "let the process open more files: see ulimit -n"
+	case is(syscall.ENOMEM):
+		return "give the process more memory: see ulimit -v, and the container's limit"
+	case is(syscall.EAGAIN, ccall.ErrNoThread):
+		return "let there be more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
+	case is(syscall.EPERM, syscall.EACCES, syscall.ENOSYS):
+		return "see what confines the process: it has to make others and threads, which a seccomp profile may forbid, and to map glibc's files, which a noexec mount does"
+	}
+	return "see that no LD_ variable, nor PURECU_LD_SO, leads it astray, then install glibc again"
 }
 
 // blame finds out why the system's loader failed with err, where h is the file

@@ -43,7 +43,7 @@ replaced; read it before you send it all the same.
 Fields with -json: report (null with -driver soft; what the loader's Diagnose found: platform,
 distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
 environmentIgnored, namedBy, library: name, source, path, release, version,
-candidates: name, source, path, problem, error, ldLibraryPathElement, kernel:
+candidates: name, source, path, problem, error, remedy, ldLibraryPathElement, kernel:
 release, flavor, loaded, uvm, nouveau, helperInstalled, helper, pciKnown, gpus:
 address, id, driver, devices: path, access, error, mode, uid, gid, group, init:
 code, name, findings: severity, title, detail, fix), driver and features (null if

@@ -1648,6 +1648,7 @@ static CUresult elapsed(enum function fn, float *ms, struct object *start, struc
 		r = NOT_READY;
 	else // records are a millisecond apart
 		*ms = (float)((int64_t)stop->e.record - (int64_t)start->e.record);
+	pause_at(fn, AFTER, start, stop);
 	return leave(r);
 }
 

@@ -21,5 +21,8 @@ const Engine = "thunk"
 //go:noescape
 func cgocall(fn, arg unsafe.Pointer) int32
 
-// enter calls the C function thunk with the frame f.
-func enter(thunk, f unsafe.Pointer, _ Class, _ *Thread) { cgocall(thunk, f) }
+// enter calls the C function thunk with the frame f. It always can.
+func enter(thunk, f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
+	cgocall(thunk, f)
+	return true
+}

@@ -11,8 +11,8 @@ import (
 // the result register. It is for callers that value convenience over speed: an
 // argument is an integer; a string, which C receives as a NUL-terminated copy;
 // or a *uintptr, *int32 or *uint64, through which C may write. It reports an
-// error for an argument of another type, for a string with an interior NUL, or
-// if there are too many arguments.
+// error for an argument of another type, for a string with an interior NUL, if
+// there are too many arguments, or if the call cannot be made (ErrNoThread).
 func Invoke(fn uintptr, class Class, args ...any) (r uintptr, err error) {
 	f := Heap(new(Frame14))
 	f.Fn = fn
@@ -52,7 +52,10 @@ func Invoke(fn uintptr, class Class, args ...any) (r uintptr, err error) {
 			return 0, fmt.Errorf("ccall: argument %d is a %T", i, a)
 		}
 	}
-	Call14(unsafe.Pointer(f), class, nil)
+	made := Call14(unsafe.Pointer(f), class, nil)
 	runtime.KeepAlive(keep)
+	if !made {
+		return 0, ErrNoThread
+	}
 	return f.R, nil
 }

@@ -4,6 +4,10 @@ package ccall
 
 import "errors"
 
-// ErrNoGlibc is matched by the error of a static program's Open where there is no glibc
-// to open with. Other programs have theirs from the start.
-var ErrNoGlibc = errors.New("there is no glibc on this machine")
+// What errors of a static program match where there is no glibc, or it does not come up, or there is no
+// thread to call C in the name of. Other programs have theirs from the start.
+var (
+	ErrNoGlibc     = errors.New("there is no glibc on this machine")
+	ErrGlibcFailed = errors.New("the glibc of this machine does not come up")
+	ErrNoThread    = errors.New("there is no thread to call C in the name of")
+)

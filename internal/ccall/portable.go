@@ -20,12 +20,13 @@ func Call6(f unsafe.Pointer, _ Class, _ *Thread) {
 }
 
 // Call14 calls the function of a frame of fourteen argument words. f points to
-// it.
-func Call14(f unsafe.Pointer, _ Class, _ *Thread) {
+// it. It always can.
+func Call14(f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
 	w := (*Frame14)(escape(f))
 	w.R = call(w.Fn, w.A[0], w.A[1], w.A[2], w.A[3], w.A[4], w.A[5], w.A[6], w.A[7],
 		w.A[8], w.A[9], w.A[10], w.A[11], w.A[12], w.A[13])
 	runtime.KeepAlive(f)
+	return true
 }
 
 // Call makes the calls that e describes, each with a crossing of its own.

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -45,9 +47,6 @@ func gourg(t *testing.T) string {
 // does not call anything would make the garbage collector wait for ever.
 func TestPreemptSignal(t *testing.T) {
 	path := os.Getenv("PURECU_TEST_GOURG")
-	if Engine == "static" && runtime.GOARCH == "arm64" {
-		t.Skip("a library that is written in Go cannot be relied on in a static program on arm64: its handlers, which are in place for a moment, crash on Go's threads")
-	}
 	what := os.Getenv(childEnv)
 	if what == "" {
 		path := gourg(t)
@@ -80,6 +79,24 @@ func TestPreemptSignal(t *testing.T) {
 		return
 	}
 
+	// The collector does not start while the library is loaded, when it could not stop the loops.
+	// Go's scheduler stops them all the time, to let others have a turn.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GOMAXPROCS(8)
+	var started atomic.Int32
+	var stop atomic.Bool
+	var loops sync.WaitGroup
+	loop := func() {
+		started.Add(1)
+		for !stop.Load() {
+		}
+	}
+	for range 4 {
+		loops.Go(loop)
+	}
+	for started.Load() < 4 {
+		runtime.Gosched()
+	}
 	lib, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -98,23 +115,15 @@ func TestPreemptSignal(t *testing.T) {
 		t.Errorf("the disposition of SIGURG changed from %#x to %#x when the library was called", before, after)
 	}
 
-	runtime.GOMAXPROCS(4)
-	var started, stop atomic.Bool
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		started.Store(true)
-		for !stop.Load() {
-		}
-	}()
-	for !started.Load() {
+	loops.Go(loop)
+	for started.Load() < 5 {
 		runtime.Gosched()
 	}
 	for range 10 {
-		runtime.GC() // for ever, if the loop cannot be stopped
+		runtime.GC() // for ever, if a loop cannot be stopped
 	}
 	stop.Store(true)
-	<-ended
+	loops.Wait()
 
 	// The handlers of faults remain with the library, which passes on what is
 	// not its own.

@@ -484,6 +484,17 @@ func TestSignalsStayGos(t *testing.T) {
 	if after := actionOf(t, syscall.SIGUSR2); after != before {
 		t.Errorf("the disposition of SIGUSR2 is %#x, want %#x", after, before)
 	}
+	// What POSIX has for it does not even take the signal over for a moment, but ignores it.
+	act := cfunc(t, "act_on_signal")
+	if r, err := Invoke(act, Hot, int32(syscall.SIGUSR2), int32(0)); int32(r) != 0 || err != nil || actionOf(t, syscall.SIGUSR2) != before {
+		t.Errorf("sigaction = %d, %v, the disposition of SIGUSR2 is %#x, want %#x", int32(r), err, actionOf(t, syscall.SIGUSR2), before)
+	}
+	if r, err := Invoke(act, Hot, int32(syscall.SIGWINCH), int32(1)); int32(r) != 0 || err != nil || actionOf(t, syscall.SIGWINCH)[0] != sigIgn {
+		t.Errorf("sigaction = %d, %v, and SIGWINCH is not ignored", int32(r), err)
+	}
+	if r, err := Invoke(act, Hot, int32(syscall.SIGKILL), int32(1)); int32(r) == 0 || err != nil {
+		t.Errorf("sigaction for SIGKILL = %d, %v; want an error", int32(r), err)
+	}
 	// Go has faults handled, whatever C does to them.
 	segv := actionOf(t, syscall.SIGSEGV)
 	if r, err := Invoke(cfunc(t, "default_signal"), Hot, int32(syscall.SIGSEGV)); int32(r) != 0 || err != nil {
@@ -513,6 +524,9 @@ func TestSignalsStayGos(t *testing.T) {
 		t.Error("the signal does not come any more")
 	}
 }
+
+// sigIgn is the handler of a signal that is ignored.
+const sigIgn = 1
 
 // actionOf returns how this process handles a signal, as the kernel has it.
 func actionOf(t *testing.T, sig syscall.Signal) (action [4]uint64) {

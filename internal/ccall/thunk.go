@@ -14,9 +14,9 @@ func Call6(f unsafe.Pointer, c Class, on *Thread) {
 }
 
 // Call14 calls the function of a frame of fourteen argument words. f points to
-// it.
-func Call14(f unsafe.Pointer, c Class, on *Thread) {
-	enter(call14ABI0, f, c, on)
+// it. It reports false if the call was not made, as a static program's may not be, for want of a thread.
+func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
+	return enter(call14ABI0, f, c, on)
 }
 
 // Call makes the calls that e describes.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"sync/atomic"
 	"unsafe"
 
@@ -70,7 +71,7 @@ func (t *Table) Clock() Clock { return t.clock }
 // Software reports whether the driver is a software driver.
 func (t *Table) Software() bool { return t.soft != nil }
 
-// Resolve returns the address of a symbol. The error is a *MissingError.
+// Resolve returns the address of a symbol. The error is a *MissingError, unless the driver could not be asked.
 func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	if t.soft != nil {
 		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
@@ -79,10 +80,13 @@ func (t *Table) Resolve(s Symbol) (uintptr, error) {
 		return p, nil
 	}
 	p, res := t.resolve(s)
-	if p == 0 {
-		return 0, t.Missing(res)
+	if p != 0 {
+		return p, nil
 	}
-	return p, nil
+	if e := t.Missing(res); e != nil {
+		return 0, e
+	}
+	return 0, ccall.ErrNoThread
 }
 
 // resolve looks a symbol up and remembers its address, or why there is none.
@@ -99,18 +103,21 @@ func (t *Table) resolve(s Symbol) (uintptr, Result) {
 		return 0, missing(s)
 	}
 	var p uintptr
-	var err error
+	var err, noThread error
 	if !f.viaDlsym {
 		p, err = t.lib.Proc(f.ask, int(f.version), f.perThread)
+		noThread = err
 	}
-	if p == 0 {
+	if p == 0 && !errors.Is(noThread, ccall.ErrNoThread) {
 		// Some libraries that stand between a program and the driver know
 		// exports only.
-		if q, e := t.lib.Symbol(f.export); q != 0 {
-			p = q
-		} else if err == nil {
+		q, e := t.lib.Symbol(f.export)
+		if p, noThread = q, e; err == nil {
 			err = e
 		}
+	}
+	if errors.Is(noThread, ccall.ErrNoThread) { // which says nothing of the driver
+		return 0, ResultOperatingSystem
 	}
 	if p == 0 {
 		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have, Err: err})
@@ -197,7 +204,7 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 	}
 	if at.Relaxed {
 		// A driver without the function has no capture to disturb either.
-		if sc.Exchange = get(symThreadExchangeStreamCaptureMode); sc.Exchange == 0 {
+		if sc.Exchange = get(symThreadExchangeStreamCaptureMode); t.Missing(res) != nil {
 			res = ResultSuccess
 		}
 		sc.Mode = CU_STREAM_CAPTURE_MODE_RELAXED
@@ -328,7 +335,9 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	// the heap.
 	h := ccall.Heap(&f)
 	if at.plain() {
-		ccall.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
+		if !ccall.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc()) {
+			return 0, ResultOperatingSystem
+		}
 		return h.R, ResultSuccess
 	}
 	sc, res := t.scope(at)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/purecu/purecu/internal/ccall"
 )
 
 // library is a Library of addresses that nobody calls.
@@ -23,6 +25,7 @@ type library struct {
 
 	mu    sync.Mutex
 	asked []string
+	fails error // instead of an answer
 }
 
 var errLookup = errors.New("not there")
@@ -38,6 +41,9 @@ func (l *library) Symbol(export string) (uintptr, error) { return l.lookup(l.exp
 func (l *library) lookup(m map[string]uintptr, key string) (uintptr, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.fails != nil {
+		return 0, l.fails
+	}
 	l.asked = append(l.asked, key)
 	if p, ok := m[key]; ok {
 		return p, nil
@@ -144,6 +150,32 @@ func TestMissingCalls(t *testing.T) {
 		if m := tab.Missing(r); m != nil {
 			t.Errorf("Missing(%d) = %v", r, m)
 		}
+	}
+}
+
+// TestResolveWithoutThread has no thread in whose name the driver could be asked, for a while: nothing is
+// known to be missing then.
+func TestResolveWithoutThread(t *testing.T) {
+	lib := &library{version: 13000, procs: map[string]uintptr{"cuEventQuery 2000 false": 3}, exports: map[string]uintptr{"cuEventQuery": 4},
+		fails: fmt.Errorf("shortage: %w", ccall.ErrNoThread)}
+	tab := New(lib)
+	if p, err := tab.Resolve(symEventQuery); p != 0 || !errors.Is(err, ccall.ErrNoThread) || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Resolve = %d, %v", p, err)
+	}
+	known := New(lib)
+	known.procs[symEventQuery].Store(1) // which is no function: the call must not be made
+	for what, res := range map[string]Result{
+		"a call":              tab.EventQuery(At{}, 1),
+		"one in a context":    known.EventQuery(At{Context: 1}, 1),
+		"one that is relaxed": known.EventQuery(At{Relaxed: true}, 1),
+	} {
+		if res != ResultOperatingSystem {
+			t.Errorf("%s: %v", what, res)
+		}
+	}
+	lib.fails = nil
+	if p, err := tab.Resolve(symEventQuery); p != 3 || err != nil {
+		t.Errorf("Resolve, afterwards = %d, %v", p, err)
 	}
 }
 

@@ -46,14 +46,18 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case "noglibc":
-		if _, err := open("libc.so.6"); !errors.Is(err, ccall.ErrNoGlibc) {
-			fmt.Fprintf(os.Stderr, "ErrNoGlibc is not matched by %v\n", err)
+	case "noglibc", "fails":
+		want, problem := ccall.ErrNoGlibc, loader.NoGlibc
+		if os.Getenv(childEnv) == "fails" {
+			want, problem = ccall.ErrGlibcFailed, loader.GlibcFailed
+		}
+		if _, err := open("libc.so.6"); !errors.Is(err, want) {
+			fmt.Fprintf(os.Stderr, "%v is not matched by %v\n", want, err)
 			os.Exit(1)
 		}
 		_, err := cu.Open()
 		var e *loader.LoadError
-		if !errors.Is(err, cu.ErrNoDriver) || !errors.As(err, &e) || e.Candidates[len(e.Candidates)-1].Problem != loader.NoGlibc {
+		if !errors.Is(err, cu.ErrNoDriver) || !errors.As(err, &e) || e.Candidates[len(e.Candidates)-1].Problem != problem {
 			fmt.Fprintf(os.Stderr, "cu.Open: %v\n", err)
 			os.Exit(1)
 		}
@@ -197,8 +201,8 @@ func TestBrokenLoader(t *testing.T) {
 			if err := tt.make(file); err != nil {
 				t.Fatal(err)
 			}
-			said := child(t, "noglibc", loaderEnv+"="+file)
-			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, "run it on a system, or from an image, that has one") {
+			said := child(t, "fails", loaderEnv+"="+file)
+			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, loaderEnv+", leads it astray, then install glibc again") {
 				t.Errorf("the error does not say what is wrong and what to do: %s", text)
 			}
 			t.Log(said[0], said[2:])

@@ -137,6 +137,13 @@ uint64_t out_float(float *out, int32_t thousandths) {
 	return result(0);
 }
 
+// spin keeps the processor busy.
+uint64_t spin(uint64_t n) {
+	for (volatile uint64_t i = 0; i < n;)
+		i++;
+	return 0;
+}
+
 // out_slow takes long enough for the runtime to hand the processor over.
 uint64_t out_slow(uint64_t *out, uint64_t v, uint32_t us) {
 	usleep(us);
@@ -572,6 +579,13 @@ uint64_t words_said(void) { return result(__atomic_load_n(&words_count, __ATOMIC
 static void handler(int sig) { (void)sig; }
 uint64_t handle_signal(int32_t sig) { return result(signal(sig, handler) == SIG_ERR); }
 uint64_t default_signal(int32_t sig) { return result(signal(sig, SIG_DFL) == SIG_ERR); }
+
+// act_on_signal does so in the way of POSIX: it takes the signal over, or ignores it.
+uint64_t act_on_signal(int32_t sig, int32_t ignore)
+{
+	struct sigaction action = {.sa_handler = ignore ? SIG_IGN : handler}, before;
+	return result(sigaction(sig, &action, &before) || before.sa_handler == SIG_ERR);
+}
 
 // child starts a process that ends with a status, and returns that.
 uint64_t child(int32_t status) {

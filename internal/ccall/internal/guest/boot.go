@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,8 +47,8 @@ var process struct {
 }
 
 // Start returns the process's glibc, which it brings up if nobody has: that takes about
-// two milliseconds. The error says why there is none: it may be another one the next time, unless
-// it is too late to try again.
+// two milliseconds. The error matches [ErrNoGlibc] or [ErrGlibcFailed], and says why: it may be another one the
+// next time, unless it is too late to try again.
 func Start() (*Guest, error) {
 	if g := process.guest.Load(); g != nil {
 		return g, nil
@@ -63,7 +64,7 @@ func Start() (*Guest, error) {
 	g, late, err := start()
 	if err != nil {
 		if !errors.Is(err, ErrNoGlibc) {
-			err = unusable{err}
+			err = fmt.Errorf("%w: %w", ErrGlibcFailed, err)
 		}
 		if late {
 			process.err = err
@@ -71,6 +72,14 @@ func Start() (*Guest, error) {
 		return nil, err
 	}
 	process.guest.Store(g)
+	// There is one identity at least, or the system makes no threads, now. glibc takes signal 33 over when it makes the
+	// first.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer g.signals.restore()
+	if err := g.bindHere(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrGlibcFailed, err)
+	}
 	return g, nil
 }
 
@@ -92,11 +101,7 @@ func start() (g *Guest, late bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	names := loaderNames // a program with more rights than its caller trusts nobody else
-	if aux.get(atSecure) == 0 {
-		names = loaders(os.Getenv(Env))
-	}
-	name, file, err := findLoader(names)
+	name, file, err := chooseLoader(aux.get(atSecure) != 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -107,19 +112,69 @@ func start() (g *Guest, late bool, err error) {
 	return bootWith(name, file, needed, aux)
 }
 
-// errRejected is matched by the error of a loader that has ended its process.
-var errRejected = errors.New("the loader has ended with an error")
+// chooseLoader reads the loader to begin in. A program with more rights than its caller trusts nobody
+// else's names.
+func chooseLoader(elevated bool) (name string, f *elfFile, err error) {
+	if elevated {
+		return findLoader(loaderNames, muslLoader)
+	}
+	if name := os.Getenv(Env); name != "" {
+		f, err := readLoader(name)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s names %s: %w", Env, name, err)
+		}
+		return name, f, nil
+	}
+	return findLoader(loaders(), muslLoader)
+}
+
+// rejection is the error of a loader that has ended its process.
+type rejection struct {
+	how   string
+	cause error // what the system refused it, as far as that is known
+}
+
+// Error says how the loader has ended, and what it has said.
+func (r rejection) Error() string { return "the loader has ended with an error: " + r.how }
+
+// Unwrap returns what the system refused the loader, or nil.
+func (r rejection) Unwrap() error { return r.cause }
+
+// refused returns what the system has refused a loader that says this, or nil: it has no errors for
+// others, but texts of its own.
+func refused(said string) error {
+	_, said, _ = strings.Cut(said, ": error while loading shared libraries: ") // before it there may be warnings
+	if i := strings.LastIndex(said, ": Error "); i >= 0 {
+		if n, err := strconv.Atoi(strings.TrimSpace(said[i+len(": Error "):])); err == nil && n > 0 {
+			return syscall.Errno(n)
+		}
+	}
+	for _, it := range []struct {
+		text string
+		is   syscall.Errno
+	}{
+		{"peration not permitted", syscall.EPERM}, {"ermission denied", syscall.EACCES}, {"oo many open files", syscall.EMFILE},
+		{"annot allocate memory", syscall.ENOMEM}, {"out of memory", syscall.ENOMEM},
+		{"ailed to map segment", syscall.ENOMEM}, // of which older ones do not say why
+	} {
+		if strings.Contains(said, it.text) {
+			return it.is
+		}
+	}
+	return nil
+}
 
 func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, late bool, err error) {
 	l, err := mapLoader(name, file)
 	if err != nil {
 		return nil, false, err
 	}
-	im, err := newImage(name, needed, uintptr(threadHookABI0))
+	im, err := newImage(name, needed, hooks())
 	if err != nil {
 		munmap(l.base, l.size)
 		return nil, false, err
 	}
+	sigactionAt = im.fnAt(fnSigaction)
 	env := withoutRseq(environment())
 	st, err := newStack(os.Args, env, aux.forProgram(im, l, uintptr(bootMainABI0)))
 	if err == nil {
@@ -210,7 +265,7 @@ func try(l loaded, st stack) error {
 	case err == nil && strings.TrimSpace(said) == "":
 		how = fmt.Sprintf("exit status %d", ws.ExitStatus())
 	}
-	return fmt.Errorf("%w: %s", errRejected, strings.TrimSpace(how+" "+strings.TrimSpace(said)))
+	return rejection{strings.TrimSpace(how + " " + strings.TrimSpace(said)), refused(said)}
 }
 
 // arrived is what the program says at last if it begins in the child: loaders may end
@@ -307,8 +362,7 @@ func envMap(env []string) map[string]string {
 	return m
 }
 
-// init makes the guest able to call: threads are made with signals blocked from here on,
-// and there is a first identity.
+// init makes the guest able to call: threads are made with signals blocked from here on.
 func (g *Guest) init() error {
 	for i, name := range funcNames {
 		if g.im.fn(i) == 0 {
@@ -321,18 +375,15 @@ func (g *Guest) init() error {
 		if err != nil {
 			continue
 		}
-		if fn, _ := g.dlsym(g.onBoot, h, hooked); fn != 0 {
+		if fn, _ := g.dlsym(g.onBoot, h, threadCreate); fn != 0 {
 			realThreadCreate = fn
 			break
 		}
 	}
 	if realThreadCreate == 0 {
-		return errors.New("its C library has no " + hooked)
+		return errors.New("its C library has no " + threadCreate)
 	}
-	// There is one identity at least, or the system makes no threads.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	return g.bindHere()
+	return nil
 }
 
 // frame6 is what the assembly's callWords takes: a C function of up to six words.
@@ -368,7 +419,7 @@ func cbytes(p *runtime.Pinner, s string) uintptr {
 }
 
 // do calls a function like [Work], and returns its result. What glibc keeps of it for the
-// thread is there for the next one, as the goroutine is locked to its thread.
+// thread is there for the next one, as the goroutine is locked to its thread, which has an identity.
 func (g *Guest) do(fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
@@ -419,8 +470,11 @@ func (g *Guest) Open(name string) (handle uintptr, err error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	g.syncEnv()
 	defer g.signals.restore()
+	if err := g.ensureBound(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrGlibcFailed, err)
+	}
+	g.syncEnv()
 	return g.dlopen(g.do, name)
 }
 
@@ -431,6 +485,9 @@ func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if err := g.ensureBound(); err != nil {
+		return 0, err
+	}
 	return g.dlsym(g.do, handle, name)
 }
 

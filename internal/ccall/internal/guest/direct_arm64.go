@@ -18,11 +18,16 @@ var gone = &identity{owner: -1}
 // gettid returns the number of this thread.
 func gettid() int32
 
-// directOn calls thunk(frame) on this thread in the name of an identity, with all signals
-// blocked: a signal handler of Go's takes g from a register that is C's meanwhile.
+// directOn calls thunk(frame) on this thread in the name of an identity.
 //
 //go:noescape
 func directOn(id *identity, thunk, frame unsafe.Pointer)
+
+// blockSignals blocks all signals on this thread, and setSignals blocks those that were before. What came between is
+// handled in setSignals, from where a profile's sample can tell who called C: not from directOn, which changes
+// the stack pointer.
+func blockSignals() (mask uint64)
+func setSignals(mask uint64)
 
 // direct calls thunk(frame) on this thread in the name of its identity. It reports false
 // if it has none.
@@ -33,7 +38,9 @@ func direct(thunk, frame unsafe.Pointer) (made bool) {
 	if id == nil {
 		return false
 	}
+	mask := blockSignals() // a handler of Go's takes g from a register that is C's meanwhile
 	directOn(id, thunk, frame)
+	setSignals(mask)
 	return true
 }
 

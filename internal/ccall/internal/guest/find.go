@@ -17,18 +17,16 @@ import (
 // an absolute path. A program that runs with more rights than its caller does not read it.
 const Env = "PURECU_LD_SO"
 
-// ErrNoGlibc is matched by the error of a machine that has no glibc that could be used.
+// ErrNoGlibc is matched by the error of a machine on which no glibc is found.
 var ErrNoGlibc = errors.New("there is no glibc on this machine")
 
-// unusable is the error of a glibc that is there, and of no use: it matches [ErrNoGlibc],
-// whose text it does not have.
-type unusable struct{ error }
+// ErrGlibcFailed is matched by the error of a glibc that does not come up: it is broken, or the process
+// is not given what that takes.
+var ErrGlibcFailed = errors.New("the glibc of this machine does not come up")
 
-// Is reports whether the error is asked for as [ErrNoGlibc].
-func (u unusable) Is(target error) bool { return target == ErrNoGlibc }
-
-// Unwrap returns what makes the glibc of no use.
-func (u unusable) Unwrap() error { return u.error }
+// ErrNoThread is matched by the error of a call that cannot be made, as glibc makes no thread in whose name
+// that could be.
+var ErrNoThread = errors.New("there is no thread to call C in the name of")
 
 // elfFile is what is known of an ELF file.
 type elfFile struct {
@@ -106,10 +104,7 @@ func interpreter(file string) string {
 var programs = []string{"/bin/sh", "/usr/bin/env", "/proc/1/exe", "/run/current-system/sw/bin/sh"}
 
 // loaders returns where glibc's loader may be, the likeliest first.
-func loaders(override string) []string {
-	if override != "" {
-		return []string{override}
-	}
+func loaders() []string {
 	var list []string
 	add := func(name string) {
 		for _, have := range list {
@@ -130,43 +125,35 @@ func loaders(override string) []string {
 	return list
 }
 
-// findLoader reads the first of the files that is glibc's loader. The error, which
-// matches ErrNoGlibc, says of each why it is not.
-func findLoader(names []string) (name string, f *elfFile, err error) {
+// findLoader reads the first of the files that is glibc's loader. The error says of each why it is not; it
+// matches ErrNoGlibc unless there is one that cannot be read, or is broken. muslLoader is where a system
+// without glibc may have musl's, which the error then speaks of.
+func findLoader(names []string, muslLoader string) (name string, f *elfFile, err error) {
 	var why []string
-	musl := false
+	musl, broken := false, false
 	for _, name := range names {
-		info, err := os.Stat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var b []byte
-		if err == nil && !info.Mode().IsRegular() { // opening a pipe could take for ever
-			err = errors.New("it is no regular file")
-		} else if err == nil {
-			b, err = os.ReadFile(name)
-		}
-		var f *elfFile
-		if err == nil {
-			f, err = parseELF(b)
-		}
+		f, err := readLoader(name)
 		switch {
+		case err == nil:
+			return name, f, nil
+		case errors.Is(err, fs.ErrNotExist):
+			continue
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 			return "", nil, err // this says nothing of the machine
-		case err != nil:
-			why = append(why, fmt.Sprintf("%s: %v", name, err))
-		case bytes.Contains(b, []byte("GLIBC_PRIVATE")) && f.typ == etDyn: // a version that glibc gives its own symbols
-			return name, f, nil
-		default:
+		case errors.Is(err, errNotGlibc):
 			musl = musl || strings.Contains(name, "musl")
-			why = append(why, name+": it is not glibc's loader")
+		default:
+			broken = true
 		}
+		why = append(why, fmt.Sprintf("%s: %v", name, err))
 	}
 	if _, e := os.Stat(muslLoader); e == nil && !musl { // which no program has named
 		musl = true
-		why = append(why, muslLoader+": it is not glibc's loader")
+		why = append(why, fmt.Sprintf("%s: %v", muslLoader, errNotGlibc))
 	}
 	switch {
+	case broken:
+		err = errors.New(strings.Join(why, "; "))
 	case musl:
 		err = fmt.Errorf("%w: it has musl, and NVIDIA's driver needs glibc (%s)", ErrNoGlibc, strings.Join(why, "; "))
 	case len(why) > 0:
@@ -175,4 +162,29 @@ func findLoader(names []string) (name string, f *elfFile, err error) {
 		err = fmt.Errorf("%w, which NVIDIA's driver needs: none of these is there: %s", ErrNoGlibc, strings.Join(names, ", "))
 	}
 	return "", nil, err
+}
+
+var errNotGlibc = errors.New("it is not glibc's loader")
+
+// readLoader reads a file that shall be glibc's loader.
+func readLoader(name string) (*elfFile, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe could take for ever
+		return nil, errors.New("it is no regular file")
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseELF(b)
+	if err != nil {
+		return nil, err
+	}
+	if f.typ != etDyn || !bytes.Contains(b, []byte("GLIBC_PRIVATE")) { // a version that glibc gives its own symbols
+		return nil, errNotGlibc
+	}
+	return f, nil
 }

@@ -9,6 +9,7 @@
 #define THUNK 24
 #define FRAME 32
 #define GOFS 40
+#define GOSP 48
 
 #define IDLE 1
 #define POSTED 2
@@ -40,6 +41,10 @@
 // What a signal's siginfo says of where it comes from, and that it is from tgkill.
 #define SI_CODE 8
 #define SI_TKILL -6
+
+// Where a ucontext has two of the registers that were interrupted.
+#define UC_RSP 160
+#define UC_RIP 168
 
 #define ARCH_SET_FS 0x1002
 #define ARCH_GET_FS 0x1003
@@ -81,6 +86,8 @@ GLOBL ·identityMainABI0(SB), NOPTR|RODATA, $8
 DATA ·identityMainABI0(SB)/8, $identityMain<>(SB)
 GLOBL ·threadHookABI0(SB), NOPTR|RODATA, $8
 DATA ·threadHookABI0(SB)/8, $threadHook<>(SB)
+GLOBL ·actionHookABI0(SB), NOPTR|RODATA, $8
+DATA ·actionHookABI0(SB)/8, $actionHook<>(SB)
 
 // func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 TEXT ·cloneAt(SB), NOSPLIT, $16-36
@@ -316,9 +323,11 @@ TEXT ·direct(SB), NOSPLIT, $0-17
 	JEQ     none
 	MOVQ_ID_R12
 	MOVQ    SP, R13
+	MOVQ    SP, GOSP(R12)
 	MOVQ    STACK(R12), SP
 	CALL    R11
 	MOVQ    R13, SP
+	MOVQ    $0, GOSP(R12)
 	MOVB    $1, made+16(FP)
 	RET
 
@@ -365,6 +374,20 @@ early:
 	MOVL    $11, AX              // EAGAIN
 	RET
 
+// actionHook is sigaction for all libraries. A handler of theirs, which would look for thread-local
+// storage on Go's threads, is taken as if it was put in place; all else is done.
+TEXT actionHook<>(SB), NOSPLIT|NOFRAME, $0
+	TESTQ   SI, SI
+	JEQ     real
+	CMPQ    (SI), $1             // SIG_DFL is 0, SIG_IGN is 1
+	JLS     real
+	XORL    SI, SI
+
+real:
+	MOVQ    ·sigactionAt(SB), R11
+	MOVQ    (R11), R11
+	JMP     R11
+
 // guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
 // interrupted, in DI, SI and DX. Where there is no g, Go's handler must not run: on threads of C's, and on an
 // identity's that makes a call.
@@ -376,6 +399,36 @@ GLOBL defaultAction<>(SB), NOPTR|RODATA, $32
 TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
 	CMPQ_G_0
 	JEQ  strange
+	CMPL DI, $SIGPROF
+	JNE  go
+	CMPQ_BOUND_0
+	JEQ  go
+	MOVQ_ID_AX
+	MOVQ GOSP(AX), CX
+	TESTQ CX, CX
+	JEQ  go
+
+	// A sample for the profile, of a thread that is in C: Go's handler is told that direct has just returned. From there
+	// it can walk the goroutine's stack. What was interrupted goes on afterwards.
+	SUBQ $24, SP
+	MOVQ DX, 0(SP)
+	MOVQ UC_RSP(DX), R8
+	MOVQ R8, 8(SP)
+	MOVQ UC_RIP(DX), R8
+	MOVQ R8, 16(SP)
+	MOVQ 8(CX), R8               // at 0 there is BP
+	MOVQ R8, UC_RIP(DX)
+	ADDQ $16, CX
+	MOVQ CX, UC_RSP(DX)
+	MOVQ ·goHandler(SB), R11
+	CALL R11
+	MOVQ 0(SP), DX
+	MOVQ 8(SP), R8
+	MOVQ R8, UC_RSP(DX)
+	MOVQ 16(SP), R8
+	MOVQ R8, UC_RIP(DX)
+	ADDQ $24, SP
+	RET
 
 go:
 	MOVQ ·goHandler(SB), R11

@@ -110,6 +110,8 @@ GLOBL ·identityMainABI0(SB), NOPTR|RODATA, $8
 DATA ·identityMainABI0(SB)/8, $identityMain<>(SB)
 GLOBL ·threadHookABI0(SB), NOPTR|RODATA, $8
 DATA ·threadHookABI0(SB)/8, $threadHook<>(SB)
+GLOBL ·actionHookABI0(SB), NOPTR|RODATA, $8
+DATA ·actionHookABI0(SB)/8, $actionHook<>(SB)
 
 // func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 TEXT ·cloneAt(SB), NOSPLIT, $16-36
@@ -252,8 +254,7 @@ done:
 //
 // R19 to R28 are C's to preserve, R28 being g, and Go's assembly functions may change all
 // but that.
-TEXT ·directOn(SB), NOSPLIT, $16-24
-	BLOCK(all, 8)
+TEXT ·directOn(SB), NOSPLIT, $0-24
 	MOVD id+0(FP), R19
 	MOVD thunk+8(FP), R20
 	MOVD frame+16(FP), R21
@@ -267,6 +268,19 @@ TEXT ·directOn(SB), NOSPLIT, $16-24
 	CALL (R20)
 	MOVD R23, RSP
 	MSR_TPIDR_R22
+	RET
+
+// func blockSignals() (mask uint64)
+TEXT ·blockSignals(SB), NOSPLIT, $16-8
+	BLOCK(all, 8)
+	MOVD 8(RSP), R0
+	MOVD R0, mask+0(FP)
+	RET
+
+// func setSignals(mask uint64)
+TEXT ·setSignals(SB), NOSPLIT, $16-8
+	MOVD mask+0(FP), R0
+	MOVD R0, 8(RSP)
 	UNBLOCK(8)
 	RET
 
@@ -297,6 +311,21 @@ early:
 	// A constructor, before the program has begun: it is not known yet.
 	MOVD  $11, R0 // EAGAIN
 	RET
+
+// actionHook is sigaction for all libraries. A handler of theirs, which would look for thread-local
+// storage on Go's threads, is taken as if it was put in place; all else is done.
+TEXT actionHook<>(SB), NOSPLIT|NOFRAME, $0
+	CBZ  R1, real
+	MOVD (R1), R9
+	CMP  $1, R9                  // SIG_DFL is 0, SIG_IGN is 1
+	BLS  real
+	MOVD ZR, R1
+
+real:
+	MOVD $·sigactionAt(SB), R9
+	MOVD (R9), R9
+	MOVD (R9), R9
+	JMP  (R9)
 
 // guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
 // interrupted, in R0, R1 and R2. Go's threads have no thread pointer, and others, or they

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,16 +39,26 @@ const childEnv = "PURECU_TEST_GUEST"
 // a process, too.
 func child(what string) {
 	runtime.LockOSThread()
+	what, number, _ := strings.Cut(what, ":")
+	n, _ := strconv.ParseUint(number, 10, 64)
+	lift := func() {}
+	limit := func(resource int, n uint64) {
+		var now syscall.Rlimit
+		syscall.Getrlimit(resource, &now)
+		syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: now.Max})
+		lift = func() { syscall.Setrlimit(resource, &now) }
+	}
 	switch what {
-	case "memory":
-		// What there is, and a bit for Go.
+	case "memory": // n bytes more than there are; Go has some to spare, as it crashes where it has none
+		runtime.KeepAlive(make([]byte, 16<<20))
+		runtime.GC()
 		statm, _ := os.ReadFile("/proc/self/statm")
 		var pages uint64
 		fmt.Sscan(string(statm), &pages)
-		limit := pages*uint64(os.Getpagesize()) + 4<<20
-		var now syscall.Rlimit
-		syscall.Getrlimit(syscall.RLIMIT_AS, &now)
-		syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: now.Max})
+		limit(syscall.RLIMIT_AS, pages*uint64(os.Getpagesize())+n)
+	case "files":
+		os.ReadFile(os.DevNull) // Go opens files of its own for the first one, and crashes where it cannot
+		limit(syscall.RLIMIT_NOFILE, n)
 	case "no child":
 		forbid(cloneChild)
 		forbid(uint32(syscall.SIGCHLD))
@@ -56,20 +67,27 @@ func child(what string) {
 	case "ignore":
 		signal.Ignore()
 	}
+	setxid, _ := getAction(sigSetxid)
 	begin := time.Now()
 	g, err := Start()
 	took := time.Since(begin)
+	lift()
+	if a, _ := getAction(sigSetxid); a[0] != setxid[0] && a[0] != uint64(uintptr(guardABI0)) {
+		fmt.Println("signal 33 is not Go's")
+	}
 	if err != nil {
-		fmt.Printf("%v: glibc %t, rejected %t: %v\n", took, errors.Is(err, ErrNoGlibc), errors.Is(err, errRejected), err)
-		// The program goes on. Go itself does not, where there is no memory.
-		if again, err2 := Start(); again != nil || err2.Error() != err.Error() {
+		fmt.Printf("%v: missing %t, failed %t, rejected %t: %v\n", took, errors.Is(err, ErrNoGlibc), errors.Is(err, ErrGlibcFailed), errors.As(err, new(rejection)), err)
+		fmt.Printf("of a limit %t\n", errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN))
+		if number != "" { // there was one, which is lifted
+			g, err := Start()
+			if err == nil {
+				_, err = g.Open("libc.so.6")
+			}
+			fmt.Println("afterwards:", err)
+		} else if again, err2 := Start(); again != nil || err2.Error() != err.Error() {
 			fmt.Println("another error the second time:", err2)
 		}
-		if what == "memory" {
-			var now syscall.Rlimit
-			syscall.Getrlimit(syscall.RLIMIT_AS, &now)
-			syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: now.Max, Max: now.Max})
-		}
+		// The program goes on.
 		done := make(chan bool)
 		go func() { runtime.GC(); close(done) }()
 		<-done
@@ -142,11 +160,25 @@ func inChild(t *testing.T, what string, env ...string) string {
 // host returns the loader of this machine, and skips the test where there is none.
 func host(t *testing.T) string {
 	t.Helper()
-	name, _, err := findLoader(loaders(os.Getenv(Env)))
+	name, _, err := chooseLoader(false)
 	if err != nil {
 		t.Skip(err)
 	}
 	return name
+}
+
+// folder returns a folder, and a function that puts a file into it and returns its path.
+func folder(t *testing.T) (dir string, put func(name string, content []byte) string) {
+	t.Helper()
+	dir = t.TempDir()
+	return dir, func(name string, content []byte) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 }
 
 // TestStart brings glibc up, and says how long that took.
@@ -177,14 +209,7 @@ func TestStartIgnoring(t *testing.T) {
 // TestStartFails has glibc not come up, for every reason there is: the error says so, and the program goes on.
 func TestStartFails(t *testing.T) {
 	loader := host(t)
-	dir := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	dir, file := folder(t)
 	content, err := os.ReadFile(loader)
 	if err != nil {
 		t.Fatal(err)
@@ -209,16 +234,17 @@ func TestStartFails(t *testing.T) {
 		env        []string
 		want       []string
 	}{
-		{"missing", "up", []string{Env + "=" + filepath.Join(dir, "missing")}, []string{"none of these is there", "missing"}},
+		{"missing", "up", []string{Env + "=" + filepath.Join(dir, "missing")}, []string{Env + " names", "no such file", "missing"}},
 		{"empty", "up", []string{Env + "=" + file("empty", nil)}, []string{"not an ELF file of this architecture"}},
 		{"a text", "up", []string{Env + "=" + file("text", []byte("#!/bin/sh"))}, []string{"not an ELF file"}},
 		{"another architecture", "up", []string{Env + "=" + file("other", other)}, []string{"of this architecture"}},
-		{"musl", "up", []string{Env + "=" + musl}, []string{"it has musl"}},
+		{"musl", "up", []string{Env + "=" + musl}, []string{"it is not glibc's loader"}},
 		{"cut off", "up", []string{Env + "=" + file("cut", append(bytes.Clone(content[:len(content)/2]), "GLIBC_PRIVATE"...))}, []string{"cannot be mapped"}},
 		{"broken", "up", []string{Env + "=" + file("broken", broken)}, []string{"does not start", "has ended with an error"}},
 		{"a folder", "up", []string{Env + "=" + dir}, []string{"it is no regular file"}},
 		{"no library", "up", []string{"LD_PRELOAD=", "LD_LIBRARY_PATH=" + dir, Env + "=" + loader}, []string{"libc.so.6"}},
-		{"no memory", "memory", nil, []string{"cannot allocate memory"}},
+		{"no file", "files:3", nil, []string{"too many open files", "of a limit true", "afterwards: <nil>"}},
+		{"no memory", fmt.Sprint("memory:", 4<<20), nil, []string{"cannot allocate memory", "of a limit true", "afterwards: <nil>"}},
 		{"no child", "no child", nil, []string{"no process to try it in", "operation not permitted"}},
 		{"no thread", "no thread", nil, []string{"no thread for glibc", "operation not permitted"}},
 	} {
@@ -230,10 +256,10 @@ func TestStartFails(t *testing.T) {
 				file("libc.so.6", []byte("no library")) // which is found first
 			}
 			out := inChild(t, test.what, test.env...)
-			if test.what != "memory" && strings.Contains(out, "another error") { // there may be more, or less, of it
+			if strings.Contains(out, "another error") || strings.Contains(out, "not Go's") {
 				t.Errorf("the child says\n%s", out)
 			}
-			for _, want := range append(test.want, "glibc true", "went on") {
+			for _, want := range append(test.want, "missing false, failed true", "went on") {
 				if !strings.Contains(out, want) {
 					t.Errorf("the child does not say %q, but\n%s", want, out)
 				}
@@ -242,12 +268,83 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
+// TestStartLimits has glibc come up with a bit more of what it needs each time: until it does the error
+// names the limit, and when that is lifted it comes up.
+func TestStartLimits(t *testing.T) {
+	host(t)
+	if os.Getenv("PURECU_TEST_EXEC") != "" {
+		t.Skip("the emulator's own limits come first")
+	}
+	var limits []string
+	for n := 3; n <= 14; n++ {
+		limits = append(limits, fmt.Sprint("files:", n))
+	}
+	for mib := 4; mib <= 32; mib += 2 {
+		limits = append(limits, fmt.Sprint("memory:", mib<<20))
+	}
+	var all strings.Builder
+	for _, limit := range limits {
+		t.Run(limit, func(t *testing.T) {
+			out := inChild(t, limit)
+			all.WriteString(limit + ": " + out)
+			for _, want := range []string{"of a limit true", "afterwards: <nil>"} {
+				if !strings.Contains(out, "up with") && !strings.Contains(out, want) {
+					t.Errorf("the child does not say %q, but\n%s", want, out)
+				}
+			}
+			if strings.Contains(out, "not Go's") {
+				t.Error(out)
+			}
+		})
+	}
+	for _, want := range []string{"too many open files", "cannot allocate memory", "glibc makes no more", "up with"} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("no limit brings about %q", want)
+		}
+	}
+}
+
+// TestFindLoader tells a glibc that is not there from one that is of no use.
+func TestFindLoader(t *testing.T) {
+	good := host(t)
+	dir, file := folder(t)
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, text, cut := filepath.Join(dir, "none"), file("text", []byte("#!/bin/sh")), file("cut", whole[:100])
+	musl := file("ld-musl", append(bytes.Clone(whole[:1024]), "none of glibc's versions"...))
+	for _, test := range []struct {
+		name, want string
+		files      []string
+		missing    bool
+	}{
+		{"nothing", "none of these is there", []string{none, none + "2"}, true},
+		{"musl", "it has musl", []string{none, musl}, true},
+		{"a text", "text: not an ELF file", []string{none, text}, false},
+		{"cut short", "cut: its program headers", []string{cut}, false},
+		{"a folder", "no regular file", []string{dir}, false},
+		{"musl, and a text", "text: not an ELF file", []string{musl, text}, false},
+		{"one of several", "", []string{none, text, musl, good}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			name, _, err := findLoader(test.files, none)
+			if test.want == "" {
+				if name != good || err != nil {
+					t.Errorf("findLoader = %q, %v; want %q", name, err, good)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrNoGlibc) != test.missing {
+				t.Errorf("findLoader = %q, %v; want %q, and missing %t", name, err, test.want, test.missing)
+			}
+		})
+	}
+}
+
 // TestLoaders finds where loaders may be.
 func TestLoaders(t *testing.T) {
-	if got := loaders("/some/where"); !slices.Equal(got, []string{"/some/where"}) {
-		t.Errorf("where somebody says: %q", got)
-	}
-	list := loaders("")
+	list := loaders()
 	for _, name := range loaderNames {
 		if !slices.Contains(list, name) {
 			t.Errorf("%s is not among %q", name, list)

@@ -22,6 +22,7 @@ type identity struct {
 	thunk uintptr // 24: what its thread is to call,
 	frame uintptr // 32: and with what
 	goFS  uintptr // 40: on amd64, the thread pointer that its owner began with
+	goSP  uintptr // 48: on amd64, the owner's stack pointer while it is in a direct call, or 0
 
 	owner int // the number of Go's thread
 }
@@ -36,10 +37,13 @@ const (
 )
 
 // The C functions of the assembly files.
-var bootMainABI0, identityMainABI0, threadHookABI0, callWordsABI0 unsafe.Pointer
+var bootMainABI0, identityMainABI0, threadHookABI0, actionHookABI0, callWordsABI0 unsafe.Pointer
 
 // realThreadCreate is glibc's own pthread_create.
 var realThreadCreate uintptr
+
+// sigactionAt is where the loader puts the address of glibc's own sigaction, before constructors run.
+var sigactionAt uintptr
 
 // bootIdentity is that of the thread that begins in the loader.
 var bootIdentity *identity
@@ -68,48 +72,51 @@ func entersyscall()
 func exitsyscall()
 
 // Call calls thunk(frame) on this thread. A function that is in no library may be called
-// before glibc is up; where there is none nothing is called.
+// before glibc is up. It reports false if nothing was called: where there is no glibc, or, after bindLimit and each
+// time again, where no identity can be made that the call needs.
 //
 // Between entersyscall and exitsyscall nothing may run that could move the stack, which
 // is why this has no prologue that does.
 //
 //go:nosplit
-func Call(thunk, frame unsafe.Pointer) {
+func Call(thunk, frame unsafe.Pointer) (made bool) {
 	for {
 		entersyscall()
-		made := direct(thunk, frame)
+		made = direct(thunk, frame)
 		exitsyscall()
 		if made || !bind() {
 			break
 		}
 	}
 	runtime.KeepAlive(frame)
+	return made
 }
 
 // Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does. If the
 // program has changed who it is the call is made on this thread: Go changes its own threads
 // only, and what has fewer rights now must not be done with more.
-func Work(thunk, frame unsafe.Pointer) {
-	g, _ := Start()
+func Work(thunk, frame unsafe.Pointer) (made bool) {
+	g := started()
 	if g == nil {
-		return
+		return false
 	}
 	begin := time.Now()
 	if currentCredentials() != g.creds {
-		Call(thunk, frame)
+		made = Call(thunk, frame)
 	} else {
-		work(thunk, frame)
+		made = work(thunk, frame)
 	}
 	if time.Since(begin) > longWork { // it may have loaded libraries that take signals over
 		g.signals.restore()
 	}
+	return made
 }
 
 // longWork is less than loading a library takes.
 const longWork = 200 * time.Microsecond
 
 //go:nosplit
-func work(thunk, frame unsafe.Pointer) {
+func work(thunk, frame unsafe.Pointer) (made bool) {
 	for {
 		entersyscall()
 		id := bound()
@@ -117,31 +124,52 @@ func work(thunk, frame unsafe.Pointer) {
 			postAndWait(id, thunk, frame)
 		}
 		exitsyscall()
-		if id != nil || !bind() {
+		if made = id != nil; made || !bind() {
 			break
 		}
 	}
 	runtime.KeepAlive(frame)
+	return made
 }
 
 // bind gives an identity to the thread that the goroutine is on, if it stays there; the
 // caller tries again. It reports false where there can be none.
 func bind() bool {
-	g, _ := Start()
+	g := started()
 	if g == nil {
 		return false
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	return g.ensureBound() == nil
+}
+
+// started returns the process's glibc, which it brings up if need be, or nil.
+func started() *Guest {
+	if g := process.guest.Load(); g != nil {
+		return g
+	}
+	Start() // which may be short of a thread, and bring it up all the same
+	return process.guest.Load()
+}
+
+// bindLimit is how long a call waits for memory, or room for a thread, to come back.
+const bindLimit = 5 * time.Second
+
+// ensureBound gives this thread an identity if it has none. The goroutine is locked to it.
+func (g *Guest) ensureBound() error {
+	begin := time.Now()
 	for wait := time.Millisecond; bound() == nil; wait = min(2*wait, 100*time.Millisecond) {
-		if g.bindHere() == nil {
+		err := g.bindHere()
+		if err == nil {
 			break
 		}
-		// There is no error to return, and nothing in a frame for one. Memory, or room for a
-		// thread, may come back.
+		if time.Since(begin) > bindLimit {
+			return err
+		}
 		time.Sleep(wait)
 	}
-	return true
+	return nil
 }
 
 // bindHere gives this thread an identity. The goroutine is locked to it.
@@ -152,7 +180,7 @@ func (g *Guest) bindHere() error {
 	}
 	if err := id.bind(); err != nil {
 		id.end()
-		return fmt.Errorf("giving a thread another thread pointer: %w", err)
+		return fmt.Errorf("%w: giving it another thread pointer: %w", ErrNoThread, err)
 	}
 	return nil
 }
@@ -171,7 +199,7 @@ func (g *Guest) grow(owner int) (*identity, error) {
 	r := int32(g.on(g.boot, realThreadCreate, uintptr(unsafe.Pointer(tid)), 0, uintptr(identityMainABI0), uintptr(unsafe.Pointer(id))))
 	if r != 0 {
 		delete(g.identities, id)
-		return nil, fmt.Errorf("glibc makes no more threads: %w", syscall.Errno(r))
+		return nil, fmt.Errorf("%w: glibc makes no more: %w", ErrNoThread, syscall.Errno(r))
 	}
 	g.on(g.boot, g.im.fn(fnDetach), *tid)
 	for atomic.LoadUint32(&id.state) == starting {

@@ -116,13 +116,26 @@ const (
 	fnDetach
 	fnSetenv
 	fnUnsetenv
+	fnSigaction
 	nFuncs
 )
 
-var funcNames = [nFuncs]string{"dlopen", "dlsym", "dlerror", "pthread_detach", "setenv", "unsetenv"}
+// funcNames has sigaction under another name, as the program defines the one itself.
+var funcNames = [nFuncs]string{"dlopen", "dlsym", "dlerror", "pthread_detach", "setenv", "unsetenv", "__sigaction"}
 
-// hooked is the function that the program defines for all libraries: see threadHook.
-const hooked = "pthread_create"
+// hook is a function that the program defines for all libraries, which find it before glibc's.
+type hook struct {
+	name string
+	addr uintptr
+}
+
+// threadCreate is the name of the one that threadHook stands before.
+const threadCreate = "pthread_create"
+
+// hooks are what the program defines.
+func hooks() []hook {
+	return []hook{{threadCreate, uintptr(threadHookABI0)}, {"sigaction", uintptr(actionHookABI0)}}
+}
 
 // image is a main program that never was a file, at absolute addresses. It has no code:
 // it asks for libraries and functions, and has a place for its thread-local variables.
@@ -143,7 +156,7 @@ func (im *image) alloc(n, align uintptr) (uintptr, []byte) {
 }
 
 // newImage writes a program that asks for these libraries, whose interpreter is called interp.
-func newImage(interp string, needed []string, hook uintptr) (*image, error) {
+func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 	if len(interp) >= 4096 {
 		return nil, errors.New("the loader's name is too long")
 	}
@@ -170,9 +183,9 @@ func newImage(interp string, needed []string, hook uintptr) (*image, error) {
 		dyn = append(dyn, dtNeeded, name(lib))
 	}
 
-	// The symbols: none, those that are asked for, and the one that is defined.
-	const nsyms = 1 + nFuncs + 1
-	symAt, syms := im.alloc(nsyms*symSize, 8)
+	// The symbols: none, those that are asked for, and those that are defined.
+	nsyms := 1 + nFuncs + len(hooks)
+	symAt, syms := im.alloc(uintptr(nsyms)*symSize, 8)
 	gotAt, _ := im.alloc(nFuncs*8, 8)
 	relAt, rel := im.alloc(nFuncs*relaSize, 8)
 	im.got = gotAt
@@ -184,16 +197,18 @@ func newImage(interp string, needed []string, hook uintptr) (*image, error) {
 		le.PutUint64(r, uint64(gotAt)+uint64(8*i))
 		le.PutUint64(r[8:], uint64(1+i)<<32|globDat)
 	}
-	s := syms[(nsyms-1)*symSize:]
-	le.PutUint32(s, uint32(name(hooked)))
-	s[4] = stGlobalFunc
-	le.PutUint16(s[6:], shnAbs)
-	le.PutUint64(s[8:], uint64(hook))
+	for i, h := range hooks {
+		s := syms[(1+nFuncs+i)*symSize:]
+		le.PutUint32(s, uint32(name(h.name)))
+		s[4] = stGlobalFunc
+		le.PutUint16(s[6:], shnAbs)
+		le.PutUint64(s[8:], uint64(h.addr))
+	}
 
 	// A hash table of one bucket, which is a list of all symbols.
-	hashAt, hash := im.alloc(4*(2+1+nsyms), 8)
+	hashAt, hash := im.alloc(uintptr(4*(2+1+nsyms)), 8)
 	le.PutUint32(hash, 1)
-	le.PutUint32(hash[4:], nsyms)
+	le.PutUint32(hash[4:], uint32(nsyms))
 	le.PutUint32(hash[8:], 1)
 	for i := 1; i < nsyms-1; i++ {
 		le.PutUint32(hash[12+4*i:], uint32(i+1))
@@ -237,8 +252,11 @@ func newImage(interp string, needed []string, hook uintptr) (*image, error) {
 	return im, nil
 }
 
+// fnAt returns where the loader puts the address of a function.
+func (im *image) fnAt(i int) uintptr { return im.got + uintptr(8*i) }
+
 // fn returns the address that the loader has found for a function, 0 for none.
-func (im *image) fn(i int) uintptr { return *(*uintptr)(at(im.got + uintptr(8*i))) }
+func (im *image) fn(i int) uintptr { return *(*uintptr)(at(im.fnAt(i))) }
 
 // Entries of the auxiliary vector.
 const (
