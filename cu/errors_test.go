@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
 	"github.com/purecu/purecu/loader"
 )
@@ -435,6 +436,24 @@ func TestDevice(t *testing.T) {
 	}
 	if r, err := must(drv.Proc("cuCtxPopCurrent"))(t).Call(0); err != nil || r != ResultInvalidContext {
 		t.Errorf("Call = %v", r)
+	}
+}
+
+// unasked is a library that a static program cannot ask, for want of a thread.
+type unasked struct{}
+
+func (unasked) Version() int { return 12080 }
+
+func (unasked) Proc(string, int, bool) (uintptr, error) { return 0, ccall.ErrNoThread }
+
+func (unasked) Symbol(string) (uintptr, error) { return 0, ccall.ErrNoThread }
+
+// TestProcUnasked tells a function that nobody could look up from one that the driver lacks.
+func TestProcUnasked(t *testing.T) {
+	drv := &Driver{table: driver.New(unasked{})}
+	_, err := drv.Proc("cuMemAllocManaged")
+	if !errors.Is(err, ResultOperatingSystem) || !errors.Is(err, ccall.ErrNoThread) || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Proc: %v", err)
 	}
 }
 
