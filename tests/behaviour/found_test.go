@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,9 @@ var foundTSV string
 
 // record names a file to write the table of found behaviours to, as a driver answers.
 var record = flag.String("behaviour.record", "", "write what the GPU, or else cusim, answers in the found cases to this `file`")
+
+// part names the cases to run, where all take longer than a GPU can be had.
+var part = flag.String("behaviour.part", "", "have TestFound run the I-th of N `parts` of its cases: I/N")
 
 // What is recorded, and how many cases at a time.
 var (
@@ -81,12 +85,57 @@ func foundCases() []testCase {
 	return list
 }
 
+// partOf returns which cases TestFound runs, by their places, if it runs part, such as 2/3 for the second
+// of three parts, or all if that is empty.
+func partOf(part string) (mine func(i int) bool, err error) {
+	if part == "" {
+		return func(int) bool { return true }, nil
+	}
+	number, of, slash := strings.Cut(part, "/")
+	k, err1 := strconv.Atoi(number)
+	n, err2 := strconv.Atoi(of)
+	if !slash || err1 != nil || err2 != nil || k < 1 || k > n {
+		return nil, fmt.Errorf("-behaviour.part %s: want I/N, with 1 <= I <= N", part)
+	}
+	return func(i int) bool { return i%n == k-1 }, nil
+}
+
+// TestParts has each case be in one part.
+func TestParts(t *testing.T) {
+	for _, part := range []string{"1", "/", "0/2", "3/2", "a/2", "1/b", "-1/-1"} {
+		if _, err := partOf(part); err == nil {
+			t.Errorf("%s is a part", part)
+		}
+	}
+	for _, parts := range [][]string{{""}, {"1/1"}, {"1/3", "2/3", "3/3"}} {
+		var of [7]int
+		for _, part := range parts {
+			mine, err := partOf(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range of {
+				if mine(i) {
+					of[i]++
+				}
+			}
+		}
+		if of != [7]int{1, 1, 1, 1, 1, 1, 1} {
+			t.Errorf("%q: the cases are in so many: %v", parts, of)
+		}
+	}
+}
+
 // TestFound makes the steps of the behaviours that were found. Answers are asserted as far
 // as they were recorded.
 func TestFound(t *testing.T) {
 	if *record != "" {
 		recordFound(t)
 		return
+	}
+	mine, err := partOf(*part)
+	if err != nil {
+		t.Fatal(err)
 	}
 	rows, err := parseTable(foundTSV)
 	if err != nil {
@@ -97,7 +146,10 @@ func TestFound(t *testing.T) {
 			continue
 		}
 		t.Run(tg.Name, func(t *testing.T) {
-			for _, f := range foundBehaviours() {
+			for i, f := range foundBehaviours() {
+				if !mine(i) {
+					continue
+				}
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
 					j := job{Suite: suiteFound, Case: f.name, Target: tg}
