@@ -196,16 +196,22 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	}
 }
 
+// closesAfter closes the context, which may wait for the held work, and checks it as pendingAt does.
+func (r *soft) closesAfter(gpu *Context, host *HostMem, held *Stream) {
+	r.t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- gpu.Close() }()
+	r.pendingAt(gpu, host, held)
+	r.ok(<-closed)
+}
+
 // TestLegacyStreamOfStrangers gives a context up that others keep, and whose legacy stream uses what belongs to another
 // one: that is waited for, and not freed before.
 func TestLegacyStreamOfStrangers(t *testing.T) {
 	r := newSoft(t)
 	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.ok(legacy.Close())
-	closed := make(chan error, 1)
-	go func() { closed <- gpu.Close() }()
-	r.pendingAt(gpu, host, held)
-	r.ok(<-closed)
+	r.closesAfter(gpu, host, held)
 }
 
 // TestLegacyStreamBusy closes the legacy stream while it cannot be asked, as another stream is being captured.
@@ -264,10 +270,7 @@ func TestLegacyStreamFound(t *testing.T) {
 	r.sim.ClearFaults()
 	legacy = must(gpu.LegacyStream())(t)
 	r.ok(errors.Join(legacy.Memset(host, 2), legacy.Close()))
-	closed := make(chan error, 1)
-	go func() { closed <- gpu.Close() }()
-	r.pendingAt(gpu, host, held)
-	r.ok(<-closed)
+	r.closesAfter(gpu, host, held)
 }
 
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.

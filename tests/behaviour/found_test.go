@@ -27,8 +27,8 @@ var foundTSV string
 // record names a file to write the table of found behaviours to, as a driver answers.
 var record = flag.String("behaviour.record", "", "write what the GPU, or else cusim, answers in the found cases to this `file`")
 
-// part names the cases to run, where all take longer than a GPU can be had.
-var part = flag.String("behaviour.part", "", "have TestFound run the I-th of N `parts` of its cases: I/N")
+// foundPart names the cases to run, where all take longer than a GPU can be had.
+var foundPart = flag.String("behaviour.part", "", "have TestFound run the I-th of N `parts` of its cases: I/N")
 
 // What is recorded, and how many cases at a time.
 var (
@@ -133,7 +133,7 @@ func TestFound(t *testing.T) {
 		recordFound(t)
 		return
 	}
-	mine, err := partOf(*part)
+	mine, err := partOf(*foundPart)
 	if err != nil {
 		t.Fatal(err)
 	}
