@@ -22,7 +22,7 @@ const Engine = "thunk"
 func cgocall(fn, arg unsafe.Pointer) int32
 
 // enter calls the C function thunk with the frame f. It always can.
-func enter(thunk, f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
+func enter(thunk, f unsafe.Pointer, _ Class) (made bool) {
 	cgocall(thunk, f)
 	return true
 }

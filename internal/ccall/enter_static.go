@@ -3,7 +3,6 @@
 package ccall
 
 import (
-	"runtime"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ccall/internal/guest"
@@ -14,38 +13,11 @@ const Engine = "static"
 
 // enter calls the C function thunk with the frame f: on this thread, unless the function
 // may create threads or run for long, which belongs on a thread of C's own. It reports false if it
-// could not, for want of a thread, and fills the frame in as if the function had returned noThread.
-func enter(thunk, f unsafe.Pointer, c Class, _ *Thread) (made bool) {
-	// On arm64 signals are blocked during a direct call, for which others may wait.
-	if c == Setup || c == Blocking && runtime.GOARCH == "arm64" {
-		made = guest.Work(thunk, f)
-	} else {
-		made = guest.Call(thunk, f)
-	}
-	if !made {
-		notMade(thunk, f)
-	}
-	return made
-}
-
-// noThread is the result of a call that was not made, for want of a thread to make it in the name of: the
-// driver's own for a system that fails it, CUDA_ERROR_OPERATING_SYSTEM.
-const noThread = 304
-
-// notMade fills a frame in as if the function had returned noThread.
-func notMade(thunk, f unsafe.Pointer) {
-	switch thunk {
-	case eachABI0:
-		e := (*Each)(f)
-		results := unsafe.Slice((*int32)(e.Results), e.N)
-		for i := range results {
-			results[i] = noThread
-		}
-	case scopeABI0:
-		(*scopeFrame)(f).rExchange = noThread
-	default:
-		(*Head)(f).R = noThread
-	}
+// could not, for want of a thread.
+//
+// It is small enough to be inlined, as every call passes here.
+func enter(thunk, f unsafe.Pointer, c Class) (made bool) {
+	return guest.Call(thunk, f, c == Setup || c == longElsewhere)
 }
 
 // Library is a loaded shared library. It is never unloaded: drivers start

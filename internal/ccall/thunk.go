@@ -10,18 +10,36 @@ var call6ABI0, call14ABI0, eachABI0, scopeABI0 unsafe.Pointer
 
 // Call6 calls the function of a frame of six argument words. f points to it.
 func Call6(f unsafe.Pointer, c Class, on *Thread) {
-	enter(call6ABI0, f, c, on)
+	if !enter(call6ABI0, f, c) {
+		(*Head)(f).R = noThread
+	}
 }
+
+// noThread is the result of a call that was not made, for want of a thread to make it in the name of: the
+// driver's own for a system that fails it, CUDA_ERROR_OPERATING_SYSTEM.
+const noThread = 304
 
 // Call14 calls the function of a frame of fourteen argument words. f points to
 // it. It reports false if the call was not made, as a static program's may not be, for want of a thread.
 func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
-	return enter(call14ABI0, f, c, on)
+	if made = enter(call14ABI0, f, c); !made {
+		(*Head)(f).R = noThread
+	}
+	return made
 }
 
 // Call makes the calls that e describes.
 func (e *Each) Call(c Class, on *Thread) {
-	enter(eachABI0, unsafe.Pointer(e), c, on)
+	if !enter(eachABI0, unsafe.Pointer(e), c) {
+		e.notMade()
+	}
+}
+
+// notMade fills in that none of the calls was made.
+func (e *Each) notMade() {
+	for i := range e.N {
+		*(*int32)(unsafe.Add(e.Results, 4*i)) = noThread
+	}
 }
 
 // Call6 is [Call6] inside the scope. It returns the result of the first step
@@ -62,6 +80,8 @@ func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32,
 	sf.thunk, sf.frame = thunk, f
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
 	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
-	enter(scopeABI0, unsafe.Pointer(&sf), c, on)
+	if !enter(scopeABI0, unsafe.Pointer(&sf), c) {
+		return noThread, false
+	}
 	return sf.outcome()
 }

@@ -418,12 +418,12 @@ func cbytes(p *runtime.Pinner, s string) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// do calls a function like [Work], and returns its result. What glibc keeps of it for the
+// do calls a function like atWork, and returns its result. What glibc keeps of it for the
 // thread is there for the next one, as the goroutine is locked to its thread, which has an identity.
 func (g *Guest) do(fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
-	Work(callWordsABI0, unsafe.Pointer(&f))
+	atWork(callWordsABI0, unsafe.Pointer(&f))
 	return f.r
 }
 

@@ -71,15 +71,18 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// Call calls thunk(frame) on this thread. A function that is in no library may be called
-// before glibc is up. It reports false if nothing was called: where there is no glibc, or, after bindLimit and each
-// time again, where no identity can be made that the call needs.
+// Call calls thunk(frame) on this thread, or, if elsewhere, has the thread of this one's identity do it. A function
+// that is in no library may be called before glibc is up. It reports false if nothing was called: where there is no
+// glibc, or, after bindLimit and each time again, where no identity can be made that the call needs.
 //
 // Between entersyscall and exitsyscall nothing may run that could move the stack, which
 // is why this has no prologue that does.
 //
 //go:nosplit
-func Call(thunk, frame unsafe.Pointer) (made bool) {
+func Call(thunk, frame unsafe.Pointer, elsewhere bool) (made bool) {
+	if elsewhere {
+		return atWork(thunk, frame)
+	}
 	for {
 		entersyscall()
 		made = direct(thunk, frame)
@@ -92,17 +95,17 @@ func Call(thunk, frame unsafe.Pointer) (made bool) {
 	return made
 }
 
-// Work has the thread of this thread's identity call thunk(frame), otherwise as [Call] does. If the
+// atWork has the thread of this thread's identity call thunk(frame). If the
 // program has changed who it is the call is made on this thread: Go changes its own threads
 // only, and what has fewer rights now must not be done with more.
-func Work(thunk, frame unsafe.Pointer) (made bool) {
+func atWork(thunk, frame unsafe.Pointer) (made bool) {
 	g := started()
 	if g == nil {
 		return false
 	}
 	begin := time.Now()
 	if currentCredentials() != g.creds {
-		made = Call(thunk, frame)
+		made = Call(thunk, frame, false)
 	} else {
 		made = work(thunk, frame)
 	}
