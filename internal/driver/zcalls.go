@@ -55,7 +55,12 @@ func (t *Table) DriverGetVersion(at At) (driverVersion int32, res Result) {
 		v0            int32
 	}{fn: fn}
 	f.driverVersion = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -83,7 +88,12 @@ func (t *Table) GetErrorName(at At, code Result) (pStr string, res Result) {
 		v0    unsafe.Pointer
 	}{fn: fn, code: uintptr(uint32(code))}
 	f.pStr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return goString(f.v0), res
 }
 
@@ -111,7 +121,12 @@ func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 		v0    unsafe.Pointer
 	}{fn: fn, code: uintptr(uint32(code))}
 	f.pStr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return goString(f.v0), res
 }
 
@@ -678,7 +693,13 @@ func (t *Table) CtxPushCurrent(at At, ctx Context) (res Result) {
 		ctx   uintptr
 		_     [5]uintptr
 	}{fn: fn, ctx: uintptr(ctx)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxPopCurrent calls cuCtxPopCurrent_v2, which exists from CUDA 4.0.
@@ -704,7 +725,12 @@ func (t *Table) CtxPopCurrent(at At) (pctx Context, res Result) {
 		v0    Context
 	}{fn: fn}
 	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -731,7 +757,12 @@ func (t *Table) CtxGetCurrent(at At) (pctx Context, res Result) {
 		v0    Context
 	}{fn: fn}
 	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -755,7 +786,13 @@ func (t *Table) CtxSetCurrent(at At, ctx Context) (res Result) {
 		ctx   uintptr
 		_     [5]uintptr
 	}{fn: fn, ctx: uintptr(ctx)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxGetDevice calls cuCtxGetDevice, which exists from CUDA 2.0.
@@ -781,7 +818,12 @@ func (t *Table) CtxGetDevice(at At) (device Device, res Result) {
 		v0     Device
 	}{fn: fn}
 	f.device = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -947,7 +989,12 @@ func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
 		v0    uint64
 	}{fn: fn, ctx: uintptr(ctx)}
 	f.ctxId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1028,7 +1075,13 @@ func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 		hEvent uintptr
 		_      [4]uintptr
 	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxWaitEvent calls cuCtxWaitEvent, which exists from CUDA 12.5.
@@ -1056,7 +1109,13 @@ func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 		hEvent uintptr
 		_      [4]uintptr
 	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxEnablePeerAccess calls cuCtxEnablePeerAccess, which exists from CUDA 4.0.
@@ -1337,7 +1396,13 @@ func (t *Table) GreenCtxRecordEvent(at At, hCtx GreenCtx, hEvent Event) (res Res
 		hEvent uintptr
 		_      [4]uintptr
 	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GreenCtxWaitEvent calls cuGreenCtxWaitEvent, which exists from CUDA 12.4.
@@ -1365,7 +1430,13 @@ func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Resul
 		hEvent uintptr
 		_      [4]uintptr
 	}{fn: fn, hCtx: uintptr(hCtx), hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists from CUDA 12.5.
@@ -1426,7 +1497,12 @@ func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 		v0      Event
 	}{fn: fn, flags: uintptr(flags)}
 	f.phEvent = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1450,7 +1526,13 @@ func (t *Table) EventDestroy(at At, hEvent Event) (res Result) {
 		hEvent uintptr
 		_      [5]uintptr
 	}{fn: fn, hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // EventRecord calls cuEventRecord, which exists from CUDA 2.0.
@@ -1474,7 +1556,13 @@ func (t *Table) EventRecord(at At, hEvent Event, hStream Stream) (res Result) {
 		hStream uintptr
 		_       [4]uintptr
 	}{fn: fn, hEvent: uintptr(hEvent), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // EventRecordWithFlags calls cuEventRecordWithFlags, which exists from CUDA 11.1.
@@ -1503,7 +1591,13 @@ func (t *Table) EventRecordWithFlags(at At, hEvent Event, hStream Stream, flags 
 		flags   uintptr
 		_       [3]uintptr
 	}{fn: fn, hEvent: uintptr(hEvent), hStream: uintptr(hStream), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // EventQuery calls cuEventQuery, which exists from CUDA 2.0.
@@ -1526,7 +1620,13 @@ func (t *Table) EventQuery(at At, hEvent Event) (res Result) {
 		hEvent uintptr
 		_      [5]uintptr
 	}{fn: fn, hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // EventSynchronize calls cuEventSynchronize, which exists from CUDA 2.0.
@@ -1577,7 +1677,12 @@ func (t *Table) EventElapsedTime(at At, hStart Event, hEnd Event) (pMilliseconds
 		v0            float32
 	}{fn: fn, hStart: uintptr(hStart), hEnd: uintptr(hEnd)}
 	f.pMilliseconds = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1610,7 +1715,12 @@ func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMillisecon
 		v0            float32
 	}{fn: fn, hStart: uintptr(hStart), hEnd: uintptr(hEnd)}
 	f.pMilliseconds = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1691,7 +1801,13 @@ func (t *Table) StreamDestroy(at At, hStream Stream) (res Result) {
 		hStream uintptr
 		_       [5]uintptr
 	}{fn: fn, hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamQuery calls cuStreamQuery, which exists from CUDA 2.0.
@@ -1714,7 +1830,13 @@ func (t *Table) StreamQuery(at At, hStream Stream) (res Result) {
 		hStream uintptr
 		_       [5]uintptr
 	}{fn: fn, hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamSynchronize calls cuStreamSynchronize, which exists from CUDA 2.0.
@@ -1762,7 +1884,13 @@ func (t *Table) StreamWaitEvent(at At, hStream Stream, hEvent Event, flags uint3
 		flags   uintptr
 		_       [3]uintptr
 	}{fn: fn, hStream: uintptr(hStream), hEvent: uintptr(hEvent), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamGetCtx calls cuStreamGetCtx, which exists from CUDA 9.2.
@@ -1789,7 +1917,12 @@ func (t *Table) StreamGetCtx(at At, hStream Stream) (pctx Context, res Result) {
 		v0      Context
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1817,7 +1950,12 @@ func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result)
 		v0      uint32
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.flags = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1845,7 +1983,12 @@ func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Re
 		v0       int32
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.priority = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1877,7 +2020,12 @@ func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result)
 		v0       uint64
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.streamId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1909,7 +2057,12 @@ func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Resul
 		v0      Device
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.device = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1940,7 +2093,13 @@ func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value ui
 		flags  uintptr
 		_      [2]uintptr
 	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamWaitValue64 calls cuStreamWaitValue64_v2, which exists from CUDA 11.7.
@@ -1970,7 +2129,13 @@ func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value ui
 		flags  uintptr
 		_      [2]uintptr
 	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamWriteValue32 calls cuStreamWriteValue32_v2, which exists from CUDA 11.7.
@@ -2000,7 +2165,13 @@ func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value u
 		flags  uintptr
 		_      [2]uintptr
 	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamWriteValue64 calls cuStreamWriteValue64_v2, which exists from CUDA 11.7.
@@ -2030,7 +2201,13 @@ func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value u
 		flags  uintptr
 		_      [2]uintptr
 	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamAddCallback calls cuStreamAddCallback, which exists from CUDA 5.0.
@@ -2111,7 +2288,13 @@ func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Resul
 		mode    uintptr
 		_       [4]uintptr
 	}{fn: fn, hStream: uintptr(hStream), mode: uintptr(uint32(mode))}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists from CUDA 12.3.
@@ -2149,7 +2332,13 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 		numDependencies: uintptr(len(dependencies)),
 		mode:            uintptr(uint32(mode)),
 	}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamEndCapture calls cuStreamEndCapture, which exists from CUDA 10.0.
@@ -2176,7 +2365,12 @@ func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Resu
 		v0      Graph
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.phGraph = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2204,7 +2398,12 @@ func (t *Table) StreamIsCapturing(at At, hStream Stream) (captureStatus int32, r
 		v0            int32
 	}{fn: fn, hStream: uintptr(hStream)}
 	f.captureStatus = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2247,7 +2446,12 @@ func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut 
 	f.graphOut = unsafe.Pointer(&f.v2)
 	f.dependenciesOut = unsafe.Pointer(&f.v3)
 	f.numDependenciesOut = unsafe.Pointer(&f.v4)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, f.v2, f.v3, f.v4, res
 }
 
@@ -2321,7 +2525,12 @@ func (t *Table) ThreadExchangeStreamCaptureMode(at At, mode int32) (modeOut int3
 		v0    int32
 	}{fn: fn, v0: mode}
 	f.mode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2925,7 +3134,13 @@ func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Re
 		hStream    uintptr
 		_          [4]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphUpload calls cuGraphUpload, which exists from CUDA 11.1.
@@ -3283,7 +3498,13 @@ func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result)
 		hStream uintptr
 		_       [4]uintptr
 	}{fn: fn, dptr: uintptr(dptr), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemHostAlloc calls cuMemHostAlloc, which exists from CUDA 2.2.
@@ -3532,7 +3753,13 @@ func (t *Table) MemcpyHtoDAsync(at At, dstDevice DevicePtr, srcHost HostPtr, byt
 		byteCount: uintptr(byteCount),
 		hStream:   uintptr(hStream),
 	}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemcpyDtoHAsync calls cuMemcpyDtoHAsync_v2, which exists from CUDA 3.2.
@@ -3564,7 +3791,13 @@ func (t *Table) MemcpyDtoHAsync(at At, dstHost HostPtr, srcDevice DevicePtr, byt
 		byteCount: uintptr(byteCount),
 		hStream:   uintptr(hStream),
 	}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemcpyDtoD calls cuMemcpyDtoD_v2, which exists from CUDA 3.2.
@@ -3621,7 +3854,13 @@ func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr,
 		byteCount: uintptr(byteCount),
 		hStream:   uintptr(hStream),
 	}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemcpyPeer calls cuMemcpyPeer, which exists from CUDA 4.0.
@@ -3690,7 +3929,13 @@ func (t *Table) MemcpyPeerAsync(at At, dstDevice DevicePtr, dstContext Context, 
 		byteCount:  uintptr(byteCount),
 		hStream:    uintptr(hStream),
 	}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemsetD8 calls cuMemsetD8_v2, which exists from CUDA 3.2.
@@ -3766,7 +4011,13 @@ func (t *Table) MemsetD8Async(at At, dstDevice DevicePtr, uc uint8, n uint64, hS
 		hStream   uintptr
 		_         [2]uintptr
 	}{fn: fn, dstDevice: uintptr(dstDevice), uc: uintptr(uc), n: uintptr(n), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemsetD32Async calls cuMemsetD32Async, which exists from CUDA 3.2.
@@ -3792,7 +4043,13 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 		hStream   uintptr
 		_         [2]uintptr
 	}{fn: fn, dstDevice: uintptr(dstDevice), ui: uintptr(ui), n: uintptr(n), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // ModuleLoadData calls cuModuleLoadData, which exists from CUDA 2.0.

@@ -254,13 +254,19 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 			fmt.Fprintf(b, "f.%s = %s\n", f.name, f.later)
 		}
 	}
-	call := fmt.Sprintf("t.call%d(at, %s, unsafe.Pointer(%s))", size, goClass(c.fact.class), address)
+	class := goClass(c.fact.class)
+	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
 	outs := c.outs()
-	if len(outs) == 0 {
-		fmt.Fprintf(b, "return %s\n", call)
+	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
+	case hot: // one Go function less between the caller and C
+		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\nres = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
+	case len(outs) == 0:
+		fmt.Fprintf(b, "return t.call%d%s\n", size, args)
 		return
+	default:
+		fmt.Fprintf(b, "res = t.call%d%s\n", size, args)
 	}
-	fmt.Fprintf(b, "res = %s\nreturn ", call)
+	b.WriteString("return ")
 	for _, p := range outs {
 		value := fmt.Sprintf("f.v%d", p.slot)
 		if p.role == roleStrOut {

@@ -97,10 +97,12 @@ func TestGoldenEmit(t *testing.T) {
 // stubs stand in for the hand-written files beside the generated ones.
 var stubs = map[string]string{
 	"github.com/purecu/purecu/internal/ccall": `package ccall
+import "unsafe"
 type Class uint8
 const (Setup Class = iota; Hot; Blocking)
 const StructsOnStack = true
-func Heap[T any](p *T) *T { return p }`,
+func Heap[T any](p *T) *T { return p }
+func Call6(f unsafe.Pointer, c Class, on *int) {}`,
 	"driver": `package driver
 import ("sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/ccall")
 type (
@@ -117,7 +119,7 @@ type (
 	WidgetDesc struct{}
 	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32 }
 	Callback struct { Addr, Data uintptr; Go func() }
-	At struct{}
+	At struct{ Thread *Thread }
 	Thread struct{}
 	Table struct { soft Software; version int32; procs [numSymbols]atomic.Uintptr }
 )
@@ -125,6 +127,9 @@ func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }
 func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
 func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
 func missing(sym Symbol) Result { return 0 }
+func (at *At) plain() bool { return true }
+func (th *Thread) cc() *int { return nil }
+func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func goString(p unsafe.Pointer) string { return "" }`,

@@ -137,7 +137,13 @@ func (t *Table) WidgetPush(at At, ctx Context, hStream Stream) (res Result) {
 		hStream uintptr
 		_       [4]uintptr
 	}{fn: fn, ctx: uintptr(ctx), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // WidgetElapsed calls cuWidgetElapsed, which exists from CUDA 2.0.
@@ -165,7 +171,12 @@ func (t *Table) WidgetElapsed(at At, hStart Event, hEnd Event) (pMilliseconds fl
 		v0            float32
 	}{fn: fn, hStart: uintptr(hStart), hEnd: uintptr(hEnd)}
 	f.pMilliseconds = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -194,7 +205,12 @@ func (t *Table) WidgetElapsedV2(at At, hStart Event, hEnd Event) (pMilliseconds 
 		v0            float32
 	}{fn: fn, hStart: uintptr(hStart), hEnd: uintptr(hEnd)}
 	f.pMilliseconds = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -457,7 +473,12 @@ func (t *Table) WidgetExchangeMode(at At, mode int32) (modeOut int32, res Result
 		v0    int32
 	}{fn: fn, v0: mode}
 	f.mode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -520,7 +541,13 @@ func (t *Table) WidgetPin(at At, p HostPtr, bytesize uint64, next unsafe.Pointer
 		next     unsafe.Pointer
 		_        [3]uintptr
 	}{fn: fn, p: uintptr(p), bytesize: uintptr(bytesize), next: unsafe.Pointer(next)}
-	return t.call6(at, ccall.Hot, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // WidgetGetState calls cuWidgetGetState, which exists from CUDA 5.0.
