@@ -463,6 +463,14 @@ func BenchmarkAgainstC(b *testing.B) {
 		{"", "cuEventQuery, pending, capture mode exchanged", loop(func() { pending.core().slot.Load().query(driver.At{Relaxed: true}) }), cQuery(pending), n, nil},
 		{opStreamBusy, "cuStreamQuery, pending: Stream.Query", queryStream(held, Pending), cQueryStream(held), n, nil},
 		{opStreamIdle, "cuStreamQuery, complete: Stream.Query", queryStream(s, Complete), cQueryStream(s), n, nil},
+		{"", "cuEventRecord, untimed: Table.EventRecord", func(n int) float64 {
+			t, e := drv.table, driver.Event(raw(untimed))
+			t0 := time.Now()
+			for range n {
+				t.EventRecord(driver.At{}, e, s.core.raw)
+			}
+			return float64(time.Since(t0)) / float64(n)
+		}, cRecord(untimed), n, sync},
 		{opRecord, "cuEventRecord, untimed: Event.Record", record(untimed, s), cRecord(untimed), n, sync},
 		{opRecordTimed, "cuEventRecord, timed: Event.Record", record(timed, s), cRecord(timed), n / 10, sync},
 		{opRecordLegacy, "cuEventRecord, legacy default stream: Event.Record", apart(inARow, record(untimed, legacy), syncLegacy),

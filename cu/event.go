@@ -361,7 +361,18 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // Record does not wait for the GPU, unless more is pending on the stream than the driver's
 // queue has room for: on an H200 that was so before 2,000 records of a stream that was held.
 func (e *Event) Record(s *Stream) error {
-	return e.record("cuEventRecord", s, RecordDefault, byRecord)
+	const op = "cuEventRecord"
+	if e != nil && s != nil && s.core != nil {
+		if o := e.load(); o != nil {
+			done, err := o.core.recordPlainly(op, s.core)
+			runtime.KeepAlive(s)
+			runtime.KeepAlive(o)
+			if done {
+				return err
+			}
+		}
+	}
+	return e.record(op, s, RecordDefault, byRecord)
 }
 
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).

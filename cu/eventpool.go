@@ -607,11 +607,16 @@ func (p Pooled) Record(s *Stream) error {
 	if c.ctx != sc.ctx {
 		return c.mismatch(op, sc)
 	}
-	if err := sc.begin(op); err != nil {
-		return err
+	done, err := c.recordPlainly(op, sc)
+	runtime.KeepAlive(s)
+	if !done {
+		if err := sc.begin(op); err != nil {
+			return err
+		}
+		err = c.record(op, recordArgs{stream: sc})
+		s.leave()
 	}
-	defer s.leave()
-	if err := c.record(op, recordArgs{stream: sc}); err != nil {
+	if err != nil {
 		if c.slot.Load() == nil {
 			return p.errGone(op, c)
 		}

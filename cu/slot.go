@@ -418,6 +418,43 @@ func (a recordArgs) handle() driver.Stream {
 	return a.stream.raw
 }
 
+// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than that, as there nearly always
+// is: nobody waits for the present record, captures, traces, or wants to know the order of records. Elsewhere, and where
+// something is closed or does not go together, it reports false, and record finds out.
+//
+// It does what record and those that this calls do then, in one function, as what they pass to each other takes as long as
+// all they do.
+func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
+	sl := c.slot.Load()
+	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
+		return false, nil
+	}
+	if !sc.acquire() {
+		sc.leave()
+		return false, nil
+	}
+	drv := sl.drv
+	if !sl.beginRecord() || sl.watchers.Load() != 0 || drv.oneByOne() || drv.ordered.Load() {
+		sl.endRecord()
+		sc.leave()
+		return false, nil
+	}
+	sl.recordedOn(sc)
+	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	if drv.captures.n.Load() != 0 {
+		sl.overtaken(sc)
+	}
+	if res == driver.ResultSuccess && !sl.recorded() {
+		sl.marks.Or(slotRecorded)
+	}
+	sl.endRecord()
+	sc.leave()
+	if res != driver.ResultSuccess {
+		return true, c.ctx.fail(op, uintptr(sl.raw), res)
+	}
+	return true, nil
+}
+
 // record records the event.
 func (c *eventCore) record(op string, a recordArgs) error {
 	for {

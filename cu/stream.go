@@ -453,7 +453,64 @@ func (s *Stream) Synchronize() error {
 // [ResultStreamCaptureUnsupported], and the capture goes on. Whether somebody captures the
 // stream is asked each time.
 func (s *Stream) WaitEvent(e *Event) error {
+	if s != nil && s.core != nil && e != nil {
+		if o := e.load(); o != nil {
+			done, err := s.core.waitPlainly("cuStreamWaitEvent", o.core)
+			runtime.KeepAlive(s)
+			runtime.KeepAlive(o)
+			if done {
+				return err
+			}
+		}
+	}
 	return s.WaitEventWithFlags(e, WaitDefault)
+}
+
+// waitPlainly makes the stream wait for an event where there is no more to it than that: see [eventCore.recordPlainly],
+// which does for records what this does for waits, for the same reason. Elsewhere, and where something is closed or does
+// not go together, it reports false, and WaitEventWithFlags finds out.
+func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
+	drv := sc.ctx.drv
+	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
+		return false, nil
+	}
+	if !sc.acquire() {
+		sc.leave()
+		return false, nil
+	}
+	sl := c.slot.Load()
+	if sl == nil {
+		sc.leave()
+		return false, nil
+	}
+	if !sl.acquire() || drv.oneByOne() {
+		sl.leave()
+		sc.leave()
+		return false, nil
+	}
+	res := driver.ResultSuccess
+	if g := sl.gen.Load(); !sl.unrecorded() {
+		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+		if drv.captures.n.Load() != 0 {
+			sc.overtakenWait(sl, g)
+		}
+	}
+	sl.leave()
+	sc.leave()
+	if res != driver.ResultSuccess {
+		return true, sc.ctx.fail(op, uintptr(sc.raw), res)
+	}
+	return true, nil
+}
+
+// overtakenWait is called when there are captures after a wait that took place without regard to any, for a slot
+// whose gen was g before: a record in a capture may have come between.
+func (sc *streamCore) overtakenWait(sl *slot, g uint64) {
+	if sl.gen.Load() != g || sl.mayBeCaptured() {
+		done := sc.change()
+		sc.joined()
+		done()
+	}
 }
 
 // WaitEventWithFlags is WaitEvent with flags.
@@ -508,10 +565,8 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	if flags == WaitDefault {
 		g, captured := sl.gen.Load(), sl.mayBeCaptured()
 		res = sc.waitEvent(sl.raw, captured)
-		if !captured && sc.ctx.drv.captures.n.Load() != 0 && (sl.gen.Load() != g || sl.mayBeCaptured()) {
-			done := sc.change() // a record in a capture was faster, perhaps
-			sc.joined()
-			done()
+		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
+			sc.overtakenWait(sl, g)
 		}
 	} else {
 		res = sc.beginWork().use(sl, func() driver.Result {
