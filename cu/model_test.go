@@ -260,15 +260,15 @@ func (m *model) run(seed uint64) {
 	janitor := make(chan struct{})
 	go func() {
 		defer close(janitor)
-		deafen := func() {}
-		n := 0
+		n, deafen := 0, func() {}
+		defer func() { deafen() }()
 		for g := range m.held {
 			// Half of the time somebody listens: records and waits are made in another way then.
-			switch n++; n % 128 {
+			switch n++; n % 64 {
+			case 32:
+				deafen = m.drv.AddTracer(func(Trace) {})
 			case 0:
 				deafen()
-			case 64:
-				deafen = m.drv.AddTracer(func(Trace) {})
 			}
 			time.Sleep(50 * time.Microsecond)
 			g.relBegun.Add(1)

@@ -93,6 +93,19 @@ func TestRecordOrder(t *testing.T) {
 	if n := placeOf(events[0]); n == 0 {
 		t.Error("a record after the capture has no order")
 	}
+	// A ticket keeps the slot of its record, which another record must not count on, before it goes elsewhere.
+	tk := must(events[0].Ticket())(t)
+	for _, tracer := range []bool{false, true} {
+		remove := func() {}
+		if tracer {
+			remove = drv.AddTracer(func(Trace) {})
+		}
+		record(0, 0)
+		remove()
+		if _, order := tk.core.slot.position(); order == 0 {
+			t.Errorf("tracer %v: the record of a ticket has no order any more after another one", tracer)
+		}
+	}
 	streams[1].Handle() // others may capture it
 	record(1, 1)
 	if n := placeOf(events[1]); n != 0 {

@@ -419,8 +419,8 @@ func (a recordArgs) handle() driver.Stream {
 }
 
 // recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than that, as there nearly always
-// is: nobody waits for the present record, captures, traces, or wants to know the order of records. Elsewhere, and where
-// something is closed or does not go together, it reports false, and record finds out.
+// is: nobody waits for the present record, captures, or traces. Elsewhere, and where something is closed or does not go
+// together, it reports false, and record finds out.
 //
 // It does what record and those that this calls do then, in one function, as what they pass to each other takes as long as
 // all they do.
@@ -429,18 +429,28 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
 		return false, nil
 	}
+	drv := sl.drv
+	if sl.watchers.Load() != 0 || drv.oneByOne() {
+		return false, nil // before it is counted, as a waiter's order goes by the count
+	}
 	if !sc.acquire() {
 		sc.leave()
 		return false, nil
 	}
-	drv := sl.drv
-	if !sl.beginRecord() || sl.watchers.Load() != 0 || drv.oneByOne() || drv.ordered.Load() {
+	if !sl.beginRecord() || sl.watchers.Load() != 0 {
 		sl.endRecord()
 		sc.leave()
 		return false, nil
 	}
 	sl.recordedOn(sc)
+	order := uint64(0)
+	if drv.ordered.Load() {
+		order = sl.noteOrder(sc)
+	}
 	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	if order != 0 {
+		sl.confirm(order, res)
+	}
 	if drv.captures.n.Load() != 0 {
 		sl.overtaken(sc)
 	}

@@ -471,7 +471,7 @@ func (s *Stream) WaitEvent(e *Event) error {
 // not go together, it reports false, and WaitEventWithFlags finds out.
 func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
 	drv := sc.ctx.drv
-	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
+	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {
 		return false, nil
 	}
 	if !sc.acquire() {
@@ -483,7 +483,7 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 		sc.leave()
 		return false, nil
 	}
-	if !sl.acquire() || drv.oneByOne() {
+	if !sl.acquire() {
 		sl.leave()
 		sc.leave()
 		return false, nil
