@@ -94,9 +94,8 @@ func TestRecordOrder(t *testing.T) {
 		t.Error("a record after the capture has no order")
 	}
 	// A ticket keeps the slot of its record, which another record must not count on, before it goes elsewhere.
-	tk := must(events[0].Ticket())(t)
 	for _, tracer := range []bool{false, true} {
-		remove := func() {}
+		tk, remove := must(events[0].Ticket())(t), func() {}
 		if tracer {
 			remove = drv.AddTracer(func(Trace) {})
 		}
