@@ -28,6 +28,7 @@ type Table struct {
 	version int32 // that a software driver plays
 	lib     Library
 	clock   Clock
+	onWait  func(function string)
 
 	procs   [numSymbols]atomic.Uintptr
 	missing [numSymbols]atomic.Pointer[MissingError]
@@ -62,6 +63,17 @@ func (t *Table) UseSoftware(s Software) {
 	}
 	if c, ok := s.(interface{ Clock() Clock }); ok {
 		t.clock = c.Clock()
+	}
+}
+
+// OnWait has f called, by the caller's goroutine, before each call with [At.NoWait] of a function that may wait for the
+// GPU: tests fail there. It comes before all calls.
+func (t *Table) OnWait(f func(function string)) { t.onWait = f }
+
+// mayWait is called for a function that may wait for the GPU, where the caller must not.
+func (t *Table) mayWait(s Symbol) {
+	if t.onWait != nil {
+		t.onWait(symbols[s].export)
 	}
 }
 

@@ -61,6 +61,10 @@ type At struct {
 	Relaxed bool
 	// Pop takes a context that the call itself pushes off the stack again.
 	Pop bool
+	// NoWait says that the call must not wait for the GPU: a goroutine, a cleanup or a
+	// callback of the library makes it, or a call that is documented to return at once.
+	// See [Table.OnWait].
+	NoWait bool
 }
 
 // plain reports whether nothing has to be set up around the call.

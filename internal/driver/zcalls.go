@@ -488,6 +488,9 @@ func (t *Table) DevicePrimaryCtxRetain(at At, dev Device) (pctx Context, res Res
 
 // DevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2, which exists from CUDA 11.0.
 func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDevicePrimaryCtxRelease_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -511,6 +514,9 @@ func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
 
 // DevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2, which exists from CUDA 11.0.
 func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDevicePrimaryCtxReset_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -652,6 +658,9 @@ func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res 
 
 // CtxDestroy calls cuCtxDestroy_v2, which exists from CUDA 4.0.
 func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxDestroy_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -883,6 +892,9 @@ func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 
 // CtxSynchronize calls cuCtxSynchronize, which exists from CUDA 2.0.
 func (t *Table) CtxSynchronize(at At) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxSynchronize)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1028,6 +1040,9 @@ func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
 
 // CtxSetLimit calls cuCtxSetLimit, which exists from CUDA 3.1.
 func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxSetLimit)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1047,7 +1062,7 @@ func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
 		value uintptr
 		_     [4]uintptr
 	}{fn: fn, limit: uintptr(uint32(limit)), value: uintptr(value)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
 // CtxRecordEvent calls cuCtxRecordEvent, which exists from CUDA 12.5.
@@ -1144,6 +1159,9 @@ func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (r
 
 // CtxDisablePeerAccess calls cuCtxDisablePeerAccess, which exists from CUDA 4.0.
 func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxDisablePeerAccess)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1313,6 +1331,9 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 
 // GreenCtxDestroy calls cuGreenCtxDestroy, which exists from CUDA 12.4.
 func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGreenCtxDestroy)
+	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symGreenCtxDestroy)
@@ -1441,6 +1462,9 @@ func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Resul
 
 // GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists from CUDA 12.5.
 func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result) {
+	if at.NoWait {
+		t.mayWait(symGreenCtxStreamCreate)
+	}
 	if t.soft != nil {
 		if t.version < 12050 {
 			res = missing(symGreenCtxStreamCreate)
@@ -1469,7 +1493,7 @@ func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, pri
 		v0       Stream
 	}{fn: fn, greenCtx: uintptr(greenCtx), flags: uintptr(flags), priority: uintptr(uint32(priority))}
 	f.phStream = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
@@ -1631,6 +1655,9 @@ func (t *Table) EventQuery(at At, hEvent Event) (res Result) {
 
 // EventSynchronize calls cuEventSynchronize, which exists from CUDA 2.0.
 func (t *Table) EventSynchronize(at At, hEvent Event) (res Result) {
+	if at.NoWait {
+		t.mayWait(symEventSynchronize)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1726,6 +1753,9 @@ func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMillisecon
 
 // StreamCreate calls cuStreamCreate, which exists from CUDA 2.0.
 func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamCreate)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1748,12 +1778,15 @@ func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) 
 		v0       Stream
 	}{fn: fn, flags: uintptr(flags)}
 	f.phStream = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // StreamCreateWithPriority calls cuStreamCreateWithPriority, which exists from CUDA 5.5.
 func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (phStream Stream, res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamCreateWithPriority)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1777,7 +1810,7 @@ func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (p
 		v0       Stream
 	}{fn: fn, flags: uintptr(flags), priority: uintptr(uint32(priority))}
 	f.phStream = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
@@ -1841,6 +1874,9 @@ func (t *Table) StreamQuery(at At, hStream Stream) (res Result) {
 
 // StreamSynchronize calls cuStreamSynchronize, which exists from CUDA 2.0.
 func (t *Table) StreamSynchronize(at At, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamSynchronize)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -2619,6 +2655,9 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		res = ResultInvalidValue
 		return
 	}
+	if at.NoWait {
+		t.mayWait(symGraphDebugDotPrint)
+	}
 	if t.soft != nil {
 		if t.version < 11030 {
 			res = missing(symGraphDebugDotPrint)
@@ -3338,6 +3377,9 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 
 // IpcCloseMemHandle calls cuIpcCloseMemHandle, which exists from CUDA 4.1.
 func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symIpcCloseMemHandle)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3419,6 +3461,9 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 
 // MemFree calls cuMemFree_v2, which exists from CUDA 3.2.
 func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemFree_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3538,6 +3583,9 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 
 // MemFreeHost calls cuMemFreeHost, which exists from CUDA 2.0.
 func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemFreeHost)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3643,6 +3691,9 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 
 // MemHostUnregister calls cuMemHostUnregister, which exists from CUDA 4.0.
 func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemHostUnregister)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3666,6 +3717,9 @@ func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
 
 // MemcpyHtoD calls cuMemcpyHtoD_v2, which exists from CUDA 3.2.
 func (t *Table) MemcpyHtoD(at At, dstDevice DevicePtr, srcHost []byte) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyHtoD_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3696,6 +3750,9 @@ func (t *Table) MemcpyHtoD(at At, dstDevice DevicePtr, srcHost []byte) (res Resu
 
 // MemcpyDtoH calls cuMemcpyDtoH_v2, which exists from CUDA 3.2.
 func (t *Table) MemcpyDtoH(at At, dstHost []byte, srcDevice DevicePtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyDtoH_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3802,6 +3859,9 @@ func (t *Table) MemcpyDtoHAsync(at At, dstHost HostPtr, srcDevice DevicePtr, byt
 
 // MemcpyDtoD calls cuMemcpyDtoD_v2, which exists from CUDA 3.2.
 func (t *Table) MemcpyDtoD(at At, dstDevice DevicePtr, srcDevice DevicePtr, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyDtoD_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3865,6 +3925,9 @@ func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr,
 
 // MemcpyPeer calls cuMemcpyPeer, which exists from CUDA 4.0.
 func (t *Table) MemcpyPeer(at At, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyPeer)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3940,6 +4003,9 @@ func (t *Table) MemcpyPeerAsync(at At, dstDevice DevicePtr, dstContext Context, 
 
 // MemsetD8 calls cuMemsetD8_v2, which exists from CUDA 3.2.
 func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD8_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -3965,6 +4031,9 @@ func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Re
 
 // MemsetD32 calls cuMemsetD32_v2, which exists from CUDA 3.2.
 func (t *Table) MemsetD32(at At, dstDevice DevicePtr, ui uint32, n uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD32_v2)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -4054,6 +4123,9 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 
 // ModuleLoadData calls cuModuleLoadData, which exists from CUDA 2.0.
 func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleLoadData)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -4076,7 +4148,7 @@ func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) 
 		v0     Module
 	}{fn: fn, image: unsafe.Pointer(unsafe.SliceData(image))}
 	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
@@ -4085,6 +4157,9 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 	if len(optionValues) != len(options) {
 		res = ResultInvalidValue
 		return
+	}
+	if at.NoWait {
+		t.mayWait(symModuleLoadDataEx)
 	}
 	if t.soft != nil {
 		var th *Thread
@@ -4117,12 +4192,15 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
 	}
 	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // ModuleUnload calls cuModuleUnload, which exists from CUDA 2.0.
 func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleUnload)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {

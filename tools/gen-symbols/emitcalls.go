@@ -100,6 +100,9 @@ func (c *call) emit(b *strings.Builder) {
 	fmt.Fprintf(b, "// %s calls %s, which exists from CUDA %s.\n", c.method, c.fact.export, release(c.fact.version))
 	fmt.Fprintf(b, "func (t *Table) %s%s {\n", c.method, c.signature("at At"))
 	c.emitChecks(b)
+	if c.fact.class == "blocking" {
+		fmt.Fprintf(b, "if at.NoWait {\nt.mayWait(%s)\n}\n", sym)
+	}
 	c.emitSoft(b)
 	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym, sym)
 	if c.hasLargeAggregate() {

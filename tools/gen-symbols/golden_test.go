@@ -119,13 +119,14 @@ type (
 	WidgetDesc struct{}
 	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32 }
 	Callback struct { Addr, Data uintptr; Go func() }
-	At struct{ Thread *Thread }
+	At struct{ Thread *Thread; NoWait bool }
 	Thread struct{}
 	Table struct { soft Software; version int32; procs [numSymbols]atomic.Uintptr }
 )
 func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }
 func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
 func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
+func (t *Table) mayWait(sym Symbol) {}
 func missing(sym Symbol) Result { return 0 }
 func (at *At) plain() bool { return true }
 func (th *Thread) cc() *int { return nil }

@@ -94,6 +94,9 @@ func (t *Table) WidgetCopy(at At, dst DevicePtr, src []byte) (res Result) {
 
 // WidgetSpin calls cuWidgetSpinWithFlags, which exists from CUDA 9.2.
 func (t *Table) WidgetSpin(at At, ctx Context, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symWidgetSpinWithFlags)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
