@@ -42,7 +42,14 @@ type contextCore struct {
 	claim claim
 
 	poison atomic.Pointer[poison]
-	users  atomic.Int64
+	// users are those that keep the claim. Without any the context is abandoned, until a call that may wait for the GPU
+	// gives it up, or somebody asks for it again. The driver's mutex is held where the first user comes.
+	users atomic.Int64
+	// abandoned says that the driver has the context on its list of these, and givingUp that somebody gives it up, or
+	// has. The driver's mutex guards both.
+	abandoned, givingUp bool
+	// deferred is what is yet to be freed.
+	deferred deferred
 
 	mu    sync.Mutex
 	parts map[driver.Stream]*partOf     // of streams that have a handle of their own
@@ -53,10 +60,8 @@ type contextCore struct {
 	lostTails uint64
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
-	// ringers are streams of the watcher's that it does not use just now.
-	ringers       []driver.Stream
-	ringersMade   int
-	ringersMaking bool
+	// wakeUps are the streams that wake the watcher.
+	wakeUps wakeUps
 	// kept are pages of timelines that are gone.
 	kept keptPages
 	// owners counts the Contexts that are open.
@@ -128,36 +133,25 @@ func (c *contextCore) hold() bool {
 	}
 }
 
-// drop takes a user away. If it was the last one the caller has to call
-// giveUp.
+// drop takes a user away. If it was the last one the caller has to call abandon, or to give the context up.
 func (c *contextCore) drop() (last bool) {
 	return c.users.Add(-1) == 0
 }
 
-// childDone takes a child away. Giving the context up may block, and whoever
-// closes a child must not.
+// childDone takes a user away, and does not wait for the GPU: see abandon.
 func (c *contextCore) childDone() {
 	if c.drop() {
-		go func() {
-			if err := c.giveUp(); err != nil {
-				c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
-			}
-		}()
+		c.abandon()
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases or destroys the
-// CUDA context.
-func (c *contextCore) giveUp() error {
+// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. There is
+// one caller, to whom takeOver has reported true, or who has set givingUp.
+func (c *contextCore) giveUp(at driver.At) error {
 	d := c.drv
-	d.mu.Lock()
-	if d.contexts[c.key] == c {
-		delete(d.contexts, c.key)
-	}
-	d.mu.Unlock()
 	defer c.gone.Store(true)
 	for _, p := range c.pools { // nobody else is left to touch it
-		c.endPool(p)
+		c.endPool(p, at)
 	}
 	// Whoever waits for the end of a stream's work relies on this.
 	for sc, t := range c.tails { // nobody else is left to touch it
@@ -171,7 +165,7 @@ func (c *contextCore) giveUp() error {
 			c.mu.Unlock()
 		}
 		if !t.closed() { // the context is poisoned, or nobody knows
-			err = errors.Join(err, c.destroyEvent(t.event, driver.At{Relaxed: true}))
+			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {
 			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
@@ -182,25 +176,26 @@ func (c *contextCore) giveUp() error {
 			c.lost = t.err
 		}
 	}
-	for _, s := range c.ringers {
-		if res := c.destroyStream(s, driver.At{Relaxed: true}); res != driver.ResultSuccess {
+	for _, s := range c.wakeUps.free {
+		if res := c.destroyStream(s, at); res != driver.ResultSuccess {
 			d.leak(Leak{Kind: "stream", Handle: uintptr(s), Err: c.failed("cuStreamDestroy", uintptr(s), res)})
 		}
 	}
 	for _, events := range c.spare {
 		for _, e := range events {
-			if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
+			if err := c.destroyEvent(e, at); err != nil {
 				d.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
 			}
 		}
 	}
+	c.keepDeferred()
 	left := c.leavePages()
 	defer c.dropHostFuncs()
 	in := c.key // others may go on with it
 	defer func() { d.pages.putAll(left, in) }()
 	switch c.claim {
 	case retained:
-		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {
+		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
 			return c.failed("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
 		}
 		if len(left) == 0 {
@@ -210,13 +205,26 @@ func (c *contextCore) giveUp() error {
 			in = contextKey{}
 		}
 	case created:
-		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, c.raw); res != driver.ResultSuccess {
+		if res := d.table.CtxDestroy(at, c.raw); res != driver.ResultSuccess {
 			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
 		}
 		in = contextKey{}
 	}
 	return nil
 }
+
+// keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time. It ends
+// with that. There is nothing deferred in others by now.
+func (c *contextCore) keepDeferred() {
+	objects, done := c.deferred.takeAll()
+	defer done()
+	for r := range objects {
+		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
+	}
+}
+
+// errBorrowed is why what was forgotten in somebody else's context is not freed.
+var errBorrowed = errors.New("the context is somebody else's, who may destroy it: close what was made in it before the Context")
 
 // PrimaryContext retains the device's primary context
 // (cuDevicePrimaryCtxRetain). The first one in a process takes the driver a
@@ -227,7 +235,11 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 		return nil, errNil(op, "device")
 	}
 	d := dev.drv
-	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+	var raw driver.Context
+	res := d.allocate(dev, func() (res driver.Result) {
+		raw, res = d.table.DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+		return res
+	})
 	if res != driver.ResultSuccess {
 		return nil, d.fail(op, 0, res)
 	}
@@ -252,10 +264,14 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	}
 	d := dev.drv
 	at := driver.At{Pop: true} // cuCtxCreate makes the context current
-	raw, res := d.table.CtxCreate(at, uint32(flags), dev.raw)
-	if d.table.Missing(res) != nil { // before CUDA 12.5
-		raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
-	}
+	var raw driver.Context
+	res := d.allocate(dev, func() (res driver.Result) {
+		raw, res = d.table.CtxCreate(at, uint32(flags), dev.raw)
+		if d.table.Missing(res) != nil { // before CUDA 12.5
+			raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
+		}
+		return res
+	})
 	if res != driver.ResultSuccess {
 		return nil, d.fail(op, 0, res)
 	}
@@ -330,7 +346,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 
 	d.mu.Lock()
 	core := d.contexts[key]
-	if core != nil && core.hold() {
+	if core != nil && core.reviveLocked() {
 		// A claim takes the place of somebody else's.
 		redundant = core.claim != borrowed
 		if !redundant {
@@ -377,10 +393,13 @@ func (c *Context) Close() error {
 			core.drv.closedContext(core)
 		}
 	}
-	if last && c.own.core.drop() {
-		return c.own.core.giveUp()
+	if !last {
+		return nil
 	}
-	return nil
+	core := c.own.core
+	err := core.release()
+	core.drv.freeDeferred(core.device)
+	return err
 }
 
 // forgotten closes an owner that the garbage collector found.
@@ -783,6 +802,7 @@ func (c *Context) Synchronize() error {
 	if res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw}); res != driver.ResultSuccess {
 		return core.fail(op, uintptr(core.raw), res)
 	}
+	core.freeDeferred()
 	return nil
 }
 

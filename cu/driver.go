@@ -30,7 +30,9 @@ type Driver struct {
 
 	mu       sync.Mutex
 	contexts map[contextKey]*contextCore
-	devices  map[driver.Device]*Device
+	// abandoned are the contexts that have a claim and no user.
+	abandoned []*contextCore
+	devices   map[driver.Device]*Device
 
 	launches sync.Pool // of *launchFrame
 	batches  sync.Pool // of *batch

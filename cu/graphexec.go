@@ -67,7 +67,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	xc := &execCore{raw: raw, uses: new(uses), graph: gc}
 	xc.uses.addAll(gc.uses)
 	// What the graph uses goes when the launches are done.
-	xc.waits, xc.usage = true, new(usage)
+	xc.usage = new(usage)
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
 	return x, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -31,6 +32,18 @@ type memCore struct {
 	raw  driver.DevicePtr // 0 if the device cannot reach it
 	host driver.HostPtr   // 0 for device memory
 	size uint64
+	// capacity is how much the driver has allocated, which is more where the memory served another allocation before.
+	capacity uint64
+	flags    HostFlags // of host memory
+	// exposed says that others know the address.
+	exposed atomic.Bool
+	// copied says that a call without a stream has used the memory, which the GPU may be at on the legacy default
+	// stream when it has returned. marked is an event that was recorded there later, to know when it is not.
+	copied atomic.Bool
+	marked driver.Event
+	// local is where device memory was used in its own context. To free it waits for all work there, so only who
+	// takes it for another allocation has to know.
+	local usage
 	// module has the variable whose memory this is, and a call in flight for it.
 	module *moduleCore
 }
@@ -50,14 +63,43 @@ func (mc *memCore) handle() uintptr {
 }
 
 // used notes that work which uses the memory is about to be enqueued on a stream,
-// while calls on both are in flight: the memory stays until it is done. Freeing
-// device memory waits for the work in its own context anyway.
+// while calls on both are in flight: the memory stays until it is done.
 func (mc *memCore) used(sc *streamCore) {
 	switch {
 	case mc.module != nil:
 		mc.module.usedOn(sc)
 	case mc.host != 0 || sc.ctx != mc.ctx:
 		mc.usedOn(sc)
+	default:
+		mc.local.note(sc, false)
+	}
+}
+
+// idle reports whether all work that uses the memory is known to be done. It does not wait. No call is in flight.
+func (mc *memCore) idle() bool {
+	if mc.exposed.Load() || !mc.usage.idle() || !mc.local.idle() {
+		return false
+	}
+	if !mc.copied.Load() {
+		return true
+	}
+	if mc.marked == 0 {
+		legacy := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: mc.ctx.raw}}
+		legacy.ctx, legacy.part = mc.ctx, &legacy.own
+		e, err := legacy.mark()
+		if err != nil {
+			return false
+		}
+		mc.marked = e
+	}
+	return mc.ctx.queryEvent(mc.marked) == driver.ResultSuccess
+}
+
+// unmark gives back the event that idle has recorded.
+func (mc *memCore) unmark() {
+	if mc.marked != 0 {
+		mc.ctx.doneWith(EventDisableTiming, mc.marked)
+		mc.marked = 0
 	}
 }
 
@@ -73,6 +115,7 @@ func (mc *memCore) usedLike(u *usage) {
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
 	t := mc.ctx.drv.table
+	mc.unmark()
 	switch {
 	case mc.module != nil:
 		mc.module.leave()
@@ -176,14 +219,15 @@ func (m *HostMem) Span(off, size uint64) Span { return m.span().Span(off, size) 
 
 // newDeviceMem returns the owner of device memory.
 func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
-	mc.waits, mc.usage = true, new(usage)
+	mc.waits, mc.usage = mc.module == nil, new(usage)
 	m := &DeviceMem{core: mc}
 	m.cleanup = owned(m, &mc.resource, mc, ctx)
 	return m
 }
 
 // Alloc allocates size bytes of device memory (cuMemAlloc). Its content is
-// whatever was there before.
+// whatever was there before. It does not wait for the GPU, unless there is too little memory: then it frees what was
+// forgotten, or closed while it was in use, for which it waits, and tries again.
 func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	const op = "cuMemAlloc"
 	core, err := c.enter(op)
@@ -194,16 +238,23 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	if size == 0 {
 		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
 	}
-	raw, res := core.drv.table.MemAlloc(driver.At{Context: core.raw}, size)
+	if old := core.takeMemory(false, 0, size); old != nil {
+		return newDeviceMem(core, &memCore{raw: old.raw, size: size, capacity: old.capacity}), nil
+	}
+	var raw driver.DevicePtr
+	res := core.allocate(func() (res driver.Result) {
+		raw, res = core.drv.table.MemAlloc(driver.At{Context: core.raw}, size)
+		return res
+	})
 	if res != driver.ResultSuccess {
 		return nil, core.failAlloc(op, size, res)
 	}
-	return newDeviceMem(core, &memCore{raw: raw, size: size}), nil
+	return newDeviceMem(core, &memCore{raw: raw, size: size, capacity: size}), nil
 }
 
 // AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). Its
 // content is whatever was there before. Pinned memory cannot be swapped out: too
-// much of it slows the machine down.
+// much of it slows the machine down. Whether it waits for the GPU is as for [Context.Alloc].
 func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostAlloc"
 	core, err := c.enter(op)
@@ -218,16 +269,23 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := core.drv.table, driver.At{Context: core.raw}
-	host, res := t.MemHostAlloc(at, size, uint32(flags))
-	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, size, res)
+	mc := &memCore{size: size, capacity: size, flags: flags}
+	if old := core.takeMemory(true, flags, size); old != nil {
+		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
+	} else {
+		res := core.allocate(func() (res driver.Result) {
+			mc.host, res = t.MemHostAlloc(at, size, uint32(flags))
+			return res
+		})
+		if res != driver.ResultSuccess {
+			return nil, core.failAlloc(op, size, res)
+		}
+		// Where the device cannot reach it, copies still work.
+		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
+			mc.raw = raw
+		}
 	}
-	mc := &memCore{host: host, size: size}
 	mc.waits, mc.usage = true, new(usage)
-	// Where the device cannot reach it, copies still work.
-	if raw, res := t.MemHostGetDevicePointer(at, host, 0); res == driver.ResultSuccess {
-		mc.raw = raw
-	}
 	m := &HostMem{core: mc}
 	m.cleanup = owned(m, &mc.resource, mc, core)
 	return m, nil
@@ -242,10 +300,11 @@ func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error
 	return err
 }
 
-// Close frees the memory (cuMemFree). This waits for all work that the device
-// has been given, whether or not it uses the memory. If calls that use the
-// memory are in flight it is freed after them, in the background. Further calls
-// return nil.
+// Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory, and
+// holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the
+// memory are in flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
+// Close of memory, of a module or a context, [Context.LoadModule] and [Context.Synchronize]. So is memory that was
+// forgotten. Further calls return nil.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
@@ -253,10 +312,9 @@ func (m *DeviceMem) Close() error {
 	return m.core.closeOwned(m.cleanup)
 }
 
-// Close frees the memory (cuMemFreeHost). If the GPU was given work that uses it,
-// this waits for what is enqueued on those streams now. If calls that use the
-// memory are in flight, or one of those streams is being captured, it is freed
-// after that, in the background. Further calls return nil.
+// Close frees the memory (cuMemFreeHost). This waits for all work in the context, and for what is enqueued on streams of
+// others that the memory was used on: see [DeviceMem.Close], also for memory that is in use, or forgotten. So is memory
+// that was used on a stream that is being captured. Further calls return nil.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
@@ -277,6 +335,7 @@ func (m *DeviceMem) Handle() uint64 {
 	if m == nil || m.core == nil || m.core.closed() {
 		return 0
 	}
+	m.core.exposed.Store(true)
 	return uint64(m.core.raw)
 }
 
@@ -287,6 +346,7 @@ func (m *HostMem) Handle() uintptr {
 	if m == nil || m.core == nil || m.core.closed() {
 		return 0
 	}
+	m.core.exposed.Store(true)
 	return uintptr(m.core.host)
 }
 
@@ -350,6 +410,9 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*driver.Table, driv
 	defer mc.leave()
 	if err := mc.fits(op, n, off); err != nil || n == 0 {
 		return err
+	}
+	if !mc.copied.Load() {
+		mc.copied.Store(true)
 	}
 	if res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off)); res != driver.ResultSuccess {
 		return mc.ctx.fail(op, uintptr(mc.raw), res)

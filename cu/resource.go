@@ -25,8 +25,10 @@ type resource struct {
 	refs
 	ctx  *contextCore
 	self object
-	// waits says that free may wait for the GPU.
+	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
 	waits bool
+	// tries is how often the object's last work could not be waited for.
+	tries int
 	// freed is set when the object is gone.
 	freed atomic.Bool
 	// usage is where the object was used, if that must be over before it is
@@ -64,7 +66,7 @@ func (r *resource) leave() {
 	}
 }
 
-// closeOwned is the owner's Close. It disturbs nobody's capture.
+// closeOwned is the owner's Close. It disturbs nobody's capture. Where the driver may wait, what is deferred is freed, too.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	first, last := r.close()
 	if first {
@@ -77,7 +79,12 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 		r.destroyLate(false)
 		return nil
 	}
-	return r.destroy(driver.At{Relaxed: true})
+	if !r.waits {
+		return r.destroy(driver.At{Relaxed: true})
+	}
+	err := r.free(driver.At{Relaxed: true})
+	r.ctx.releaseLate()
+	return err
 }
 
 // forgotten closes a resource whose owner the garbage collector found. Another
@@ -93,12 +100,18 @@ func (r *resource) forgotten() {
 
 // destroy frees the object, and takes it away from its context.
 func (r *resource) destroy(at driver.At) error {
+	err := r.free(at)
+	r.ctx.childDone()
+	return err
+}
+
+// free frees the object.
+func (r *resource) free(at driver.At) error {
 	var err error
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
 		err = r.ctx.failed(op, r.self.handle(), res)
 	}
 	r.freed.Store(true)
-	r.ctx.childDone()
 	return err
 }
 
@@ -116,22 +129,28 @@ func (r *resource) usedOn(sc *streamCore) {
 	if r.ctx != sc.ctx && !sc.part.strange.Load() {
 		sc.part.strange.Store(true)
 	}
-	r.usage.note(sc)
+	r.usage.note(sc, true)
 }
 
-// destroyLate destroys the resource when nobody waits for the outcome, which
-// goes to the leak hook; on a goroutine of its own if that may take a while.
+// destroyLate destroys the resource when nobody waits for the outcome, which goes to the leak hook: on a goroutine of its
+// own if work that uses it has to be waited for. Where the driver may wait, it is deferred instead.
 func (r *resource) destroyLate(forgotten bool) {
-	destroy := func() {
-		err := r.usage.waitLong(r.ctx.drv.table.Clock())
-		if err == nil {
-			err = r.destroy(driver.At{Relaxed: true})
-		} else {
-			err = r.keep(err)
-		}
-		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten, Err: err})
-	}
+	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten}
 	if r.waits {
+		drv.leak(l)
+		r.ctx.deferred.add(r)
+		r.ctx.childDone()
+		return
+	}
+	destroy := func() {
+		if l.Err = r.usage.waitLong(drv.table.Clock()); l.Err == nil {
+			l.Err = r.destroy(driver.At{Relaxed: true, NoWait: true})
+		} else {
+			l.Err = r.keep(l.Err)
+		}
+		drv.leak(l)
+	}
+	if r.usage != nil {
 		go destroy()
 	} else {
 		destroy()

@@ -165,7 +165,7 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) 
 	s.core.part = ctx.takePart(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	if !foreign {
-		ctx.ringersAhead()
+		ctx.addWakeUp()
 	}
 	return s
 }

@@ -118,24 +118,24 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 // endPool destroys a pool's streams, when the context is given up. It waits for the work of
 // those that used what belongs to another context: nothing else says when that is used no
 // more. What belongs to this one is gone by now.
-func (c *contextCore) endPool(p *streamPool) {
-	at := driver.At{Relaxed: true}
+func (c *contextCore) endPool(p *streamPool, at driver.At) {
 	for i, raw := range p.raw {
 		if raw == 0 {
 			continue
 		}
 		// Where one is lost all are, so that nobody needs patience with the others.
 		if p.part[i].strange.Load() && c.lost == nil {
-			c.lost = patiently(c.drv.table.Clock(), func() error {
-				res := c.synchronizeStream(raw, at)
-				if res == driver.ResultSuccess || res.Sticky() { // then nothing runs any more
-					return nil
-				}
-				return c.failed("cuStreamSynchronize", uintptr(raw), res)
-			})
+			c.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
 		}
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 		}
 	}
+}
+
+// waitStream polls until the work of a pool's stream is done, which holds up nobody. It is for a context without users.
+func (c *contextCore) waitStream(raw driver.Stream) error {
+	return c.waitFor("cuStreamQuery", func() driver.Result {
+		return c.drv.table.StreamQuery(driver.At{Relaxed: true}, raw)
+	})
 }

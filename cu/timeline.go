@@ -119,7 +119,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	p.word().Store(value)
 	tc := &timelineCore{page: p}
-	tc.waits, tc.usage = true, new(usage)
+	tc.usage = new(usage)
 	var res driver.Result
 	if tc.raw, res = t.MemHostGetDevicePointer(at, p.addr, 0); res != driver.ResultSuccess {
 		err = core.fail("cuMemHostGetDevicePointer", 0, res)

@@ -19,11 +19,14 @@ import (
 type usage struct {
 	mu      sync.Mutex
 	streams atomic.Pointer[[]*streamCore]
+	// lost says that a stream is gone, and nothing tells when its work is done: see idle.
+	lost atomic.Bool
 }
 
 // note adds a stream, before the work is enqueued, while a call on the stream is
-// in flight; or one that was noted elsewhere before.
-func (u *usage) note(sc *streamCore) {
+// in flight; or one that was noted elsewhere before. tail says that the end of its work has to be known also when the
+// stream is destroyed.
+func (u *usage) note(sc *streamCore, tail bool) {
 	if l := u.streams.Load(); l != nil && slices.Contains(*l, sc) {
 		return
 	}
@@ -37,13 +40,19 @@ func (u *usage) note(sc *streamCore) {
 			}
 			// Values of the legacy stream, or of a pool's, come and go, and are all
 			// the same.
-			if again := s.lasts() && s.same(sc); !again && !s.over() {
+			again := s.lasts() && s.same(sc)
+			switch {
+			case again:
+			case !s.over():
 				list = append(list, s)
+			case !tail && !s.tailed():
+				u.lost.Store(true)
 			}
 		}
 	}
-	// Before the stream is closed, as a call is in flight: it will leave a tail.
-	sc.leavesTail.Store(true)
+	if tail { // before the stream is closed, as a call is in flight
+		sc.leavesTail.Store(true)
+	}
 	list = append(list, sc)
 	u.streams.Store(&list)
 }
@@ -52,7 +61,7 @@ func (u *usage) note(sc *streamCore) {
 func (u *usage) noteAll(other *usage) {
 	if l := other.streams.Load(); l != nil {
 		for _, sc := range *l {
-			u.note(sc)
+			u.note(sc, true)
 		}
 	}
 }
@@ -77,6 +86,53 @@ func (u *usage) wait() error {
 		}
 	}
 	return nil
+}
+
+// idle reports whether all work that was enqueued so far is known to be done on the streams. It does not wait, and
+// enqueues nothing.
+func (u *usage) idle() bool {
+	if u.lost.Load() {
+		return false
+	}
+	if l := u.streams.Load(); l != nil {
+		for _, sc := range *l {
+			if !sc.idle() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// tailed reports whether the end of the work of a stream that is over was looked for.
+func (sc *streamCore) tailed() bool {
+	return sc.lasts() || sc.leavesTail.Load() || sc.ctx.gone.Load()
+}
+
+// idle reports whether all work on the stream is known to be done.
+func (sc *streamCore) idle() bool {
+	if sc.over() {
+		return sc.tailed()
+	}
+	if sc.freed.Load() { // it has a tail
+		sc.ctx.mu.Lock()
+		t := sc.ctx.tails[sc]
+		sc.ctx.mu.Unlock()
+		return t != nil && t.err == nil && t.query(sc.ctx) == driver.ResultSuccess
+	}
+	// To ask a stream that is being captured would invalidate the capture; to ask one on which a call waits, as its
+	// queue is full, would wait for that.
+	if sc.at != (driver.At{}) || sc.state.Load() != 0 || sc.lent.Load() || sc.foreign && !sc.pooled {
+		return false
+	}
+	defer sc.leave()
+	if !sc.acquire() {
+		return false
+	}
+	sc.beginWork()
+	defer sc.endWork()
+	return sc.unlessCaptured(driver.At{Relaxed: true}) == nil &&
+		sc.ctx.drv.table.StreamQuery(driver.At{Relaxed: true}, sc.raw) == driver.ResultSuccess
 }
 
 // waitLong is wait, and has patience with streams that are busy, and some with a
@@ -308,7 +364,7 @@ func (sc *streamCore) waitIdle() error {
 	ctx := sc.ctx
 	// Who gives a context up waits for the tails of its streams, and for those of its pools
 	// that have used what belongs to another context.
-	if !ctx.hold() {
+	if !ctx.hold() && !ctx.revive() {
 		if !ctx.gone.Load() {
 			return errBusy
 		}
@@ -375,7 +431,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if t.err != nil {
 		return fmt.Errorf("%w: %v", errNoTail, t.err) // not %w: it is final, also if the stream was busy then
 	}
-	if err := c.waitFor(func() driver.Result { return t.query(c) }); err != nil {
+	if err := c.waitFor("cuEventQuery", func() driver.Result { return t.query(c) }); err != nil {
 		return err
 	}
 	if t.closed() {
@@ -386,12 +442,12 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 
 // waitEvent waits until a CUevent is complete.
 func (c *contextCore) waitEvent(e driver.Event) error {
-	return c.waitFor(func() driver.Result { return c.queryEvent(e) })
+	return c.waitFor("cuEventQuery", func() driver.Result { return c.queryEvent(e) })
 }
 
 // waitFor polls until the answer is success, another error than that it is not
 // ready, or that the context is poisoned, in which nothing runs any more.
-func (c *contextCore) waitFor(query func() driver.Result) error {
+func (c *contextCore) waitFor(op string, query func() driver.Result) error {
 	var timer driver.Timer
 	sleep := minSleep
 	for i := 0; ; i++ {
@@ -400,7 +456,7 @@ func (c *contextCore) waitFor(query func() driver.Result) error {
 			return nil
 		case driver.ResultNotReady:
 		default:
-			return c.unlessPoisoned(c.failed("cuEventQuery", 0, res))
+			return c.unlessPoisoned(c.failed(op, 0, res))
 		}
 		if i < spinPolls {
 			runtime.Gosched()

@@ -823,20 +823,18 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		if of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c.poison.Load() != nil {
 			continue
 		}
-		s, ok := c.takeRinger()
+		s, ok := c.takeWakeUp()
 		if !ok {
-			if c.ringersOut() {
-				w.mu.Lock()
-				w.scarce = true
-				w.version++
-				w.mu.Unlock()
-			}
+			w.mu.Lock()
+			w.scarce = true
+			w.version++
+			w.mu.Unlock()
 			return // later, perhaps
 		}
 		polls.RLock()
 		if w.lent.Load() != r.lent {
 			polls.RUnlock()
-			c.putRinger(s)
+			c.wakeUps.put(c, s)
 			return
 		}
 		res := d.table.StreamWaitEvent(driver.At{Relaxed: true}, s, r.handles[i], driver.CU_EVENT_WAIT_DEFAULT)
@@ -861,88 +859,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		}
 		w.mu.Unlock()
 		if of.ringer == 0 {
-			c.putRinger(s)
+			c.wakeUps.put(c, s)
 		}
-	}
-}
-
-// maxRingers is how many streams of a context ring the bell. If the context has more than
-// maxBeside others, none is made: while work is held up an H200's driver may wait for it before it
-// creates one, and was seen to with some 130 streams, not with 112.
-// So ahead of them are made when there are aheadBeside others: who makes a stream waits for the GPU anyway then.
-const (
-	maxRingers  = 16
-	maxBeside   = 96
-	ahead       = 4
-	aheadBeside = 64
-)
-
-// ringersAhead makes streams that ring the bell, if there will be too many others soon.
-func (c *contextCore) ringersAhead() {
-	c.mu.Lock()
-	due := len(c.parts) >= aheadBeside && c.ringersMade == 0 && !c.ringersMaking
-	c.ringersMaking = c.ringersMaking || due
-	c.mu.Unlock()
-	for n := 0; due && n < ahead && c.hold(); n++ {
-		c.makeRinger()
-	}
-}
-
-// moreRingers reports whether another one may be made. The context's mutex is held.
-func (c *contextCore) moreRingers() bool {
-	return c.ringersMade < maxRingers && len(c.parts) <= maxBeside
-}
-
-// takeRinger returns a stream of the context's on which nothing is enqueued. If there is
-// none, one is made, for later.
-func (c *contextCore) takeRinger() (driver.Stream, bool) {
-	for range maxRingers {
-		c.mu.Lock()
-		if len(c.ringers) == 0 {
-			make := c.moreRingers() && !c.ringersMaking
-			c.ringersMaking = c.ringersMaking || make
-			c.mu.Unlock()
-			if make && c.hold() {
-				go c.makeRinger() // this may wait for the GPU
-			}
-			return 0, false
-		}
-		s := c.ringers[0]
-		c.ringers = c.ringers[1:]
-		c.mu.Unlock()
-		// Whoever was interested in the last record may have lost interest before it completed.
-		if c.drv.table.StreamQuery(driver.At{Relaxed: true}, s) == driver.ResultSuccess {
-			return s, true
-		}
-		c.putRinger(s)
-	}
-	return 0, false
-}
-
-// ringersOut reports whether there is no other stream to come by.
-func (c *contextCore) ringersOut() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ringers) == 0 && !c.moreRingers()
-}
-
-func (c *contextCore) putRinger(s driver.Stream) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ringers = append(c.ringers, s)
-}
-
-// makeRinger makes one more stream that rings the bell.
-func (c *contextCore) makeRinger() {
-	defer c.childDone()
-	s, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
-		return c.drv.table.StreamCreateWithPriority(driver.At{Context: c.raw, Relaxed: true}, uint32(StreamNonBlocking), -1<<31)
-	})
-	c.mu.Lock()
-	c.ringersMade++ // also if it failed: it is not tried for ever
-	c.ringersMaking = false
-	c.mu.Unlock()
-	if err == nil {
-		c.putRinger(s)
 	}
 }

@@ -226,7 +226,7 @@ func (w *watcher) drop(t *told, of *watch) {
 // disarm gives the stream back that was to ring the bell. The watch goes on saying which that was: the watcher's
 // goroutine looks without the lock.
 func (w *watcher) disarm(of *watch) {
-	of.slot.core.ctx.putRinger(of.ringer)
+	of.slot.core.ctx.wakeUps.put(of.slot.core.ctx, of.ringer)
 	if of.loose {
 		w.looseArmed--
 	}

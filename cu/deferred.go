@@ -1,0 +1,286 @@
+package cu
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
+// all work in the context before it frees them, and lets others enqueue none meanwhile. So no goroutine, cleanup or
+// callback of the library frees them. The next call does that is documented to wait for the GPU; an allocation
+// that fits takes memory from here before.
+type deferred struct {
+	mu      sync.Mutex
+	objects map[*resource]struct{}
+	// memory is that part of objects which allocations can take, by what it fits.
+	memory map[memoryFit][]*memCore
+	// bytes is the size of the memory among the objects.
+	bytes uint64
+	// freeing counts the calls of free that are under way, and freed is closed when none is.
+	freeing int
+	freed   chan struct{}
+}
+
+// memoryFit says which allocations a piece of memory is good for.
+type memoryFit struct {
+	host  bool
+	flags HostFlags
+	class uint64
+}
+
+// fit returns what memory of this size is good for: allocations of about this size.
+func fit(host bool, flags HostFlags, size uint64) memoryFit {
+	const small, large = 512, 2 << 20
+	unit := uint64(small)
+	if size > large/2 {
+		unit = large
+	}
+	return memoryFit{host, flags, (size + unit - 1) / unit * unit}
+}
+
+// add adds an object, on which no call is in flight, and none can begin.
+func (d *deferred) add(r *resource) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.objects == nil {
+		d.objects = make(map[*resource]struct{})
+		d.memory = make(map[memoryFit][]*memCore)
+	}
+	d.objects[r] = struct{}{}
+	if mc, ok := r.self.(*memCore); ok {
+		d.bytes += mc.capacity
+		if !mc.exposed.Load() {
+			f := fit(mc.host != 0, mc.flags, mc.capacity)
+			d.memory[f] = append(d.memory[f], mc)
+		}
+	}
+}
+
+// take takes the first piece of memory that is good for allocations like f, or returns nil.
+func (d *deferred) take(f memoryFit) *memCore {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.memory[f]
+	if len(list) == 0 {
+		return nil
+	}
+	mc := list[0]
+	if d.memory[f] = list[1:]; len(list) == 1 {
+		delete(d.memory, f)
+	}
+	delete(d.objects, &mc.resource)
+	d.bytes -= mc.capacity
+	return mc
+}
+
+// takeAll takes all objects, which the caller frees, and calls done then.
+func (d *deferred) takeAll() (objects map[*resource]struct{}, done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	objects = d.objects
+	d.objects, d.memory, d.bytes = nil, nil, 0
+	if d.freeing++; d.freeing == 1 {
+		d.freed = make(chan struct{})
+	}
+	return objects, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.freeing--; d.freeing == 0 {
+			close(d.freed)
+		}
+	}
+}
+
+// waitFreed waits for those who are freeing objects.
+func (d *deferred) waitFreed() {
+	d.mu.Lock()
+	freed := d.freed
+	d.mu.Unlock()
+	if freed != nil {
+		<-freed
+	}
+}
+
+// maxTaken is how many pieces of memory an allocation looks at.
+const maxTaken = 4
+
+// takeMemory returns memory that fits, and that no work uses any more, or nil. It does not wait for the GPU.
+func (c *contextCore) takeMemory(host bool, flags HostFlags, size uint64) *memCore {
+	f := fit(host, flags, size)
+	for range maxTaken {
+		mc := c.deferred.take(f)
+		if mc == nil {
+			break
+		}
+		if mc.capacity >= size && mc.idle() {
+			mc.unmark()
+			return mc
+		}
+		c.deferred.add(&mc.resource) // behind the others
+	}
+	return nil
+}
+
+// size returns how many objects there are, and how many bytes of memory.
+func (d *deferred) size() (objects int, bytes uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.objects), d.bytes
+}
+
+// freeDeferred frees what is deferred, and waits for the GPU: only calls that are documented to do so call it. The caller
+// is a user of the context. Errors go to the leak hook.
+func (c *contextCore) freeDeferred() {
+	objects, done := c.deferred.takeAll()
+	defer done()
+	for r := range objects {
+		err := r.usage.wait()
+		switch {
+		case err == nil:
+			err = r.free(driver.At{Relaxed: true})
+		case errors.Is(err, errNoTail):
+			err = r.keep(err)
+		default: // a stream is being captured, or the driver failed to answer: perhaps the next call
+			if r.tries++; errors.Is(err, errBusy) || r.tries < maxTries {
+				c.deferred.add(r)
+				continue
+			}
+			err = r.keep(err)
+		}
+		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
+	}
+}
+
+// release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is deferred,
+// and gives the context up if the user was the last one.
+func (c *contextCore) release() error {
+	c.freeDeferred()
+	if !c.drop() {
+		return nil
+	}
+	if c.takeOver() {
+		return c.giveUp(driver.At{Relaxed: true})
+	}
+	c.abandon() // with what could not be freed now, as a stream is being captured
+	return nil
+}
+
+// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is given up by the next call that
+// may, or it serves whoever asks for the same context again.
+func (c *contextCore) abandon() {
+	d := c.drv
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case c.users.Load() != 0 || c.givingUp || c.abandoned:
+	case c.claim == borrowed:
+		// Its owner may destroy the context from now on. To let go of it does not wait, as nothing is freed.
+		c.givingUp = true
+		d.forget(c)
+		go func() {
+			if err := c.giveUp(driver.At{Relaxed: true, NoWait: true}); err != nil {
+				d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+			}
+		}()
+	default:
+		c.abandoned = true
+		d.abandoned = append(d.abandoned, c)
+	}
+}
+
+// revive makes the caller a user of a context without users. It reports false if somebody gives the context up, or has.
+func (c *contextCore) revive() bool {
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	return c.reviveLocked()
+}
+
+// reviveLocked is revive, and hold for a context that has users, with the driver's mutex held.
+func (c *contextCore) reviveLocked() bool {
+	if c.hold() {
+		return true
+	}
+	if c.givingUp {
+		return false
+	}
+	c.unlistAbandoned()
+	c.users.Add(1)
+	return true
+}
+
+// takeOver reports true to the one caller that gives up a context without users, in which nothing is deferred.
+func (c *contextCore) takeOver() bool {
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	if left, _ := c.deferred.size(); left > 0 || c.users.Load() != 0 || c.givingUp {
+		return false
+	}
+	c.givingUp = true
+	c.unlistAbandoned()
+	c.drv.forget(c)
+	return true
+}
+
+// unlistAbandoned is called with the driver's mutex held.
+func (c *contextCore) unlistAbandoned() {
+	if c.abandoned {
+		c.abandoned = false
+		c.drv.abandoned = without(c.drv.abandoned, c)
+	}
+}
+
+// forget lets nobody find the context any more. The driver's mutex is held.
+func (d *Driver) forget(c *contextCore) {
+	if d.contexts[c.key] == c {
+		delete(d.contexts, c.key)
+	}
+}
+
+// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts without
+// users. It waits for the GPU: only calls that are documented to do so call it.
+func (d *Driver) freeDeferred(dev *Device) {
+	d.mu.Lock()
+	var held []*contextCore
+	for _, c := range d.contexts {
+		if (dev == nil || c.device == dev) && (c.abandoned || c.deferred.pending()) && c.reviveLocked() {
+			held = append(held, c)
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range held {
+		c.releaseLate()
+		c.deferred.waitFreed()
+	}
+}
+
+// pending reports whether there is anything to free, or being freed.
+func (d *deferred) pending() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.objects) > 0 || d.freeing > 0
+}
+
+// releaseLate is release when nobody is told of an error but the leak hook.
+func (c *contextCore) releaseLate() {
+	if err := c.release(); err != nil {
+		c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+	}
+}
+
+// allocate makes a call that allocates, and makes it again if there was too little memory, when what is deferred on the
+// device is freed: for that it waits.
+func (c *contextCore) allocate(call func() driver.Result) driver.Result {
+	return c.drv.allocate(c.device, call)
+}
+
+// allocate is that for whoever has no context yet.
+func (d *Driver) allocate(dev *Device, call func() driver.Result) driver.Result {
+	res := call()
+	if res == driver.ResultOutOfMemory {
+		d.freeDeferred(dev)
+		res = call()
+	}
+	return res
+}
