@@ -197,6 +197,11 @@ func QueryAll(statuses []Status, events []*Event) error {
 		case sl.unrecorded():
 			o.leave(sl)
 			continue
+		case sl.hasPrior():
+			statuses[i], err = o.core.status(op, sl, sl.query(driver.At{}))
+			errs.add(i, err)
+			o.leave(sl)
+			continue
 		case b == nil:
 			b = d.batch()
 		case b.drv != d || b.n == batchSize:
@@ -351,6 +356,10 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			continue
 		case sl.unrecorded():
 			o.leave(sl)
+			continue
+		case sl.hasPrior():
+			o.leave(sl)
+			errs.add(i, s.WaitEvent(e))
 			continue
 		case b == nil:
 			b = d.batch()

@@ -97,11 +97,17 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if sl.unrecorded() {
 		return nil
 	}
-	t := c.drv.tell(TraceStreamWait, sl.raw, 0)
-	res := call(driver.At{Context: c.raw}, sl.raw)
-	t.done(TraceStreamWait, sl.raw, 0, res)
-	if res != driver.ResultSuccess {
-		return c.fail(op, handle, res)
+	slots := []*slot{sl}
+	if sl.hasPrior() {
+		slots = append(slots, sl.prior)
+	}
+	for _, sl := range slots {
+		t := c.drv.tell(TraceStreamWait, sl.raw, 0)
+		res := call(driver.At{Context: c.raw}, sl.raw)
+		t.done(TraceStreamWait, sl.raw, 0, res)
+		if res != driver.ResultSuccess {
+			return c.fail(op, handle, res)
+		}
 	}
 	return nil
 }

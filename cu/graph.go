@@ -629,13 +629,19 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 	}
 	defer ctx.childDone()
 	at := driver.At{Context: ctx.raw}
-	raw, err := ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
-		return ctx.drv.table.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
-	})
-	if err != nil {
-		return GraphNode{}, err
+	raw, ok := ctx.takeWakeUp()
+	if ok {
+		defer ctx.wakeUps.put(ctx, raw)
+	} else {
+		var err error
+		raw, err = ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
+			return ctx.drv.table.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+		})
+		if err != nil {
+			return GraphNode{}, err
+		}
 	}
-	s := newStream(ctx, raw, driver.At{}, false)
+	s := newStream(ctx, raw, driver.At{}, ok)
 	s.core.flags = StreamNonBlocking
 	defer s.Close()
 	n, err := g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {

@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -40,6 +39,9 @@ type slot struct {
 	// captured is the capture that the newest record is part of, if it is still under
 	// way and this package's.
 	captured atomic.Pointer[capture]
+	// prior is the slot that this one took the place of, with a record that somebody waits for, when a graph was made to
+	// record this one's CUevent. It has a call in flight, and counts as watched. It is set before anybody sees the slot.
+	prior *slot
 	// order is the place of the newest record among those of its stream, and which of the slot's
 	// records it is, as orderOf says; 0 if that is not known.
 	order atomic.Uint64
@@ -58,9 +60,8 @@ const (
 	// slotNode says that a record by a graph was captured. It is recorded when the graph
 	// runs, and not before.
 	slotNode
-	// slotCopied says that the CUevent took another one's place with a record of its
-	// own, which completes when the other's does, but has not its time.
-	slotCopied
+	// slotHasPrior says that the slot stands for the record of prior until a graph records its CUevent.
+	slotHasPrior
 )
 
 const (
@@ -140,13 +141,18 @@ func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
 
 // once reports whether the event was recorded as far as [Event.RecordOnce] is concerned:
 // also in a capture, for a graph, and before it came to this slot.
-func (sl *slot) once() bool { return sl.marks.Load()&(slotRecorded|slotNode|slotCopied) != 0 }
+func (sl *slot) once() bool {
+	return sl.marks.Load()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
+}
 
 // timed reports whether the driver can be asked for the time of the newest record.
 func (sl *slot) timed() bool {
 	m := sl.marks.Load()
-	return m&slotRecorded != 0 || m&(slotForeign|slotCopied) == slotForeign
+	return m&slotRecorded != 0 || m&(slotForeign|slotHasPrior) == slotForeign
 }
+
+// hasPrior reports whether the slot stands for prior's record, too.
+func (sl *slot) hasPrior() bool { return sl.marks.Load()&slotHasPrior != 0 }
 
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
@@ -211,6 +217,11 @@ func (sl *slot) query(at driver.At) driver.Result {
 	if sl.unrecorded() {
 		return driver.ResultSuccess
 	}
+	if sl.hasPrior() {
+		if res := sl.prior.query(at); res != driver.ResultSuccess {
+			return res
+		}
+	}
 	g := sl.gen.Load()
 	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	res := sl.drv.calls.EventQuery(at, sl.raw)
@@ -223,6 +234,11 @@ func (sl *slot) query(at driver.At) driver.Result {
 func (sl *slot) synchronize(at driver.At) driver.Result {
 	if sl.unrecorded() {
 		return driver.ResultSuccess
+	}
+	if sl.hasPrior() {
+		if res := sl.prior.synchronize(at); res != driver.ResultSuccess {
+			return res
+		}
 	}
 	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
 	g := sl.gen.Load()
@@ -246,6 +262,10 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
+	if sl.hasPrior() {
+		sl.prior.watchers.Add(-1)
+		sl.prior.leave()
+	}
 	if sl.core.foreign {
 		ctx.childDone()
 		return nil
@@ -698,6 +718,11 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	if sl.unrecorded() {
 		return driver.ResultSuccess, false
 	}
+	if sl.hasPrior() && !sl.prior.complete() {
+		if res, asked = sl.prior.ask(); res != driver.ResultSuccess {
+			return res, asked
+		}
+	}
 	polls := &sl.drv.captures.polls
 	polls.RLock()
 	defer polls.RUnlock()
@@ -742,14 +767,13 @@ func (sl *slot) stays(flags RecordFlags) bool {
 type successor struct {
 	// slot is what the event does not need; nil if it need not move.
 	slot *slot
-	// of is the slot whose record slot has a copy of, and which is not recorded again
-	// meanwhile; nil if it needs none.
+	// of is the slot that slot has for its prior; nil if it needs none.
 	of *slot
 }
 
 // successor returns a slot that the event can move on to, if the present one cannot stay.
-// Where the record does no more than make a graph record the CUevent in the future, it has
-// a copy of the present record until then. No lock is held, as tracers are told.
+// Where the record does no more than make a graph record the CUevent in the future, it stands for the present record,
+// too, until then. No lock is held, as tracers are told.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	old, err := c.enter(op)
 	if err != nil {
@@ -775,70 +799,17 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 		return next, nil
 	}
 	next.of = old
-	old.watchers.Add(1) // from here on records go elsewhere
-	for old.gen.Load()&genBusy != 0 {
-		runtime.Gosched() // but for those under way
-	}
-	next.slot.marks.Store(slotForeign)
-	if err := next.slot.copyRecord(old); err != nil {
-		next.leave()
-		return successor{}, err
-	}
+	next.slot.prior = old // with the call that is in flight
+	old.watchers.Add(1)   // from here on records go elsewhere, but for those under way, which count as pending
+	next.slot.marks.Store(slotForeign | slotHasPrior)
 	return next, nil
 }
 
-// leave lets go of the slots.
+// leave lets go of the slot that the event does not need.
 func (n *successor) leave() {
 	if n.slot != nil {
 		n.slot.retire()
 	}
-	if n.of != nil {
-		n.of.watchers.Add(-1)
-		n.of.leave()
-	}
-}
-
-// copyRecord makes the CUevent, which nobody has seen, complete when another's newest
-// record does: the GPU waits for that one and records this one, on a stream of their own.
-func (sl *slot) copyRecord(old *slot) error {
-	if old.complete() || old.unrecorded() {
-		if old.once() {
-			sl.marks.Or(slotCopied)
-		}
-		return nil
-	}
-	ctx, at := sl.core.ctx, driver.At{Relaxed: true}
-	s, err := ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
-		return sl.drv.calls.StreamCreate(driver.At{Context: ctx.raw, Relaxed: true}, uint32(StreamNonBlocking))
-	})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if res := ctx.destroyStream(s, at); res != driver.ResultSuccess {
-			sl.drv.leak(Leak{Kind: "stream", Handle: uintptr(s), Err: ctx.failed("cuStreamDestroy", uintptr(s), res)})
-		}
-	}()
-	t := sl.drv.tell(TraceStreamWait, old.raw, s)
-	polls := &sl.drv.captures.polls
-	polls.RLock() // or the stream would become part of a capture
-	if old.captured.Load() != nil {
-		polls.RUnlock()
-		return nil
-	}
-	res := sl.drv.calls.StreamWaitEvent(at, s, old.raw, driver.CU_EVENT_WAIT_DEFAULT)
-	polls.RUnlock()
-	if t.done(TraceStreamWait, old.raw, s, res); res != driver.ResultSuccess {
-		return ctx.failed("cuStreamWaitEvent", uintptr(old.raw), res)
-	}
-	sl.beginRecord()
-	t = sl.drv.tell(TraceEventRecord, sl.raw, s)
-	res = sl.drv.calls.EventRecord(at, sl.raw, s)
-	if sl.tellRecord(t, s, res); res != driver.ResultSuccess {
-		return ctx.failed("cuEventRecord", uintptr(sl.raw), res)
-	}
-	sl.marks.Or(slotCopied)
-	return nil
 }
 
 // place calls use for the present slot, if that stays, or else for its successor, which

@@ -483,7 +483,7 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 		sc.leave()
 		return false, nil
 	}
-	if !sl.acquire() {
+	if !sl.acquire() || sl.hasPrior() {
 		sl.leave()
 		sc.leave()
 		return false, nil
@@ -554,6 +554,11 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	}
 	if sl.unrecorded() && flags == WaitDefault {
 		return nil
+	}
+	if sl.hasPrior() {
+		if err := sc.waitSlot(op, sl.prior, flags); err != nil {
+			return err
+		}
 	}
 	return sc.waitSlot(op, sl, flags)
 }
