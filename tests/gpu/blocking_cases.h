@@ -191,17 +191,18 @@ ROW(dev_resource, "cuDeviceGetDevResource", 0, , cuDeviceGetDevResource(dev, (Re
 ROW(retain, "cuDevicePrimaryCtxRetain, retained before", 0, , cuDevicePrimaryCtxRetain(&h, dev))
 ROW(retain1, "cuDevicePrimaryCtxRetain, the first, a stream of another context is held", CREATED, ,
     cuDevicePrimaryCtxRetain(&h, dev))
-ROW(retain_far, "cuDevicePrimaryCtxRetain, the first, of another device", 0, second_device(),
-    cuDevicePrimaryCtxRetain(&h, 1))
-ROW(release, "cuDevicePrimaryCtxRelease, not the last", 0, ok(cuDevicePrimaryCtxRetain(&h, dev)),
+ROW(retain_far, "cuDevicePrimaryCtxRetain, the first, of another device", 0,
+    second_device(), cuDevicePrimaryCtxRetain(&h, 1))
+ROW(release, "cuDevicePrimaryCtxRelease, not the last", 0,
+    ok(cuDevicePrimaryCtxRetain(&h, dev)), cuDevicePrimaryCtxRelease(dev))
+ROW(release_last, "cuDevicePrimaryCtxRelease, the last, its own stream is held", QUIET, ,
     cuDevicePrimaryCtxRelease(dev))
-ROW(release_last, "cuDevicePrimaryCtxRelease, the last, its own stream is held", QUIET, , cuDevicePrimaryCtxRelease(dev))
-ROW(release_away, "cuDevicePrimaryCtxRelease, the last, not current, its own stream is held", QUIET, hold(); in(NULL),
-    cuDevicePrimaryCtxRelease(dev))
+ROW(release_away, "cuDevicePrimaryCtxRelease, the last, not current, its own stream is held", QUIET,
+    hold(); in(NULL), cuDevicePrimaryCtxRelease(dev))
 ROW(release_other, "cuDevicePrimaryCtxRelease, the last, a stream of another context is held", CREATED,
     ok(cuDevicePrimaryCtxRetain(&h, dev)), cuDevicePrimaryCtxRelease(dev))
-ROW(release_far, "cuDevicePrimaryCtxRelease, the last, of another device", 0, far_context(),
-    cuDevicePrimaryCtxRelease(1))
+ROW(release_far, "cuDevicePrimaryCtxRelease, the last, of another device", 0,
+    far_context(), cuDevicePrimaryCtxRelease(1))
 ROW(reset, "cuDevicePrimaryCtxReset, its own stream is held", QUIET, , cuDevicePrimaryCtxReset(dev))
 ROW(reset_other, "cuDevicePrimaryCtxReset, a stream of another context is held", CREATED,
     ok(cuDevicePrimaryCtxRetain(&h, dev)), cuDevicePrimaryCtxReset(dev))
@@ -215,10 +216,11 @@ ROW(get_state, "cuDevicePrimaryCtxGetState", 0, , cuDevicePrimaryCtxGetState(dev
 ROW(ctx_create2, "cuCtxCreate_v2", 0, , cuCtxCreate_v2(&h, 0, dev))
 ROW(ctx_create4, "cuCtxCreate_v4", 0, , cuCtxCreate_v4(&h, NULL, 0, dev))
 ROW(ctx_create_far, "cuCtxCreate_v2, of another device", 0, second_device(), cuCtxCreate_v2(&h, 0, 1))
-ROW(ctx_destroy, "cuCtxDestroy, never used, a stream of another context is held", 0, h = new_context(), cuCtxDestroy(h))
+ROW(ctx_destroy, "cuCtxDestroy, never used, a stream of another context is held", 0,
+    h = new_context(), cuCtxDestroy(h))
 ROW(ctx_destroy_both, "cuCtxDestroy, never used, a stream of another created context is held", CREATED,
     h = new_context(), cuCtxDestroy(h))
-CASE(ctx_destroy_used, "cuCtxDestroy, idle, with memory, streams, events, a module, a stream of another context is held", 0) {
+CASE(ctx_destroy_used, "cuCtxDestroy, idle, was used for everything, a stream of another context is held", 0) {
 	h = new_context();
 	in(h);
 	h2 = load_module(ptx);
@@ -237,9 +239,10 @@ CASE(ctx_destroy_green, "cuCtxDestroy, idle, a stream of a green context is held
 	CALL(cuCtxDestroy(h));
 }
 ROW(ctx_destroy_own, "cuCtxDestroy, current, its own stream is held", CREATED | QUIET, , cuCtxDestroy(ctx))
-ROW(ctx_destroy_away, "cuCtxDestroy, not current, its own stream is held", CREATED | QUIET, hold(); in(NULL), cuCtxDestroy(ctx))
-ROW(ctx_destroy_far, "cuCtxDestroy, idle, of another device", 0, second_device(); ok(cuCtxCreate_v2(&h, 0, 1)); in(ctx),
-    cuCtxDestroy(h))
+ROW(ctx_destroy_away, "cuCtxDestroy, not current, its own stream is held", CREATED | QUIET,
+    hold(); in(NULL), cuCtxDestroy(ctx))
+ROW(ctx_destroy_far, "cuCtxDestroy, idle, of another device", 0,
+    second_device(); ok(cuCtxCreate_v2(&h, 0, 1)); in(ctx), cuCtxDestroy(h))
 ROW(ctx_push, "cuCtxPushCurrent", 0, , cuCtxPushCurrent(ctx))
 ROW(ctx_pop, "cuCtxPopCurrent", 0, , cuCtxPopCurrent(&h))
 ROW(ctx_current, "cuCtxGetCurrent", 0, , cuCtxGetCurrent(&h))
@@ -249,10 +252,10 @@ ROW(ctx_device, "cuCtxGetDevice", 0, , cuCtxGetDevice(&i1))
 ROW(ctx_flags, "cuCtxGetFlags", 0, , cuCtxGetFlags(&u1))
 ROW(ctx_set_flags, "cuCtxSetFlags", 0, , cuCtxSetFlags(CTX_BLOCKING_SYNC))
 ROW(ctx_sync, "cuCtxSynchronize", 0, , cuCtxSynchronize())
-ROW(ctx_sync_blocking, "cuCtxSynchronize, CU_CTX_SCHED_BLOCKING_SYNC", CREATED, ok(cuCtxSetFlags(CTX_BLOCKING_SYNC)),
-    cuCtxSynchronize())
-ROW(ctx_sync_other, "cuCtxSynchronize, a stream of another context is held", 0, h = new_context(); hold(); in(h),
-    cuCtxSynchronize())
+ROW(ctx_sync_blocking, "cuCtxSynchronize, CU_CTX_SCHED_BLOCKING_SYNC", CREATED,
+    ok(cuCtxSetFlags(CTX_BLOCKING_SYNC)), cuCtxSynchronize())
+ROW(ctx_sync_other, "cuCtxSynchronize, a stream of another context is held", 0,
+    h = new_context(); hold(); in(h), cuCtxSynchronize())
 ROW(ctx_range, "cuCtxGetStreamPriorityRange", 0, , cuCtxGetStreamPriorityRange(&i1, &i2))
 ROW(ctx_api, "cuCtxGetApiVersion", 0, , cuCtxGetApiVersion(ctx, &u1))
 ROW(ctx_id, "cuCtxGetId", 0, , cuCtxGetId(ctx, &l1))
@@ -260,10 +263,10 @@ ROW(get_stack, "cuCtxGetLimit, stack", 0, , cuCtxGetLimit(&z1, LIMIT_STACK))
 ROW(get_printf, "cuCtxGetLimit, printf", 0, , cuCtxGetLimit(&z1, LIMIT_PRINTF))
 ROW(get_heap, "cuCtxGetLimit, heap", 0, , cuCtxGetLimit(&z1, LIMIT_HEAP))
 ROW(set_stack, "cuCtxSetLimit, stack, more", 0, , cuCtxSetLimit(LIMIT_STACK, 8 << 10))
-ROW(set_stack_same, "cuCtxSetLimit, stack, the same", 0, ok(cuCtxGetLimit(&z1, LIMIT_STACK)),
-    cuCtxSetLimit(LIMIT_STACK, z1))
-ROW(set_stack_less, "cuCtxSetLimit, stack, less", 0, ok(cuCtxSetLimit(LIMIT_STACK, 8 << 10)),
-    cuCtxSetLimit(LIMIT_STACK, 1 << 10))
+ROW(set_stack_same, "cuCtxSetLimit, stack, the same", 0,
+    ok(cuCtxGetLimit(&z1, LIMIT_STACK)), cuCtxSetLimit(LIMIT_STACK, z1))
+ROW(set_stack_less, "cuCtxSetLimit, stack, less", 0,
+    ok(cuCtxSetLimit(LIMIT_STACK, 8 << 10)), cuCtxSetLimit(LIMIT_STACK, 1 << 10))
 ROW(set_printf, "cuCtxSetLimit, printf", 0, , cuCtxSetLimit(LIMIT_PRINTF, 4 << 20))
 ROW(set_heap, "cuCtxSetLimit, heap", 0, , cuCtxSetLimit(LIMIT_HEAP, 32 << 20))
 ROW(set_launches, "cuCtxSetLimit, pending launches", 0, , cuCtxSetLimit(LIMIT_PENDING_LAUNCHES, 4096))
@@ -274,10 +277,10 @@ ROW(set_stack_other, "cuCtxSetLimit, stack, more, a stream of another context is
 ROW(ctx_record, "cuCtxRecordEvent", 0, h = new_event(EVENT_UNTIMED), cuCtxRecordEvent(ctx, h))
 ROW(ctx_wait, "cuCtxWaitEvent", 0, h = finished(EVENT_UNTIMED), cuCtxWaitEvent(ctx, h))
 ROW(peer_on, "cuCtxEnablePeerAccess", 0, h = far_context(), cuCtxEnablePeerAccess(h, 0))
-ROW(peer_on_far, "cuCtxEnablePeerAccess, to the context of the held stream", 0, h = far_context(); hold(); in(h),
-    cuCtxEnablePeerAccess(ctx, 0))
-ROW(peer_off, "cuCtxDisablePeerAccess", 0, h = far_context(); ok(cuCtxEnablePeerAccess(h, 0)),
-    cuCtxDisablePeerAccess(h))
+ROW(peer_on_far, "cuCtxEnablePeerAccess, to the context of the held stream", 0,
+    h = far_context(); hold(); in(h), cuCtxEnablePeerAccess(ctx, 0))
+ROW(peer_off, "cuCtxDisablePeerAccess", 0,
+    h = far_context(); ok(cuCtxEnablePeerAccess(h, 0)), cuCtxDisablePeerAccess(h))
 ROW(peer_off_far, "cuCtxDisablePeerAccess, to the context of the held stream", 0,
     h = far_context(); in(h); ok(cuCtxEnablePeerAccess(ctx, 0)); in(ctx); hold(); in(h), cuCtxDisablePeerAccess(ctx))
 
@@ -301,12 +304,12 @@ CASE(green_create, "cuGreenCtxCreate", 0) {
 	ok(cuDevResourceGenerateDesc(&h, &some, 1));
 	CALL(cuGreenCtxCreate(&h2, h, dev, GREEN_DEFAULT_STREAM));
 }
-ROW(green_destroy, "cuGreenCtxDestroy, never used, a stream of the primary context is held", 0, h = green(),
-    cuGreenCtxDestroy(h))
+ROW(green_destroy, "cuGreenCtxDestroy, never used, a stream of the primary context is held", 0,
+    h = green(), cuGreenCtxDestroy(h))
 ROW(green_destroy_used, "cuGreenCtxDestroy, with an idle stream, a stream of the primary context is held", 0,
     h = green(); ok(cuStreamSynchronize(green_stream(h))), cuGreenCtxDestroy(h))
-ROW(green_destroy_created, "cuGreenCtxDestroy, a stream of a created context is held", CREATED, h = green(),
-    cuGreenCtxDestroy(h))
+ROW(green_destroy_created, "cuGreenCtxDestroy, a stream of a created context is held", CREATED,
+    h = green(), cuGreenCtxDestroy(h))
 CASE(green_destroy_held, "cuGreenCtxDestroy, its own stream is held", QUIET) {
 	h = green();
 	hold_in(green_as_context(h), green_stream(h), NULL);
@@ -318,8 +321,8 @@ CASE(green_destroy_second, "cuGreenCtxDestroy, a stream of another green context
 	hold_in(green_as_context(h2), green_stream(h2), NULL);
 	CALL(cuGreenCtxDestroy(h));
 }
-ROW(green_resource, "cuGreenCtxGetDevResource", 0, h = green(),
-    cuGreenCtxGetDevResource(h, (Resource *)buf, RESOURCE_SM))
+ROW(green_resource, "cuGreenCtxGetDevResource", 0,
+    h = green(), cuGreenCtxGetDevResource(h, (Resource *)buf, RESOURCE_SM))
 ROW(green_from, "cuCtxFromGreenCtx", 0, h = green(), cuCtxFromGreenCtx(&h2, h))
 ROW(green_record, "cuGreenCtxRecordEvent", 0,
     h = green(); in(green_as_context(h)); h2 = new_event(EVENT_UNTIMED); in(ctx), cuGreenCtxRecordEvent(h, h2))
@@ -425,18 +428,18 @@ ROW(stream_sync, "cuStreamSynchronize, free", 0, ok(launch(small, idle, NULL)), 
 ROW(stream_sync_held, "cuStreamSynchronize, held", 0, , cuStreamSynchronize(held))
 ROW(stream_sync_legacy, "cuStreamSynchronize, legacy", 0, , cuStreamSynchronize(NULL))
 ROW(wait_event, "cuStreamWaitEvent, free stream", 0, h = finished(EVENT_UNTIMED), cuStreamWaitEvent(idle, h, 0))
-ROW(wait_event_pending, "cuStreamWaitEvent, free stream, event pending", 0, h = pending(EVENT_UNTIMED),
-    cuStreamWaitEvent(idle, h, 0))
+ROW(wait_event_pending, "cuStreamWaitEvent, free stream, event pending", 0,
+    h = pending(EVENT_UNTIMED), cuStreamWaitEvent(idle, h, 0))
 ROW(wait_event_held, "cuStreamWaitEvent, held stream", 0, h = finished(EVENT_UNTIMED), cuStreamWaitEvent(held, h, 0))
 ROW(stream_ctx, "cuStreamGetCtx", 0, , cuStreamGetCtx(held, &h))
 ROW(stream_flags, "cuStreamGetFlags", 0, , cuStreamGetFlags(held, &u1))
 ROW(stream_get_priority, "cuStreamGetPriority", 0, , cuStreamGetPriority(held, &i1))
 ROW(stream_id, "cuStreamGetId", 0, , cuStreamGetId(held, &l1))
 ROW(stream_device, "cuStreamGetDevice", 0, , cuStreamGetDevice(held, &i1))
-ROW(wait32, "cuStreamWaitValue32, free stream", 0, d = dev_ptr(new_host(64, HOST_MAPPED)),
-    cuStreamWaitValue32(idle, d, 0, WAIT_GEQ))
-ROW(wait64, "cuStreamWaitValue64, free stream", 0, d = dev_ptr(new_host(64, HOST_MAPPED)),
-    cuStreamWaitValue64(idle, d, 0, WAIT_GEQ))
+ROW(wait32, "cuStreamWaitValue32, free stream", 0,
+    d = dev_ptr(new_host(64, HOST_MAPPED)), cuStreamWaitValue32(idle, d, 0, WAIT_GEQ))
+ROW(wait64, "cuStreamWaitValue64, free stream", 0,
+    d = dev_ptr(new_host(64, HOST_MAPPED)), cuStreamWaitValue64(idle, d, 0, WAIT_GEQ))
 ROW(write32, "cuStreamWriteValue32, free stream", 0, d = new_mem(64), cuStreamWriteValue32(idle, d, 1, 0))
 ROW(write64, "cuStreamWriteValue64, free stream", 0, d = new_mem(64), cuStreamWriteValue64(idle, d, 1, 0))
 CASE(batch, "cuStreamBatchMemOp, free stream", 0) {
@@ -454,28 +457,28 @@ ROW(host_func_bare, "cuLaunchHostFunc, free stream, the first of the context", B
 // Captures.
 ROW(begin_capture, "cuStreamBeginCapture, free stream", 0, , cuStreamBeginCapture(idle, CAPTURE_GLOBAL))
 ROW(begin_capture_held, "cuStreamBeginCapture, held stream", 0, , cuStreamBeginCapture(held, CAPTURE_GLOBAL))
-ROW(begin_to_graph, "cuStreamBeginCaptureToGraph", 0, ok(cuGraphCreate(&h, 0)),
-    cuStreamBeginCaptureToGraph(idle, h, NULL, NULL, 0, CAPTURE_GLOBAL))
-ROW(end_capture, "cuStreamEndCapture", 0, hold(); capture(); ok(launch(small, idle, NULL)),
-    cuStreamEndCapture(idle, &h))
+ROW(begin_to_graph, "cuStreamBeginCaptureToGraph", 0,
+    ok(cuGraphCreate(&h, 0)), cuStreamBeginCaptureToGraph(idle, h, NULL, NULL, 0, CAPTURE_GLOBAL))
+ROW(end_capture, "cuStreamEndCapture", 0,
+    hold(); capture(); ok(launch(small, idle, NULL)), cuStreamEndCapture(idle, &h))
 ROW(is_capturing, "cuStreamIsCapturing", 0, , cuStreamIsCapturing(idle, &i1))
-ROW(capture_info2, "cuStreamGetCaptureInfo_v2", 0, hold(); capture(),
-    cuStreamGetCaptureInfo_v2(idle, &i1, &l1, &h, (const H **)buf, &z1))
-ROW(capture_info3, "cuStreamGetCaptureInfo_v3", 0, hold(); capture(),
-    cuStreamGetCaptureInfo_v3(idle, &i1, &l1, &h, (const H **)buf, (const void **)(buf + 8), &z1))
-ROW(capture_update, "cuStreamUpdateCaptureDependencies", 0, hold(); capture(),
-    cuStreamUpdateCaptureDependencies(idle, NULL, 0, 1))
+ROW(capture_info2, "cuStreamGetCaptureInfo_v2", 0,
+    hold(); capture(), cuStreamGetCaptureInfo_v2(idle, &i1, &l1, &h, (const H **)buf, &z1))
+ROW(capture_info3, "cuStreamGetCaptureInfo_v3", 0,
+    hold(); capture(), cuStreamGetCaptureInfo_v3(idle, &i1, &l1, &h, (const H **)buf, (const void **)(buf + 8), &z1))
+ROW(capture_update, "cuStreamUpdateCaptureDependencies", 0,
+    hold(); capture(), cuStreamUpdateCaptureDependencies(idle, NULL, 0, 1))
 ROW(exchange, "cuThreadExchangeStreamCaptureMode", 0, i1 = CAPTURE_RELAXED, cuThreadExchangeStreamCaptureMode(&i1))
-ROW(capture_record, "cuEventRecord in a capture", 0, h = new_event(EVENT_UNTIMED); hold(); capture(),
-    cuEventRecord(h, idle))
-ROW(capture_external, "cuEventRecordWithFlags, external, in a capture", 0, h = new_event(EVENT_UNTIMED); hold(); capture(),
-    cuEventRecordWithFlags(h, idle, RECORD_EXTERNAL))
+ROW(capture_record, "cuEventRecord in a capture", 0,
+    h = new_event(EVENT_UNTIMED); hold(); capture(), cuEventRecord(h, idle))
+ROW(capture_external, "cuEventRecordWithFlags, external, in a capture", 0,
+    h = new_event(EVENT_UNTIMED); hold(); capture(), cuEventRecordWithFlags(h, idle, RECORD_EXTERNAL))
 ROW(capture_launch, "cuLaunchKernel in a capture", 0, hold(); capture(), launch(small, idle, NULL))
-ROW(capture_wait, "cuStreamWaitEvent, external, in a capture", 0, h = finished(EVENT_UNTIMED); hold(); capture(),
-    cuStreamWaitEvent(idle, h, 1))
+ROW(capture_wait, "cuStreamWaitEvent, external, in a capture", 0,
+    h = finished(EVENT_UNTIMED); hold(); capture(), cuStreamWaitEvent(idle, h, 1))
 ROW(capture_host, "cuLaunchHostFunc in a capture", 0, hold(); capture(), cuLaunchHostFunc(idle, nothing, NULL))
-ROW(capture_copy, "cuMemcpyHtoDAsync in a capture", 0, d = new_mem(64); h = new_host(64, 0); hold(); capture(),
-    cuMemcpyHtoDAsync(d, h, 64, idle))
+ROW(capture_copy, "cuMemcpyHtoDAsync in a capture", 0,
+    d = new_mem(64); h = new_host(64, 0); hold(); capture(), cuMemcpyHtoDAsync(d, h, 64, idle))
 ROW(capture_alloc, "cuMemAllocAsync in a capture", 0, hold(); capture(), cuMemAllocAsync(&d, 1 << 20, idle))
 
 #include "blocking_work.h"
