@@ -192,7 +192,7 @@ CASE(back_query, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle s
 CASE(back_event, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuEventQuery", ALONE) {
 	comes_back(2);
 }
-CASE(back_event_sync, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuEventSynchronize", ALONE) {
+CASE(back_synced, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuEventSynchronize", ALONE) {
 	comes_back(3);
 }
 CASE(back_sync, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuStreamSynchronize", ALONE) {
