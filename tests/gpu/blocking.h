@@ -1,0 +1,220 @@
+// What blocking.c uses of the driver: the functions, as far as package cu calls them, under the names
+// that the library exports, and the constants. Everything is looked up with dlsym, so that a driver
+// without a function is measured, too.
+#include <stddef.h>
+
+typedef void *H;              // a handle
+typedef unsigned long long D; // a CUdeviceptr
+typedef unsigned U;
+typedef struct {
+	unsigned long long words[18];
+} Resource; // a CUdevResource: its type, 92 bytes, and 48 for what the type says
+typedef struct {
+	char bytes[64];
+} Ipc; // a CUipcEventHandle or CUipcMemHandle
+typedef struct {
+	char bytes[16];
+} Uuid;
+typedef struct {
+	U grid[3], block[3], shared;
+	H stream;
+	void *attributes;
+	U count;
+} LaunchConfig;
+typedef struct {
+	U operation;
+	D address;
+	unsigned long long value;
+	U flags;
+	D alias, rest;
+} MemOp; // a CUstreamBatchMemOpParams
+
+// F(name here, name of the export, parameters)
+#define FUNCTIONS(F)                                                                                                   \
+	F(cuInit, "cuInit", (U))                                                                                       \
+	F(cuDriverGetVersion, "cuDriverGetVersion", (int *))                                                           \
+	F(cuGetErrorName, "cuGetErrorName", (int, const char **))                                                      \
+	F(cuGetErrorString, "cuGetErrorString", (int, const char **))                                                  \
+	F(cuGetProcAddress, "cuGetProcAddress_v2", (const char *, void **, int, unsigned long long, int *))            \
+	F(cuDeviceGet, "cuDeviceGet", (int *, int))                                                                    \
+	F(cuDeviceGetCount, "cuDeviceGetCount", (int *))                                                               \
+	F(cuDeviceGetName, "cuDeviceGetName", (char *, int, int))                                                      \
+	F(cuDeviceGetByPCIBusId, "cuDeviceGetByPCIBusId", (int *, const char *))                                       \
+	F(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char *, int, int))                                              \
+	F(cuDeviceGetUuid, "cuDeviceGetUuid", (Uuid *, int))                                                           \
+	F(cuDeviceGetUuid_v2, "cuDeviceGetUuid_v2", (Uuid *, int))                                                     \
+	F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *, int, int))                                             \
+	F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *, int))                                                    \
+	F(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *, int, int))                                           \
+	F(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", (int *, int, int, int))                                  \
+	F(cuDeviceGetDevResource, "cuDeviceGetDevResource", (int, Resource *, int))                                    \
+	F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (H *, int))                                            \
+	F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int))                                            \
+	F(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (int))                                                \
+	F(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", (int, U *, int *))                                 \
+	F(cuDevicePrimaryCtxSetFlags, "cuDevicePrimaryCtxSetFlags_v2", (int, U))                                       \
+	F(cuCtxCreate_v2, "cuCtxCreate_v2", (H *, U, int))                                                             \
+	F(cuCtxCreate_v4, "cuCtxCreate_v4", (H *, void *, U, int))                                                     \
+	F(cuCtxDestroy, "cuCtxDestroy_v2", (H))                                                                        \
+	F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (H))                                                                \
+	F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (H *))                                                                \
+	F(cuCtxGetCurrent, "cuCtxGetCurrent", (H *))                                                                   \
+	F(cuCtxSetCurrent, "cuCtxSetCurrent", (H))                                                                     \
+	F(cuCtxGetDevice, "cuCtxGetDevice", (int *))                                                                   \
+	F(cuCtxGetFlags, "cuCtxGetFlags", (U *))                                                                       \
+	F(cuCtxSetFlags, "cuCtxSetFlags", (U))                                                                         \
+	F(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                                \
+	F(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int *, int *))                                  \
+	F(cuCtxGetApiVersion, "cuCtxGetApiVersion", (H, U *))                                                          \
+	F(cuCtxGetId, "cuCtxGetId", (H, unsigned long long *))                                                         \
+	F(cuCtxGetLimit, "cuCtxGetLimit", (size_t *, int))                                                             \
+	F(cuCtxSetLimit, "cuCtxSetLimit", (int, size_t))                                                               \
+	F(cuCtxRecordEvent, "cuCtxRecordEvent", (H, H))                                                                \
+	F(cuCtxWaitEvent, "cuCtxWaitEvent", (H, H))                                                                    \
+	F(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", (H, U))                                                      \
+	F(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (H))                                                       \
+	F(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount",                                                  \
+	  (Resource *, U *, const Resource *, Resource *, U, U))                                                       \
+	F(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", (H *, Resource *, U))                                \
+	F(cuGreenCtxCreate, "cuGreenCtxCreate", (H *, H, int, U))                                                      \
+	F(cuGreenCtxDestroy, "cuGreenCtxDestroy", (H))                                                                 \
+	F(cuGreenCtxGetDevResource, "cuGreenCtxGetDevResource", (H, Resource *, int))                                  \
+	F(cuGreenCtxRecordEvent, "cuGreenCtxRecordEvent", (H, H))                                                      \
+	F(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", (H, H))                                                          \
+	F(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", (H *, H, U, int))                                          \
+	F(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", (H *, H))                                                            \
+	F(cuEventCreate, "cuEventCreate", (H *, U))                                                                    \
+	F(cuEventDestroy, "cuEventDestroy_v2", (H))                                                                    \
+	F(cuEventRecord, "cuEventRecord", (H, H))                                                                      \
+	F(cuEventRecordWithFlags, "cuEventRecordWithFlags", (H, H, U))                                                 \
+	F(cuEventQuery, "cuEventQuery", (H))                                                                           \
+	F(cuEventSynchronize, "cuEventSynchronize", (H))                                                               \
+	F(cuEventElapsedTime, "cuEventElapsedTime", (float *, H, H))                                                   \
+	F(cuEventElapsedTime_v2, "cuEventElapsedTime_v2", (float *, H, H))                                             \
+	F(cuStreamCreate, "cuStreamCreate", (H *, U))                                                                  \
+	F(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", (H *, U, int))                                     \
+	F(cuStreamDestroy, "cuStreamDestroy_v2", (H))                                                                  \
+	F(cuStreamQuery, "cuStreamQuery", (H))                                                                         \
+	F(cuStreamSynchronize, "cuStreamSynchronize", (H))                                                             \
+	F(cuStreamWaitEvent, "cuStreamWaitEvent", (H, H, U))                                                           \
+	F(cuStreamGetCtx, "cuStreamGetCtx", (H, H *))                                                                  \
+	F(cuStreamGetFlags, "cuStreamGetFlags", (H, U *))                                                              \
+	F(cuStreamGetPriority, "cuStreamGetPriority", (H, int *))                                                      \
+	F(cuStreamGetId, "cuStreamGetId", (H, unsigned long long *))                                                   \
+	F(cuStreamGetDevice, "cuStreamGetDevice", (H, int *))                                                          \
+	F(cuStreamWaitValue32, "cuStreamWaitValue32_v2", (H, D, U, U))                                                 \
+	F(cuStreamWaitValue64, "cuStreamWaitValue64_v2", (H, D, unsigned long long, U))                                \
+	F(cuStreamWriteValue32, "cuStreamWriteValue32_v2", (H, D, U, U))                                               \
+	F(cuStreamWriteValue64, "cuStreamWriteValue64_v2", (H, D, unsigned long long, U))                              \
+	F(cuStreamBatchMemOp, "cuStreamBatchMemOp_v2", (H, U, MemOp *, U))                                             \
+	F(cuStreamAddCallback, "cuStreamAddCallback", (H, void (*)(H, int, void *), void *, U))                        \
+	F(cuLaunchHostFunc, "cuLaunchHostFunc", (H, void (*)(void *), void *))                                         \
+	F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (H, int))                                                   \
+	F(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", (H, H, const H *, const void *, size_t, int))    \
+	F(cuStreamEndCapture, "cuStreamEndCapture", (H, H *))                                                          \
+	F(cuStreamIsCapturing, "cuStreamIsCapturing", (H, int *))                                                      \
+	F(cuStreamGetCaptureInfo_v2, "cuStreamGetCaptureInfo_v2",                                                      \
+	  (H, int *, unsigned long long *, H *, const H **, size_t *))                                                 \
+	F(cuStreamGetCaptureInfo_v3, "cuStreamGetCaptureInfo_v3",                                                      \
+	  (H, int *, unsigned long long *, H *, const H **, const void **, size_t *))                                  \
+	F(cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", (H, H *, size_t, U))                 \
+	F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *))                             \
+	F(cuGraphCreate, "cuGraphCreate", (H *, U))                                                                    \
+	F(cuGraphDestroy, "cuGraphDestroy", (H))                                                                       \
+	F(cuGraphClone, "cuGraphClone", (H *, H))                                                                      \
+	F(cuGraphDebugDotPrint, "cuGraphDebugDotPrint", (H, const char *, U))                                          \
+	F(cuGraphAddEmptyNode, "cuGraphAddEmptyNode", (H *, H, const H *, size_t))                                     \
+	F(cuGraphAddEventRecordNode, "cuGraphAddEventRecordNode", (H *, H, const H *, size_t, H))                      \
+	F(cuGraphAddEventWaitNode, "cuGraphAddEventWaitNode", (H *, H, const H *, size_t, H))                          \
+	F(cuGraphEventRecordNodeGetEvent, "cuGraphEventRecordNodeGetEvent", (H, H *))                                  \
+	F(cuGraphEventRecordNodeSetEvent, "cuGraphEventRecordNodeSetEvent", (H, H))                                    \
+	F(cuGraphEventWaitNodeGetEvent, "cuGraphEventWaitNodeGetEvent", (H, H *))                                      \
+	F(cuGraphEventWaitNodeSetEvent, "cuGraphEventWaitNodeSetEvent", (H, H))                                        \
+	F(cuGraphGetNodes, "cuGraphGetNodes", (H, H *, size_t *))                                                      \
+	F(cuGraphGetEdges, "cuGraphGetEdges", (H, H *, H *, size_t *))                                                 \
+	F(cuGraphNodeGetType, "cuGraphNodeGetType", (H, int *))                                                        \
+	F(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (H *, H, unsigned long long))                    \
+	F(cuGraphExecUpdate, "cuGraphExecUpdate", (H, H, H *, int *))                                                  \
+	F(cuGraphExecEventRecordNodeSetEvent, "cuGraphExecEventRecordNodeSetEvent", (H, H, H))                         \
+	F(cuGraphExecEventWaitNodeSetEvent, "cuGraphExecEventWaitNodeSetEvent", (H, H, H))                             \
+	F(cuGraphLaunch, "cuGraphLaunch", (H, H))                                                                      \
+	F(cuGraphUpload, "cuGraphUpload", (H, H))                                                                      \
+	F(cuGraphExecDestroy, "cuGraphExecDestroy", (H))                                                               \
+	F(cuIpcGetEventHandle, "cuIpcGetEventHandle", (Ipc *, H))                                                      \
+	F(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", (H *, Ipc))                                                    \
+	F(cuIpcGetMemHandle, "cuIpcGetMemHandle", (Ipc *, D))                                                          \
+	F(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (D *, Ipc, U))                                                  \
+	F(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (D))                                                             \
+	F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                       \
+	F(cuMemAlloc, "cuMemAlloc_v2", (D *, size_t))                                                                  \
+	F(cuMemFree, "cuMemFree_v2", (D))                                                                              \
+	F(cuMemAllocAsync, "cuMemAllocAsync", (D *, size_t, H))                                                        \
+	F(cuMemFreeAsync, "cuMemFreeAsync", (D, H))                                                                    \
+	F(cuMemHostAlloc, "cuMemHostAlloc", (void **, size_t, U))                                                      \
+	F(cuMemFreeHost, "cuMemFreeHost", (void *))                                                                    \
+	F(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (D *, void *, U))                                 \
+	F(cuMemHostGetFlags, "cuMemHostGetFlags", (U *, void *))                                                       \
+	F(cuMemHostRegister, "cuMemHostRegister_v2", (void *, size_t, U))                                              \
+	F(cuMemHostUnregister, "cuMemHostUnregister", (void *))                                                        \
+	F(cuMemcpyHtoD, "cuMemcpyHtoD_v2", (D, const void *, size_t))                                                  \
+	F(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void *, D, size_t))                                                        \
+	F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (D, const void *, size_t, H))                                     \
+	F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *, D, size_t, H))                                           \
+	F(cuMemcpyDtoD, "cuMemcpyDtoD_v2", (D, D, size_t))                                                             \
+	F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (D, D, size_t, H))                                                \
+	F(cuMemcpyPeer, "cuMemcpyPeer", (D, H, D, H, size_t))                                                          \
+	F(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", (D, H, D, H, size_t, H))                                             \
+	F(cuMemsetD8, "cuMemsetD8_v2", (D, unsigned char, size_t))                                                     \
+	F(cuMemsetD32, "cuMemsetD32_v2", (D, U, size_t))                                                               \
+	F(cuMemsetD8Async, "cuMemsetD8Async", (D, unsigned char, size_t, H))                                           \
+	F(cuMemsetD32Async, "cuMemsetD32Async", (D, U, size_t, H))                                                     \
+	F(cuPointerGetAttribute, "cuPointerGetAttribute", (void *, int, D))                                            \
+	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
+	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
+	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \
+	F(cuModuleGetFunction, "cuModuleGetFunction", (H *, H, const char *))                                          \
+	F(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (D *, size_t *, H, const char *))                                 \
+	F(cuLinkCreate, "cuLinkCreate_v2", (U, int *, void **, H *))                                                   \
+	F(cuLinkAddData, "cuLinkAddData_v2", (H, int, void *, size_t, const char *, U, int *, void **))                \
+	F(cuLinkComplete, "cuLinkComplete", (H, void **, size_t *))                                                    \
+	F(cuFuncGetAttribute, "cuFuncGetAttribute", (int *, int, H))                                                   \
+	F(cuFuncSetAttribute, "cuFuncSetAttribute", (H, int, int))                                                     \
+	F(cuFuncGetName, "cuFuncGetName", (const char **, H))                                                          \
+	F(cuFuncGetParamInfo, "cuFuncGetParamInfo", (H, size_t, size_t *, size_t *))                                   \
+	F(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                  \
+	  (int *, H, int, size_t))                                                                                     \
+	F(cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize", (int *, int *, H, H, size_t, int))     \
+	F(cuLaunchKernel, "cuLaunchKernel", (H, U, U, U, U, U, U, U, H, void **, void **))                             \
+	F(cuLaunchKernelEx, "cuLaunchKernelEx", (LaunchConfig *, H, void **, void **))                                 \
+	F(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", (H, U, U, U, U, U, U, U, H, void **))
+
+#define DECLARE(name, export, parameters) static int(*name) parameters;
+FUNCTIONS(DECLARE)
+
+enum {
+	NOT_READY = 600,
+	CTX_BLOCKING_SYNC = 4,
+	EVENT_TIMED = 0,
+	EVENT_BLOCKING_SYNC = 1,
+	EVENT_UNTIMED = 2,
+	EVENT_INTERPROCESS = 6, // without timing, as it has to be
+	RECORD_EXTERNAL = 1,
+	STREAM_DEFAULT = 0,
+	STREAM_NON_BLOCKING = 1,
+	WAIT_GEQ = 0,
+	CAPTURE_GLOBAL = 0,
+	CAPTURE_RELAXED = 2,
+	HOST_PORTABLE = 1,
+	HOST_MAPPED = 2,
+	HOST_WRITECOMBINED = 4,
+	RESOURCE_SM = 1,
+	GREEN_DEFAULT_STREAM = 1,
+	LIMIT_STACK = 0,
+	LIMIT_PRINTF = 1,
+	LIMIT_HEAP = 2,
+	LIMIT_PENDING_LAUNCHES = 4,
+	LIMIT_L2_FETCH = 5,
+	LIMIT_L2_PERSISTING = 6,
+	ATTRIBUTE_MAX_DYNAMIC_SHARED = 8,
+	LINK_PTX = 1,
+};

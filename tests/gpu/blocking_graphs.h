@@ -1,0 +1,206 @@
+// The last cases of blocking.c: graphs, other processes, and what becomes of memory.
+
+// Building graphs.
+ROW(graph_create, "cuGraphCreate", 0, , cuGraphCreate(&h, 0))
+ROW(graph_destroy, "cuGraphDestroy", 0, h = kernel_graph(), cuGraphDestroy(h))
+ROW(graph_clone, "cuGraphClone", 0, h = kernel_graph(), cuGraphClone(&h2, h))
+ROW(graph_dot, "cuGraphDebugDotPrint", 0, h = kernel_graph(), cuGraphDebugDotPrint(h, "/dev/null", 0))
+ROW(graph_empty, "cuGraphAddEmptyNode", 0, ok(cuGraphCreate(&h, 0)), cuGraphAddEmptyNode(&h2, h, NULL, 0))
+ROW(graph_record, "cuGraphAddEventRecordNode", 0,
+    ok(cuGraphCreate(&h, 0)); h2 = new_event(EVENT_TIMED), cuGraphAddEventRecordNode(hs, h, NULL, 0, h2))
+ROW(graph_wait, "cuGraphAddEventWaitNode", 0,
+    ok(cuGraphCreate(&h, 0)); h2 = new_event(EVENT_TIMED), cuGraphAddEventWaitNode(hs, h, NULL, 0, h2))
+ROW(graph_record_get, "cuGraphEventRecordNodeGetEvent", 0,
+    event_graph(&h, new_event(EVENT_TIMED)), cuGraphEventRecordNodeGetEvent(h, &h2))
+ROW(graph_record_set, "cuGraphEventRecordNodeSetEvent", 0,
+    event_graph(&h, new_event(EVENT_TIMED)); h2 = new_event(EVENT_TIMED), cuGraphEventRecordNodeSetEvent(h, h2))
+ROW(graph_wait_get, "cuGraphEventWaitNodeGetEvent", 0,
+    wait_graph(&h, new_event(EVENT_TIMED)), cuGraphEventWaitNodeGetEvent(h, &h2))
+ROW(graph_wait_set, "cuGraphEventWaitNodeSetEvent", 0,
+    wait_graph(&h, new_event(EVENT_TIMED)); h2 = new_event(EVENT_TIMED), cuGraphEventWaitNodeSetEvent(h, h2))
+ROW(graph_nodes, "cuGraphGetNodes", 0, h = kernel_graph(), cuGraphGetNodes(h, NULL, &z1))
+ROW(graph_edges, "cuGraphGetEdges", 0, h = kernel_graph(), cuGraphGetEdges(h, NULL, NULL, &z1))
+ROW(graph_type, "cuGraphNodeGetType", 0, event_graph(&h, new_event(EVENT_TIMED)), cuGraphNodeGetType(h, &i1))
+
+// Running them.
+ROW(instantiate, "cuGraphInstantiateWithFlags, a kernel", 0,
+    h = kernel_graph(), cuGraphInstantiateWithFlags(&h2, h, 0))
+ROW(instantiate_many, "cuGraphInstantiateWithFlags, a kernel, the second", 0,
+    h = kernel_graph(); executable(h), cuGraphInstantiateWithFlags(&h2, h, 0))
+CASE(instantiate_n, "cuGraphInstantiateWithFlags, a kernel, the Nth", 0) {
+	h = kernel_graph();
+	MANY(1, 1000, 3, cuGraphInstantiateWithFlags(&h2, h, 0));
+}
+ROW(instantiate_event, "cuGraphInstantiateWithFlags, an event record", 0,
+    h = event_graph(&h2, new_event(EVENT_TIMED)), cuGraphInstantiateWithFlags(&h2, h, 0))
+ROW(instantiate_alloc, "cuGraphInstantiateWithFlags, an allocation and a free", 0,
+    h = alloc_graph(), cuGraphInstantiateWithFlags(&h2, h, 0))
+ROW(graph_upload, "cuGraphUpload, free stream", 0, h = executable(kernel_graph()), cuGraphUpload(h, idle))
+ROW(graph_launch, "cuGraphLaunch, a kernel, free stream, the first", 0,
+    h = executable(kernel_graph()), cuGraphLaunch(h, idle))
+ROW(graph_launch2, "cuGraphLaunch, a kernel, free stream, the second", 0,
+    h = executable(kernel_graph()); ok(cuGraphLaunch(h, idle)), cuGraphLaunch(h, idle))
+CASE(graph_launch_many, "cuGraphLaunch, a kernel, free stream, the Nth", 0) {
+	h = executable(kernel_graph());
+	MANY(1, 10000, 3, cuGraphLaunch(h, idle));
+}
+CASE(graph_launch_each, "cuGraphInstantiateWithFlags and the first cuGraphLaunch, free stream, the Nth", 0) {
+	h = kernel_graph();
+	MANY(1, 500, 3, cuGraphInstantiateWithFlags(&h2, h, 0) || cuGraphLaunch(h2, idle));
+}
+ROW(graph_launch_held, "cuGraphLaunch, a kernel, held stream, the first", 0,
+    h = executable(kernel_graph()), cuGraphLaunch(h, held))
+ROW(graph_launch_both, "cuGraphLaunch, free stream, while it runs on the held one", 0,
+    h = executable(kernel_graph()); hold(); ok(cuGraphLaunch(h, held)), cuGraphLaunch(h, idle))
+ROW(graph_launch_event, "cuGraphLaunch, an event record, free stream, the first", 0,
+    h = executable(event_graph(&h2, new_event(EVENT_TIMED))), cuGraphLaunch(h, idle))
+ROW(graph_launch_alloc, "cuGraphLaunch, an allocation and a free, free stream, the first", 0,
+    h = executable(alloc_graph()), cuGraphLaunch(h, idle))
+ROW(graph_launch_alloc2, "cuGraphLaunch, an allocation and a free, free stream, the second", 0,
+    h = executable(alloc_graph()); ok(cuGraphLaunch(h, idle)); ok(cuStreamSynchronize(idle)), cuGraphLaunch(h, idle))
+ROW(graph_launch_alloc3, "cuGraphLaunch, an allocation and a free, free stream, while it runs on the held one", 0,
+    h = executable(alloc_graph()); hold(); ok(cuGraphLaunch(h, held)), cuGraphLaunch(h, idle))
+CASE(graph_launch_deep, "cuGraphLaunch, a kernel with 200 KB of local memory, free stream, the first", ALONE) {
+	H k = deep_kernel();
+	capture();
+	ok(launch_deep(k, idle));
+	h = executable(captured());
+	CALL(cuGraphLaunch(h, idle));
+}
+CASE(instantiate_deep, "cuGraphInstantiateWithFlags, a kernel with 200 KB of local memory", ALONE) {
+	H k = deep_kernel();
+	capture();
+	ok(launch_deep(k, idle));
+	h = captured();
+	CALL(cuGraphInstantiateWithFlags(&h2, h, 0));
+}
+CASE(graph_launch_host, "cuGraphLaunch, a host function, free stream, the first", 0) {
+	capture();
+	ok(cuLaunchHostFunc(idle, nothing, NULL));
+	h = executable(captured());
+	CALL(cuGraphLaunch(h, idle));
+}
+ROW(exec_update, "cuGraphExecUpdate, idle", 0,
+    h2 = kernel_graph(); h = executable(kernel_graph()), cuGraphExecUpdate(h, h2, hs, &i1))
+ROW(exec_update_running, "cuGraphExecUpdate, runs on the held stream", 0,
+    h2 = kernel_graph(); h = executable(kernel_graph()); hold(); ok(cuGraphLaunch(h, held)),
+    cuGraphExecUpdate(h, h2, hs, &i1))
+CASE(exec_record_set, "cuGraphExecEventRecordNodeSetEvent", 0) {
+	H node, g = event_graph(&node, new_event(EVENT_TIMED));
+	h = executable(g);
+	h2 = new_event(EVENT_TIMED);
+	CALL(cuGraphExecEventRecordNodeSetEvent(h, node, h2));
+}
+CASE(exec_wait_set, "cuGraphExecEventWaitNodeSetEvent", 0) {
+	H node, g = wait_graph(&node, finished(EVENT_TIMED));
+	h = executable(g);
+	h2 = finished(EVENT_TIMED);
+	CALL(cuGraphExecEventWaitNodeSetEvent(h, node, h2));
+}
+CASE(exec_record_set_running, "cuGraphExecEventRecordNodeSetEvent, runs on the held stream", 0) {
+	H node, g = event_graph(&node, new_event(EVENT_TIMED));
+	h = executable(g);
+	h2 = new_event(EVENT_TIMED);
+	hold();
+	ok(cuGraphLaunch(h, held));
+	CALL(cuGraphExecEventRecordNodeSetEvent(h, node, h2));
+}
+ROW(exec_destroy, "cuGraphExecDestroy, never launched", 0, h = executable(kernel_graph()), cuGraphExecDestroy(h))
+ROW(exec_destroy_idle, "cuGraphExecDestroy, idle", 0,
+    h = executable(kernel_graph()); ok(cuGraphLaunch(h, idle)); ok(cuStreamSynchronize(idle)), cuGraphExecDestroy(h))
+ROW(exec_destroy_running, "cuGraphExecDestroy, runs on the held stream", 0,
+    h = executable(kernel_graph()); hold(); ok(cuGraphLaunch(h, held)), cuGraphExecDestroy(h))
+ROW(exec_destroy_alloc, "cuGraphExecDestroy, an allocation and a free, idle", 0,
+    h = executable(alloc_graph()); ok(cuGraphLaunch(h, idle)); ok(cuStreamSynchronize(idle)), cuGraphExecDestroy(h))
+ROW(exec_destroy_alloc0, "cuGraphExecDestroy, an allocation and a free, never launched", 0,
+    h = executable(alloc_graph()), cuGraphExecDestroy(h))
+ROW(exec_destroy_alloc2, "cuGraphExecDestroy, an allocation and a free, runs on the held stream", 0,
+    h = executable(alloc_graph()); hold(); ok(cuGraphLaunch(h, held)), cuGraphExecDestroy(h))
+CASE(exec_destroy_many, "cuGraphExecDestroy, launched, idle, the Nth of 500", 0) {
+	h = kernel_graph();
+	for (int i = 0; i < 500; i++)
+		hs[i] = executable(h), ok(cuGraphLaunch(hs[i], idle));
+	ok(cuStreamSynchronize(idle));
+	MANY(1, 500, 3, cuGraphExecDestroy(hs[many.at - 1]));
+}
+ROW(graph_destroy_alloc, "cuGraphDestroy, an allocation and a free, never instantiated", 0,
+    h = alloc_graph(), cuGraphDestroy(h))
+ROW(graph_destroy_alloc2, "cuGraphDestroy, an allocation and a free, its executable is idle", 0,
+    h = alloc_graph(); h2 = executable(h); ok(cuGraphLaunch(h2, idle)); ok(cuStreamSynchronize(idle)),
+    cuGraphDestroy(h))
+ROW(graph_destroy_alloc3, "cuGraphDestroy, an allocation and a free, after its executable", 0,
+    h = alloc_graph(); h2 = executable(h); ok(cuGraphLaunch(h2, idle)); ok(cuGraphExecDestroy(h2)), cuGraphDestroy(h))
+ROW(graph_destroy_running, "cuGraphDestroy, its executable runs on the held stream", 0,
+    h = kernel_graph(); h2 = executable(h); hold(); ok(cuGraphLaunch(h2, held)), cuGraphDestroy(h))
+
+// Other processes.
+ROW(ipc_event_get, "cuIpcGetEventHandle", 0, h = new_event(EVENT_INTERPROCESS), cuIpcGetEventHandle(ipc, h))
+ROW(ipc_event_open, "cuIpcOpenEventHandle", HELPER, shared(ipc), cuIpcOpenEventHandle(&h, ipc[0]))
+#define OPENED shared(ipc); ok(cuIpcOpenEventHandle(&h, ipc[0]))
+ROW(ipc_event_record, "cuEventRecord, opened event, free stream", HELPER, OPENED, cuEventRecord(h, idle))
+ROW(ipc_event_query, "cuEventQuery, opened event", HELPER, OPENED, cuEventQuery(h))
+ROW(ipc_event_wait, "cuStreamWaitEvent, opened event, free stream", HELPER, OPENED, cuStreamWaitEvent(idle, h, 0))
+ROW(ipc_event_destroy, "cuEventDestroy, opened event", HELPER, OPENED, cuEventDestroy(h))
+ROW(ipc_event_destroy2, "cuEventDestroy, opened event, pending", HELPER,
+    OPENED; hold(); ok(cuEventRecord(h, held)), cuEventDestroy(h))
+ROW(ipc_mem_get, "cuIpcGetMemHandle", 0, d = new_mem(2 << 20), cuIpcGetMemHandle(ipc, d))
+ROW(ipc_mem_open, "cuIpcOpenMemHandle", HELPER, shared(ipc), cuIpcOpenMemHandle(&d, ipc[1], 1))
+ROW(ipc_mem_close, "cuIpcCloseMemHandle", HELPER,
+    shared(ipc); ok(cuIpcOpenMemHandle(&d, ipc[1], 1)), cuIpcCloseMemHandle(d))
+ROW(ipc_mem_free, "cuMemFree of memory with a handle", 0,
+    d = new_mem(2 << 20); ok(cuIpcGetMemHandle(ipc, d)), cuMemFree(d))
+
+// When memory comes back that cuMemFreeAsync frees. These rows have numbers: MiB that are free.
+static double free_mib(void) {
+	ok(cuMemGetInfo(&z1, &z2));
+	return (double)z1 / (1 << 20);
+}
+static void comes_back(int how) {
+	H s = new_stream(STREAM_NON_BLOCKING), e = new_event(EVENT_UNTIMED);
+	double before, after, then, later, last;
+	d = new_mem(1 << 30);
+	ok(cuMemsetD8(d, 1, 1 << 30));
+	before = free_mib();
+	hold();
+	ok(cuMemFreeAsync(d, s));
+	ok(cuEventRecord(e, s));
+	after = free_mib();
+	sleep_ms(200);
+	then = free_mib();
+	for (int i = 0; i < 100 && how == 1 && cuStreamQuery(s) == NOT_READY; i++)
+		sleep_ms(1);
+	for (int i = 0; i < 100 && how == 2 && cuEventQuery(e) == NOT_READY; i++)
+		sleep_ms(1);
+	if (how == 3)
+		ok(cuEventSynchronize(e));
+	if (how == 4)
+		ok(cuStreamSynchronize(s));
+	if (how == 5) // another allocation that needs the room
+		ok(cuMemAlloc(&d, 1 << 20));
+	if (how == 6)
+		ok(cuStreamDestroy(s));
+	later = free_mib();
+	let_go();
+	ok(cuCtxSynchronize());
+	last = free_mib();
+	say("%+.0f at once, %+.0f after 0.2 s, %+.0f after that call, %+.0f after cuCtxSynchronize", after - before,
+	    then - before, later - before, last - before);
+}
+CASE(back_query, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuStreamQuery", ALONE) {
+	comes_back(1);
+}
+CASE(back_event, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuEventQuery", ALONE) {
+	comes_back(2);
+}
+CASE(back_synced, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuEventSynchronize", ALONE) {
+	comes_back(3);
+}
+CASE(back_sync, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuStreamSynchronize", ALONE) {
+	comes_back(4);
+}
+CASE(back_alloc, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuMemAlloc of 1 MiB", ALONE) {
+	comes_back(5);
+}
+CASE(back_destroy, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuStreamDestroy", ALONE) {
+	comes_back(6);
+}

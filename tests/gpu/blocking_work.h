@@ -1,0 +1,326 @@
+// The second half of the cases of blocking.c: events, memory, kernels, graphs, and what comes from other processes.
+
+// Events.
+ROW(event_timed, "cuEventCreate, timed", 0, , cuEventCreate(&h, EVENT_TIMED))
+ROW(event_untimed, "cuEventCreate, untimed", 0, , cuEventCreate(&h, EVENT_UNTIMED))
+ROW(event_blocking, "cuEventCreate, blocking sync", 0, , cuEventCreate(&h, EVENT_UNTIMED | EVENT_BLOCKING_SYNC))
+ROW(event_ipc, "cuEventCreate, interprocess", 0, , cuEventCreate(&h, EVENT_INTERPROCESS))
+ROW(event_bare, "cuEventCreate, untimed, the first of the context", BARE, , cuEventCreate(&h, EVENT_UNTIMED))
+CASE(event_timed_many, "cuEventCreate, timed, the Nth", 0) { MANY(1, 20000, 5, cuEventCreate(&h, EVENT_TIMED)); }
+CASE(event_untimed_many, "cuEventCreate, untimed, the Nth", 0) {
+	MANY(1, 20000, 5, cuEventCreate(&h, EVENT_UNTIMED));
+}
+CASE(event_ipc_many, "cuEventCreate, interprocess, the Nth", 0) {
+	MANY(1, 2000, 5, cuEventCreate(&h, EVENT_INTERPROCESS));
+}
+CASE(event_used_many, "cuEventCreate and cuEventRecord on a free stream, the Nth", 0) {
+	MANY(1, 20000, 5, cuEventCreate(&h, EVENT_TIMED) || cuEventRecord(h, idle));
+}
+ROW(event_destroy, "cuEventDestroy, never recorded", 0, h = new_event(EVENT_TIMED), cuEventDestroy(h))
+ROW(event_destroy_done, "cuEventDestroy, complete", 0, h = finished(EVENT_TIMED), cuEventDestroy(h))
+ROW(event_destroy_pending, "cuEventDestroy, pending", 0, h = pending(EVENT_TIMED), cuEventDestroy(h))
+ROW(event_destroy_waited, "cuEventDestroy, pending, a stream waits for it", 0,
+    h = pending(EVENT_UNTIMED); ok(cuStreamWaitEvent(idle, h, 0)), cuEventDestroy(h))
+ROW(event_destroy_ipc, "cuEventDestroy, interprocess, pending", 0, h = pending(EVENT_INTERPROCESS), cuEventDestroy(h))
+CASE(event_destroy_many, "cuEventDestroy, complete, the Nth of 10000", 0) {
+	for (int i = 0; i < 10000; i++)
+		hs[i] = new_event(EVENT_TIMED), ok(cuEventRecord(hs[i], idle));
+	MANY(1, 10000, 5, cuEventDestroy(hs[many.at - 1]));
+}
+ROW(record, "cuEventRecord, free stream", 0, h = new_event(EVENT_TIMED), cuEventRecord(h, idle))
+ROW(record_bare, "cuEventRecord, free stream, the first of the context", BARE,
+    h = new_event(EVENT_TIMED), cuEventRecord(h, idle))
+ROW(record_pending, "cuEventRecord, free stream, event pending on the held one", 0,
+    h = pending(EVENT_TIMED), cuEventRecord(h, idle))
+ROW(record_held, "cuEventRecord, held stream", 0, h = new_event(EVENT_TIMED), cuEventRecord(h, held))
+ROW(record_legacy, "cuEventRecord, legacy stream", 0, h = new_event(EVENT_TIMED), cuEventRecord(h, NULL))
+ROW(record_ipc, "cuEventRecord, free stream, interprocess", 0,
+    h = new_event(EVENT_INTERPROCESS), cuEventRecord(h, idle))
+CASE(record_many, "cuEventRecord, free stream, the Nth", 0) {
+	h = new_event(EVENT_TIMED);
+	MANY(1, 20000, 3, cuEventRecord(h, idle));
+}
+ROW(record_flags, "cuEventRecordWithFlags, free stream", 0,
+    h = new_event(EVENT_TIMED), cuEventRecordWithFlags(h, idle, 0))
+ROW(record_external, "cuEventRecordWithFlags, external, free stream, no capture", 0,
+    h = new_event(EVENT_TIMED), cuEventRecordWithFlags(h, idle, RECORD_EXTERNAL))
+ROW(event_query, "cuEventQuery, complete", 0, h = finished(EVENT_TIMED), cuEventQuery(h))
+ROW(event_query_pending, "cuEventQuery, pending", 0, h = pending(EVENT_TIMED), cuEventQuery(h))
+ROW(event_sync, "cuEventSynchronize, complete", 0, h = finished(EVENT_TIMED), cuEventSynchronize(h))
+ROW(event_sync_pending, "cuEventSynchronize, pending", 0, h = pending(EVENT_TIMED), cuEventSynchronize(h))
+ROW(event_sync_blocking, "cuEventSynchronize, pending, blocking sync", 0,
+    h = pending(EVENT_UNTIMED | EVENT_BLOCKING_SYNC), cuEventSynchronize(h))
+ROW(elapsed, "cuEventElapsedTime, complete", 0, h = finished(EVENT_TIMED), cuEventElapsedTime(&ms, h, h))
+ROW(elapsed2, "cuEventElapsedTime_v2, complete", 0, h = finished(EVENT_TIMED), cuEventElapsedTime_v2(&ms, h, h))
+ROW(elapsed_pending, "cuEventElapsedTime, pending", 0, h = pending(EVENT_TIMED), cuEventElapsedTime(&ms, h, h))
+
+// Calls on the held stream itself, until its queue is full.
+CASE(full_record, "cuEventRecord, held stream, the Nth", 0) {
+	h = new_event(EVENT_TIMED);
+	MANY(1, 50000, 1, cuEventRecord(h, held));
+}
+CASE(full_wait, "cuStreamWaitEvent, held stream, the Nth", 0) {
+	h = pending(EVENT_UNTIMED);
+	MANY(1, 50000, 1, cuStreamWaitEvent(held, h, 0));
+}
+CASE(full_launch, "cuLaunchKernel, held stream, the Nth", 0) { MANY(1, 50000, 1, launch(small, held, NULL)); }
+CASE(full_write, "cuStreamWriteValue32, held stream, the Nth", 0) {
+	d = new_mem(64);
+	MANY(1, 50000, 1, cuStreamWriteValue32(held, d, 1, 0));
+}
+CASE(full_host, "cuLaunchHostFunc, held stream, the Nth", 0) {
+	MANY(1, 50000, 1, cuLaunchHostFunc(held, nothing, NULL));
+}
+CASE(full_set, "cuMemsetD8Async, held stream, the Nth", 0) {
+	d = new_mem(64);
+	MANY(1, 50000, 1, cuMemsetD8Async(d, 1, 64, held));
+}
+CASE(full_graph, "cuGraphLaunch, held stream, the Nth", 0) {
+	h = executable(kernel_graph());
+	MANY(1, 50000, 1, cuGraphLaunch(h, held));
+}
+CASE(full_free_wait, "cuStreamWaitEvent, free stream, event pending, the Nth", 0) {
+	h = pending(EVENT_UNTIMED);
+	MANY(1, 50000, 1, cuStreamWaitEvent(idle, h, 0));
+}
+
+// Memory.
+ROW(mem_info, "cuMemGetInfo", 0, , cuMemGetInfo(&z1, &z2))
+ROW(mem_alloc, "cuMemAlloc, 64 bytes", 0, , cuMemAlloc(&d, 64))
+ROW(mem_alloc_bare, "cuMemAlloc, 64 bytes, the first of the context", BARE, , cuMemAlloc(&d, 64))
+ROW(mem_alloc_big, "cuMemAlloc, 1 GiB", 0, , cuMemAlloc(&d, 1 << 30))
+ROW(mem_alloc_none, "cuMemAlloc, more than there is", 0, , cuMemAlloc(&d, (size_t)1 << 42))
+CASE(mem_alloc_many, "cuMemAlloc, 64 bytes, the Nth", 0) { MANY(1, 20000, 5, cuMemAlloc(&d, 64)); }
+CASE(mem_alloc_many2, "cuMemAlloc, 2 MiB, the Nth", 0) { MANY(1, 1000, 5, cuMemAlloc(&d, 2 << 20)); }
+ROW(mem_free, "cuMemFree of memory from cuMemAlloc, 1 MiB", 0, d = new_mem(1 << 20), cuMemFree(d))
+ROW(mem_free_small, "cuMemFree of memory from cuMemAlloc, 64 bytes, others beside it", 0,
+    d = new_mem(64); d2 = new_mem(64), cuMemFree(d))
+ROW(mem_free_big, "cuMemFree of memory from cuMemAlloc, 1 GiB", 0, d = new_mem(1 << 30), cuMemFree(d))
+ROW(mem_free_eager, "cuMemFree of memory from cuMemAlloc, CUDA_MODULE_LOADING=EAGER", EAGER,
+    d = new_mem(1 << 20), cuMemFree(d))
+ROW(mem_free_created, "cuMemFree of memory from cuMemAlloc, a created context", CREATED,
+    d = new_mem(1 << 20), cuMemFree(d))
+ROW(mem_free_null, "cuMemFree of 0", 0, , cuMemFree(0))
+ROW(mem_free_while, "cuMemFree of memory from cuMemAlloc while held", 0, hold(); d = new_mem(1 << 20), cuMemFree(d))
+ROW(mem_free_spin, "cuMemFree of memory from cuMemAlloc, a kernel that spins holds the stream", 0,
+    d = new_mem(1 << 20); hold_in(ctx, held, function(load_module(ptx), "spin")), cuMemFree(d))
+CASE(mem_free_default, "cuMemFree of memory from cuMemAlloc, the held stream is not non-blocking", 0) {
+	d = new_mem(1 << 20);
+	hold_in(ctx, new_stream(STREAM_DEFAULT), NULL);
+	CALL(cuMemFree(d));
+}
+ROW(mem_free_legacy, "cuMemFree of memory from cuMemAlloc, the legacy stream is held", 0,
+    d = new_mem(1 << 20); hold_in(ctx, NULL, NULL), cuMemFree(d))
+ROW(mem_free_other, "cuMemFree of memory from cuMemAlloc of another context, current", 0,
+    h = new_context(); in(h); d = new_mem(1 << 20); in(ctx); hold(); in(h), cuMemFree(d))
+ROW(mem_free_across, "cuMemFree of memory of a context without a held stream, the held one's is current", 0,
+    h = new_context(); in(h); d = new_mem(1 << 20); in(ctx), cuMemFree(d))
+ROW(mem_free_across2, "cuMemFree of memory of the context with the held stream, another is current", 0,
+    d = new_mem(1 << 20); h = new_context(); hold(); in(h), cuMemFree(d))
+ROW(mem_free_far, "cuMemFree of memory of another device", 0,
+    in(far_context()); d = new_mem(1 << 20); in(ctx), cuMemFree(d))
+ROW(async_alloc, "cuMemAllocAsync, free stream, the first", 0, , cuMemAllocAsync(&d, 1 << 20, idle))
+ROW(async_alloc2, "cuMemAllocAsync, free stream, 1 GiB, not the first", 0,
+    ok(cuMemAllocAsync(&d, 64, idle)), cuMemAllocAsync(&d, 1 << 30, idle))
+CASE(async_alloc_many, "cuMemAllocAsync, free stream, the Nth", 0) {
+	MANY(1, 5000, 3, cuMemAllocAsync(&d, 64, idle));
+}
+ROW(async_free, "cuMemFreeAsync of memory from cuMemAllocAsync, free stream", 0,
+    ok(cuMemAllocAsync(&d, 1 << 20, idle)), cuMemFreeAsync(d, idle))
+ROW(async_free_sync, "cuMemFreeAsync of memory from cuMemAlloc, free stream", 0,
+    d = new_mem(1 << 20), cuMemFreeAsync(d, idle))
+ROW(async_free_held, "cuMemFreeAsync of memory from cuMemAlloc, held stream", 0,
+    d = new_mem(1 << 20), cuMemFreeAsync(d, held))
+ROW(async_free_big, "cuMemFreeAsync of memory from cuMemAlloc, 1 GiB, free stream", 0,
+    d = new_mem(1 << 30), cuMemFreeAsync(d, idle))
+CASE(async_free_many, "cuMemFreeAsync of memory from cuMemAlloc, free stream, the Nth of 500", 0) {
+	static D ds[500];
+	for (int i = 0; i < 500; i++)
+		ds[i] = new_mem(2 << 20);
+	MANY(1, 500, 3, cuMemFreeAsync(ds[many.at - 1], idle));
+}
+ROW(sync_free_async, "cuMemFree of memory from cuMemAllocAsync", 0,
+    ok(cuMemAllocAsync(&d, 1 << 20, idle)); ok(cuStreamSynchronize(idle)), cuMemFree(d))
+ROW(host_alloc, "cuMemHostAlloc, 4 KiB", 0, , cuMemHostAlloc((void **)&h, 4096, 0))
+ROW(host_alloc_bare, "cuMemHostAlloc, 4 KiB, the first of the context", BARE, , cuMemHostAlloc((void **)&h, 4096, 0))
+ROW(host_alloc_flags, "cuMemHostAlloc, 4 KiB, portable and mapped", 0, ,
+    cuMemHostAlloc((void **)&h, 4096, HOST_PORTABLE | HOST_MAPPED))
+ROW(host_alloc_big, "cuMemHostAlloc, 256 MiB", 0, , cuMemHostAlloc((void **)&h, 256 << 20, 0))
+CASE(host_alloc_many, "cuMemHostAlloc, 4 KiB, the Nth", 0) { MANY(1, 3000, 3, cuMemHostAlloc((void **)&h, 4096, 0)); }
+ROW(host_free, "cuMemFreeHost, never used", 0, h = new_host(1 << 20, 0), cuMemFreeHost(h))
+ROW(host_free_used, "cuMemFreeHost, used", 0,
+    h = new_host(1 << 20, 0); ok(cuMemcpyHtoD(new_mem(1 << 20), h, 1 << 20)), cuMemFreeHost(h))
+ROW(host_free_flags, "cuMemFreeHost, portable and mapped", 0,
+    h = new_host(4096, HOST_PORTABLE | HOST_MAPPED), cuMemFreeHost(h))
+ROW(host_free_small, "cuMemFreeHost, 64 bytes, others beside it", 0,
+    h = new_host(64, 0); h2 = new_host(64, 0), cuMemFreeHost(h))
+ROW(host_free_combined, "cuMemFreeHost, write-combined", 0,
+    h = new_host(1 << 20, HOST_WRITECOMBINED), cuMemFreeHost(h))
+ROW(host_free_spin, "cuMemFreeHost, a kernel that spins holds the stream", 0,
+    h = new_host(4096, 0); hold_in(ctx, held, function(load_module(ptx), "spin")), cuMemFreeHost(h))
+ROW(host_free_other, "cuMemFreeHost of memory of another context, current", 0,
+    h = new_context(); in(h); h2 = new_host(4096, 0); in(ctx); hold(); in(h), cuMemFreeHost(h2))
+ROW(host_register, "cuMemHostRegister", 0, h = new_pages(1 << 20), cuMemHostRegister(h, 1 << 20, HOST_MAPPED))
+CASE(host_register_many, "cuMemHostRegister, the Nth", 0) {
+	char *p = new_pages(500 * 4096);
+	MANY(1, 500, 3, cuMemHostRegister(p + (size_t)(many.at - 1) * 4096, 4096, HOST_MAPPED));
+}
+ROW(host_unregister, "cuMemHostUnregister", 0,
+    h = new_pages(1 << 20); ok(cuMemHostRegister(h, 1 << 20, HOST_MAPPED)), cuMemHostUnregister(h))
+ROW(host_unregister_other, "cuMemHostUnregister of memory of another context, current", 0,
+    h = new_context(); in(h); h2 = new_pages(4096); ok(cuMemHostRegister(h2, 4096, 0)); in(ctx); hold(); in(h),
+    cuMemHostUnregister(h2))
+ROW(host_pointer, "cuMemHostGetDevicePointer", 0,
+    h = new_host(4096, HOST_MAPPED), cuMemHostGetDevicePointer(&d, h, 0))
+ROW(host_flags, "cuMemHostGetFlags", 0, h = new_host(4096, HOST_MAPPED), cuMemHostGetFlags(&u1, h))
+ROW(pointer, "cuPointerGetAttribute", 0, d = new_mem(64), cuPointerGetAttribute(&h, 1, d))
+
+// Copies. What is not async uses the legacy stream, which waits for those that are not non-blocking.
+#define BIG ((size_t)64 << 20)
+#define COPY (d = new_mem(BIG), d2 = new_mem(BIG))
+#define PAGES (COPY, h = new_pages(BIG))
+#define PINNED (COPY, h = new_host(BIG, 0))
+ROW(htod, "cuMemcpyHtoD, 64 bytes", 0, PAGES, cuMemcpyHtoD(d, h, 64))
+ROW(htod_bare, "cuMemcpyHtoD, 64 bytes, the first of the context", BARE, PAGES, cuMemcpyHtoD(d, h, 64))
+ROW(htod_big, "cuMemcpyHtoD, pageable, 64 MiB", 0, PAGES, cuMemcpyHtoD(d, h, BIG))
+ROW(htod_pinned, "cuMemcpyHtoD, pinned, 64 MiB", 0, PINNED, cuMemcpyHtoD(d, h, BIG))
+ROW(dtoh, "cuMemcpyDtoH, 64 bytes", 0, PAGES, cuMemcpyDtoH(h, d, 64))
+ROW(dtoh_big, "cuMemcpyDtoH, pageable, 64 MiB", 0, PAGES, cuMemcpyDtoH(h, d, BIG))
+ROW(dtoh_pinned, "cuMemcpyDtoH, pinned, 64 MiB", 0, PINNED, cuMemcpyDtoH(h, d, BIG))
+ROW(dtod, "cuMemcpyDtoD", 0, COPY, cuMemcpyDtoD(d, d2, BIG))
+ROW(htod_async, "cuMemcpyHtoDAsync, pageable, 64 bytes, free stream", 0, PAGES, cuMemcpyHtoDAsync(d, h, 64, idle))
+ROW(htod_async_big, "cuMemcpyHtoDAsync, pageable, 64 MiB, free stream", 0, PAGES, cuMemcpyHtoDAsync(d, h, BIG, idle))
+ROW(htod_async_pinned, "cuMemcpyHtoDAsync, pinned, free stream", 0, PINNED, cuMemcpyHtoDAsync(d, h, BIG, idle))
+ROW(htod_held, "cuMemcpyHtoDAsync, pageable, 64 bytes, held stream", 0, PAGES, cuMemcpyHtoDAsync(d, h, 64, held))
+ROW(htod_held_big, "cuMemcpyHtoDAsync, pageable, 64 MiB, held stream", 0, PAGES, cuMemcpyHtoDAsync(d, h, BIG, held))
+ROW(htod_held_pinned, "cuMemcpyHtoDAsync, pinned, held stream", 0, PINNED, cuMemcpyHtoDAsync(d, h, BIG, held))
+ROW(dtoh_async, "cuMemcpyDtoHAsync, pageable, 64 bytes, free stream", 0, PAGES, cuMemcpyDtoHAsync(h, d, 64, idle))
+ROW(dtoh_async_big, "cuMemcpyDtoHAsync, pageable, 64 MiB, free stream", 0, PAGES, cuMemcpyDtoHAsync(h, d, BIG, idle))
+ROW(dtoh_async_pinned, "cuMemcpyDtoHAsync, pinned, free stream", 0, PINNED, cuMemcpyDtoHAsync(h, d, BIG, idle))
+ROW(dtoh_held, "cuMemcpyDtoHAsync, pageable, 64 bytes, held stream", 0, PAGES, cuMemcpyDtoHAsync(h, d, 64, held))
+ROW(dtoh_held_pinned, "cuMemcpyDtoHAsync, pinned, held stream", 0, PINNED, cuMemcpyDtoHAsync(h, d, BIG, held))
+ROW(dtod_async, "cuMemcpyDtoDAsync, free stream", 0, COPY, cuMemcpyDtoDAsync(d, d2, BIG, idle))
+ROW(peer_same, "cuMemcpyPeer, both of the same context", 0, COPY, cuMemcpyPeer(d, ctx, d2, ctx, BIG))
+ROW(peer_far, "cuMemcpyPeer, to another device", 0,
+    h = far_context(); in(h); d = new_mem(BIG); in(ctx); d2 = new_mem(BIG), cuMemcpyPeer(d, h, d2, ctx, BIG))
+ROW(peer_async_same, "cuMemcpyPeerAsync, both of the same context, free stream", 0,
+    COPY, cuMemcpyPeerAsync(d, ctx, d2, ctx, BIG, idle))
+ROW(peer_async_far, "cuMemcpyPeerAsync, to another device, free stream", 0,
+    h = far_context(); in(h); d = new_mem(BIG); in(ctx); d2 = new_mem(BIG),
+    cuMemcpyPeerAsync(d, h, d2, ctx, BIG, idle))
+ROW(set8, "cuMemsetD8", 0, COPY, cuMemsetD8(d, 1, BIG))
+ROW(set32, "cuMemsetD32", 0, COPY, cuMemsetD32(d, 1, BIG / 4))
+ROW(set8_async, "cuMemsetD8Async, free stream", 0, COPY, cuMemsetD8Async(d, 1, BIG, idle))
+ROW(set32_async, "cuMemsetD32Async, free stream", 0, COPY, cuMemsetD32Async(d, 1, BIG / 4, idle))
+#define DEFAULT_HELD hold_in(ctx, new_stream(STREAM_DEFAULT), NULL)
+ROW(legacy_htod, "cuMemcpyHtoD, 64 bytes, the held stream is not non-blocking", 0,
+    PAGES; DEFAULT_HELD, cuMemcpyHtoD(d, h, 64))
+ROW(legacy_dtoh, "cuMemcpyDtoH, 64 bytes, the held stream is not non-blocking", 0,
+    PAGES; DEFAULT_HELD, cuMemcpyDtoH(h, d, 64))
+ROW(legacy_dtod, "cuMemcpyDtoD, the held stream is not non-blocking", 0, COPY; DEFAULT_HELD, cuMemcpyDtoD(d, d2, 64))
+ROW(legacy_set, "cuMemsetD8, the held stream is not non-blocking", 0, COPY; DEFAULT_HELD, cuMemsetD8(d, 1, 64))
+ROW(legacy_record, "cuEventRecord, legacy stream, the held stream is not non-blocking", 0,
+    h = new_event(0); DEFAULT_HELD, cuEventRecord(h, NULL))
+ROW(legacy_launch, "cuLaunchKernel, legacy stream, the held stream is not non-blocking", 0,
+    DEFAULT_HELD, launch(small, NULL, NULL))
+ROW(legacy_query, "cuStreamQuery, legacy stream, the held stream is not non-blocking", 0,
+    DEFAULT_HELD, cuStreamQuery(NULL))
+ROW(legacy_sync, "cuStreamSynchronize, legacy stream, the held stream is not non-blocking", 0,
+    DEFAULT_HELD, cuStreamSynchronize(NULL))
+ROW(legacy_alloc, "cuMemAlloc, the legacy stream is held", 0, hold_in(ctx, NULL, NULL), cuMemAlloc(&d, 1 << 20))
+ROW(legacy_created, "cuStreamCreate, default, the legacy stream is held", 0,
+    hold_in(ctx, NULL, NULL), cuStreamCreate(&h, 0))
+ROW(legacy_event, "cuEventCreate, the legacy stream is held", 0, hold_in(ctx, NULL, NULL), cuEventCreate(&h, 0))
+
+// Modules and functions.
+ROW(load_ptx, "cuModuleLoadData, PTX", 0, , cuModuleLoadData(&h, ptx))
+ROW(load_cubin, "cuModuleLoadData, cubin", 0, h2 = cubin(), cuModuleLoadData(&h, h2))
+ROW(load_again, "cuModuleLoadData, PTX, not the first", 0, load_module(ptx), cuModuleLoadData(&h, ptx))
+ROW(load_bare, "cuModuleLoadData, PTX, the first of the context", BARE, , cuModuleLoadData(&h, ptx))
+ROW(load_eager, "cuModuleLoadData, PTX, CUDA_MODULE_LOADING=EAGER", EAGER, , cuModuleLoadData(&h, ptx))
+ROW(load_created, "cuModuleLoadData, PTX, a created context", CREATED, , cuModuleLoadData(&h, ptx))
+ROW(load_ex, "cuModuleLoadDataEx, PTX", 0, , cuModuleLoadDataEx(&h, ptx, 0, NULL, NULL))
+ROW(load_bad, "cuModuleLoadData, no module", 0, , cuModuleLoadData(&h, "no module"))
+ROW(load_other, "cuModuleLoadData, PTX, a stream of another context is held", 0,
+    h2 = new_context(); hold(); in(h2), cuModuleLoadData(&h, ptx))
+ROW(load_spin, "cuModuleLoadData, PTX, a kernel that spins holds the stream", 0,
+    hold_in(ctx, held, function(load_module(ptx), "spin")), cuModuleLoadData(&h, ptx))
+ROW(load_deep, "cuModuleLoadData, a kernel with 200 KB of local memory", ALONE, , cuModuleLoadData(&h, ptx_deep))
+ROW(unload, "cuModuleUnload, never used", 0, h = load_module(ptx), cuModuleUnload(h))
+ROW(unload_used, "cuModuleUnload, its kernel ran", 0,
+    h = load_module(ptx); ok(launch(function(h, "small"), idle, NULL)); ok(cuStreamSynchronize(idle)),
+    cuModuleUnload(h))
+ROW(unload_cubin, "cuModuleUnload, cubin", 0, h = load_module(cubin()), cuModuleUnload(h))
+ROW(unload_eager, "cuModuleUnload, never used, CUDA_MODULE_LOADING=EAGER", EAGER,
+    h = load_module(ptx), cuModuleUnload(h))
+ROW(unload_other, "cuModuleUnload, a stream of another context is held", 0,
+    h2 = new_context(); in(h2); h = load_module(ptx); in(ctx); hold(); in(h2), cuModuleUnload(h))
+ROW(unload_spin, "cuModuleUnload, a kernel that spins holds the stream", 0,
+    h = load_module(ptx); hold_in(ctx, held, function(load_module(ptx), "spin")), cuModuleUnload(h))
+ROW(get_function, "cuModuleGetFunction, the first of a module", 0,
+    h = load_module(ptx), cuModuleGetFunction(&h2, h, "small"))
+ROW(get_function2, "cuModuleGetFunction, the second of a module", 0, , cuModuleGetFunction(&h, module, "small2"))
+ROW(get_function3, "cuModuleGetFunction, the same again", 0, , cuModuleGetFunction(&h, module, "small"))
+ROW(get_function_eager, "cuModuleGetFunction, CUDA_MODULE_LOADING=EAGER", EAGER, ,
+    cuModuleGetFunction(&h, module, "small2"))
+ROW(get_function_deep, "cuModuleGetFunction, a kernel with 200 KB of local memory", ALONE,
+    h = load_module(ptx_deep), cuModuleGetFunction(&h2, h, "deep"))
+ROW(get_global, "cuModuleGetGlobal", 0, h = load_module(ptx), cuModuleGetGlobal(&d, &z1, h, "counter"))
+ROW(func_attribute, "cuFuncGetAttribute, before the first launch", 0,
+    h = function(load_module(ptx), "small"), cuFuncGetAttribute(&i1, 0, h))
+ROW(func_set, "cuFuncSetAttribute, before the first launch", 0,
+    h = function(load_module(ptx), "small"), cuFuncSetAttribute(h, ATTRIBUTE_MAX_DYNAMIC_SHARED, 64 << 10))
+ROW(func_name, "cuFuncGetName", 0, , cuFuncGetName(&text, small))
+ROW(func_param, "cuFuncGetParamInfo", 0, h = function(load_module(ptx), "args"), cuFuncGetParamInfo(h, 1, &z1, &z2))
+ROW(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 0,
+    h = function(load_module(ptx), "small"), cuOccupancyMaxActiveBlocksPerMultiprocessor(&i1, h, 64, 0))
+ROW(potential, "cuOccupancyMaxPotentialBlockSize", 0,
+    h = function(load_module(ptx), "small"), cuOccupancyMaxPotentialBlockSize(&i1, &i2, h, NULL, 0, 0))
+
+// Launches.
+ROW(launch_bare, "cuLaunchKernel, a small kernel, the first of the context", BARE,
+    h = function(load_module(ptx), "small"), launch(h, idle, NULL))
+ROW(launch_first, "cuLaunchKernel, a small kernel, its first", 0,
+    h = function(load_module(ptx), "small"), launch(h, idle, NULL))
+ROW(launch_again, "cuLaunchKernel, a small kernel, not its first", 0, , launch(small, idle, NULL))
+CASE(launch_many, "cuLaunchKernel, a small kernel, free stream, the Nth", 0) {
+	MANY(1, 20000, 3, launch(small, idle, NULL));
+}
+CASE(launch_streams, "cuLaunchKernel, a small kernel, the first on the Nth of 140 streams", 0) {
+	for (int i = 0; i < 140; i++)
+		ok(cuStreamCreate(&hs[i], STREAM_NON_BLOCKING));
+	MANY(1, 140, 6, launch(small, hs[many.at - 1], NULL));
+}
+CASE(record_streams, "cuEventRecord, the first on the Nth of 140 streams", 0) {
+	h = new_event(EVENT_TIMED);
+	for (int i = 0; i < 140; i++)
+		ok(cuStreamCreate(&hs[i], STREAM_NON_BLOCKING));
+	MANY(1, 140, 6, cuEventRecord(h, hs[many.at - 1]));
+}
+ROW(launch_deep1, "cuLaunchKernel, 200 KB of local memory, its first", ALONE, h = deep_kernel(), launch_deep(h, idle))
+ROW(launch_deep2, "cuLaunchKernel, 200 KB of local memory, its second", ALONE,
+    h = deep_kernel(); ok(launch_deep(h, idle)); ok(cuStreamSynchronize(idle)), launch_deep(h, idle))
+ROW(launch_deep_eager, "cuLaunchKernel, 200 KB of local memory, its first, CUDA_MODULE_LOADING=EAGER", EAGER | ALONE,
+    h = deep_kernel(), launch_deep(h, idle))
+ROW(launch_small_deep, "cuLaunchKernel, a small kernel after one with 200 KB of local memory", ALONE,
+    h = deep_kernel(); ok(launch_deep(h, idle)); ok(cuStreamSynchronize(idle)), launch(small, idle, NULL))
+ROW(launch_printf, "cuLaunchKernel, with printf, its first", 0,
+    h = function(load_module(ptx_printf), "prints"), launch(h, idle, NULL))
+ROW(launch_printf2, "cuLaunchKernel, with printf, its second", 0,
+    h = function(load_module(ptx_printf), "prints"); ok(launch(h, idle, NULL)); ok(cuStreamSynchronize(idle)),
+    launch(h, idle, NULL))
+ROW(sync_printf, "cuStreamSynchronize, free, after a kernel with printf", 0,
+    h = function(load_module(ptx_printf), "prints"); ok(launch(h, idle, NULL)), cuStreamSynchronize(idle))
+ROW(launch_malloc, "cuLaunchKernel, with malloc, its first", 0,
+    h = function(load_module(ptx_malloc), "allocates"), launch(h, idle, NULL))
+ROW(launch_malloc2, "cuLaunchKernel, with malloc, its second", 0,
+    h = function(load_module(ptx_malloc), "allocates"); ok(launch(h, idle, NULL)); ok(cuStreamSynchronize(idle)),
+    launch(h, idle, NULL))
+ROW(cooperative, "cuLaunchCooperativeKernel, the first", 0,
+    h = function(load_module(ptx), "small"), cuLaunchCooperativeKernel(h, 1, 1, 1, 1, 1, 1, 0, idle, NULL))
+CASE(launch_ex, "cuLaunchKernelEx, free stream", 0) {
+	LaunchConfig c = {{1, 1, 1}, {1, 1, 1}, 0, idle, NULL, 0};
+	CALL(cuLaunchKernelEx(&c, small, NULL, NULL));
+}
+
+#include "blocking_graphs.h"
