@@ -77,7 +77,7 @@ func TestGPUWaiters(t *testing.T) {
 			time.Sleep(long)
 			drv.watch.mu.Lock()
 			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.allQueues),
-				ringers(gpu), drv.watch.rest)
+				wakeUpStreams(gpu), drv.watch.rest)
 			drv.watch.mu.Unlock()
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -111,7 +111,7 @@ func TestGPURingersHoldNobody(t *testing.T) {
 		}
 	}
 	// Streams are created before anything is held: a driver may wait for the GPU for that.
-	control := make([]*Stream, maxRingers)
+	control := make([]*Stream, maxWakeUps)
 	for k := range control {
 		control[k] = must(gpu.NewStream(StreamNonBlocking))(t)
 		defer control[k].Close()
@@ -142,7 +142,7 @@ func TestGPURingersHoldNobody(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	var more []*Event
-	for k := range maxRingers {
+	for k := range maxWakeUps {
 		e := must(gpu.NewEvent(EventDisableTiming))(t)
 		more = append(more, e)
 		defer e.Close()
@@ -158,7 +158,7 @@ func TestGPURingersHoldNobody(t *testing.T) {
 		return w.rest == watchSlow
 	})
 	with := stuck()
-	t.Logf("with %d streams that ring the bell: %v", ringers(gpu), with)
+	t.Logf("with %d streams that ring the bell: %v", wakeUpStreams(gpu), with)
 	if len(with) > len(before) {
 		t.Errorf("%d streams are behind what rings the bell", len(with)-len(before))
 	}
@@ -170,7 +170,7 @@ func TestGPURingersHoldNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("with %d streams of the common priority that wait: %v", maxRingers, stuck())
+	t.Logf("with %d streams of the common priority that wait: %v", maxWakeUps, stuck())
 	g.open()
 }
 
@@ -231,8 +231,8 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), ringers(gpu))
-	if ringers(gpu) == 0 {
+	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), wakeUpStreams(gpu))
+	if wakeUpStreams(gpu) == 0 {
 		t.Error("no wait was long")
 	}
 }

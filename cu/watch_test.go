@@ -42,12 +42,12 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 	return sim, drv, gpu
 }
 
-// ringers returns how many streams ring the bell in a context.
-func ringers(gpu *Context) int {
+// wakeUpStreams returns how many streams of a context wake the watcher.
+func wakeUpStreams(gpu *Context) int {
 	c := gpu.own.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ringersMade
+	return c.wakeUps.made
 }
 
 // recordHeld records an event of each held stream, in turn.
@@ -133,39 +133,73 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// TestRingersAhead waits for long in a context that has more streams than there may be when one
-// that rings the bell is made: there are some already.
-func TestRingersAhead(t *testing.T) {
+// TestWakeUpStreams waits for long in a context with streams of others only: no wake-up stream is made, and the watcher
+// polls. Then the program makes streams, and the watcher rests: one is made with each of the first, and one with another
+// where there are too few.
+func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	many := make([]*Stream, maxBeside+20)
-	for i := range many {
-		many[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		if n := ringers(gpu); n != 0 && i+1 < aheadBeside || n != ahead && i+1 >= aheadBeside {
-			t.Fatalf("%d streams ring the bell beside %d others", n, i+1)
+	in := driver.At{Context: gpu.own.core.raw}
+	var streams []*Stream
+	for range firstWakeUps + 2 {
+		raw, res := drv.table.StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
+		if res != driver.ResultSuccess {
+			t.Fatal(res)
 		}
+		defer drv.table.StreamDestroy(driver.At{}, raw)
+		streams = append(streams, must(gpu.WrapStream(uintptr(raw)))(t))
+		sim.Hold(uintptr(raw))
 	}
-	streams, release := heldStreams(t, sim, gpu, 2)
-	events := recordHeld(t, gpu, streams, 2)
+	events := recordHeld(t, gpu, streams, len(streams))
 	errs := make(chan error, len(events))
 	for _, e := range events {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
-	if !eventually(func() bool {
+	rest := func() time.Duration {
 		drv.watch.mu.Lock()
 		defer drv.watch.mu.Unlock()
-		return drv.watch.rest == watchSlow
+		return drv.watch.rest
+	}
+	if !eventually(func() bool { return rest() >= watchMaxSleep }) {
+		t.Error("the watcher does not slow down")
+	}
+	if n, d := wakeUpStreams(gpu), rest(); n != 0 || d > watchOldSleep {
+		t.Errorf("%d wake-up streams, a rest of %v; want none, and no more than %v", n, d, watchOldSleep)
+	}
+	var own []*Stream
+	for i := range firstWakeUps {
+		own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
+		if n := wakeUpStreams(gpu); n != i+1 {
+			t.Errorf("%d wake-up streams after %d streams", n, i+1)
+		}
+	}
+	if !eventually(func() bool {
+		gpu.own.core.mu.Lock()
+		defer gpu.own.core.mu.Unlock()
+		return gpu.own.core.wakeUps.wanted
 	}) {
+		t.Error("nobody wants another wake-up stream")
+	}
+	for i := range 2 {
+		if !eventually(func() bool {
+			own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
+			return wakeUpStreams(gpu) == firstWakeUps+1+i
+		}) {
+			t.Errorf("%d wake-up streams for %d waits", wakeUpStreams(gpu), len(events))
+		}
+	}
+	if !eventually(func() bool { return rest() == watchSlow }) {
 		t.Error("the watcher goes on asking")
 	}
-	release()
+	for _, s := range streams {
+		sim.Release(s.Handle())
+	}
 	for range events {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
 	}
 	closeAll(t, events)
-	closeAll(t, streams)
-	closeAll(t, many)
+	closeAll(t, append(streams, own...))
 }
 
 // TestRoundsKeepMemory holds what the watcher keeps for the next waits to be memory alone, and not
@@ -261,8 +295,8 @@ func TestWatcherRests(t *testing.T) {
 	if !eventually(rests) {
 		t.Fatal("the watcher goes on asking")
 	}
-	if n := ringers(gpu); n < len(streams) || n > maxRingers {
-		t.Errorf("%d streams ring the bell", n)
+	if n := wakeUpStreams(gpu); n < len(streams) || n > maxWakeUps {
+		t.Errorf("%d wake-up streams", n)
 	}
 	late := must(gpu.NewEvent(0))(t)
 	if err := late.Record(streams[0]); err != nil {
