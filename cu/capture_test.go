@@ -45,7 +45,7 @@ func newSoft(t testing.TB, opts ...cusim.Option) *soft {
 			t.Errorf("misuse: %v", m)
 		}
 	})
-	r.drv = must(Open(WithSoftware(r.sim), WithLeakHook(func(l Leak) {
+	r.drv = must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.leaks = append(r.leaks, l)

@@ -79,6 +79,9 @@ func (d *deferred) take(f memoryFit) *memCore {
 func (d *deferred) takeAll() (objects map[*resource]struct{}, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.objects) == 0 {
+		return nil, func() {}
+	}
 	objects = d.objects
 	d.objects, d.memory, d.bytes = nil, nil, 0
 	if d.freeing++; d.freeing == 1 {
@@ -89,6 +92,7 @@ func (d *deferred) takeAll() (objects map[*resource]struct{}, done func()) {
 		defer d.mu.Unlock()
 		if d.freeing--; d.freeing == 0 {
 			close(d.freed)
+			d.freed = nil
 		}
 	}
 }

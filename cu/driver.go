@@ -61,6 +61,7 @@ type options struct {
 	path     string
 	software driver.Software
 	hook     func(Leak)
+	onWait   func(function string) // for tests: see driver.Table.OnWait
 }
 
 // WithLibrary makes Open load the file at path, and nothing else.
@@ -115,6 +116,7 @@ func Open(opts ...Option) (*Driver, error) {
 	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device), tag: rand.Uint64()}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls
+	d.table.OnWait(o.onWait)
 	if o.software != nil {
 		d.table.UseSoftware(o.software)
 		d.name = "the software driver"
@@ -158,10 +160,16 @@ func noDriver(err error) error {
 // open reports whether the driver came from Open.
 func (d *Driver) open() bool { return d != nil && d.table != nil }
 
-// Close does nothing to the driver itself, which a process cannot unload, and
-// nothing to objects that exist: they stay usable until they are closed. It is
-// here so that programs may treat a Driver like any other resource.
-func (d *Driver) Close() error { return nil }
+// Close frees what was forgotten, or closed while it was in use, and has yet to be freed ([Driver.Stats] tells how much that
+// is), for which it waits for the GPU. Errors go to the leak hook. It does nothing to the driver itself, which a process
+// cannot unload, and nothing to objects that are open: they stay usable until they are closed. Further calls do the
+// same.
+func (d *Driver) Close() error {
+	if d.open() {
+		d.freeDeferred(nil)
+	}
+	return nil
+}
 
 // String names the library.
 func (d *Driver) String() string {

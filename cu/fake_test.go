@@ -32,6 +32,7 @@ type fake struct {
 	mu    sync.Mutex
 	leaks []Leak
 	procs map[string]uintptr
+	drvs  []*Driver
 }
 
 // The kinds of objects that the fake driver counts.
@@ -238,7 +239,12 @@ func (f *fake) finish() {
 	if f.t.Skipped() {
 		return
 	}
-	if !eventually(func() bool { return f.all() == [kindCount]int{} }) {
+	if !eventually(func() bool {
+		for _, d := range f.drvs {
+			d.Close() // which frees what waits to be freed
+		}
+		return f.all() == [kindCount]int{}
+	}) {
 		f.t.Errorf("objects left: %v (by kind)", f.all())
 		spoiled = f.t.Name()
 	}
@@ -253,8 +259,18 @@ func (f *fake) finish() {
 // open opens the fake driver, with a leak hook that takes notes.
 func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
-	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak)}, opts...)
-	return must(Open(opts...))(f.t)
+	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
+	d := must(Open(opts...))(f.t)
+	f.drvs = append(f.drvs, d)
+	return d
+}
+
+// neverWait ends the process where a call that must not wait for the GPU calls a function that may.
+func neverWait(o *options) {
+	o.onWait = func(function string) {
+		debug.SetTraceback("all")
+		panic(function + " may wait for the GPU, and is called where nothing may wait: in the background, or by a call that is documented to return at once")
+	}
 }
 
 func (f *fake) leak(l Leak) {

@@ -431,7 +431,7 @@ func TestHostFuncOutlives(t *testing.T) {
 	t.Run("shared", func(t *testing.T) {
 		r := newSoft(t)
 		var c calls
-		drv := must(Open(WithSoftware(r.sim)))(t)
+		drv := must(Open(WithSoftware(r.sim), neverWait))(t)
 		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		leave := make(chan bool)

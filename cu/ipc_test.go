@@ -541,7 +541,7 @@ func TestIPCSameProcess(t *testing.T) {
 	}
 	r.ok(err)
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(sim)))(t)
+	drv := must(Open(WithSoftware(sim), neverWait))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	if _, err := gpu.OpenIPCEvent(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("another driver: %v", err)

@@ -116,7 +116,7 @@ func TestLazyExternalEvent(t *testing.T) {
 // TestPoolStreamsDoNotHoldUp gives a context up whose shared stream has work left.
 func TestPoolStreamsDoNotHoldUp(t *testing.T) {
 	r := newSoft(t)
-	drv := must(Open(WithSoftware(r.sim)))(t)
+	drv := must(Open(WithSoftware(r.sim), neverWait))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t) // r.gpu keeps the CUDA context
 	s := must(gpu.PoolStream(0))(t)
 	r.hold(s)
@@ -157,7 +157,7 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 // strangersOnLegacy enqueues work on the legacy default stream of a primary context that another driver keeps, behind
 // a stream of that one's that is held: a set of memory of another context. It returns these, of a driver of its own.
 func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
-	drv := must(Open(WithSoftware(r.sim), WithLeakHook(leak)))(r.t)
+	drv := must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(leak)))(r.t)
 	return r.strangersOnLegacyOf(must(must(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
 }
 
@@ -233,7 +233,7 @@ func TestLegacyStreamBusy(t *testing.T) {
 func TestLegacyStreamBorrowed(t *testing.T) {
 	r := newSoft(t)
 	var kept atomic.Bool
-	drv := must(Open(WithSoftware(r.sim), WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })))(t)
+	drv := must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })))(t)
 	gpu, legacy, host, held := r.strangersOnLegacyOf(must(drv.WrapContext(r.gpu.Handle()))(t))
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {

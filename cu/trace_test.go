@@ -337,7 +337,7 @@ func TestTraceLives(t *testing.T) {
 	book := newLives(t)
 	t.Run("all", func(t *testing.T) {
 		sim := cusim.New(spinKernel)
-		drv := must(Open(WithSoftware(sim)))(t)
+		drv := must(Open(WithSoftware(sim), neverWait))(t)
 		drv.AddTracer(book.trace)
 		ok := func(err error) {
 			t.Helper()

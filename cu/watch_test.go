@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
 )
 
 // simWaits opens a software driver for tests of waits, with two devices. Nothing may be left
@@ -20,7 +21,7 @@ import (
 func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Context) {
 	t.Helper()
 	sim := cusim.New(append(opts, cusim.Devices(2))...)
-	drv := must(Open(WithSoftware(sim)))(t)
+	drv := must(Open(WithSoftware(sim), neverWait))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	t.Cleanup(func() {
 		gpu.Close()

@@ -61,6 +61,7 @@ func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 		for i := 0; i < 200 && len(sim.Census()) > 0; i++ {
 			sim.Finish()
 			runtime.GC()
+			drv.Close()
 			time.Sleep(time.Duration(min(i, 10)) * time.Millisecond)
 		}
 		sim.Check(t)
