@@ -319,7 +319,7 @@ func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
 	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errSpoilt, first)
-			e.Detail = "make that call before or after the capture: docs/captures.md lists what is allowed meanwhile"
+			e.Detail = "make that call before or after the capture"
 		}
 	}
 	return err
