@@ -256,6 +256,11 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	if res := begin(at); res != driver.ResultSuccess {
+		if _, _, begun := res.After(); begun {
+			if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
+				discard(g)
+			}
+		}
 		return fail(op, res)
 	}
 	info, res := sc.captureInfo(at)

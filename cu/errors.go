@@ -206,6 +206,13 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 // fail returns the error for a call that the driver answered with res, which
 // is not success. It is for calls that concern no context.
 func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
+	if after, code, ok := res.After(); ok {
+		err := d.fail(after, 0, code)
+		if e, ok := err.(*Error); ok {
+			e.afterSuccess(op)
+		}
+		return err
+	}
 	e := &Error{Op: op, Result: Result(res), Handle: handle}
 	if m := d.table.Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, missingHint(m)
@@ -244,6 +251,13 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 
 // failed is fail for calls that this package makes on its own: they spoil no capture.
 func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error {
+	if after, code, ok := res.After(); ok {
+		err := c.failed(after, uintptr(c.raw), code)
+		if e, ok := err.(*Error); ok {
+			e.afterSuccess(op)
+		}
+		return err
+	}
 	err := c.drv.fail(op, handle, res)
 	e, ok := err.(*Error)
 	if !ok || res < 0 {
@@ -265,6 +279,11 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
+}
+
+// afterSuccess makes e say that the call that it came after has succeeded.
+func (e *Error) afterSuccess(op string) {
+	e.Detail = join(op+" itself has succeeded, and what it created, if anything, was destroyed again", e.Detail)
 }
 
 // asynchronous reports whether a result can be the belated answer to an earlier
