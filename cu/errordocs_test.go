@@ -227,7 +227,7 @@ var sections = []section{
 		"The driver does not reach the device any more. It is lost after `CUDA_ERROR_ECC_UNCORRECTABLE` (214), which every call may return; after `CUDA_ERROR_DEVICE_UNAVAILABLE` (46) " +
 			"from a call in an open context (from a call that opens one it means that another process holds the device); and after `CUDA_ERROR_UNKNOWN` (999) from two different functions, " +
 			"of which the first is remembered as long as the driver is open. " +
-			"`gpu.Err()` keeps the first such error, and later errors in the context match `ErrDeviceLost`, too. " +
+			"`gpu.Err()` keeps the first such error, and later errors with these results match `ErrDeviceLost`, too. " +
 			"No loss of a device has been observed on a GPU: only the software driver demonstrates it (`cusim.Driver.LoseDevice`, `cusim.Faults`).",
 		"Restart the process, as `cu.NeedsRestart(err)` says of this error and of `ErrContextPoisoned`. If that does not help, look for Xid messages in dmesg, and reset or drain the GPU.",
 		func(r *cu.Rig) error {

@@ -271,7 +271,7 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
-	case lost != nil:
+	case lost != nil && isLoss(e.Result):
 		e.setLost(lost)
 	case e.Result == ResultInvalidContext: // the call did make the context current
 		e.Detail = ResultContextIsDestroyed.Remedy()

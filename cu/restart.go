@@ -41,6 +41,11 @@ type losses struct {
 	lost, unknown atomic.Pointer[firstError]
 }
 
+// isLoss reports whether a result of a call can mean that a device is lost.
+func isLoss(r Result) bool {
+	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
+}
+
 // note returns the first loss if the result of a call means that a device is lost, else nil.
 // inContext says that the call was made in a context, which had been opened: then
 // ResultDeviceUnavailable is a loss, where it else says that the device is busy, unless there
@@ -73,7 +78,11 @@ const (
 // setLost makes e say that the device is lost, and since when.
 func (e *Error) setLost(first *firstError) {
 	e.Err = ErrDeviceLost
-	e.Detail = join(first.op+" was the first to report it", lostDetail)
+	e.Detail = first.op + " was the first to report it"
+	if asynchronous(first.res) {
+		e.Detail += ", perhaps for work that was enqueued earlier"
+	}
+	e.Detail = join(e.Detail, lostDetail)
 	if first.res != e.Result {
 		e.Detail = join(e.Detail, "the first error was "+first.res.Error())
 	}
@@ -93,9 +102,9 @@ func (c *contextCore) note(op string, res driver.Result) {
 // Err returns the error that made the context unusable, or nil: the first sticky one, which
 // matches [ErrContextPoisoned], or else the first that says that the device is lost, which
 // matches [ErrDeviceLost]. For both [NeedsRestart] is true. Err asks the driver
-// nothing: an error that no call has reported yet is not known. Every call that
-// reaches the driver in such a context fails with an error that matches
-// the same, and on real GPUs the process cannot get another context.
+// nothing: an error that no call has reported yet is not known. After a sticky error every call
+// that reaches the driver in the context fails with an error that matches
+// ErrContextPoisoned, and on real GPUs the process cannot get another context.
 func (c *Context) Err() error {
 	if c == nil || c.own == nil {
 		return errNil("cuCtxGetCurrent", "context")
