@@ -117,7 +117,8 @@ func Open(opts ...Option) (*Driver, error) {
 	d.table = &d.calls
 	if o.software != nil {
 		if s := reflect.ValueOf(*o.software); !s.IsValid() || s.Kind() == reflect.Pointer && s.IsNil() {
-			return nil, mistake("Open", ErrNil, 0, "the software driver is nil: pass what cusim.New returns, or leave WithSoftware out")
+			return nil, mistake("Open", ErrNil, 0,
+				"the software driver is nil: pass what cusim.New returns, or leave WithSoftware out")
 		}
 		d.table.UseSoftware(*o.software)
 		d.name = "the software driver"

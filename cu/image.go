@@ -63,8 +63,8 @@ func checkImage(image []byte) error {
 	return nil
 }
 
-// readImage reads a file with GPU code. Of a file that cannot be any, of whatever size, it reads the beginning:
-// the error is about that, and not about reading.
+// readImage reads a file with GPU code. Of a file that cannot be any, of whatever size, it reads
+// and returns the beginning, so that the error is the one that the image gets.
 func readImage(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -72,7 +72,8 @@ func (l *losses) note(op string, res Result, inContext bool) *firstError {
 
 const (
 	poisonedDetail = "no GPU works in this process any more: start a new one"
-	lostDetail     = "the driver has lost the device: start the process again; if that does not help, see dmesg for Xid messages, and reset or drain the GPU"
+	lostDetail     = "the driver has lost the device: start the process again; " +
+		"if that does not help, see dmesg for Xid messages, and reset or drain the GPU"
 )
 
 // setLost makes e say that the device is lost, and since when.
@@ -111,7 +112,8 @@ func (c *Context) Err() error {
 	}
 	core := c.own.core
 	if p := core.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrContextPoisoned, Detail: join(p.res.Remedy(), poisonedDetail)}
+		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrContextPoisoned,
+			Detail: join(p.res.Remedy(), poisonedDetail)}
 	}
 	if p := core.loss.Load(); p != nil {
 		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrDeviceLost, Detail: lostDetail}

@@ -149,7 +149,8 @@ const maxFile = 16 << 20
 // take for ever), or it is too large.
 func (s *system) read(name string) string {
 	file := s.file(name)
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() > maxFile { // in /proc the size is 0
+	info, err := os.Stat(file) // in /proc the size is 0
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
 		return ""
 	}
 	f, err := os.Open(file)

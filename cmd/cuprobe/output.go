@@ -49,7 +49,8 @@ func (t terminal) Write(p []byte) (int, error) {
 	var b []byte // nil while p is as good as it is
 	for i := 0; i < len(p); {
 		r, n := utf8.DecodeRune(p[i:])
-		bad := r == utf8.RuneError && n == 1 || unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
+		bad := r == utf8.RuneError && n == 1 || unicode.IsControl(r) && r != '\n' && r != '\t' ||
+			unicode.Is(unicode.Bidi_Control, r)
 		if bad && b == nil {
 			b = append(make([]byte, 0, 2*len(p)), p[:i]...)
 		}

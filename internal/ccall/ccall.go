@@ -151,13 +151,17 @@ func (s Step) Made() bool { return s != Before }
 // outcome returns the result of the first step around the call that failed, or
 // 0, and which step that is.
 func (s *scopeResults) outcome() (result int32, failed Step) {
-	for _, step := range [...]struct {
-		r    uintptr
-		step Step
-	}{{s.rExchange, Before}, {s.rPush, Before}, {s.rPop, Popping}, {s.rRestore, Restoring}} {
-		if r := int32(step.r); r != 0 {
-			return r, step.step
-		}
+	if r := int32(s.rExchange); r != 0 {
+		return r, Before
+	}
+	if r := int32(s.rPush); r != 0 {
+		return r, Before
+	}
+	if r := int32(s.rPop); r != 0 {
+		return r, Popping
+	}
+	if r := int32(s.rRestore); r != 0 {
+		return r, Restoring
 	}
 	return 0, None
 }

@@ -63,7 +63,8 @@ const maxLoader = 64 << 20
 
 // isELF reports whether a file that begins with b is an ELF file of this architecture.
 func isELF(b []byte) bool {
-	return len(b) >= ehdrSize && string(b[:4]) == "\x7fELF" && b[4] == 2 && b[5] == 1 && binary.LittleEndian.Uint16(b[18:]) == machine
+	return len(b) >= ehdrSize && string(b[:4]) == "\x7fELF" && b[4] == 2 && b[5] == 1 &&
+		binary.LittleEndian.Uint16(b[18:]) == machine
 }
 
 // parseELF reads the headers of a file.
