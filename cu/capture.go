@@ -256,6 +256,11 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	if res := begin(at); res != driver.ResultSuccess {
+		if _, _, begun := res.After(); begun {
+			if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
+				discard(g)
+			}
+		}
 		return fail(op, res)
 	}
 	info, res := sc.captureInfo(at)
@@ -319,7 +324,7 @@ func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
 	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errSpoilt, first)
-			e.Detail = "make that call before or after the capture: docs/captures.md lists what is allowed meanwhile"
+			e.Detail = "make that call before or after the capture"
 		}
 	}
 	return err

@@ -41,7 +41,8 @@ type contextCore struct {
 	// claim is what has to be given up in the end. The driver's mutex guards it.
 	claim claim
 
-	poison atomic.Pointer[poison]
+	// poison is the first sticky error, loss the first that says that the device is lost.
+	poison, loss atomic.Pointer[firstError]
 	// users are those that keep the claim. Without any the context is abandoned, until a call that may wait for the GPU
 	// gives it up, or somebody asks for it again. The driver's mutex is held where the first user comes.
 	users atomic.Int64
@@ -774,20 +775,6 @@ func (t *Thread) end() {
 		s.Close()          // it destroys nothing
 		s.core.leave()
 	}
-}
-
-// Err returns the error that poisoned the context, or nil. It asks the driver
-// nothing: an error that no call has reported yet is not known. Every call that
-// reaches the driver of a poisoned context fails with an error that matches
-// [ErrContextPoisoned], and on real GPUs the process cannot get another context.
-func (c *Context) Err() error {
-	if c == nil || c.own == nil {
-		return errNil("cuCtxGetCurrent", "context")
-	}
-	if p := c.own.core.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(c.own.core.raw), Err: ErrContextPoisoned, Detail: join(p.res.Remedy(), poisonedDetail)}
-	}
-	return nil
 }
 
 // Synchronize waits for all work in the context and holds an operating system

@@ -33,11 +33,17 @@
 //
 // NOT_READY is not an error. Queries answer with a [Status], [Pending] or
 // [Complete]. Every other result of the driver that is not success is an
-// [*Error], which matches its [Result] with errors.Is.
+// [*Error], which matches its [Result] with errors.Is. A [Proc] returns the result itself.
+//
+// After some errors no call succeeds in the process any more: [NeedsRestart] tells them.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, and no call, but for a [Proc]'s,
-// depends on the operating system thread that it runs on: the goroutine needs no
-// runtime.LockOSThread, and a thread's current context is never changed.
+// All methods are safe for concurrent use, and a goroutine needs no
+// runtime.LockOSThread: calls do not depend on the operating system thread that they
+// run on. The exceptions are about threads: [Driver.CurrentContext], calls of a [Proc], and,
+// in a function that [Context.Do] runs, the methods of its [Thread] and the stream that
+// [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do keep the goroutine on
+// its thread meanwhile. No call changes a thread's current context, but Context.Do while its
+// function runs.
 package cu

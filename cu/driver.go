@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type Driver struct {
 	exports  exports
 	watch    watcher
 	pages    pages
+	losses   losses
 
 	// opened is when the driver was opened, by its clock, and since the same moment.
 	opened time.Time
@@ -59,7 +61,7 @@ type Option func(*options)
 
 type options struct {
 	path     string
-	software driver.Software
+	software *driver.Software // nil without WithSoftware
 	hook     func(Leak)
 	onWait   func(function string) // for tests: see driver.Table.OnWait
 }
@@ -70,9 +72,9 @@ func WithLibrary(path string) Option {
 }
 
 // WithSoftware makes Open use a driver that is written in Go instead of loading
-// a library.
+// a library. If s is nil Open fails with an error that matches [ErrNil].
 func WithSoftware(s driver.Software) Option {
-	return func(o *options) { o.software = s }
+	return func(o *options) { o.software = &s }
 }
 
 // WithLeakHook makes the driver report objects that the program forgot to
@@ -118,7 +120,11 @@ func Open(opts ...Option) (*Driver, error) {
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
 	if o.software != nil {
-		d.table.UseSoftware(o.software)
+		if s := reflect.ValueOf(*o.software); !s.IsValid() || s.Kind() == reflect.Pointer && s.IsNil() {
+			return nil, mistake("Open", ErrNil, 0,
+				"the software driver is nil: pass what cusim.New returns, or leave WithSoftware out")
+		}
+		d.table.UseSoftware(*o.software)
 		d.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)
@@ -339,14 +345,15 @@ func (d *Driver) Proc(name string) (Proc, error) {
 	}
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
-		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: &driver.MissingError{Symbol: name}}
+		m := &driver.MissingError{Symbol: name}
+		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: missingHint(m)}
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
-		res := ResultNotSupported
-		if !errors.Is(err, errors.ErrUnsupported) { // the driver could not be asked
-			res = ResultOperatingSystem
+		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: ResultOperatingSystem.Remedy()}
+		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the driver could not be asked
+			e.Result, e.Detail = ResultNotSupported, missingHint(m)
 		}
-		return Proc{}, &Error{Op: name, Result: res, Err: err}
+		return Proc{}, e
 	}
 	return Proc{d, sym}, nil
 }

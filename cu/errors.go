@@ -30,6 +30,10 @@ func (r Result) Error() string {
 	return fmt.Sprintf("%s (%d): %s", d.Name(), int32(r), d.Text())
 }
 
+// String returns the name of the C constant, or the number of a code that this package does
+// not know. Error says more.
+func (r Result) String() string { return driver.Result(r).String() }
+
 // Text returns what the driver says about the code, such as "invalid argument",
 // or "" for a code that this package does not know.
 func (r Result) Text() string { return driver.Result(r).Text() }
@@ -83,7 +87,13 @@ var (
 	// unusable. The process cannot recover: what has to go on must go on in a
 	// new process. An H200 showed that the error of one GPU is the error of all:
 	// contexts of other devices in the process answer it, too.
+	// See [NeedsRestart].
 	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
+	// ErrDeviceLost means that the driver does not reach the device any more: a call returned
+	// [ResultECCUncorrectable], a call in an open context [ResultDeviceUnavailable], or two
+	// calls of different functions [ResultUnknown]. The process must be restarted: see
+	// [NeedsRestart].
+	ErrDeviceLost = errors.New("device is lost")
 )
 
 // Error is a failed operation.
@@ -105,8 +115,12 @@ type Error struct {
 	Err error
 }
 
-// Error describes the operation, the object, what went wrong, and the remedy.
+// Error describes the operation, the object, what went wrong, and the remedy. [Error.Doc]
+// says where more is written about it.
 func (e *Error) Error() string {
+	if e == nil {
+		return "cu: no error"
+	}
 	var b strings.Builder
 	b.WriteString("cu: ")
 	b.WriteString(e.Op)
@@ -116,20 +130,20 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	if e.Result != ResultSuccess && (e.Err == nil || errors.Is(e.Err, ErrContextPoisoned)) {
+	if e.Result != ResultSuccess && (e.Err == nil || e.Err == ErrContextPoisoned || e.Err == ErrDeviceLost) {
 		b.WriteString(": " + e.Result.Error())
 	}
 	if e.Detail != "" {
 		b.WriteString("; " + e.Detail)
-	}
-	if d := e.Doc(); d != docs { // there is a section on it
-		b.WriteString(" (" + d + ")")
 	}
 	return b.String()
 }
 
 // Unwrap returns the Result and the mistake behind the error.
 func (e *Error) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
 	var errs []error
 	if e.Result != ResultSuccess {
 		errs = append(errs, e.Result)
@@ -192,13 +206,25 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 // fail returns the error for a call that the driver answered with res, which
 // is not success. It is for calls that concern no context.
 func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
+	if after, code, ok := res.After(); ok {
+		err := d.fail(after, 0, code)
+		if e, ok := err.(*Error); ok {
+			e.afterSuccess(op)
+		}
+		return err
+	}
 	e := &Error{Op: op, Result: Result(res), Handle: handle}
+	if m := d.table.Missing(res); m != nil {
+		e.Result, e.Err, e.Detail = ResultNotSupported, m, missingHint(m)
+		return e
+	}
 	if res.Sticky() {
 		e.Err = ErrContextPoisoned
 		e.Detail = join(e.Result.Remedy(), poisonedDetail)
+		return e
 	}
-	if m := d.table.Missing(res); m != nil {
-		e.Result, e.Err = ResultNotSupported, m
+	if first := d.losses.note(op, e.Result, false); first != nil {
+		e.setLost(first)
 		return e
 	}
 	if res.Name() == "" {
@@ -213,14 +239,6 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 	return e
 }
 
-const poisonedDetail = "no GPU works in this process any more: start a new one"
-
-// poison is the first sticky error of a context.
-type poison struct {
-	op  string
-	res Result
-}
-
 // fail returns the error for a call of the program's in this context, which the driver
 // answered with res, and not with success. It poisons the context if res is sticky.
 func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
@@ -233,26 +251,39 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 
 // failed is fail for calls that this package makes on its own: they spoil no capture.
 func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error {
+	if after, code, ok := res.After(); ok {
+		err := c.failed(after, uintptr(c.raw), code)
+		if e, ok := err.(*Error); ok {
+			e.afterSuccess(op)
+		}
+		return err
+	}
 	err := c.drv.fail(op, handle, res)
 	e, ok := err.(*Error)
 	if !ok || res < 0 {
 		return err
 	}
-	if res.Sticky() {
-		c.poison.CompareAndSwap(nil, &poison{op, Result(res)})
-		c.calls.dropAll() // nothing is called any more
-	}
-	switch p := c.poison.Load(); {
+	c.note(op, res)
+	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
 		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, join(p.res.Remedy(), poisonedDetail))
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
+	case lost != nil && isLoss(e.Result):
+		e.setLost(lost)
+	case e.Result == ResultInvalidContext: // the call did make the context current
+		e.Detail = ResultContextIsDestroyed.Remedy()
 	case asynchronous(Result(res)):
 		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
+}
+
+// afterSuccess makes e say that the call that it came after has succeeded.
+func (e *Error) afterSuccess(op string) {
+	e.Detail = join(op+" itself has succeeded, and what it created, if anything, was destroyed again", e.Detail)
 }
 
 // asynchronous reports whether a result can be the belated answer to an earlier
@@ -276,9 +307,13 @@ func hint(op string, r Result) string {
 		case "cuStreamWaitEvent":
 			return "the event's newest record was part of a capture that has ended, and marks nothing any more; " +
 				"or WaitExternal was used on a stream that is not being captured"
-		case "cuLaunchKernel", "cuLaunchCooperativeKernel":
-			return "the block has more threads, or more shared memory, than the kernel or the device allows: ask SuggestBlockSize, " +
-				"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+		}
+	}
+	if r == ResultDeviceUnavailable {
+		switch op {
+		case "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuGreenCtxCreate":
+			return "the device is busy: another process holds it in exclusive mode (nvidia-smi -q -d COMPUTE shows the mode): " +
+				"end that process, or set the mode to Default, and open the context again"
 		}
 	}
 	if op == openIPCOp {

@@ -727,7 +727,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 // elapsed returns the milliseconds between two records.
 func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
 	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
-	if res < 0 { // before CUDA 12.8
+	if d.table.Missing(res) != nil { // before CUDA 12.8
 		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
 	}
 	return ms, res

@@ -168,5 +168,5 @@ func ExampleContext_nil() {
 	var gpu *cu.Context
 	_, err := gpu.NewStream(cu.StreamNonBlocking)
 	fmt.Println(err)
-	// Output: cu: cuStreamCreate: nil object; the context is nil: check the error of the call that should have made it (docs/errors.md#errnil)
+	// Output: cu: cuStreamCreate: nil object; the context is nil: check the error of the call that should have made it
 }

@@ -51,7 +51,7 @@ func ExampleError() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, cu.ErrNil), errors.Is(err, cu.ResultInvalidHandle))
 	// Output:
-	// cu: cuEventRecord: nil object; the stream is nil: check the error of the call that should have made it (docs/errors.md#errnil)
+	// cu: cuEventRecord: nil object; the stream is nil: check the error of the call that should have made it
 	// true true
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"os"
 )
 
 // checkImage refuses images that would lead the driver beyond their end.
@@ -59,6 +61,34 @@ func checkImage(image []byte) error {
 		return invalid(op, "the image is the wrapper that nvcc puts around a fatbin, which holds an address: pass the fatbin itself")
 	}
 	return nil
+}
+
+// readImage reads a file with GPU code. Of a file that cannot be any, of whatever size, it reads
+// and returns the beginning, so that the error is the one that the image gets.
+func readImage(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, 64)
+	n, err := io.ReadFull(f, head)
+	head = head[:n]
+	switch {
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return head, nil
+	case err != nil:
+		return nil, err
+	case isPTX(head) && bytes.IndexByte(head, 0) >= 0: // the driver reads no further
+		return head, nil
+	}
+	var b bytes.Buffer
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		b.Grow(int(min(info.Size(), 1<<30)) + bytes.MinRead)
+	}
+	b.Write(head)
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), err
 }
 
 // isPTX reports whether an image is text.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -114,4 +116,38 @@ func TestCheckImage(t *testing.T) {
 	}
 	// What is good gets there, with a NUL at its end.
 	r.ok(must(r.gpu.LoadModule([]byte(".entry noop() { ret; }")))(t).Close())
+}
+
+// TestReadImage reads files with GPU code, and only the beginning of one that is none.
+func TestReadImage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "image")
+	for name, c := range map[string]struct {
+		content string
+		size    int64 // 0: as it is
+		want    int
+	}{
+		"empty":       {"", 0, 0},
+		"short":       {".version 8.0", 0, 12},
+		"PTX":         {strings.Repeat("// PTX\n", 100), 0, 700},
+		"PTX and NUL": {strings.Repeat("// PTX\n", 100) + "\x00", 0, 701},
+		"cubin":       {"\x7fELF" + strings.Repeat("\x00", 1000), 0, 1004},
+		"fatbin":      {"\x50\xed\x55\xba" + strings.Repeat("\x00", 1000), 0, 1004},
+		"nothing":     {"", 4 << 30, 64},
+	} {
+		if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c.size != 0 {
+			if err := os.Truncate(file, c.size); err != nil {
+				t.Skip(err)
+			}
+		}
+		got, err := readImage(file)
+		if err != nil || len(got) != c.want || !strings.HasPrefix(c.content+strings.Repeat("\x00", 64), string(got)) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	if _, err := readImage(filepath.Dir(file)); err == nil {
+		t.Error("a folder was read")
+	}
 }

@@ -177,6 +177,9 @@ func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []A
 	}
 	if res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(f.raw), res)
+		if e, ok := err.(*Error); ok && e.Err == nil && res == driver.ResultInvalidValue {
+			e.Detail = sc.ctx.device.excess(g, b)
+		}
 	}
 	return t, res, err
 }
@@ -214,6 +217,30 @@ func (cfg *LaunchConfig) op() string {
 		return "cuLaunchCooperativeKernel"
 	}
 	return "cuLaunchKernel"
+}
+
+// excess says what is wrong with the shape of a launch that the driver has refused as an invalid
+// value: the dimension that is larger than the device allows, or else what depends on the kernel.
+func (dev *Device) excess(grid, block Dim3) string {
+	for _, d := range []struct {
+		name string
+		size uint32
+		most DeviceAttribute
+		less string
+	}{
+		{"Grid.X", grid.X, DeviceAttributeMaxGridDimX, "give each thread more work"},
+		{"Grid.Y", grid.Y, DeviceAttributeMaxGridDimY, "put more into Grid.X"},
+		{"Grid.Z", grid.Z, DeviceAttributeMaxGridDimZ, "put more into Grid.X"},
+		{"Block.X", block.X, DeviceAttributeMaxBlockDimX, "ask SuggestBlockSize, and use more blocks"},
+		{"Block.Y", block.Y, DeviceAttributeMaxBlockDimY, "ask SuggestBlockSize, and use more blocks"},
+		{"Block.Z", block.Z, DeviceAttributeMaxBlockDimZ, "ask SuggestBlockSize, and use more blocks"},
+	} {
+		if most, err := dev.Attribute(d.most); err == nil && int64(d.size) > int64(most) {
+			return fmt.Sprintf("%s is %d, and the device allows %d: %s", d.name, d.size, most, d.less)
+		}
+	}
+	return "the block has more threads, or more shared memory, than the kernel or the device allows: ask SuggestBlockSize, " +
+		"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 
 // norm replaces the zeros that count as 1.

@@ -3,7 +3,6 @@ package cu
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 
@@ -113,7 +112,7 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
 	}
-	image, err := os.ReadFile(path)
+	image, err := readImage(path)
 	if err != nil {
 		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err, Detail: "the file with the GPU code cannot be read"}
 	}

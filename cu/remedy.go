@@ -3,9 +3,12 @@ package cu
 import (
 	"errors"
 	"strings"
+
+	"github.com/purecu/purecu/internal/driver"
 )
 
-// docs is the page, in this module, that has a section on every error.
+// docs is the page that has a section on every error: a file of this module. Once the module is
+// published it becomes the page's URL, and [Error.Doc] returns URLs.
 const docs = "docs/errors.md"
 
 // mistakes are the errors that have a section of their own, by its name.
@@ -32,13 +35,17 @@ func mistakes() []struct {
 		{ErrImported, "ErrImported"},
 		{ErrSameProcess, "ErrSameProcess"},
 		{ErrContextPoisoned, "ErrContextPoisoned"},
+		{ErrDeviceLost, "ErrDeviceLost"},
 		{errors.ErrUnsupported, "Unsupported"},
 	}
 }
 
-// Doc returns where this module's documentation explains the error: a file and
+// Doc returns where this module's documentation explains the error: a file of the module, and
 // the section in it, such as "docs/errors.md#errnotrecorded".
 func (e *Error) Doc() string {
+	if e == nil {
+		return docs
+	}
 	for _, m := range mistakes() {
 		if errors.Is(e.Err, m.err) {
 			return docs + "#" + strings.ToLower(m.name)
@@ -48,6 +55,19 @@ func (e *Error) Doc() string {
 		return docs + "#" + name
 	}
 	return docs
+}
+
+// missingHint says what to do about a function that the driver does not have.
+func missingHint(m *driver.MissingError) string {
+	switch {
+	case m.Since == 0:
+		return "check the name"
+	case m.Software:
+		return "do without, or use NVIDIA's driver"
+	case m.Driver < m.Since:
+		return "update the NVIDIA driver"
+	}
+	return "reinstall the NVIDIA driver"
 }
 
 // Remedy returns what to do about a result, in a sentence or two, or "" for a
@@ -112,7 +132,8 @@ func (r Result) Remedy() string {
 	case ResultCallRequiresNewerDriver:
 		return "update the NVIDIA driver"
 	case ResultDeviceUnavailable:
-		return "another process holds the GPU in exclusive mode, or the driver has lost it: see nvidia-smi, and dmesg for Xid messages"
+		return "while a context is opened: another process holds the GPU in exclusive mode, so wait, or end that process; in an open context: " +
+			"the driver has lost the GPU, so start the process again, and see nvidia-smi, and dmesg for Xid messages"
 	case ResultNoDevice:
 		return "check that nvidia-smi lists a GPU, that CUDA_VISIBLE_DEVICES does not hide it, and that a container was started with it; cuprobe doctor does all of that"
 	case ResultInvalidDevice:
@@ -163,7 +184,8 @@ func (r Result) Remedy() string {
 	case ResultPrimaryContextActive:
 		return "set the flags before the primary context is retained"
 	case ResultContextIsDestroyed:
-		return "somebody destroyed or reset the context: look for cuDevicePrimaryCtxReset and cudaDeviceReset"
+		return "other code in the process destroyed or reset the context (cuCtxDestroy, cuDevicePrimaryCtxReset, cudaDeviceReset), " +
+			"which nothing in it survives: keep that code from it, or open a new Context after it"
 	case ResultTooManyPeers:
 		return "disable peer access that is no longer needed"
 	case ResultCooperativeLaunchTooLarge:
@@ -207,7 +229,8 @@ func (r Result) Remedy() string {
 	case ResultTimeout:
 		return "ask again, or with more time"
 	case ResultUnknown:
-		return "the driver does not say: see dmesg for Xid messages; if nothing works, reload the kernel modules or reboot"
+		return "the driver does not say what: see dmesg for Xid messages; if other calls fail with it too, start the process again, " +
+			"and if that does not help, reload the kernel modules or reboot"
 	}
 	return ""
 }

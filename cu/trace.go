@@ -184,7 +184,7 @@ func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) telling {
 
 func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	l, tr := t.to, Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)}
-	if res < 0 {
+	if _, res, _ = res.After(); res < 0 {
 		return // the driver lacks the function
 	}
 	var took time.Duration

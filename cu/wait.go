@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -328,7 +329,8 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 // WaitAny waits until the record that one of the events has now has completed, and returns
 // which one it is: the first in the list if several have. It returns, with its place, the
 // error of a wait that ends with one before; and -1 if ctx ends before, or there are no
-// events. See [WaitAll].
+// events. An event that is nil, or closed before the call, cannot be waited for: WaitAny
+// returns its place and error at once, even if another one has completed. See [WaitAll].
 func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
@@ -338,6 +340,7 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 		return -1, invalid(op, "there are no events to wait for: pass one at least")
 	}
 	list, pending := enterAll(op, events)
+	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	if pending == len(events) {
 		to := newWaiter(1)
 		watchAll(list, to)
@@ -347,6 +350,9 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 		}
 	}
 	leaveAll(list, func(*slot) error { return errPending })
+	if wrong >= 0 {
+		return wrong, list[wrong].err
+	}
 	first := -1
 	for i := range list {
 		switch a := &list[i]; {

@@ -745,7 +745,11 @@ func TestWaitAllAndAny(t *testing.T) {
 	if err := WaitAll(t.Context(), nil, new(Event)); !errors.Is(err, ErrNil) {
 		t.Errorf("WaitAll: %v", err)
 	}
-	if i, err := WaitAny(t.Context(), events[0], new(Event), nil); i != 1 || err != nil {
+	if i, err := WaitAny(t.Context(), events[0], new(Event), new(Event)); i != 1 || err != nil {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	// What is wrong does not depend on what has completed.
+	if i, err := WaitAny(t.Context(), events[0], new(Event), nil); i != 2 || !errors.Is(err, ErrNil) {
 		t.Errorf("WaitAny: %d, %v", i, err)
 	}
 	if i, err := WaitAny(t.Context(), events[0], nil); i != 1 || !errors.Is(err, ErrNil) {
@@ -769,6 +773,9 @@ func TestWaitAllAndAny(t *testing.T) {
 		t.Error(err)
 	}
 	if i, err := WaitAny(t.Context(), events[0], events[2]); i != 1 || !errors.Is(err, ErrClosed) {
+		t.Errorf("WaitAny: %d, %v", i, err)
+	}
+	if i, err := WaitAny(t.Context(), events[1], events[2]); i != 1 || !errors.Is(err, ErrClosed) {
 		t.Errorf("WaitAny: %d, %v", i, err)
 	}
 	release()

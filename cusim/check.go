@@ -43,11 +43,18 @@ func (d *Driver) Finish() {
 // Census counts what was made and not destroyed, by kind: "context", "stream",
 // "event", "module", "device memory", "host memory", "graph", "executable graph", "green context".
 // Kinds of which there is nothing are left out.
+//
+// It counts nothing after the loss of the device ([Driver.LoseDevice], [Driver.Poison] with a
+// code that is not sticky, or a [Fault] that makes every call of every function fail with a
+// code that means a loss): a program that closes everything then cannot destroy anything.
 func (d *Driver) Census() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.catchUp()
 	n := make(map[string]int)
+	if d.unreachable {
+		return n
+	}
 	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind} {
 		if live := d.objects.live[k]; live != 0 {
 			n[k.String()] = live

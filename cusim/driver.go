@@ -26,15 +26,16 @@ type Driver struct {
 	ready      bool // cuInit was called
 	ids        struct{ stream, event, capture, thread, split uint64 }
 
-	contextIDs uint64
-	noThread   thread // stands for a thread that nobody pinned: it has nothing
-	misuses    []Misuse
-	kernels    map[string]Kernel
-	faults     map[string]*fault
-	lost       driver.Result // the first sticky error: nothing works any more
-	captures   []*capture    // that are under way
-	space      addressSpace
-	waiting    int // calls that wait for changed
+	contextIDs  uint64
+	noThread    thread // stands for a thread that nobody pinned: it has nothing
+	misuses     []Misuse
+	kernels     map[string]Kernel
+	faults      map[string]*fault
+	lost        driver.Result // the first sticky error: nothing works any more
+	unreachable bool          // objects can no longer be destroyed: see Census
+	captures    []*capture    // that are under way
+	space       addressSpace
+	waiting     int // calls that wait for changed
 }
 
 var _ driver.Software = (*Driver)(nil)

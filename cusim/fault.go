@@ -134,6 +134,7 @@ func (d *Driver) meet(faults ...*fault) driver.Result {
 			if r == ok {
 				r = driver.Result(c.Code)
 			}
+			d.unreachable = d.unreachable || c.Function == "" && c.Every && isLoss(driver.Result(c.Code))
 		}
 		for _, rate := range f.rates {
 			if rate.random.Float64() < rate.p && r == ok {
@@ -171,6 +172,16 @@ func (d *Driver) Poison(code int) {
 func (d *Driver) poison(r driver.Result) {
 	if d.lost == ok {
 		d.lost = r
+		d.unreachable = d.unreachable || !r.Sticky() // after a sticky error destroying counts as done
 		d.engine.poison()
 	}
+}
+
+// isLoss reports whether a driver that answers every call with a code has lost its device.
+func isLoss(r driver.Result) bool {
+	switch r {
+	case driver.ResultDeviceUnavailable, driver.ResultECCUncorrectable, driver.ResultUnknown:
+		return true
+	}
+	return r.Sticky()
 }

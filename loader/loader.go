@@ -116,6 +116,9 @@ type LoadError struct {
 // Error lists the candidates and their reasons, one a line. Folders where
 // there is nothing share the last line; Candidates has them one by one.
 func (e *LoadError) Error() string {
+	if e == nil {
+		return "loader: no error"
+	}
 	if len(e.Candidates) == 0 {
 		return "loader: NVIDIA ships no CUDA driver for " + e.Platform
 	}
@@ -157,6 +160,9 @@ func (e *LoadError) unsupported() bool {
 // Unwrap returns the candidates' errors, and [errors.ErrUnsupported] on a
 // platform for which NVIDIA ships no CUDA driver.
 func (e *LoadError) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
 	errs := make([]error, 0, len(e.Candidates)+1)
 	for _, c := range e.Candidates {
 		errs = append(errs, c.Err)

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -140,9 +141,27 @@ func isAbsoluteElement(e string) bool {
 	return filepath.IsAbs(e)
 }
 
-// read returns what is in a small file, or "".
+// maxFile is how much is read of a file of the system's, which is small. The largest is
+// /etc/ld.so.cache, which has less than a hundred bytes for each library.
+const maxFile = 16 << 20
+
+// read returns what is in a small file, or "" if there is none, it is none to be read (opening a pipe could
+// take for ever), or it is too large.
 func (s *system) read(name string) string {
-	data, _ := os.ReadFile(s.file(name))
+	file := s.file(name)
+	info, err := os.Stat(file) // in /proc the size is 0
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+		return ""
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil || len(data) > maxFile {
+		return ""
+	}
 	return string(data)
 }
 

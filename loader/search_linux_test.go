@@ -259,3 +259,33 @@ func TestBlame(t *testing.T) {
 		}
 	}
 }
+
+// TestReadSmall reads no more of a file than a small one has, and no pipe.
+func TestReadSmall(t *testing.T) {
+	s := &system{root: t.TempDir()}
+	write := func(name, text string) string {
+		file := s.file(name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	write("/small", "text")
+	if err := os.Truncate(write("/huge", "text"), 4<<30); err != nil {
+		t.Skip(err)
+	}
+	if err := syscall.Mkfifo(s.file("/pipe"), 0o600); err != nil {
+		t.Skip(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for name, want := range map[string]string{"/small": "text", "/huge": "", "/pipe": "", "/missing": ""} {
+		if got := s.read(name); got != want {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes were allocated", n)
+	}
+}

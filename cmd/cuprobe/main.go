@@ -104,7 +104,8 @@ func commands() []command {
 // run is the program with its arguments, output and environment. It returns the
 // exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	c := &call{ctx: ctx, out: &output{w: stdout}, err: stderr, env: env, driver: autoDriver, device: anyDevice, after: time.After}
+	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
+		driver: autoDriver, device: anyDevice, after: time.After}
 	err := c.run(args)
 	if err == nil {
 		err = c.out.err

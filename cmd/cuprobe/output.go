@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/loader"
@@ -21,16 +24,53 @@ type output struct {
 	err error
 }
 
-// Write passes p on, until a first write has failed: then it returns that error.
-func (o *output) Write(p []byte) (int, error) {
+// Write passes text on, as [terminal.Write] does, until a first write has failed: then it returns that error.
+func (o *output) Write(p []byte) (int, error) { return o.write(terminal{o.w}, p) }
+
+func (o *output) write(to io.Writer, p []byte) (int, error) {
 	if o.err != nil {
 		return 0, o.err
 	}
-	n, err := o.w.Write(p)
+	n, err := to.Write(p)
 	if err != nil {
 		o.err = fmt.Errorf("the output could not be written: %w", err)
 	}
 	return n, err
+}
+
+// terminal is where text goes, on standard output and standard error: much of it is not this
+// program's, such as names of files and devices, and what /etc/os-release says.
+type terminal struct{ w io.Writer }
+
+// Write writes p, with escapes such as \x1b in the place of what a terminal would not print but obey:
+// control characters other than line breaks and tabs, characters that change the direction of
+// writing, and bytes that are not UTF-8.
+func (t terminal) Write(p []byte) (int, error) {
+	var b []byte // nil while p is as good as it is
+	for i := 0; i < len(p); {
+		r, n := utf8.DecodeRune(p[i:])
+		bad := r == utf8.RuneError && n == 1 || unicode.IsControl(r) && r != '\n' && r != '\t' ||
+			unicode.Is(unicode.Bidi_Control, r)
+		if bad && b == nil {
+			b = append(make([]byte, 0, 2*len(p)), p[:i]...)
+		}
+		switch {
+		case !bad && b != nil:
+			b = append(b, p[i:i+n]...)
+		case bad && n == 1:
+			b = fmt.Appendf(b, "\\x%02x", p[i])
+		case bad:
+			b = fmt.Appendf(b, "\\u%04x", r)
+		}
+		i += n
+	}
+	if b == nil {
+		return t.w.Write(p)
+	}
+	if _, err := t.w.Write(b); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // report is the answer of a command. Marshalled it is what -json prints.
@@ -47,14 +87,16 @@ func (c *call) show(r report) error {
 	return nil
 }
 
-// showJSON prints one JSON object.
+// showJSON prints one JSON object, which no terminal is meant to read: its strings are as they are.
 func (c *call) showJSON(v any) error {
-	enc := json.NewEncoder(c.out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); c.out.err == nil {
+	if err := enc.Encode(v); err != nil {
 		return err
 	}
+	c.out.write(c.out.w, b.Bytes())
 	return c.out.err
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,45 @@ func TestSizes(t *testing.T) {
 	for _, text := range []string{"", "0", "-1", "K", "iB", "1.5M", "65GiB", "18446744073709551615", "99999999999999999999G", "4 KiB", "4KK"} {
 		if n, err := parseSize(text); err == nil {
 			t.Errorf("parseSize(%q) = %d", text, n)
+		}
+	}
+}
+
+// TestTerminal writes what a terminal would obey.
+func TestTerminal(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            "",
+		"plain\tand\nlines, é µ 日本 🙂": "plain\tand\nlines, é µ 日本 🙂",
+		"\x1b[2J\x1b]0;title\a\r\x7f": `\x1b[2J\x1b]0;title\x07\x0d\x7f`,
+		"a\u009b31m\u0085b":           `a\u009b31m\u0085b`,
+		"a\x9b31m\xff":                `a\x9b31m\xff`,
+		"\u202egpj.exe\u2066\u200f":   `\u202egpj.exe\u2066\u200f`,
+		"\uFFFD":                      "\uFFFD",
+		"\x00":                        `\x00`,
+	} {
+		var b strings.Builder
+		n, err := terminal{&b}.Write([]byte(text))
+		if b.String() != want || n != len(text) || err != nil {
+			t.Errorf("%q: %q, %d, %v; want %q", text, b.String(), n, err, want)
+		}
+	}
+}
+
+// TestNamesAreNotObeyed asks for a library whose name is meant for a terminal: no text has it, and JSON does.
+func TestNamesAreNotObeyed(t *testing.T) {
+	const name = "/nowhere/\u009b2J\u202elib.so"
+	for _, args := range [][]string{{"devices"}, {"doctor"}, {"demo"}, {"symbols"}, {"time"}} {
+		for _, json := range []bool{false, true} {
+			args := append(args, "-driver", name)
+			if json {
+				args = append(args, "-json")
+			}
+			var stdout, stderr strings.Builder
+			run(t.Context(), args, &stdout, &stderr, os.LookupEnv)
+			all := stdout.String() + stderr.String()
+			if strings.Contains(all, "\u009b") != json {
+				t.Errorf("%q: %q", args, all)
+			}
 		}
 	}
 }

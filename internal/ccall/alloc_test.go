@@ -70,7 +70,8 @@ func TestAllocations(t *testing.T) {
 		{"Each with out-values", 0, func() { check(eachOut(outMany, 0, 7) == nil) }},
 		{"Scope.Call6", 0, func() {
 			f := Frame6{Head: Head{Fn: query}}
-			r, made := scope.Call6(unsafe.Pointer(&f), Hot, nil)
+			r, step := scope.Call6(unsafe.Pointer(&f), Hot, nil)
+			made := step.Made()
 			check(r == 0 && made && int32(f.R) == 1)
 		}},
 		{"Scope.Call6 with out-value", 0, func() {
@@ -83,12 +84,14 @@ func TestAllocations(t *testing.T) {
 			}{fn: create, ctx: 9}
 			f.out = unsafe.Pointer(&f.slot)
 			s := Scope{Pop: pop}
-			r, made := s.Call6(unsafe.Pointer(&f), Setup, nil)
+			r, step := s.Call6(unsafe.Pointer(&f), Setup, nil)
+			made := step.Made()
 			check(r == 0 && made && f.slot == 9)
 		}},
 		{"Scope.Call14", 0, func() {
 			f := Frame14{Head: Head{Fn: query}}
-			r, made := scope.Call14(unsafe.Pointer(&f), Hot, nil)
+			r, step := scope.Call14(unsafe.Pointer(&f), Hot, nil)
+			made := step.Made()
 			check(r == 0 && made && int32(f.R) == 1)
 		}},
 		{"Scope.Each", 0, func() {
@@ -98,7 +101,8 @@ func TestAllocations(t *testing.T) {
 			for i := range e.A {
 				e.A[i].Base, e.A[i].Stride = unsafe.Pointer(&h), 8
 			}
-			r, made := scope.Each(&e, Hot, nil)
+			r, step := scope.Each(&e, Hot, nil)
+			made := step.Made()
 			check(r == 0 && made && results == [2]int32{1, 1})
 		}},
 		{"Heap", 1, func() {

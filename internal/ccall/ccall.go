@@ -131,19 +131,39 @@ type Scope struct {
 // was not taken has 0.
 type scopeResults struct{ rExchange, rPush, rPop, rRestore uintptr }
 
+// Step is a part of a [Scope].
+type Step uint8
+
+const (
+	// None stands for no step.
+	None Step = iota
+	// Before is what comes before the call, which was not made.
+	Before
+	// Popping is Pop.
+	Popping
+	// Restoring is the second Exchange.
+	Restoring
+)
+
+// Made reports whether the call was made if the step is the first around it that failed.
+func (s Step) Made() bool { return s != Before }
+
 // outcome returns the result of the first step around the call that failed, or
-// 0, and whether the call itself was made.
-func (s *scopeResults) outcome() (result int32, made bool) {
+// 0, and which step that is.
+func (s *scopeResults) outcome() (result int32, failed Step) {
 	if r := int32(s.rExchange); r != 0 {
-		return r, false
+		return r, Before
 	}
 	if r := int32(s.rPush); r != 0 {
-		return r, false
+		return r, Before
 	}
 	if r := int32(s.rPop); r != 0 {
-		return r, true
+		return r, Popping
 	}
-	return int32(s.rRestore), true
+	if r := int32(s.rRestore); r != 0 {
+		return r, Restoring
+	}
+	return 0, None
 }
 
 // Heap returns p, and sees to it that the variable p points to is allocated on

@@ -32,7 +32,8 @@ func TestNoThreads(t *testing.T) {
 		func() int32 { return int32(call14(fn, 1)) },
 		func() int32 {
 			f := Frame6{Head: Head{Fn: fn}, A: [6]uintptr{1}}
-			result, made := Scope{}.Call6(unsafe.Pointer(&f), Setup, nil)
+			result, step := Scope{}.Call6(unsafe.Pointer(&f), Setup, nil)
+			made := step.Made()
 			if made {
 				return int32(f.R)
 			}

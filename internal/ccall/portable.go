@@ -44,8 +44,8 @@ func (e *Each) Call(_ Class, _ *Thread) {
 }
 
 // Call6 is [Call6] inside the scope. It returns the result of the first step
-// around the call that failed, or 0, and whether the call itself was made.
-func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+// around the call that failed, or 0, and which step that is.
+func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.run(func() int32 {
 		Call6(f, c, on)
 		return int32((*Head)(f).R)
@@ -53,7 +53,7 @@ func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, made 
 }
 
 // Call14 is [Call14] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.run(func() int32 {
 		Call14(f, c, on)
 		return int32((*Head)(f).R)
@@ -61,7 +61,7 @@ func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, made
 }
 
 // Each is [Each.Call] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, made bool) {
+func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, failed Step) {
 	if s.Push == 0 {
 		s.Pop = 0
 	}
@@ -80,7 +80,7 @@ type scopeFrame struct {
 
 // run takes the steps of a scope one by one. The thread is locked meanwhile:
 // the state that the steps change belongs to it.
-func (s Scope) run(body func() int32) (result int32, made bool) {
+func (s Scope) run(body func() int32) (result int32, failed Step) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

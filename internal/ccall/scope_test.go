@@ -85,7 +85,8 @@ var scopedCalls = []scoped{
 	{"Call6", 1, func(t *testing.T, s Scope, err int32) (int32, bool, []int32, *state) {
 		f := viewer{fn: cfunc(t, "state_view"), r: unset, err: uintptr(err)}
 		f.out = unsafe.Pointer(&f.view)
-		result, made := s.Call6(unsafe.Pointer(&f), Setup, nil)
+		result, step := s.Call6(unsafe.Pointer(&f), Setup, nil)
+		made := step.Made()
 		saw := f.view.state()
 		return result, made, []int32{int32(f.r)}, &saw
 	}},
@@ -100,7 +101,8 @@ var scopedCalls = []scoped{
 			view      view
 		}{fn: cfunc(t, "state_view14"), r: unset, err: uintptr(err), err2: uintptr(err)}
 		f.out, f.out2 = unsafe.Pointer(&f.view), unsafe.Pointer(&f.view)
-		result, made := s.Call14(unsafe.Pointer(&f), Setup, nil)
+		result, step := s.Call14(unsafe.Pointer(&f), Setup, nil)
+		made := step.Made()
 		saw := f.view.state()
 		return result, made, []int32{int32(f.r)}, &saw
 	}},
@@ -115,7 +117,8 @@ var scopedCalls = []scoped{
 		e.A[0].Base = unsafe.Pointer(&top)
 		e.A[1].Base, e.A[1].Stride = unsafe.Pointer(&errs), unsafe.Sizeof(errs[0])
 		e.A[2].Base = unsafe.Pointer(&top)
-		result, made := s.Each(&e, Setup, nil)
+		result, step := s.Each(&e, Setup, nil)
+		made := step.Made()
 		return result, made, got[:], nil
 	}},
 }
@@ -283,7 +286,8 @@ func TestScopeOfCreate(t *testing.T) {
 				if words == 14 {
 					call = s.Call14
 				}
-				result, made := call(unsafe.Pointer(&f), Setup, nil)
+				result, step := call(unsafe.Pointer(&f), Setup, nil)
+				made := step.Made()
 				after, trace := readState(read)
 
 				if trace != test.trace {
@@ -322,7 +326,8 @@ func TestScopeOfEachNeverPopsAlone(t *testing.T) {
 		call6(set, baseContext, baseMode)
 		e := Each{Fn: cfunc(t, "state_item"), N: n, Results: unsafe.Pointer(&results)}
 		e.A[0].Base, e.A[1].Base, e.A[2].Base = unsafe.Pointer(&top), unsafe.Pointer(&none), unsafe.Pointer(&none)
-		result, made := scopeOf(t, "xo", 0, 1).Each(&e, Hot, nil)
+		result, step := scopeOf(t, "xo", 0, 1).Each(&e, Hot, nil)
+		made := step.Made()
 		if result != 0 || !made {
 			t.Errorf("%d items: result %d, made %t; want 0, true", n, result, made)
 		}
@@ -363,7 +368,8 @@ func TestScopeMigrating(t *testing.T) {
 				var err uintptr
 				e := Each{Fn: item, N: 3, Results: unsafe.Pointer(&results)}
 				e.A[0].Base, e.A[1].Base, e.A[2].Base = unsafe.Pointer(&s.Context), unsafe.Pointer(&err), unsafe.Pointer(&err)
-				result, made := s.Each(&e, Hot, nil)
+				result, step := s.Each(&e, Hot, nil)
+				made := step.Made()
 				if result != 0 || !made || results != [3]int32{} {
 					return fmt.Errorf("Each: result %d, made %t, results %v", result, made, results)
 				}
@@ -378,7 +384,8 @@ func TestScopeMigrating(t *testing.T) {
 				}{fn: create, ctx: s.Context}
 				f.out = unsafe.Pointer(&f.slot)
 				s.Push = 0
-				result, made := s.Call6(unsafe.Pointer(&f), Setup, nil)
+				result, step := s.Call6(unsafe.Pointer(&f), Setup, nil)
+				made := step.Made()
 				if result != 0 || !made || f.slot != s.Context {
 					return fmt.Errorf("create: result %d, made %t, created %d, want %d", result, made, f.slot, s.Context)
 				}
@@ -389,7 +396,8 @@ func TestScopeMigrating(t *testing.T) {
 				f.us = 50 + uintptr(rng.IntN(100))
 			}
 			f.out = unsafe.Pointer(&f.view)
-			result, gotMade := s.Call6(unsafe.Pointer(&f), Hot, nil)
+			result, step := s.Call6(unsafe.Pointer(&f), Hot, nil)
+			gotMade := step.Made()
 			if result != want || gotMade != made {
 				return fmt.Errorf("result %d, made %t; want %d, %t", result, gotMade, want, made)
 			}

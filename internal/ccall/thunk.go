@@ -43,18 +43,18 @@ func (e *Each) notMade() {
 }
 
 // Call6 is [Call6] inside the scope. It returns the result of the first step
-// around the call that failed, or 0, and whether the call itself was made.
-func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+// around the call that failed, or 0, and which step that is.
+func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.call(call6ABI0, f, c, on)
 }
 
 // Call14 is [Call14] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.call(call14ABI0, f, c, on)
 }
 
 // Each is [Each.Call] inside the scope, with the results of [Scope.Call6].
-func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, made bool) {
+func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, failed Step) {
 	if s.Push == 0 {
 		s.Pop = 0 // or the thunk would take e.N for a result
 	}
@@ -73,7 +73,7 @@ type scopeFrame struct {
 	scopeResults
 }
 
-func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32, made bool) {
+func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	// Field by field: the compiler puts a literal of this size together
 	// elsewhere and copies it, in units that stall on what was just stored.
 	var sf scopeFrame
@@ -81,7 +81,7 @@ func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32,
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
 	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
 	if !enter(scopeABI0, unsafe.Pointer(&sf), c) {
-		return noThread, false
+		return noThread, Before
 	}
 	return sf.outcome()
 }

@@ -38,7 +38,11 @@ func (t *Table) ModuleLoadJIT(at At, image []byte, options []JITOption) (m Modul
 			return 0, log, res
 		}
 		m, log, res = s.ModuleLoadLog(th, image, options)
-		return m, log, t.leave(at, th, res)
+		if res = t.leave(at, th, res); res < popFailed {
+			t.ModuleUnload(at.undo(), m)
+			m = 0
+		}
+		return m, log, res
 	}
 	keys := make([]uint32, 0, len(options)+5)
 	values := make([]uintptr, 0, len(options)+5)

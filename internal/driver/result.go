@@ -16,6 +16,34 @@ type resultFacts struct {
 // made because its symbol is missing. See [Table.Missing].
 func missing(s Symbol) Result { return -1 - Result(s) }
 
+// Results below these say that a call itself has succeeded, and that the thread could not be put
+// back after it. See [Result.After].
+const (
+	popFailed     Result = -1 << 20
+	restoreFailed Result = -2 << 20
+)
+
+// with returns the result that says that a step after the call has failed with code.
+func (step Result) with(code Result) Result {
+	if code <= 0 || code >= 1<<20 { // no driver's
+		code = ResultUnknown
+	}
+	return step - code
+}
+
+// After takes a result apart that says that the call itself has succeeded, and that what had to be done
+// after it, to put the thread back, has not: function is what failed, and code its result. What the call
+// has created was destroyed again. For other results ok is false.
+func (r Result) After() (function string, code Result, ok bool) {
+	switch {
+	case r < restoreFailed:
+		return "cuThreadExchangeStreamCaptureMode", restoreFailed - r, true
+	case r < popFailed:
+		return "cuCtxPopCurrent", popFailed - r, true
+	}
+	return "", r, false
+}
+
 // facts returns the row of r, or nil if this package does not know the code.
 func (r Result) facts() *resultFacts {
 	i := sort.Search(len(results), func(i int) bool { return results[i].code >= r })
@@ -46,6 +74,7 @@ func (r Result) Text() string {
 // Sticky reports whether the code leaves the process in an inconsistent state:
 // every later call fails with it too.
 func (r Result) Sticky() bool {
+	_, r, _ = r.After()
 	f := r.facts()
 	return f != nil && f.sticky
 }

@@ -105,6 +105,8 @@ type MissingError struct {
 // Error names the function, the version that introduced it and the driver's.
 func (e *MissingError) Error() string {
 	switch {
+	case e == nil:
+		return "no error"
 	case e.Since == 0:
 		return fmt.Sprintf("%s is not a function of the CUDA driver API", e.Symbol)
 	case e.Software && e.Driver >= e.Since:
@@ -119,7 +121,10 @@ func (e *MissingError) Error() string {
 
 // Unwrap returns what the lookup reported and [errors.ErrUnsupported].
 func (e *MissingError) Unwrap() []error {
-	if e.Err == nil {
+	switch {
+	case e == nil:
+		return nil
+	case e.Err == nil:
 		return []error{errors.ErrUnsupported}
 	}
 	return []error{errors.ErrUnsupported, e.Err}

@@ -171,8 +171,8 @@ func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if res != ResultSuccess {
 		return res
 	}
-	r, made := sc.Call6(f, class, at.Thread.cc())
-	return outcome(f, r, made)
+	r, failed := sc.Call6(f, class, at.Thread.cc())
+	return outcome(f, r, failed)
 }
 
 // call14 makes the call that a frame of fourteen argument words describes.
@@ -190,19 +190,30 @@ func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if res != ResultSuccess {
 		return res
 	}
-	r, made := sc.Call14(f, class, at.Thread.cc())
-	return outcome(f, r, made)
+	r, failed := sc.Call14(f, class, at.Thread.cc())
+	return outcome(f, r, failed)
 }
 
 // outcome is the result of a call in a scope: the call's own, unless that is
 // success or the call was not made.
-func outcome(f unsafe.Pointer, around int32, made bool) Result {
-	if made {
+func outcome(f unsafe.Pointer, around int32, failed ccall.Step) Result {
+	if failed.Made() {
 		if res := Result(int32((*ccall.Head)(f).R)); res != ResultSuccess {
 			return res
 		}
 	}
-	return Result(around)
+	return afterwards(failed, Result(around))
+}
+
+// afterwards is the result of a call that has succeeded, if it was made, and around which a step has failed.
+func afterwards(failed ccall.Step, res Result) Result {
+	switch failed {
+	case ccall.Popping:
+		return popFailed.with(res)
+	case ccall.Restoring:
+		return restoreFailed.with(res)
+	}
+	return res
 }
 
 // scope translates at into what the engine does around a call.
@@ -318,8 +329,8 @@ func (t *Table) each(at At, sym Symbol, e *ccall.Each) Result {
 	if res != ResultSuccess {
 		return res
 	}
-	r, _ := sc.Each(e, ccall.Hot, at.Thread.cc())
-	return Result(r)
+	r, failed := sc.Each(e, ccall.Hot, at.Thread.cc())
+	return afterwards(failed, Result(r))
 }
 
 // CallSymbol calls a symbol with words, for functions that have no typed call.
@@ -356,6 +367,6 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	if res != ResultSuccess {
 		return 0, res
 	}
-	around, _ := sc.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
-	return h.R, Result(around)
+	around, failed := sc.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
+	return h.R, afterwards(failed, Result(around))
 }

@@ -72,6 +72,12 @@ func (at *At) plain() bool {
 	return at.Context == 0 && !at.Relaxed && !at.Pop
 }
 
+// undo is where a call undoes another one that was made at at.
+func (at At) undo() At {
+	at.Pop = false // undoing pushes nothing
+	return at
+}
+
 // enter prepares a software driver's thread for a call.
 func (t *Table) enter(at At) (*Thread, Result) {
 	if at.plain() {
@@ -103,8 +109,8 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 		return res
 	}
 	if at.Context != 0 || (at.Pop && res == ResultSuccess) {
-		if _, r := t.soft.CtxPopCurrent(th); res == ResultSuccess {
-			res = r
+		if _, r := t.soft.CtxPopCurrent(th); res == ResultSuccess && r != ResultSuccess {
+			res = popFailed.with(r)
 		}
 	}
 	return t.restore(at, th, res)
@@ -113,8 +119,8 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 // restore puts a software driver's capture mode back.
 func (t *Table) restore(at At, th *Thread, res Result) Result {
 	if at.Relaxed {
-		if _, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode); res == ResultSuccess {
-			res = r
+		if _, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode); res == ResultSuccess && r != ResultSuccess {
+			res = restoreFailed.with(r)
 		}
 	}
 	return res

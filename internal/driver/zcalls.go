@@ -605,7 +605,12 @@ func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Re
 			return
 		}
 		pctx, res = t.soft.CtxCreate(th, flags, dev)
-		return pctx, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.CtxDestroy(at.undo(), pctx)
+			pctx = 0
+		}
+		return
 	}
 	fn := t.procs[symCtxCreate_v4].Load()
 	if fn == 0 {
@@ -624,6 +629,10 @@ func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Re
 	}{fn: fn, flags: uintptr(flags), dev: uintptr(uint32(dev))}
 	f.pctx = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.CtxDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -635,7 +644,12 @@ func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res 
 			return
 		}
 		pctx, res = t.soft.CtxCreateV2(th, flags, dev)
-		return pctx, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.CtxDestroy(at.undo(), pctx)
+			pctx = 0
+		}
+		return
 	}
 	fn := t.procs[symCtxCreate_v2].Load()
 	if fn == 0 {
@@ -653,6 +667,10 @@ func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res 
 	}{fn: fn, flags: uintptr(flags), dev: uintptr(uint32(dev))}
 	f.pctx = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.CtxDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -1307,7 +1325,12 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 			return
 		}
 		phCtx, res = t.soft.GreenCtxCreate(th, desc, dev, flags)
-		return phCtx, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GreenCtxDestroy(at.undo(), phCtx)
+			phCtx = 0
+		}
+		return
 	}
 	fn := t.procs[symGreenCtxCreate].Load()
 	if fn == 0 {
@@ -1326,6 +1349,10 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 	}{fn: fn, desc: uintptr(desc), dev: uintptr(uint32(dev)), flags: uintptr(flags)}
 	f.phCtx = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GreenCtxDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -1475,7 +1502,12 @@ func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, pri
 			return
 		}
 		phStream, res = t.soft.GreenCtxStreamCreate(th, greenCtx, flags, priority)
-		return phStream, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.StreamDestroy(at.undo(), phStream)
+			phStream = 0
+		}
+		return
 	}
 	fn := t.procs[symGreenCtxStreamCreate].Load()
 	if fn == 0 {
@@ -1494,6 +1526,10 @@ func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, pri
 	}{fn: fn, greenCtx: uintptr(greenCtx), flags: uintptr(flags), priority: uintptr(uint32(priority))}
 	f.phStream = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.StreamDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -1505,7 +1541,12 @@ func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 			return
 		}
 		phEvent, res = t.soft.EventCreate(th, flags)
-		return phEvent, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.EventDestroy(at.undo(), phEvent)
+			phEvent = 0
+		}
+		return
 	}
 	fn := t.procs[symEventCreate].Load()
 	if fn == 0 {
@@ -1526,6 +1567,10 @@ func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 		res = Result(int32(f.r))
 	} else {
 		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.EventDestroy(at.undo(), f.v0)
+		f.v0 = 0
 	}
 	return f.v0, res
 }
@@ -1762,7 +1807,12 @@ func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) 
 			return
 		}
 		phStream, res = t.soft.StreamCreate(th, flags)
-		return phStream, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.StreamDestroy(at.undo(), phStream)
+			phStream = 0
+		}
+		return
 	}
 	fn := t.procs[symStreamCreate].Load()
 	if fn == 0 {
@@ -1779,6 +1829,10 @@ func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) 
 	}{fn: fn, flags: uintptr(flags)}
 	f.phStream = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.StreamDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -1793,7 +1847,12 @@ func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (p
 			return
 		}
 		phStream, res = t.soft.StreamCreateWithPriority(th, flags, priority)
-		return phStream, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.StreamDestroy(at.undo(), phStream)
+			phStream = 0
+		}
+		return
 	}
 	fn := t.procs[symStreamCreateWithPriority].Load()
 	if fn == 0 {
@@ -1811,6 +1870,10 @@ func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (p
 	}{fn: fn, flags: uintptr(flags), priority: uintptr(uint32(priority))}
 	f.phStream = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.StreamDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -2385,7 +2448,12 @@ func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Resu
 			return
 		}
 		phGraph, res = t.soft.StreamEndCapture(th, hStream)
-		return phGraph, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphDestroy(at.undo(), phGraph)
+			phGraph = 0
+		}
+		return
 	}
 	fn := t.procs[symStreamEndCapture].Load()
 	if fn == 0 {
@@ -2406,6 +2474,10 @@ func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Resu
 		res = Result(int32(f.r))
 	} else {
 		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.GraphDestroy(at.undo(), f.v0)
+		f.v0 = 0
 	}
 	return f.v0, res
 }
@@ -2578,7 +2650,12 @@ func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 			return
 		}
 		phGraph, res = t.soft.GraphCreate(th, flags)
-		return phGraph, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphDestroy(at.undo(), phGraph)
+			phGraph = 0
+		}
+		return
 	}
 	fn := t.procs[symGraphCreate].Load()
 	if fn == 0 {
@@ -2595,6 +2672,10 @@ func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 	}{fn: fn, flags: uintptr(flags)}
 	f.phGraph = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -2629,7 +2710,12 @@ func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res 
 			return
 		}
 		phGraphClone, res = t.soft.GraphClone(th, originalGraph)
-		return phGraphClone, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphDestroy(at.undo(), phGraphClone)
+			phGraphClone = 0
+		}
+		return
 	}
 	fn := t.procs[symGraphClone].Load()
 	if fn == 0 {
@@ -2646,6 +2732,10 @@ func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res 
 	}{fn: fn, originalGraph: uintptr(originalGraph)}
 	f.phGraphClone = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3041,7 +3131,12 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 			return
 		}
 		phGraphExec, res = t.soft.GraphInstantiateWithFlags(th, hGraph, flags)
-		return phGraphExec, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphExecDestroy(at.undo(), phGraphExec)
+			phGraphExec = 0
+		}
+		return
 	}
 	fn := t.procs[symGraphInstantiateWithFlags].Load()
 	if fn == 0 {
@@ -3059,6 +3154,10 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 	}{fn: fn, hGraph: uintptr(hGraph), flags: uintptr(flags)}
 	f.phGraphExec = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphExecDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3269,7 +3368,12 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 			return
 		}
 		phEvent, res = t.soft.IpcOpenEventHandle(th, handle)
-		return phEvent, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.EventDestroy(at.undo(), phEvent)
+			phEvent = 0
+		}
+		return
 	}
 	fn := t.procs[symIpcOpenEventHandle].Load()
 	if fn == 0 {
@@ -3287,6 +3391,10 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 		}{fn: fn, handle: handle}
 		f.phEvent = unsafe.Pointer(&f.v0)
 		res = t.call14(at, ccall.Setup, unsafe.Pointer(&f))
+		if res < popFailed {
+			t.EventDestroy(at.undo(), f.v0)
+			f.v0 = 0
+		}
 		return f.v0, res
 	}
 	f := struct {
@@ -3300,6 +3408,10 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 	f.phEvent = unsafe.Pointer(&f.v0)
 	f.handle = unsafe.Pointer(&f.a1)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.EventDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3339,7 +3451,12 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 			return
 		}
 		pdptr, res = t.soft.IpcOpenMemHandle(th, handle, flags)
-		return pdptr, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.IpcCloseMemHandle(at.undo(), pdptr)
+			pdptr = 0
+		}
+		return
 	}
 	fn := t.procs[symIpcOpenMemHandle_v2].Load()
 	if fn == 0 {
@@ -3358,6 +3475,10 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 		}{fn: fn, flags: uintptr(flags), handle: handle}
 		f.pdptr = unsafe.Pointer(&f.v0)
 		res = t.call14(at, ccall.Setup, unsafe.Pointer(&f))
+		if res < popFailed {
+			t.IpcCloseMemHandle(at.undo(), f.v0)
+			f.v0 = 0
+		}
 		return f.v0, res
 	}
 	f := struct {
@@ -3372,6 +3493,10 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 	f.pdptr = unsafe.Pointer(&f.v0)
 	f.handle = unsafe.Pointer(&f.a1)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.IpcCloseMemHandle(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3439,7 +3564,12 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 			return
 		}
 		dptr, res = t.soft.MemAlloc(th, bytesize)
-		return dptr, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
 	}
 	fn := t.procs[symMemAlloc_v2].Load()
 	if fn == 0 {
@@ -3456,6 +3586,10 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 	}{fn: fn, bytesize: uintptr(bytesize)}
 	f.dptr = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3560,7 +3694,12 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 			return
 		}
 		pp, res = t.soft.MemHostAlloc(th, bytesize, flags)
-		return pp, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFreeHost(at.undo(), pp)
+			pp = 0
+		}
+		return
 	}
 	fn := t.procs[symMemHostAlloc].Load()
 	if fn == 0 {
@@ -3578,6 +3717,10 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
 	f.pp = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFreeHost(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -3671,7 +3814,12 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemHostRegister(th, p, bytesize, flags))
+		res = t.soft.MemHostRegister(th, p, bytesize, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemHostUnregister(at.undo(), p)
+		}
+		return
 	}
 	fn := t.procs[symMemHostRegister_v2].Load()
 	if fn == 0 {
@@ -3686,7 +3834,11 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 		flags    uintptr
 		_        [3]uintptr
 	}{fn: fn, p: uintptr(p), bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemHostUnregister(at.undo(), p)
+	}
+	return res
 }
 
 // MemHostUnregister calls cuMemHostUnregister, which exists from CUDA 4.0.
@@ -4132,7 +4284,12 @@ func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) 
 			return
 		}
 		module, res = t.soft.ModuleLoadData(th, image)
-		return module, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ModuleUnload(at.undo(), module)
+			module = 0
+		}
+		return
 	}
 	fn := t.procs[symModuleLoadData].Load()
 	if fn == 0 {
@@ -4149,6 +4306,10 @@ func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) 
 	}{fn: fn, image: unsafe.Pointer(unsafe.SliceData(image))}
 	f.module = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ModuleUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 
@@ -4167,7 +4328,12 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 			return
 		}
 		module, res = t.soft.ModuleLoadDataEx(th, image, options, optionValues)
-		return module, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ModuleUnload(at.undo(), module)
+			module = 0
+		}
+		return
 	}
 	fn := t.procs[symModuleLoadDataEx].Load()
 	if fn == 0 {
@@ -4193,6 +4359,10 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 	}
 	f.module = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ModuleUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 

@@ -453,7 +453,7 @@ func TestD10EarlierErrors(t *testing.T) {
 		}
 		t.Run(op.name, func(t *testing.T) {
 			sim, w := newWorld(t)
-			for _, code := range []cu.Result{cu.ResultECCUncorrectable, cu.ResultLaunchOutOfResources, cu.ResultUnknown} {
+			for _, code := range []cu.Result{cu.ResultLaunchOutOfResources, cu.ResultUnknown, cu.ResultECCUncorrectable} {
 				if err := w.e.Record(w.s); err != nil { // nobody knows whether it is complete
 					t.Fatal(err)
 				}
@@ -462,7 +462,7 @@ func TestD10EarlierErrors(t *testing.T) {
 				if d := detail(t, err, code); !strings.Contains(d, earlier) {
 					t.Errorf("%v: %q does not say where it may come from", code, d)
 				}
-				if err := w.gpu.Err(); (err != nil) != code.Sticky() {
+				if err := w.gpu.Err(); (err != nil) != cu.NeedsRestart(code) {
 					t.Errorf("%v: the context's error is %v", code, err)
 				}
 			}

@@ -535,7 +535,7 @@ func (op cuOp) fail(t *testing.T, code cu.Result) {
 	case again != nil:
 		t.Errorf("the second time: %v", again)
 	}
-	if err := w.gpu.Err(); code.Sticky() != (err != nil) || err != nil && !errors.Is(err, code) {
+	if err := w.gpu.Err(); cu.NeedsRestart(code) != (err != nil) || err != nil && !errors.Is(err, code) {
 		t.Errorf("the context's error is %v", err)
 	}
 	if err := w.close(); err != nil && !code.Sticky() {

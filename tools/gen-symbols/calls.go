@@ -17,6 +17,8 @@ type call struct {
 	method string
 	fact   funcFact
 	heap   bool
+	undo   string     // the method that destroys what the call creates
+	what   *callParam // what that is
 	params []*callParam
 	line   int
 }
@@ -82,7 +84,11 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 			return
 		}
 		c.fact = fact
-		c.heap = r.choice(2, "-", "heap")
+		if undo, ok := strings.CutPrefix(r.field(2), "undo:"); ok {
+			c.undo = undo
+		} else {
+			c.heap = r.choice(2, "-", "heap")
+		}
 		if methods[c.method] {
 			r.bad("%s is here twice", c.method)
 		}
@@ -146,6 +152,15 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 		if p.hasSlot() {
 			p.slot = slots
 			slots++
+		}
+	}
+	if c.undo != "" {
+		made := func(p *callParam) bool { return p.role == roleOut || p.role == roleHostPtr }
+		i := slices.IndexFunc(c.params, made)
+		if i < 0 {
+			bad("no parameter is what %s destroys", c.undo)
+		} else {
+			c.what = c.params[i]
 		}
 	}
 	if regs, stack := c.systemV(); stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame) || regs > largeFrame {

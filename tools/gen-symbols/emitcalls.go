@@ -148,14 +148,35 @@ func (c *call) emitSoft(b *strings.Builder) {
 		fmt.Fprintf(b, "if t.version < %d {\nres = missing(%s)\nreturn\n}\n", c.fact.version, symName(c.fact.export))
 	}
 	b.WriteString("var th *Thread\nif th, res = t.enter(at); res != ResultSuccess {\nreturn\n}\n")
-	if outs := c.outs(); len(outs) == 0 {
+	switch outs := c.outs(); {
+	case c.undo != "":
+		names := ""
+		for _, p := range outs {
+			names += p.outName() + ", "
+		}
+		fmt.Fprintf(b, "%sres = %s\nres = t.leave(at, th, res)\n", names, soft)
+		c.emitUndo(b, c.what.name)
+		b.WriteString("return\n")
+	case len(outs) == 0:
 		fmt.Fprintf(b, "return t.leave(at, th, %s)\n", soft)
-	} else {
+	default:
 		names := ""
 		for _, p := range outs {
 			names += p.outName() + ", "
 		}
 		fmt.Fprintf(b, "%sres = %s\nreturn %st.leave(at, th, res)\n", names, soft, names)
+	}
+	b.WriteString("}\n")
+}
+
+// emitUndo writes what destroys value, which the call has created, where the thread could not be put back after it.
+func (c *call) emitUndo(b *strings.Builder, value string) {
+	if c.undo == "" {
+		return
+	}
+	fmt.Fprintf(b, "if res < popFailed {\nt.%s(at.undo(), %s)\n", c.undo, value)
+	if c.what.hasSlot() {
+		fmt.Fprintf(b, "%s = 0\n", value)
 	}
 	b.WriteString("}\n")
 }
@@ -263,11 +284,18 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
 	case hot: // one Go function less between the caller and C
 		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\nres = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
-	case len(outs) == 0:
+	case len(outs) == 0 && c.undo == "":
 		fmt.Fprintf(b, "return t.call%d%s\n", size, args)
 		return
 	default:
 		fmt.Fprintf(b, "res = t.call%d%s\n", size, args)
+	}
+	if c.undo != "" {
+		value := c.what.name
+		if c.what.hasSlot() {
+			value = fmt.Sprintf("f.v%d", c.what.slot)
+		}
+		c.emitUndo(b, value)
 	}
 	b.WriteString("return ")
 	for _, p := range outs {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -57,10 +58,19 @@ const (
 
 var errNotELF = errors.New("not an ELF file of this architecture")
 
+// maxLoader is the greatest size of a file that is read as glibc's loader, which has less than a megabyte.
+const maxLoader = 64 << 20
+
+// isELF reports whether a file that begins with b is an ELF file of this architecture.
+func isELF(b []byte) bool {
+	return len(b) >= ehdrSize && string(b[:4]) == "\x7fELF" && b[4] == 2 && b[5] == 1 &&
+		binary.LittleEndian.Uint16(b[18:]) == machine
+}
+
 // parseELF reads the headers of a file.
 func parseELF(b []byte) (*elfFile, error) {
 	le := binary.LittleEndian
-	if len(b) < ehdrSize || string(b[:4]) != "\x7fELF" || b[4] != 2 || b[5] != 1 || le.Uint16(b[18:]) != machine {
+	if !isELF(b) {
 		return nil, errNotELF
 	}
 	f := &elfFile{typ: le.Uint16(b[16:]), entry: le.Uint64(b[24:]), content: b}
@@ -175,10 +185,27 @@ func readLoader(name string) (*elfFile, error) {
 	if !info.Mode().IsRegular() { // opening a pipe could take for ever
 		return nil, errors.New("it is no regular file")
 	}
-	b, err := os.ReadFile(name)
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
+	defer file.Close()
+	// The header first: any file may have been named, of any size.
+	header := make([]byte, ehdrSize)
+	if n, err := io.ReadFull(file, header); !isELF(header[:n]) {
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return nil, err
+		}
+		return nil, errNotELF
+	}
+	if info.Size() > maxLoader {
+		return nil, fmt.Errorf("it has %d bytes, and no loader has more than %d", info.Size(), maxLoader)
+	}
+	rest, err := io.ReadAll(io.LimitReader(file, maxLoader)) // it may have grown
+	if err != nil {
+		return nil, err
+	}
+	b := append(header, rest...)
 	f, err := parseELF(b)
 	if err != nil {
 		return nil, err

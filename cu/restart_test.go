@@ -1,0 +1,179 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestNeedsRestart says what each result means for the process.
+func TestNeedsRestart(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{(*Error)(nil), false},
+		{errors.New("another"), false},
+		{ResultIllegalAddress, true},
+		{ResultECCUncorrectable, true},
+		{ResultDeviceUnavailable, false}, // of what call?
+		{ResultUnknown, false},
+		{ResultNotReady, false},
+		{fmt.Errorf("wrapped: %w", ErrContextPoisoned), true},
+		{&BatchError{Errs: []error{nil, ResultInvalidValue, &Error{Result: ResultUnknown, Err: ErrDeviceLost}}}, true},
+		{errors.Join(errors.New("another"), ErrDeviceLost), true},
+	} {
+		if got := NeedsRestart(c.err); got != c.want {
+			t.Errorf("NeedsRestart(%v) = %v", c.err, got)
+		}
+	}
+}
+
+// TestDeviceLost has every call return what a driver returns that has lost a device.
+func TestDeviceLost(t *testing.T) {
+	for _, c := range []struct {
+		code       Result
+		afterOne   bool // one call is enough
+		fresh, own bool // whether a context that is opened on another driver, or on this one, says so
+	}{
+		{ResultDeviceUnavailable, true, false, true},
+		{ResultECCUncorrectable, true, true, true},
+		{ResultUnknown, false, false, true},
+	} {
+		t.Run(c.code.String(), func(t *testing.T) {
+			r := newSoft(t)
+			e := r.event(0)
+			r.ok(e.Record(r.s))
+			r.sim.Inject(cusim.Fault{Every: true, Code: int(c.code)})
+
+			_, _, err := r.gpu.MemInfo()
+			r.is(err, c.code)
+			if NeedsRestart(err) != c.afterOne || (r.gpu.Err() != nil) != c.afterOne {
+				t.Errorf("after one call: %v; Err: %v", err, r.gpu.Err())
+			}
+			_, _, err = r.gpu.MemInfo() // the same call again says nothing new
+			if NeedsRestart(err) != c.afterOne {
+				t.Errorf("after the same call: %v", err)
+			}
+			for name, err := range map[string]error{
+				"Record":      e.Record(r.s),
+				"Synchronize": r.gpu.Synchronize(),
+				"Err":         r.gpu.Err(),
+				"Wait":        r.s.Wait(t.Context()),
+			} {
+				r.is(err, ErrDeviceLost, c.code)
+				if !NeedsRestart(err) || errors.Is(err, ErrContextPoisoned) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if !strings.Contains(err.Error(), "start the process again") {
+					t.Errorf("%s does not say what to do: %v", name, err)
+				}
+			}
+			_, _, err = r.gpu.MemInfo()
+			r.is(err, c.code, ErrDeviceLost)
+			if _, err := r.gpu.Device().PrimaryContext(); NeedsRestart(err) != c.own {
+				t.Errorf("another context: %v", err)
+			}
+
+			// Who has no context cannot tell a busy device from a lost one.
+			sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Every: true, Code: int(c.code)},
+				cusim.Fault{Function: "cuCtxCreate", Every: true, Code: int(c.code)}))
+			dev := must(must(Open(WithSoftware(sim)))(t).Device(0))(t)
+			_, err = dev.PrimaryContext()
+			busy := strings.Contains(err.Error(), "the device is busy")
+			if NeedsRestart(err) != c.fresh || busy != (c.code == ResultDeviceUnavailable) {
+				t.Errorf("a context is opened: %v", err)
+			}
+			if c.code == ResultDeviceUnavailable {
+				if _, err := dev.NewContext(0); NeedsRestart(err) || !strings.Contains(err.Error(), "the device is busy") {
+					t.Errorf("a context is created: %v", err)
+				}
+			}
+			r.sim.ClearFaults()
+		})
+	}
+}
+
+// TestUnknownOnce has single calls fail with a result that says nothing.
+func TestUnknownOnce(t *testing.T) {
+	r := newSoft(t)
+	for range 2 { // of one function
+		r.sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: int(ResultUnknown)})
+		if _, _, err := r.gpu.MemInfo(); !errors.Is(err, ResultUnknown) || NeedsRestart(err) {
+			t.Errorf("MemInfo: %v", err)
+		}
+	}
+	r.ok(r.gpu.Err())
+	r.sim.Inject(cusim.Fault{Function: "cuStreamQuery", Code: int(ResultUnknown)})
+	if _, err := r.s.Query(); !NeedsRestart(err) {
+		t.Errorf("Query: %v", err)
+	}
+	r.is(r.gpu.Err(), ErrDeviceLost, ResultUnknown)
+}
+
+// TestRestartAfterStickyError is about [cusim.Driver.LoseDevice], and a kernel's error.
+func TestRestartAfterStickyError(t *testing.T) {
+	for _, code := range []Result{ResultDeviceUnavailable, ResultIllegalAddress, ResultECCUncorrectable} {
+		r := newSoft(t)
+		r.sim.Poison(int(code))
+		if err := r.s.Synchronize(); !NeedsRestart(err) || !NeedsRestart(r.gpu.Err()) {
+			t.Errorf("%v: %v; Err: %v", code, err, r.gpu.Err())
+		}
+	}
+}
+
+// TestDestroyedContext does not blame who did nothing wrong.
+func TestDestroyedContext(t *testing.T) {
+	r := newSoft(t)
+	for _, code := range []Result{ResultContextIsDestroyed, ResultInvalidContext} {
+		r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(code)})
+		_, err := r.gpu.NewEvent(0)
+		r.is(err, code)
+		if !strings.Contains(err.Error(), "other code in the process destroyed or reset the context") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+// TestExcessiveLaunch launches shapes that the device does not allow.
+func TestExcessiveLaunch(t *testing.T) {
+	r := newSoft(t)
+	for want, cfg := range map[string]LaunchConfig{
+		"Grid.Y is 65536, and the device allows 65535: put more": {Grid: Dim3{X: 1, Y: 65536}, Block: Dim3{X: 1}},
+		"Grid.X is 2147483648, and the device allows 2147483647": {Grid: Dim3{X: 1 << 31}, Block: Dim3{X: 1}},
+		"Block.Z is 65, and the device allows 64: ask":           {Grid: Dim3{X: 1}, Block: Dim3{X: 1, Z: 65}},
+		"the block has more threads, or more shared memory":      {Grid: Dim3{X: 1}, Block: Dim3{X: 1024, Y: 2}},
+	} {
+		for _, flags := range []LaunchFlags{LaunchDefault, LaunchCooperative} {
+			cfg.Flags = flags
+			err := r.spin.Launch(r.s, cfg, U64(1))
+			r.is(err, ResultInvalidValue)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %s", cfg, err, want)
+			}
+		}
+	}
+}
+
+// TestNoSoftware asks for a software driver, and passes none.
+func TestNoSoftware(t *testing.T) {
+	for _, opt := range []Option{WithSoftware(nil), WithSoftware((*cusim.Driver)(nil))} {
+		drv, err := Open(opt, WithLibrary("/nowhere"))
+		if drv != nil || !errors.Is(err, ErrNil) || errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "cusim.New") {
+			t.Errorf("Open: %v, %v", drv, err)
+		}
+	}
+}
+
+// TestResultString names results.
+func TestResultString(t *testing.T) {
+	for want, r := range map[string]Result{"CUDA_SUCCESS": 0, "CUDA_ERROR_NOT_READY": ResultNotReady, "12345": 12345} {
+		if got := r.String(); got != want {
+			t.Errorf("%d: %s, want %s", int(r), got, want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package tests
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/loader"
+)
+
+// TestNilErrors calls the methods of each exported error type on nil, as a program may that
+// logs what it has found by errors.As.
+func TestNilErrors(t *testing.T) {
+	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*cu.MissingError)(nil), (*loader.LoadError)(nil)}
+	var want []string
+	for _, line := range publicAPI(t) {
+		if method, ok := strings.CutSuffix(line, ") Error() string\n"); ok && strings.Contains(method, "(*") {
+			want = append(want, strings.NewReplacer("pkg ", "*", ", method (*", ".").Replace(method))
+		}
+	}
+	want = append(want, "*driver.MissingError") // which cu.MissingError is
+	var got []string
+	for _, err := range types {
+		got = append(got, reflect.TypeOf(err).String())
+		for i := range reflect.TypeOf(err).NumMethod() {
+			if m := reflect.ValueOf(err).Method(i); m.Type().NumIn() == 0 {
+				m.Call(nil)
+			}
+		}
+		if err.Error() == "" || errors.Is(err, cu.ErrClosed) || cu.NeedsRestart(err) {
+			t.Errorf("%T says %q", err, err.Error())
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("error types (-API +tested):\n%s", diff)
+	}
+}
