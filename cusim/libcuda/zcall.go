@@ -926,4 +926,6 @@ var madeNames = [...]string{
 	"cuModuleLoad",
 	"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
 	"cuOccupancyMaxPotentialBlockSizeWithFlags",
+	"cuProfilerStart",
+	"cuProfilerStop",
 }

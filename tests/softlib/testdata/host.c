@@ -55,6 +55,9 @@ static void *symbol(const char *name)
 #define AS(name, types, args) { static int (*function) types; if (!function) function = symbol(#name); return function args; }
 
 F(cuInit, unsigned flags) AS(cuInit, (unsigned), (flags))
+F(cuProfilerStart, void) AS(cuProfilerStart, (void), ())
+F(cuProfilerStop, void) AS(cuProfilerStop, (void), ())
+F(cuGLInit, void) AS(cuGLInit, (void), ())
 F(cuDriverGetVersion, int *v) AS(cuDriverGetVersion, (int *), (v))
 F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **), (r, s))
 F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
@@ -272,6 +275,8 @@ static void unstarted(void)
 	WANT(3, cuEventCreate(NULL, 0));
 	WANT(400, cuEventQuery(NULL));
 	WANT(3, cuArrayDestroy(NULL));
+	WANT(3, cuProfilerStart());
+	WANT(3, cuGLInit());
 }
 
 static void lazy(void)
@@ -283,6 +288,9 @@ static void lazy(void)
 	work();
 	CHECK(maps("libcusim.so"));
 	WANT(801, cuArrayDestroy(NULL));
+	WANT(801, cuGLInit());
+	OK(cuProfilerStart());
+	OK(cuProfilerStop());
 }
 
 // reap waits for a child, which has to end well.
