@@ -497,7 +497,13 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			refuse(name + " == nil")
 			args = append(args, "*"+name)
 		case roleKParams:
-			args = append(args, "kernelParams(&"+word+")")
+			extra := "nil"
+			if i+1 < len(c.params) && c.params[i+1].role == roleKExtra {
+				extra = fmt.Sprintf("&a[%d]", i+1)
+			}
+			args = append(args, fmt.Sprintf("kernelParams(&%s, %s)", word, extra))
+		case roleStruct:
+			args = append(args, fmt.Sprintf("pointer[%s](&%s)", driverType(p.arg), word))
 		case roleFunc:
 			if p.c.typ == "CUstreamCallback" {
 				args = append(args, fmt.Sprintf("l.streamCallback(a[0], %s, a[%d])", word, i+1))

@@ -180,12 +180,6 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 	return cusim_call(18, 3020, a);
 }
 
-int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
-{
-	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)ctxCreateParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(17, 12050, a);
-}
-
 int cuCtxDestroy(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
@@ -1923,7 +1917,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1937,7 +1931,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1973,6 +1967,18 @@ int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsign
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
 	return cusim_call(138, 4000, a);
+}
+
+int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
+{
+	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
+	return cusim_call(139, 11060, a);
+}
+
+int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
+{
+	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
+	return cusim_call(141, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -3180,7 +3186,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(140, 7000, a);
+	return cusim_call(142, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3221,7 +3227,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(141, 7000, a);
+	return cusim_call(143, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3319,7 +3325,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(142, 7000, a);
+	return cusim_call(144, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3343,7 +3349,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(143, 7000, a);
+	return cusim_call(145, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3573,7 +3579,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(144, 7000, a);
+	return cusim_call(146, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3605,7 +3611,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(145, 7000, a);
+	return cusim_call(147, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
