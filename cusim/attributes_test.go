@@ -1,7 +1,9 @@
 package cusim
 
 import (
+	"bytes"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +60,16 @@ func TestDeviceAttributes(t *testing.T) {
 		}
 		if _, res := r.DeviceGetAttribute(nil, a, 0); res != want {
 			t.Errorf("attribute %d: %v, want %v", a, res, want)
+		}
+	}
+	source, err1 := os.ReadFile("attributes.go")
+	page, err2 := os.ReadFile("../docs/testing.md")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	for _, m := range regexp.MustCompile(`CU_DEVICE_ATTRIBUTE_(\w+): *true`).FindAllSubmatch(source, -1) {
+		if !bytes.Contains(page, []byte("`"+string(m[1])+"`")) {
+			t.Errorf("docs/testing.md does not say that %s is 0", m[1])
 		}
 	}
 	r.want("attribute that is set", ok, func() driver.Result {

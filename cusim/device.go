@@ -27,10 +27,8 @@ func newDevice(ordinal int) *device { return &device{ordinal: ordinal} }
 
 // DeviceAttribute sets an attribute that all devices have, by the number that CUDA has for
 // it (CUdevice_attribute). Without it they are those of an H200, and 0 for what the driver
-// does not have: managed memory, memory pools, virtual memory management, memory handles for
-// other processes, compressed and sparse memory, GPUDirect RDMA, launches on several devices,
-// tensor maps, function pointers, and semaphores of graphics. What a device can do does not
-// follow an attribute that is set.
+// does not have, such as managed memory and memory pools; docs/testing.md lists them. What a
+// device can do does not follow an attribute that is set.
 func DeviceAttribute(which, value int) Option {
 	return func(d *Driver) {
 		if d.attributes == nil {

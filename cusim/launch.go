@@ -143,7 +143,7 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 const mostArguments = 32764
 
 // unpacked returns the values of arguments that lie one behind the other. What is
-// missing at their end is zero.
+// missing at their end is zero. More there may only be what pads a struct of them.
 func (f *function) unpacked(data packed, p driver.KernelParams) ([][]byte, driver.Result) {
 	want := uint64(0)
 	if n := len(f.params); n > 0 {
@@ -152,12 +152,12 @@ func (f *function) unpacked(data packed, p driver.KernelParams) ([][]byte, drive
 	switch {
 	case p.Array != nil || len(p.Ptrs) > 0, data.size > mostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
 		return nil, driver.ResultInvalidValue
-	case data.size > want:
+	case data.size > (want+7)/8*8:
 		return nil, driver.ResultLaunchOutOfResources
 	}
 	all := make([]byte, want)
 	if data.size > 0 {
-		copy(all, argument(data.data, data.size))
+		copy(all, argument(data.data, min(data.size, want)))
 	}
 	args := make([][]byte, len(f.params))
 	for i, param := range f.params {

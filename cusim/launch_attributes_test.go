@@ -246,6 +246,15 @@ func TestExtra(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of a struct that ends with padding", func(t *testing.T) {
+		r := newLab(t)
+		f := r.kernel("k", ".param .u64 a, .param .u8 b")
+		launch := func(list ...pair) driver.Result {
+			return r.launchOn(0, f, 1, driver.KernelParams{Extra: unsafe.Pointer(unsafe.SliceData(list))})
+		}
+		r.want("all of it", ok, launch(at, bytes(16), stop))
+		r.want("more", large, launch(at, bytes(17), stop))
+	})
 	t.Run("of a kernel without parameters", func(t *testing.T) {
 		r := newLab(t)
 		f := r.kernel("k", "")

@@ -127,6 +127,8 @@ F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, handle f, int b,
 F(cuOccupancyMaxPotentialBlockSizeWithFlags, int *g, int *b, handle f, void *sh, size_t m, int l, unsigned fl) AS(cuOccupancyMaxPotentialBlockSizeWithFlags, (int *, int *, handle, void *, size_t, int, unsigned), (g, b, f, sh, m, l, fl))
 F(cuArrayDestroy, handle a) AS(cuArrayDestroy, (handle), (a))
 
+F(cuLaunchKernelEx_ptsz, const void *c, handle f, void **p, void **x) AS(cuLaunchKernelEx_ptsz, (const void *, handle, void **, void **), (c, f, p, x))
+
 // cuLaunchKernel of one block of threads.
 static int launch(handle f, unsigned threads, handle s, void **params)
 {
@@ -699,7 +701,27 @@ static void more(void)
 	let_go(gate);
 	OK(cuStreamQuery(s));
 	config.n = 1;
-	WANT(801, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	WANT(1, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	struct { int id, unused; int value[16]; } cooperative = {.id = 2, .value = {1}};
+	config.attributes = &cooperative;
+	gate = hold(s);
+	OK(cuLaunchKernelEx(&config, f, NULL, (void *[]){(void *)1, &ns, (void *)2, &(size_t){sizeof ns}, NULL}));
+	WANT(600, cuStreamQuery(s));
+	let_go(gate);
+	OK(cuStreamSynchronize(s));
+	config.grid[0] = 1 << 20;
+	WANT(720, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+
+	// A configuration without a stream means the thread's own one.
+	handle const per_thread = (handle)2;
+	config.grid[0] = 1, config.stream = NULL, config.n = 0;
+	handle graph;
+	size_t nodes = 0;
+	OK(cuStreamBeginCapture(per_thread));
+	OK(cuLaunchKernelEx_ptsz(&config, f, (void *[]){&ns}, NULL));
+	OK(cuStreamEndCapture(per_thread, &graph));
+	OK(cuGraphGetNodes(graph, NULL, &nodes));
+	CHECK(nodes == 1);
 
 	// The compiler's log, in buffers among the options.
 	enum { INFO = 3, INFO_SIZE = 4, ERROR = 5, ERROR_SIZE = 6, VERBOSE = 12 };
