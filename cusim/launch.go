@@ -8,19 +8,22 @@ import (
 
 // LaunchKernel is cuLaunchKernel.
 func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
-	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz, SharedMemBytes: shared, Stream: h}
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
 	return d.launch("cuLaunchKernel", th, f, &c, launchOptions{}, p)
 }
 
 // LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the
 // device at a time.
 func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
-	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz, SharedMemBytes: shared, Stream: h}
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
 	return d.launch("cuLaunchCooperativeKernel", th, f, &c, launchOptions{cooperative: true}, p)
 }
 
 // LaunchKernelEx is cuLaunchKernelEx.
-func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function, p driver.KernelParams) driver.Result {
+func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
+	p driver.KernelParams) driver.Result {
 	if c == nil {
 		defer d.mu.Unlock()
 		if r := d.begin("cuLaunchKernelEx"); r != ok {
@@ -31,7 +34,8 @@ func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f dri
 	return d.launch("cuLaunchKernelEx", th, f, c, launchOptions{}, p)
 }
 
-func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *driver.LaunchConfig, o launchOptions, p driver.KernelParams) driver.Result {
+func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *driver.LaunchConfig, o launchOptions,
+	p driver.KernelParams) driver.Result {
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return r
@@ -98,7 +102,8 @@ func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 			return driver.ResultInvalidValue
 		}
 	}
-	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) || block.count() > uint64(f.maxThreads) ||
+	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) ||
+		block.count() > uint64(f.maxThreads) ||
 		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
 		return driver.ResultInvalidValue
 	}
@@ -150,7 +155,8 @@ func (f *function) unpacked(data packed, p driver.KernelParams) ([][]byte, drive
 		want = f.params[n-1].offset + f.params[n-1].size
 	}
 	switch {
-	case p.Array != nil || len(p.Ptrs) > 0, data.size > mostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
+	case p.Array != nil || len(p.Ptrs) > 0, data.size > mostArguments,
+		data.size > 0 && data.data == nil, data.size == 0 && want > 0:
 		return nil, driver.ResultInvalidValue
 	case data.size > (want+7)/8*8:
 		return nil, driver.ResultLaunchOutOfResources

@@ -37,10 +37,12 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Value[4*i:]) }
 	valid := true
 	switch a.ID {
-	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // an address, a size, a ratio, and what hits and misses are
-		ratio, hit, miss := math.Float32frombits(word(4)), word(5), word(6)
-		valid = binary.LittleEndian.Uint64(a.Value[8:]) <= uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE]) && ratio >= 0 && ratio <= 1 &&
+		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
+		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])
+		valid = size <= most && ratio >= 0 && ratio <= 1 &&
 			hit <= driver.CU_ACCESS_PROPERTY_PERSISTING && miss < driver.CU_ACCESS_PROPERTY_PERSISTING
 	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
 		o.cooperative = word(0) != 0
@@ -90,7 +92,8 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 		return driver.ResultInvalidValue
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return driver.ResultIllegalState
-	case flags == driver.CU_EVENT_RECORD_EXTERNAL, e.flags&(driver.CU_EVENT_DISABLE_TIMING|driver.CU_EVENT_INTERPROCESS) != driver.CU_EVENT_DISABLE_TIMING:
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL,
+		e.flags&(driver.CU_EVENT_DISABLE_TIMING|driver.CU_EVENT_INTERPROCESS) != driver.CU_EVENT_DISABLE_TIMING:
 		return driver.ResultNotSupported
 	case e.ctx != s.ctx:
 		return driver.ResultInvalidHandle

@@ -29,7 +29,8 @@ func host(b []byte) driver.HostPtr {
 }
 
 // LaunchKernelEx is cuLaunchKernelEx, on the thread's own stream if the configuration names none.
-func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function, p driver.KernelParams) driver.Result {
+func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
+	p driver.KernelParams) driver.Result {
 	if c != nil && c.Stream == 0 {
 		own := *c
 		own.Stream = perThread

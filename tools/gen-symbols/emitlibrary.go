@@ -40,7 +40,8 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			if known {
 				r.bad("%s is here twice, or in the manifest", fact.export)
 			}
-			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)), perThread: r.choice(4, "plain", "per-thread"), ret: "CUresult"}
+			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)),
+				perThread: r.choice(4, "plain", "per-thread"), ret: "CUresult"}
 			facts[f.export] = f
 			plan.exports = append(plan.exports, f)
 			return

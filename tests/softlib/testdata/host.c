@@ -127,7 +127,8 @@ F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, handle f, int b,
 F(cuOccupancyMaxPotentialBlockSizeWithFlags, int *g, int *b, handle f, void *sh, size_t m, int l, unsigned fl) AS(cuOccupancyMaxPotentialBlockSizeWithFlags, (int *, int *, handle, void *, size_t, int, unsigned), (g, b, f, sh, m, l, fl))
 F(cuArrayDestroy, handle a) AS(cuArrayDestroy, (handle), (a))
 
-F(cuLaunchKernelEx_ptsz, const void *c, handle f, void **p, void **x) AS(cuLaunchKernelEx_ptsz, (const void *, handle, void **, void **), (c, f, p, x))
+F(cuLaunchKernelEx_ptsz, const void *c, handle f, void **p, void **x)
+AS(cuLaunchKernelEx_ptsz, (const void *, handle, void **, void **), (c, f, p, x))
 
 // cuLaunchKernel of one block of threads.
 static int launch(handle f, unsigned threads, handle s, void **params)
