@@ -109,7 +109,7 @@ func python(t *testing.T) string {
 }
 
 // TestLaunches holds what creating contexts with parameters, launches with attributes and
-// packed arguments return to what an H100 returned to the same program.
+// packed arguments return to what an H100 returned to the same calls.
 func TestLaunches(t *testing.T) {
 	stdout, said := output(t, nil, python(t), filepath.Join("testdata", "launches.py"), library(t))
 	if said != "" {
