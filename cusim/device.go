@@ -26,8 +26,9 @@ const (
 func newDevice(ordinal int) *device { return &device{ordinal: ordinal} }
 
 // DeviceAttribute sets an attribute that all devices have, by the number that CUDA has for
-// it (CUdevice_attribute): they are those of an H200 otherwise. What a device can do does
-// not follow it.
+// it (CUdevice_attribute). Without it they are those of an H200, and 0 for what the driver
+// does not have, such as managed memory and memory pools; docs/testing.md lists them. What a
+// device can do does not follow an attribute that is set.
 func DeviceAttribute(which, value int) Option {
 	return func(d *Driver) {
 		if d.attributes == nil {
@@ -42,55 +43,13 @@ func (d *Driver) attribute(ordinal int, a int32) int32 {
 	if v, set := d.attributes[a]; set {
 		return v
 	}
-	if a == driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID {
+	switch {
+	case a == driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
 		return int32(0x3b + ordinal)
+	case missing[a]:
+		return 0
 	}
 	return attributes[a]
-}
-
-// attributes are those of an H200; what is not here is 0.
-var attributes = map[int32]int32{
-	driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:                1024,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:                      1024,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:                      1024,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:                      64,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:                       1<<31 - 1,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:                       65535,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:                       65535,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:          48 << 10,
-	driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:                64 << 10,
-	driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE:                            32,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH:                            1<<31 - 1,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:              65536,
-	driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE:                           1_980_000,
-	driver.CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:                          1,
-	driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:                 132,
-	driver.CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:                  1,
-	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:                   1,
-	driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED:                          1,
-	driver.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:                    3_201_000,
-	driver.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:              6144,
-	driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:                        60 << 20,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:       2048,
-	driver.CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:                   3,
-	driver.CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:                   1,
-	driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:             9,
-	driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:             0,
-	driver.CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:          1,
-	driver.CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:            1,
-	driver.CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:             1,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: 228 << 10,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:     65536,
-	driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:                       1,
-	driver.CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:         1,
-	driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:        1,
-	driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:        1,
-	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:                   1,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:    227 << 10,
-	driver.CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:              1,
-	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:        32,
-	driver.CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:                  1,
-	driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:               1,
 }
 
 // device returns a device.

@@ -158,7 +158,13 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 		return s.unspoilt()
 	case e.ctx != s.ctx:
 		return driver.ResultInvalidHandle
-	case s.capture != nil:
+	}
+	return d.recordEvent(e, s)
+}
+
+// recordEvent records an event on a stream of its context, or in the stream's capture.
+func (d *Driver) recordEvent(e *event, s *stream) driver.Result {
+	if s.capture != nil {
 		return d.captureRecord(e, s)
 	}
 	d.forgetCaptured(e)

@@ -8,16 +8,34 @@ import (
 
 // LaunchKernel is cuLaunchKernel.
 func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
-	return d.launch("cuLaunchKernel", th, f, Dim3{gx, gy, gz}, Dim3{bx, by, bz}, shared, h, p, false)
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
+	return d.launch("cuLaunchKernel", th, f, &c, launchOptions{}, p)
 }
 
 // LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the
 // device at a time.
 func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
-	return d.launch("cuLaunchCooperativeKernel", th, f, Dim3{gx, gy, gz}, Dim3{bx, by, bz}, shared, h, p, true)
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
+	return d.launch("cuLaunchCooperativeKernel", th, f, &c, launchOptions{cooperative: true}, p)
 }
 
-func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid, block Dim3, shared uint32, sh driver.Stream, p driver.KernelParams, cooperative bool) driver.Result {
+// LaunchKernelEx is cuLaunchKernelEx.
+func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
+	p driver.KernelParams) driver.Result {
+	if c == nil {
+		defer d.mu.Unlock()
+		if r := d.begin("cuLaunchKernelEx"); r != ok {
+			return r
+		}
+		return driver.ResultInvalidValue
+	}
+	return d.launch("cuLaunchKernelEx", th, f, c, launchOptions{}, p)
+}
+
+func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *driver.LaunchConfig, o launchOptions,
+	p driver.KernelParams) driver.Result {
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return r
@@ -26,31 +44,48 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid,
 	if r != ok {
 		return r
 	}
-	s, r := d.usable(name, d.thread(th), sh)
+	s, r := d.usable(name, d.thread(th), c.Stream)
 	switch {
 	case r != ok:
 		return r
 	case f.module.ctx != s.ctx:
 		return driver.ResultInvalidHandle
 	}
-	if r := f.fits(grid, block, shared, cooperative); r != ok {
+	if r := d.launchAttributes(name, s, c, &o); r != ok {
+		return r
+	}
+	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
+	if r := f.fits(grid, block, c.SharedMemBytes); r != ok {
+		return r
+	}
+	if r := f.fitsTogether(grid, block, c.SharedMemBytes, o); r != ok {
+		if s.capture != nil {
+			d.spoil(s.capture, ok)
+		}
 		return r
 	}
 	args, r := d.arguments(name, h, f, p)
 	if r != ok {
 		return r
 	}
-	return d.submit(s, &work{node: kernelNode, make: func() *op {
+	shared := c.SharedMemBytes // the configuration is the caller's
+	r = d.submit(s, &work{node: kernelNode, make: func() *op {
 		if f.module.unloaded {
 			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
 			return &op{}
 		}
 		return d.kernelOp(&Launch{Name: f.name, Grid: grid, Block: block, SharedMem: shared, d: d, module: f.module, args: args})
 	}})
+	for _, e := range o.events {
+		if r == ok {
+			r = d.recordEvent(e, s)
+		}
+	}
+	return r
 }
 
 // fits checks the shape of a launch.
-func (f *function) fits(grid, block Dim3, shared uint32, cooperative bool) driver.Result {
+func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 	most := attributes
 	for _, n := range []struct {
 		n     uint32
@@ -67,13 +102,10 @@ func (f *function) fits(grid, block Dim3, shared uint32, cooperative bool) drive
 			return driver.ResultInvalidValue
 		}
 	}
-	switch {
-	case block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]),
-		block.count() > uint64(f.maxThreads),
-		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]):
+	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) ||
+		block.count() > uint64(f.maxThreads) ||
+		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
 		return driver.ResultInvalidValue
-	case cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors:
-		return driver.ResultCooperativeLaunchTooLarge
 	}
 	return ok
 }
@@ -81,6 +113,15 @@ func (f *function) fits(grid, block Dim3, shared uint32, cooperative bool) drive
 // arguments copies the values of a launch's arguments. NVIDIA's driver knows only
 // where they are: one that is missing or too short lets it read whatever is there.
 func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
+	if p.Extra != nil {
+		data, r := unpack(p.Extra)
+		switch {
+		case r != ok:
+			return nil, r
+		case data != packed{}:
+			return f.unpacked(data, p)
+		}
+	}
 	if p.Array != nil {
 		p.Ptrs = pointers(p.Array, len(f.params))
 	}
@@ -99,6 +140,34 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 			return nil, driver.ResultInvalidValue
 		}
 		args[i] = argument(p.Ptrs[i], param.size)
+	}
+	return args, ok
+}
+
+// mostArguments is how many bytes the arguments of a kernel have at most.
+const mostArguments = 32764
+
+// unpacked returns the values of arguments that lie one behind the other. What is
+// missing at their end is zero. More there may only be what pads a struct of them.
+func (f *function) unpacked(data packed, p driver.KernelParams) ([][]byte, driver.Result) {
+	want := uint64(0)
+	if n := len(f.params); n > 0 {
+		want = f.params[n-1].offset + f.params[n-1].size
+	}
+	switch {
+	case p.Array != nil || len(p.Ptrs) > 0, data.size > mostArguments,
+		data.size > 0 && data.data == nil, data.size == 0 && want > 0:
+		return nil, driver.ResultInvalidValue
+	case data.size > (want+7)/8*8:
+		return nil, driver.ResultLaunchOutOfResources
+	}
+	all := make([]byte, want)
+	if data.size > 0 {
+		copy(all, argument(data.data, min(data.size, want)))
+	}
+	args := make([][]byte, len(f.params))
+	for i, param := range f.params {
+		args[i] = all[param.offset:][:param.size:param.size]
 	}
 	return args, ok
 }

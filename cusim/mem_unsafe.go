@@ -46,6 +46,38 @@ func pointers(array unsafe.Pointer, n int) []unsafe.Pointer {
 	return unsafe.Slice((*unsafe.Pointer)(array), n)
 }
 
+// packed is what an array of CU_LAUNCH_PARAM_… says: where a kernel's arguments lie one
+// behind the other, and how many bytes they have.
+type packed struct {
+	data unsafe.Pointer
+	size uint64
+}
+
+// unpack reads such an array.
+func unpack(extra unsafe.Pointer) (p packed, r driver.Result) {
+	for at := extra; ; at = unsafe.Add(at, 2*unsafe.Sizeof(at)) {
+		key, value := *(*uintptr)(at), (*unsafe.Pointer)(unsafe.Add(at, unsafe.Sizeof(at)))
+		switch {
+		case key == driver.CU_LAUNCH_PARAM_END_AS_INT:
+			return p, ok
+		case key == driver.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT:
+			p.data = *value
+		case key == driver.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && *value != nil: // NVIDIA's driver crashes without
+			p.size = *(*uint64)(*value)
+		default:
+			return p, driver.ResultInvalidValue
+		}
+	}
+}
+
+// attributesOf returns the attributes of a launch.
+func attributesOf(c *driver.LaunchConfig) ([]driver.LaunchAttribute, driver.Result) {
+	if c.Count > 0 && c.Attributes == nil {
+		return nil, driver.ResultInvalidValue
+	}
+	return unsafe.Slice(c.Attributes, c.Count), ok
+}
+
 // argument copies the value of a kernel's argument.
 func argument(p unsafe.Pointer, n uint64) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)

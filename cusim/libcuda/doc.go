@@ -37,7 +37,7 @@
 // CUDA_ERROR_UNKNOWN (999).
 //
 // Some functions are made of others here, whose faults they meet too, and which * counts
-// in their place: cuMemcpy of cuMemcpyHtoD, cuLaunchKernelEx of cuLaunchKernel, those of
+// in their place: cuMemcpy of cuMemcpyHtoD, cuModuleLoad of cuModuleLoadData, those of
 // a thread's own stream such as cuMemsetD8_v2_ptds of cuMemsetD8Async. cuMemcpyAsync from
 // host to host waits for the stream before it copies, and in a capture it returns
 // CUDA_ERROR_NOT_SUPPORTED.

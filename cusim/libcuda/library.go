@@ -151,9 +151,14 @@ func (l *library) report(w io.Writer) {
 // pointer returns a pointer that a word holds.
 func pointer[T any](word *uint64) *T { return *(**T)(unsafe.Pointer(word)) }
 
-// kernelParams returns the arguments of a kernel, which a word points to.
-func kernelParams(word *uint64) driver.KernelParams {
-	return driver.KernelParams{Array: unsafe.Pointer(pointer[byte](word))}
+// kernelParams returns the arguments of a kernel, which a word points to, or another one
+// that may be missing.
+func kernelParams(params, extra *uint64) driver.KernelParams {
+	p := driver.KernelParams{Array: unsafe.Pointer(pointer[byte](params))}
+	if extra != nil {
+		p.Extra = unsafe.Pointer(pointer[byte](extra))
+	}
+	return p
 }
 
 // store stores a value where C wants it, unless the call failed. C has to want it. The

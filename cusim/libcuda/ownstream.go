@@ -28,6 +28,17 @@ func host(b []byte) driver.HostPtr {
 	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
+// LaunchKernelEx is cuLaunchKernelEx, on the thread's own stream if the configuration names none.
+func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
+	p driver.KernelParams) driver.Result {
+	if c != nil && c.Stream == 0 {
+		own := *c
+		own.Stream = perThread
+		c = &own
+	}
+	return o.d.LaunchKernelEx(th, c, f, p)
+}
+
 // MemcpyHtoD is cuMemcpyHtoD in the order of the thread's own stream. It returns when the copy is done.
 func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyHtoD"); r != driver.ResultSuccess {

@@ -726,31 +726,32 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		return r
 	case 138: // cuLaunchKernel
-		if a[10] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 139: // cuLaunchCooperativeKernel
-		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9]))
-	case 140: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
+	case 139: // cuLaunchKernelEx
+		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
+	case 140: // cuLaunchCooperativeKernel
+		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
+	case 141: // cuLaunchKernelEx, in the order of the thread's own default stream
+		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
+	case 142: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 141: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 143: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 142: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 144: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 143: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 145: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 144: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 146: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 145: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 147: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -906,7 +907,9 @@ var callNames = [...]string{
 	"cuOccupancyMaxActiveBlocksPerMultiprocessor",
 	"cuOccupancyMaxPotentialBlockSize",
 	"cuLaunchKernel",
+	"cuLaunchKernelEx",
 	"cuLaunchCooperativeKernel",
+	"cuLaunchKernelEx",
 	"cuMemcpyDtoD",
 	"cuMemcpyDtoH",
 	"cuMemcpyHtoD",
@@ -919,11 +922,12 @@ var callNames = [...]string{
 var madeNames = [...]string{
 	"cuDeviceComputeCapability",
 	"cuGraphInstantiate",
-	"cuLaunchKernelEx",
 	"cuMemAllocHost",
 	"cuMemcpy",
 	"cuMemcpyAsync",
 	"cuModuleLoad",
 	"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
 	"cuOccupancyMaxPotentialBlockSizeWithFlags",
+	"cuProfilerStart",
+	"cuProfilerStop",
 }

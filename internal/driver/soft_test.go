@@ -162,6 +162,14 @@ func (s *soft) LaunchKernel(_ *Thread, f Function, gx, gy, gz, bx, by, bz, share
 	return s.note("launch %d %v %v %d %v", f, [3]uint32{gx, gy, gz}, [3]uint32{bx, by, bz}, shared, values)
 }
 
+func (s *soft) LaunchKernelEx(_ *Thread, c *LaunchConfig, f Function, p KernelParams) Result {
+	if p.Extra == nil {
+		return ResultInvalidValue
+	}
+	attributes := unsafe.Slice(c.Attributes, c.Count)
+	return s.note("launch %d on %d with %d %v", f, c.Stream, attributes[0].ID, *(*uint64)(p.Extra))
+}
+
 func (s *soft) LaunchHostFunc(_ *Thread, _ Stream, f Callback) Result {
 	f.Go()
 	return ResultSuccess
@@ -226,6 +234,8 @@ func TestSoftware(t *testing.T) {
 		Sizes: []uint32{4, 8},
 	})
 	check("LaunchKernel", ResultSuccess, res)
+	config := LaunchConfig{Stream: 9, Attributes: &LaunchAttribute{ID: CU_LAUNCH_ATTRIBUTE_PRIORITY}, Count: 1}
+	check("LaunchKernelEx", ResultSuccess, tab.LaunchKernelEx(at, &config, 1, KernelParams{Extra: unsafe.Pointer(&b)}))
 	called := false
 	tab.LaunchHostFunc(at, 0, Callback{Go: func() { called = true }})
 	check("a callback", true, called)
@@ -236,7 +246,7 @@ func TestSoftware(t *testing.T) {
 	h, _ := tab.IpcGetEventHandle(at, 3)
 	e, _ := tab.IpcOpenEventHandle(at, h)
 	check("64 bytes by value", Event(3+66<<8), e)
-	check("log", []string{"init 3", "function four", "launch 1 [2 3 4] [5 6 7] 8 [7 1099511627776]"}, s.noted())
+	check("log", []string{"init 3", "function four", "launch 1 [2 3 4] [5 6 7] 8 [7 1099511627776]", "launch 1 on 9 with 8 1099511627776"}, s.noted())
 
 	if _, err := tab.Resolve(symEventQuery); err == nil {
 		t.Error("a software driver's function has an address")

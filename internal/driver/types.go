@@ -73,6 +73,28 @@ type KernelParams struct {
 	// Array takes the place of Ptrs where a software driver is called from C: it
 	// is where the pointers are, as many as the kernel has parameters.
 	Array unsafe.Pointer
+	// Extra is the other form, in place of the one above: what cuLaunchKernel takes as
+	// its last argument, an array of CU_LAUNCH_PARAM_… that begins here, or nil.
+	Extra unsafe.Pointer
+}
+
+// LaunchConfig is a CUlaunchConfig: the shape of a launch, its stream, and Count
+// attributes, the first of which Attributes points to.
+type LaunchConfig struct {
+	GridX, GridY, GridZ    uint32
+	BlockX, BlockY, BlockZ uint32
+	SharedMemBytes         uint32
+	Stream                 Stream
+	Attributes             *LaunchAttribute
+	Count                  uint32
+}
+
+// LaunchAttribute is a CUlaunchAttribute: its CU_LAUNCH_ATTRIBUTE_…, and the value in the
+// layout of C, which depends on that.
+type LaunchAttribute struct {
+	ID    int32
+	_     int32
+	Value [64]byte
 }
 
 // Callback is a function that the driver calls when a stream reaches it: Addr

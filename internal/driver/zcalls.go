@@ -4683,7 +4683,7 @@ func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY
 		sharedMemBytes uintptr
 		hStream        uintptr
 		kernelParams   unsafe.Pointer
-		extra          uintptr
+		extra          unsafe.Pointer
 		_              [3]uintptr
 	}{
 		fn:             fn,
@@ -4697,8 +4697,51 @@ func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY
 		sharedMemBytes: uintptr(sharedMemBytes),
 		hStream:        uintptr(hStream),
 		kernelParams:   unsafe.Pointer(unsafe.SliceData(kernelParams.Ptrs)),
+		extra:          kernelParams.Extra,
 	}
 	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
+}
+
+// LaunchKernelEx calls cuLaunchKernelEx, which exists from CUDA 11.6.
+func (t *Table) LaunchKernelEx(at At, config *LaunchConfig, function Function, kernelParams KernelParams) (res Result) {
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symLaunchKernelEx)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.LaunchKernelEx(th, config, function, kernelParams))
+	}
+	fn := t.procs[symLaunchKernelEx].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLaunchKernelEx); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		config       unsafe.Pointer
+		function     uintptr
+		kernelParams unsafe.Pointer
+		extra        unsafe.Pointer
+		_            [2]uintptr
+	}{
+		fn:           fn,
+		config:       unsafe.Pointer(config),
+		function:     uintptr(function),
+		kernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams.Ptrs)),
+		extra:        kernelParams.Extra,
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // LaunchCooperativeKernel calls cuLaunchCooperativeKernel, which exists from CUDA 9.0.

@@ -432,6 +432,9 @@ type Software interface {
 	// LaunchKernel is cuLaunchKernel.
 	LaunchKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result)
 
+	// LaunchKernelEx is cuLaunchKernelEx.
+	LaunchKernelEx(th *Thread, config *LaunchConfig, function Function, kernelParams KernelParams) (res Result)
+
 	// LaunchCooperativeKernel is cuLaunchCooperativeKernel.
 	LaunchCooperativeKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result)
 }

@@ -96,6 +96,7 @@ const (
 	symLaunchCooperativeKernel                   Symbol = 258
 	symLaunchHostFunc                            Symbol = 263
 	symLaunchKernel                              Symbol = 265
+	symLaunchKernelEx                            Symbol = 266
 	symMemAllocAsync                             Symbol = 297
 	symMemAlloc_v2                               Symbol = 306
 	symMemFreeAsync                              Symbol = 316

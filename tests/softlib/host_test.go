@@ -2,10 +2,13 @@ package softlib
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // host compiles the program in C, and returns its path.
@@ -87,15 +90,43 @@ func TestHostTold(t *testing.T) {
 
 // TestPython calls the library from Python, with nothing but what comes with it.
 func TestPython(t *testing.T) {
-	lib := library(t)
-	python, err := exec.LookPath("python3")
+	if said := run(t, nil, python(t), filepath.Join("testdata", "host.py"), library(t)); said != "" {
+		t.Error(said)
+	}
+}
+
+// python returns the path of python3. It skips the test where there is none.
+func python(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
 	if err == nil {
-		err = exec.Command(python, "-c", "import ctypes, multiprocessing").Run()
+		err = exec.Command(path, "-c", "import ctypes, multiprocessing").Run()
 	}
 	if err != nil {
 		t.Skipf("there is no python3 with ctypes: %v", err)
 	}
-	if said := run(t, nil, python, filepath.Join("testdata", "host.py"), lib); said != "" {
+	return path
+}
+
+// TestLaunches holds what creating contexts with parameters, launches with attributes and
+// packed arguments return to what an H100 returned to the same calls.
+func TestLaunches(t *testing.T) {
+	stdout, said := output(t, nil, python(t), filepath.Join("testdata", "launches.py"), library(t))
+	if said != "" {
 		t.Error(said)
+	}
+	recorded, err := os.ReadFile(filepath.Join("testdata", "launches-h100.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// There are no graphs that kernels update.
+	const theirs = "attributes: updatable 1\t801\tin a capture 0, status 1, end 0, nodes 1\n"
+	const ours = "attributes: updatable 1\t801\tin a capture 801, status 1, end 0, nodes 0\n"
+	if !strings.Contains(string(recorded), theirs) {
+		t.Errorf("the GPU's answer is not there: %s", theirs)
+	}
+	want := strings.Replace(string(recorded), theirs, ours, 1)
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(stdout, "\n")); diff != "" {
+		t.Errorf("(-H100 +here):\n%s", diff)
 	}
 }

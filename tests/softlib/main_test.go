@@ -104,6 +104,13 @@ const limit = 2 * time.Minute
 // to standard error. It has to end with 0.
 func run(t *testing.T, env []string, argv ...string) (stderr string) {
 	t.Helper()
+	_, stderr = output(t, env, argv...)
+	return stderr
+}
+
+// output is run, and returns also what the program wrote to standard output.
+func output(t *testing.T, env []string, argv ...string) (stdout, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -122,5 +129,5 @@ func run(t *testing.T, env []string, argv ...string) (stderr string) {
 		}
 		t.Fatalf("%v: %v\n%s%s", argv, err, out.String(), errs.String())
 	}
-	return errs.String()
+	return out.String(), errs.String()
 }

@@ -1,12 +1,18 @@
 package softlib
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/driver"
@@ -100,6 +106,16 @@ func compare(path string) error {
 			counterparts[p], _ = hard.lib.Symbol(info.Export)
 		}
 	}
+	exports, err := exported(os.Getenv(realEnv))
+	if err != nil {
+		return err
+	}
+	for _, name := range exports { // also those of which package driver knows nothing
+		names[name] = true
+		if p, err := soft.lib.Symbol(name); err == nil {
+			counterparts[p], _ = hard.lib.Symbol(name)
+		}
+	}
 	asked, wrong, n := 0, 0, 0
 	part := 1 // one of so many is asked
 	if os.Getenv(briefEnv) != "" {
@@ -137,4 +153,45 @@ func compare(path string) error {
 		return fmt.Errorf("only %d questions", asked)
 	}
 	return nil
+}
+
+// exported returns the names that a library defines.
+func exported(path string) (names []string, err error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			names = append(names, s.Name)
+		}
+	}
+	return names, err
+}
+
+// TestExports holds that the library exports what build -list says, and nothing else.
+func TestExports(t *testing.T) {
+	got, err := exported(library(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "run", "./cusim/libcuda/build", "-list")
+	cmd.Dir = moduleRoot
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for line := range strings.Lines(string(out)) {
+		if name, _, _ := strings.Cut(line, " "); strings.HasPrefix(name, "cu") {
+			want = append(want, name)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exports (-listed +exported):\n%s", diff)
+	}
 }

@@ -50,6 +50,7 @@ const (
 	roleAgg      = "agg"      // struct by value
 	roleRef      = "ref"      // pointer to a value that the driver only reads: by value in Go
 	roleKParams  = "kparams"  // a kernel's arguments
+	roleKExtra   = "kextra"   // the same arguments in another form
 	roleFunc     = "func"     // C function that the driver calls
 	roleData     = "data"     // and the argument for it
 	roleNull     = "null"     // always zero
@@ -148,6 +149,12 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 				break
 			}
 			p.of = c.params[i-1]
+		case roleKExtra:
+			if i == 0 || c.params[i-1].role != roleKParams {
+				bad("parameter %s: kextra without kparams before it", p.c.name)
+				break
+			}
+			p.of = c.params[i-1]
 		}
 		if p.hasSlot() {
 			p.slot = slots
@@ -212,7 +219,7 @@ func (p *callParam) hasSlot() bool {
 // isArg reports whether the method has a Go parameter for p.
 func (p *callParam) isArg() bool {
 	switch p.role {
-	case roleOut, roleStrOut, roleLen, roleInOutLen, roleData, roleNull:
+	case roleOut, roleStrOut, roleLen, roleInOutLen, roleData, roleNull, roleKExtra:
 		return false
 	}
 	return true
@@ -268,6 +275,8 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 		return "Callback", stars == 0
 	case roleData:
 		return "", p.c.typ == "void *"
+	case roleKExtra:
+		return "", p.c.typ == "void **"
 	case roleNull:
 		return "", p.c.size == 0
 	case roleStruct:

@@ -325,6 +325,8 @@ func (p *callParam) field() field {
 		f.typ, f.init = "unsafe.Pointer", data(p.name)
 	case roleKParams:
 		f.typ, f.init = "unsafe.Pointer", data(p.name+".Ptrs")
+	case roleKExtra:
+		f.typ, f.init = "unsafe.Pointer", p.of.name+".Extra"
 	case roleStruct, roleGoPtr:
 		f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
 	case roleAgg: // of at most a word

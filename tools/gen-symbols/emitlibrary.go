@@ -16,18 +16,36 @@ type libraryPlan struct {
 	optional map[string]map[string]bool // by export, parameters that may be NULL
 	told     map[string]map[string]bool // by export, parameters that are stored when the call fails, too
 	handle   map[string]string          // by export, the parameter that must not be 0
+	exports  []funcFact                 // functions that the manifest does not have; nothing is known of their parameters
 }
+
+// notAsked stands for the name of a function that cuGetProcAddress does not find.
+const notAsked = "-"
 
 // parseLibrary reads the file for the library in C.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
-	plan := &libraryPlan{map[string]bool{}, map[string]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]string{}}
+	plan := &libraryPlan{
+		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{},
+		optional: map[string]map[string]bool{}, told: map[string]map[string]bool{},
+	}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
 		facts[f.export] = f
 	}
 	eachRow(src.name, src.text, &errs, func(r row) {
 		fact, known := facts[r.field(1)]
+		if r.fields[0] == "export" {
+			r.want(6)
+			if known {
+				r.bad("%s is here twice, or in the manifest", fact.export)
+			}
+			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)),
+				perThread: r.choice(4, "plain", "per-thread"), ret: "CUresult"}
+			facts[f.export] = f
+			plan.exports = append(plan.exports, f)
+			return
+		}
 		if !known {
 			r.bad("the manifest has no function %q", r.field(1))
 			return
@@ -113,7 +131,7 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
 			number(c, false)
 		}
 	}
-	for _, f := range m.funcs {
+	for _, f := range slices.Concat(m.funcs, plan.exports) {
 		s := stub{fact: f, byHand: plan.byHand[f.export]}
 		if s.call = typed[f.export]; s.call == nil {
 			for _, c := range calls.calls {
@@ -128,6 +146,7 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
 		}
 		lib.stubs = append(lib.stubs, s)
 	}
+	slices.SortFunc(lib.stubs, func(a, b stub) int { return cmp.Compare(a.fact.export, b.fact.export) })
 	return lib
 }
 
@@ -302,6 +321,9 @@ func (lib *library) emitStubs() string {
 	})
 	b.WriteString("// By name, and by version among those of the same name.\nconst struct cusim_symbol cusim_symbols[] = {\n")
 	for _, s := range bySymbol {
+		if s.fact.ask == notAsked {
+			continue
+		}
 		own := 0
 		if s.fact.perThread {
 			own = 1
@@ -476,7 +498,13 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			refuse(name + " == nil")
 			args = append(args, "*"+name)
 		case roleKParams:
-			args = append(args, "kernelParams(&"+word+")")
+			extra := "nil"
+			if i+1 < len(c.params) && c.params[i+1].role == roleKExtra {
+				extra = fmt.Sprintf("&a[%d]", i+1)
+			}
+			args = append(args, fmt.Sprintf("kernelParams(&%s, %s)", word, extra))
+		case roleStruct:
+			args = append(args, fmt.Sprintf("pointer[%s](&%s)", driverType(p.arg), word))
 		case roleFunc:
 			if p.c.typ == "CUstreamCallback" {
 				args = append(args, fmt.Sprintf("l.streamCallback(a[0], %s, a[%d])", word, i+1))

@@ -117,7 +117,7 @@ type (
 	IPCEventHandle [64]byte
 	MemLocation [8]byte
 	WidgetDesc struct{}
-	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32 }
+	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32; Extra unsafe.Pointer }
 	Callback struct { Addr, Data uintptr; Go func() }
 	At struct{ Thread *Thread; NoWait bool }
 	Thread struct{}

@@ -61,9 +61,19 @@ func TestLibraryStubs(t *testing.T) {
 		"cuEventQuery":         "if (!hEvent && !cusim_initialized())",
 		"cuIpcOpenEventHandle": "(uintptr_t)&handle",
 		"cuDeviceGetAttribute": "(uint32_t)dev",
+		"cuGLInit":             "CUDA_ERROR_NOT_SUPPORTED",
 	} {
 		if !strings.Contains(body(export), part) {
 			t.Errorf("%s has no %q:\n%s", export, part, body(export))
+		}
+	}
+	for part, want := range map[string]bool{
+		`{"cuGLGetDevices", 6050, 0, (void *)cuGLGetDevices_v2}`:                true,
+		`{"cuGLMapBufferObject", 7000, 1, (void *)cuGLMapBufferObject_v2_ptds}`: true,
+		`(void *)cuMemGetAttribute}`:                                            false, // it is found by dlsym only
+	} {
+		if strings.Contains(stubs, part) != want {
+			t.Errorf("the table of symbols: %s: %v, want %v", part, !want, want)
 		}
 	}
 	if header := string(files["cusim/libcuda/build/stub/zlibcuda.h"]); !strings.Contains(header, "int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle);") {
@@ -75,14 +85,17 @@ func TestLibraryStubs(t *testing.T) {
 func TestLibraryMalformed(t *testing.T) {
 	m, calls := committedManifest(t), readSource(t, "calls.tsv")
 	for line, want := range map[string]string{
-		"byhand\tcuNothing":               `no function "cuNothing"`,
-		"byhand\tcuInit\nstatic\tcuInit":  "twice",
-		"byhand\tcuInit\tFlags":           "3 columns, want 2",
-		"optional\tcuInit\tflags":         `no parameter "flags"`,
-		"optional\tcuInit":                "2 columns, want 3",
-		"told\tcuGraphExecUpdate\tresult": `no parameter "result"`,
-		"handle\tcuEventQuery\thStream":   `no parameter "hStream"`,
-		"elsewhere\tcuEventQuery\thEvent": "unknown kind of row",
+		"byhand\tcuNothing":                           `no function "cuNothing"`,
+		"byhand\tcuInit\nstatic\tcuInit":              "twice",
+		"byhand\tcuInit\tFlags":                       "3 columns, want 2",
+		"optional\tcuInit\tflags":                     `no parameter "flags"`,
+		"optional\tcuInit":                            "2 columns, want 3",
+		"told\tcuGraphExecUpdate\tresult":             `no parameter "result"`,
+		"handle\tcuEventQuery\thStream":               `no parameter "hStream"`,
+		"elsewhere\tcuEventQuery\thEvent":             "unknown kind of row",
+		"export\tcuInit\tcuInit\t2000\tplain\tcuda.h": "cuInit is here twice, or in the manifest",
+		"export\tcuOdd\tcuOdd\t2000\tplain":           "5 columns, want 6",
+		"export\tcuOdd\tcuOdd\tnew\tplain\todd.h":     "not a number",
 	} {
 		_, err := emitLibrary(m, calls, source{"l", line + "\n"}, "m")
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -55,6 +55,9 @@ static void *symbol(const char *name)
 #define AS(name, types, args) { static int (*function) types; if (!function) function = symbol(#name); return function args; }
 
 F(cuInit, unsigned flags) AS(cuInit, (unsigned), (flags))
+F(cuProfilerStart, void) AS(cuProfilerStart, (void), ())
+F(cuProfilerStop, void) AS(cuProfilerStop, (void), ())
+F(cuGLInit, void) AS(cuGLInit, (void), ())
 F(cuDriverGetVersion, int *v) AS(cuDriverGetVersion, (int *), (v))
 F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **), (r, s))
 F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
@@ -123,6 +126,9 @@ F(cuLaunchKernelEx, const void *c, handle f, void **p, void **x) AS(cuLaunchKern
 F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, handle f, int b, size_t m, unsigned fl) AS(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, (int *, handle, int, size_t, unsigned), (n, f, b, m, fl))
 F(cuOccupancyMaxPotentialBlockSizeWithFlags, int *g, int *b, handle f, void *sh, size_t m, int l, unsigned fl) AS(cuOccupancyMaxPotentialBlockSizeWithFlags, (int *, int *, handle, void *, size_t, int, unsigned), (g, b, f, sh, m, l, fl))
 F(cuArrayDestroy, handle a) AS(cuArrayDestroy, (handle), (a))
+
+F(cuLaunchKernelEx_ptsz, const void *c, handle f, void **p, void **x)
+AS(cuLaunchKernelEx_ptsz, (const void *, handle, void **, void **), (c, f, p, x))
 
 // cuLaunchKernel of one block of threads.
 static int launch(handle f, unsigned threads, handle s, void **params)
@@ -272,6 +278,8 @@ static void unstarted(void)
 	WANT(3, cuEventCreate(NULL, 0));
 	WANT(400, cuEventQuery(NULL));
 	WANT(3, cuArrayDestroy(NULL));
+	WANT(3, cuProfilerStart());
+	WANT(3, cuGLInit());
 }
 
 static void lazy(void)
@@ -283,6 +291,9 @@ static void lazy(void)
 	work();
 	CHECK(maps("libcusim.so"));
 	WANT(801, cuArrayDestroy(NULL));
+	WANT(801, cuGLInit());
+	OK(cuProfilerStart());
+	OK(cuProfilerStop());
 }
 
 // reap waits for a child, which has to end well.
@@ -691,7 +702,27 @@ static void more(void)
 	let_go(gate);
 	OK(cuStreamQuery(s));
 	config.n = 1;
-	WANT(801, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	WANT(1, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+	struct { int id, unused; int value[16]; } cooperative = {.id = 2, .value = {1}};
+	config.attributes = &cooperative;
+	gate = hold(s);
+	OK(cuLaunchKernelEx(&config, f, NULL, (void *[]){(void *)1, &ns, (void *)2, &(size_t){sizeof ns}, NULL}));
+	WANT(600, cuStreamQuery(s));
+	let_go(gate);
+	OK(cuStreamSynchronize(s));
+	config.grid[0] = 1 << 20;
+	WANT(720, cuLaunchKernelEx(&config, f, (void *[]){&ns}, NULL));
+
+	// A configuration without a stream means the thread's own one.
+	handle const per_thread = (handle)2;
+	config.grid[0] = 1, config.stream = NULL, config.n = 0;
+	handle graph;
+	size_t nodes = 0;
+	OK(cuStreamBeginCapture(per_thread));
+	OK(cuLaunchKernelEx_ptsz(&config, f, (void *[]){&ns}, NULL));
+	OK(cuStreamEndCapture(per_thread, &graph));
+	OK(cuGraphGetNodes(graph, NULL, &nodes));
+	CHECK(nodes == 1);
 
 	// The compiler's log, in buffers among the options.
 	enum { INFO = 3, INFO_SIZE = 4, ERROR = 5, ERROR_SIZE = 6, VERBOSE = 12 };

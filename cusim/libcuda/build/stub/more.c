@@ -12,6 +12,11 @@ int cuMemAllocHost_v2(void *pp, size_t bytesize)
 	return result ? result : cuMemHostAlloc(pp, bytesize, 0);
 }
 
+// There is no profiler that would begin or end to collect.
+int cuProfilerStart(void) { return cusim_begin("cuProfilerStart"); }
+
+int cuProfilerStop(void) { return cusim_begin("cuProfilerStop"); }
+
 int cuModuleLoad(void *module, void *fname)
 {
 	int result = cusim_begin("cuModuleLoad");
@@ -52,11 +57,28 @@ int cuDeviceComputeCapability(void *major, void *minor, int dev)
 	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
 }
 
+// create creates a context with a number of execution affinities, of which a GPU without
+// MPS supports none. A number below 1 is none.
+static int create(int since, void *pctx, const void *affinities, int n, unsigned int flags, int dev)
+{
+	uint64_t a[] = {(uintptr_t)pctx, 0, flags, (uint32_t)dev};
+	if (n > 0)
+		return cusim_refuse(affinities ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE);
+	return cusim_call(CUSIM_CtxCreate_v4, since, a);
+}
+
 int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
 {
-	if (paramsArray || numParams)
-		return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-	return cuCtxCreate_v2(pctx, flags, dev);
+	return create(11040, pctx, paramsArray, numParams, flags, dev);
+}
+
+int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
+{
+	// A CUctxCreateParams. Contexts that share with graphics (CIG) are refused.
+	const struct { void *affinities; int n; void *cig; } none = {0}, *params = ctxCreateParams ? ctxCreateParams : &none;
+	if (params->cig)
+		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
+	return create(12050, pctx, params->affinities, params->n, flags, dev);
 }
 
 // in_context calls f with a context made current, NULL being the current one.
@@ -210,34 +232,4 @@ int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCou
 int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	return copy_async(dst, src, ByteCount, (void *)cusim_own(hStream));
-}
-
-// launch_config is the beginning of a CUlaunchConfig, which is all of it.
-struct launch_config {
-	unsigned int grid[3], block[3], shared;
-	void *stream, *attributes;
-	unsigned int attribute_count;
-};
-
-static int launch(const struct launch_config *c, int own, void *f, void *kernelParams, void *extra)
-{
-	int result = cusim_begin("cuLaunchKernelEx");
-	if (result)
-		return result;
-	if (!c)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (c->attribute_count)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	void *stream = own ? (void *)cusim_own(c->stream) : c->stream;
-	return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, stream, kernelParams, extra);
-}
-
-int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
-{
-	return launch(config, 0, f, kernelParams, extra);
-}
-
-int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
-{
-	return launch(config, 1, f, kernelParams, extra);
 }

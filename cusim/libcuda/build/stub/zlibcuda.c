@@ -180,12 +180,6 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 	return cusim_call(18, 3020, a);
 }
 
-int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
-{
-	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)ctxCreateParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(17, 12050, a);
-}
-
 int cuCtxDestroy(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
@@ -637,6 +631,56 @@ int cuDeviceUnregisterAsyncNotification(int device, void *callback)
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
+int cuEGLApiInit(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamConsumerAcquireFrame(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamConsumerConnect(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamConsumerConnectWithFlags(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamConsumerDisconnect(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamConsumerReleaseFrame(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamProducerConnect(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamProducerDisconnect(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamProducerPresentFrame(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuEGLStreamProducerReturnFrame(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
 int cuEventCreate(void *phEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uint32_t)Flags};
@@ -807,6 +851,86 @@ int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
 {
 	(void)hfunc;
 	(void)bytes;
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLCtxCreate(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLCtxCreate_v2(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLGetDevices(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLGetDevices_v2(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLInit(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObject(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObjectAsync(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObjectAsync_v2(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObjectAsync_v2_ptsz(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObject_v2(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLMapBufferObject_v2_ptds(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLRegisterBufferObject(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLSetBufferObjectMapFlags(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLUnmapBufferObject(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLUnmapBufferObjectAsync(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGLUnregisterBufferObject(void)
+{
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -1521,6 +1645,21 @@ int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 	return cusim_call(97, 11010, a);
 }
 
+int cuGraphicsEGLRegisterImage(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGraphicsGLRegisterBuffer(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGraphicsGLRegisterImage(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
 int cuGraphicsMapResources(unsigned int count, void *resources, void *hStream)
 {
 	(void)count;
@@ -1534,6 +1673,11 @@ int cuGraphicsMapResources_ptsz(unsigned int count, void *resources, void *hStre
 	(void)count;
 	(void)resources;
 	(void)hStream;
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGraphicsResourceGetMappedEglFrame(void)
+{
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -1602,6 +1746,16 @@ int cuGraphicsUnmapResources_ptsz(unsigned int count, void *resources, void *hSt
 int cuGraphicsUnregisterResource(void *resource)
 {
 	(void)resource;
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGraphicsVDPAURegisterOutputSurface(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuGraphicsVDPAURegisterVideoSurface(void)
+{
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -1763,7 +1917,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1777,7 +1931,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1813,6 +1967,18 @@ int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsign
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
 	return cusim_call(138, 4000, a);
+}
+
+int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
+{
+	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
+	return cusim_call(139, 11060, a);
+}
+
+int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
+{
+	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
+	return cusim_call(141, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2290,6 +2456,16 @@ int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle
 {
 	(void)prop;
 	(void)handle;
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuMemGetAttribute(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuMemGetAttribute_v2(void)
+{
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -3010,7 +3186,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(140, 7000, a);
+	return cusim_call(142, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3051,7 +3227,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(141, 7000, a);
+	return cusim_call(143, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3149,7 +3325,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(142, 7000, a);
+	return cusim_call(144, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3173,7 +3349,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(143, 7000, a);
+	return cusim_call(145, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3403,7 +3579,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(144, 7000, a);
+	return cusim_call(146, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3435,7 +3611,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(145, 7000, a);
+	return cusim_call(147, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3709,6 +3885,11 @@ int cuPointerSetAttribute(void *value, int attribute, unsigned long long ptr)
 	(void)value;
 	(void)attribute;
 	(void)ptr;
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuProfilerInitialize(void)
+{
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -4576,6 +4757,21 @@ int cuUserObjectRetain(void *object, unsigned int count)
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
+int cuVDPAUCtxCreate(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuVDPAUCtxCreate_v2(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int cuVDPAUGetDevice(void)
+{
+	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+}
+
 int cuWaitExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	(void)extSemArray;
@@ -4697,6 +4893,15 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuDeviceTotalMem", 3020, 0, (void *)cuDeviceTotalMem_v2},
 	{"cuDeviceUnregisterAsyncNotification", 12040, 0, (void *)cuDeviceUnregisterAsyncNotification},
 	{"cuDriverGetVersion", 2020, 0, (void *)cuDriverGetVersion},
+	{"cuEGLStreamConsumerAcquireFrame", 7000, 0, (void *)cuEGLStreamConsumerAcquireFrame},
+	{"cuEGLStreamConsumerConnect", 7000, 0, (void *)cuEGLStreamConsumerConnect},
+	{"cuEGLStreamConsumerConnectWithFlags", 8000, 0, (void *)cuEGLStreamConsumerConnectWithFlags},
+	{"cuEGLStreamConsumerDisconnect", 7000, 0, (void *)cuEGLStreamConsumerDisconnect},
+	{"cuEGLStreamConsumerReleaseFrame", 7000, 0, (void *)cuEGLStreamConsumerReleaseFrame},
+	{"cuEGLStreamProducerConnect", 7000, 0, (void *)cuEGLStreamProducerConnect},
+	{"cuEGLStreamProducerDisconnect", 7000, 0, (void *)cuEGLStreamProducerDisconnect},
+	{"cuEGLStreamProducerPresentFrame", 7000, 0, (void *)cuEGLStreamProducerPresentFrame},
+	{"cuEGLStreamProducerReturnFrame", 7000, 0, (void *)cuEGLStreamProducerReturnFrame},
 	{"cuEventCreate", 2000, 0, (void *)cuEventCreate},
 	{"cuEventDestroy", 2000, 0, (void *)cuEventDestroy},
 	{"cuEventDestroy", 4000, 0, (void *)cuEventDestroy_v2},
@@ -4722,6 +4927,22 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuFuncSetCacheConfig", 3000, 0, (void *)cuFuncSetCacheConfig},
 	{"cuFuncSetSharedMemConfig", 4020, 0, (void *)cuFuncSetSharedMemConfig},
 	{"cuFuncSetSharedSize", 2000, 0, (void *)cuFuncSetSharedSize},
+	{"cuGLCtxCreate", 2000, 0, (void *)cuGLCtxCreate},
+	{"cuGLCtxCreate", 3020, 0, (void *)cuGLCtxCreate_v2},
+	{"cuGLGetDevices", 4010, 0, (void *)cuGLGetDevices},
+	{"cuGLGetDevices", 6050, 0, (void *)cuGLGetDevices_v2},
+	{"cuGLInit", 2000, 0, (void *)cuGLInit},
+	{"cuGLMapBufferObject", 2000, 0, (void *)cuGLMapBufferObject},
+	{"cuGLMapBufferObject", 3020, 0, (void *)cuGLMapBufferObject_v2},
+	{"cuGLMapBufferObject", 7000, 1, (void *)cuGLMapBufferObject_v2_ptds},
+	{"cuGLMapBufferObjectAsync", 2030, 0, (void *)cuGLMapBufferObjectAsync},
+	{"cuGLMapBufferObjectAsync", 3020, 0, (void *)cuGLMapBufferObjectAsync_v2},
+	{"cuGLMapBufferObjectAsync", 7000, 1, (void *)cuGLMapBufferObjectAsync_v2_ptsz},
+	{"cuGLRegisterBufferObject", 2000, 0, (void *)cuGLRegisterBufferObject},
+	{"cuGLSetBufferObjectMapFlags", 2030, 0, (void *)cuGLSetBufferObjectMapFlags},
+	{"cuGLUnmapBufferObject", 2000, 0, (void *)cuGLUnmapBufferObject},
+	{"cuGLUnmapBufferObjectAsync", 2030, 0, (void *)cuGLUnmapBufferObjectAsync},
+	{"cuGLUnregisterBufferObject", 2000, 0, (void *)cuGLUnregisterBufferObject},
 	{"cuGetErrorName", 6000, 0, (void *)cuGetErrorName},
 	{"cuGetErrorString", 6000, 0, (void *)cuGetErrorString},
 	{"cuGetExportTable", 3000, 0, (void *)cuGetExportTable},
@@ -4819,8 +5040,12 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuGraphRetainUserObject", 11030, 0, (void *)cuGraphRetainUserObject},
 	{"cuGraphUpload", 11010, 0, (void *)cuGraphUpload},
 	{"cuGraphUpload", 11010, 1, (void *)cuGraphUpload_ptsz},
+	{"cuGraphicsEGLRegisterImage", 7000, 0, (void *)cuGraphicsEGLRegisterImage},
+	{"cuGraphicsGLRegisterBuffer", 3000, 0, (void *)cuGraphicsGLRegisterBuffer},
+	{"cuGraphicsGLRegisterImage", 3000, 0, (void *)cuGraphicsGLRegisterImage},
 	{"cuGraphicsMapResources", 3000, 0, (void *)cuGraphicsMapResources},
 	{"cuGraphicsMapResources", 7000, 1, (void *)cuGraphicsMapResources_ptsz},
+	{"cuGraphicsResourceGetMappedEglFrame", 7000, 0, (void *)cuGraphicsResourceGetMappedEglFrame},
 	{"cuGraphicsResourceGetMappedMipmappedArray", 5000, 0, (void *)cuGraphicsResourceGetMappedMipmappedArray},
 	{"cuGraphicsResourceGetMappedPointer", 3000, 0, (void *)cuGraphicsResourceGetMappedPointer},
 	{"cuGraphicsResourceGetMappedPointer", 3020, 0, (void *)cuGraphicsResourceGetMappedPointer_v2},
@@ -4830,6 +5055,8 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuGraphicsUnmapResources", 3000, 0, (void *)cuGraphicsUnmapResources},
 	{"cuGraphicsUnmapResources", 7000, 1, (void *)cuGraphicsUnmapResources_ptsz},
 	{"cuGraphicsUnregisterResource", 3000, 0, (void *)cuGraphicsUnregisterResource},
+	{"cuGraphicsVDPAURegisterOutputSurface", 3010, 0, (void *)cuGraphicsVDPAURegisterOutputSurface},
+	{"cuGraphicsVDPAURegisterVideoSurface", 3010, 0, (void *)cuGraphicsVDPAURegisterVideoSurface},
 	{"cuGreenCtxCreate", 12040, 0, (void *)cuGreenCtxCreate},
 	{"cuGreenCtxDestroy", 12040, 0, (void *)cuGreenCtxDestroy},
 	{"cuGreenCtxGetDevResource", 12040, 0, (void *)cuGreenCtxGetDevResource},
@@ -5104,6 +5331,9 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuPointerGetAttribute", 4000, 0, (void *)cuPointerGetAttribute},
 	{"cuPointerGetAttributes", 7000, 0, (void *)cuPointerGetAttributes},
 	{"cuPointerSetAttribute", 6000, 0, (void *)cuPointerSetAttribute},
+	{"cuProfilerInitialize", 4000, 0, (void *)cuProfilerInitialize},
+	{"cuProfilerStart", 4000, 0, (void *)cuProfilerStart},
+	{"cuProfilerStop", 4000, 0, (void *)cuProfilerStop},
 	{"cuSignalExternalSemaphoresAsync", 10000, 0, (void *)cuSignalExternalSemaphoresAsync},
 	{"cuSignalExternalSemaphoresAsync", 10000, 1, (void *)cuSignalExternalSemaphoresAsync_ptsz},
 	{"cuStreamAddCallback", 5000, 0, (void *)cuStreamAddCallback},
@@ -5228,6 +5458,9 @@ const struct cusim_symbol cusim_symbols[] = {
 	{"cuUserObjectCreate", 11030, 0, (void *)cuUserObjectCreate},
 	{"cuUserObjectRelease", 11030, 0, (void *)cuUserObjectRelease},
 	{"cuUserObjectRetain", 11030, 0, (void *)cuUserObjectRetain},
+	{"cuVDPAUCtxCreate", 3010, 0, (void *)cuVDPAUCtxCreate},
+	{"cuVDPAUCtxCreate", 3020, 0, (void *)cuVDPAUCtxCreate_v2},
+	{"cuVDPAUGetDevice", 3010, 0, (void *)cuVDPAUGetDevice},
 	{"cuWaitExternalSemaphoresAsync", 10000, 0, (void *)cuWaitExternalSemaphoresAsync},
 	{"cuWaitExternalSemaphoresAsync", 10000, 1, (void *)cuWaitExternalSemaphoresAsync_ptsz},
 	{NULL, 0, 0, NULL},

@@ -118,6 +118,7 @@ enum {
 // The calls that hand-written functions make, by their number.
 enum {
 	CUSIM_Init = 0,
+	CUSIM_CtxCreate_v4 = 17,
 };
 
 // The functions that the library exports.
@@ -223,6 +224,16 @@ int cuDeviceTotalMem(void *bytes, int dev);
 int cuDeviceTotalMem_v2(void *bytes, int dev);
 int cuDeviceUnregisterAsyncNotification(int device, void *callback);
 int cuDriverGetVersion(void *driverVersion);
+int cuEGLApiInit(void);
+int cuEGLStreamConsumerAcquireFrame(void);
+int cuEGLStreamConsumerConnect(void);
+int cuEGLStreamConsumerConnectWithFlags(void);
+int cuEGLStreamConsumerDisconnect(void);
+int cuEGLStreamConsumerReleaseFrame(void);
+int cuEGLStreamProducerConnect(void);
+int cuEGLStreamProducerDisconnect(void);
+int cuEGLStreamProducerPresentFrame(void);
+int cuEGLStreamProducerReturnFrame(void);
 int cuEventCreate(void *phEvent, unsigned int Flags);
 int cuEventDestroy(void *hEvent);
 int cuEventDestroy_v2(void *hEvent);
@@ -248,6 +259,22 @@ int cuFuncSetBlockShape(void *hfunc, int x, int y, int z);
 int cuFuncSetCacheConfig(void *hfunc, int config);
 int cuFuncSetSharedMemConfig(void *hfunc, int config);
 int cuFuncSetSharedSize(void *hfunc, unsigned int bytes);
+int cuGLCtxCreate(void);
+int cuGLCtxCreate_v2(void);
+int cuGLGetDevices(void);
+int cuGLGetDevices_v2(void);
+int cuGLInit(void);
+int cuGLMapBufferObject(void);
+int cuGLMapBufferObjectAsync(void);
+int cuGLMapBufferObjectAsync_v2(void);
+int cuGLMapBufferObjectAsync_v2_ptsz(void);
+int cuGLMapBufferObject_v2(void);
+int cuGLMapBufferObject_v2_ptds(void);
+int cuGLRegisterBufferObject(void);
+int cuGLSetBufferObjectMapFlags(void);
+int cuGLUnmapBufferObject(void);
+int cuGLUnmapBufferObjectAsync(void);
+int cuGLUnregisterBufferObject(void);
 int cuGetErrorName(int error, void *pStr);
 int cuGetErrorString(int error, void *pStr);
 int cuGetExportTable(void *ppExportTable, void *pExportTableId);
@@ -345,8 +372,12 @@ int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeD
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags);
 int cuGraphUpload(void *hGraphExec, void *hStream);
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream);
+int cuGraphicsEGLRegisterImage(void);
+int cuGraphicsGLRegisterBuffer(void);
+int cuGraphicsGLRegisterImage(void);
 int cuGraphicsMapResources(unsigned int count, void *resources, void *hStream);
 int cuGraphicsMapResources_ptsz(unsigned int count, void *resources, void *hStream);
+int cuGraphicsResourceGetMappedEglFrame(void);
 int cuGraphicsResourceGetMappedMipmappedArray(void *pMipmappedArray, void *resource);
 int cuGraphicsResourceGetMappedPointer(void *pDevPtr, void *pSize, void *resource);
 int cuGraphicsResourceGetMappedPointer_v2(void *pDevPtr, void *pSize, void *resource);
@@ -356,6 +387,8 @@ int cuGraphicsSubResourceGetMappedArray(void *pArray, void *resource, unsigned i
 int cuGraphicsUnmapResources(unsigned int count, void *resources, void *hStream);
 int cuGraphicsUnmapResources_ptsz(unsigned int count, void *resources, void *hStream);
 int cuGraphicsUnregisterResource(void *resource);
+int cuGraphicsVDPAURegisterOutputSurface(void);
+int cuGraphicsVDPAURegisterVideoSurface(void);
 int cuGreenCtxCreate(void *phCtx, void *desc, int dev, unsigned int flags);
 int cuGreenCtxDestroy(void *hCtx);
 int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type);
@@ -447,6 +480,8 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr);
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr);
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option);
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle);
+int cuMemGetAttribute(void);
+int cuMemGetAttribute_v2(void);
 int cuMemGetDefaultMemPool(void *pool_out, void *location, int type);
 int cuMemGetHandleForAddressRange(void *handle, unsigned long long dptr, size_t size, int handleType, unsigned long long flags);
 int cuMemGetInfo(void *free, void *total);
@@ -630,6 +665,9 @@ int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes);
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr);
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr);
 int cuPointerSetAttribute(void *value, int attribute, unsigned long long ptr);
+int cuProfilerInitialize(void);
+int cuProfilerStart(void);
+int cuProfilerStop(void);
 int cuSignalExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream);
 int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream);
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags);
@@ -754,6 +792,9 @@ int cuThreadExchangeStreamCaptureMode(void *mode);
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags);
 int cuUserObjectRelease(void *object, unsigned int count);
 int cuUserObjectRetain(void *object, unsigned int count);
+int cuVDPAUCtxCreate(void);
+int cuVDPAUCtxCreate_v2(void);
+int cuVDPAUGetDevice(void);
 int cuWaitExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream);
 int cuWaitExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream);
 #pragma GCC visibility pop

@@ -508,7 +508,7 @@ func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint3
 		z            uintptr
 		hStream      uintptr
 		kernelParams unsafe.Pointer
-		extra        uintptr
+		extra        unsafe.Pointer
 		_            [7]uintptr
 	}{
 		fn:           fn,
@@ -518,6 +518,7 @@ func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint3
 		z:            uintptr(z),
 		hStream:      uintptr(hStream),
 		kernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams.Ptrs)),
+		extra:        kernelParams.Extra,
 	}
 	return t.call14(at, ccall.Setup, unsafe.Pointer(&f))
 }
