@@ -24,6 +24,9 @@ func Pin() *Thread {
 // cannot be told, true.
 func (t *Thread) Here() bool { return t.id == currentThread() }
 
+// Known reports whether it can be told which goroutine has the identity.
+func (t *Thread) Known() bool { return t.id != 0 }
+
 // Unpin gives the identity back. It must be called by the goroutine that
 // called Pin. Further calls do nothing.
 func (t *Thread) Unpin() {

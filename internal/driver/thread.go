@@ -7,7 +7,7 @@ import "github.com/purecu/purecu/internal/ccall"
 // outcome depends on these take one. It belongs to the goroutine that called
 // [Table.Pin].
 type Thread struct {
-	pin *ccall.Thread // nil on a software driver
+	pin *ccall.Thread // nil for one that a software driver's calls are set up on
 
 	// Local is where a software driver keeps the thread's state.
 	Local any
@@ -24,16 +24,18 @@ func (th *Thread) cc() *ccall.Thread {
 }
 
 // Pin claims a thread for the calling goroutine until Unpin.
-func (t *Table) Pin() *Thread {
-	if t.soft != nil {
-		return new(Thread)
-	}
-	return &Thread{pin: ccall.Pin()}
-}
+func (t *Table) Pin() *Thread { return Pin() }
+
+// Pin is [Table.Pin] for who has no Table, as software drivers do.
+func Pin() *Thread { return &Thread{pin: ccall.Pin()} }
 
 // Here reports whether the calling goroutine runs on the thread, or, where that
 // cannot be told, true.
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
+
+// KnownHere reports whether the calling goroutine runs on the thread, or, where that
+// cannot be told, false.
+func (th *Thread) KnownHere() bool { return th.pin != nil && th.pin.Known() && th.pin.Here() }
 
 // Unpin gives the thread back. It must be called by the goroutine that called
 // Pin, with the thread's state as it was then, unless the thread must not end.
