@@ -18,6 +18,7 @@ func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, g
 }
 
 func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid, block Dim3, shared uint32, sh driver.Stream, p driver.KernelParams, cooperative bool) driver.Result {
+	defer d.reportUnknown()
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return r
@@ -37,6 +38,9 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, grid,
 		return r
 	}
 	args, r := d.arguments(name, h, f, p)
+	if r == ok {
+		r = d.known(name, f)
+	}
 	if r != ok {
 		return r
 	}

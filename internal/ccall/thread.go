@@ -20,12 +20,13 @@ func Pin() *Thread {
 	return &Thread{id: currentThread()}
 }
 
+// CurrentThread returns the operating system's number of the calling thread, 0 where it
+// is not known.
+func CurrentThread() int { return currentThread() }
+
 // Here reports whether the calling goroutine has the identity, or, where that
 // cannot be told, true.
 func (t *Thread) Here() bool { return t.id == currentThread() }
-
-// Known reports whether it can be told which goroutine has the identity.
-func (t *Thread) Known() bool { return t.id != 0 }
 
 // Unpin gives the identity back. It must be called by the goroutine that
 // called Pin. Further calls do nothing.

@@ -24,18 +24,15 @@ func (th *Thread) cc() *ccall.Thread {
 }
 
 // Pin claims a thread for the calling goroutine until Unpin.
-func (t *Table) Pin() *Thread { return Pin() }
+func (t *Table) Pin() *Thread { return &Thread{pin: ccall.Pin()} }
 
-// Pin is [Table.Pin] for who has no Table, as software drivers do.
-func Pin() *Thread { return &Thread{pin: ccall.Pin()} }
+// CurrentThread returns the operating system's number of the thread that the calling
+// goroutine runs on, 0 where it is not known. The goroutine has to be locked to it.
+func CurrentThread() int { return ccall.CurrentThread() }
 
 // Here reports whether the calling goroutine runs on the thread, or, where that
 // cannot be told, true.
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
-
-// KnownHere reports whether the calling goroutine runs on the thread, or, where that
-// cannot be told, false.
-func (th *Thread) KnownHere() bool { return th.pin != nil && th.pin.Known() && th.pin.Here() }
 
 // Unpin gives the thread back. It must be called by the goroutine that called
 // Pin, with the thread's state as it was then, unless the thread must not end.
