@@ -38,7 +38,7 @@ type Kernel struct {
 //	cusim_add_f32(u64 dst, u64 x, u64 y, u32 n)               dst[i] = x[i] + y[i]
 //	cusim_axpy_f32(u64 y, u64 x, f32 a, u32 n)                y[i] += a * x[i]
 //
-// Those that fail do so after 100 µs. Those with an n do as many elements as the launch has threads, and no more than n.
+// Those that fail do so after 1 ms. Those with an n do as many elements as the launch has threads, and no more than n.
 func WithKernel(name string, k Kernel) Option {
 	return func(d *Driver) { d.kernels[name] = k }
 }
@@ -183,7 +183,7 @@ func builtinKernels() map[string]Kernel {
 
 // faultTime is how long a kernel takes that has a fault. A GPU notices it some time after the
 // launch: what a program enqueues at once is still taken.
-const faultTime = 100 * time.Microsecond
+const faultTime = time.Millisecond
 
 // fails returns a kernel that has a fault.
 func fails(code driver.Result) Kernel {

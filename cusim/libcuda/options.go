@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,7 +69,7 @@ func parseVersion(s string) (cusim.Option, error) {
 
 func parseUnknown(s string) (cusim.Option, error) {
 	if s != "refuse" {
-		return nil, fmt.Errorf("this is not refuse")
+		return nil, errors.New("refuse is the only value")
 	}
 	return cusim.RefuseUnknownKernels(), nil
 }
