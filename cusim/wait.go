@@ -75,6 +75,25 @@ func (d *Driver) wait(w *wait) driver.Result {
 	return d.lost
 }
 
+// CheckWait is for package cu, which waits by asking again and again: it returns
+// CUDA_ERROR_NOT_PERMITTED if the call that is about to do that is made in a function that
+// a stream calls, and would wait for the end of that.
+func (d *Driver) CheckWait(h driver.Event) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	host := d.host()
+	if host == nil {
+		return ok
+	}
+	d.engine.catchUp()
+	object, _ := d.objects.find(uintptr(h))
+	if e, is := object.(*event); !is || !d.endless(&wait{ops: []*op{e.point.op}, host: host}) {
+		return ok
+	}
+	d.misuse("cuEventQuery", uintptr(h), endlessWait, nil)
+	return driver.ResultNotPermitted
+}
+
 const endlessWait = "a host function waits for what comes after it: this would never end; let the function return, " +
 	"and another goroutine wait"
 
