@@ -175,7 +175,8 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 // says so. The driver is unlocked meanwhile.
 func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
-	if r := d.wait(&wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}); r == driver.ResultNotPermitted {
+	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
+	if r := d.wait(w); r == driver.ResultNotPermitted {
 		c.leaving = false
 		return r
 	}

@@ -29,8 +29,8 @@ type hostCall struct {
 // need no current context, and make nothing.
 func (h *hostCall) permits(op string) bool {
 	switch op {
-	case "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags", "cuEventDestroy", "cuEventSynchronize", "cuEventElapsedTime",
-		"cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent":
+	case "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags", "cuEventDestroy", "cuEventSynchronize",
+		"cuEventElapsedTime", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent":
 		return true
 	}
 	return h.apart

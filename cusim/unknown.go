@@ -42,13 +42,13 @@ func (d *Driver) known(op string, f *function) driver.Result {
 		}
 		u.misuses[f.name] = -1
 		if n := len(d.misuses); n < maxMisuses {
-			does := "does nothing"
+			what := "kernel %q is unknown, and its launch does nothing"
 			if u.refused {
-				does = "is refused"
+				what = "kernel %q is unknown, and its launch is refused"
 			}
+			what += ": say what it does with WithKernel, which takes an empty Kernel if that is nothing"
 			u.misuses[f.name] = n
-			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(
-				"kernel %q is unknown, and its launch %s: say what it does with WithKernel, which takes an empty Kernel if that is nothing", f.name, does)})
+			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(what, f.name)})
 		}
 		if u.tell != nil {
 			u.untold = append(u.untold, f.name)

@@ -151,7 +151,8 @@ func (b Blocked) String() string {
 	if b.Handle != 0 {
 		on = fmt.Sprintf("(%#x)", b.Handle)
 	}
-	return fmt.Sprintf("%s%s has waited for %v: %s\ncalled from\n%s", b.Function, on, b.For.Round(time.Millisecond), strings.Join(b.Reasons, "; "), b.Caller)
+	return fmt.Sprintf("%s%s has waited for %v: %s\ncalled from\n%s", b.Function, on, b.For.Round(time.Millisecond),
+		strings.Join(b.Reasons, "; "), b.Caller)
 }
 
 // Blocked returns the calls that wait for what does not go on by itself.
@@ -176,12 +177,13 @@ func (d *Driver) Blocked() (list []Blocked) {
 
 // obstacles says what a call waits for.
 func (d *Driver) obstacles(w *wait, b *Blocked) {
+	because := func(format string, args ...any) { b.Reasons = append(b.Reasons, fmt.Sprintf(format, args...)) }
 	for _, dev := range d.devices {
 		for _, c := range dev.contexts {
 			for _, s := range c.streams {
 				if s.held && slices.ContainsFunc(s.parked, w.needs) {
 					b.Held = append(b.Held, uintptr(s.handle))
-					b.Reasons = append(b.Reasons, fmt.Sprintf("stream %#x is held, and goes on with Release(%#[1]x), or Finish", uintptr(s.handle)))
+					because("stream %#x is held, and goes on with Release(%#[1]x), or Finish", uintptr(s.handle))
 				}
 			}
 		}
@@ -194,18 +196,18 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 			}
 		}
 		if last >= 0 {
-			b.Reasons = append(b.Reasons, fmt.Sprintf("the virtual time stands still, and work ends with Advance(%v), or Finish",
-				time.Duration(max(last-d.clock.now(), 0))))
+			because("the virtual time stands still, and work ends with Advance(%v), or Finish",
+				time.Duration(max(last-d.clock.now(), 0)))
 		}
 	}
 	for _, o := range d.engine.polled {
 		if w.needs(o) {
-			b.Reasons = append(b.Reasons, fmt.Sprintf("stream %#x waits for a value in memory, such as a timeline's", uintptr(o.s.handle)))
+			because("stream %#x waits for a value in memory, such as a timeline's", uintptr(o.s.handle))
 		}
 	}
 	for _, o := range d.engine.outside {
 		if w.needs(o) {
-			b.Reasons = append(b.Reasons, fmt.Sprintf("stream %#x calls a host function that has not returned", uintptr(o.s.handle)))
+			because("stream %#x calls a host function that has not returned", uintptr(o.s.handle))
 		}
 	}
 }
@@ -216,8 +218,8 @@ func frames(pcs []uintptr) string {
 	for f, more := runtime.CallersFrames(pcs), true; more; {
 		var frame runtime.Frame
 		frame, more = f.Next()
-		if frame.Function == "" || strings.Contains(frame.Function, "/cusim.(*Driver).") || strings.Contains(frame.Function, "/internal/driver.") ||
-			strings.HasPrefix(frame.Function, "runtime.") {
+		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
+		if frame.Function == "" || inside("/cusim.(*Driver).") || inside("/internal/driver.") || strings.HasPrefix(frame.Function, "runtime.") {
 			continue
 		}
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)

@@ -20,8 +20,8 @@ func (r *Report) judge() []Finding {
 	j.named()
 	if j.Library != nil && j.Library.Simulated { // nothing else of the machine matters to it
 		if j.failed() {
-			j.add(Fault, "cuInit failed with "+j.Init.String(), initMeaning(j.Init.Code).text+"; the driver is simulated, and does what its environment says",
-				"env | grep CUSIM_")
+			why := initMeaning(j.Init.Code).text + "; the driver is simulated, and does what its environment says"
+			j.add(Fault, "cuInit failed with "+j.Init.String(), why, "env | grep CUSIM_")
 		}
 		return j.list
 	}

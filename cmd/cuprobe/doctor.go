@@ -375,7 +375,8 @@ func (r *doctorReport) judge() {
 	r.Verdict = r.Report.Verdict()
 	if l := r.Report.Library; l != nil && l.Simulated {
 		if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
-			r.Verdict.Title = "the driver is simulated: " + count(len(r.Devices), "device") + " of it passed every check, which says nothing about a GPU"
+			r.Verdict.Title = "the driver is simulated: " + count(len(r.Devices), "device") +
+				" of it passed every check, which says nothing about a GPU"
 		}
 		return
 	}

@@ -48,8 +48,9 @@
 // Functions that streams call on the host run on threads of the driver, on which most
 // signals are blocked. In them calls are answered as an H100 answers them: queries, records
 // and waits as elsewhere, and CUDA_ERROR_NOT_PERMITTED (800) for what makes, allocates,
-// frees or launches something, or uses the current context. Handlers of signals that the program installs after cuInit need
-// the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
+// frees or launches something, or uses the current context.
+//
+// Handlers of signals that the program installs after cuInit need the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
 // SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not
 // its own.
 package main

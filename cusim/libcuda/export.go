@@ -60,7 +60,8 @@ func cusimStart() C.int {
 		return C.int(driver.ResultUnknown)
 	}
 	opts = append(opts, cusim.PinnedMemory(mapMemory, unmapMemory), cusim.OnUnknownKernel(func(name string) {
-		fmt.Fprintf(os.Stderr, "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse\n", name)
+		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse\n"
+		fmt.Fprintf(os.Stderr, says, name)
 	}))
 	l := newLibrary(cusim.New(opts...))
 	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }

@@ -49,7 +49,7 @@ func TestHostFuncTable(t *testing.T) {
 func TestSticky(t *testing.T) {
 	want := map[string]string{
 		"elapsed-nilout": "400", "elapsed_v2-nilout": "400", "record-after-bad": "0", "sync": "700", "query-E": "700", "setcurrent": "0",
-		"reset": "0", "retain-again": "700", "set-again": "0", "create-again": "201",
+		"reset": "0", "retain-again": "700", "retained": "0", "set-again": "0", "create-again": "201",
 	}
 	var got map[string]string
 	var others []string

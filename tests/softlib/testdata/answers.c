@@ -118,6 +118,7 @@ static int sticky(void)
 	say("setcurrent", current(context));
 	say("reset", CALL(cuDevicePrimaryCtxReset_v2, (int), (0)));
 	say("retain-again", retain(&context));
+	say("retained", context != NULL);
 	say("set-again", current(context));
 	say("create-again", create(&e));
 	return 0;
@@ -133,13 +134,55 @@ static int unknown(void)
 	return CALL(cuCtxSynchronize, (void), ());
 }
 
+// more is what a stream calls on the host, with calls that the table does not have.
+static void more(void *unused)
+{
+	handle h;
+	int n;
+	unsigned flags;
+	(void)unused;
+	say("cuDeviceGetCount", CALL(cuDeviceGetCount, (int *), (&n)));
+	say("cuCtxPushCurrent", CALL(cuCtxPushCurrent_v2, (handle), (context)));
+	say("cuEventRecord, NULL stream", record(done, NULL));
+	say("cuStreamGetFlags", CALL(cuStreamGetFlags, (handle, unsigned *), (s, &flags)));
+	say("cuMemsetD8Async", CALL(cuMemsetD8Async, (uint64_t, unsigned char, size_t, handle), (memory, 1, 1, s)));
+	say("cuLaunchHostFunc", CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, inside, NULL)));
+	say("cuModuleGetFunction", CALL(cuModuleGetFunction, (handle *, handle, const char *), (&h, module, "nobody_knows_it")));
+	say("cuEventDestroy, pending", CALL(cuEventDestroy_v2, (handle), (pending)));
+	say("cuStreamDestroy, free stream", CALL(cuStreamDestroy_v2, (handle), (s)));
+	say("cuStreamSynchronize, its own stream", CALL(cuStreamSynchronize, (handle), (busy))); // it may never return
+}
+
+// facts asks for what is not known of a GPU yet.
+static int facts(void)
+{
+	enum { local_size = 3, const_size = 2 };
+	static const char *constants = HEADER ".const .align 4 .b8 unused[12];\n.visible .const .align 4 .b8 used[20];\n"
+		".visible .entry reads(.param .u64 p)\n{\n\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tld.const.u32 %v, [used];\n"
+		"\tst.global.u32 [%p], %v;\n\tret;\n}\n.visible .entry reads_not()\n{\n\t.local .align 8 .b8 l[24];\n\tret;\n}\n";
+	size_t free_memory, total;
+	int n;
+	if (CALL(cuMemGetInfo_v2, (size_t *, size_t *), (&free_memory, &total)) || CALL(cuModuleLoadData, (handle *, const void *), (&module, constants)))
+		return 1;
+	fprintf(stderr, "bytes in use beside one context\t%zu\n", total - free_memory);
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "reads_not" : "reads";
+		CALL(cuFuncGetAttribute, (int *, int, handle), (&n, const_size, function(name)));
+		fprintf(stderr, "constant memory of %s\t%d\n", name, n);
+		CALL(cuFuncGetAttribute, (int *, int, handle), (&n, local_size, function(name)));
+		fprintf(stderr, "local memory of %s\t%d\n", name, n);
+	}
+	say("nil-out, recorded events", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, done)));
+	return CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (busy, more, NULL)) || CALL(cuStreamSynchronize, (handle), (busy));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3 || !(library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL))) {
 		fprintf(stderr, "usage: answers LIBRARY SCENARIO: %s\n", argc == 3 ? dlerror() : "");
 		return 2;
 	}
-	alarm(100);
+	alarm(30);
 	if (setup()) {
 		fprintf(stderr, "the driver cannot be set up\n");
 		return 1;
@@ -150,6 +193,8 @@ int main(int argc, char **argv)
 		return sticky();
 	if (!strcmp(argv[2], "unknown"))
 		return unknown();
+	if (!strcmp(argv[2], "facts"))
+		return facts();
 	fprintf(stderr, "there is no scenario %s\n", argv[2]);
 	return 2;
 }
