@@ -29,6 +29,7 @@ type soft struct {
 	s, other *Stream
 	mod      *Module
 	spin     *Function
+	misuses  int // that were expected
 
 	mu    sync.Mutex
 	leaks []Leak
@@ -41,7 +42,7 @@ func newSoft(t testing.TB, opts ...cusim.Option) *soft {
 		if !eventually(func() bool { r.sim.Finish(); return len(r.sim.Census()) == 0 }) {
 			r.sim.Check(t)
 		}
-		for _, m := range r.sim.Misuses() {
+		for _, m := range r.sim.Misuses()[r.misuses:] {
 			t.Errorf("misuse: %v", m)
 		}
 	})
@@ -57,6 +58,16 @@ func newSoft(t testing.TB, opts ...cusim.Option) *soft {
 	t.Cleanup(func() { r.mod.Close() })
 	r.spin = must(r.mod.Function("spin"))(t)
 	return r
+}
+
+// misused expects misuses that were not expected before.
+func (r *soft) misused(n int, what string) {
+	r.t.Helper()
+	found := r.sim.Misuses()[r.misuses:]
+	r.misuses += len(found)
+	if len(found) != n || !strings.Contains(found[0].What, what) {
+		r.t.Errorf("misuses: %v", found)
+	}
 }
 
 func (r *soft) stream() *Stream {

@@ -35,7 +35,7 @@ func gpuDriver(t testing.TB) *Driver {
 	t.Helper()
 	path := os.Getenv(gpuEnv)
 	if path == "" {
-		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel)
+		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel)
 		t.Cleanup(func() {
 			if !eventually(func() bool { return len(sim.Census()) == 0 }) {
 				sim.Check(t)
@@ -66,6 +66,7 @@ var (
 			binary.LittleEndian.PutUint32(at, math.Float32bits(v))
 		}
 	}})
+	emptyKernel = cusim.WithKernel("empty", cusim.Kernel{})
 	countKernel = cusim.WithKernel("count", cusim.Kernel{Run: func(l *cusim.Launch) {
 		counter := l.Global("counter")
 		binary.LittleEndian.PutUint32(counter, binary.LittleEndian.Uint32(counter)+binary.LittleEndian.Uint32(l.Bytes(0)[4:]))

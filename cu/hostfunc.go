@@ -13,11 +13,18 @@ const hostFuncOp = "cuLaunchHostFunc"
 // enqueued before, and what is enqueued later waits until f has returned, or has ended its
 // goroutine. A panic in f ends the program, as it does in any goroutine.
 //
-// f must not call CUDA, by way of this package or another one, nor wait for anything that
-// does: the driver may deadlock, or answer [ResultNotPermitted]. It may send on a channel
-// that has room, and so hand the work on. An H200's driver calls the functions of a context
-// one after the other, those of all its streams: one that takes long holds the others up,
-// and one that waits for another may do so for ever.
+// f may call this package, as its goroutine is not the driver's: queries, records, launches
+// and whatever else returns at once. What waits for the stream, or for anything enqueued
+// behind f, never ends, as that waits for f: [Stream.Synchronize], [Stream.Wait] and
+// [Event.Wait] on such work, [Context.Synchronize], and what waits for all work in the context,
+// as Close of memory, of a module and of the last Context does. An H200's driver calls the
+// functions of a context one after the other, those of all its streams: one that takes long
+// holds the others up, and one that waits for another may do so for ever. It is best to send on
+// a channel that has room, and so hand the work on. Package cusim's driver refuses waits of which
+// it knows that they would never end, on Linux and Windows: the error matches
+// [ResultNotPermitted]. A function in C that somebody else enqueues runs on the driver's
+// thread, where calls that make, allocate, free or launch something, or use the current context,
+// return [ResultNotPermitted].
 //
 // Nothing is called after an error that poisons the context: f is dropped when a call
 // reports the error, or when the context is given up. Closing the stream drops nothing.

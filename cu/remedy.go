@@ -191,7 +191,8 @@ func (r Result) Remedy() string {
 	case ResultCooperativeLaunchTooLarge:
 		return "launch at most MaxActiveBlocks times the number of multiprocessors"
 	case ResultNotPermitted:
-		return "the operation is not allowed here: host functions must not call the driver, and some need privileges"
+		return "the operation is not allowed here: functions that a stream calls on the host must not wait for what comes after them, " +
+			"and in C must not make, launch or free anything; other operations need privileges"
 	case ResultNotSupported:
 		return "this device, platform or driver does not have it"
 	case ResultSystemNotReady:

@@ -42,7 +42,8 @@ func (d *Driver) Finish() {
 
 // Census counts what was made and not destroyed, by kind: "context", "stream",
 // "event", "module", "device memory", "host memory", "graph", "executable graph", "green context".
-// Kinds of which there is nothing are left out.
+// Kinds of which there is nothing are left out. What was made in a context that is destroyed
+// went with it, though its handles have to be left alone.
 //
 // It counts nothing after the loss of the device ([Driver.LoseDevice], [Driver.Poison] with a
 // code that is not sticky, or a [Fault] that makes every call of every function fail with a
@@ -58,6 +59,13 @@ func (d *Driver) Census() map[string]int {
 	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind} {
 		if live := d.objects.live[k]; live != 0 {
 			n[k.String()] = live
+		}
+	}
+	for i := range d.objects.places {
+		if p := &d.objects.places[i]; p.orphan() {
+			if n[p.kind.String()]--; n[p.kind.String()] == 0 {
+				delete(n, p.kind.String())
+			}
 		}
 	}
 	for _, dev := range d.devices {

@@ -1,6 +1,7 @@
 package cusim
 
 import (
+	"math"
 	"slices"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -144,7 +145,10 @@ func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 	return d.lost
 }
 
-// newContext makes a context.
+// hasRoom reports whether the device has memory for one more context.
+func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory }
+
+// newContext makes a context. The device has room for it.
 func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	d.contextIDs++
 	c := &context{id: d.contextIDs, dev: dev, flags: flags, primary: primary}
@@ -163,14 +167,19 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	c.legacy.id = d.ids.stream
 	c.streams = append(c.streams, c.legacy)
 	dev.contexts = append(dev.contexts, c)
+	dev.memory += contextMemory
 	return c
 }
 
-// end ends a context's life, after all work in it. The driver is unlocked
-// meanwhile.
-func (d *Driver) end(c *context) {
+// end ends a context's life, after all work in it, unless that would never end: then it
+// says so. The driver is unlocked meanwhile.
+func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
-	d.wait(func() bool { return c.pending.none() || d.lost != ok })
+	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
+	if r := d.wait(w); r == driver.ResultNotPermitted {
+		c.leaving = false
+		return r
+	}
 	c.destroyed = true
 	// Streams that were destroyed after an error are still part of their captures.
 	for _, other := range slices.Clone(d.captures) {
@@ -189,6 +198,8 @@ func (d *Driver) end(c *context) {
 		}
 	}
 	d.freeMemoryOf(c)
+	c.dev.memory -= contextMemory
+	return ok
 }
 
 // DevicePrimaryCtxRetain is cuDevicePrimaryCtxRetain.
@@ -209,6 +220,8 @@ func (d *Driver) retain(v *device) driver.Result {
 	switch {
 	case !v.active() && d.lost != ok:
 		return d.lost // there is no new one after an error
+	case !v.active() && !v.hasRoom():
+		return driver.ResultOutOfMemory
 	case !v.active():
 		v.primary = d.newContext(v, v.flags, true)
 	}
@@ -217,10 +230,13 @@ func (d *Driver) retain(v *device) driver.Result {
 }
 
 // release takes that back. The last one waits for all work.
-func (d *Driver) release(v *device) {
+func (d *Driver) release(op string, v *device) (r driver.Result) {
 	if v.retained--; v.retained == 0 && v.active() {
-		d.end(v.primary)
+		if r = d.end(op, v.primary); r != ok {
+			v.retained++
+		}
 	}
+	return r
 }
 
 // DevicePrimaryCtxRelease is cuDevicePrimaryCtxRelease_v2.
@@ -233,8 +249,7 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if v.retained == 0 {
 		return driver.ResultInvalidContext
 	}
-	d.release(v)
-	return ok
+	return d.release("cuDevicePrimaryCtxRelease", v)
 }
 
 // active reports whether the device has a primary context.
@@ -249,7 +264,9 @@ func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driv
 		return r
 	}
 	if v.active() {
-		d.end(v.primary)
+		if r := d.end("cuDevicePrimaryCtxReset", v.primary); r != ok {
+			return r
+		}
 	}
 	v.flags = 0
 	return ok
@@ -301,11 +318,13 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 	if r == ok {
 		r = contextFlags(flags)
 	}
-	if r == ok {
-		r = d.lost
-	}
-	if r != ok {
+	switch {
+	case r != ok:
 		return 0, r
+	case d.lost != ok:
+		return 0, d.lost
+	case !v.hasRoom():
+		return 0, driver.ResultOutOfMemory
 	}
 	c := d.newContext(v, flags, false)
 	t := d.thread(th)
@@ -363,10 +382,13 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 		return driver.ResultInvalidContext
 	}
 	t := d.thread(th)
-	if t.current() == c {
+	current := t.current() == c
+	if r := d.end("cuCtxDestroy", c); r != ok {
+		return r
+	}
+	if current && t.current() == c {
 		t.stack = t.stack[:len(t.stack)-1]
 	}
-	d.end(c)
 	d.objects.remove(uintptr(c.handle))
 	return ok
 }
@@ -494,8 +516,7 @@ func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
 	if r != ok {
 		return r
 	}
-	d.drain(c)
-	return d.lost
+	return d.drain("cuCtxSynchronize", uintptr(c.handle), c)
 }
 
 // CtxGetStreamPriorityRange is cuCtxGetStreamPriorityRange.

@@ -30,12 +30,15 @@ type Driver struct {
 	noThread    thread // stands for a thread that nobody pinned: it has nothing
 	misuses     []Misuse
 	kernels     map[string]Kernel
+	unknown     unknownKernels
 	faults      map[string]*fault
 	lost        driver.Result // the first sticky error: nothing works any more
 	unreachable bool          // objects can no longer be destroyed: see Census
 	captures    []*capture    // that are under way
 	space       addressSpace
-	waiting     int // calls that wait for changed
+	waits       []*wait           // calls that wait for changed
+	lastMove    time.Time         // when something happened that they may wait for, while they do
+	hosts       map[int]*hostCall // that streams are calling, by the thread
 }
 
 var _ driver.Software = (*Driver)(nil)
@@ -106,12 +109,14 @@ func (d *Driver) Advance(by time.Duration) {
 	}
 	d.clock.set(target)
 	d.engine.advance(target)
+	d.moved()
 }
 
 // later adds a duration to a time, up to the end of time.
 func later(at, by int64) int64 { return at + min(by, math.MaxInt64-at) }
 
-// Misuse is a call that NVIDIA's driver may crash in.
+// Misuse is a call that NVIDIA's driver may crash in, or never return from, or the launch
+// of a kernel that nobody has written in Go.
 type Misuse struct {
 	// Op is the C function.
 	Op string
@@ -178,6 +183,9 @@ const ok = driver.ResultSuccess
 // if that is not success.
 func (d *Driver) begin(op string) driver.Result {
 	d.mu.Lock()
+	if h := d.host(); h != nil && !h.permits(op) {
+		return driver.ResultNotPermitted
+	}
 	if len(d.faults) > 0 {
 		if r := d.fault(op); r != ok {
 			return r
@@ -188,18 +196,6 @@ func (d *Driver) begin(op string) driver.Result {
 	}
 	d.engine.catchUp()
 	return ok
-}
-
-// wait waits until done reports true. Meanwhile the driver is unlocked.
-func (d *Driver) wait(done func() bool) {
-	d.engine.catchUp()
-	for !done() {
-		d.waiting++
-		d.engine.arm()
-		d.changed.Wait()
-		d.waiting--
-		d.engine.catchUp()
-	}
 }
 
 // Init is cuInit.

@@ -64,6 +64,7 @@ func (e *engine) enqueue(s *stream, o *op, after ...*op) {
 	}
 	s.tail = o
 	s.ctx.pending.add(o)
+	e.d.moved()
 	if o.after == 0 {
 		e.work = append(e.work, o)
 		e.run()
@@ -125,7 +126,7 @@ func (e *engine) start(o *op) {
 		return
 	}
 	heap.Push(&e.running, o)
-	if o.visible || e.d.waiting > 0 {
+	if o.visible || len(e.d.waits) > 0 {
 		e.arm()
 	}
 }
@@ -149,7 +150,7 @@ func (e *engine) over(o *op) {
 		}
 	}
 	o.next, o.begin, o.effect, o.ready, o.dropped = nil, nil, nil, nil, nil
-	if e.d.waiting > 0 {
+	if len(e.d.waits) > 0 {
 		e.d.changed.Broadcast()
 	}
 }
@@ -221,7 +222,7 @@ func (e *engine) arm() {
 	at, any := e.next()
 	now := e.d.clock.now()
 	if e.d.clock.virtual {
-		if len(e.polled) == 0 || e.d.waiting == 0 {
+		if len(e.polled) == 0 || len(e.d.waits) == 0 {
 			return
 		}
 		at, any = 0, false // the program writes memory when it likes
@@ -259,6 +260,7 @@ func (e *engine) release(s *stream) {
 		e.work = append(e.work, o)
 	}
 	s.parked = nil
+	e.d.moved()
 	e.run()
 	e.arm()
 }

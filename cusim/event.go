@@ -62,15 +62,6 @@ func (d *Driver) event(op string, h driver.Event) (*event, driver.Result) {
 	return e, d.of(op, e.ctx, uintptr(h), eventKind)
 }
 
-// StickyError returns the sticky error that every call in a context answers, or success if
-// there is none. It is no function of CUDA's: there are no faults for it.
-func (d *Driver) StickyError() driver.Result {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.engine.catchUp()
-	return d.lost
-}
-
 // timed reports whether the event records the time.
 func (e *event) timed() bool { return e.flags&driver.CU_EVENT_DISABLE_TIMING == 0 }
 
@@ -257,12 +248,7 @@ func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Resu
 	if r != ok {
 		return r
 	}
-	p := e.point
-	d.wait(func() bool {
-		_, done := p.reached()
-		return done || d.lost != ok
-	})
-	return d.lost
+	return d.wait(&wait{op: "cuEventSynchronize", handle: uintptr(h), ops: []*op{e.point.op}})
 }
 
 // EventElapsedTime is cuEventElapsedTime.

@@ -103,10 +103,14 @@ func (d *Driver) ClearFaults() {
 
 // MeetFault returns what a call of a function has to return because of a fault that is
 // set for its name, if that is not success. It is for functions that the driver does not
-// have, and that are made of its own: those meet the faults that are set for all.
+// have, and that are made of its own: those meet the faults that are set for all, and say
+// that they are not permitted where they are not, in a function that a stream calls.
 func (d *Driver) MeetFault(function string) driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if h := d.host(); h != nil && !h.permits(function) {
+		return driver.ResultNotPermitted
+	}
 	return d.meet(d.faults[function])
 }
 

@@ -208,18 +208,23 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 	case g.destroyed:
 		return driver.ResultInvalidContext
 	}
+	const name = "cuGreenCtxDestroy"
+	v := g.ctx.dev
 	g.destroyed = true
+	waited := d.wait(&wait{op: name, handle: uintptr(h), ops: tails(g.streams())})
+	if waited != driver.ResultNotPermitted {
+		waited = d.release(name, v)
+	}
+	if waited == driver.ResultNotPermitted {
+		g.destroyed = false
+		return waited
+	}
 	for _, s := range g.streams() {
 		if s.capture != nil && r == ok {
 			d.abandon(s)
 		}
 	}
-	v := g.ctx.dev
-	d.wait(func() bool {
-		return d.lost != ok || !slices.ContainsFunc(g.streams(), func(s *stream) bool { return !s.idle() })
-	})
 	d.objects.remove(uintptr(h))
-	d.release(v)
 	return r
 }
 

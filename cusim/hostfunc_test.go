@@ -1,7 +1,10 @@
 package cusim
 
 import (
+	_ "embed"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +22,7 @@ func calls(r *lab) map[string]func(s driver.Stream, f driver.Callback) driver.Re
 }
 
 // TestHostFunc lets a stream call functions: in their turn, while nothing behind them
-// begins, and free to call the driver.
+// begins, and free to call the driver as they are apart from its thread.
 func TestHostFunc(t *testing.T) {
 	for name := range calls(nil) {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +32,7 @@ func TestHostFunc(t *testing.T) {
 			th := r.otherThread()
 			entered, leave := make(chan string), make(chan bool)
 			r.must(r.MemsetD8Async(r.th, p, '1', 1, s))
-			r.must(call(s, driver.Callback{Go: func() {
+			r.must(call(s, driver.Callback{Apart: true, Go: func() {
 				b := []byte{0}
 				if res := r.MemcpyDtoH(th, b, p); res != ok {
 					b = []byte(res.Name())
@@ -179,4 +182,171 @@ func TestHostFuncThatExits(t *testing.T) {
 	s := r.newStream()
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { runtime.Goexit() }}))
 	r.must(r.StreamSynchronize(r.th, s))
+}
+
+//go:embed testdata/hostfunc-h100-cuda13.0.tsv
+var hostFuncTable string
+
+// toldApart skips the test where threads are not told apart.
+func toldApart(t *testing.T) {
+	t.Helper()
+	if driver.CurrentThread() == 0 {
+		t.Skip("this platform does not tell threads apart")
+	}
+}
+
+// TestHostFuncTable makes the calls of a table in functions that a stream calls: what an H100 answered there.
+func TestHostFuncTable(t *testing.T) {
+	toldApart(t)
+	for name := range calls(nil) {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, VirtualTime())
+			s, free, held := r.newStream(), r.newStream(), r.newStream()
+			events := make([]driver.Event, 3)
+			for i := range events {
+				events[i], _ = r.EventCreate(r.th, 0)
+			}
+			complete, pending, doomed := events[0], events[1], events[2]
+			r.must(r.EventRecord(r.th, complete, free))
+			r.Hold(uintptr(held))
+			r.must(r.EventRecord(r.th, pending, held))
+			p, k, m := r.alloc("x"), r.kernel("k", ""), r.load(header)
+			elapsed := func() driver.Result { _, res := r.EventElapsedTime(nil, complete, complete); return res }
+			created := func() driver.Result { _, res := r.EventCreate(r.th, 0); return res }
+			made := map[string]func() driver.Result{
+				"cuEventQuery, complete":           func() driver.Result { return r.EventQuery(r.th, complete) },
+				"cuEventQuery, pending":            func() driver.Result { return r.EventQuery(r.th, pending) },
+				"cuEventRecord, free stream":       func() driver.Result { return r.EventRecord(r.th, complete, free) },
+				"cuEventDestroy":                   func() driver.Result { return r.EventDestroy(r.th, doomed) },
+				"cuEventSynchronize, complete":     func() driver.Result { return r.EventSynchronize(r.th, complete) },
+				"cuEventElapsedTime":               elapsed,
+				"cuStreamQuery, free stream":       func() driver.Result { return r.StreamQuery(r.th, free) },
+				"cuStreamSynchronize, free stream": func() driver.Result { return r.StreamSynchronize(r.th, free) },
+				"cuStreamWaitEvent":                func() driver.Result { return r.StreamWaitEvent(r.th, free, complete, 0) },
+				"cuEventCreate":                    created,
+				"cuStreamCreate":                   func() driver.Result { _, res := r.StreamCreate(r.th, 0); return res },
+				"cuMemAlloc":                       func() driver.Result { _, res := r.MemAlloc(r.th, 1); return res },
+				"cuMemFree":                        func() driver.Result { return r.MemFree(r.th, p) },
+				"cuMemHostAlloc":                   func() driver.Result { _, res := r.MemHostAlloc(r.th, 1, 0); return res },
+				"cuLaunchKernel, free stream":      func() driver.Result { return r.launchOn(free, k, 1, driver.KernelParams{}) },
+				"cuCtxGetCurrent":                  func() driver.Result { _, res := r.CtxGetCurrent(r.th); return res },
+				"cuCtxSynchronize":                 func() driver.Result { return r.CtxSynchronize(r.th) },
+				"cuModuleUnload":                   func() driver.Result { return r.ModuleUnload(r.th, m) },
+			}
+			want, got := make(map[string]int), make(map[string]int)
+			for line := range strings.Lines(hostFuncTable) {
+				if call, code, found := strings.Cut(strings.TrimSpace(line), "\t"); found && line[0] != '#' {
+					want[call], _ = strconv.Atoi(code)
+				}
+			}
+			r.must(calls(r)[name](s, driver.Callback{Go: func() {
+				for call, f := range made {
+					got[call] = int(f())
+				}
+				got["the current context's default stream"] = int(r.EventRecord(r.th, complete, 0))
+				got["cuLaunchKernelEx, of others"] = int(r.MeetFault("cuLaunchKernelEx"))
+			}}))
+			r.must(r.StreamSynchronize(r.th, s))
+			want["the current context's default stream"], want["cuLaunchKernelEx, of others"] = 800, 800
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			r.Release(uintptr(held))
+			r.must(r.EventDestroy(r.th, complete))
+			r.must(r.EventDestroy(r.th, pending))
+			r.must(r.CtxSynchronize(r.th))
+		})
+	}
+}
+
+// TestHostFuncEndless has functions wait for what comes after them.
+func TestHostFuncEndless(t *testing.T) {
+	toldApart(t)
+	const refused = driver.ResultNotPermitted
+	for name, tt := range map[string]struct {
+		raw  bool // the function is called by the driver's own thread
+		call func(r *lab, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result
+	}{
+		"stream": {true, func(r *lab, s driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.StreamSynchronize(r.th, s)
+		}},
+		"event": {true, func(r *lab, _ driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.EventSynchronize(r.th, e)
+		}},
+		"another stream that waits": {true, func(r *lab, _ driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result {
+			behind := r.newStream()
+			return max(r.StreamWaitEvent(r.th, behind, e, 0), r.StreamSynchronize(r.th, behind))
+		}},
+		"context": {false, func(r *lab, _ driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.CtxSynchronize(r.th)
+		}},
+		"memory": {false, func(r *lab, _ driver.Stream, _ driver.Event, p driver.DevicePtr) driver.Result {
+			return r.MemFree(r.th, p)
+		}},
+		"module": {false, func(r *lab, _ driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.ModuleUnload(r.th, r.load(header))
+		}},
+		"reset": {false, func(r *lab, _ driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.DevicePrimaryCtxReset(r.th, 0)
+		}},
+		"release": {false, func(r *lab, _ driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
+			return r.DevicePrimaryCtxRelease(r.th, 0)
+		}},
+		"copy behind the default stream": {false, func(r *lab, _ driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result {
+			return max(r.StreamWaitEvent(r.th, 0, e, 0), r.MemcpyHtoD(r.th, p, []byte("y")))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			s, p := r.newStream(), r.alloc("x")
+			if name == "another stream that waits" {
+				r.th = r.otherThread()
+			}
+			e, _ := r.EventCreate(r.th, 0)
+			var got driver.Result
+			begin := make(chan bool)
+			r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Apart: !tt.raw || name == "another stream that waits", Go: func() {
+				<-begin
+				got = tt.call(r, s, e, p)
+			}}))
+			r.must(r.EventRecord(r.th, e, s))
+			close(begin)
+			r.must(r.StreamSynchronize(r.th, s))
+			r.want("the call", refused, got)
+			if n := r.takeMisuses(); n != 1 {
+				t.Errorf("there are %d misuses", n)
+			}
+			r.must(r.CtxSynchronize(r.th))
+			if got := r.read(p, 1); got != "x" {
+				t.Errorf("the memory has %q: what was refused happened", got)
+			}
+			r.must(r.EventDestroy(r.th, e))
+		})
+	}
+}
+
+// TestHostFuncEndlessInTurn has two functions wait for each other's stream: the second one is told.
+func TestHostFuncEndlessInTurn(t *testing.T) {
+	toldApart(t)
+	r := newLab(t)
+	a, b := r.newStream(), r.newStream()
+	first, second := make(chan driver.Result, 1), make(chan driver.Result, 1)
+	wait, begin := make(chan bool), make(chan bool)
+	r.must(r.LaunchHostFunc(r.th, a, driver.Callback{Go: func() {
+		<-wait
+		first <- r.StreamSynchronize(nil, b)
+	}}))
+	r.must(r.LaunchHostFunc(r.th, b, driver.Callback{Go: func() {
+		<-begin
+		second <- r.StreamSynchronize(nil, a)
+	}}))
+	close(wait)
+	r.blocked(1)
+	close(begin)
+	r.want("the second", driver.ResultNotPermitted, <-second)
+	r.must(<-first)
+	if n := r.takeMisuses(); n != 1 {
+		t.Errorf("there are %d misuses", n)
+	}
+	r.must(r.CtxSynchronize(r.th))
 }

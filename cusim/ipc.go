@@ -158,7 +158,7 @@ func (v *ipcEvent) destroy() {
 	if v.file.mine {
 		v.slot.state.And(^uint64(ipcOpen))
 	}
-	if v.d.waiting == 0 { // somebody who waits may wait for any of them
+	if len(v.d.waits) == 0 { // somebody who waits may wait for any of them
 		v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
 			unused := len(r.op.next) == 0
 			if unused {

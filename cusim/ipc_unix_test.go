@@ -646,7 +646,7 @@ func TestIPCPendingDestroyed(t *testing.T) {
 			wg.Go(func() { r.want(ok, r.tab.EventSynchronize(r.in, e)) })
 			for waiting := 0; waiting == 0; runtime.Gosched() {
 				r.d.mu.Lock()
-				waiting = r.d.waiting
+				waiting = len(r.d.waits)
 				r.d.mu.Unlock()
 			}
 			file := r.file(e)

@@ -12,8 +12,9 @@ import (
 )
 
 // Kernel is what a kernel does, in Go. Modules name kernels, and say what
-// parameters they have; [WithKernel] says what happens when one runs. A kernel that
-// nobody has written takes 5 µs and does nothing.
+// parameters they have; [WithKernel] says what happens when one runs. The zero Kernel
+// takes 5 µs and does nothing. So does a kernel that WithKernel does not name, which is
+// a [Misuse] as well, as its results are missing; see also [RefuseUnknownKernels].
 type Kernel struct {
 	// Time returns how long a launch takes, before it runs; nil stands for 5 µs. It
 	// has only the arguments to go by.
@@ -37,7 +38,7 @@ type Kernel struct {
 //	cusim_add_f32(u64 dst, u64 x, u64 y, u32 n)               dst[i] = x[i] + y[i]
 //	cusim_axpy_f32(u64 y, u64 x, f32 a, u32 n)                y[i] += a * x[i]
 //
-// Those with an n do as many elements as the launch has threads, and no more than n.
+// Those that fail do so after 1 ms. Those with an n do as many elements as the launch has threads, and no more than n.
 func WithKernel(name string, k Kernel) Option {
 	return func(d *Driver) { d.kernels[name] = k }
 }
@@ -180,10 +181,14 @@ func builtinKernels() map[string]Kernel {
 	}
 }
 
-// fails returns a kernel that has a fault at once.
+// faultTime is how long a kernel takes that has a fault. A GPU notices it some time after the
+// launch: what a program enqueues at once is still taken.
+const faultTime = time.Millisecond
+
+// fails returns a kernel that has a fault.
 func fails(code driver.Result) Kernel {
 	return Kernel{
-		Time: func(*Launch) time.Duration { return 0 },
+		Time: func(*Launch) time.Duration { return faultTime },
 		Run:  func(l *Launch) { l.Fault(int(code)) },
 	}
 }

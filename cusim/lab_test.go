@@ -9,6 +9,9 @@ import (
 	"github.com/purecu/purecu/internal/driver"
 )
 
+// mostFree is how much memory of a device is free beside one context.
+const mostFree = deviceMemory - contextMemory
+
 // A lab is a driver with a context, and a thread in which it is current.
 type lab struct {
 	*Driver
@@ -21,7 +24,7 @@ type lab struct {
 // been misused, but for what the test has taken.
 func newLab(t *testing.T, opts ...Option) *lab {
 	t.Helper()
-	r := &lab{Driver: New(opts...), t: t, th: new(driver.Thread)}
+	r := &lab{Driver: New(append([]Option{WithKernel("k", Kernel{})}, opts...)...), t: t, th: new(driver.Thread)}
 	r.must(r.Init(nil, 0))
 	r.ctx = r.primary(0)
 	r.must(r.CtxSetCurrent(r.th, r.ctx))
@@ -176,7 +179,7 @@ func (r *lab) blocked(n int) {
 	r.t.Helper()
 	for range 10_000 {
 		r.mu.Lock()
-		waiting := r.waiting
+		waiting := len(r.waits)
 		r.mu.Unlock()
 		if waiting == n {
 			return

@@ -36,6 +36,7 @@ func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f dri
 
 func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *driver.LaunchConfig, o launchOptions,
 	p driver.KernelParams) driver.Result {
+	defer d.reportUnknown()
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return r
@@ -65,6 +66,9 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		return r
 	}
 	args, r := d.arguments(name, h, f, p)
+	if r == ok {
+		r = d.known(name, f)
+	}
 	if r != ok {
 		return r
 	}

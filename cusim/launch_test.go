@@ -133,7 +133,7 @@ func TestKernelTime(t *testing.T) {
 	r := newLab(t, VirtualTime(), WithKernel("store", Kernel{
 		Time: func(l *Launch) time.Duration { return time.Duration(l.U32(1)) * time.Second },
 		Run:  func(l *Launch) { copy(l.Mem(0), "stored") },
-	}), WithKernel("backwards", Kernel{Time: func(*Launch) time.Duration { return -time.Hour }}))
+	}), WithKernel("backwards", Kernel{Time: func(*Launch) time.Duration { return -time.Hour }}), WithKernel("empty", Kernel{}))
 	s, p := r.newStream(), r.alloc("------")
 	args := params(p, uint32(10))
 	r.must(r.launchOn(s, r.kernel("store", ".param .u64 p, .param .u32 seconds"), 1, args))
@@ -151,7 +151,7 @@ func TestKernelTime(t *testing.T) {
 			t.Errorf("the memory has %q, want %q", got, step.content)
 		}
 	}
-	r.must(r.launchOn(s, r.kernel("unknown", ""), 1, driver.KernelParams{}))
+	r.must(r.launchOn(s, r.kernel("empty", ""), 1, driver.KernelParams{}))
 	r.Advance(kernelTime - 1)
 	r.want("a kernel that nobody wrote", driver.ResultNotReady, r.StreamQuery(r.th, s))
 	r.Advance(1)

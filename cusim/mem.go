@@ -71,6 +71,9 @@ const (
 	page = 4096
 	// mostPinned is how much memory can be pinned, in bytes.
 	mostPinned = 1 << 35
+	// contextMemory is how much of a device's memory a context takes for itself, in bytes.
+	// It is of the right size; what NVIDIA's driver takes differs between its versions.
+	contextMemory = 512 << 20
 )
 
 // after returns the index of the first block that ends behind an address.
@@ -229,7 +232,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 		// It needs no current context: the memory knows its own.
 		switch {
 		case b != nil:
-			return cmp.Or(d.live(b.ctx), d.free(b))
+			return cmp.Or(d.live(b.ctx), d.free(op, b))
 		case c != nil:
 			return cmp.Or(d.lost, none)
 		}
@@ -242,7 +245,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	if b == nil {
 		return cmp.Or(r, none)
 	}
-	return cmp.Or(r, d.free(b))
+	return cmp.Or(r, d.free(op, b))
 }
 
 // MemAlloc is cuMemAlloc_v2.
@@ -273,13 +276,17 @@ func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	return d.freeing("cuMemFree", th, uint64(p), deviceBlock, none)
 }
 
-// free frees a block after all work in its context. The driver is unlocked
-// meanwhile.
-func (d *Driver) free(b *block) driver.Result {
+// free frees a block after all work in its context, unless that would never end. The
+// driver is unlocked meanwhile.
+func (d *Driver) free(op string, b *block) driver.Result {
 	b.leaving = true
-	d.drain(b.ctx)
+	r := d.drain(op, uintptr(b.addr), b.ctx)
+	if r == driver.ResultNotPermitted {
+		b.leaving = false
+		return r
+	}
 	d.space.remove(b)
-	return d.lost
+	return r
 }
 
 // MemAllocAsync is cuMemAllocAsync. The address is known at once; memory that is

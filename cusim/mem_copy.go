@@ -100,7 +100,7 @@ func transfer(dst, src span) {
 }
 
 // enqueueCopy enqueues a copy.
-func (d *Driver) enqueueCopy(s *stream, dst, src span) driver.Result {
+func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Result {
 	if dst.n == 0 {
 		return ok
 	}
@@ -119,15 +119,19 @@ func (d *Driver) enqueueCopy(s *stream, dst, src span) driver.Result {
 		return done
 	}})
 	if r == ok && pageable && dst.kind == pageableBlock {
-		return d.await(s.ctx, done)
+		return d.await(name, done)
 	}
 	return r
 }
 
-// await waits for an operation. The driver is unlocked meanwhile.
-func (d *Driver) await(c *context, o *op) driver.Result {
-	d.wait(func() bool { return o.done || d.lost != ok })
-	return d.lost
+// await waits for an operation, or drops what it does if that would never end. The driver
+// is unlocked meanwhile.
+func (d *Driver) await(name string, o *op) driver.Result {
+	r := d.wait(&wait{op: name, ops: []*op{o}})
+	if !o.done {
+		o.effect = nil
+	}
+	return r
 }
 
 // now begins a call that copies at once, in the order of the legacy default
@@ -145,13 +149,13 @@ func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
 
 // copyNow does what a copy does, and returns when it is done if wait says so. It
 // takes no time of the model: with virtual time nobody could end the call.
-func (d *Driver) copyNow(c *context, wait bool, f func(), spans ...span) driver.Result {
+func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
 	o := d.access(&op{}, f, spans...)
 	d.engine.enqueue(c.legacy, o)
 	if !wait {
 		return d.lost
 	}
-	return d.await(c, o)
+	return d.await(name, o)
 }
 
 // MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for its turn.
@@ -166,7 +170,7 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 		return r
 	}
 	from := pageable(src)
-	return d.copyNow(c, true, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyHtoD", c, true, func() { transfer(to, from) }, to, from)
 }
 
 // MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for its turn.
@@ -181,7 +185,7 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 		return r
 	}
 	to := pageable(dst)
-	return d.copyNow(c, true, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyDtoH", c, true, func() { transfer(to, from) }, to, from)
 }
 
 // spans returns the memory of both ends of a copy.
@@ -206,7 +210,7 @@ func (d *Driver) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint
 	if r != ok {
 		return r
 	}
-	return d.copyNow(c, false, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyDtoD", c, false, func() { transfer(to, from) }, to, from)
 }
 
 // MemcpyPeer is cuMemcpyPeer. It does not wait for the copy.
@@ -224,7 +228,7 @@ func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driv
 	if r != ok {
 		return r
 	}
-	return d.copyNow(c, false, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
 }
 
 // peers checks the contexts of a copy between devices.
@@ -259,7 +263,7 @@ func (d *Driver) MemcpyHtoDAsync(th *driver.Thread, dst driver.DevicePtr, src dr
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy(s, to, from)
+	return d.enqueueCopy("cuMemcpyHtoDAsync", s, to, from)
 }
 
 // MemcpyDtoHAsync is cuMemcpyDtoHAsync_v2.
@@ -277,7 +281,7 @@ func (d *Driver) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driv
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy(s, to, from)
+	return d.enqueueCopy("cuMemcpyDtoHAsync", s, to, from)
 }
 
 // MemcpyDtoDAsync is cuMemcpyDtoDAsync_v2.
@@ -291,7 +295,7 @@ func (d *Driver) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy(s, to, from)
+	return d.enqueueCopy("cuMemcpyDtoDAsync", s, to, from)
 }
 
 // MemcpyPeerAsync is cuMemcpyPeerAsync.
@@ -309,7 +313,7 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy(s, to, from)
+	return d.enqueueCopy("cuMemcpyPeerAsync", s, to, from)
 }
 
 // pattern returns the memory of a memset, and what sets it.
@@ -349,7 +353,7 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 	if !c.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.copyNow(c, to.kind.onHost(), set, to)
+	return d.copyNow(op, c, to.kind.onHost(), set, to)
 }
 
 // reaches reports whether the context's device can set memory, which may be another one's:

@@ -132,6 +132,8 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 		m.functions[e.name] = &function{module: m, name: e.name, params: e.params, maxThreads: e.maxThreads, attributes: map[int32]int32{
 			driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
 			driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
+			driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
+			driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
 			driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
 			driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
 			driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
@@ -199,11 +201,12 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 		if r = d.forbidden(d.thread(th), nil); r != ok {
 			return r
 		}
-		d.drain(m.ctx)
+		if r = d.drain(op, uintptr(h), m.ctx); r == driver.ResultNotPermitted {
+			return r
+		}
 		if object, _ := d.objects.find(uintptr(h)); object != m {
 			return driver.ResultInvalidHandle // somebody else was faster
 		}
-		r = d.lost
 	}
 	for _, f := range m.functions {
 		if f.handle != 0 {

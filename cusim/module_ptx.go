@@ -15,6 +15,7 @@ import (
 // ptxCode is what a text in PTX declares.
 type ptxCode struct {
 	target    int32 // 90 for sm_90
+	constant  int32 // bytes of constant memory
 	entries   []ptxEntry
 	variables []ptxVariable
 }
@@ -25,12 +26,14 @@ type ptxEntry struct {
 	params     []param
 	maxThreads int32 // of a block
 	shared     int32 // bytes
+	local      int32 // bytes of a thread
 }
 
 // ptxVariable is a variable that programs can ask for.
 type ptxVariable struct {
 	name    string
 	size    uint64
+	align   uint64
 	content []byte // its beginning; the rest is zero
 }
 
@@ -254,7 +257,7 @@ func (p *ptxParser) declaration() *ptxError {
 	case ".func":
 		return p.function()
 	case ".global", ".const":
-		return p.variable(extern)
+		return p.variable(t, extern)
 	case ".shared", ".local", ".tex", ".pragma", ".alias":
 		if _, is := p.until(";"); !is {
 			return p.fatal("%s does not end with a semicolon", t)
@@ -320,13 +323,15 @@ func (p *ptxParser) entry() *ptxError {
 	if !is {
 		return p.fatal("the body of kernel %q is not closed", e.name)
 	}
+	spaces := map[string]*int32{".shared": &e.shared, ".local": &e.local}
 	for i, t := range body {
-		if t.text != ".shared" || i > 0 && body[i-1].text == ".extern" {
+		size := spaces[t.text]
+		if size == nil || i > 0 && body[i-1].text == ".extern" {
 			continue
 		}
 		rest := ptxParser{tokens: body[i+1:], line: t.line}
 		if v, problem := rest.declared(); problem == nil {
-			e.shared += int32(min(v.size, math.MaxInt32-uint64(e.shared)))
+			*size = v.behind(*size)
 		}
 	}
 	p.code.entries = append(p.code.entries, e)
@@ -406,22 +411,31 @@ func (p *ptxParser) function() *ptxError {
 
 // variable reads a variable in global or constant memory. One that is defined
 // elsewhere is none of this module's.
-func (p *ptxParser) variable(extern bool) *ptxError {
+func (p *ptxParser) variable(space string, extern bool) *ptxError {
 	v, problem := p.declared()
 	if problem == nil && !extern {
 		p.code.variables = append(p.code.variables, v)
+		if space == ".const" {
+			p.code.constant = v.behind(p.code.constant)
+		}
 	}
 	return problem
+}
+
+// behind returns how many bytes there are when the variable is put behind so many.
+func (v *ptxVariable) behind(size int32) int32 {
+	at := (uint64(size) + v.align - 1) / v.align * v.align
+	return int32(min(at+v.size, math.MaxInt32))
 }
 
 // declared reads the declaration of a variable behind its space: an alignment, a
 // type, a name, dimensions, an initial value.
 func (p *ptxParser) declared() (v ptxVariable, _ *ptxError) {
-	element, vector, float := uint64(0), uint64(1), false
+	element, vector, align, float := uint64(0), uint64(1), uint64(0), false
 	for strings.HasPrefix(p.peek(), ".") {
 		switch t := p.next(); {
 		case t == ".align":
-			p.next()
+			align, _ = strconv.ParseUint(p.next(), 10, 16)
 		case t == ".attribute":
 			if _, is := p.until(")"); !is {
 				return v, p.fatal("an attribute does not end")
@@ -464,7 +478,10 @@ func (p *ptxParser) declared() (v ptxVariable, _ *ptxError) {
 	if open {
 		count = max(uint64(len(v.content))/element, 1)
 	}
-	v.size = element * count
+	v.size, v.align = element*count, align
+	if align == 0 {
+		v.align = element * vector
+	}
 	if uint64(len(v.content)) > v.size {
 		return v, p.fatal("variable %s is initialised with more than it can hold", v.name)
 	}

@@ -88,8 +88,8 @@ func TestModuleImages(t *testing.T) {
 			if m != 0 {
 				r.must(r.ModuleUnload(r.th, m))
 			}
-			if free, _, _ := r.MemGetInfo(r.th); free != deviceMemory {
-				t.Errorf("%d bytes are left", deviceMemory-free)
+			if free, _, _ := r.MemGetInfo(r.th); free != mostFree {
+				t.Errorf("%d bytes are left", mostFree-free)
 			}
 		})
 	}
@@ -213,13 +213,15 @@ func TestParams(t *testing.T) {
 // TestAttributes asks for the attributes of a kernel, and sets some.
 func TestAttributes(t *testing.T) {
 	r := newLab(t)
-	m := r.load(header + ".entry k() .maxntid 64, 4, 1 { .shared .align 4 .b8 s[1000]; .shared .f32 t[6]; ret; }")
+	m := r.load(header + ".const .align 2 .b8 c[6]; .entry k() .maxntid 64, 4, 1 " +
+		"{ .shared .align 4 .b8 s[1000]; .shared .f32 t[6]; .local .align 16 .b8 l[17]; ret; } .global .u64 g; .const .u64 d[2];")
 	f, res := r.ModuleGetFunction(r.th, m, "k")
 	r.must(res)
 	for attribute, want := range map[int32]int32{
 		driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            256,
 		driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                1024,
-		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 0,
+		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 24,
+		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 17,
 		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         16,
 		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      50,
 		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   90,
@@ -305,8 +307,8 @@ func TestLogs(t *testing.T) {
 		image, info, error string
 		size               int
 	}{
-		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry k() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel k: 16 registers, 4 bytes of shared memory; it does nothing, as nobody has written it in Go: see WithKernel", "", 300},
+		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as nobody has written it in Go: see WithKernel", "", 300},
 		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
 		{".entyr", "", "cusim: li", 10},
 	} {

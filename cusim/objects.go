@@ -47,6 +47,19 @@ type place struct {
 	destroyed []uintptr // by whom
 }
 
+// orphan reports whether there is an object there whose context was destroyed.
+func (p *place) orphan() bool {
+	switch o := p.object.(type) {
+	case *module:
+		return o.ctx.destroyed
+	case *stream:
+		return o.ctx.destroyed
+	case *event:
+		return o.ctx.destroyed
+	}
+	return false
+}
+
 // Handles look like addresses, so that nobody takes them for anything else.
 const (
 	handleBase  = 0x5a << 44

@@ -1,5 +1,7 @@
 package cusim
 
+import "github.com/purecu/purecu/internal/driver"
+
 // pending are the operations of a context that are not complete, in the order in
 // which they were enqueued.
 type pending struct {
@@ -39,9 +41,6 @@ func (p *pending) none() bool { return p.oldest == nil }
 
 // drain waits for what is pending in a context now, whatever is enqueued meanwhile.
 // The driver is unlocked meanwhile.
-func (d *Driver) drain(c *context) {
-	last := c.pending.numbers
-	d.wait(func() bool {
-		return c.pending.none() || c.pending.oldest.number > last || d.lost != ok
-	})
+func (d *Driver) drain(op string, h uintptr, c *context) driver.Result {
+	return d.wait(&wait{op: op, handle: h, ctx: c, last: c.pending.numbers})
 }

@@ -1,8 +1,6 @@
 package cusim
 
 import (
-	"slices"
-
 	"github.com/purecu/purecu/internal/driver"
 )
 
@@ -99,6 +97,9 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 			return nil, driver.ResultContextIsDestroyed
 		}
 		return s, d.of(op, s.ctx, uintptr(h), streamKind)
+	}
+	if h := d.host(); h != nil && !h.apart {
+		return nil, driver.ResultNotPermitted // it is of the current context
 	}
 	c := t.current()
 	if r := d.live(c); r != ok {
@@ -241,11 +242,7 @@ func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Re
 	if r != ok {
 		return r
 	}
-	ops := s.unfinished()
-	d.wait(func() bool {
-		return d.lost != ok || !slices.ContainsFunc(ops, func(o *op) bool { return !o.done })
-	})
-	return d.lost
+	return d.wait(&wait{op: "cuStreamSynchronize", handle: uintptr(h), ops: s.unfinished()})
 }
 
 // StreamWaitEvent is cuStreamWaitEvent.

@@ -48,6 +48,11 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 // for tests that hold streams, move the time or look at misuse, which a GPU cannot.
 // When the test ends, streams that are held are released, virtual time moves on, and
 // what is still open then makes the test fail, and so does misuse.
+//
+// A call may wait for a stream that the test holds, or for virtual time, as a deferred Close
+// of memory does: who waits, for what, and what lets it go on, is logged after a second in
+// which nothing else happens. After ten seconds of that the test fails, and what it holds is
+// released, so that it ends.
 func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	t.Helper()
 	sim := cusim.New(opts...)
@@ -55,7 +60,9 @@ func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	if err != nil {
 		t.Fatalf("cutest: %v", err)
 	}
+	w := watchSoft(t, sim, time.Second, 10*time.Second)
 	t.Cleanup(func() {
+		w.stop()
 		// What was closed last may be destroyed in the background, when its work is
 		// done, and what was forgotten by the garbage collector.
 		for i := 0; i < 200 && len(sim.Census()) > 0; i++ {

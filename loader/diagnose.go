@@ -80,6 +80,9 @@ type LibraryFacts struct {
 	// Version is the CUDA version that the driver supports; see
 	// [Library.Version].
 	Version int `json:"version"`
+	// Simulated says that the library is purecu's software driver, which needs no GPU and
+	// says nothing of one.
+	Simulated bool `json:"simulated"`
 }
 
 // CandidateFacts describes a candidate; see [Candidate].
@@ -301,6 +304,8 @@ func (m *machine) diagnose(path string) *Report {
 			Name: lib.Name(), Source: lib.Source(), Path: lib.Path(), Version: lib.Version(),
 			Release: releaseOf(lib.Path()),
 		}
+		_, err := lib.Symbol(simulatedMark)
+		r.Library.Simulated = err == nil
 	}
 	for _, c := range tried {
 		f := CandidateFacts{Name: c.Name, Source: c.Source, Path: c.Path, Problem: c.Problem, Element: m.elementOf(c)}
@@ -327,7 +332,10 @@ func (r *Report) Verdict() Finding {
 	if len(r.Findings) > 0 && r.Findings[0].Severity == Fault {
 		return r.Findings[0]
 	}
-	if r.Init != nil {
+	switch {
+	case r.Library != nil && r.Library.Simulated:
+		return Finding{Severity: Fine, Title: "the driver is simulated: it says nothing about a GPU"}
+	case r.Init != nil:
 		return Finding{Severity: Fine, Title: "CUDA works: cuInit succeeded"}
 	}
 	return Finding{
@@ -335,6 +343,9 @@ func (r *Report) Verdict() Finding {
 		Detail: "as far as can be told without initialising the driver",
 	}
 }
+
+// simulatedMark is exported by the software driver, and by no other library.
+const simulatedMark = "cusim_simulated"
 
 // releaseOf returns the driver's version that a library has in its file name,
 // libcuda.so.580.95.05, or "".

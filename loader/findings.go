@@ -18,6 +18,13 @@ func (r *Report) judge() []Finding {
 	}
 	// Causes before their effects.
 	j.named()
+	if j.Library != nil && j.Library.Simulated { // nothing else of the machine matters to it
+		if j.failed() {
+			why := initMeaning(j.Init.Code).text + "; the driver is simulated, and does what its environment says"
+			j.add(Fault, "cuInit failed with "+j.Init.String(), why, "env | grep CUSIM_")
+		}
+		return j.list
+	}
 	if linux {
 		j.wsl()
 		j.hardware()

@@ -43,6 +43,7 @@ replaced; read it before you send it all the same.
 Fields with -json: report (null with -driver soft; what the loader's Diagnose found: platform,
 distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
 environmentIgnored, namedBy, library: name, source, path, release, version,
+simulated,
 candidates: name, source, path, problem, error, remedy, ldLibraryPathElement, kernel:
 release, flavor, loaded, uvm, nouveau, helperInstalled, helper, pciKnown, gpus:
 address, id, driver, devices: path, access, error, mode, uid, gid, group, init:
@@ -372,6 +373,13 @@ func (r *doctorReport) judge() {
 		return
 	}
 	r.Verdict = r.Report.Verdict()
+	if l := r.Report.Library; l != nil && l.Simulated {
+		if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
+			r.Verdict.Title = "the driver is simulated: " + count(len(r.Devices), "device") +
+				" of it passed every check, which says nothing about a GPU"
+		}
+		return
+	}
 	if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
 		r.Verdict = loader.Finding{Severity: loader.Fine, Title: "CUDA works: " + count(len(r.Devices), "device") + " passed every check"}
 	}

@@ -30,6 +30,9 @@
 //	                      does not have, or that cannot fail, is refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
+//	CUSIM_UNKNOWN_KERNELS with refuse, launches of kernels that the driver does not know
+//	                      return CUDA_ERROR_NOT_SUPPORTED (801). If it is not set they
+//	                      do nothing. Each kernel is named once on standard error.
 //	CUSIM_REPORT          if it is set, what was misused, and what was not given back,
 //	                      is written to standard error when the process ends.
 //
@@ -43,8 +46,11 @@
 // CUDA_ERROR_NOT_SUPPORTED.
 //
 // Functions that streams call on the host run on threads of the driver, on which most
-// signals are blocked. Handlers of signals that the program installs after cuInit need
-// the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
+// signals are blocked. In them calls are answered as an H100 answers them: queries, records
+// and waits as elsewhere, and CUDA_ERROR_NOT_PERMITTED (800) for what makes, allocates,
+// frees or launches something, or uses the current context.
+//
+// Handlers of signals that the program installs after cuInit need the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
 // SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not
 // its own.
 package main

@@ -59,13 +59,13 @@ func cusimStart() C.int {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
 		return C.int(driver.ResultUnknown)
 	}
-	l := newLibrary(cusim.New(append(opts, cusim.PinnedMemory(mapMemory, unmapMemory))...))
-	l.callHost = func(f, data uintptr) {
-		defer l.inCallback(syscall.Gettid)()
-		C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data))
-	}
+	opts = append(opts, cusim.PinnedMemory(mapMemory, unmapMemory), cusim.OnUnknownKernel(func(name string) {
+		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse\n"
+		fmt.Fprintf(os.Stderr, says, name)
+	}))
+	l := newLibrary(cusim.New(opts...))
+	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }
 	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
-		defer l.inCallback(syscall.Gettid)()
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
 	}
 	l.copyText = func(s string) uintptr { return uintptr(unsafe.Pointer(C.CString(s))) }
@@ -77,7 +77,7 @@ func cusimStart() C.int {
 //
 //export cusimThread
 func cusimThread() C.uintptr_t {
-	return C.uintptr_t(cgo.NewHandle(theLibrary.newThread(syscall.Gettid())))
+	return C.uintptr_t(cgo.NewHandle(new(driver.Thread)))
 }
 
 // cusimThreadEnd gives back what stands for a thread that ends.
@@ -85,7 +85,7 @@ func cusimThread() C.uintptr_t {
 //export cusimThreadEnd
 func cusimThreadEnd(id C.uintptr_t) {
 	h := cgo.Handle(id)
-	theLibrary.d.EndThread(&h.Value().(*thread).Thread)
+	theLibrary.d.EndThread(h.Value().(*driver.Thread))
 	h.Delete()
 }
 
@@ -93,18 +93,15 @@ func cusimThreadEnd(id C.uintptr_t) {
 //
 //export cusimCall
 func cusimCall(id C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
-	th := cgo.Handle(id).Value().(*thread)
-	return C.int(theLibrary.enter(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
+	th := cgo.Handle(id).Value().(*driver.Thread)
+	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
 
 // cusimFault returns what a call of a function that is made of others in C has to return
-// because of a fault. In callbacks it returns what the others will.
+// because of a fault.
 //
 //export cusimFault
-func cusimFault(id C.uintptr_t, function *C.char) C.int {
-	if cgo.Handle(id).Value().(*thread).callback {
-		return 0
-	}
+func cusimFault(_ C.uintptr_t, function *C.char) C.int {
 	return C.int(theLibrary.d.MeetFault(C.GoString(function)))
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,15 +27,8 @@ type library struct {
 	// never see what C has in its place: that may have been a pointer once.
 	copyText func(s string) uintptr
 
-	mu        sync.Mutex
-	texts     map[string]uintptr
-	callbacks map[int]bool // the threads that are calling C's functions, by their number
-}
-
-// thread is a thread that makes calls.
-type thread struct {
-	driver.Thread
-	callback bool // it is the driver's, and makes them in a function that the driver calls
+	mu    sync.Mutex
+	texts map[string]uintptr
 }
 
 // maxWords is how many arguments a call has at most.
@@ -44,7 +36,7 @@ const maxWords = 14
 
 // newLibrary returns a library of a driver.
 func newLibrary(d *cusim.Driver) *library {
-	return &library{d: d, texts: make(map[string]uintptr), callbacks: make(map[int]bool)}
+	return &library{d: d, texts: make(map[string]uintptr)}
 }
 
 // init is cuInit.
@@ -54,44 +46,6 @@ func (l *library) init(flags uint64) driver.Result {
 		l.ready.Store(true)
 	}
 	return r
-}
-
-// inCallback notes that the calling thread is about to call a function of C's, and
-// returns what ends that.
-func (l *library) inCallback(number func() int) (end func()) {
-	runtime.LockOSThread()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := number()
-	l.callbacks[n] = true
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.callbacks, n)
-		runtime.UnlockOSThread()
-	}
-}
-
-// newThread returns what stands for a thread with a number, which makes its first call.
-// The driver's own threads make calls in callbacks only.
-func (l *library) newThread(number int) *thread {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return &thread{callback: l.callbacks[number]}
-}
-
-// enter makes a call for C. In a callback an H200 permits none, but tells of a sticky
-// error where the call is about an event.
-func (l *library) enter(th *thread, number uint32, a *[maxWords]uint64) driver.Result {
-	if !th.callback {
-		return l.call(&th.Thread, number, a)
-	}
-	if aboutEvent(number) {
-		if r := l.d.StickyError(); r != driver.ResultSuccess {
-			return r
-		}
-	}
-	return l.refuse(driver.ResultNotPermitted)
 }
 
 // refuse returns what a call with a wrong argument returns.

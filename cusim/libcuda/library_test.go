@@ -49,43 +49,6 @@ func TestOwnStreamFaults(t *testing.T) {
 	}
 }
 
-// TestEnterInCallback holds that a call that is not permitted leaves no trace, and tells
-// of a sticky error where it is about an event.
-func TestEnterInCallback(t *testing.T) {
-	d := cusim.New(cusim.Faults(cusim.Fault{Function: "cuEventRecord", Code: 2}))
-	l := newLibrary(d)
-	if r := l.init(0); r != 0 {
-		t.Fatal(r)
-	}
-	th := new(driver.Thread)
-	ctx, _ := d.DevicePrimaryCtxRetain(th, 0)
-	d.CtxSetCurrent(th, ctx)
-	e, r := d.EventCreate(th, 0)
-	if r != 0 {
-		t.Fatal(r)
-	}
-	inside := &thread{callback: true}
-	for _, h := range []driver.Event{e, 0, 0x1234560, driver.Event(ctx)} {
-		for _, name := range []string{"cuEventQuery", "cuEventRecord", "cuEventDestroy", "cuCtxSynchronize"} {
-			if r := l.enter(inside, numberOf(t, name), &[maxWords]uint64{uint64(h)}); r != driver.ResultNotPermitted {
-				t.Errorf("%s(%#x): %v", name, h, r)
-			}
-		}
-	}
-	if m := d.Misuses(); len(m) != 0 {
-		t.Errorf("misuses: %v", m)
-	}
-	if r := d.EventRecord(th, e, driver.CU_STREAM_LEGACY); r != 2 {
-		t.Errorf("the fault is gone: %v", r)
-	}
-	d.Poison(700)
-	for name, want := range map[string]driver.Result{"cuEventQuery": 700, "cuCtxSynchronize": driver.ResultNotPermitted} {
-		if r := l.enter(inside, numberOf(t, name), &[maxWords]uint64{uint64(e)}); r != want {
-			t.Errorf("%s after a fault: %v, want %v", name, r, want)
-		}
-	}
-}
-
 // TestNowhereToPut holds that a call that makes something is not made where there is
 // nowhere to put it: it would find what is wrong with the module.
 func TestNowhereToPut(t *testing.T) {

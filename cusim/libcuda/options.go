@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ func options(getenv func(string) string) ([]cusim.Option, error) {
 		{"CUSIM_DEVICES", parseDevices},
 		{"CUSIM_DRIVER_VERSION", parseVersion},
 		{"CUSIM_FAULTS", parseFaults},
+		{"CUSIM_UNKNOWN_KERNELS", parseUnknown},
 		{"CUSIM_FAULT_RATE", func(s string) (cusim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
 	} {
 		s := getenv(v.name)
@@ -63,6 +65,13 @@ func parseVersion(s string) (cusim.Option, error) {
 		return nil, fmt.Errorf("this is no version from 11.0 to 13.0")
 	}
 	return cusim.Version(v), nil
+}
+
+func parseUnknown(s string) (cusim.Option, error) {
+	if s != "refuse" {
+		return nil, errors.New("refuse is the only value")
+	}
+	return cusim.RefuseUnknownKernels(), nil
 }
 
 func parseFaults(s string) (cusim.Option, error) {

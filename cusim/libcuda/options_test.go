@@ -104,6 +104,7 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULTS", "cuArrayDestroy=2", `no function "cuArrayDestroy"`},         // it is never there
 		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`}, // it cannot fail
 		{"CUSIM_FAULTS", "cuInit=2,", "neither"},
+		{"CUSIM_UNKNOWN_KERNELS", "allow", "refuse is the only value"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},
 		{"CUSIM_FAULT_RATE", "NaN=2", `"NaN" is no probability`},

@@ -76,7 +76,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.DevicePrimaryCtxRetain(th, driver.Device(a[1]))
-		r = store(r, p0, v0)
+		r = tell(r, p0, v0)
 		return r
 	case 13: // cuDevicePrimaryCtxRelease_v2
 		return l.d.DevicePrimaryCtxRelease(th, driver.Device(a[0]))
@@ -755,15 +755,6 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
-}
-
-// aboutEvent reports whether the first argument of a call is an event.
-func aboutEvent(number uint32) bool {
-	switch number {
-	case 47, 48, 49, 50, 51:
-		return true
-	}
-	return false
 }
 
 // callNames are the functions' names without versions, by the number of the call.

@@ -44,18 +44,28 @@ func (n Func) Drop() {
 // a goroutine of its own, so that it may lock that to a thread, end it, or panic, as it may
 // anywhere: the caller's is C's, in the middle of a call.
 func (n Func) Call() {
-	funcs.mu.Lock()
-	f := funcs.named[n]
-	funcs.mu.Unlock()
-	if f == nil {
-		return
+	if f := n.find(); f != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f()
+		}()
+		<-done
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+}
+
+// CallHere calls the function on the calling goroutine, which is there for nothing else.
+func (n Func) CallHere() {
+	if f := n.find(); f != nil {
 		f()
-	}()
-	<-done
+	}
+}
+
+// find returns the function, nil if it is not there any more.
+func (n Func) find() func() {
+	funcs.mu.Lock()
+	defer funcs.mu.Unlock()
+	return funcs.named[n]
 }
 
 // Funcs returns how many functions are named.

@@ -20,6 +20,10 @@ func Pin() *Thread {
 	return &Thread{id: currentThread()}
 }
 
+// CurrentThread returns the operating system's number of the calling thread, 0 where it
+// is not known.
+func CurrentThread() int { return currentThread() }
+
 // Here reports whether the calling goroutine has the identity, or, where that
 // cannot be told, true.
 func (t *Thread) Here() bool { return t.id == currentThread() }

@@ -8,7 +8,7 @@ import "github.com/purecu/purecu/internal/ccall"
 func (t *Table) NewCallback(f func()) (Callback, error) {
 	if t.soft != nil {
 		n := ccall.NewFunc(f)
-		return Callback{Data: uintptr(n), Go: n.Call}, nil
+		return Callback{Data: uintptr(n), Go: n.CallHere, Apart: true}, nil
 	}
 	addr, err := ccall.Trampoline()
 	if err != nil {

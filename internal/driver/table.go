@@ -83,6 +83,16 @@ func (t *Table) Clock() Clock { return t.clock }
 // Software reports whether the driver is a software driver.
 func (t *Table) Software() bool { return t.soft != nil }
 
+// CheckWait returns what a call that waits for an event has to return instead, if that is
+// not success. A software driver may know that the wait would never end: it then has a
+// method of this name.
+func (t *Table) CheckWait(e Event) Result {
+	if s, ok := t.soft.(interface{ CheckWait(Event) Result }); ok {
+		return s.CheckWait(e)
+	}
+	return ResultSuccess
+}
+
 // Resolve returns the address of a symbol. The error is a *MissingError, unless the driver could not be asked.
 func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	if t.soft != nil {

@@ -7,7 +7,7 @@ import "github.com/purecu/purecu/internal/ccall"
 // outcome depends on these take one. It belongs to the goroutine that called
 // [Table.Pin].
 type Thread struct {
-	pin *ccall.Thread // nil on a software driver
+	pin *ccall.Thread // nil for one that a software driver's calls are set up on
 
 	// Local is where a software driver keeps the thread's state.
 	Local any
@@ -24,12 +24,11 @@ func (th *Thread) cc() *ccall.Thread {
 }
 
 // Pin claims a thread for the calling goroutine until Unpin.
-func (t *Table) Pin() *Thread {
-	if t.soft != nil {
-		return new(Thread)
-	}
-	return &Thread{pin: ccall.Pin()}
-}
+func (t *Table) Pin() *Thread { return &Thread{pin: ccall.Pin()} }
+
+// CurrentThread returns the operating system's number of the thread that the calling
+// goroutine runs on, 0 where it is not known. The goroutine has to be locked to it.
+func CurrentThread() int { return ccall.CurrentThread() }
 
 // Here reports whether the calling goroutine runs on the thread, or, where that
 // cannot be told, true.

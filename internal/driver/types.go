@@ -99,12 +99,16 @@ type LaunchAttribute struct {
 
 // Callback is a function that the driver calls when a stream reaches it: Addr
 // is a C function and Data its argument. A software driver calls Go instead, or
-// Told, which learns what C tells a callback of cuStreamAddCallback.
+// Told, which learns what C tells a callback of cuStreamAddCallback. It calls them on a
+// goroutine that is locked to its thread, and knows by that which calls they make.
 type Callback struct {
 	Addr uintptr
 	Data uintptr
 	Go   func()
 	Told func(status Result)
+	// Apart says that Go stands for a function that C's callback runs on another thread,
+	// and waits for: all calls may be made there.
+	Apart bool
 }
 
 // goString returns a copy of a NUL-terminated C string, "" for NULL.

@@ -12,14 +12,17 @@ import (
 )
 
 // host compiles the program in C, and returns its path.
-func host(t *testing.T) string {
+func host(t *testing.T) string { return compiled(t, "host") }
+
+// compiled compiles a program in C, and returns its path.
+func compiled(t *testing.T, name string) string {
 	t.Helper()
 	cc, err := compiler()
 	if why := skip(""); errors.As(err, &why) {
 		t.Skip(why)
 	}
-	path := filepath.Join(t.TempDir(), "host")
-	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path, filepath.Join("testdata", "host.c"), "-ldl").CombinedOutput()
+	path := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path, filepath.Join("testdata", name+".c"), "-ldl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/format"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -389,15 +388,6 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		lib.emitCase(&b, c)
 	}
 	b.WriteString("}\nreturn driver.ResultNotSupported\n}\n\n")
-	var events []string
-	for i, c := range lib.calls {
-		if len(c.params) > 0 && c.params[0].typ == "Event" && c.params[0].role == roleIn {
-			events = append(events, strconv.Itoa(i))
-		}
-	}
-	b.WriteString("// aboutEvent reports whether the first argument of a call is an event.\nfunc aboutEvent(number uint32) bool {\n")
-	fmt.Fprintf(&b, "switch number {\ncase %s:\nreturn true\n}\nreturn false\n}\n\n", strings.Join(events, ", "))
-
 	var names []string
 	b.WriteString("// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
 	for _, c := range lib.calls {

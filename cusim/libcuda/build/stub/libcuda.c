@@ -15,6 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+// cusim_simulated tells who looks for it that this is not NVIDIA's library.
+__attribute__((visibility("default"))) const int cusim_simulated = 1;
+
 // What the driver exports; see export.go.
 static int (*driver_start)(void);
 static uintptr_t (*driver_thread)(void);

@@ -1,0 +1,35 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestThreadElsewhere uses the default stream of Do's thread on other goroutines, where it would be another stream.
+func TestThreadElsewhere(t *testing.T) {
+	r := newSoft(t)
+	if driver.CurrentThread() == 0 {
+		t.Skip("this platform does not tell threads apart")
+	}
+	e := r.event(EventDefault)
+	r.ok(r.gpu.Do(func(th *Thread) error {
+		s := must(th.DefaultStream())(t)
+		r.ok(e.Record(s))
+		elsewhere := make(chan map[string]error)
+		go func() {
+			_, query := s.Query()
+			elsewhere <- map[string]error{
+				"Record": e.Record(s), "WaitEvent": s.WaitEvent(e), "Query": query, "Synchronize": s.Synchronize(),
+				"Launch": r.spin.Launch(s, oneThread, U64(0)), "HostFunc": s.HostFunc(func() { t.Error("it was called") }),
+			}
+		}()
+		for op, err := range <-elsewhere {
+			if !errors.Is(err, errThread) {
+				t.Errorf("%s on another goroutine: %v", op, err)
+			}
+		}
+		return s.Synchronize()
+	}))
+}

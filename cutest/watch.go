@@ -1,0 +1,77 @@
+package cutest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// watch looks for calls that wait for what the test alone could let go on, as a deferred
+// Close does that waits for a stream which the test holds. It reports them, and ends such
+// waits when they have lasted so long that the test has to be stuck.
+type watch struct {
+	t   testing.TB
+	sim *cusim.Driver
+	// reportAfter and endAfter are how long a call has waited while nothing else happened, by
+	// the machine's clock; endAfter is long, as another goroutine may let the stream go on.
+	reportAfter, endAfter time.Duration
+
+	mu       sync.Mutex
+	timer    *time.Timer // which holds no goroutine
+	stopped  bool
+	quiet    time.Duration
+	reported bool
+}
+
+// lookEvery is how often a watch looks.
+const lookEvery = 100 * time.Millisecond
+
+// watchSoft begins to watch, until stop.
+func watchSoft(t testing.TB, sim *cusim.Driver, reportAfter, endAfter time.Duration) *watch {
+	w := &watch{t: t, sim: sim, reportAfter: reportAfter, endAfter: endAfter}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(lookEvery, w.look)
+	return w
+}
+
+// stop ends the watch. Nothing is reported after that.
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
+
+// look looks for calls that wait.
+func (w *watch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	defer w.timer.Reset(lookEvery)
+	var longest *cusim.Blocked
+	for _, b := range w.sim.Blocked() {
+		if longest == nil || b.For > longest.For {
+			longest = &b
+		}
+	}
+	if longest == nil || longest.For < lookEvery {
+		w.quiet, w.reported = 0, false
+		return
+	}
+	// What counts is how often it looked: a machine that stands still for a while says nothing.
+	switch w.quiet += lookEvery; {
+	case w.quiet >= w.endAfter:
+		w.t.Errorf("cutest: a call waited for what only the test can let go on, and was ended: held streams are released, "+
+			"virtual time is moved. Do that in the test, before what waits: a deferred call, and Close, comes before t.Cleanup.\n%v", longest)
+		w.quiet, w.reported = 0, false
+		w.sim.Finish()
+	case w.quiet >= w.reportAfter && !w.reported:
+		w.reported = true
+		w.t.Logf("cutest: a call waits, and nothing else happens; it is ended after %v.\n%v", w.endAfter, longest)
+	}
+}
