@@ -57,6 +57,8 @@ type contextCore struct {
 	ringers       []driver.Stream
 	ringersMade   int
 	ringersMaking bool
+	// watched are the queues of its records that are waited for. The watcher's lock guards the list.
+	watched *watchQueue
 	// kept are pages of timelines that are gone.
 	kept keptPages
 	// owners counts the Contexts that are open.

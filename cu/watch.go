@@ -127,19 +127,19 @@ type watch struct {
 	// queue is nil when the outcome is known, or nobody is interested any more.
 	queue *watchQueue
 	// order is the record's place among those of its stream, while the watch is in the heap; else it is 0.
-	order         uint64
-	loose         bool   // it is in the list and the ring
-	before, after *watch // in the list
-	left, right   *watch // in the ring
-	sibling       *watch // of the same event's
-	subs          *watchSub
-	since         time.Time
-	round         uint64 // in which it was looked at
+	order                    uint64
+	before, after            *watch // in the list
+	left, right              *watch // in the ring
+	prevOfEvent, nextOfEvent *watch // the event's others
+	subs                     *watchSub
+	since                    time.Time
+	round                    uint64 // in which it was looked at
 	// stream is set if the wait is for a stream, which may be closed.
 	stream *streamCore
 	// ringer is the stream that rings the bell. mute says that none will.
 	ringer driver.Stream
 	mute   bool
+	loose  bool // it is in the list and the ring
 	// ending says that another goroutine is about to tell of the outcome. It is the
 	// watcher's goroutine's own.
 	ending bool
@@ -227,18 +227,15 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	fresh := &watch{slot: sl, since: time.Now(), stream: stream} // others want the lock
 	w.mu.Lock()
 	// Whoever closes the event looks at its watches after that.
-	var of *watch
-	if !sl.foreign() { // else it may be asked for just now, and recorded again since
-		for of = c.watches.Load(); of != nil && (of.slot != sl || of.stream != stream); {
-			of = of.sibling
-		}
-	}
-	if of == nil {
+	of, shared := sl.watch, !sl.foreign() // one that is not may be asked for just now, and recorded again since
+	if of == nil || !shared || of.stream != stream {
 		of = fresh
-		of.sibling = c.watches.Load()
+		if shared {
+			sl.watch = of
+		}
 		sl.watchers.Add(1)
 		sl.acquire() // also if it is being closed
-		c.watches.Store(of)
+		c.addWatch(of)
 		w.put(d, of)
 	}
 	s.watch, s.next = of, of.subs
@@ -350,7 +347,7 @@ func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, e
 // closedEvent wakes those who wait for an event that is closed.
 func (d *Driver) closedEvent(c *eventCore) {
 	d.endWatches(func(_ *watcher, f func(*watch)) {
-		for of := c.watches.Load(); of != nil; of = of.sibling {
+		for of := c.watches.Load(); of != nil; of = of.nextOfEvent {
 			f(of)
 		}
 	}, true, func(of *watch) error { return errClosedMeanwhile(of.slot) })
@@ -359,22 +356,31 @@ func (d *Driver) closedEvent(c *eventCore) {
 // closedStream wakes those who wait for a stream that is closed.
 func (d *Driver) closedStream(sc *streamCore) {
 	d.endWatches(func(w *watcher, f func(*watch)) {
-		w.each(func(of *watch) {
-			if of.stream == sc {
-				f(of)
+		own := func(q *watchQueue) {
+			q.each(func(of *watch) {
+				if of.stream == sc {
+					f(of)
+				}
+			})
+		}
+		if sc.raw != driver.CU_STREAM_PER_THREAD {
+			if q := w.queues[queueKey{on: sc.serial}]; q != nil {
+				own(q)
 			}
-		})
+			return
+		}
+		for _, q := range w.allQueues { // each of its waits has a queue of its own: see markSlot
+			own(q)
+		}
 	}, true, func(of *watch) error { return errStreamClosedMeanwhile(sc) })
 }
 
 // closedContext wakes those who wait for anything of a context that is closed.
 func (d *Driver) closedContext(c *contextCore) {
 	d.endWatches(func(w *watcher, f func(*watch)) {
-		w.each(func(of *watch) {
-			if of.slot.core.ctx == c {
-				f(of)
-			}
-		})
+		for q := c.watched; q != nil; q = q.next {
+			q.each(f)
+		}
 		for i := len(w.timelines) - 1; i >= 0; i-- {
 			if tc := w.timelines[i]; tc.ctx == c {
 				w.endValues(tc, errTimelineContextClosed(tc))
