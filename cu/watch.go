@@ -78,6 +78,9 @@ type watcher struct {
 	queues    map[queueKey]*watchQueue
 	allQueues []*watchQueue
 	n         int
+	// others are the interests of those that are none of the waiters: tickets, and goroutines that wait for
+	// several events.
+	others int
 	// turn is the next of those without a known order, which are in a ring, that is asked for though it
 	// is behind others. loose is how many these are.
 	turn  *watch
@@ -113,7 +116,8 @@ type watcher struct {
 	bare bool
 }
 
-// bell is a driver's bell, and how many streams were told to ring it.
+// bell is a driver's bell, and how many streams were told to ring it. It has a descriptor while the watcher's
+// goroutine runs.
 type bell struct {
 	*driver.Bell
 	told atomic.Uint64
@@ -154,7 +158,7 @@ type watchSub struct {
 	call func(*watchSub)
 	// owner keeps the event from being collected.
 	owner *eventOwner
-	// counted says that it is one of the watcher's waiters.
+	// counted says that it is one of the watcher's waiters; it is one of the others else.
 	counted bool
 
 	// The outcome. final is false if another wait may have another one.
@@ -243,6 +247,9 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 		of.subs.prev = s
 	}
 	of.subs = s
+	if !s.counted {
+		w.others++
+	}
 	var t told
 	switch {
 	case sl.gone():
@@ -292,9 +299,16 @@ func (w *watcher) end(t *told, o outcome) {
 		} else if s.to.left.Add(-1) == 0 {
 			t.ready = append(t.ready, s.to.ready)
 		}
-		if s.counted {
-			w.waiters.Add(-1)
-		}
+		w.countOff(s)
+	}
+}
+
+// countOff notes that somebody's interest has ended.
+func (w *watcher) countOff(s *watchSub) {
+	if s.counted {
+		w.waiters.Add(-1)
+	} else {
+		w.others--
 	}
 }
 
@@ -314,9 +328,7 @@ func (d *Driver) unwatch(s *watchSub) bool {
 			s.next.prev = s.prev
 		}
 		s.watch, s.prev, s.next = nil, nil, nil
-		if s.counted {
-			w.waiters.Add(-1)
-		}
+		w.countOff(s)
 		if of.subs == nil {
 			w.drop(&t, of)
 			w.wakeAfter(d)
@@ -427,15 +439,14 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Lock()
 	if w.bell == nil {
 		w.bell = &bell{Bell: d.table.NewBell()}
-		// Else a stream may ring it one day.
-		runtime.AddCleanup(d, func(b *bell) { b.CloseAfter(b.told.Load()) }, w.bell)
+		runtime.AddCleanup(d, func(b *bell) { b.Discard(b.told.Load()) }, w.bell)
 		w.saved = watchSaved
 	} else {
 		w.saved = min(w.saved+began.Sub(w.ended)/watchShare, watchSaved)
 	}
 	heard := w.bell.Heard()
 	news, slow, looked, rush := began, began, began, 0
-	for !w.idle() {
+	for w.goesOn() {
 		if w.news {
 			w.news, news = false, began
 		}
@@ -528,6 +539,23 @@ func (w *watcher) run(d *Driver) {
 	w.dead = emptied(w.dead)
 	w.running, w.ended = false, began
 	w.mu.Unlock()
+}
+
+// goesOn reports whether the goroutine has something to wait for. If it has not, the descriptor was given back,
+// which is done without the lock.
+func (w *watcher) goesOn() bool {
+	for w.idle() {
+		w.mu.Unlock()
+		closed := w.bell.Close(w.bell.told.Load())
+		if !closed { // a stream writes to it just now
+			time.Sleep(watchMinSleep)
+		}
+		w.mu.Lock()
+		if closed && w.idle() {
+			return false
+		}
+	}
+	return true
 }
 
 // maxKept is for how many things there may be room in what is kept for another goroutine's rounds, each list of it.

@@ -127,8 +127,8 @@ func BenchmarkWatcher(b *testing.B) {
 	closeAll(b, streams)
 }
 
-// ticketsOf records n times on the stream, and has a ticket of each record tell of it before the next is made: all of
-// them of one event, or each of one of its own. It returns their channels.
+// ticketsOf records n times on the stream, and has a ticket of each record tell of it before the next is made: all
+// of them of one event, or each of one of its own. It returns their channels.
 func ticketsOf(tb testing.TB, gpu *Context, s *Stream, n int, oneEvent bool) (events []*Event, done []<-chan struct{}) {
 	tb.Helper()
 	for i := range n {
@@ -144,8 +144,8 @@ func ticketsOf(tb testing.TB, gpu *Context, s *Stream, n int, oneEvent bool) (ev
 	return events, done
 }
 
-// BenchmarkPendingRecords adds waits for 32,000 pending records, which complete at the same moment: of one event, and of
-// as many.
+// BenchmarkPendingRecords adds waits for 32,000 pending records, which complete at the same moment: of one event,
+// and of as many.
 func BenchmarkPendingRecords(b *testing.B) {
 	const records = 32_000
 	for name, oneEvent := range map[string]bool{"one-event": true, "events": false} {
@@ -176,8 +176,8 @@ func BenchmarkPendingRecords(b *testing.B) {
 	}
 }
 
-// BenchmarkClosingWakes closes what is waited for while there are 32,000 waits: a thousand streams, and a thousand contexts
-// of one stream each.
+// BenchmarkClosingWakes closes what is waited for while there are 32,000 waits: a thousand streams, and a thousand
+// contexts of one stream each.
 func BenchmarkClosingWakes(b *testing.B) {
 	const closed, each = 1000, 32
 	for _, contexts := range []int{1, closed} {

@@ -78,8 +78,8 @@ func TestManyRecordsOfOneEvent(t *testing.T) {
 	}
 }
 
-// TestWatchesOfAnEvent ends waits for records of one event in any order: the event has those that are left, each in its
-// slot.
+// TestWatchesOfAnEvent ends waits for records of one event in any order: the event has those that are left, each
+// in its slot.
 func TestWatchesOfAnEvent(t *testing.T) {
 	const records = 100
 	sim, drv, gpu := simWaits(t)
@@ -139,8 +139,8 @@ func TestWatchesOfAnEvent(t *testing.T) {
 	closeAll(t, streams)
 }
 
-// TestClosingEndsItsOwn closes one of several streams, and one of several contexts, that are waited for: the other waits
-// go on. What is closed finds its own waits, and passes by those of others.
+// TestClosingEndsItsOwn closes one of several streams, and one of several contexts, that are waited for: the other
+// waits go on. What is closed finds its own waits, and passes by those of others.
 func TestClosingEndsItsOwn(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	other := must(must(drv.Device(1))(t).PrimaryContext())(t)
