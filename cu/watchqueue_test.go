@@ -50,7 +50,6 @@ func TestManyRecordsOfOneEvent(t *testing.T) {
 		if n := watches(drv); n != records {
 			t.Errorf("with another wait for the last of %d records %d are waited for", records, n)
 		}
-		begin = time.Now()
 		if ends == "closed" {
 			if err := e.Close(); err != nil {
 				t.Error(err)
