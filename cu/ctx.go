@@ -63,6 +63,8 @@ type contextCore struct {
 	pools map[int32]*streamPool
 	// wakeUps are the streams that wake the watcher.
 	wakeUps wakeUps
+	// watched are the queues of its records that are waited for. The watcher's lock guards the list.
+	watched *watchQueue
 	// kept are pages of timelines that are gone.
 	kept keptPages
 	// owners counts the Contexts that are open.
