@@ -57,8 +57,8 @@ type contextCore struct {
 	ringers       []driver.Stream
 	ringersMade   int
 	ringersMaking bool
-	// kept are pages of timelines that are gone.
-	kept keptPages
+	// cells are the memory of its timelines.
+	cells cells
 	// owners counts the Contexts that are open.
 	owners atomic.Int32
 	// closings is how often the last one was closed.
@@ -194,10 +194,12 @@ func (c *contextCore) giveUp() error {
 			}
 		}
 	}
-	left := c.leavePages()
 	defer c.dropHostFuncs()
-	in := c.key // others may go on with it
-	defer func() { d.pages.putAll(left, in) }()
+	if err := c.endTimelines(); err != nil {
+		return err
+	}
+	left, in := c.leaveSlabs(), c.key // others may go on with it
+	defer func() { d.slabs.putAll(left, in) }()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, c.dev); res != driver.ResultSuccess {

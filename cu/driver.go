@@ -37,7 +37,7 @@ type Driver struct {
 	captures captures
 	exports  exports
 	watch    watcher
-	pages    pages
+	slabs    slabs
 
 	// opened is when the driver was opened, by its clock, and since the same moment.
 	opened time.Time
