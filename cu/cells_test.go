@@ -240,55 +240,108 @@ func TestTimelineUnmarked(t *testing.T) {
 	})
 }
 
-// TestTimelineClosedContexts closes contexts whose closed timelines have work to do on streams of each other: the
-// contexts are given up when the work is done, and do not wait for each other.
+// TestTimelineContextWaits closes a context whose closed timeline has work to do, on streams of all kinds: whoever
+// gives the context up waits for that, whether the streams were marked or not.
+func TestTimelineContextWaits(t *testing.T) {
+	for name, stream := range map[string]func(r *soft, gpu *Context) *Stream{
+		"created": func(r *soft, gpu *Context) *Stream { return must(gpu.NewStream(0))(r.t) },
+		"legacy":  func(r *soft, gpu *Context) *Stream { return must(gpu.LegacyStream())(r.t) },
+		"pool's":  func(r *soft, gpu *Context) *Stream { return must(gpu.PoolStream(0))(r.t) },
+		"another context's": func(r *soft, _ *Context) *Stream {
+			return must(r.gpu.NewStream(0))(r.t)
+		},
+		"another context's legacy": func(r *soft, _ *Context) *Stream { return must(r.gpu.LegacyStream())(r.t) },
+		"another context's pool's": func(r *soft, _ *Context) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
+	} {
+		for _, marked := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, marked %v", name, marked), func(t *testing.T) {
+				r := newSoft(t)
+				others := must(Open(WithSoftware(r.sim)))(t) // whose claim has the CUDA context go on
+				theirs := must(must(others.Device(1))(t).PrimaryContext())(t)
+				gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+				s := stream(r, gpu)
+				free := r.blocked(s)
+				tl := must(gpu.NewTimeline(0))(t)
+				r.ok(tl.Signal(s, 1))
+				if !marked {
+					r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Code: int(ResultUnknown)})
+				}
+				r.ok(errors.Join(tl.Close(), s.Close()))
+				closed := make(chan error, 1)
+				go func() { closed <- gpu.Close() }()
+				time.Sleep(5 * time.Millisecond)
+				if gpu.own.core.gone.Load() || tl.core.freed.Load() {
+					t.Error("the context is given up, and work with its memory is not done")
+				}
+				free()
+				r.ok(<-closed)
+				if !eventually(gpu.own.core.gone.Load) {
+					t.Fatal("the context is not given up")
+				}
+				if r.value(tl, 1); !tl.core.freed.Load() {
+					t.Error("the timeline has memory of a context that is gone")
+				}
+				r.ok(theirs.Close())
+			})
+		}
+	}
+}
+
+// TestTimelineClosedContexts closes contexts whose closed timelines have work to do on streams of each other: these are
+// given up when the work is done, and do not wait for each other.
 func TestTimelineClosedContexts(t *testing.T) {
 	for name, opts := range clocks {
-		t.Run(name, func(t *testing.T) {
-			r := newSoft(t, opts...)
-			var gpus [2]*Context
-			var streams [2]*Stream
-			var frees []func()
-			for i := range gpus {
-				gpus[i] = must(r.gpu.Device().NewContext(0))(t)
-				streams[i] = must(gpus[i].NewStream(StreamNonBlocking))(t)
-				frees = append(frees, r.blocked(streams[i]))
-			}
-			var lines [2]*Timeline
-			for i, gpu := range gpus {
-				lines[i] = must(gpu.NewTimeline(0))(t)
-				r.ok(errors.Join(lines[i].Signal(streams[0], 1), lines[i].Signal(streams[1], 2), lines[i].Close()))
-			}
-			var wg sync.WaitGroup
-			for i := range gpus {
-				r.ok(streams[i].Close())
-			}
-			for _, gpu := range gpus {
-				wg.Go(func() {
-					if err := gpu.Close(); err != nil {
-						t.Error(err)
+		for _, marked := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, marked %v", name, marked), func(t *testing.T) {
+				r := newSoft(t, opts...)
+				var gpus [2]*Context
+				var streams [2]*Stream
+				var lines [2]*Timeline
+				var frees []func()
+				for i := range gpus {
+					gpus[i] = must(r.gpu.Device().NewContext(0))(t)
+					streams[i] = must(gpus[i].NewStream(StreamNonBlocking))(t)
+					streams[i].Handle() // so that it is not asked
+					frees = append(frees, r.blocked(streams[i]))
+				}
+				for i, gpu := range gpus {
+					lines[i] = must(gpu.NewTimeline(0))(t)
+					r.ok(errors.Join(lines[i].Signal(streams[0], 1), lines[i].Signal(streams[1], 1)))
+				}
+				for n := range 4 {
+					if !marked {
+						r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Nth: n + 1, Code: int(ResultUnknown)})
 					}
-				})
-			}
-			time.Sleep(5 * time.Millisecond)
-			for _, gpu := range gpus {
-				if gpu.own.core.gone.Load() {
-					t.Error("a context is given up, and work with its memory is not done")
 				}
-			}
-			for _, free := range frees {
-				free()
-			}
-			wg.Wait()
-			for i, gpu := range gpus {
-				if !eventually(gpu.own.core.gone.Load) {
-					t.Error("a context is not given up")
+				for i := range gpus {
+					r.ok(lines[i].Close())
 				}
-				if v := lines[i].Value(); v != 1 && v != 2 {
-					t.Errorf("the value is %d", v)
+				var wg sync.WaitGroup
+				for i, gpu := range gpus {
+					r.ok(streams[i].Close())
+					wg.Go(func() {
+						if err := gpu.Close(); err != nil {
+							t.Error(err)
+						}
+					})
 				}
-			}
-		})
+				time.Sleep(5 * time.Millisecond)
+				for i, free := range frees {
+					if gpus[i].own.core.gone.Load() {
+						t.Error("a context is given up, and work with its memory is not done")
+					}
+					free()
+					time.Sleep(time.Millisecond)
+				}
+				wg.Wait()
+				for i, gpu := range gpus {
+					if !eventually(gpu.own.core.gone.Load) {
+						t.Error("a context is not given up")
+					}
+					r.value(lines[i], 1)
+				}
+			})
+		}
 	}
 }
 
