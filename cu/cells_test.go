@@ -130,6 +130,50 @@ func TestTimelineMarks(t *testing.T) {
 	}
 }
 
+// slowWrites is a driver that has writes of the value 5 wait before they do anything.
+type slowWrites struct {
+	*cusim.Driver
+	begun, goOn chan struct{}
+}
+
+func (d slowWrites) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
+	if value == 5 {
+		close(d.begun)
+		<-d.goOn
+	}
+	return d.Driver.StreamWriteValue64(th, s, p, value, flags)
+}
+
+// TestTimelineClosedBesideSignal closes a timeline while a signal is under way, which comes behind the mark.
+func TestTimelineClosedBesideSignal(t *testing.T) {
+	r := newSoft(t)
+	slow := slowWrites{r.sim, make(chan struct{}), make(chan struct{})}
+	drv := must(Open(WithSoftware(slow)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	gate, s := must(gpu.NewTimeline(0))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer gate.Close()
+	defer s.Close()
+	r.ok(gate.Block(s, 1))
+	tl := must(gpu.NewTimeline(0))(t)
+	r.ok(tl.Signal(s, 3))
+	signalled := make(chan error)
+	go func() { signalled <- tl.Signal(s, 5) }()
+	<-slow.begun
+	r.ok(tl.Close())
+	r.ok(gate.Block(s, 2))
+	close(slow.goOn)
+	r.ok(<-signalled)
+	r.ok(gate.Set(1))
+	for tl.Value() != 3 {
+		runtime.Gosched()
+	}
+	r.stays("a signal is not done", gpu, 1)
+	r.ok(gate.Set(2))
+	r.becomes("all is done", gpu, 0)
+	r.value(tl, 5)
+}
+
 // TestTimelineManyMarks closes a timeline that more streams have used than its memory has words for.
 func TestTimelineManyMarks(t *testing.T) {
 	r := newSoft(t)
@@ -260,7 +304,8 @@ func TestTimelineContextWaits(t *testing.T) {
 				theirs := must(must(others.Device(1))(t).PrimaryContext())(t)
 				gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
 				s := stream(r, gpu)
-				free := r.blocked(s)
+				gate := must(gpu.NewTimeline(0))(t)
+				r.ok(errors.Join(gate.Block(s, 1), gate.Close()))
 				tl := must(gpu.NewTimeline(0))(t)
 				r.ok(tl.Signal(s, 1))
 				if !marked {
@@ -273,7 +318,7 @@ func TestTimelineContextWaits(t *testing.T) {
 				if gpu.own.core.gone.Load() || tl.core.freed.Load() {
 					t.Error("the context is given up, and work with its memory is not done")
 				}
-				free()
+				gate.word.Store(1) // as a stream might
 				r.ok(<-closed)
 				if !eventually(gpu.own.core.gone.Load) {
 					t.Fatal("the context is not given up")
@@ -417,14 +462,13 @@ func TestTimelineLateReaders(t *testing.T) {
 	defer streams[2].Close()
 	defer streams[3].Close()
 	var wg sync.WaitGroup
-	errs := make(chan error, 100)
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 300 {
 				from := uint64(g)<<40 | uint64(i)<<20
 				tl, err := r.gpu.NewTimeline(from)
 				if err != nil {
-					errs <- err
+					t.Error(err)
 					return
 				}
 				var readers sync.WaitGroup
@@ -433,7 +477,7 @@ func TestTimelineLateReaders(t *testing.T) {
 						for last, n := from, 0; n < 50; n++ {
 							v := tl.Value()
 							if v < last || v > from+2 {
-								errs <- fmt.Errorf("a timeline from %#x has gone from %#x to %#x", from, last, v)
+								t.Errorf("a timeline from %#x has gone from %#x to %#x", from, last, v)
 								return
 							}
 							last = v
@@ -447,14 +491,14 @@ func TestTimelineLateReaders(t *testing.T) {
 				case 0:
 					readers.Go(func() {
 						if err := tl.Signal(streams[i/3%4], from+2); err != nil && !errors.Is(err, ErrClosed) {
-							errs <- err
+							t.Error(err)
 						}
 					})
 				case 1:
 					err = errors.Join(err, tl.Signal(streams[i/3%4], from+2))
 				}
 				if err := errors.Join(err, tl.Close()); err != nil {
-					errs <- err
+					t.Error(err)
 				}
 				if i%2 == 0 {
 					readers.Wait()
@@ -465,10 +509,6 @@ func TestTimelineLateReaders(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
-	}
 	r.becomes("all is closed", r.gpu, 0)
 	if n := r.drv.timelineCounts(); n.mappings != 1 || n.open != 0 {
 		t.Errorf("the counts are %+v", n)
