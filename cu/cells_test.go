@@ -90,6 +90,11 @@ func TestTimelineCells(t *testing.T) {
 	if n := r.drv.timelineCounts(); n != (timelineCounts{mappings: 1, open: 2}) {
 		t.Errorf("the counts are %+v", n)
 	}
+	r.hold(r.s)
+	r.ok(errors.Join(fourth.Signal(r.s, 1), fourth.Close()))
+	r.stays("the marks of earlier timelines are no marks of this one", r.gpu, 1)
+	r.release(r.s)
+	r.becomes("it is raised", r.gpu, 0)
 }
 
 // TestTimelineMarks closes timelines that streams of all kinds have used, which are busy for good: the memory is free
@@ -155,6 +160,7 @@ func TestTimelineClosedBesideSignal(t *testing.T) {
 	defer gate.Close()
 	defer s.Close()
 	r.ok(gate.Block(s, 1))
+	defer func() { gate.word.Store(2) }()
 	tl := must(gpu.NewTimeline(0))(t)
 	r.ok(tl.Signal(s, 3))
 	signalled := make(chan error)
@@ -297,17 +303,21 @@ func TestTimelineContextWaits(t *testing.T) {
 		"another context's legacy": func(r *soft, _ *Context) *Stream { return must(r.gpu.LegacyStream())(r.t) },
 		"another context's pool's": func(r *soft, _ *Context) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
 	} {
-		for _, marked := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, marked %v", name, marked), func(t *testing.T) {
+		for i := range 4 {
+			marked, streamFirst := i%2 == 0, i/2 == 0
+			t.Run(fmt.Sprintf("%s, marked %v, closed first %v", name, marked, streamFirst), func(t *testing.T) {
 				r := newSoft(t)
 				others := must(Open(WithSoftware(r.sim)))(t) // whose claim has the CUDA context go on
 				theirs := must(must(others.Device(1))(t).PrimaryContext())(t)
 				gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
 				s := stream(r, gpu)
 				gate := must(gpu.NewTimeline(0))(t)
-				r.ok(errors.Join(gate.Block(s, 1), gate.Close()))
 				tl := must(gpu.NewTimeline(0))(t)
-				r.ok(tl.Signal(s, 1))
+				r.ok(errors.Join(gate.Block(s, 1), tl.Signal(s, 1)))
+				if streamFirst {
+					r.ok(s.Close())
+				}
+				r.ok(gate.Close())
 				if !marked {
 					r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Code: int(ResultUnknown)})
 				}
