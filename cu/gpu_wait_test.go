@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -383,22 +382,27 @@ func TestGPUOrder(t *testing.T) {
 	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for", looked, pending)
 }
 
-// TestGPUPagesOutlastContexts gives contexts up whose timelines had pages, while a stream is held. Nobody
-// unregisters these, which would wait for the stream, and records there for that. Other timelines get
-// them: of a later claim where the CUDA context goes on for others, else of any context.
+// TestGPUPagesOutlastContexts gives contexts up whose timelines had memory, while a stream is held. Nobody
+// unregisters it, which would wait for the stream, and records there for that. Other timelines get
+// it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
 	if others.own.core.drv.table.Software() {
-		t.Skip("the pages are Go's memory, and unregistered")
+		t.Skip("each Driver is a software driver of its own here")
 	}
 	stream := must(others.NewStream(StreamNonBlocking))(t)
 	e := must(stream.RecordNew(EventDisableTiming))(t)
 	d := gpuDriver(t)
 	dev := must(d.Device(0))(t)
-	free := func() []freePage {
-		d.pages.mu.Lock()
-		defer d.pages.mu.Unlock()
-		return slices.Clone(d.pages.free)
+	in := func(at driver.HostPtr) (in contextKey, ok bool) {
+		d.slabs.mu.Lock()
+		defer d.slabs.mu.Unlock()
+		for _, f := range d.slabs.free {
+			if addr(f.mem) == at {
+				return f.in, true
+			}
+		}
+		return in, false
 	}
 	created := func() (*Context, error) { return dev.NewContext(0) }
 	seen := map[driver.HostPtr]bool{}
@@ -409,22 +413,21 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
 		gpu := must(c.open())(t)
 		core := gpu.own.core
-		in := contextKey{}
+		want := contextKey{}
 		if c.in {
-			in = core.key
+			want = core.key
 		}
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		line := must(gpu.NewTimeline(1))(t)
-		addr := line.core.page.addr
-		if before := round > 1; seen[addr] != before {
-			t.Errorf("%s, round %d: the timeline has page %#x; it was another's: %v", c.name, round, addr, seen[addr])
+		at := addr(line.core.cell.slab.mem)
+		if before := round > 1; seen[at] != before {
+			t.Errorf("%s, round %d: the timeline's memory is at %#x; it was another's: %v", c.name, round, at, seen[at])
 		}
-		seen[addr] = true
+		seen[at] = true
 		if err := errors.Join(line.Signal(s, 5), line.Wait(t.Context(), 5), line.Block(s, 5), s.Synchronize(), line.Close()); err != nil {
 			t.Fatal(err)
 		}
-		line = nil
-		if !eventually(func() bool { return keptPagesOf(gpu) == 1 }) {
+		if !eventually(func() bool { return unfinishedOf(gpu) == 0 }) {
 			t.Fatalf("%s: the timeline is in use", c.name)
 		}
 		g := newGate(t, others)
@@ -442,8 +445,8 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(core.gone.Load) {
 			t.Errorf("%s: %v; given up: %v", c.name, err, core.gone.Load())
 		}
-		if !eventually(func() bool { runtime.GC(); return slices.Contains(free(), freePage{addr, in}) }) {
-			t.Fatalf("%s: nobody can have page %#x: %v", c.name, addr, free())
+		if key, ok := in(at); !ok || key != want {
+			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key, want)
 		}
 	}
 	if err := errors.Join(e.Close(), stream.Close()); err != nil {
