@@ -144,6 +144,8 @@ type watch struct {
 	ringer driver.Stream
 	mute   bool
 	loose  bool // it is in the list and the ring
+	// head says that it was the first of its queue in the last round: a stream wakes the watcher for that one before others.
+	head bool
 	// ending says that another goroutine is about to tell of the outcome. It is the
 	// watcher's goroutine's own.
 	ending bool
@@ -625,6 +627,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		}
 		q.completed = 0
 		for i := 1; i <= far && i <= len(q.heap); i *= 4 {
+			q.heap[i-1].watch.head = i == 1
 			first(q.heap[i-1].watch)
 		}
 		if n := len(q.heap); 1 < n && n <= far {
@@ -640,6 +643,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		for of := q.first; of != nil && depth > 0; of = of.after {
 			seen++
 			of.round = r.n
+			of.head = of == q.first
 			if !of.ending {
 				depth--
 			}
@@ -852,18 +856,22 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 	// While this is locked nothing that was lent becomes part of a capture of this package,
 	// and with it the stream that waits.
 	polls := &d.captures.polls
-	for i, of := range r.plain {
+	var none *contextCore // has no wake-up stream left
+	for k := range 2 * len(r.plain) {
+		i := k % len(r.plain)
+		of, heads := r.plain[i], k < len(r.plain)
 		c := of.slot.core.ctx
-		if of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c.poison.Load() != nil {
+		if of.head != heads || of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c == none || c.poison.Load() != nil {
 			continue
 		}
 		s, ok := c.takeWakeUp()
 		if !ok {
+			none = c
 			w.mu.Lock()
 			w.scarce = true
 			w.version++
 			w.mu.Unlock()
-			return // later, perhaps
+			continue
 		}
 		polls.RLock()
 		if w.lent.Load() != r.lent {
