@@ -166,7 +166,7 @@ func (t *Timeline) leave() {
 // counter then: a lower one lowers it.
 //
 // In a capture it becomes part of the graph, which keeps the timeline: each launch raises
-// the counter to the same value.
+// the counter to the same value. It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
 	return t.enqueue(signalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
 }
@@ -180,7 +180,7 @@ func (t *Timeline) Signal(s *Stream, value uint64) error {
 //
 // If nobody raises the counter the stream never goes on, which holds up whoever waits for
 // it, as closing memory and contexts does. In a capture it becomes part of the graph, which
-// keeps the timeline.
+// keeps the timeline. It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Block(s *Stream, value uint64) error {
 	return t.enqueue(blockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
 }
