@@ -797,6 +797,7 @@ func (c *Context) Synchronize() error {
 		return core.fail(op, uintptr(core.raw), res)
 	}
 	core.freeDeferred()
+	core.lookAtClosed()
 	return nil
 }
 
