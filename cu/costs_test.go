@@ -36,24 +36,21 @@ func gpuDriver(t testing.TB) *Driver {
 	path := os.Getenv(gpuEnv)
 	if path == "" {
 		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel)
+		drv := must(Open(WithSoftware(sim), neverWait))(t)
 		t.Cleanup(func() {
-			if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+			if !eventually(func() bool { drv.Close(); return len(sim.Census()) == 0 }) {
 				sim.Check(t)
 			}
 			for _, m := range sim.Misuses() {
 				t.Errorf("misuse: %v", m)
 			}
 		})
-		return must(Open(WithSoftware(sim)))(t)
+		return drv
 	}
 	if path == "1" {
 		path = ""
 	}
-	drv, err := Open(WithLibrary(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return drv
+	return must(Open(WithLibrary(path), neverWait))(t)
 }
 
 // What the kernels of the tests' modules do on the software driver.

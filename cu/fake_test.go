@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,7 +33,7 @@ type fake struct {
 	mu    sync.Mutex
 	leaks []Leak
 	procs map[string]uintptr
-	drvs  []*Driver
+	drvs  []weak.Pointer[Driver] // which the collector may have
 }
 
 // The kinds of objects that the fake driver counts.
@@ -241,7 +242,7 @@ func (f *fake) finish() {
 	}
 	if !eventually(func() bool {
 		for _, d := range f.drvs {
-			d.Close() // which frees what waits to be freed
+			d.Value().Close() // which frees what waits to be freed
 		}
 		return f.all() == [kindCount]int{}
 	}) {
@@ -261,7 +262,7 @@ func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
 	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
 	d := must(Open(opts...))(f.t)
-	f.drvs = append(f.drvs, d)
+	f.drvs = append(f.drvs, weak.Make(d))
 	return d
 }
 

@@ -28,7 +28,7 @@ type resource struct {
 	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
 	waits bool
 	// tries is how often the object's last work could not be waited for.
-	tries int
+	tries uint8
 	// freed is set when the object is gone.
 	freed atomic.Bool
 	// usage is where the object was used, if that must be over before it is
