@@ -45,7 +45,7 @@ var rules = map[string]rule{
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"internal/driver":     {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "internal/driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go", "timeline_windows.go"}},
+	"cu":                  {imports: []string{"internal/clock", "internal/driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
 	"cusim":               {imports: []string{"internal/driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":       {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
