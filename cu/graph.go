@@ -115,7 +115,7 @@ func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.closed() {
 		return 0
 	}
-	g.core.uses.launched() // by that code, perhaps
+	g.core.uses.exposed()
 	return uintptr(g.core.raw)
 }
 

@@ -305,8 +305,8 @@ func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error
 // Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory, and
 // holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the
 // memory are in flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
-// Close of memory, of a module or a context, [Context.LoadModule] and [Context.Synchronize]. So is memory that was
-// forgotten. Further calls return nil.
+// Close of memory, of a module, a green context, a context or the driver, [Context.LoadModule] and [Context.Synchronize].
+// So is memory that was forgotten. Further calls return nil.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")

@@ -63,8 +63,10 @@ const (
 	// slotNode says that a record by a graph was captured. It is recorded when the graph
 	// runs, and not before.
 	slotNode
-	// slotHasPrior says that the slot stands for the record of prior until a graph records its CUevent.
+	// slotHasPrior says that the slot stands for the record of prior until its CUevent is recorded.
 	slotHasPrior
+	// slotExposed says that others may have launched a graph that records the CUevent: only the driver knows.
+	slotExposed
 )
 
 const (
@@ -151,11 +153,11 @@ func (sl *slot) once() bool {
 // timed reports whether the driver can be asked for the time of the newest record.
 func (sl *slot) timed() bool {
 	m := sl.marks.Load()
-	return m&slotRecorded != 0 || m&(slotForeign|slotHasPrior) == slotForeign
+	return m&(slotRecorded|slotExposed) != 0 || m&(slotForeign|slotHasPrior) == slotForeign
 }
 
 // hasPrior reports whether the slot stands for prior's record, too.
-func (sl *slot) hasPrior() bool { return sl.marks.Load()&slotHasPrior != 0 }
+func (sl *slot) hasPrior() bool { return sl.marks.Load()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
@@ -265,7 +267,7 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
-	if sl.hasPrior() {
+	if sl.prior != nil {
 		sl.prior.watchers.Add(-1)
 		sl.prior.leave()
 	}
