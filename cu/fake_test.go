@@ -234,17 +234,22 @@ func eventually(condition func() bool) bool {
 	return true
 }
 
+// freed waits for a condition, like eventually, and frees what waits to be freed.
+func (f *fake) freed(condition func() bool) bool {
+	return eventually(func() bool {
+		for _, d := range f.drvs {
+			d.Close()
+		}
+		return condition()
+	})
+}
+
 // finish checks that nothing is left.
 func (f *fake) finish() {
 	if f.t.Skipped() {
 		return
 	}
-	if !eventually(func() bool {
-		for _, d := range f.drvs {
-			d.Close() // which frees what waits to be freed
-		}
-		return f.all() == [kindCount]int{}
-	}) {
+	if !f.freed(func() bool { return f.all() == [kindCount]int{} }) {
 		f.t.Errorf("objects left: %v (by kind)", f.all())
 		spoiled = f.t.Name()
 	}

@@ -60,7 +60,7 @@ const (
 	// slotNode says that a record by a graph was captured. It is recorded when the graph
 	// runs, and not before.
 	slotNode
-	// slotHasPrior says that the slot stands for the record of prior until a graph records its CUevent.
+	// slotHasPrior says that the slot stands for the record of prior until its CUevent is recorded.
 	slotHasPrior
 )
 
@@ -152,7 +152,7 @@ func (sl *slot) timed() bool {
 }
 
 // hasPrior reports whether the slot stands for prior's record, too.
-func (sl *slot) hasPrior() bool { return sl.marks.Load()&slotHasPrior != 0 }
+func (sl *slot) hasPrior() bool { return sl.marks.Load()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
 // foreign reports whether others may record the CUevent.
 func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
@@ -262,7 +262,7 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
-	if sl.hasPrior() {
+	if sl.prior != nil {
 		sl.prior.watchers.Add(-1)
 		sl.prior.leave()
 	}
