@@ -36,15 +36,20 @@ func gpuDriver(t testing.TB) *Driver {
 	path := os.Getenv(gpuEnv)
 	if path == "" {
 		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel)
+		drv := must(Open(WithSoftware(sim), neverWait))(t)
 		t.Cleanup(func() {
-			if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+			if !eventually(func() bool {
+				sim.Finish()
+				drv.Close()
+				return len(sim.Census()) == 0
+			}) {
 				sim.Check(t)
 			}
 			for _, m := range sim.Misuses() {
 				t.Errorf("misuse: %v", m)
 			}
 		})
-		return must(Open(WithSoftware(sim)))(t)
+		return drv
 	}
 	if path == "1" {
 		path = ""

@@ -147,7 +147,10 @@ func (c *contextCore) freeDeferred() {
 		case errors.Is(err, errNoTail):
 			err = r.keep(err)
 		default: // a stream is being captured, or the driver failed to answer: perhaps the next call
-			if r.tries++; errors.Is(err, errBusy) || r.tries < maxTries {
+			if !errors.Is(err, errBusy) {
+				r.tries++
+			}
+			if r.tries < maxTries {
 				c.deferred.add(r)
 				continue
 			}

@@ -314,7 +314,7 @@ type eventCore struct {
 	// once is held by RecordOnce, which may wait for moving.
 	once sync.Mutex
 
-	_ [192 - 144]byte
+	_ [192 - 152]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -347,7 +347,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 80]byte
+		_ [128 - 88]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot
