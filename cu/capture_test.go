@@ -800,7 +800,7 @@ func TestGraphUpdate(t *testing.T) {
 }
 
 // TestGraphUpdateTimeline replaces a graph that signals a timeline, which is closed, while it has been launched: nobody
-// else gets the page before the launch is done.
+// else gets the memory before the launch is done.
 func TestGraphUpdateTimeline(t *testing.T) {
 	r := newSoft(t)
 	build := func() (*Graph, *Timeline) {
@@ -817,14 +817,14 @@ func TestGraphUpdateTimeline(t *testing.T) {
 	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if core.freed.Load() || keptPagesOf(r.gpu) != 0 {
+		if core.freed.Load() || unfinishedOf(r.gpu) != 1 {
 			t.Fatal("the timeline is over, and the launch is not done")
 		}
 	}
 	r.release(r.s)
 	r.ok(r.s.Synchronize())
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
-		t.Error("nobody can have the page again")
+	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
+		t.Error("nobody can have the memory again")
 	}
 	r.ok(x.Close())
 }

@@ -54,11 +54,7 @@ func gpuDriver(t testing.TB) *Driver {
 	if path == "1" {
 		path = ""
 	}
-	drv, err := Open(WithLibrary(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return drv
+	return must(Open(WithLibrary(path), neverWait))(t)
 }
 
 // What the kernels of the tests' modules do on the software driver.

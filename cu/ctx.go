@@ -63,8 +63,10 @@ type contextCore struct {
 	pools map[int32]*streamPool
 	// wakeUps are the streams that wake the watcher.
 	wakeUps wakeUps
-	// kept are pages of timelines that are gone.
-	kept keptPages
+	// watched are the queues of its records that are waited for. The watcher's lock guards the list.
+	watched *watchQueue
+	// cells are the memory of its timelines.
+	cells cells
 	// owners counts the Contexts that are open.
 	owners atomic.Int32
 	// closings is how often the last one was closed.
@@ -190,10 +192,12 @@ func (c *contextCore) giveUp(at driver.At) error {
 		}
 	}
 	c.keepDeferred()
-	left := c.leavePages()
 	defer c.dropHostFuncs()
-	in := c.key // others may go on with it
-	defer func() { d.pages.putAll(left, in) }()
+	if err := c.endTimelines(); err != nil {
+		return err
+	}
+	left, in := c.leaveSlabs(), c.key // others may go on with it
+	defer func() { d.slabs.putAll(left, in) }()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {

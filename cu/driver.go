@@ -40,7 +40,7 @@ type Driver struct {
 	captures captures
 	exports  exports
 	watch    watcher
-	pages    pages
+	slabs    slabs
 	losses   losses
 
 	// opened is when the driver was opened, by its clock, and since the same moment.

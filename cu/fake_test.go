@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,7 +33,7 @@ type fake struct {
 	mu    sync.Mutex
 	leaks []Leak
 	procs map[string]uintptr
-	drvs  []*Driver
+	drvs  []weak.Pointer[Driver] // which the collector may have
 }
 
 // The kinds of objects that the fake driver counts.
@@ -234,11 +235,11 @@ func eventually(condition func() bool) bool {
 	return true
 }
 
-// freed waits for a condition, like eventually, and frees what waits to be freed.
+// freed waits for a condition, like eventually, and frees what waits to be freed on drivers that the test still has.
 func (f *fake) freed(condition func() bool) bool {
 	return eventually(func() bool {
 		for _, d := range f.drvs {
-			d.Close()
+			d.Value().Close()
 		}
 		return condition()
 	})
@@ -266,7 +267,7 @@ func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
 	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
 	d := must(Open(opts...))(f.t)
-	f.drvs = append(f.drvs, d)
+	f.drvs = append(f.drvs, weak.Make(d))
 	return d
 }
 

@@ -226,7 +226,7 @@ func (xc *execCore) outlive(old *uses) {
 		case *moduleCore:
 			h.usage.noteAll(xc.usage)
 		case *timelineCore:
-			h.usage.noteAll(xc.usage)
+			h.usedLike(xc.usage)
 		case *slot:
 			if launched && !xc.uses.has(h) {
 				h.acquire() // as a holder, also if the event was closed

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,265 +12,391 @@ import (
 	"github.com/purecu/purecu/internal/driver"
 )
 
-// page is memory for a counter. It is mapped for as long as the process lives, so that a
-// late read is of an old value and no fault. When nobody can read it any more, another
-// timeline gets it: one of the same context, while there is that.
+// slab is memory for the counters of many timelines: one mapping, which one CUDA context has registered. It stays
+// mapped for as long as the process lives, so that a late read is of an old value and no fault, and registered until the
+// CUDA context ends: to unregister it waits for all work in the context, and whoever enqueues something there
+// waits for that.
 //
-// The end of the CUDA context unregisters it. Nobody else does, but for a software driver: that waits
-// for all work in the context, and whoever enqueues something there waits for that.
-//
-// For a software driver it is Go's own memory, so that the race detector sees what the
-// counter orders there.
-type page struct {
-	addr driver.HostPtr
-	life *pageLife
+// For a software driver it is Go's own memory, so that the race detector sees what the counters order there.
+type slab struct {
+	mem []byte
+	raw driver.DevicePtr // in the context that has registered it
+	ctx *contextCore
+	// elsewhere is that in other contexts, by their cores. Whoever gives one of these up takes it away.
+	elsewhere sync.Map
 }
 
-// pageLife is what outlasts a page.
-type pageLife struct {
-	addr       driver.HostPtr
-	heap       []byte      // has the address, or is nil
-	registered atomic.Bool // a timeline or a context has it: the GPU may write to it
-	unread     atomic.Bool // nobody can read it any more
-	given      atomic.Bool // it was given back
-	// home is the context that keeps it registered, once one does.
-	home atomic.Pointer[contextCore]
-	// in is a CUDA context where it may be registered still, as others go on with that.
-	in contextKey
+// cell is the part of a slab that one timeline has: a counter, and words that streams write when they are
+// done with it.
+type cell struct {
+	slab *slab
+	at   int
 }
 
-// pages are a driver's pages that nobody can read any more, and that are no context's.
-type pages struct {
-	mu   sync.Mutex
-	free []freePage
+const (
+	// cellSize keeps the counters of two timelines apart: processors fetch pairs of cache lines.
+	cellSize  = 128
+	cellWords = cellSize / 8
+	// A context's first slab has minSlab bytes, and each further one doubles what it has, up to maxSlab.
+	minSlab = 64 << 10
+	maxSlab = 1 << 20
+)
+
+// freeSlab is a slab that no context has, and the CUDA context where it may be registered, if in any.
+type freeSlab struct {
+	mem []byte
+	in  contextKey
 }
 
-// freePage is where a page is, and in which CUDA context it may be registered, if in any.
-type freePage struct {
-	addr driver.HostPtr
-	in   contextKey
+// addr is the address of a slab.
+func addr(mem []byte) driver.HostPtr { return driver.HostPtr(unsafe.Pointer(unsafe.SliceData(mem))) }
+
+// slabs are a driver's: how many it has mapped, and those that no context has.
+type slabs struct {
+	mu     sync.Mutex
+	mapped int
+	free   []freeSlab
 }
 
-// keptPages are the pages that a context keeps registered, though they are no timeline's.
-type keptPages struct {
-	mu sync.Mutex
-	// spare are those of all that nobody can read any more.
-	all   map[*pageLife]struct{}
-	spare []*pageLife
-}
-
-// heapPage returns a page of Go's.
-func (ps *pages) heapPage() *page {
-	size := os.Getpagesize()
-	life := &pageLife{heap: make([]byte, 2*size)}
-	addr := uintptr(unsafe.Pointer(unsafe.SliceData(life.heap)))
-	life.addr = driver.HostPtr((addr + uintptr(size) - 1) &^ (uintptr(size) - 1))
-	return ps.hand(life)
-}
-
-// mappedPage returns a page that is not Go's.
-func (ps *pages) mappedPage() (*page, error) {
-	mapped, err := mapPage(os.Getpagesize())
-	if err != nil {
-		return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counter"}
-	}
-	return ps.hand(&pageLife{addr: driver.HostPtr(mapped)}), nil
-}
-
-// take returns a free page that may be registered in this CUDA context, or is in none if that is no key; nil if
+// take returns a free slab that may be registered in this CUDA context, or is in none if that is no key; false if
 // there is none.
-func (ps *pages) take(in contextKey) *page {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for i := len(ps.free) - 1; i >= 0; i-- {
-		if ps.free[i].in == in {
-			return ps.takeAt(i)
+func (ss *slabs) take(in contextKey) (f freeSlab, ok bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for i, f := range slices.Backward(ss.free) {
+		if f.in == in {
+			ss.free = slices.Delete(ss.free, i, i+1)
+			return f, true
 		}
 	}
-	return nil
+	return f, false
 }
 
-// takeOldest returns the page that has been free for longest, or nil.
-func (ps *pages) takeOldest() *page {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if len(ps.free) == 0 {
-		return nil
+// takeOldest returns the slab that has been free for longest.
+func (ss *slabs) takeOldest() (f freeSlab, ok bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(ss.free) == 0 {
+		return f, false
 	}
-	return ps.takeAt(0)
+	f = ss.free[0]
+	ss.free = slices.Delete(ss.free, 0, 1)
+	return f, true
 }
 
-func (ps *pages) takeAt(i int) *page {
-	f := ps.free[i]
-	ps.free = slices.Delete(ps.free, i, i+1)
-	return ps.hand(&pageLife{addr: f.addr, in: f.in})
-}
-
-// hand returns a page with this life.
-func (ps *pages) hand(life *pageLife) *page {
-	p := &page{addr: life.addr, life: life}
-	runtime.AddCleanup(p, ps.unread, life)
-	return p
-}
-
-// unread is called when nobody can read a page any more.
-func (ps *pages) unread(life *pageLife) {
-	life.unread.Store(true)
-	if home := life.home.Load(); home != nil && home.kept.unread(life) {
-		return
-	}
-	ps.put(life)
-}
-
-// put takes a page back if nobody can read it any more, and no context has it: whoever finds that out
-// last calls it.
-func (ps *pages) put(life *pageLife) {
-	if life.heap == nil && life.unread.Load() && !life.registered.Load() && life.given.CompareAndSwap(false, true) {
-		ps.mu.Lock()
-		defer ps.mu.Unlock()
-		ps.free = append(ps.free, freePage{life.addr, life.in})
-	}
-}
-
-// registeredPage returns a page that the driver has pinned: one that the context has kept, or that is
-// registered in the CUDA context since an earlier claim to it; one that is not registered; one that was left
-// in another CUDA context, if that has ended; or a new one.
-func (c *contextCore) registeredPage(at driver.At) (*page, error) {
-	if p := c.takePage(); p != nil {
-		return p, nil
-	}
-	ps := &c.drv.pages
-	if c.drv.table.Software() {
-		p := ps.heapPage()
-		return p, c.register(p, at)
-	}
-	for _, take := range []func() *page{
-		func() *page { return ps.take(c.key) },
-		func() *page { return ps.take(contextKey{}) },
-		ps.takeOldest,
-	} {
-		if p := take(); p != nil {
-			if err := c.register(p, at); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
-				return p, err
-			}
-		}
-	}
-	p, err := ps.mappedPage()
-	if err != nil {
-		return nil, err
-	}
-	return p, c.register(p, at)
-}
-
-// register has the driver pin a page that nobody has read. If it fails, another timeline may get it.
-func (c *contextCore) register(p *page, at driver.At) error {
-	const op = "cuMemHostRegister"
-	life := p.life
-	life.registered.Store(true)
-	res := c.drv.table.MemHostRegister(at, p.addr, uint64(os.Getpagesize()), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
-	if res == driver.ResultSuccess || res == driver.ResultHostMemoryAlreadyRegistered && life.in == c.key {
-		return nil
-	}
-	if res == driver.ResultHostMemoryAlreadyRegistered && life.in == (contextKey{}) {
-		life.in = contextKey{id: math.MaxUint64} // of no context: it is the last to be tried
-	}
-	life.registered.Store(false)
-	life.unread.Store(true)
-	c.drv.pages.put(life)
-	runtime.KeepAlive(p)
-	return c.fail(op, 0, res)
-}
-
-// unregister has the driver no longer pin the page.
-func (life *pageLife) unregister(c *contextCore, at driver.At) driver.Result {
-	res := c.drv.table.MemHostUnregister(at, life.addr)
-	if res == driver.ResultSuccess {
-		life.registered.Store(false)
-		c.drv.pages.put(life)
-	}
-	return res
-}
-
-// keepPage keeps a page registered that no timeline and no work needs any more. It reports false for a
-// software driver's context that is of no use: then the page has to be unregistered.
-func (c *contextCore) keepPage(p *page) bool {
-	if c.poison.Load() != nil && c.drv.table.Software() {
-		return false
-	}
-	k := &c.kept
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.all == nil {
-		k.all = make(map[*pageLife]struct{})
-	}
-	k.all[p.life] = struct{}{}
-	p.life.home.Store(c)
-	runtime.KeepAlive(p)
-	return true
-}
-
-// unread reports whether the page is one of those, and notes that nobody can read it any more.
-func (k *keptPages) unread(life *pageLife) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, ok := k.all[life]; !ok {
-		return false
-	}
-	k.spare = append(k.spare, life)
-	return true
-}
-
-// takePage returns a page that the context has kept, or nil.
-func (c *contextCore) takePage() *page {
-	k := &c.kept
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := len(k.spare) - 1
-	if n < 0 {
-		return nil
-	}
-	old := k.spare[n]
-	k.spare[n] = nil
-	k.spare = k.spare[:n]
-	delete(k.all, old)
-	life := &pageLife{addr: old.addr, heap: old.heap}
-	life.registered.Store(true)
-	return c.drv.pages.hand(life)
-}
-
-// leavePages returns the pages that the context has kept, which it has no more. Those of a software driver
-// are Go's memory, and are unregistered.
-func (c *contextCore) leavePages() (left map[*pageLife]struct{}) {
-	k := &c.kept
-	k.mu.Lock()
-	left = k.all
-	k.all, k.spare = nil, nil
-	k.mu.Unlock()
-	if !c.drv.table.Software() {
-		return left
-	}
-	for life := range left {
-		if res := life.unregister(c, driver.At{Context: c.raw, Relaxed: true}); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(life.addr), Err: c.failed("cuMemHostUnregister", uintptr(life.addr), res)})
-		}
-	}
-	return nil
+func (ss *slabs) put(f freeSlab) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.free = append(ss.free, f)
 }
 
 // putAll takes back what a context has left. in is the CUDA context, if it may go on.
-func (ps *pages) putAll(left map[*pageLife]struct{}, in contextKey) {
-	for life := range left {
-		life.in = in
-		life.registered.Store(false)
-		ps.put(life)
+func (ss *slabs) putAll(left []*slab, in contextKey) {
+	for _, s := range left {
+		ss.put(freeSlab{s.mem, in})
 	}
 }
 
-// word returns the counter.
-func (p *page) word() *atomic.Uint64 {
-	// The address is of a page that was mapped for this, and is never unmapped: it is not
-	// Go's, and the garbage collector neither moves nor frees it. Where it is Go's, it is on
-	// the heap, which does not move either, and p keeps it. It is aligned as pages are.
-	// Written this way because it comes as a number.
-	return *(**atomic.Uint64)(unsafe.Pointer(&p.addr))
+// make returns zeroed memory that begins at a page. It is Go's if heap says so, else a mapping of its own.
+func (ss *slabs) make(size int, heap bool) (mem []byte, err error) {
+	page := os.Getpagesize()
+	size = (size + page - 1) &^ (page - 1)
+	if heap {
+		mem = make([]byte, size+page)
+		off := int(-uintptr(addr(mem)) & uintptr(page-1))
+		mem = mem[off : off+size]
+	} else if mem, err = mapMemory(size); err != nil {
+		return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counters of timelines"}
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.mapped++
+	return mem, nil
+}
+
+// newSlab returns a slab that the context has registered: one that is registered in the CUDA context since an earlier
+// claim to it; one that is not registered; one that was left in another CUDA context, if that has ended; or
+// a new one, if there is need of that size.
+func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
+	ss := &c.drv.slabs
+	for _, take := range []func() (freeSlab, bool){
+		func() (freeSlab, bool) { return ss.take(c.key) },
+		func() (freeSlab, bool) { return ss.take(contextKey{}) },
+		ss.takeOldest,
+	} {
+		if f, ok := take(); ok {
+			if s, err := c.register(f, at); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
+				return s, err
+			}
+		}
+	}
+	mem, err := ss.make(size, c.drv.table.Software())
+	if err != nil {
+		return nil, err
+	}
+	return c.register(freeSlab{mem: mem}, at)
+}
+
+// register has the driver pin a slab (cuMemHostRegister). If it fails, another context may get it.
+func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
+	t, p := c.drv.table, addr(f.mem)
+	op := "cuMemHostRegister"
+	res := t.MemHostRegister(at, p, uint64(len(f.mem)), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+	switch {
+	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == c.key:
+		res = driver.ResultSuccess
+	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == contextKey{}:
+		f.in = contextKey{id: math.MaxUint64} // of no context: it is the last to be tried
+	}
+	if res == driver.ResultSuccess {
+		s := &slab{mem: f.mem, ctx: c}
+		f.in = c.key // from here on
+		if s.raw, res = t.MemHostGetDevicePointer(at, p, 0); res == driver.ResultSuccess {
+			return s, nil
+		}
+		op = "cuMemHostGetDevicePointer"
+	}
+	c.drv.slabs.put(f)
+	return nil, c.fail(op, 0, res)
+}
+
+// word returns a word of the cell: the first one is the counter.
+func (x cell) word(i int) *atomic.Uint64 {
+	// A mapping neither moves nor goes, and memory of Go's that is on the heap does not move either. It is aligned as
+	// pages are.
+	return (*atomic.Uint64)(unsafe.Pointer(&x.slab.mem[x.at+8*i]))
+}
+
+// raw returns where the cell is in its own context.
+func (x cell) raw() driver.DevicePtr { return x.slab.raw + driver.DevicePtr(x.at) }
+
+// mapped returns where the cell is for work on a stream.
+func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
+	s, c := x.slab, sc.ctx
+	if c == s.ctx {
+		return x.raw(), nil
+	}
+	if p, known := s.elsewhere.Load(c); known {
+		return p.(driver.DevicePtr) + driver.DevicePtr(x.at), nil
+	}
+	if c.dev != s.ctx.dev {
+		if err := c.device.supportsTimelines(); err != nil {
+			return 0, err
+		}
+	}
+	at := driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true}
+	p, res := c.drv.table.MemHostGetDevicePointer(at, addr(s.mem), 0)
+	if res != driver.ResultSuccess {
+		return 0, c.fail("cuMemHostGetDevicePointer", uintptr(x.raw()), res)
+	}
+	s.elsewhere.Store(c, p)
+	return p + driver.DevicePtr(x.at), nil
+}
+
+// cells are the memory for timelines that a context has, and those of its timelines that are closed.
+type cells struct {
+	// growing is held while a slab is registered, so that not everybody who finds no free cell registers one. Only
+	// those wait for it who need the slab, and none of the calls made meanwhile waits for the GPU, or tells tracers.
+	growing sync.Mutex
+
+	mu    sync.Mutex
+	slabs []*slab
+	size  int // of all slabs, in bytes
+	free  []cell
+	// pulse is an event that is never recorded: to ask for it is to ask whether the context still works. It is 0
+	// until there is a timeline.
+	pulse driver.Event
+	// open is how many timelines are open. unfinished is how many others have a cell, as they are in
+	// use still: in a graph, or by work that is not known to be done.
+	open, unfinished int
+	// closed are those of the latter that nobody calls any more. When there are lookAt of them, and no cell is free, all
+	// are looked at.
+	closed []*timelineCore
+	lookAt int
+
+	// drained says that the context is being given up, and that what was known of the work on its own streams is
+	// done: from here on only contextCore.lost, and tails that have an error, say that some may be left.
+	drained atomic.Bool
+}
+
+// minLook is how many closed timelines are not worth a look.
+const minLook = 32
+
+// take returns a free cell, if there is one.
+func (k *cells) take() (x cell, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.free) - 1
+	if n < 0 {
+		return x, false
+	}
+	x = k.free[n]
+	k.free = k.free[:n]
+	return x, true
+}
+
+// put takes cells back that no work uses any more.
+func (k *cells) put(xs ...cell) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.free = append(k.free, xs...)
+}
+
+// takeCell returns a cell, with all its words 0.
+func (c *contextCore) takeCell(at driver.At) (x cell, err error) {
+	k := &c.cells
+	x, ok := k.take()
+	if !ok {
+		if k.manyClosed() {
+			c.lookAtClosed()
+		}
+		if x, err = c.takeNewCell(at); err != nil {
+			return x, err
+		}
+	}
+	for i := range cellWords {
+		x.word(i).Store(0)
+	}
+	return x, nil
+}
+
+// takeNewCell returns a free cell, of a new slab if need be.
+func (c *contextCore) takeNewCell(at driver.At) (x cell, err error) {
+	k := &c.cells
+	k.growing.Lock()
+	defer k.growing.Unlock()
+	if x, ok := k.take(); ok {
+		return x, nil
+	}
+	if k.size == 0 {
+		if err := c.device.supportsTimelines(); err != nil {
+			return x, err
+		}
+	}
+	s, err := c.newSlab(min(max(k.size, minSlab), maxSlab), at)
+	if err != nil {
+		return x, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.slabs = append(k.slabs, s)
+	k.size += len(s.mem)
+	for at := len(s.mem) - cellSize; at > 0; at -= cellSize {
+		k.free = append(k.free, cell{s, at})
+	}
+	return cell{s, 0}, nil
+}
+
+// manyClosed reports whether it is time to look at the closed timelines: when there are twice as many as were left
+// the last time, so that what a timeline pays for that does not grow.
+func (k *cells) manyClosed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.closed) >= max(k.lookAt, minLook)
+}
+
+// lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller is a user of the
+// context.
+func (c *contextCore) lookAtClosed() {
+	k := &c.cells
+	k.mu.Lock()
+	list := k.closed
+	k.closed = nil // another look meanwhile finds nothing
+	k.mu.Unlock()
+	list = slices.DeleteFunc(list, func(tc *timelineCore) bool {
+		over, err := tc.finish()
+		if err != nil {
+			c.hold() // for as long as the process lives
+			tc.keep(err)
+		}
+		return over || err != nil
+	})
+	k.mu.Lock()
+	k.lookAt = 2 * len(list)
+	k.closed = append(list, k.closed...)
+	k.mu.Unlock()
+}
+
+// endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its own
+// streams is done. An error says that some work may go on, so that the memory has to stay registered.
+func (c *contextCore) endTimelines() (err error) {
+	k := &c.cells
+	k.drained.Store(true)
+	for _, tc := range k.closed { // nobody else is left to touch it
+		if e := tc.finishLate(); e != nil {
+			tc.keep(e)
+			err = e
+		}
+	}
+	k.closed = nil
+	return err
+}
+
+// leaveSlabs returns the slabs that the context has had, which it has no more.
+func (c *contextCore) leaveSlabs() []*slab {
+	k := &c.cells
+	if k.pulse != 0 {
+		if err := c.destroyEvent(k.pulse, driver.At{Relaxed: true}); err != nil {
+			c.drv.leak(Leak{Kind: "event", Handle: uintptr(k.pulse), Err: err})
+		}
+	}
+	k.mu.Lock()
+	left := k.slabs
+	k.slabs, k.free, k.size = nil, nil, 0
+	k.mu.Unlock()
+	// Nor does anybody need to know where other contexts' slabs are here.
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	for _, other := range c.drv.contexts {
+		other.cells.mu.Lock()
+		for _, s := range other.cells.slabs {
+			s.elsewhere.Delete(c)
+		}
+		other.cells.mu.Unlock()
+	}
+	return left
+}
+
+// timelinePulse returns the context's pulse, which it creates for the first timeline.
+func (c *contextCore) timelinePulse() (driver.Event, error) {
+	k := &c.cells
+	k.mu.Lock()
+	pulse := k.pulse
+	k.mu.Unlock()
+	if pulse != 0 {
+		return pulse, nil
+	}
+	e, err := c.createEvent(EventDisableTiming, driver.At{Relaxed: true}) // not under the lock, as tracers are told
+	if err != nil {
+		return 0, err
+	}
+	k.mu.Lock()
+	if pulse = k.pulse; pulse == 0 {
+		k.pulse = e
+	}
+	k.mu.Unlock()
+	if pulse == 0 {
+		return e, nil
+	}
+	c.doneWith(EventDisableTiming, e)
+	return pulse, nil
+}
+
+// timelineCounts says what timelines have: mappings of memory, and how many are open, or closed and still in use.
+type timelineCounts struct{ mappings, open, unfinished int }
+
+// timelineCounts returns the driver's.
+func (d *Driver) timelineCounts() (n timelineCounts) {
+	d.slabs.mu.Lock()
+	n.mappings = d.slabs.mapped
+	d.slabs.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.contexts {
+		c.cells.mu.Lock()
+		n.open += c.cells.open
+		n.unfinished += c.cells.unfinished
+		c.cells.mu.Unlock()
+	}
+	return n
 }

@@ -45,6 +45,9 @@ type slot struct {
 	// order is the place of the newest record among those of its stream, and which of the slot's
 	// records it is, as orderOf says; 0 if that is not known.
 	order atomic.Uint64
+	// watch is that of the present record which others who wait for it share; nil if there is none. The watcher's
+	// lock guards it.
+	watch *watch
 }
 
 // Marks of a slot. They are never taken back.
@@ -314,7 +317,7 @@ type eventCore struct {
 	// once is held by RecordOnce, which may wait for moving.
 	once sync.Mutex
 
-	_ [192 - 152]byte
+	_ [192 - 160]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -347,7 +350,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 88]byte
+		_ [128 - 96]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot

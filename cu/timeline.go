@@ -26,23 +26,36 @@ import (
 type Timeline struct {
 	_       noCopy
 	core    *timelineCore
-	word    *atomic.Uint64 // the core's page's
+	word    *atomic.Uint64 // the core's
 	cleanup runtime.Cleanup
 }
 
-// timelineCore is a registered page with a counter.
+// timelineCore is the life of a timeline: of its cell, which another timeline gets when it is closed,
+// nobody calls it any more, and all work that uses it is done.
 type timelineCore struct {
-	resource
-	page *page
-	raw  driver.DevicePtr // of the page, in the context
-	// elsewhere is that for other contexts, by their cores.
-	elsewhere sync.Map
+	refs
+	ctx  *contextCore
+	cell cell
+	word *atomic.Uint64   // the counter, in the cell
+	raw  driver.DevicePtr // of the counter, in the context
 	// pulse is an event that is never recorded: to ask for it is to ask whether the
 	// context still works.
 	pulse driver.Event
+	// usage is the streams where work was enqueued that uses the counter.
+	usage *usage
+	// freed is set when the cell is no longer the timeline's, and last is what the counter was then.
+	freed atomic.Bool
+	last  uint64
 	// raises counts the raises that were begun here, for the race detector: it sees no atomic
 	// operations outside of Go's memory, and learns from this one what the counter orders.
 	raises atomic.Uint64
+
+	// marks are the ends of the work on streams, as far as they were marked. After the last call they are
+	// what has yet to be done.
+	marksMu sync.Mutex
+	marks   []mark
+	words   int    // how many marks have a word
+	more    []cell // for the words that the cell has no room for
 
 	// waiting are the goroutines that wait, the lowest value first, and place is where the
 	// watcher has the timeline. The watcher's lock guards both.
@@ -54,19 +67,6 @@ type timelineCore struct {
 
 func (tc *timelineCore) kind() string    { return "timeline" }
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
-
-// free lets go of the page, and leaves it mapped: somebody may be reading it. It stays registered, if
-// the context keeps it for another timeline.
-func (tc *timelineCore) free(at driver.At) (string, driver.Result) {
-	if err := tc.ctx.destroyEvent(tc.pulse, at); err != nil {
-		tc.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(tc.pulse), Err: err})
-	}
-	if tc.ctx.keepPage(tc.page) {
-		return "", driver.ResultSuccess
-	}
-	at.Context = tc.ctx.raw
-	return "cuMemHostUnregister", tc.page.life.unregister(tc.ctx, at)
-}
 
 // errNoValues is behind the error of a timeline where devices lack what it takes.
 var errNoValues = fmt.Errorf("the device does not write 64-bit values, or wait for them, in the order of streams: %w", errors.ErrUnsupported)
@@ -94,10 +94,11 @@ func (dev *Device) supportsTimelines() error {
 	return err
 }
 
-// NewTimeline creates a timeline whose counter begins at value (cuMemHostRegister,
-// cuMemHostGetDevicePointer), in memory of its own. Streams of all contexts of the driver
+// NewTimeline creates a timeline whose counter begins at value. Streams of all contexts of the driver
 // can raise it and wait for it, on devices that can do such a thing. It disturbs nobody's
-// capture.
+// capture, and waits for no work. The driver is asked for memory for the first of a context's timelines, and again
+// when there are more of them than ever before (cuMemHostRegister, cuMemHostGetDevicePointer): some
+// hundreds share it.
 //
 // It needs a driver for CUDA 11.7, and a device with
 // [DeviceAttributeCanUse64BitStreamMemOps]. Else the error matches [ResultNotSupported]
@@ -109,32 +110,40 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if err := core.device.supportsTimelines(); err != nil {
-		return nil, err
+	if p := core.poison.Load(); p != nil {
+		return nil, core.fail(op, 0, driver.Result(p.res))
 	}
-	t, at := core.drv.table, driver.At{Context: core.raw, Relaxed: true}
-	p, err := core.registeredPage(at)
+	x, err := core.takeCell(driver.At{Context: core.raw, Relaxed: true})
 	if err != nil {
 		return nil, err
 	}
-	p.word().Store(value)
-	tc := &timelineCore{page: p}
-	tc.usage = new(usage)
-	var res driver.Result
-	if tc.raw, res = t.MemHostGetDevicePointer(at, p.addr, 0); res != driver.ResultSuccess {
-		err = core.fail("cuMemHostGetDevicePointer", 0, res)
-	} else {
-		tc.pulse, err = core.createEvent(EventDisableTiming, driver.At{Relaxed: true})
-	}
+	pulse, err := core.timelinePulse()
 	if err != nil {
-		if !core.keepPage(p) {
-			p.life.unregister(core, at)
-		}
+		core.cells.put(x)
 		return nil, err
 	}
-	tl := &Timeline{core: tc, word: p.word()}
-	tl.cleanup = owned(tl, &tc.resource, tc, core)
+	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), pulse: pulse, usage: new(usage)}
+	tc.word.Store(value)
+	core.hold() // cannot fail: the caller is a user
+	core.cells.count(1, 0)
+	tl := &Timeline{core: tc, word: tc.word}
+	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).forgotten, tc)
 	return tl, nil
+}
+
+// enter begins a call, and leave ends it.
+func (tc *timelineCore) enter(op string) error {
+	if tc.acquire() {
+		return nil
+	}
+	tc.leave()
+	return errClosed(op, tc.kind(), tc.handle())
+}
+
+func (tc *timelineCore) leave() {
+	if tc.release() {
+		tc.retire()
+	}
 }
 
 // enter begins a call on the timeline, and leave ends it.
@@ -197,46 +206,33 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		return err
 	}
 	defer t.leave()
-	p, err := tc.mapped(sc)
+	p, err := tc.cell.mapped(sc)
 	if err != nil {
 		return err
 	}
 	if raceEnabled {
 		tc.raises.Add(1)
 	}
-	if c := sc.beginWork(); c != nil {
-		c.uses.add(tc)
-	} else {
-		tc.usedOn(sc)
+	captured, res := tc.use(sc, func() driver.Result { return call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags) })
+	if !captured && tc.closed() { // Close may have marked the end of the stream's work before this
+		tc.mark(sc)
 	}
-	defer sc.endWork()
-	if res := call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags); res != driver.ResultSuccess {
+	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	return nil
 }
 
-// mapped returns where the counter is for work on a stream.
-func (tc *timelineCore) mapped(sc *streamCore) (driver.DevicePtr, error) {
-	c := sc.ctx
-	if c == tc.ctx {
-		return tc.raw, nil
+// use makes a call that enqueues work on a stream, and reports whether that became part of a capture.
+func (tc *timelineCore) use(sc *streamCore, call func() driver.Result) (captured bool, res driver.Result) {
+	c := sc.beginWork()
+	defer sc.endWork()
+	if c != nil {
+		c.uses.add(tc)
+	} else {
+		tc.usedOn(sc)
 	}
-	if p, known := tc.elsewhere.Load(c); known {
-		return p.(driver.DevicePtr), nil
-	}
-	if c.dev != tc.ctx.dev {
-		if err := c.device.supportsTimelines(); err != nil {
-			return 0, err
-		}
-	}
-	at := driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true}
-	p, res := c.drv.table.MemHostGetDevicePointer(at, tc.page.addr, 0)
-	if res != driver.ResultSuccess {
-		return 0, c.fail("cuMemHostGetDevicePointer", tc.handle(), res)
-	}
-	tc.elsewhere.Store(c, p)
-	return p, nil
+	return c != nil, call()
 }
 
 // Value returns the counter: an atomic load from memory, which asks neither the driver nor
@@ -250,7 +246,11 @@ func (t *Timeline) Value() uint64 {
 	if raceEnabled {
 		t.core.raises.Load()
 	}
-	runtime.KeepAlive(t) // and with it the page
+	// Whoever has the cell next writes to it after this was set.
+	if t.core.freed.Load() {
+		v = t.core.last
+	}
+	runtime.KeepAlive(t)
 	return v
 }
 
@@ -314,7 +314,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 
 // wait waits for a value. A call is in flight.
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
-	word, w := tc.page.word(), &tc.ctx.drv.watch
+	word, w := tc.word, &tc.ctx.drv.watch
 	closings := tc.ctx.closings.Load()
 	over, err := w.pollSelf(func() (over bool, err error) {
 		switch {
@@ -358,7 +358,7 @@ func errTimelineContextClosed(tc *timelineCore) error {
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 	return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
-		Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.page.word().Load(), value)}
+		Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.word.Load(), value)}
 }
 
 // works asks whether the context still works.
@@ -372,29 +372,35 @@ func (tc *timelineCore) works() error {
 	return nil
 }
 
-// Close ends the use of the timeline, and returns nil at once: goroutines that wait for it
-// return [ErrClosed]. Its memory is let go of in the background, when all work that was enqueued with it is
-// done. It stays readable: [Timeline.Value] goes on returning the last value. Another timeline of the CUDA context gets it
-// when nobody can read it any more. Else it stays registered until the CUDA context ends, as to unregister it
-// (cuMemHostUnregister) waits for all work in the context, and lets others enqueue none meanwhile. Errors go to the
-// leak hook. Further calls return nil.
+// Close ends the use of the timeline, and returns nil: goroutines that wait for it
+// return [ErrClosed], and [Timeline.Value] goes on returning the last value. Further calls return nil.
+//
+// Another timeline of the context gets the memory when all work is done that was enqueued with this one by
+// [Timeline.Signal], [Timeline.Block] or a graph. So that this is known, Close enqueues a write on each stream that has such work
+// and is not idle (cuStreamQuery, cuStreamWriteValue64), which takes what a Signal takes: if a stream's queue is full
+// it waits for room there. Where a stream takes no such write, as it is being captured, or belongs to another
+// thread, and for a timeline that the garbage collector has found, the work is done when the stream is seen idle, or
+// is closed and done. Streams of others, those whose handle others know and the legacy one are not
+// asked whether they are idle: that would spoil a capture.
 //
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
-// counter, as Set is refused from now on: raise it first. If nobody does, the memory stays
-// registered, and the context is not given up, for as long as the process lives.
+// counter, as Set is refused from now on: raise it first. If nobody does, the memory stays in use, and
+// to give up the context waits for as long as the process lives.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
-		return errNil("cuMemHostUnregister", "timeline")
+		return errNil("Timeline.Close", "timeline")
 	}
 	tc := t.core
-	first, last := tc.close()
-	if first {
+	tc.acquire() // nobody takes the cell away before all is marked
+	if first, _ := tc.markClosed(); first {
 		t.cleanup.Stop()
+		tc.ctx.cells.count(-1, 1)
 		tc.ctx.drv.endValues(tc, errTimelineClosed(tc))
+		for _, sc := range tc.usage.list() {
+			tc.mark(sc)
+		}
 	}
-	if last {
-		tc.destroyLate(false)
-	}
+	tc.leave()
 	runtime.KeepAlive(t)
 	return nil
 }
@@ -408,7 +414,8 @@ func (t *Timeline) Device() *Device {
 }
 
 // Handle lends the CUdeviceptr of the counter to code that calls the driver in another way, and
-// to kernels. It is good until the Timeline is closed or collected. For a nil or a closed
+// to kernels. It is good until the Timeline is closed or collected: what such code has enqueued has to be done by
+// then, as nobody here knows of it, and another timeline may get the memory at once. For a nil or a closed
 // Timeline it is 0.
 func (t *Timeline) Handle() uint64 {
 	if t == nil || t.core == nil || t.core.closed() {

@@ -193,8 +193,8 @@ func TestTimelineUnsupported(t *testing.T) {
 	}
 }
 
-// TestTimelineFails lets each step of the creation fail, and the end: nothing stays, but a page that
-// was registered, for another timeline.
+// TestTimelineFails lets each step of the creation fail: nothing stays, but memory that was registered, for
+// another timeline.
 func TestTimelineFails(t *testing.T) {
 	for _, function := range []string{"cuDeviceGetAttribute", "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuEventCreate"} {
 		r := newSoft(t)
@@ -202,7 +202,14 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
-		if n := keptPagesOf(r.gpu); n != 0 {
+		core := r.gpu.own.core
+		n := len(core.cells.slabs)
+		for _, f := range r.drv.slabs.free {
+			if f.in == core.key {
+				n++
+			}
+		}
+		if n != 0 {
 			before["host memory"] += n
 		}
 		if diff := cmp.Diff(before, r.sim.Census()); diff != "" {
@@ -210,29 +217,6 @@ func TestTimelineFails(t *testing.T) {
 		}
 		r.ok(r.timeline(0).Close())
 	}
-	r := newSoft(t)
-	tl := r.timeline(0)
-	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
-	raw := r.gpu.own.core.raw
-	r.ok(tl.Close())
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
-		t.Fatal("it is still in use")
-	}
-	r.gpu.own.core.leavePages() // as the end of the context does
-	leaks := r.leaked(1)
-	r.is(leaks[0].Err, ResultUnknown)
-	if leaks[0].Kind != "timeline" || leaks[0].Forgotten {
-		t.Errorf("the leak is %+v", leaks[0])
-	}
-	r.ok(driverError(r.drv.table.MemHostUnregister(driver.At{Context: raw}, tl.core.page.addr)))
-}
-
-// driverError returns a result as an error.
-func driverError(res driver.Result) error {
-	if res == driver.ResultSuccess {
-		return nil
-	}
-	return Result(res)
 }
 
 // leaked returns the leaks, once there are so many.
@@ -315,7 +299,7 @@ func TestTimelineWakes(t *testing.T) {
 			t.Errorf("a wait for a timeline that was closed: %v", err)
 		}
 	}
-	if !eventually(func() bool { return keptPagesOf(gpu) == 1 }) {
+	if !eventually(func() bool { return unfinishedOf(gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
 }
@@ -374,134 +358,14 @@ func TestTimelineNeverRaised(t *testing.T) {
 	r.ok(tl.Close())
 	r.is(tl.Set(1), ErrClosed)
 	time.Sleep(5 * time.Millisecond)
-	if n := keptPagesOf(r.gpu); n != 0 {
-		t.Errorf("%d pages are for others", n)
+	if n := unfinishedOf(r.gpu); n != 1 {
+		t.Errorf("%d timelines are in use", n)
 	}
 	tl.word.Store(1) // as the GPU might
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
 	r.ok(r.s.Synchronize())
-}
-
-// TestTimelinePages takes pages: they serve again when nobody can read them, and the GPU
-// cannot write to them, and not before.
-func TestTimelinePages(t *testing.T) {
-	var ps pages
-	take := func() *page {
-		t.Helper()
-		if p := ps.take(contextKey{}); p != nil {
-			return p
-		}
-		return must(ps.mappedPage())(t)
-	}
-	late, lost := take(), take()
-	late.word().Store(7)
-	lost.word().Store(8)
-	lost.life.registered.Store(true)
-	late.life.registered.Store(true)
-	taken := map[driver.HostPtr]int{late.addr: 1, lost.addr: 1}
-	addr, word := lost.addr, lost.word()
-	lost = nil
-	if !eventually(func() bool {
-		p := take()
-		taken[p.addr]++
-		p.word().Store(9)
-		return taken[p.addr] == 3
-	}) {
-		t.Errorf("%d pages, for one each time", len(taken))
-	}
-	if taken[addr] != 1 || taken[late.addr] != 1 || word.Load() != 8 || late.word().Load() != 7 {
-		t.Error("a page that is in use, or may be, was taken again")
-	}
-	runtime.KeepAlive(late)
-}
-
-// TestPagesLeft leaves pages in a context that goes on, and in one that does not.
-func TestPagesLeft(t *testing.T) {
-	var ps pages
-	mine, other, none := contextKey{id: 1}, contextKey{id: 2}, contextKey{}
-	left := func(in contextKey) driver.HostPtr {
-		t.Helper()
-		p := must(ps.mappedPage())(t)
-		p.life.registered.Store(true)
-		p.life.unread.Store(true)
-		ps.put(p.life)
-		if len(ps.free) != 0 {
-			t.Error("a page that is registered is free")
-		}
-		ps.putAll(map[*pageLife]struct{}{p.life: {}}, in)
-		ps.putAll(map[*pageLife]struct{}{p.life: {}}, in) // it is given back once
-		free := ps.free
-		ps.free = nil
-		return free[0].addr
-	}
-	a, b, c := left(mine), left(none), left(other)
-	ps.free = []freePage{{a, mine}, {b, none}, {c, other}}
-	for i, want := range []struct {
-		page *page
-		addr driver.HostPtr
-		in   contextKey
-	}{
-		{ps.take(contextKey{id: 3}), 0, none},
-		{ps.take(other), c, other},
-		{ps.take(other), 0, none},
-		{ps.takeOldest(), a, mine},
-		{ps.take(none), b, none},
-		{ps.takeOldest(), 0, none},
-	} {
-		switch p := want.page; {
-		case p == nil && want.addr == 0:
-		case p == nil || p.addr != want.addr || p.life.in != want.in:
-			t.Errorf("%d: page %+v, want %#x of %v", i, p, want.addr, want.in)
-		}
-	}
-}
-
-// keptPagesOf returns how many pages a context keeps registered that are no timeline's.
-func keptPagesOf(gpu *Context) int {
-	k := &gpu.own.core.kept
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.all)
-}
-
-// TestTimelineClosedBesideWork closes a timeline while streams are held. Its page is not
-// unregistered, which would wait for them and keep others from working; another timeline gets it, when nobody
-// can read the old one any more, and not before.
-func TestTimelineClosedBesideWork(t *testing.T) {
-	r := newSoft(t)
-	r.sim.Hold(r.other.Handle())
-	r.ok(r.work(r.other))
-	r.sim.Inject(cusim.Fault{Function: "cuMemHostRegister", Nth: 2, Code: int(ResultUnknown)})
-	defer r.sim.Release(r.other.Handle())
-	tl := must(r.gpu.NewTimeline(1))(t)
-	page := tl.core.page.addr
-	r.ok(tl.Signal(r.s, 2))
-	r.ok(r.s.Synchronize())
-	r.ok(tl.Close())
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
-		t.Fatal("it is still in use")
-	}
-	r.value(tl, 2) // it can still be read
-	tl = nil
-	if !eventually(func() bool {
-		k := &r.gpu.own.core.kept
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return len(k.spare) == 1
-	}) {
-		t.Fatal("it is still thought to be read")
-	}
-	next := r.timeline(7)
-	if next.core.page.addr != page {
-		t.Error("the page is another one")
-	}
-	r.value(next, 7)
-	r.ok(next.Block(r.s, 8))
-	r.ok(next.Set(8))
-	r.ok(r.s.Synchronize())
-	r.ok(next.Close())
 }
 
 // TestTimelineForgotten forgets a timeline.
@@ -515,7 +379,7 @@ func TestTimelineForgotten(t *testing.T) {
 	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || !leak.Forgotten || leak.Err != nil {
 		t.Errorf("the leak is %+v", leak)
 	}
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
 }
@@ -574,11 +438,11 @@ func TestTimelineCaptured(t *testing.T) {
 	r.ok(tl.Close())
 	r.ok(x.Launch(r.s)) // still
 	r.ok(r.s.Synchronize())
-	if n := keptPagesOf(r.gpu); n != 0 {
-		t.Errorf("%d pages are for others", n)
+	if n := unfinishedOf(r.gpu); n != 1 {
+		t.Errorf("%d timelines are in use", n)
 	}
 	r.ok(errors.Join(g.Close(), x.Close()))
-	if !eventually(func() bool { return keptPagesOf(r.gpu) == 1 }) {
+	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
 }

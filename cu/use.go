@@ -94,11 +94,12 @@ func (u *usage) idle() bool {
 	if u.lost.Load() {
 		return false
 	}
-	if l := u.streams.Load(); l != nil {
-		for _, sc := range *l {
-			if !sc.idle() {
-				return false
-			}
+	for _, sc := range u.list() {
+		if sc.freed.Load() && !sc.tailed() {
+			return false
+		}
+		if done, _ := sc.finished(); !done {
+			return false
 		}
 	}
 	return true
@@ -107,32 +108,6 @@ func (u *usage) idle() bool {
 // tailed reports whether the end of the work of a stream that is over was looked for.
 func (sc *streamCore) tailed() bool {
 	return sc.lasts() || sc.leavesTail.Load() || sc.ctx.gone.Load()
-}
-
-// idle reports whether all work on the stream is known to be done.
-func (sc *streamCore) idle() bool {
-	if sc.over() {
-		return sc.tailed()
-	}
-	if sc.freed.Load() { // it has a tail
-		sc.ctx.mu.Lock()
-		t := sc.ctx.tails[sc]
-		sc.ctx.mu.Unlock()
-		return t != nil && t.err == nil && t.query(sc.ctx) == driver.ResultSuccess
-	}
-	// To ask a stream that is being captured would invalidate the capture; to ask one on which a call waits, as its
-	// queue is full, would wait for that.
-	if sc.at != (driver.At{}) || sc.state.Load() != 0 || sc.lent.Load() || sc.foreign && !sc.pooled {
-		return false
-	}
-	defer sc.leave()
-	if !sc.acquire() {
-		return false
-	}
-	sc.beginWork()
-	defer sc.endWork()
-	return sc.unlessCaptured(driver.At{Relaxed: true}) == nil &&
-		sc.ctx.drv.table.StreamQuery(driver.At{Relaxed: true}, sc.raw) == driver.ResultSuccess
 }
 
 // waitLong is wait, and has patience with streams that are busy, and some with a

@@ -78,6 +78,9 @@ type watcher struct {
 	queues    map[queueKey]*watchQueue
 	allQueues []*watchQueue
 	n         int
+	// others are the interests of those that are none of the waiters: tickets, and goroutines that wait for
+	// several events.
+	others int
 	// turn is the next of those without a known order, which are in a ring, that is asked for though it
 	// is behind others. loose is how many these are.
 	turn  *watch
@@ -113,7 +116,8 @@ type watcher struct {
 	bare bool
 }
 
-// bell is a driver's bell, and how many streams were told to ring it.
+// bell is a driver's bell, and how many streams were told to ring it. It has a descriptor while the watcher's
+// goroutine runs.
 type bell struct {
 	*driver.Bell
 	told atomic.Uint64
@@ -127,19 +131,21 @@ type watch struct {
 	// queue is nil when the outcome is known, or nobody is interested any more.
 	queue *watchQueue
 	// order is the record's place among those of its stream, while the watch is in the heap; else it is 0.
-	order         uint64
-	loose         bool   // it is in the list and the ring
-	before, after *watch // in the list
-	left, right   *watch // in the ring
-	sibling       *watch // of the same event's
-	subs          *watchSub
-	since         time.Time
-	round         uint64 // in which it was looked at
+	order                    uint64
+	before, after            *watch // in the list
+	left, right              *watch // in the ring
+	prevOfEvent, nextOfEvent *watch // the event's others
+	subs                     *watchSub
+	since                    time.Time
+	round                    uint64 // in which it was looked at
 	// stream is set if the wait is for a stream, which may be closed.
 	stream *streamCore
 	// ringer is the stream that rings the bell. mute says that none will.
 	ringer driver.Stream
 	mute   bool
+	loose  bool // it is in the list and the ring
+	// head says that it was the first of its queue in the last round: a stream wakes the watcher for that one before others.
+	head bool
 	// ending says that another goroutine is about to tell of the outcome. It is the
 	// watcher's goroutine's own.
 	ending bool
@@ -154,7 +160,7 @@ type watchSub struct {
 	call func(*watchSub)
 	// owner keeps the event from being collected.
 	owner *eventOwner
-	// counted says that it is one of the watcher's waiters.
+	// counted says that it is one of the watcher's waiters; it is one of the others else.
 	counted bool
 
 	// The outcome. final is false if another wait may have another one.
@@ -227,18 +233,15 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	fresh := &watch{slot: sl, since: time.Now(), stream: stream} // others want the lock
 	w.mu.Lock()
 	// Whoever closes the event looks at its watches after that.
-	var of *watch
-	if !sl.foreign() { // else it may be asked for just now, and recorded again since
-		for of = c.watches.Load(); of != nil && (of.slot != sl || of.stream != stream); {
-			of = of.sibling
-		}
-	}
-	if of == nil {
+	of, shared := sl.watch, !sl.foreign() // one that is not may be asked for just now, and recorded again since
+	if of == nil || !shared || of.stream != stream {
 		of = fresh
-		of.sibling = c.watches.Load()
+		if shared {
+			sl.watch = of
+		}
 		sl.watchers.Add(1)
 		sl.acquire() // also if it is being closed
-		c.watches.Store(of)
+		c.addWatch(of)
 		w.put(d, of)
 	}
 	s.watch, s.next = of, of.subs
@@ -246,6 +249,9 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 		of.subs.prev = s
 	}
 	of.subs = s
+	if !s.counted {
+		w.others++
+	}
 	var t told
 	switch {
 	case sl.gone():
@@ -295,9 +301,16 @@ func (w *watcher) end(t *told, o outcome) {
 		} else if s.to.left.Add(-1) == 0 {
 			t.ready = append(t.ready, s.to.ready)
 		}
-		if s.counted {
-			w.waiters.Add(-1)
-		}
+		w.countOff(s)
+	}
+}
+
+// countOff notes that somebody's interest has ended.
+func (w *watcher) countOff(s *watchSub) {
+	if s.counted {
+		w.waiters.Add(-1)
+	} else {
+		w.others--
 	}
 }
 
@@ -317,9 +330,7 @@ func (d *Driver) unwatch(s *watchSub) bool {
 			s.next.prev = s.prev
 		}
 		s.watch, s.prev, s.next = nil, nil, nil
-		if s.counted {
-			w.waiters.Add(-1)
-		}
+		w.countOff(s)
 		if of.subs == nil {
 			w.drop(&t, of)
 			w.wakeAfter(d)
@@ -350,7 +361,7 @@ func (d *Driver) endWatches(list func(w *watcher, f func(*watch)), final bool, e
 // closedEvent wakes those who wait for an event that is closed.
 func (d *Driver) closedEvent(c *eventCore) {
 	d.endWatches(func(_ *watcher, f func(*watch)) {
-		for of := c.watches.Load(); of != nil; of = of.sibling {
+		for of := c.watches.Load(); of != nil; of = of.nextOfEvent {
 			f(of)
 		}
 	}, true, func(of *watch) error { return errClosedMeanwhile(of.slot) })
@@ -359,22 +370,31 @@ func (d *Driver) closedEvent(c *eventCore) {
 // closedStream wakes those who wait for a stream that is closed.
 func (d *Driver) closedStream(sc *streamCore) {
 	d.endWatches(func(w *watcher, f func(*watch)) {
-		w.each(func(of *watch) {
-			if of.stream == sc {
-				f(of)
+		own := func(q *watchQueue) {
+			q.each(func(of *watch) {
+				if of.stream == sc {
+					f(of)
+				}
+			})
+		}
+		if sc.raw != driver.CU_STREAM_PER_THREAD {
+			if q := w.queues[queueKey{on: sc.serial}]; q != nil {
+				own(q)
 			}
-		})
+			return
+		}
+		for _, q := range w.allQueues { // each of its waits has a queue of its own: see markSlot
+			own(q)
+		}
 	}, true, func(of *watch) error { return errStreamClosedMeanwhile(sc) })
 }
 
 // closedContext wakes those who wait for anything of a context that is closed.
 func (d *Driver) closedContext(c *contextCore) {
 	d.endWatches(func(w *watcher, f func(*watch)) {
-		w.each(func(of *watch) {
-			if of.slot.core.ctx == c {
-				f(of)
-			}
-		})
+		for q := c.watched; q != nil; q = q.next {
+			q.each(f)
+		}
 		for i := len(w.timelines) - 1; i >= 0; i-- {
 			if tc := w.timelines[i]; tc.ctx == c {
 				w.endValues(tc, errTimelineContextClosed(tc))
@@ -421,15 +441,14 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Lock()
 	if w.bell == nil {
 		w.bell = &bell{Bell: d.table.NewBell()}
-		// Else a stream may ring it one day.
-		runtime.AddCleanup(d, func(b *bell) { b.CloseAfter(b.told.Load()) }, w.bell)
+		runtime.AddCleanup(d, func(b *bell) { b.Discard(b.told.Load()) }, w.bell)
 		w.saved = watchSaved
 	} else {
 		w.saved = min(w.saved+began.Sub(w.ended)/watchShare, watchSaved)
 	}
 	heard := w.bell.Heard()
 	news, slow, looked, rush := began, began, began, 0
-	for !w.idle() {
+	for w.goesOn() {
 		if w.news {
 			w.news, news = false, began
 		}
@@ -524,6 +543,23 @@ func (w *watcher) run(d *Driver) {
 	w.mu.Unlock()
 }
 
+// goesOn reports whether the goroutine has something to wait for. If it has not, the descriptor was given back,
+// which is done without the lock.
+func (w *watcher) goesOn() bool {
+	for w.idle() {
+		w.mu.Unlock()
+		closed := w.bell.Close(w.bell.told.Load())
+		if !closed { // a stream writes to it just now
+			time.Sleep(watchMinSleep)
+		}
+		w.mu.Lock()
+		if closed && w.idle() {
+			return false
+		}
+	}
+	return true
+}
+
 // maxKept is for how many things there may be room in what is kept for another goroutine's rounds, each list of it.
 const maxKept = 2048
 
@@ -591,6 +627,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		}
 		q.completed = 0
 		for i := 1; i <= far && i <= len(q.heap); i *= 4 {
+			q.heap[i-1].watch.head = i == 1
 			first(q.heap[i-1].watch)
 		}
 		if n := len(q.heap); 1 < n && n <= far {
@@ -606,6 +643,7 @@ func (w *watcher) gather(r *round, rung, all bool) {
 		for of := q.first; of != nil && depth > 0; of = of.after {
 			seen++
 			of.round = r.n
+			of.head = of == q.first
 			if !of.ending {
 				depth--
 			}
@@ -818,18 +856,22 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 	// While this is locked nothing that was lent becomes part of a capture of this package,
 	// and with it the stream that waits.
 	polls := &d.captures.polls
-	for i, of := range r.plain {
+	var none *contextCore // has no wake-up stream left
+	for k := range 2 * len(r.plain) {
+		i := k % len(r.plain)
+		of, heads := r.plain[i], k < len(r.plain)
 		c := of.slot.core.ctx
-		if of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c.poison.Load() != nil {
+		if of.head != heads || of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c == none || c.poison.Load() != nil {
 			continue
 		}
 		s, ok := c.takeWakeUp()
 		if !ok {
+			none = c
 			w.mu.Lock()
 			w.scarce = true
 			w.version++
 			w.mu.Unlock()
-			return // later, perhaps
+			continue
 		}
 		polls.RLock()
 		if w.lent.Load() != r.lent {

@@ -13,7 +13,10 @@ type queueKey struct {
 type watchQueue struct {
 	key   queueKey
 	place int // in allQueues
-	n     int // watches that have not ended, in the heap and the list
+	// ctx is the context that its records are of, which has it in a list.
+	ctx        *contextCore
+	prev, next *watchQueue
+	n          int // watches that have not ended, in the heap and the list
 
 	// Those whose order is known are in a heap, with some that have ended. Records up to upTo have
 	// completed; completed is how many of them were waited for since it was decided how far to look.
@@ -45,7 +48,12 @@ func (w *watcher) put(d *Driver, of *watch) {
 	}
 	q := w.queues[key]
 	if q == nil {
-		q = &watchQueue{key: key, place: len(w.allQueues), depth: 1}
+		c := of.slot.core.ctx // a stream's records are of events of its context
+		q = &watchQueue{key: key, place: len(w.allQueues), ctx: c, next: c.watched, depth: 1}
+		if q.next != nil {
+			q.next.prev = q
+		}
+		c.watched = q
 		if w.queues == nil {
 			w.queues = make(map[queueKey]*watchQueue)
 		}
@@ -196,19 +204,21 @@ func (w *watcher) drop(t *told, of *watch) {
 		w.allQueues[len(w.allQueues)-1] = nil
 		w.allQueues = w.allQueues[:len(w.allQueues)-1]
 		delete(w.queues, q.key)
+		if q.prev != nil {
+			q.prev.next = q.next
+		} else {
+			q.ctx.watched = q.next
+		}
+		if q.next != nil {
+			q.next.prev = q.prev
+		}
 	} else {
 		q.tidy()
 	}
-	// Its event may have others, for earlier records.
-	if c := sl.core; c.watches.Load() == of {
-		c.watches.Store(of.sibling)
-	} else {
-		for x := c.watches.Load(); x != nil; x = x.sibling {
-			if x.sibling == of {
-				x.sibling = of.sibling
-			}
-		}
+	if sl.watch == of {
+		sl.watch = nil
 	}
+	sl.core.dropWatch(of)
 	w.n--
 	w.version++
 	if of.ringer != 0 {
@@ -259,16 +269,36 @@ func (w *watcher) loosenForeign() {
 	}
 }
 
-// each calls f for each watch. It ends none of them.
-func (w *watcher) each(f func(*watch)) {
-	for _, q := range w.allQueues {
-		for of := q.first; of != nil; of = of.after {
-			f(of)
-		}
-		for _, x := range q.heap {
-			if x.watch.queue != nil {
-				f(x.watch)
-			}
+// each calls f for each watch of the queue. It ends none of them.
+func (q *watchQueue) each(f func(*watch)) {
+	for of := q.first; of != nil; of = of.after {
+		f(of)
+	}
+	for _, x := range q.heap {
+		if x.watch.queue != nil {
+			f(x.watch)
 		}
 	}
+}
+
+// addWatch adds a watch to those of the event's records, and dropWatch takes it away.
+func (c *eventCore) addWatch(of *watch) {
+	first := c.watches.Load()
+	if of.nextOfEvent = first; first != nil {
+		first.prevOfEvent = of
+	}
+	c.watches.Store(of)
+}
+
+func (c *eventCore) dropWatch(of *watch) {
+	before, after := of.prevOfEvent, of.nextOfEvent
+	if before != nil {
+		before.nextOfEvent = after
+	} else {
+		c.watches.Store(after)
+	}
+	if after != nil {
+		after.prevOfEvent = before
+	}
+	of.prevOfEvent, of.nextOfEvent = nil, nil
 }

@@ -105,8 +105,7 @@ func (w *watcher) endValues(tc *timelineCore, err error) {
 
 // endReached ends the waits for values that the counter has reached, and returns how many.
 func (w *watcher) endReached(tc *timelineCore) (n int) {
-	word := tc.page.word()
-	for len(tc.waiting) > 0 && reached(word.Load(), tc.waiting[0].value) {
+	for len(tc.waiting) > 0 && reached(tc.word.Load(), tc.waiting[0].value) {
 		w.endFirst(tc, nil)
 		n++
 	}

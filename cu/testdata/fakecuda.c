@@ -297,6 +297,7 @@ static bool capturing;    // RecordExternal records nothing yet
 static int64_t captures;  // streams that are being captured, in global mode
 static int64_t spoilt;    // calls that ended a capture
 static bool spread;       // let other threads in during every call
+static bool calls_held;   // streams call no functions
 static uint64_t records;  // made so far
 static uint64_t ctx_ids;  // given so far
 static int64_t live[KIND_COUNT];
@@ -723,7 +724,7 @@ static CUresult enqueue(enum function fn, struct object *s, uint64_t dst, uint64
 	if (s->ctx->c.sticky != 0)
 		return s->ctx->c.sticky;
 	struct op o = {fn, s, s->s.epoch + 1, dst, src, n, value, NULL};
-	if (!s->s.held)
+	if (!s->s.held && !(calls_held && fn == FN_cuLaunchHostFunc))
 		return perform(&o);
 	if (op_count == sizeof ops / sizeof ops[0]) {
 		fprintf(stderr, "fakecuda: too many operations on held streams\n");
@@ -2099,7 +2100,17 @@ CUresult cuMemsetD32Async(uint64_t dst, unsigned value, size_t n, struct object 
 }
 
 CUresult cuLaunchHostFunc(struct object *s, void *f, void *data) {
-	return f == NULL ? INVALID_VALUE : work(FN_cuLaunchHostFunc, (uintptr_t)f, (uintptr_t)data, 0, 0, s);
+	enum function fn = FN_cuLaunchHostFunc; // the stream says which context it is in
+	CUresult r = enter(fn);
+	if (r == SUCCESS && f == NULL)
+		r = INVALID_VALUE;
+	if (r == SUCCESS)
+		r = resolve(fn, &s);
+	if (r == SUCCESS) {
+		pause_at(fn, BEFORE, s, s->ctx);
+		r = enqueue(fn, s, (uintptr_t)f, (uintptr_t)data, 0, 0);
+	}
+	return leave(r);
 }
 
 // Graphs. The driver leaves it to the program to make one call at a time.
@@ -2395,7 +2406,7 @@ void fake_reset(void) {
 	captures = spoilt = 0;
 	for (struct capture *c = all_captures; c != NULL; c = c->next)
 		c->over = true;
-	spread = trapping = capturing = false;
+	spread = trapping = capturing = calls_held = false;
 	orphans = trapped = 0;
 	pthread_cond_broadcast(&changed);
 	unlock();
@@ -2445,6 +2456,27 @@ void fake_release(struct object *s) {
 	op_count = kept;
 	pthread_cond_broadcast(&changed);
 	unlock();
+}
+
+// fake_hold_calls lets streams call no functions (cuLaunchHostFunc) until it is told 0, though they get on. It
+// returns how many calls were held until then.
+int64_t fake_hold_calls(int on) {
+	lock();
+	calls_held = on;
+	int kept = 0;
+	int64_t held = 0;
+	for (int i = 0; i < op_count; i++) {
+		struct op o = ops[i];
+		bool call = o.fn == FN_cuLaunchHostFunc && !o.stream->s.held;
+		held += call;
+		if (call && !on)
+			perform(&o);
+		else
+			ops[kept++] = o;
+	}
+	op_count = kept;
+	unlock();
+	return held;
 }
 
 // fake_fail lets the nth call of the function from now on, counted from 1,

@@ -3,121 +3,193 @@
 package ccall
 
 import (
-	"encoding/binary"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// Bell wakes the one goroutine that waits for it: it is rung from Go, or by a C
-// library that was given the function of [Bell.Ringer] to call. It is an eventfd.
-// Wait and Close are for the owner; everything else is safe for concurrent use.
+// Bell wakes the one goroutine that waits for it: it is rung from Go, or by a C library that was given the
+// function of [Bell.Ringer] to call. It has an eventfd from the first Wait, or Ringer, until Close, and again from
+// the next one on. C may ring it at any time.
+//
+// Wait, Ringer, Close and Forget are for the owner; everything else is safe for concurrent use. Whoever drops a
+// Bell has called Close.
 type Bell struct {
-	// file is what the runtime's poller reads. The garbage collector may close
-	// it, and closes nothing that C has heard of.
+	// mu is held while the descriptor and C's memory come and go. The owner need not take it to look at them.
+	mu sync.Mutex
+	// file is the eventfd, for the runtime's poller; nil while there is none. fd is its number.
 	file *os.File
-	// fd is a duplicate, which is what C writes to.
-	fd      int
-	channel channelBell // where there is no eventfd
-	heard   atomic.Uint64
+	fd   int64
+	// own is the gate that Go rings through, and c that for C, nil while there is none. c is in memory that is not
+	// Go's.
+	own    gate
+	c      *gate
+	memory []byte
+	before uint64 // how often C has rung through gates that are gone
+
+	channel channelBell // for Go where there is no eventfd
+	seen    uint64      // how often the bell had been rung when Wait returned
 }
 
-// What is added to the eventfd's counter: C's rings are counted, Go's are not told
-// apart.
-const (
-	ringGo = 1
-	ringC  = 1 << 32
-)
+// gate leads those who ring to a descriptor, which may be closed. Each counts itself in, looks for the descriptor,
+// writes to it, and counts itself out. So whoever takes the descriptor away, and then finds nobody inside, may
+// close it: those who come later find that there is none. Whoever waits puts the descriptor there, and looks at
+// the count then. So either it is written to, or the count says that somebody has rung.
+//
+// The assembly knows the layout.
+type gate struct {
+	in, out atomic.Uint64
+	fd      atomic.Int64 // negative if there is none
+}
+
+// empty reports whether nobody was inside at some moment of the call.
+func (g *gate) empty() bool {
+	out := g.out.Load() // first: it is never more than in
+	return g.in.Load() == out
+}
 
 const (
 	efdCloexec  = 0x80000
 	efdNonblock = 0x800
 
 	prSetTimerslack = 29
-	fDupfdCloexec   = 1030
 	pollIn          = 1
 )
 
-// bellABI0 is the address of a C function of one argument, set by the assembler:
-// the descriptor to write to.
+// bellABI0 is the address of a C function of one argument, set by the assembler: the gate.
 var bellABI0 uintptr
 
 // NewBell returns a bell that was not rung.
 func NewBell() *Bell {
 	b := &Bell{fd: -1}
+	b.own.fd.Store(-1)
 	b.channel.make()
-	// The descriptors, and their numbers, belong to this process alone.
+	return b
+}
+
+// open makes the bell have a descriptor. It reports false if there is none to be had.
+func (b *Bell) open() bool {
+	if b.file != nil {
+		return true
+	}
+	// The descriptor, and its number, belong to this process alone.
 	fd, _, e := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, efdCloexec|efdNonblock, 0)
 	if e != 0 {
-		return b
-	}
-	dup, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, fd, fDupfdCloexec, 0)
-	if e != 0 {
-		syscall.Close(int(fd))
-		return b
+		return false
 	}
 	f := os.NewFile(fd, "eventfd")
 	if f.SetReadDeadline(time.Time{}) != nil { // the runtime's poller does not take it
 		f.Close()
-		syscall.Close(int(dup))
-		return b
+		return false
 	}
-	b.file, b.fd = f, int(dup)
-	return b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.file, b.fd = f, int64(fd)
+	b.lead(b.fd)
+	return true
 }
 
-// Ringer returns a C function and the argument with which it rings the bell, on
-// whichever thread calls it: it does nothing but write to a descriptor. ok is
-// false where there is no such thing.
+// lead leads those who ring to a descriptor, or to none.
+func (b *Bell) lead(fd int64) {
+	b.own.fd.Store(fd)
+	if b.c != nil {
+		b.c.fd.Store(fd)
+	}
+}
+
+// Ringer returns a C function and the argument with which it rings the bell, on whichever thread calls it: it does
+// nothing but write to a descriptor, if there is one. fn is 0 where there is no such function, and ok is false,
+// too, where the system has no descriptor or memory left.
 func (b *Bell) Ringer() (fn, arg uintptr, ok bool) {
-	return bellABI0, uintptr(b.fd), b.fd >= 0
+	if !b.open() {
+		return bellABI0, 0, false
+	}
+	if b.c == nil {
+		m, err := syscall.Mmap(-1, 0, os.Getpagesize(),
+			syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+		if err != nil {
+			return bellABI0, 0, false
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.memory, b.c = m, (*gate)(unsafe.Pointer(unsafe.SliceData(m)))
+		b.c.fd.Store(b.fd)
+	}
+	return bellABI0, uintptr(unsafe.Pointer(b.c)), true
 }
 
-// Heard returns how often C has rung the bell, as far as Wait has heard it.
-func (b *Bell) Heard() uint64 { return b.heard.Load() }
+// Heard returns how often C has rung the bell.
+func (b *Bell) Heard() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.heard()
+}
+
+// heard is Heard for the owner.
+func (b *Bell) heard() uint64 {
+	if b.c == nil {
+		return b.before
+	}
+	return b.before + b.c.in.Load()
+}
+
+// Holds returns how many descriptors, and how many pages of memory for C, the bell has now.
+func (b *Bell) Holds() (descriptors, pages int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.file != nil {
+		descriptors = 1
+	}
+	if b.c != nil {
+		pages = 1
+	}
+	return descriptors, pages
+}
 
 // Ring wakes the goroutine that waits, or else the next one that will.
 func (b *Bell) Ring() {
-	if b.fd < 0 {
+	b.own.in.Add(1)
+	if fd := b.own.fd.Load(); fd >= 0 {
+		one := uint64(1)
+		// A counter that is full has been rung, too.
+		syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
+	} else {
 		b.channel.ring()
-		return
 	}
-	one := uint64(ringGo)
-	// A counter that is full has been rung, too.
-	syscall.RawSyscall(syscall.SYS_WRITE, uintptr(b.fd), uintptr(unsafe.Pointer(&one)), 8)
+	b.own.out.Add(1)
 }
 
 // short is up to which time a goroutine sleeps in the kernel, and holds its thread:
 // the runtime's timers are too coarse.
 const short = 2 * time.Millisecond
 
-// Wait returns when the bell has been rung since the last Wait returned, or when d has
-// passed.
+// Wait returns when the bell has been rung since the last Wait returned, or when d has passed. It may return early.
 func (b *Bell) Wait(d time.Duration) {
-	switch {
-	case b.fd < 0:
-		b.channel.wait(d)
-		return
-	case d <= short && (d <= 0 || runtime.GOMAXPROCS(0) > 1): // or nobody else runs meanwhile
-		b.sleep(d)
-	default:
-		if b.file.SetReadDeadline(time.Now().Add(d)) == nil {
+	open := b.open()
+	if b.rings() == b.seen {
+		switch {
+		case !open:
+			b.channel.wait(d)
+		case d <= short && (d <= 0 || runtime.GOMAXPROCS(0) > 1): // or nobody else runs meanwhile
+			b.sleep(d)
+		case b.file.SetReadDeadline(time.Now().Add(d)) == nil:
 			var v [8]byte
-			if n, _ := b.file.Read(v[:]); n == len(v) {
-				b.heard.Add(binary.NativeEndian.Uint64(v[:]) / ringC)
-			}
-			return
+			b.file.Read(v[:])
 		}
 	}
-	// The descriptor does not block.
-	var v uint64
-	if _, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&v)), 8); e == 0 {
-		b.heard.Add(v / ringC)
+	if open { // it does not block
+		var v uint64
+		syscall.RawSyscall(syscall.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&v)), 8)
 	}
+	b.seen = b.rings()
 }
+
+// rings returns how often the bell was rung.
+func (b *Bell) rings() uint64 { return b.own.in.Load() + b.heard() }
 
 // sleep sleeps in the kernel for up to d.
 func (b *Bell) sleep(d time.Duration) {
@@ -135,12 +207,42 @@ func (b *Bell) sleep(d time.Duration) {
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, 0, 0)
 }
 
-// Close gives the descriptors back. No C code may ring the bell any more: the number
-// of its descriptor may be somebody else's soon.
-func (b *Bell) Close() {
-	if b.fd >= 0 {
-		b.file.Close()
-		syscall.Close(b.fd)
-		b.fd = -1
+// Close gives the descriptor back. C may go on ringing: it finds that there is none, and is counted. Close reports
+// false if somebody was about to write to the descriptor, which stays then: call it again a little later.
+func (b *Bell) Close() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.file == nil {
+		return true
 	}
+	b.lead(-1)
+	for tries := 0; !b.own.empty() || b.c != nil && !b.c.empty(); tries++ {
+		if tries == 100 {
+			b.lead(b.fd)
+			return false
+		}
+		runtime.Gosched()
+	}
+	b.file.Close()
+	b.file, b.fd = nil, -1
+	return true
+}
+
+// Forget gives up what C rings through, if C has rung the bell as often as expected, since it was made: nobody
+// will ring it any more. Else it reports false.
+func (b *Bell) Forget(expected uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c == nil {
+		return true
+	}
+	rings := b.c.out.Load() // nobody is inside any more
+	if b.before+rings != expected {
+		return false
+	}
+	if syscall.Munmap(b.memory) == nil {
+		b.before += rings
+		b.c, b.memory = nil, nil
+	}
+	return true
 }

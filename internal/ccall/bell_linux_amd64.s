@@ -1,19 +1,34 @@
 #include "textflag.h"
 
-// bell is a C function of one argument, in DI: an eventfd's descriptor, to whose
-// counter it adds ringC. It may be called on any thread, also on one that Go knows
-// nothing of: it makes one system call, which leaves all registers as they were but
-// AX, CX and R11, and uses no stack. What it answers is of no use to anybody.
+// bell is a C function of one argument, in DI: a gate, whose descriptor it writes to, if there is one. It counts
+// itself in before it looks for the descriptor, and out when it is done with it: see gate. It may be called on any
+// thread, also on one that Go knows nothing of: it changes no register that a C function has to preserve, and uses
+// no stack. A system call leaves all registers as they were but AX, CX and R11. What it answers is of no use to
+// anybody.
+
+#define IN 0
+#define OUT 8
+#define FD 16
 
 GLOBL ·bellABI0(SB), NOPTR|RODATA, $8
 DATA ·bellABI0(SB)/8, $bell<>(SB)
 
-GLOBL ringC<>(SB), NOPTR|RODATA, $8
-DATA ringC<>(SB)/8, $(1<<32)
+GLOBL one<>(SB), NOPTR|RODATA, $8
+DATA one<>(SB)/8, $1
 
 TEXT bell<>(SB), NOSPLIT|NOFRAME, $0
-	LEAQ ringC<>(SB), SI
-	MOVL $8, DX
-	MOVL $1, AX // write
+	MOVQ  DI, R8
+	LOCK
+	INCQ  IN(R8)
+	MOVQ  FD(R8), DI
+	TESTQ DI, DI
+	JLT   out
+	LEAQ  one<>(SB), SI
+	MOVL  $8, DX
+	MOVL  $1, AX // write
 	SYSCALL
+
+out:
+	LOCK
+	INCQ OUT(R8)
 	RET

@@ -20,6 +20,9 @@ func (b *Bell) Ringer() (fn, arg uintptr, ok bool) { return 0, 0, false }
 // Heard returns how often C has rung the bell: never.
 func (b *Bell) Heard() uint64 { return 0 }
 
+// Holds returns how many descriptors, and how many pages of memory for C, the bell has: none.
+func (b *Bell) Holds() (descriptors, pages int) { return 0, 0 }
+
 // Ring wakes the goroutine that waits, or else the next one that will.
 func (b *Bell) Ring() { b.channel.ring() }
 
@@ -27,5 +30,8 @@ func (b *Bell) Ring() { b.channel.ring() }
 // passed.
 func (b *Bell) Wait(d time.Duration) { b.channel.wait(d) }
 
-// Close does nothing.
-func (b *Bell) Close() {}
+// Close has nothing to give back.
+func (b *Bell) Close() bool { return true }
+
+// Forget has nothing to give up.
+func (b *Bell) Forget(uint64) bool { return true }

@@ -7,24 +7,45 @@ import (
 	"unsafe"
 )
 
+// quiet checks that Wait takes its time: at the second try at the latest, as it may return early once for what was
+// heard before.
+func quiet(t *testing.T, b *Bell, d time.Duration, what string) {
+	t.Helper()
+	var took time.Duration
+	for range 2 {
+		begin := time.Now()
+		b.Wait(d)
+		if took = time.Since(begin); took >= d {
+			return
+		}
+	}
+	t.Errorf("%s: Wait(%v) returns after %v", what, d, took)
+}
+
+// descriptors returns how many descriptors a bell has.
+func descriptors(b *Bell) int {
+	n, _ := b.Holds()
+	return n
+}
+
+// ringFromC calls the C function that rings a bell.
+func ringFromC(fn, arg uintptr) {
+	f := Frame6{Head: Head{Fn: fn}, A: [6]uintptr{arg}}
+	Call6(unsafe.Pointer(&f), Hot, nil)
+}
+
 // TestBell rings a bell from Go and from C, before and while somebody waits for it, for
-// shorter and longer than a goroutine sleeps in the kernel.
+// shorter and longer than a goroutine sleeps in the kernel, and while it is closed.
 func TestBell(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 		b := NewBell()
-		begin := time.Now()
-		b.Wait(d)
-		if took := time.Since(begin); took < d {
-			t.Errorf("nobody has rung, and Wait(%v) returns after %v", d, took)
-		}
+		b.Ring()
+		b.Wait(time.Hour)
+		quiet(t, b, d, "nobody has rung")
 		b.Ring()
 		b.Ring()
 		b.Wait(time.Hour) // once for both
-		begin = time.Now()
-		b.Wait(d)
-		if took := time.Since(begin); took < d {
-			t.Errorf("it was heard before, and Wait(%v) returns after %v", d, took)
-		}
+		quiet(t, b, d, "it was heard before")
 		if n := b.Heard(); n != 0 {
 			t.Errorf("C has rung %d times", n)
 		}
@@ -43,8 +64,7 @@ func TestBell(t *testing.T) {
 			for range times {
 				wg.Go(func() {
 					for range rings {
-						f := Frame6{Head: Head{Fn: fn}, A: [6]uintptr{arg}}
-						Call6(unsafe.Pointer(&f), Hot, nil)
+						ringFromC(fn, arg)
 					}
 				})
 			}
@@ -52,13 +72,50 @@ func TestBell(t *testing.T) {
 				b.Wait(d)
 			}
 			wg.Wait()
-			begin = time.Now()
-			b.Wait(d)
-			if n, took := b.Heard(), time.Since(begin); n != times*rings || took < d {
-				t.Errorf("C has rung %d times, want %d; Wait(%v) returns after %v", n, times*rings, d, took)
+			quiet(t, b, d, "C was heard before")
+			if n := b.Heard(); n != times*rings {
+				t.Errorf("C has rung %d times, want %d", n, times*rings)
+			}
+			if n := descriptors(b); n != 1 {
+				t.Errorf("an open bell has %d descriptors", n)
+			}
+			if !b.Close() {
+				t.Error("nobody rings, and Close waits for somebody")
+			}
+			ringFromC(fn, arg)
+			if n := b.Heard(); n != times*rings+1 || descriptors(b) != 0 {
+				t.Errorf("a closed bell was rung %d times, want %d; it has %d descriptors", n, times*rings+1, descriptors(b))
+			}
+			b.Wait(time.Hour)
+			quiet(t, b, d, "what C has rung meanwhile was heard")
+			if b.Forget(times*rings + 2) {
+				t.Error("C has yet to ring once, and Forget does not wait for it")
+			}
+			ringFromC(fn, arg)
+			for range 2 {
+				if !b.Forget(times*rings + 2) {
+					t.Error("C has rung as often as expected, and Forget waits")
+				}
+			}
+			if _, pages := b.Holds(); pages != 0 {
+				t.Errorf("the bell keeps %d pages for C, which has rung", pages)
+			}
+			if fn, arg, ok = b.Ringer(); !ok {
+				t.Fatal("C cannot ring any more")
+			}
+			ringFromC(fn, arg)
+			if n := b.Heard(); n != times*rings+3 {
+				t.Errorf("C has rung %d times, want %d", n, times*rings+3)
+			}
+			b.Wait(time.Hour)
+			if !b.Close() || !b.Forget(times*rings+3) {
+				t.Error("the bell is not given up")
 			}
 		}
-		b.Close()
+		b.Ring() // nobody hears
+		if !b.Close() || descriptors(b) != 0 {
+			t.Errorf("a closed bell has %d descriptors", descriptors(b))
+		}
 	}
 }
 

@@ -44,11 +44,10 @@ func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	bell := NewBell()
-	_, fd, ok := bell.Ringer()
-	if !ok {
+	if !bell.open() { // it is never closed
 		return 0, errors.New("there is no eventfd")
 	}
-	host.call, host.bell, hostFD = f, bell, fd
+	host.call, host.bell, hostFD = f, bell, uintptr(bell.fd)
 	serveFuncs(len(funcs.named))
 	return hostABI0, nil
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // Bell wakes the one goroutine that waits for it. It is rung from Go, or by a stream
-// that has got to where [Table.RingAt] was called. Wait and CloseAfter are for its owner.
+// that has got to where [Table.RingAt] was called. Wait, RingAt, Close and Discard are for its owner.
 type Bell struct {
 	native *ccall.Bell // nil with a software driver
 	// Else rung has room for one.
@@ -38,8 +39,7 @@ func (b *Bell) Ring() {
 	}
 }
 
-// Wait returns when the bell has been rung since the last Wait returned, or when d has
-// passed.
+// Wait returns when the bell has been rung since the last Wait returned, or when d has passed. It may return early.
 func (b *Bell) Wait(d time.Duration) {
 	if b.native != nil {
 		b.native.Wait(d)
@@ -61,7 +61,7 @@ func (b *Bell) Wait(d time.Duration) {
 	}
 }
 
-// Heard returns how many streams have rung the bell, as far as that is known.
+// Heard returns how many streams have rung the bell.
 func (b *Bell) Heard() uint64 {
 	if b.native != nil {
 		return b.native.Heard()
@@ -69,9 +69,18 @@ func (b *Bell) Heard() uint64 {
 	return b.heard.Load()
 }
 
-// RingAt makes a stream ring the bell when it has done all that is enqueued on it now
-// (cuLaunchHostFunc). It does not after a sticky error. Where streams cannot ring bells
-// the answer is ResultNotSupported.
+// Holds returns how many file descriptors the bell has now, which it has while somebody waits, and how many pages
+// of memory, while streams have yet to ring it.
+func (b *Bell) Holds() (descriptors, pages int) {
+	if b.native == nil {
+		return 0, 0
+	}
+	return b.native.Holds()
+}
+
+// RingAt makes a stream ring the bell when it has done all that is enqueued on it now (cuLaunchHostFunc). It does
+// not after a sticky error. Where streams cannot ring bells the answer is ResultNotSupported, and
+// ResultOperatingSystem where it has no descriptor left for that.
 func (t *Table) RingAt(at At, s Stream, b *Bell) Result {
 	if b.native == nil {
 		return t.LaunchHostFunc(at, s, Callback{Go: func() {
@@ -80,19 +89,33 @@ func (t *Table) RingAt(at At, s Stream, b *Bell) Result {
 		}})
 	}
 	fn, arg, ok := b.native.Ringer()
-	if !ok {
+	switch {
+	case fn == 0:
 		return ResultNotSupported
+	case !ok:
+		return ResultOperatingSystem
 	}
 	return t.LaunchHostFunc(at, s, Callback{Addr: fn, Data: arg})
 }
 
-// CloseAfter gives the bell's descriptors back if so many streams have rung it, whether or not
-// anybody has heard them: no other may ring it any more. Nobody waits for it meanwhile.
-func (b *Bell) CloseAfter(rings uint64) {
+// Close gives the bell's descriptor back, until the next Wait or RingAt. rings is how many streams were told to
+// ring the bell so far; those that have not yet may do so at any time. It reports false if one of them was about
+// to write to the descriptor, which stays then: call it again a little later.
+func (b *Bell) Close(rings uint64) bool {
 	if b.native == nil {
-		return
+		return true
 	}
-	if b.native.Wait(0); b.native.Heard() == rings {
-		b.native.Close()
+	if !b.native.Close() {
+		return false
+	}
+	b.native.Forget(rings)
+	return true
+}
+
+// Discard is Close for a bell that nobody waits for any more. Where streams have yet to ring it, the little memory
+// that they need for that stays, and each garbage collection looks whether they have.
+func (b *Bell) Discard(rings uint64) {
+	if b.native != nil && !(b.native.Close() && b.native.Forget(rings)) {
+		runtime.AddCleanup(new(*Bell), func(b *Bell) { b.Discard(rings) }, b)
 	}
 }

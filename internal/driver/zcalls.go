@@ -1315,6 +1315,9 @@ func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc 
 
 // GreenCtxCreate calls cuGreenCtxCreate, which exists from CUDA 12.4.
 func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result) {
+	if at.NoWait {
+		t.mayWait(symGreenCtxCreate)
+	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symGreenCtxCreate)
@@ -1348,7 +1351,7 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 		v0    GreenCtx
 	}{fn: fn, desc: uintptr(desc), dev: uintptr(uint32(dev)), flags: uintptr(flags)}
 	f.phCtx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.GreenCtxDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -3121,6 +3124,9 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 
 // GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists from CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphInstantiateWithFlags)
+	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symGraphInstantiateWithFlags)
@@ -3153,7 +3159,7 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 		v0          GraphExec
 	}{fn: fn, hGraph: uintptr(hGraph), flags: uintptr(flags)}
 	f.phGraphExec = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.GraphExecDestroy(at.undo(), f.v0)
 		f.v0 = 0

@@ -1,0 +1,582 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
+func unfinishedOf(gpu *Context) int {
+	core := gpu.own.core
+	core.lookAtClosed()
+	core.cells.mu.Lock()
+	defer core.cells.mu.Unlock()
+	return core.cells.unfinished
+}
+
+// becomes waits until so many timelines of a context are closed and in use still.
+func (r *soft) becomes(what string, gpu *Context, want int) {
+	r.t.Helper()
+	if !eventually(func() bool { return unfinishedOf(gpu) == want }) {
+		r.t.Fatalf("%s: %d timelines are in use, want %d", what, unfinishedOf(gpu), want)
+	}
+}
+
+// stays makes sure that so many timelines of a context are closed and in use.
+func (r *soft) stays(what string, gpu *Context, want int) {
+	r.t.Helper()
+	for range 5 {
+		if n := unfinishedOf(gpu); n != want {
+			r.t.Fatalf("%s: %d timelines are in use, want %d", what, n, want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// blocked enqueues a wait on the stream that lasts until free is called.
+func (r *soft) blocked(s *Stream) (free func()) {
+	r.t.Helper()
+	gate := must(r.gpu.NewTimeline(0))(r.t)
+	r.ok(gate.Block(s, 1))
+	open := sync.OnceFunc(func() { gate.word.Store(1) })
+	r.t.Cleanup(func() {
+		open()
+		gate.Close()
+	})
+	return open
+}
+
+// TestTimelineCells closes timelines, and opens others: these get the memory when the work with the first is done,
+// and not before, and nobody takes the one for the other.
+func TestTimelineCells(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nothing here depends on the collector
+	r := newSoft(t)
+	first := must(r.gpu.NewTimeline(1 << 60))(t)
+	word := first.word
+	r.ok(first.Close())
+	r.value(first, 1<<60)
+	second := must(r.gpu.NewTimeline(7))(t)
+	if second.word != word {
+		t.Error("a timeline has other memory than the one before, which is closed")
+	}
+	r.value(first, 1<<60) // not 7
+	r.hold(r.s)
+	r.ok(second.Signal(r.s, 8))
+	r.ok(second.Close())
+	r.value(second, 7)
+	r.stays("a stream is held that raises it", r.gpu, 1)
+	third := r.timeline(3)
+	if third.word == word {
+		t.Fatal("a timeline has memory that a stream writes to for another")
+	}
+	r.release(r.s)
+	r.becomes("it is raised", r.gpu, 0)
+	r.value(first, 1<<60)
+	r.value(second, 8) // the last value
+	r.value(third, 3)
+	fourth := r.timeline(0)
+	if fourth.word != word {
+		t.Error("nobody gets the memory when the work is done")
+	}
+	r.value(second, 8)
+	if n := r.drv.timelineCounts(); n != (timelineCounts{mappings: 1, open: 2}) {
+		t.Errorf("the counts are %+v", n)
+	}
+	r.hold(r.s)
+	r.ok(errors.Join(fourth.Signal(r.s, 1), fourth.Close()))
+	r.stays("the marks of earlier timelines are no marks of this one", r.gpu, 1)
+	r.release(r.s)
+	r.becomes("it is raised", r.gpu, 0)
+}
+
+// TestTimelineMarks closes timelines that streams of all kinds have used, which are busy for good: the memory is free
+// when the streams have got to the end of what they do with it.
+func TestTimelineMarks(t *testing.T) {
+	far := func(r *soft) *Context {
+		gpu := must(must(r.drv.Device(1))(r.t).PrimaryContext())(r.t)
+		r.t.Cleanup(func() { gpu.Close() })
+		return gpu
+	}
+	for name, stream := range map[string]func(r *soft) *Stream{
+		"created": func(r *soft) *Stream { return r.stream() },
+		"lent":    func(r *soft) *Stream { s := r.stream(); s.Handle(); return s },
+		"legacy":  func(r *soft) *Stream { return must(r.gpu.LegacyStream())(r.t) },
+		"wrapped": func(r *soft) *Stream { return must(r.gpu.WrapStream(r.stream().Handle()))(r.t) },
+		"pool's":  func(r *soft) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
+		"another device's": func(r *soft) *Stream {
+			return must(far(r).NewStream(0))(r.t)
+		},
+		"another device's legacy": func(r *soft) *Stream { return must(far(r).LegacyStream())(r.t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSoft(t)
+			s := stream(r)
+			free := r.blocked(s)
+			tl := must(r.gpu.NewTimeline(0))(t)
+			r.ok(tl.Signal(s, 1))
+			r.ok(tl.Close())
+			busy := r.blocked(s)
+			r.stays("a stream has yet to raise it", r.gpu, 1)
+			free()
+			r.becomes("the stream has raised it", r.gpu, 0)
+			r.value(tl, 1)
+			busy()
+			r.ok(s.Synchronize())
+			r.ok(s.Close())
+		})
+	}
+}
+
+// slowWrites is a driver that has writes of the value 5 wait before they do anything.
+type slowWrites struct {
+	*cusim.Driver
+	begun, goOn chan struct{}
+}
+
+func (d slowWrites) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
+	if value == 5 {
+		close(d.begun)
+		<-d.goOn
+	}
+	return d.Driver.StreamWriteValue64(th, s, p, value, flags)
+}
+
+// TestTimelineClosedBesideSignal closes a timeline while a signal is under way, which comes behind the mark.
+func TestTimelineClosedBesideSignal(t *testing.T) {
+	r := newSoft(t)
+	slow := slowWrites{r.sim, make(chan struct{}), make(chan struct{})}
+	drv := must(Open(WithSoftware(slow)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	gate, s := must(gpu.NewTimeline(0))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer gate.Close()
+	defer s.Close()
+	r.ok(gate.Block(s, 1))
+	defer func() { gate.word.Store(2) }()
+	tl := must(gpu.NewTimeline(0))(t)
+	r.ok(tl.Signal(s, 3))
+	signalled := make(chan error)
+	go func() { signalled <- tl.Signal(s, 5) }()
+	<-slow.begun
+	r.ok(tl.Close())
+	r.ok(gate.Block(s, 2))
+	close(slow.goOn)
+	r.ok(<-signalled)
+	r.ok(gate.Set(1))
+	for tl.Value() != 3 {
+		runtime.Gosched()
+	}
+	r.stays("a signal is not done", gpu, 1)
+	r.ok(gate.Set(2))
+	r.becomes("all is done", gpu, 0)
+	r.value(tl, 5)
+}
+
+// TestTimelineManyMarks closes a timeline that more streams have used than its memory has words for.
+func TestTimelineManyMarks(t *testing.T) {
+	r := newSoft(t)
+	tl := must(r.gpu.NewTimeline(0))(t)
+	var frees []func()
+	for i := range 3 * cellWords {
+		s := r.stream()
+		frees = append(frees, r.blocked(s))
+		r.ok(tl.Block(s, uint64(i)))
+	}
+	cells := func() int {
+		k := &r.gpu.own.core.cells
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.free)
+	}
+	r.ok(tl.Set(1 << 20))
+	before := cells()
+	r.ok(tl.Close())
+	if n := before - cells(); n != 3 {
+		t.Errorf("%d more cells are in use for marks", n)
+	}
+	for _, free := range frees {
+		r.stays("a stream has yet to wait for it", r.gpu, 1)
+		free()
+	}
+	r.becomes("no stream waits for it", r.gpu, 0)
+	if n := cells() - before; n != 1 {
+		t.Errorf("%d more cells are free than before", n)
+	}
+}
+
+// TestTimelineUnmarked ends timelines where no mark can be made: when they are collected, and while a graph
+// has them.
+func TestTimelineUnmarked(t *testing.T) {
+	t.Run("forgotten", func(t *testing.T) {
+		r := newSoft(t)
+		s := r.stream()
+		free := r.blocked(s)
+		func() {
+			tl := must(r.gpu.NewTimeline(0))(t)
+			r.ok(tl.Signal(s, 1))
+		}()
+		r.leaked(1)
+		r.stays("the stream is held", r.gpu, 1)
+		free()
+		r.becomes("the stream is idle", r.gpu, 0)
+	})
+	t.Run("forgotten, the stream is closed", func(t *testing.T) {
+		r := newSoft(t)
+		s := r.stream()
+		s.Handle() // so that it is not asked
+		free := r.blocked(s)
+		func() {
+			tl := must(r.gpu.NewTimeline(0))(t)
+			r.ok(tl.Signal(s, 1))
+		}()
+		r.leaked(1)
+		r.ok(s.Close())
+		r.stays("the stream is gone, and its work is not done", r.gpu, 1)
+		free()
+		r.becomes("the stream is gone", r.gpu, 0)
+	})
+	t.Run("captured", func(t *testing.T) {
+		r := newSoft(t)
+		tl := must(r.gpu.NewTimeline(0))(t)
+		r.ok(tl.Signal(r.s, 1))
+		g := must(r.s.Capture(CaptureGlobal, func() error {
+			r.ok(r.work(r.s))
+			r.ok(tl.Close()) // which must not become part of the graph
+			r.stays("a stream is being captured that raises it", r.gpu, 1)
+			return r.work(r.s)
+		}))(t)
+		if types := r.types(g); len(types) != 2 {
+			t.Errorf("the graph has %v", types)
+		}
+		r.becomes("the stream is idle", r.gpu, 0)
+		r.ok(g.Close())
+	})
+	t.Run("launched after it was closed", func(t *testing.T) {
+		r := newSoft(t)
+		build := func() (*Graph, *Timeline) {
+			tl := must(r.gpu.NewTimeline(0))(t)
+			return must(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t), tl
+		}
+		g, tl := build()
+		next, other := build()
+		defer other.Close()
+		x := r.exec(g)
+		s := r.stream()
+		free := r.blocked(s)
+		r.ok(tl.Signal(s, 1))
+		r.ok(tl.Close()) // with a mark before the launch
+		late := r.blocked(s)
+		r.ok(x.Launch(s))
+		r.ok(errors.Join(x.Update(next), g.Close(), next.Close()))
+		r.stays("nothing is done", r.gpu, 1)
+		free()
+		for tl.Value() != 1 {
+			runtime.Gosched()
+		}
+		r.stays("the launch is not done", r.gpu, 1)
+		late()
+		r.ok(s.Synchronize())
+		r.becomes("the launch is done", r.gpu, 0)
+		r.value(tl, 2)
+		r.ok(x.Close())
+	})
+}
+
+// TestTimelineContextWaits closes a context whose closed timeline has work to do, on streams of all kinds: whoever
+// gives the context up waits for that, whether the streams were marked or not.
+func TestTimelineContextWaits(t *testing.T) {
+	for name, stream := range map[string]func(r *soft, gpu *Context) *Stream{
+		"created": func(r *soft, gpu *Context) *Stream { return must(gpu.NewStream(0))(r.t) },
+		"legacy":  func(r *soft, gpu *Context) *Stream { return must(gpu.LegacyStream())(r.t) },
+		"pool's":  func(r *soft, gpu *Context) *Stream { return must(gpu.PoolStream(0))(r.t) },
+		"another context's": func(r *soft, _ *Context) *Stream {
+			return must(r.gpu.NewStream(0))(r.t)
+		},
+		"another context's legacy": func(r *soft, _ *Context) *Stream { return must(r.gpu.LegacyStream())(r.t) },
+		"another context's pool's": func(r *soft, _ *Context) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
+	} {
+		for i := range 4 {
+			marked, streamFirst := i%2 == 0, i/2 == 0
+			t.Run(fmt.Sprintf("%s, marked %v, closed first %v", name, marked, streamFirst), func(t *testing.T) {
+				r := newSoft(t)
+				others := must(Open(WithSoftware(r.sim)))(t) // whose claim has the CUDA context go on
+				theirs := must(must(others.Device(1))(t).PrimaryContext())(t)
+				gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+				s := stream(r, gpu)
+				gate := must(gpu.NewTimeline(0))(t)
+				tl := must(gpu.NewTimeline(0))(t)
+				r.ok(errors.Join(gate.Block(s, 1), tl.Signal(s, 1)))
+				if streamFirst {
+					r.ok(s.Close())
+				}
+				r.ok(gate.Close())
+				if !marked {
+					r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Code: int(ResultUnknown)})
+				}
+				r.ok(errors.Join(tl.Close(), s.Close()))
+				closed := make(chan error, 1)
+				go func() { closed <- gpu.Close() }()
+				time.Sleep(5 * time.Millisecond)
+				if gpu.own.core.gone.Load() || tl.core.freed.Load() {
+					t.Error("the context is given up, and work with its memory is not done")
+				}
+				gate.word.Store(1) // as a stream might
+				r.ok(<-closed)
+				if !eventually(gpu.own.core.gone.Load) {
+					t.Fatal("the context is not given up")
+				}
+				if r.value(tl, 1); !tl.core.freed.Load() {
+					t.Error("the timeline has memory of a context that is gone")
+				}
+				r.ok(theirs.Close())
+			})
+		}
+	}
+}
+
+// TestTimelineClosedContexts closes contexts whose closed timelines have work to do on streams of each other: these are
+// given up when the work is done, and do not wait for each other.
+func TestTimelineClosedContexts(t *testing.T) {
+	for name, opts := range clocks {
+		for _, marked := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, marked %v", name, marked), func(t *testing.T) {
+				r := newSoft(t, opts...)
+				var gpus [2]*Context
+				var streams [2]*Stream
+				var lines [2]*Timeline
+				var frees []func()
+				for i := range gpus {
+					gpus[i] = must(r.gpu.Device().NewContext(0))(t)
+					streams[i] = must(gpus[i].NewStream(StreamNonBlocking))(t)
+					streams[i].Handle() // so that it is not asked
+					frees = append(frees, r.blocked(streams[i]))
+				}
+				for i, gpu := range gpus {
+					lines[i] = must(gpu.NewTimeline(0))(t)
+					r.ok(errors.Join(lines[i].Signal(streams[0], 1), lines[i].Signal(streams[1], 1)))
+				}
+				for n := range 4 {
+					if !marked {
+						r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Nth: n + 1, Code: int(ResultUnknown)})
+					}
+				}
+				for i := range gpus {
+					r.ok(lines[i].Close())
+				}
+				var wg sync.WaitGroup
+				for i, gpu := range gpus {
+					r.ok(streams[i].Close())
+					wg.Go(func() {
+						if err := gpu.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				time.Sleep(5 * time.Millisecond)
+				for i, free := range frees {
+					if gpus[i].own.core.gone.Load() {
+						t.Error("a context is given up, and work with its memory is not done")
+					}
+					free()
+					time.Sleep(time.Millisecond)
+				}
+				wg.Wait()
+				for i, gpu := range gpus {
+					if !eventually(gpu.own.core.gone.Load) {
+						t.Error("a context is not given up")
+					}
+					r.value(lines[i], 1)
+				}
+			})
+		}
+	}
+}
+
+// TestTimelineContextsComeAndGo uses one timeline from many contexts, and timelines of many contexts from one stream:
+// nothing is left of those that are gone, and the memory serves the next.
+func TestTimelineContextsComeAndGo(t *testing.T) {
+	r := newSoft(t)
+	tl, v := r.timeline(0), uint64(0)
+	const many = 300
+	for range many {
+		gpu := must(r.gpu.Device().NewContext(0))(t)
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		own := must(gpu.NewTimeline(0))(t)
+		v++
+		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize(), own.Close(), s.Close(), gpu.Close()))
+		if !eventually(gpu.own.core.gone.Load) {
+			t.Fatal("a context is not given up")
+		}
+	}
+	r.value(tl, v)
+	elsewhere := 0
+	tl.core.cell.slab.elsewhere.Range(func(any, any) bool { elsewhere++; return true })
+	if elsewhere != 0 {
+		t.Errorf("a timeline is mapped for %d contexts that are gone", elsewhere)
+	}
+	if n := r.drv.timelineCounts(); n.mappings > 2 {
+		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.mappings)
+	}
+}
+
+// TestTimelineBound keeps some timelines unfinished while many others come and go: there is memory for a few
+// more than are open or unfinished at once.
+func TestTimelineBound(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	r := newSoft(t)
+	s := r.stream()
+	free := r.blocked(s)
+	const unfinished = 100
+	for i := range unfinished {
+		tl := must(r.gpu.NewTimeline(0))(t)
+		r.ok(errors.Join(tl.Signal(s, uint64(i)), tl.Close()))
+	}
+	for i := range 20_000 {
+		tl := must(r.gpu.NewTimeline(uint64(i)))(t)
+		r.ok(tl.Signal(r.s, uint64(i)+1))
+		r.ok(tl.Close())
+		if i%10 == 0 {
+			r.ok(r.s.Synchronize())
+		}
+	}
+	if n := unfinishedOf(r.gpu); n < unfinished || n > unfinished+10 {
+		t.Errorf("%d timelines are in use, want %d", n, unfinished)
+	}
+	k := &r.gpu.own.core.cells
+	k.mu.Lock()
+	used := k.size/cellSize - len(k.free)
+	k.mu.Unlock()
+	if used > 2*unfinished+2*minLook {
+		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
+	}
+	if n := r.drv.timelineCounts(); n.mappings != 1 {
+		t.Errorf("there are %d mappings", n.mappings)
+	}
+	free()
+	r.becomes("all is done", r.gpu, 0)
+}
+
+// TestTimelineLateReaders reads timelines while they are closed, and others get their memory: nobody sees the value of
+// another one.
+func TestTimelineLateReaders(t *testing.T) {
+	r := newSoft(t)
+	streams := []*Stream{r.stream(), r.stream(), must(r.gpu.PoolStream(0))(t), must(r.gpu.LegacyStream())(t)}
+	defer streams[2].Close()
+	defer streams[3].Close()
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				from := uint64(g)<<40 | uint64(i)<<20
+				tl, err := r.gpu.NewTimeline(from)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var readers sync.WaitGroup
+				for range 2 {
+					readers.Go(func() {
+						for last, n := from, 0; n < 50; n++ {
+							v := tl.Value()
+							if v < last || v > from+2 {
+								t.Errorf("a timeline from %#x has gone from %#x to %#x", from, last, v)
+								return
+							}
+							last = v
+							if n%10 == 0 {
+								runtime.Gosched()
+							}
+						}
+					})
+				}
+				switch err = tl.Set(from + 1); i % 3 {
+				case 0:
+					readers.Go(func() {
+						if err := tl.Signal(streams[i/3%4], from+2); err != nil && !errors.Is(err, ErrClosed) {
+							t.Error(err)
+						}
+					})
+				case 1:
+					err = errors.Join(err, tl.Signal(streams[i/3%4], from+2))
+				}
+				if err := errors.Join(err, tl.Close()); err != nil {
+					t.Error(err)
+				}
+				if i%2 == 0 {
+					readers.Wait()
+					continue
+				}
+				wg.Go(readers.Wait)
+			}
+		})
+	}
+	wg.Wait()
+	r.becomes("all is closed", r.gpu, 0)
+	if n := r.drv.timelineCounts(); n.mappings != 1 || n.open != 0 {
+		t.Errorf("the counts are %+v", n)
+	}
+}
+
+// TestTimelineKept has the driver fail to mark the end of a stream that has used a timeline: its memory is no
+// other's, ever, and the leak hook is told.
+func TestTimelineKept(t *testing.T) {
+	r := newSoft(t)
+	s := r.stream()
+	r.hold(s)
+	tl := must(r.gpu.NewTimeline(0))(t)
+	r.ok(tl.Signal(s, 1))
+	for n := range 3 {
+		r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Nth: n + 1, Code: int(ResultUnknown)})
+	}
+	r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Code: int(ResultUnknown)})
+	r.ok(tl.Close())
+	r.ok(s.Close())
+	r.stays("nobody knows of the work", r.gpu, 1)
+	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || leak.Forgotten || !errors.Is(leak.Err, errNoTail) {
+		t.Errorf("the leak is %+v", leak)
+	}
+	r.stays("nobody will know of the work", r.gpu, 1)
+	r.gpu.own.core.childDone() // so that the test ends
+}
+
+// TestSlabsLeft leaves slabs in a context that goes on, and in one that does not.
+func TestSlabsLeft(t *testing.T) {
+	var ss slabs
+	mine, other, none := contextKey{id: 1}, contextKey{id: 2}, contextKey{}
+	left := func(in contextKey) driver.HostPtr {
+		t.Helper()
+		mem := must(ss.make(1, false))(t)
+		ss.putAll([]*slab{{mem: mem}}, in)
+		return addr(mem)
+	}
+	a, b, c := left(mine), left(none), left(other)
+	for i, want := range []struct {
+		take func() (freeSlab, bool)
+		addr driver.HostPtr
+		in   contextKey
+	}{
+		{func() (freeSlab, bool) { return ss.take(contextKey{id: 3}) }, 0, none},
+		{func() (freeSlab, bool) { return ss.take(other) }, c, other},
+		{func() (freeSlab, bool) { return ss.take(other) }, 0, none},
+		{ss.takeOldest, a, mine},
+		{func() (freeSlab, bool) { return ss.take(none) }, b, none},
+		{ss.takeOldest, 0, none},
+	} {
+		switch f, ok := want.take(); {
+		case !ok && want.addr == 0:
+		case !ok || addr(f.mem) != want.addr || f.in != want.in:
+			t.Errorf("%d: slab %v, want %#x of %v", i, f.in, want.addr, want.in)
+		}
+	}
+	if ss.mapped != 3 {
+		t.Errorf("%d mappings", ss.mapped)
+	}
+}

@@ -1,0 +1,199 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mostStreams is with how many streams TestGPUBackgroundHoldsNobody ends: the driver waits for the GPU before it makes the
+// 36th, the 79th and the 122nd stream of a context.
+const mostStreams = 130
+
+// heldUp is how long a call may take that does not wait for the stream that is held. It is for a machine that is slow, and
+// says nothing of what calls cost.
+const heldUp = 5 * time.Second
+
+// TestGPUBackgroundHoldsNobody holds a stream in a context with more and more streams, while goroutines wait for the
+// stream in all ways, and objects of all kinds that nobody refers to are collected. Calls on another stream return
+// meanwhile: nothing that the library does of its own accord waits for the GPU, as that would hold them up.
+func TestGPUBackgroundHoldsNobody(t *testing.T) {
+	gpu := gpuContext(t)
+	other := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer other.Close()
+	capturing := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer capturing.Close()
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("spin"))(t)
+	if err := errors.Join(spin.Launch(other, oneThread, U64(1)), other.Synchronize()); err != nil {
+		t.Fatal(err) // a kernel's first launch may wait
+	}
+	streams := []*Stream{other, capturing}
+	defer func() { closeAll(t, streams[2:]) }()
+	took := make(map[string][]time.Duration)
+	step := 1
+	if testing.Short() {
+		step = 11
+	}
+	for n := len(streams) + 1; n <= mostStreams; n++ {
+		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
+		streams = append(streams, held)
+		if n%step == 0 || n%43 == 36 || n%43 == 35 {
+			b := &besideHeld{t: t, gpu: gpu, held: held, other: other, capturing: capturing, spin: spin, took: took}
+			b.run(n%43 == 36)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(took)) {
+		d := took[name]
+		slices.Sort(d)
+		t.Logf("%-28s p50 %8v, longest %8v of %d", name, d[len(d)/2], d[len(d)-1], len(d))
+	}
+}
+
+// besideHeld is one round: a stream is held by a timeline.
+type besideHeld struct {
+	t                      *testing.T
+	gpu                    *Context
+	held, other, capturing *Stream
+	spin                   *Function
+	took                   map[string][]time.Duration
+}
+
+func (b *besideHeld) run(contexts bool) {
+	t, drv := b.t, b.gpu.own.core.drv
+	t.Helper()
+	tl := must(b.gpu.NewTimeline(0))(t)
+	defer tl.Close()
+	complete, pending, twice := must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t)
+	events := []*Event{complete, pending, twice}
+	defer func() { closeAll(t, events) }()
+	b.ok(errors.Join(complete.Record(b.other), b.other.Synchronize()))
+	forget := b.objects(contexts)
+
+	b.ok(tl.Block(b.held, 1))
+	b.ok(errors.Join(pending.Record(b.held), twice.Record(b.held)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, wait := range []func() error{
+		func() error { return pending.Wait(ctx) },
+		func() error { return twice.Wait(ctx) },
+		func() error { return b.held.Wait(ctx) },
+		func() error { return tl.Wait(ctx, 1) },
+		func() error { <-must(pending.Ticket())(t).Done(); return nil },
+	} {
+		wg.Go(func() {
+			if err := wait(); err != nil {
+				t.Errorf("a wait: %v", err)
+			}
+		})
+	}
+	// Longer than it takes until the watcher has streams wake it.
+	eventually(func() bool { return drv.watch.waiters.Load() >= 4 })
+	time.Sleep(2 * watchLong)
+	b.ok(forget())
+	collected := make(chan struct{})
+	runtime.AddCleanup(&[8]*int{}, func(c chan struct{}) { close(c) }, collected)
+	for range 3 {
+		runtime.GC()
+	}
+	<-collected
+
+	var first Event
+	var fresh *Timeline
+	e := must(b.gpu.NewEvent(0))(t)
+	events = append(events, e, &first)
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Event.Query", func() error {
+			if st, err := pending.Query(); st != Pending || err != nil {
+				return fmt.Errorf("%v, %w", st, err)
+			}
+			_, err := complete.Query()
+			return err
+		}},
+		{"Event.Record", func() error { return e.Record(b.other) }},
+		{"Event.Record, waited for", func() error { return twice.Record(b.other) }},
+		{"Event.Record, RecordExternal", func() error {
+			g, err := b.capturing.Capture(CaptureRelaxed, func() error { return pending.RecordWithFlags(b.capturing, RecordExternal) })
+			if err != nil {
+				return err
+			}
+			return g.Close()
+		}},
+		{"Event.Record, its first", func() error { return first.Record(b.other) }},
+		{"Function.Launch", func() error { return b.spin.Launch(b.other, oneThread, U64(1)) }},
+		{"Stream.WaitEvent", func() error { return b.other.WaitEvent(complete) }},
+		{"Stream.HostFunc", func() error { return b.other.HostFunc(func() {}) }},
+		{"Context.NewTimeline", func() (err error) { fresh, err = b.gpu.NewTimeline(0); return err }},
+		{"Context.NewEvent, Close", func() error {
+			e, err := b.gpu.NewEvent(0)
+			if err != nil {
+				return err
+			}
+			return e.Close()
+		}},
+		{"Context.Alloc", func() error { _, err := b.gpu.Alloc(64); return err }}, // and forgets it
+	} {
+		begun, done := time.Now(), make(chan error, 1)
+		go func() { done <- c.call() }()
+		select {
+		case err := <-done:
+			b.took[c.name] = append(b.took[c.name], time.Since(begun))
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case <-time.After(heldUp):
+			t.Errorf("%s is held up, beside %d streams", c.name, len(b.gpu.own.core.parts))
+			b.ok(tl.Set(1))
+			<-done
+		}
+	}
+	if tl.Value() != 0 {
+		t.Fatal("the stream was let go")
+	}
+	b.ok(tl.Set(1))
+	wg.Wait()
+	b.ok(errors.Join(b.other.Synchronize(), fresh.Close()))
+}
+
+// objects makes objects of all kinds, while nothing is held, and returns a function that enqueues work with some of them and
+// forgets all.
+func (b *besideHeld) objects(contexts bool) (forget func() error) {
+	t := b.t
+	mem, host := must(b.gpu.Alloc(1<<20))(t), must(b.gpu.AllocHost(1<<16, 0))(t)
+	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
+	s := must(b.gpu.NewStream(StreamNonBlocking))(t)
+	tl := must(b.gpu.NewTimeline(0))(t)
+	g := must(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
+	x := must(g.Instantiate())(t)
+	e := must(b.gpu.NewEvent(0))(t)
+	used := must(b.gpu.Alloc(1 << 10))(t)
+	var another *Context
+	if contexts {
+		another = must(b.gpu.Device().NewContext(0))(t)
+		must(another.NewEvent(0))(t)
+	}
+	return func() error {
+		err := errors.Join(e.Record(s), b.held.Memset(used, 1), b.held.Copy(mem, host.Span(0, 16)), tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held))
+		runtime.KeepAlive(mod)
+		runtime.KeepAlive(another)
+		return err
+	}
+}
+
+func (b *besideHeld) ok(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,46 @@
+package cu
+
+import "testing"
+
+// BenchmarkTimelineOpenClose creates a timeline, uses it, and closes it, on the software driver.
+func BenchmarkTimelineOpenClose(b *testing.B) {
+	r := newSoft(b)
+	benchTimelines(b, r.gpu, r.s)
+}
+
+// BenchmarkGPUTimelineOpenClose is that on a GPU.
+func BenchmarkGPUTimelineOpenClose(b *testing.B) {
+	gpu := gpuContext(b)
+	s := must(gpu.NewStream(StreamNonBlocking))(b)
+	defer s.Close()
+	benchTimelines(b, gpu, s)
+}
+
+func benchTimelines(b *testing.B, gpu *Context, s *Stream) {
+	for _, bench := range []struct {
+		name string
+		use  func(tl *Timeline) error
+	}{
+		{"unused", func(*Timeline) error { return nil }},
+		{"set", func(tl *Timeline) error { return tl.Set(1) }},
+		{"signalled", func(tl *Timeline) error { return tl.Signal(s, 1) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			for b.Loop() {
+				tl, err := gpu.NewTimeline(0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := bench.use(tl); err != nil {
+					b.Fatal(err)
+				}
+				if err := tl.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if err := s.Synchronize(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

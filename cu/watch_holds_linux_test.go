@@ -1,0 +1,153 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// heldDriver is a Driver of its own, whose one stream is held, with a pending record.
+type heldDriver struct {
+	*Driver
+	f   *fake
+	gpu *Context
+	s   *Stream
+	e   *Event
+}
+
+func (f *fake) openHeld() *heldDriver {
+	f.t.Helper()
+	h := &heldDriver{Driver: f.open(), f: f}
+	h.gpu = must(must(h.Device(0))(f.t).PrimaryContext())(f.t)
+	h.s = must(h.gpu.NewStream(StreamNonBlocking))(f.t)
+	h.e = must(h.gpu.NewEvent(EventDisableTiming))(f.t)
+	f.hold(h.s)
+	f.ok(h.e.Record(h.s))
+	return h
+}
+
+// waitUntil waits for the record, in vain, until a condition holds.
+func (h *heldDriver) waitUntil(condition func(waitCounts) bool) {
+	h.f.t.Helper()
+	ctx, cancel := context.WithCancel(h.f.t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() { done <- h.e.Wait(ctx) }()
+	if !soon(func() bool { return condition(h.watch.counts()) }) {
+		h.f.t.Errorf("while somebody waits there are %+v", h.watch.counts())
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		h.f.t.Errorf("Wait: %v", err)
+	}
+}
+
+func (h *heldDriver) close() {
+	h.f.t.Helper()
+	h.f.release(h.s)
+	if err := errors.Join(h.e.Close(), h.s.Close(), h.gpu.Close(), h.Driver.Close()); err != nil {
+		h.f.t.Error(err)
+	}
+}
+
+// TestFilesOfDrivers opens drivers, waits once, and closes them, while nothing is collected: a driver for which
+// nobody waits has no files open, also if streams have yet to wake those who waited.
+func TestFilesOfDrivers(t *testing.T) {
+	r := newRig(t) // it keeps the device's context, whose end waits for its work
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	use := func(drivers int, condition func(waitCounts) bool) []*heldDriver {
+		all := make([]*heldDriver, drivers)
+		for i := range all {
+			all[i] = r.openHeld()
+			all[i].waitUntil(condition)
+			all[i].close()
+		}
+		return all
+	}
+	waits := func(n waitCounts) bool { return n.waits == 1 && n.descriptors > 0 }
+	wakes := func(n waitCounts) bool { return waits(n) && n.wakeups > 0 }
+	idle := func(what string, all []*heldDriver, files, wakeups, pages int) {
+		t.Helper()
+		var n waitCounts
+		if !soon(func() bool {
+			n = waitCounts{}
+			for _, h := range all {
+				c := h.watch.counts()
+				n.waits += c.waits
+				n.wakeups += c.wakeups
+				n.descriptors += c.descriptors
+				n.pages += c.pages
+			}
+			return n == waitCounts{wakeups: wakeups, pages: pages} && openFiles() <= files
+		}) {
+			t.Errorf("%s: %d drivers have %+v, want %d wake-ups and %d pages; %d files are open, and %d were",
+				what, len(all), n, wakeups, pages, openFiles(), files)
+		}
+	}
+	idle("what is opened once and stays", use(1, waits), openFiles()+20, 0, 0)
+	files := openFiles()
+	idle("nobody waits", use(100, waits), files, 0, 0)
+
+	// Streams wake them only now, long after they were closed.
+	const outstanding = 10
+	r.tell("fake_hold_calls", 1)
+	all := use(outstanding, wakes)
+	idle("streams have yet to wake", all, files, outstanding, outstanding)
+	if n := r.ask("fake_hold_calls", 0); n != outstanding {
+		t.Errorf("%d streams had yet to wake, want %d", n, outstanding)
+	}
+	idle("streams have woken nobody", all, files, 0, outstanding)
+
+	// They can be used again, and give the memory back then.
+	for _, h := range all {
+		again := must(must(h.Device(0))(t).PrimaryContext())(t)
+		s := must(again.NewStream(StreamNonBlocking))(t)
+		e := must(again.NewEvent(EventDisableTiming))(t)
+		r.hold(s)
+		r.ok(e.Record(s))
+		done := make(chan error)
+		go func() { done <- e.Wait(t.Context()) }()
+		if !soon(func() bool { return waits(h.watch.counts()) }) {
+			t.Errorf("after Close somebody waits with %+v", h.watch.counts())
+		}
+		r.release(s)
+		r.ok(<-done)
+		r.ok(errors.Join(e.Close(), s.Close(), again.Close()))
+	}
+	idle("nobody waits again", all, files, 0, 0)
+}
+
+// TestLateWakeUps lets drivers be collected which streams have yet to wake.
+func TestLateWakeUps(t *testing.T) {
+	r := newRig(t)
+	const outstanding = 5
+	r.tell("fake_hold_calls", 1)
+	var collected [outstanding]chan struct{}
+	for i := range collected {
+		done := make(chan struct{})
+		collected[i] = done
+		h := r.openHeld()
+		h.waitUntil(func(n waitCounts) bool { return n.wakeups > 0 })
+		h.close()
+		runtime.AddCleanup(h.Driver, func(done chan struct{}) { close(done) }, done)
+	}
+	for i, done := range collected {
+		if !eventually(func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}) {
+			t.Errorf("driver %d is not collected", i)
+		}
+	}
+	r.collect()
+	if n := r.ask("fake_hold_calls", 0); n != outstanding { // it would crash in memory that is gone
+		t.Errorf("%d streams had yet to wake, want %d", n, outstanding)
+	}
+	r.collect()
+}

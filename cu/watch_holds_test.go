@@ -1,0 +1,78 @@
+package cu
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// openFiles returns how many files the process has open, and 0 where the system does not say.
+func openFiles() int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}
+
+// soon waits for a condition. Unlike eventually it collects no garbage.
+func soon(condition func() bool) bool {
+	for late := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestWaitCounts counts who waits, in all ways.
+func TestWaitCounts(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	streams, release := heldStreams(t, sim, gpu, 2)
+	events := recordHeld(t, gpu, streams, 2)
+	line := must(gpu.NewTimeline(0))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, 8)
+	ways := []struct {
+		name  string
+		waits int
+		begin func() (ended func())
+	}{
+		{"Event.Wait", 1, func() func() { go func() { errs <- events[0].Wait(ctx) }(); return func() { <-errs } }},
+		{"Stream.Wait", 1, func() func() { go func() { errs <- streams[0].Wait(ctx) }(); return func() { <-errs } }},
+		{"Timeline.Wait", 1, func() func() { go func() { errs <- line.Wait(ctx, 1) }(); return func() { <-errs } }},
+		{"WaitAll", 2, func() func() { go func() { errs <- WaitAll(ctx, events...) }(); return func() { <-errs } }},
+		{"WaitAny", 2, func() func() {
+			go func() { _, err := WaitAny(ctx, events...); errs <- err }()
+			return func() { <-errs }
+		}},
+		{"Ticket.Done", 1, func() func() { done := must(events[1].Ticket())(t).Done(); return func() { <-done } }},
+	}
+	waits := func(want int, what string) {
+		t.Helper()
+		if !soon(func() bool { return drv.watch.counts().waits == want }) {
+			t.Errorf("%s: %d waits are counted, want %d", what, drv.watch.counts().waits, want)
+		}
+	}
+	waits(0, "nobody waits")
+	n := 0
+	var ends []func()
+	for _, w := range ways {
+		ends = append(ends, w.begin())
+		n += w.waits
+		waits(n, w.name)
+	}
+	cancel()
+	for _, ended := range ends[:len(ends)-1] {
+		ended()
+	}
+	waits(1, "all but the ticket have ended")
+	release()
+	ends[len(ends)-1]()
+	waits(0, "all have ended")
+	closeAll(t, events)
+	closeAll(t, streams)
+	closeAll(t, []*Timeline{line})
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions: what waited must be of the
+// class that package driver reports to tests, so that nothing calls it in the background. Functions that enqueue work wait only
+// where a stream's queue is full, or for a kernel's first launch: the library enqueues nothing of that kind.
+func TestWaitingFunctionsAreMarked(t *testing.T) {
+	measured, err := os.ReadFile("../../tests/gpu/blocking.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, err := parse(string(measured))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile("../gen-symbols/manifest/cuda-13.0.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	class := make(map[string]string)
+	for line := range strings.Lines(string(manifest)) {
+		if f := strings.Split(line, "\t"); f[0] == "func" {
+			class[f[1]], class[f[8]] = f[5], f[5]
+		}
+	}
+	enqueues := map[string]bool{"cuEventRecord": true, "cuLaunchKernel": true, "cuGraphLaunch": true, "cuStreamWriteValue32": true,
+		"cuMemsetD8Async": true, "cuMemcpyHtoDAsync": true, "cuMemcpyDtoHAsync": true, "cuLaunchHostFunc": true}
+	n := 0
+	for _, r := range rows {
+		for fn := range strings.SplitSeq(r.fn(), " and ") {
+			fn = strings.TrimPrefix(strings.TrimPrefix(fn, "the first "), "MiB free after ")
+			if !r.waits() || enqueues[fn] {
+				continue
+			}
+			n++
+			if class[fn] != "blocking" {
+				t.Errorf("%s waited (%s), and is of class %q in tools/gen-symbols/classes.txt", fn, r.call, class[fn])
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("nothing waited")
+	}
+}
+
+// TestDocument looks at what becomes of a small table.
+func TestDocument(t *testing.T) {
+	const table = "# x meanwhile: GPU, driver 1. More.\n" +
+		"# call\tdoes\theld\n" +
+		"cuFree of memory\twaits\tcuA, cuB; in another context: nothing\n" +
+		"cuMake, the Nth\twaits: the 3rd, 6th, up to the 9th\tcuA; in another context: cuC\n" +
+		"cuQuery\treturns\t-\n"
+	doc, err := document(table, "Mem.Close\tcuFree of memory\talways\nCtx.Make\tcuMake, the Nth\tat the {N}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"measured on one machine: GPU, driver 1.", "| `Mem.Close` | always | group A |", "| `Ctx.Make` | at the 3rd, 6th | group B |",
+		"- Group A: `cuA`, `cuB`.", "- `cuMake` may hold up `cuC`.", "| cuMake, the 3rd, 6th | group B | `cuC` |", "in all situations: `cuQuery`.",
+	} {
+		if !strings.Contains(string(doc), want) {
+			t.Errorf("%q is missing in:\n%s", want, doc)
+		}
+	}
+	for what, methods := range map[string]string{"no row": "M\tcuNone\tx\n", "a row that returns": "M\tcuQuery\tx\n", "too few columns": "M\n"} {
+		if _, err := document(table, methods); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
