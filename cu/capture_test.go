@@ -1165,9 +1165,9 @@ func TestGraphOnFake(t *testing.T) {
 		r.ok(c.Close())
 	}
 	for range 3 {
+		next, used := build() // before, as to load a module waits for what is to be freed
 		r.hold(s)
 		r.ok(x.Launch(s))
-		next, used := build()
 		r.ok(x.Update(next))
 		r.ok(next.Close())
 		for _, c := range used {

@@ -48,7 +48,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	r.idle(a)
 	r.ok(x.Close())
 	r.ok(g.Close())
-	if !eventually(func() bool { return r.sim.Census()["device memory"] == 0 }) {
+	if !r.freed(func() bool { return r.sim.Census()["device memory"] == 0 }) {
 		t.Error("the memory is not freed")
 	}
 	// Streams of a pool may join, too.
@@ -146,7 +146,7 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 	r.ok(errors.Join(s.Memset(host, 1), s.Close()))
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return r.calls("cuStreamSynchronize") == 1 }) {
+	if !eventually(func() bool { return r.calls("cuStreamQuery") > 10 }) {
 		t.Error("nobody waits for the stream")
 	}
 	r.tell("fake_release", raw)
