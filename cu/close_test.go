@@ -428,9 +428,8 @@ func TestOldContext(t *testing.T) {
 // reported, once each.
 func TestForgotten(t *testing.T) {
 	f := newFake(t)
-	drv := f.open()
 	func() {
-		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+		gpu := must(must(f.open().Device(0))(t).PrimaryContext())(t)
 		s := must(gpu.NewStream(0))(t)
 		e := must(gpu.NewEvent(0))(t)
 		f.ok(e.Record(s))
@@ -451,7 +450,6 @@ func TestForgotten(t *testing.T) {
 	}, f.leaked(7)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
-	runtime.KeepAlive(drv)
 }
 
 // TestFunctionKeepsModule drops a module, but not its kernel.

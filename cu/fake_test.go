@@ -15,7 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,7 +32,7 @@ type fake struct {
 	mu    sync.Mutex
 	leaks []Leak
 	procs map[string]uintptr
-	drvs  []weak.Pointer[Driver] // which the collector may have
+	drvs  []*Driver
 }
 
 // The kinds of objects that the fake driver counts.
@@ -235,11 +234,11 @@ func eventually(condition func() bool) bool {
 	return true
 }
 
-// freed waits for a condition, like eventually, and frees what waits to be freed on drivers that the test still has.
+// freed waits for a condition, like eventually, and frees what waits to be freed.
 func (f *fake) freed(condition func() bool) bool {
 	return eventually(func() bool {
 		for _, d := range f.drvs {
-			d.Value().Close()
+			d.Close()
 		}
 		return condition()
 	})
@@ -267,7 +266,7 @@ func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
 	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
 	d := must(Open(opts...))(f.t)
-	f.drvs = append(f.drvs, weak.Make(d))
+	f.drvs = append(f.drvs, d)
 	return d
 }
 

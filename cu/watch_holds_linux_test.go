@@ -19,7 +19,8 @@ type heldDriver struct {
 
 func (f *fake) openHeld() *heldDriver {
 	f.t.Helper()
-	h := &heldDriver{Driver: f.open(), f: f}
+	// Not by f.open, as the collector may have it.
+	h := &heldDriver{Driver: must(Open(WithLibrary(f.path), WithLeakHook(f.leak), neverWait))(f.t), f: f}
 	h.gpu = must(must(h.Device(0))(f.t).PrimaryContext())(f.t)
 	h.s = must(h.gpu.NewStream(StreamNonBlocking))(f.t)
 	h.e = must(h.gpu.NewEvent(EventDisableTiming))(f.t)
