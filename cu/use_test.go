@@ -335,7 +335,8 @@ func TestThreadStreamElsewhere(t *testing.T) {
 		}
 		return e.Record(ptds)
 	}))
-	if !eventually(func() bool { return r.census(kindHost) == 0 }) {
+	r.ok(r.gpu.Synchronize())
+	if r.census(kindHost) != 0 {
 		t.Error("the memory is not freed after Do")
 	}
 }
