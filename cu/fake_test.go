@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,6 +34,8 @@ type fake struct {
 	leaks []Leak
 	procs map[string]uintptr
 	drvs  []*Driver
+	// loose are those that the collector may have.
+	loose []weak.Pointer[Driver]
 }
 
 // The kinds of objects that the fake driver counts.
@@ -239,6 +242,9 @@ func (f *fake) freed(condition func() bool) bool {
 	return eventually(func() bool {
 		for _, d := range f.drvs {
 			d.Close()
+		}
+		for _, d := range f.loose {
+			d.Value().Close()
 		}
 		return condition()
 	})
