@@ -38,7 +38,11 @@ func gpuDriver(t testing.TB) *Driver {
 		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel)
 		drv := must(Open(WithSoftware(sim), neverWait))(t)
 		t.Cleanup(func() {
-			if !eventually(func() bool { drv.Close(); return len(sim.Census()) == 0 }) {
+			if !eventually(func() bool {
+				sim.Finish()
+				drv.Close()
+				return len(sim.Census()) == 0
+			}) {
 				sim.Check(t)
 			}
 			for _, m := range sim.Misuses() {

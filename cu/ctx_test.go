@@ -12,8 +12,8 @@ import (
 )
 
 // TestCreatedContext creates contexts beside the primary one, with drivers of
-// two ages: no thread's stack of contexts changes, and they are destroyed with the
-// last of what is in them.
+// two ages: no thread's stack of contexts changes, and they are destroyed when all that is in
+// them is closed, by the next call that may wait.
 func TestCreatedContext(t *testing.T) {
 	for version, create := range map[int]string{12080: "cuCtxCreate_v4", 12040: "cuCtxCreate_v2"} {
 		t.Run(create, func(t *testing.T) {
@@ -48,10 +48,14 @@ func TestCreatedContext(t *testing.T) {
 				t.Errorf("%d: Flags of a closed context: %v", version, err)
 			}
 			f.ok(s.Close())
-			if !eventually(func() bool { return f.census(kindContext) == 1 }) || f.relaxed("cuCtxDestroy_v2") != 1 {
-				t.Errorf("%d: it was not destroyed with its stream, or not in relaxed mode", version)
+			if f.census(kindContext) != 2 {
+				t.Errorf("%d: it was destroyed by a call that does not wait", version)
 			}
+			f.ok(e.Close())
 			f.ok(primary.Close())
+			if f.census(kindContext) != 0 || f.relaxed("cuCtxDestroy_v2") != 1 {
+				t.Errorf("%d: it was not destroyed with the device's next Context, or not in relaxed mode", version)
+			}
 		})
 	}
 }
@@ -67,10 +71,11 @@ func TestCreatedContextFails(t *testing.T) {
 			t.Errorf("primary flags %v: %v", flags, err)
 		}
 	}
-	f.fail("cuCtxCreate_v4", 1, ResultOutOfMemory)
+	f.fail("cuCtxCreate_v4", 0, ResultOutOfMemory) // always
 	if _, err := dev.NewContext(0); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("a failing driver: %v", err)
 	}
+	f.fail("cuCtxCreate_v4", -1, 0)
 	// What was created already is destroyed.
 	f.fail("cuCtxGetId", 1, ResultUnknown)
 	if _, err := dev.NewContext(0); !errors.Is(err, ResultUnknown) || f.census(kindContext) != 0 || f.ask("fake_depth") != 0 {

@@ -112,6 +112,9 @@ const maxTaken = 4
 
 // takeMemory returns memory that fits, and that no work uses any more, or nil. It does not wait for the GPU.
 func (c *contextCore) takeMemory(host bool, flags HostFlags, size uint64) *memCore {
+	if c.poison.Load() != nil {
+		return nil // an allocation fails there, and says why
+	}
 	f := fit(host, flags, size)
 	for range maxTaken {
 		mc := c.deferred.take(f)
@@ -147,7 +150,10 @@ func (c *contextCore) freeDeferred() {
 		case errors.Is(err, errNoTail):
 			err = r.keep(err)
 		default: // a stream is being captured, or the driver failed to answer: perhaps the next call
-			if r.tries++; errors.Is(err, errBusy) || r.tries < maxTries {
+			if !errors.Is(err, errBusy) {
+				r.tries++
+			}
+			if r.tries < maxTries {
 				c.deferred.add(r)
 				continue
 			}

@@ -113,6 +113,20 @@ func TestExternalKeepsRecord(t *testing.T) {
 	r.status("complete", e, Complete)
 	r.ok(ticket.Wait(t.Context()))
 
+	// Recorded anew, before the graph has run: only that counts.
+	e = r.event(0)
+	r.hold(slow)
+	r.ok(e.Record(slow))
+	ticket = must(e.Ticket())(t)
+	r.graph(external(e))
+	r.status("pending", e, Pending)
+	r.ok(e.Record(r.s))
+	r.ok(r.s.Synchronize())
+	r.status("recorded anew", e, Complete)
+	must(Elapsed(t.Context(), e, e))(t)
+	r.release(slow)
+	r.ok(ticket.Wait(t.Context()))
+
 	// Part of a capture: it stands for nothing, and is not copied.
 	e = r.event(0)
 	r.graph(func() error {
@@ -132,7 +146,7 @@ func TestExternalKeepsRecord(t *testing.T) {
 	ticket = must(e.Ticket())(t)
 	before := e.core().slot.Load()
 	r.is(external(e)(), ResultIllegalState)
-	for _, fn := range []string{"cuEventCreate", "cuStreamCreate", "cuStreamWaitEvent", "cuEventRecord"} {
+	for _, fn := range []string{"cuEventCreate", "cuEventRecordWithFlags"} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
 		g, err := r.s.Capture(CaptureRelaxed, external(e))
 		r.is(err, ResultOutOfMemory)

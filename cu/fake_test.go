@@ -33,7 +33,9 @@ type fake struct {
 	mu    sync.Mutex
 	leaks []Leak
 	procs map[string]uintptr
-	drvs  []weak.Pointer[Driver] // which the collector may have
+	drvs  []*Driver
+	// loose are those that the collector may have.
+	loose []weak.Pointer[Driver]
 }
 
 // The kinds of objects that the fake driver counts.
@@ -235,17 +237,25 @@ func eventually(condition func() bool) bool {
 	return true
 }
 
+// freed waits for a condition, like eventually, and frees what waits to be freed.
+func (f *fake) freed(condition func() bool) bool {
+	return eventually(func() bool {
+		for _, d := range f.drvs {
+			d.Close()
+		}
+		for _, d := range f.loose {
+			d.Value().Close()
+		}
+		return condition()
+	})
+}
+
 // finish checks that nothing is left.
 func (f *fake) finish() {
 	if f.t.Skipped() {
 		return
 	}
-	if !eventually(func() bool {
-		for _, d := range f.drvs {
-			d.Value().Close() // which frees what waits to be freed
-		}
-		return f.all() == [kindCount]int{}
-	}) {
+	if !f.freed(func() bool { return f.all() == [kindCount]int{} }) {
 		f.t.Errorf("objects left: %v (by kind)", f.all())
 		spoiled = f.t.Name()
 	}
@@ -262,7 +272,7 @@ func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
 	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
 	d := must(Open(opts...))(f.t)
-	f.drvs = append(f.drvs, weak.Make(d))
+	f.drvs = append(f.drvs, d)
 	return d
 }
 

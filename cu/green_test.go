@@ -290,7 +290,11 @@ func TestGreenContextClosing(t *testing.T) {
 	r.ok(s.Close()) // waits for nothing
 	r.ok(e.Wait(context.Background()))
 	r.ok(e.Close())
-	if !eventually(func() bool { return r.sim.Census()["green context"] == 0 }) {
+	if r.sim.Census()["green context"] != 1 {
+		t.Error("the green context was destroyed by a call that does not wait")
+	}
+	r.ok(r.gpu.Synchronize())
+	if r.sim.Census()["green context"] != 0 {
 		t.Errorf("alive are %v", r.sim.Census())
 	}
 

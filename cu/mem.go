@@ -118,7 +118,9 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	mc.unmark()
 	switch {
 	case mc.module != nil:
-		mc.module.leave()
+		if mc.module.leave(); !at.NoWait {
+			mc.ctx.freeDeferred() // the module, if it was closed before
+		}
 	case mc.host != 0:
 		op, res = "cuMemFreeHost", t.MemFreeHost(at, mc.host)
 	default:

@@ -347,7 +347,7 @@ func (m *model) run(seed uint64) {
 	m.ok(m.strangers.e.Close())
 	m.ok(m.strangers.gpu.Close())
 
-	if !eventually(func() bool { return m.all() == [kindCount]int{} }) {
+	if !m.freed(func() bool { return m.all() == [kindCount]int{} }) {
 		m.t.Errorf("objects left: %v (by kind)", m.all())
 	}
 	// What was not closed was forgotten, and each report is about one of these.

@@ -79,6 +79,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	if err := checkImage(image); err != nil {
 		return nil, err
 	}
+	core.freeDeferred()
 	var options []driver.JITOption
 	for _, o := range opts {
 		if o != (JITOption{}) { // it changes nothing

@@ -84,7 +84,7 @@ func TestRecordOvertaken(t *testing.T) {
 				t.Errorf("lent %v: %d pieces of host memory, want the graph's", lent, n)
 			}
 			r.ok(g.Close())
-			if !eventually(func() bool { return r.census(kindHost) == 0 }) {
+			if !r.freed(func() bool { return r.census(kindHost) == 0 }) {
 				t.Errorf("lent %v: the graph's memory outlives it", lent)
 			}
 		}

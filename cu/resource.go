@@ -27,7 +27,7 @@ type resource struct {
 	self object
 	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
 	waits bool
-	// tries is how often the object's last work could not be waited for.
+	// tries is how often the driver failed to say when the object's last work is done.
 	tries uint8
 	// freed is set when the object is gone.
 	freed atomic.Bool

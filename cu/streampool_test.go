@@ -48,7 +48,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	r.idle(a)
 	r.ok(x.Close())
 	r.ok(g.Close())
-	if !eventually(func() bool { return r.sim.Census()["device memory"] == 0 }) {
+	if !r.freed(func() bool { return r.sim.Census()["device memory"] == 0 }) {
 		t.Error("the memory is not freed")
 	}
 	// Streams of a pool may join, too.
@@ -146,7 +146,7 @@ func TestPoolStreamsOfStrangers(t *testing.T) {
 	r.ok(errors.Join(s.Memset(host, 1), s.Close()))
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return r.calls("cuStreamSynchronize") == 1 }) {
+	if !eventually(func() bool { return r.calls("cuStreamQuery") > 10 }) {
 		t.Error("nobody waits for the stream")
 	}
 	r.tell("fake_release", raw)
@@ -183,7 +183,8 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	if !eventually(func() bool { return core.users.Load() == 0 }) {
 		r.t.Fatal("nobody gives the context up")
 	}
-	r.ok(host.Close())
+	closed := make(chan error, 1)
+	go func() { closed <- host.Close() }()
 	for range 20 {
 		time.Sleep(time.Millisecond)
 		if core.gone.Load() || host.core.freed.Load() {
@@ -191,7 +192,11 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 		}
 	}
 	r.release(held)
-	if !eventually(func() bool { return core.gone.Load() && host.core.freed.Load() }) {
+	r.ok(<-closed)
+	if !eventually(func() bool {
+		core.drv.Close()
+		return core.gone.Load() && host.core.freed.Load()
+	}) {
 		r.t.Error("it is never over")
 	}
 }
@@ -244,11 +249,11 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 		return r.work(captured)
 	}))(t)
 	r.release(held)
-	r.ok(errors.Join(r.gpu.Synchronize(), host.Close()))
+	r.ok(errors.Join(r.gpu.Synchronize(), host.Close(), drv.Close()))
 	if !eventually(kept.Load) || host.core.freed.Load() {
 		t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
 	}
-	r.ok(errors.Join(g.Close(), captured.Close(), host.core.destroy(driver.At{})))
+	r.ok(errors.Join(g.Close(), captured.Close(), host.core.resource.free(driver.At{})))
 }
 
 // TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of the stream be: that is
@@ -300,7 +305,7 @@ func TestTailsLost(t *testing.T) {
 // TestLastingStreamLost has the driver fail to say when work of strangers is done on a stream that lasts: what it uses
 // is kept.
 func TestLastingStreamLost(t *testing.T) {
-	for name, fault := range map[string]string{"legacy, marking": "cuEventRecord", "legacy, asking": "cuEventQuery", "pool": "cuStreamSynchronize"} {
+	for name, fault := range map[string]string{"legacy, marking": "cuEventRecord", "legacy, asking": "cuEventQuery", "pool": "cuStreamQuery"} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
 			var mu sync.Mutex
@@ -322,16 +327,17 @@ func TestLastingStreamLost(t *testing.T) {
 			}
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
-			if !eventually(gpu.own.core.gone.Load) {
+			drv := gpu.own.core.drv
+			if !eventually(func() bool { drv.Close(); return gpu.own.core.gone.Load() }) {
 				t.Error("the context is never given up")
 			}
 			r.sim.ClearFaults()
-			r.ok(host.Close())
+			r.ok(errors.Join(host.Close(), drv.Close()))
 			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.freed.Load() {
 				t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
 			}
 			r.sim.Finish()
-			r.ok(errors.Join(r.gpu.Synchronize(), host.core.destroy(driver.At{}))) // that nothing is left
+			r.ok(errors.Join(r.gpu.Synchronize(), host.core.resource.free(driver.At{}))) // that nothing is left
 		})
 	}
 }

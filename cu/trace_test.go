@@ -386,7 +386,7 @@ func TestTraceLives(t *testing.T) {
 		for _, c := range []interface{ Close() error }{mod, host, mem, x, g, &e, pool, s, gpu} {
 			ok(c.Close())
 		}
-		if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+		if !eventually(func() bool { drv.Close(); return len(sim.Census()) == 0 }) {
 			t.Errorf("this is left: %v", sim.Census())
 		}
 	})

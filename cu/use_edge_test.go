@@ -57,7 +57,13 @@ func TestCaptureBeginsMeanwhile(t *testing.T) {
 		t.Errorf("%d calls would have ended the capture", n)
 	}
 	r.tell("fake_capture_stream", r.s.Handle(), 0)
-	eventually(func() bool { return r.census(kindHost) == 0 })
+	if r.census(kindHost) != 1 {
+		t.Error("it was freed by a call that does not wait")
+	}
+	r.ok(r.gpu.Synchronize())
+	if r.census(kindHost) != 0 {
+		t.Error("it was not freed after the capture")
+	}
 }
 
 // TestLegacyClosedInCapture closes a legacy stream while a blocking one is being
@@ -72,7 +78,7 @@ func TestLegacyClosedInCapture(t *testing.T) {
 	r.fail("cuStreamIsCapturing", 1, ResultStreamCaptureImplicit) // as somebody captures a blocking stream
 	r.ok(legacy.Close())
 	r.ok(h.Close())
-	if !eventually(func() bool { return r.census(kindHost) == 0 }) {
+	if !r.freed(func() bool { return r.census(kindHost) == 0 }) {
 		t.Errorf("never freed: %v", r.leaked(1))
 		r.tell("fake_forgive_host", raw)
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+	"weak"
 )
 
 // heldDriver is a Driver of its own, whose one stream is held, with a pending record.
@@ -19,7 +20,8 @@ type heldDriver struct {
 
 func (f *fake) openHeld() *heldDriver {
 	f.t.Helper()
-	h := &heldDriver{Driver: f.open(), f: f}
+	h := &heldDriver{Driver: must(Open(WithLibrary(f.path), WithLeakHook(f.leak), neverWait))(f.t), f: f}
+	f.loose = append(f.loose, weak.Make(h.Driver))
 	h.gpu = must(must(h.Device(0))(f.t).PrimaryContext())(f.t)
 	h.s = must(h.gpu.NewStream(StreamNonBlocking))(f.t)
 	h.e = must(h.gpu.NewEvent(EventDisableTiming))(f.t)

@@ -25,7 +25,11 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	t.Cleanup(func() {
 		gpu.Close()
-		if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+		if !eventually(func() bool {
+			sim.Finish()
+			drv.Close()
+			return len(sim.Census()) == 0
+		}) {
 			sim.Check(t)
 		}
 		for _, m := range sim.Misuses() {
