@@ -69,9 +69,8 @@ type contextCore struct {
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]
 
-	// marking is held while an event is recorded on the legacy default stream without
-	// anybody having asked for it, and while a blocking stream begins to be captured.
-	marking sync.Mutex
+	// marks are the events that this package records on the legacy default stream of its own accord.
+	marks legacyMarks
 
 	// lost is why nobody can know when work is done on a stream that lasts as long as the
 	// CUDA context, if others keep that. It is known when the context is gone.

@@ -433,18 +433,44 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 		if err != nil {
 			return err
 		}
-		c.once.Lock()
-		if sl := c.slot.Load(); sl != nil && sl.once() {
-			c.once.Unlock()
+		turn, first := c.takeTurn()
+		if !first {
 			next.leave()
-			return nil
+			if turn == nil {
+				return nil
+			}
+			<-turn
+			continue
 		}
 		r := c.recordMoving(next, a)
-		c.once.Unlock()
+		c.endTurn(turn) // others may be told before the tracers are
 		if again, err := r.finish(op); !again {
 			return err
 		}
 	}
+}
+
+// takeTurn reports whether the caller is the first to record the event; then it has to end
+// the turn. Otherwise turn is closed when somebody else's has ended, and nil if the event
+// was recorded.
+func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	if sl := c.slot.Load(); sl != nil && sl.once() {
+		return nil, false
+	}
+	if c.once != nil {
+		return c.once, false
+	}
+	c.once = make(chan struct{})
+	return c.once, true
+}
+
+func (c *eventCore) endTurn(turn chan struct{}) {
+	c.moving.Lock()
+	c.once = nil
+	c.moving.Unlock()
+	close(turn)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there

@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -40,9 +39,10 @@ type slot struct {
 	// captured is the capture that the newest record is part of, if it is still under
 	// way and this package's.
 	captured atomic.Pointer[capture]
-	// order is the place of the newest record among those of its stream, and which of the slot's
-	// records it is, as orderOf says; 0 if that is not known.
+	// order is the place of the newest record among those of its stream; 0 if that is not known. See noteOrder.
 	order atomic.Uint64
+	// place is which of the event's slots it is: see successor.
+	place uint64
 }
 
 // Marks of a slot. They are never taken back.
@@ -66,18 +66,25 @@ const (
 const (
 	genOne  = 1 << 24    // one more record
 	genBusy = genOne - 1 // the records under way
+	// genWorn are the bits that say that the slot is no good for more records: half of those that can be counted were
+	// begun, or half of those that can be under way at once are. The event moves on to another slot then, so that no
+	// value of gen comes back, and done is about no other record than the one that it was stored for.
+	//
+	// Where others know the CUevent it stays. Then no completion is remembered, and the records may come back to the
+	// beginning. What is left as a limit are 1<<24 records of such an event that are under way at once: each is a
+	// goroutine in the call, and their stacks have 32 GiB at least.
+	genWorn = 1<<63 | 1<<23
 )
 
 // beginRecord begins a record: it counts it, and keeps the CUevent until
-// endRecord. If it reports false the slot is closed, and the caller must still
-// call endRecord.
+// endRecord, which the caller has to call. If it reports false the record may not
+// belong on this slot: see elsewhere.
 //
 // One addition does both. It and the closing of refs are atomic operations on
 // different words, each followed by a look at the other's: at least one of the
-// two sees the other.
+// two sees the other. So are it and the counting of a watcher.
 func (sl *slot) beginRecord() bool {
-	sl.gen.Add(genOne + 1)
-	return !sl.calls.closed()
+	return sl.gen.Add(genOne+1)&genWorn == 0 && sl.watchers.Load() == 0 && !sl.calls.closed()
 }
 
 // endRecord ends a record.
@@ -161,10 +168,7 @@ func (sl *slot) lend() {
 	if sl.watchers.Load() != 0 {
 		w := &sl.drv.watch
 		w.lent.Add(1)
-		polls := &sl.drv.captures.polls
-		polls.Lock()
-		//lint:ignore SA2001 it waits for those who had locked it
-		polls.Unlock()
+		sl.drv.captures.awaitPolls()
 		// The bell would be rung for the newest record there was.
 		w.mu.Lock()
 		if w.rest >= watchBehind {
@@ -289,12 +293,14 @@ type eventCore struct {
 	// added and taken away under the watcher's lock.
 	watches atomic.Pointer[watch]
 	// moving is held while the event moves on to another slot, and while it is
-	// decided that it stays where it is.
+	// decided that it stays where it is. The driver is not called meanwhile.
 	moving sync.Mutex
-	// once is held by RecordOnce, which may wait for moving.
-	once sync.Mutex
+	// places counts the successors. moving guards it.
+	places uint64
+	// once is closed when the RecordOnce that is under way has recorded; it is nil if none is. moving guards it.
+	once chan struct{}
 
-	_ [192 - 144]byte
+	_ [192 - 160]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -327,7 +333,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 80]byte
+		_ [128 - 88]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot
@@ -373,18 +379,17 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 		if err != nil {
 			return nil, err
 		}
-		var entered *slot
 		acquired := false
-		open := c.place(&next, RecordExternal, func(sl *slot) bool {
-			entered, acquired = sl, sl.acquire()
+		sl, open := c.settle(&next, func(sl *slot) bool {
+			acquired = sl.acquire()
 			return acquired
 		})
 		next.leave()
 		switch {
 		case acquired:
-			return entered, nil
-		case entered != nil:
-			entered.leave() // the event was closed just now
+			return sl, nil
+		case sl != nil:
+			sl.leave() // the event was closed just now
 		case !open:
 			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
@@ -413,63 +418,60 @@ func (sl *slot) poll() driver.Result {
 
 // ask is poll, and tells no tracers. asked says that the driver has answered.
 //
-// A record that is part of a capture is not asked for, as that would spoil the capture:
-// none becomes so between the look and the question. Where others record the CUevent a
-// lock sees to that. Elsewhere a record in this place either is seen to be under way here,
-// or sees that there is a watcher, and goes elsewhere.
+// A record that is part of a capture is not asked for, as that would invalidate the capture:
+// none becomes so between the look and the question. A record in this place either is seen
+// to be under way here, or waits until the question is answered before it becomes part of a
+// capture. Where nobody else knows the CUevent it also sees that there is a watcher, and
+// goes elsewhere.
 func (sl *slot) ask() (res driver.Result, asked bool) {
-	if !sl.foreign() && sl.gen.Load()&genBusy != 0 {
-		return driver.ResultNotReady, false
-	}
 	if sl.unrecorded() {
 		return driver.ResultSuccess, false
 	}
-	polls := &sl.drv.captures.polls
-	polls.RLock()
-	defer polls.RUnlock()
+	captures := &sl.drv.captures
+	captures.polls.RLock()
+	defer captures.polls.RUnlock()
+	g := sl.gen.Load()
+	if g&genBusy != 0 && (!sl.foreign() || captures.n.Load() != 0) {
+		return driver.ResultNotReady, false
+	}
 	if sl.inCapture() {
 		return driver.ResultCapturedEvent, false
 	}
-	g := sl.gen.Load()
 	res = sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
 	sl.remember(g, res)
 	return res, true
 }
 
 // inCapture reports whether the newest record is part of a capture of this package that is
-// under way. Whoever holds the lock polls can rely on the answer.
+// under way.
 func (sl *slot) inCapture() bool {
 	c := sl.captured.Load()
 	return c != nil && !c.over.Load()
-}
-
-// recordElsewhere is record where the event may have to move to another CUevent.
-func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
-	for {
-		next, err := c.successor(op, a.flags)
-		if err != nil {
-			return err
-		}
-		r := c.recordMoving(next, a)
-		if again, err := r.finish(op); !again {
-			return err
-		}
-	}
 }
 
 // stays reports whether a record belongs on the slot, if it is the event's present one:
 // nobody waits for the present record, or others use the CUevent. A record that is part of
 // a capture stands for nothing that could be waited for while a graph records the event.
 func (sl *slot) stays(flags RecordFlags) bool {
-	return sl.watchers.Load() == 0 || sl.foreign() || flags&RecordExternal != 0 && sl.captured.Load() != nil
+	if flags&RecordExternal != 0 {
+		return sl.watchers.Load() == 0 || sl.foreign() || sl.captured.Load() != nil
+	}
+	return sl.foreign() || sl.watchers.Load() == 0 && !sl.worn()
 }
 
 // successor is a slot that an event can move on to.
+//
+// Several records may be on their way to successors of theirs at once, each of which may have
+// to wait in the driver, so there is no lock to bring them into an order. They have the order
+// in which they got their successors, before any of them was recorded: where one has taken
+// the event's place, an earlier one does not take it any more. That is as if it had been
+// recorded before. The other record is on the same stream behind all that this one stands
+// for, or on another stream.
 type successor struct {
 	// slot is what the event does not need; nil if it need not move.
 	slot *slot
-	// of is the slot whose record slot has a copy of, and which is not recorded again
-	// meanwhile; nil if it needs none.
+	// of is the event's slot when this one was made for it. It counts as waited for until
+	// leave, so that later records find successors of their own; nil if there is no slot.
 	of *slot
 }
 
@@ -477,14 +479,16 @@ type successor struct {
 // Where the record does no more than make a graph record the CUevent in the future, it has
 // a copy of the present record until then. No lock is held, as tracers are told.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
-	old, err := c.enter(op)
-	if err != nil {
+	old, place, err := c.leavePlace(op, flags)
+	if err != nil || old == nil {
 		return successor{}, err
 	}
-	if old.stays(flags) {
-		old.leave()
-		return successor{}, nil
-	}
+	next, ready := successor{of: old}, false
+	defer func() {
+		if !ready { // also if a tracer panics
+			next.leave()
+		}
+	}()
 	graph := flags&RecordExternal != 0
 	take := c.ctx.takeEvent
 	if graph {
@@ -492,35 +496,64 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
 	if err != nil {
-		old.leave()
 		return successor{}, err
 	}
-	next := successor{slot: c.newSlot(raw)}
-	if !graph {
-		old.leave()
-		return next, nil
+	next.slot = c.newSlot(raw)
+	next.slot.place = place
+	if graph {
+		old.awaitRecords()
+		next.slot.marks.Store(slotForeign)
+		if err := next.slot.copyRecord(old); err != nil {
+			return successor{}, err
+		}
 	}
-	next.of = old
-	old.watchers.Add(1) // from here on records go elsewhere
-	for old.gen.Load()&genBusy != 0 {
-		runtime.Gosched() // but for those under way
-	}
-	next.slot.marks.Store(slotForeign)
-	if err := next.slot.copyRecord(old); err != nil {
-		next.leave()
-		return successor{}, err
-	}
+	ready = true
 	return next, nil
 }
 
-// leave lets go of the slots.
+// leavePlace begins a record that needs another slot than the present one, and returns
+// that one, as a successor has it, with the place of the successor; nil if it can stay.
+func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place uint64, err error) {
+	for {
+		c.moving.Lock()
+		old = c.slot.Load()
+		if old == nil {
+			c.moving.Unlock()
+			return nil, 0, errClosed(op, "event", uintptr(c.first.raw))
+		}
+		if old.stays(flags) {
+			c.moving.Unlock()
+			return nil, 0, nil
+		}
+		if old.acquire() {
+			old.watchers.Add(1)
+			c.places++
+			place = c.places
+			c.moving.Unlock()
+			return old, place, nil
+		}
+		c.moving.Unlock()
+		old.leave() // the event was closed just now; not under the lock, as it may destroy the CUevent
+	}
+}
+
+// awaitRecords waits until no record is under way on a slot that counts as waited for.
+func (sl *slot) awaitRecords() {
+	b := backOff{clock: sl.drv.table.Clock()}
+	defer b.end()
+	for sl.gen.Load()&genBusy != 0 {
+		b.wait()
+	}
+}
+
+// leave lets go of the slots. What is retired counts as waited for until it is closed: see elsewhere.
 func (n *successor) leave() {
+	if of := n.of; of != nil {
+		defer of.leave() // deferred, as a tracer may panic
+		defer of.watchers.Add(-1)
+	}
 	if n.slot != nil {
 		n.slot.retire()
-	}
-	if n.of != nil {
-		n.of.watchers.Add(-1)
-		n.of.leave()
 	}
 }
 
@@ -567,84 +600,77 @@ func (sl *slot) copyRecord(old *slot) error {
 	return nil
 }
 
-// place calls use for the present slot, if that stays, or else for its successor, which
-// takes the place if use reports true: then the successor is what the event had before. If
-// use is not called, although the event is open, the caller needs another successor, as the
-// event has moved. Tracers must not be told in use.
-func (c *eventCore) place(n *successor, flags RecordFlags, use func(*slot) bool) (open bool) {
-	graph := flags&RecordExternal != 0
+// settle calls use for the slot where the event stays from now on, so that others can record
+// the CUevent: the present slot, or, if that cannot stay, its successor, which takes the place
+// if use reports true. It returns that slot. If there is none although the event is open, the
+// caller needs another successor, as the event has moved. Tracers must not be told in use,
+// and what it asks of the driver must not enqueue anything, which may take long.
+func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old := c.slot.Load()
 	switch {
 	case old == nil:
-		return false
-	case old.stays(flags):
-		if graph {
-			old.lend()
-		}
+		return nil, false
+	case old.stays(RecordExternal):
+		old.lend()
 		use(old)
-		return true
-	case n.slot == nil || graph && n.of != old:
-		return true
+		return old, true
+	case n.slot == nil || n.of != old:
+		return nil, true
 	}
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete. If Close was faster, this record came before it.
-	if use(n.slot) && c.slot.CompareAndSwap(old, n.slot) {
+	// If Close is faster, this comes before it.
+	if sl = n.slot; use(sl) && c.slot.CompareAndSwap(old, sl) {
 		n.slot = old
 	}
-	return true
+	return sl, true
 }
 
-// recording is a record that was made under a lock. What may tell tracers is left to
-// finish, which is called when the lock is released.
-type recording struct {
-	c  *eventCore
-	on driver.Stream // 0 for a whole context
-	t  telling
-	// open says that the event was not closed.
-	open bool
-	// slot was recorded; it is nil if the event was closed, or has moved just now.
-	slot *slot
-	res  driver.Result
-	// begun is the slot with a record under way, if there is one.
-	begun *slot
-	next  successor
-}
-
-// recordMoving records the event: on the present slot, or, if somebody waits for that
-// one's record, on its successor.
-func (c *eventCore) recordMoving(next successor, a recordArgs) recording {
-	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), next: next}
-	r.open = c.place(&r.next, a.flags, func(sl *slot) bool {
-		r.begun = sl
-		if !sl.beginRecord() || !sl.stays(a.flags) {
-			return false // it was closed, or somebody has begun to wait, just now
-		}
-		r.slot, r.res = sl, sl.record(a)
-		return r.res == driver.ResultSuccess
-	})
-	return r
-}
-
-// finish tells tracers of the record, and lets go of the slots. again says that there was
-// none, as the event has moved.
-func (r *recording) finish(op string) (again bool, err error) {
-	switch {
-	case r.slot != nil:
-		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
-			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
-		}
-	case r.begun != nil:
-		r.begun.endRecord()
-		again = true
-	case r.open:
-		again = true
-	default:
-		err = errClosed(op, "event", uintptr(r.c.first.raw))
+// moveOn has the event move on to a successor, which was recorded. It reports false if the
+// record has to be made again: on the present slot, as others know that CUevent now, or
+// because it cannot be told whether it comes before another one.
+func (c *eventCore) moveOn(n *successor) bool {
+	before := n.of
+	done := c.takePlace(n)
+	if n.of != before {
+		before.watchers.Add(-1)
+		before.leave() // not under the lock, as it may destroy the CUevent
 	}
-	r.next.leave()
-	return again, err
+	return done
+}
+
+// takePlace is moveOn, and leaves it to that to let go of what the successor was of.
+func (c *eventCore) takePlace(n *successor) bool {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	old := c.slot.Load()
+	switch {
+	case old == nil: // Close was faster: this record came before it
+		return true
+	case old.foreign():
+		return false
+	case old != n.of && old.place > n.slot.place: // it takes the place of this one as well
+		return true
+	case old != n.of:
+		// Records that begin from here on see the watcher, or are seen here.
+		old.watchers.Add(1)
+		if old.gen.Load()/genOne != 1 { // it was recorded again since
+			old.watchers.Add(-1)
+			return false
+		}
+	}
+	moved := c.slot.CompareAndSwap(old, n.slot)
+	switch {
+	case moved && old != n.of:
+		old.acquire() // nobody else closes it
+		n.of = old
+		fallthrough
+	case moved:
+		n.slot = old
+	case old != n.of:
+		old.watchers.Add(-1)
+	}
+	return true
 }
 
 // close closes the event. first is true for one caller only.

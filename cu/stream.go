@@ -50,21 +50,24 @@ type streamCore struct {
 	green *greenCore
 	// serial tells the driver's streams apart, also those that had the same handle one after the other.
 	serial uint64
-	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.orderOf.
+	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.noteOrder.
 	records uint64
 }
 
 // partOf says which capture a CUstream is part of.
 type partOf struct {
-	// work is held by whoever enqueues work that a graph may have to keep what it uses
-	// for, and exclusively while the stream becomes part of a capture, or ceases to be.
+	// work is held for reading by whoever enqueues work that a graph may have to keep what
+	// it uses for: see beginWork. It is held for writing while the stream becomes part of a
+	// capture, or ceases to be: see change.
 	work sync.RWMutex
 	// capture is nil if this package has not begun it.
-	capture *capture
+	capture atomic.Pointer[capture]
 	// users are the Streams of the CUstream. The context's mutex guards it.
 	users int
 	// strange says that work on the stream has used what belongs to another context.
 	strange atomic.Bool
+	// changing says that work is held for writing, and that the driver answers soon.
+	changing atomic.Bool
 }
 
 // takePart returns the part of a CUstream: that which another Stream of it has, else its
@@ -507,9 +510,7 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 // whose gen was g before: a record in a capture may have come between.
 func (sc *streamCore) overtakenWait(sl *slot, g uint64) {
 	if sl.gen.Load() != g || sl.mayBeCaptured() {
-		done := sc.change()
-		sc.joined()
-		done()
+		sc.joined() // without waiting for other work on the stream, as this call is made
 	}
 }
 
@@ -563,7 +564,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
-		g, captured := sl.gen.Load(), sl.mayBeCaptured()
+		g, captured := sl.gen.Load(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
 		res = sc.waitEvent(sl.raw, captured)
 		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)

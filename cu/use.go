@@ -274,8 +274,10 @@ func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, 
 	sc.beginWork()
 	defer sc.endWork()
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		ctx.marking.Lock()
-		defer ctx.marking.Unlock()
+		if !ctx.marks.mark() {
+			return false, 0, errBusy
+		}
+		defer ctx.marks.marked()
 	}
 	if err := sc.unlessCaptured(at); err != nil {
 		return false, 0, err // the event would become part of the capture

@@ -18,6 +18,38 @@ const (
 	maxSleep  = time.Millisecond
 )
 
+// backOff waits between two looks at what others will change: see spinPolls. No lock is
+// held meanwhile.
+type backOff struct {
+	clock driver.Clock
+	polls int
+	next  time.Duration
+	slept time.Duration // in all
+	timer driver.Timer
+}
+
+func (b *backOff) wait() {
+	if b.polls++; b.polls <= spinPolls {
+		runtime.Gosched()
+		return
+	}
+	b.next = max(minSleep, min(2*b.next, maxSleep))
+	if b.timer == nil {
+		b.timer = b.clock.NewTimer(b.next)
+	} else {
+		b.timer.Reset(b.next)
+	}
+	<-b.timer.C()
+	b.slept += b.next
+}
+
+// end is called after the last wait.
+func (b *backOff) end() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
 // Wait waits until the record that the event has now has completed: recording
 // the event again meanwhile does not prolong the wait. It holds no operating
 // system thread. It returns nil if the record completed; an error that matches
@@ -419,7 +451,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)
 		if order != 0 {
-			sl.order.Store(order*orderOne | 1) // its first record
+			sl.order.Store(order)
 		}
 	}
 	sl.watchers.Add(1)
