@@ -133,7 +133,7 @@ func (b *batch) add(it batchItem) {
 // each calls f for each item with the result of its call, and empties the batch. res is the
 // result of what was set up around the calls: if it is not success it is every item's.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	for k := range b.n {
+	each(b.n, func(k int) { // also if a tracer panics that has come meanwhile
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res
@@ -143,7 +143,7 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 		runtime.KeepAlive(it.owner)
 		runtime.KeepAlive(it.on)
 		*it = batchItem{}
-	}
+	})
 	b.n = 0
 }
 

@@ -3,6 +3,8 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -311,13 +313,14 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	streams := c.streams
 	c.streams = nil
 	d.captures.mu.Unlock()
-	for _, s := range streams {
+	defer d.captures.n.Add(-1)
+	each(len(streams), func(i int) {
+		s := streams[i]
 		s.part.work.Lock() // who enqueues work adds no more to what the graph uses
 		s.part.capture.CompareAndSwap(c, nil)
 		s.part.work.Unlock()
 		s.leave()
-	}
-	d.captures.n.Add(-1)
+	})
 	return g, res
 }
 
@@ -653,9 +656,8 @@ func (u *uses) release() {
 	held := u.held
 	u.held, u.given, u.copied = nil, nil, nil
 	u.mu.Unlock()
-	for h := range held {
-		h.leave()
-	}
+	list := slices.Collect(maps.Keys(held))
+	each(len(list), func(i int) { list[i].leave() })
 }
 
 // use makes a call by which the graph comes to use something, on which the caller has a

@@ -790,7 +790,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	at.Context = c.raw
 	t := c.drv.tell(TraceEventCreate, 0, 0)
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
-	t.done(TraceEventCreate, e, 0, res)
+	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed("cuEventCreate", 0, res)
 	}
@@ -807,9 +807,7 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 
 // destroyEvent destroys a CUevent.
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
-	t := c.drv.tell(TraceEventDestroy, e, 0)
-	res := c.drv.table.EventDestroy(at, e)
-	t.done(TraceEventDestroy, e, 0, res)
+	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.failed("cuEventDestroy", uintptr(e), res)
 	}

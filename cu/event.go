@@ -396,13 +396,8 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	o, sc := e.load(), s.core
 	if o == nil {
-		if err := sc.begin(op); err != nil {
-			return err
-		}
 		var err error
-		o, err = e.create(sc.ctx)
-		s.leave()
-		if err != nil {
+		if o, err = e.createOn(op, s); err != nil {
 			return err
 		}
 	}
@@ -419,6 +414,15 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	defer s.leave()
 	return c.recordOnce(op, sc)
+}
+
+// createOn gives an event that was not created yet its CUevent, in the context of a stream.
+func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
+	if err := s.core.begin(op); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return e.create(s.core.ctx)
 }
 
 // recordOnce records an event that was not recorded yet on a stream, of which the caller
@@ -507,18 +511,18 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 	if err := sc.begin(op); err != nil {
 		return err
 	}
-	var err error
+	defer s.leave()
 	if o == nil {
-		if o, err = e.create(sc.ctx); err == nil && o.core.ctx != sc.ctx {
-			err = o.core.mismatch(op, sc)
+		var err error
+		if o, err = e.create(sc.ctx); err != nil {
+			return err
+		}
+		if o.core.ctx != sc.ctx {
+			return o.core.mismatch(op, sc)
 		}
 	}
-	if err == nil {
-		err = o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
-	}
-	s.leave()
-	runtime.KeepAlive(o)
-	return err
+	defer runtime.KeepAlive(o)
+	return o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
 }
 
 // recordOn records the event on a stream, of which the caller holds a reference.
@@ -587,13 +591,24 @@ func (e *Event) Query() (Status, error) {
 			sl.leave() // it was retired, or the event was closed, just now
 			continue
 		}
+		t, res := sl.queryFirst(driver.At{})
+		if t.to != nil {
+			return o.tellQuery(op, sl, t, res)
+		}
 		st, err := Pending, error(nil)
-		if res := sl.query(driver.At{}); res != driver.ResultNotReady {
+		if res != driver.ResultNotReady {
 			st, err = o.core.status(op, sl, res)
 		}
 		o.leave(sl)
 		return st, err
 	}
+}
+
+// tellQuery tells tracers of a query, and ends it. They may panic.
+func (o *eventOwner) tellQuery(op string, sl *slot, t telling, res driver.Result) (Status, error) {
+	defer o.leave(sl)
+	t.end(TraceEventQuery, sl.raw, 0, res)
+	return o.core.status(op, sl, res)
 }
 
 // status turns the result of the program's query into a status.

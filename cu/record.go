@@ -221,8 +221,8 @@ func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
 	}
 	sl.acquire() // also if the event was closed
 	sl.endRecord()
-	t.done(TraceEventRecord, sl.raw, on, res)
-	sl.leave()
+	defer sl.leave() // also if one panics
+	t.end(TraceEventRecord, sl.raw, on, res)
 }
 
 // record calls the driver, between beginRecord and endRecord.

@@ -93,13 +93,12 @@ func (r *resource) forgotten() {
 
 // destroy frees the object, and takes it away from its context.
 func (r *resource) destroy(at driver.At) error {
-	var err error
+	defer r.ctx.childDone() // also if a tracer panics
+	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		err = r.ctx.failed(op, r.self.handle(), res)
+		return r.ctx.failed(op, r.self.handle(), res)
 	}
-	r.freed.Store(true)
-	r.ctx.childDone()
-	return err
+	return nil
 }
 
 // keep leaves the object as it is, for as long as the process lives, because the

@@ -212,15 +212,21 @@ func (sl *slot) unrecorded() bool {
 
 // query asks the driver for the status, and remembers completion.
 func (sl *slot) query(at driver.At) driver.Result {
-	if sl.unrecorded() {
-		return driver.ResultSuccess
-	}
-	g := sl.gen.Load()
-	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
-	res := sl.drv.calls.EventQuery(at, sl.raw)
-	sl.remember(g, res)
+	t, res := sl.queryFirst(at)
 	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
+}
+
+// queryFirst is query, and leaves it to the caller to tell tracers.
+func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
+	if sl.unrecorded() {
+		return t, driver.ResultSuccess
+	}
+	g := sl.gen.Load()
+	t = sl.drv.tell(TraceEventQuery, sl.raw, 0)
+	res = sl.drv.calls.EventQuery(at, sl.raw)
+	sl.remember(g, res)
+	return t, res
 }
 
 // synchronize lets the driver wait, and remembers completion.
@@ -250,17 +256,15 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
+	defer ctx.childDone() // also if a tracer panics
 	if sl.core.foreign {
-		ctx.childDone()
 		return nil
 	}
-	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
-	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
-		err = ctx.destroyEvent(sl.raw, at)
+	if keep && ctx.keepEvent(sl.core.flags, sl.raw) {
+		return nil
 	}
-	ctx.childDone()
-	return err
+	return ctx.destroyEvent(sl.raw, at)
 }
 
 // destroyLate is destroy when nobody waits for the outcome.
@@ -679,12 +683,13 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	if sl == nil {
 		return false, nil
 	}
-	if sl.close() {
-		err = sl.destroy(at)
-	}
+	last := sl.close()
 	// Whoever adds a watch looks whether the event is closed after that.
 	if c.watches.Load() != nil && !c.released.Load() {
 		c.ctx.drv.closedEvent(c)
+	}
+	if last {
+		err = sl.destroy(at)
 	}
 	return true, err
 }

@@ -104,7 +104,8 @@ func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
 func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
-func (sc *streamCore) free(at driver.At) (string, driver.Result) {
+func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
+	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
 		// Nobody is left to ask when the context is given up, and others go on with it. What belongs to this
@@ -115,22 +116,26 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 	case sc.at == (driver.At{}) && !sc.lasts():
 		sc.leaveTail() // [Thread.end] does for its own
 	}
+	return
+}
+
+// freeHandle lets go of the CUstream.
+func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	sc.ctx.dropPart(sc.raw, sc.part)
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	res := sc.ctx.destroyStream(sc.raw, at)
 	if sc.green != nil {
-		sc.green.leave()
+		defer sc.green.leave()
 	}
-	return "cuStreamDestroy", res
+	return "cuStreamDestroy", sc.ctx.destroyStream(sc.raw, at)
 }
 
 // createStream creates a CUstream, and tells tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
 	t := c.drv.tell(TraceStreamCreate, 0, 0)
 	raw, res := create()
-	t.done(TraceStreamCreate, 0, raw, res)
+	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed(op, 0, res) // it spoils no capture
 	}
@@ -139,10 +144,7 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and tells tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
-	t := c.drv.tell(TraceStreamDestroy, 0, raw)
-	res := c.drv.table.StreamDestroy(at, raw)
-	t.done(TraceStreamDestroy, 0, raw, res)
-	return res
+	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
 // synchronizeStream waits for a CUstream, and tells tracers.
@@ -291,6 +293,16 @@ func (s *Stream) leave() {
 	runtime.KeepAlive(s)
 }
 
+// leaveTelling ends a call that the driver has answered with res, and tells tracers. They may panic.
+func (s *Stream) leaveTelling(t telling, op TraceOp, res driver.Result) {
+	if t.to == nil {
+		s.leave()
+		return
+	}
+	defer s.leave()
+	t.end(op, 0, s.core.raw, res)
+}
+
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
 // what was enqueued is still done. If memory or a module has to stay until then,
 // an event is enqueued first. If calls on the stream are in flight, Close
@@ -301,11 +313,12 @@ func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
-	err := s.core.closeOwned(s.cleanup)
-	if s.core.waiters.Load() != 0 {
-		s.core.ctx.drv.closedStream(s.core)
-	}
-	return err
+	defer func() { // also if a tracer panics
+		if s.core.waiters.Load() != 0 {
+			s.core.ctx.drv.closedStream(s.core)
+		}
+	}()
+	return s.core.closeOwned(s.cleanup)
 }
 
 // Handle lends the CUstream to code that calls the driver in another way. It is
@@ -391,7 +404,7 @@ func (s *Stream) ID() (uint64, error) {
 
 // RecordNew creates an event with these flags in the stream's context, and records it
 // on the stream (cuEventCreate, cuEventRecord). The caller closes it.
-func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
+func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	sc, err := s.enter("cuEventRecord")
 	if err != nil {
 		return nil, err
@@ -401,9 +414,16 @@ func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	recorded := false
+	defer func() {
+		if !recorded { // also if a tracer panics
+			err = errors.Join(err, e.Close())
+		}
+	}()
 	if err := e.load().core.recordOn("cuEventRecord", recordArgs{stream: sc}); err != nil {
-		return nil, errors.Join(err, e.Close())
+		return nil, err
 	}
+	recorded = true
 	return e, nil
 }
 
@@ -417,8 +437,7 @@ func (s *Stream) Query() (Status, error) {
 	}
 	t := sc.ctx.drv.tell(TraceStreamQuery, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
-	t.done(TraceStreamQuery, 0, sc.raw, res)
-	s.leave()
+	s.leaveTelling(t, TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
@@ -438,8 +457,8 @@ func (s *Stream) Synchronize() error {
 	if err != nil {
 		return err
 	}
+	defer s.leave()
 	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
-	s.leave()
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -634,6 +653,16 @@ func (s *Stream) WaitStream(other *Stream) error {
 	return nil
 }
 
+// newEvent creates an event in the stream's context.
+func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
+	sc, err := s.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return newEvent(sc.ctx, flags)
+}
+
 // Time calls work, which enqueues work on the stream, waits until the GPU has
 // done it, and returns how long that took the GPU. The waiting follows ctx, and
 // holds no operating system thread. If work returns an error, Time returns it,
@@ -646,20 +675,14 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	if work == nil {
 		return 0, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
 	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return 0, err
-	}
 	var events [2]*Event
 	for i := range events {
-		if events[i], err = newEvent(sc.ctx, EventDefault); err != nil {
-			break
+		e, err := s.newEvent(op, EventDefault)
+		if err != nil {
+			return 0, err
 		}
-		defer events[i].Close()
-	}
-	s.leave()
-	if err != nil {
-		return 0, err
+		defer e.Close()
+		events[i] = e
 	}
 	if err := events[0].Record(s); err != nil {
 		return 0, err

@@ -67,7 +67,8 @@ type Trace struct {
 // A tracer is called on the goroutine that makes the call, holds the call up, and has to
 // be safe for concurrent use. No lock of this package is held, so it may use the package,
 // also the objects that it is told about; as it is told about its own operations, too, it
-// has to know when to stop. What has to wait for the call itself, such as a
+// has to know when to stop. If it panics, or ends the goroutine, the call is not finished, but
+// what it uses is let go of; on a goroutine of the library's own it must do neither. What has to wait for the call itself, such as a
 // second call on a graph that is being captured to, fails as it does elsewhere.
 type Tracer func(Trace)
 
@@ -164,6 +165,56 @@ func (d *Driver) tell(op TraceOp, e driver.Event, s driver.Stream) telling {
 func (t telling) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to != nil {
 		t.end(op, e, s, res)
+	}
+}
+
+// doneOr is done for a call that has created something: undo destroys it if a tracer panics,
+// or ends the goroutine, so that nobody gets it.
+func (t telling) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+	if t.to == nil {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned && res == driver.ResultSuccess {
+			undo()
+		}
+	}()
+	t.end(op, e, s, res)
+	returned = true
+}
+
+// destroying makes a call that destroys something, and tells tracers. It is made also if one
+// of those that are told before panics, or ends the goroutine.
+func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream, call func() driver.Result) (res driver.Result) {
+	if d.tracers.Load() == nil {
+		return call()
+	}
+	called := false
+	defer func() {
+		if !called {
+			call()
+		}
+	}()
+	t := d.begin(op, e, s)
+	called = true
+	res = call()
+	t.done(op, e, s, res)
+	return res
+}
+
+// each calls f for all numbers below n. If f panics for one, or ends the goroutine, it is
+// called for the others all the same.
+func each(n int, f func(i int)) { eachFrom(0, n, f) }
+
+func eachFrom(i, n int, f func(i int)) {
+	defer func() {
+		if i < n {
+			eachFrom(i+1, n, f)
+		}
+	}()
+	for ; i < n; i++ {
+		f(i)
 	}
 }
 

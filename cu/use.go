@@ -130,13 +130,15 @@ type tail struct {
 // query asks whether the tail is complete.
 func (t *tail) query(c *contextCore) driver.Result {
 	res := driver.ResultSuccess
+	defer func() { // also if a tracer panics
+		if t.release() {
+			c.doneWith(EventDisableTiming, t.event)
+		}
+	}()
 	if t.acquire() {
 		if res = c.queryEvent(t.event); res == driver.ResultSuccess {
 			t.markClosed()
 		}
-	}
-	if t.release() {
-		c.doneWith(EventDisableTiming, t.event)
 	}
 	return res
 }
@@ -255,7 +257,7 @@ func (sc *streamCore) mark() (driver.Event, error) {
 	t := ctx.drv.tell(TraceEventRecord, e, sc.raw)
 	recorded, res, err := sc.markBy(e)
 	if recorded {
-		t.done(TraceEventRecord, e, sc.raw, res)
+		t.doneOr(func() { ctx.doneWith(EventDisableTiming, e) }, TraceEventRecord, e, sc.raw, res)
 	}
 	if err != nil {
 		ctx.doneWith(EventDisableTiming, e)

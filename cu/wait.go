@@ -311,11 +311,13 @@ func watchAll(list []awaited, to *waiter) {
 // leaveAll ends what enterAll began. It returns the error of each wait: ended is that of
 // those that have no outcome.
 func leaveAll(list []awaited, ended func(*slot) error) {
-	for i := range list {
+	each(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
-			continue
+			return
 		}
+		defer a.owner.leave(a.slot) // also if a tracer panics
+		defer a.slot.watchers.Add(-1)
 		if a.sub.to != nil {
 			if a.slot.drv.unwatch(&a.sub) {
 				if a.slot.poll() != driver.ResultSuccess { // perhaps nobody has asked yet
@@ -325,9 +327,7 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 				a.err = a.sub.err
 			}
 		}
-		a.slot.watchers.Add(-1)
-		a.owner.leave(a.slot)
-	}
+	})
 }
 
 // WaitAll waits until the records that the events have now have all completed, like
@@ -414,10 +414,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer runtime.KeepAlive(s)
-	sl, err := sc.markSlot()
 	sc.waiters.Add(1) // before the call on the stream is over: see Close
 	defer sc.waiters.Add(-1)
-	sc.leave()
+	sl, err := sc.markSlot()
 	if err != nil {
 		if errors.Is(err, errBusy) {
 			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
@@ -434,8 +433,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 }
 
 // markSlot records an event of the library's own on the stream, and returns its slot, of
-// which the caller is a watcher. A call on the stream is in flight.
+// which the caller is a watcher. It ends the call that is in flight on the stream.
 func (sc *streamCore) markSlot() (*slot, error) {
+	defer sc.leave() // also if a tracer panics
 	order := uint64(0)
 	if sc.ctx.drv.ordered.Load() {
 		order = sc.nextRecord()
