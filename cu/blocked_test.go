@@ -1,0 +1,294 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// blocked lets the next call of a function of the driver wait, as it does for room in a
+// stream's queue, and returns when do is in it. goOn lets it go on, and returns when do has.
+func (r *rig) blocked(fn string, do func() error) (goOn func()) {
+	r.t.Helper()
+	const before = 1
+	r.tell("fake_block", fn, before, 1)
+	return r.during(fn, do)
+}
+
+// afterwards is blocked for a call that waits when it has taken effect.
+func (r *rig) afterwards(fn string, do func() error) (goOn func()) {
+	r.t.Helper()
+	const after = 2
+	r.tell("fake_block", fn, after, 1)
+	return r.during(fn, do)
+}
+
+func (r *rig) during(fn string, do func() error) (goOn func()) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := do(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.tell("fake_await_blocked", fn, 1)
+	return func() {
+		r.tell("fake_unblock", fn)
+		wg.Wait()
+	}
+}
+
+// returns expects that a function returns while another call is in the driver.
+func (r *rig) returns(what string, do func() error) {
+	r.t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			r.t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(patience):
+		r.t.Errorf("%s does not return while another call waits in the driver", what)
+	}
+}
+
+// waitEnds waits for an event that does not complete.
+func waitEnds(e *Event) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return errors.Join(errors.New("the wait has ended before its time"), err)
+	}
+	return nil
+}
+
+// TestNobodyWaitsForRecords has a record wait in the driver. Nobody else does.
+func TestNobodyWaitsForRecords(t *testing.T) {
+	for name, over := range map[string]bool{"out of a capture": false, "after a capture": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			other, held := r.stream(r.gpu), r.stream(r.gpu)
+			e, pending := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
+			r.hold(held)
+			r.ok(pending.Record(held))
+			if over {
+				must(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
+			}
+			must(r.s.Capture(CaptureRelaxed, func() error {
+				if !over {
+					r.ok(e.Record(r.s))
+				}
+				goOn := r.blocked("cuEventRecord", func() error { return e.Record(other) })
+				r.returns("a wait", func() error { return waitEnds(pending) })
+				r.returns("a wait for the event", func() error { return waitEnds(e) })
+				goOn()
+				return e.Wait(r.patient())
+			}))(t).Close()
+			r.release(held)
+		})
+	}
+
+	t.Run("while somebody waits for the event", func(t *testing.T) {
+		r := newRig(t)
+		other, held := r.stream(r.gpu), r.stream(r.gpu)
+		e := r.event(r.gpu, EventDisableTiming)
+		r.hold(held)
+		r.ok(e.Record(held))
+		ticket := must(e.Ticket())(t)
+		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
+		r.returns("another record", func() error { return e.Record(other) })
+		newest := r.record(e)
+		r.returns("a wait for it", func() error { return e.Wait(r.patient()) })
+		r.returns("a record in its place", func() error { return e.Record(other) })
+		goOn()
+		if n := r.record(e); n <= newest || n > newest+1 {
+			t.Errorf("the event's record is number %d, want the one after %d", n, newest)
+		}
+		r.release(held)
+		r.ok(ticket.Wait(r.patient()))
+	})
+
+	t.Run("while others get the handle", func(t *testing.T) {
+		r := newRig(t)
+		held := r.stream(r.gpu)
+		e := r.event(r.gpu, EventDisableTiming)
+		r.hold(held)
+		r.ok(e.Record(held))
+		ticket := must(e.Ticket())(t)
+		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
+		var h uintptr
+		r.returns("Handle", func() error { h = e.Handle(); return nil })
+		goOn()
+		if e.Handle() != h {
+			t.Error("the event has moved to another CUevent")
+		}
+		r.status(e, Complete) // the record was made on the CUevent that others know
+		r.release(held)
+		r.ok(ticket.Wait(r.patient()))
+	})
+
+	t.Run("once", func(t *testing.T) {
+		r := newRig(t)
+		other := r.stream(r.gpu)
+		e := r.event(r.gpu, EventDisableTiming)
+		before := r.ask("fake_records")
+		goOn := r.blocked("cuEventRecord", func() error { return e.RecordOnce(r.s) })
+		second := make(chan error)
+		go func() { second <- e.RecordOnce(other) }()
+		r.returns("Record", func() error { return e.Record(other) })
+		r.returns("RecordOnce of an event that was recorded", func() error { return e.RecordOnce(other) })
+		r.returns("Handle", func() error { e.Handle(); return nil })
+		goOn()
+		r.ok(<-second)
+		if n := r.ask("fake_records") - before; n != 2 {
+			t.Errorf("%d records, want two", n)
+		}
+	})
+
+	t.Run("for a graph", func(t *testing.T) {
+		r := newRig(t)
+		held := r.stream(r.gpu)
+		e, pending := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
+		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
+		r.hold(held)
+		r.ok(pending.Record(held))
+		sl := e.core().slot.Load()
+		sl.watchers.Add(1)
+		g := must(r.gpu.NewGraph())(t)
+		added := make(chan error)
+		go func() {
+			_, err := g.AddEventRecord(e)
+			added <- err
+		}()
+		eventually(func() bool { return sl.watchers.Load() == 2 })
+		r.returns("a wait", func() error { return waitEnds(pending) })
+		goOn()
+		r.ok(<-added)
+		sl.watchers.Add(-1)
+		r.ok(g.Close())
+		r.release(held)
+	})
+}
+
+// TestNobodyWaitsForWork has work wait in the driver. Who does not enqueue on the same stream
+// does not wait, nor who has enqueued what he had.
+func TestNobodyWaitsForWork(t *testing.T) {
+	t.Run("launch", func(t *testing.T) {
+		r := newRig(t)
+		other := r.stream(r.gpu)
+		noop := must(r.module(r.gpu).Function("noop"))(t)
+		e, f := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
+		lent := r.event(r.gpu, EventDisableTiming)
+		lent.Handle()
+		r.ok(lent.Record(other))
+		must(other.Capture(CaptureRelaxed, func() error {
+			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
+			r.returns("a record elsewhere", func() error { return e.Record(other) })
+			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(lent) })
+			launched()
+			return nil
+		}))(t).Close()
+
+		// A capture of the stream begins while a record on it is on its way back.
+		launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
+		r.tell("fake_block", "cuEventRecord", 2, 1)
+		recorded := make(chan error, 1)
+		go func() { recorded <- f.Record(r.s) }()
+		r.tell("fake_await_blocked", "cuEventRecord", 1)
+		captured := make(chan error)
+		go func() {
+			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
+			captured <- errors.Join(err, g.Close())
+		}()
+		eventually(func() bool { return r.drv.captures.n.Load() != 0 })
+		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
+		r.tell("fake_unblock", "cuEventRecord")
+		r.returns("the record", func() error { return <-recorded })
+		launched()
+		r.ok(<-captured)
+	})
+
+	t.Run("legacy stream", func(t *testing.T) {
+		r := newRig(t)
+		legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(0))(t)
+		defer legacy.Close()
+		defer blocking.Close()
+		goOn := r.afterwards("cuEventRecord", func() error { return legacy.Wait(r.patient()) })
+		r.returns("a capture", func() error {
+			g, err := blocking.Capture(CaptureRelaxed, func() error { return nil })
+			return errors.Join(err, g.Close())
+		})
+		goOn()
+	})
+
+	t.Run("graph", func(t *testing.T) {
+		r := newRig(t)
+		x := must(must(r.gpu.NewGraph())(t).Instantiate())(t)
+		goOn := r.blocked("cuGraphLaunch", func() error { return x.Launch(r.s) })
+		r.returns("Handle", func() error { x.Handle(); return nil })
+		goOn()
+		r.ok(x.Close())
+	})
+}
+
+// TestCaptureWaitsForPolls keeps a record that becomes part of a capture behind a poll of the
+// event that is under way, in the name of somebody who has given up waiting.
+func TestCaptureWaitsForPolls(t *testing.T) {
+	r := newRig(t)
+	held := r.stream(r.gpu)
+	e := r.event(r.gpu, EventDisableTiming)
+	r.hold(held)
+	r.ok(e.Record(held))
+	sl := e.core().slot.Load()
+	of := &watch{slot: sl, gen: sl.gen.Load()}
+	round := &round{plain: []*watch{of}, handles: []driver.Event{sl.raw}}
+	must(r.s.Capture(CaptureGlobal, func() error {
+		r.ok(e.Record(r.s)) // nobody waits
+		r.drv.watch.ask(r.drv, round)
+		return nil
+	}))(t).Close()
+	if n := r.ask("fake_spoilt"); n != 0 || !round.again {
+		t.Errorf("%d calls would have ended a capture; the next round is another one: %v", n, round.again)
+	}
+	r.release(held)
+}
+
+// stepClock is a clock whose timers say how long they are, and are over at once.
+type stepClock struct {
+	driver.Clock
+	slept []time.Duration
+}
+
+type stepTimer struct{ c *stepClock }
+
+func (c *stepClock) NewTimer(d time.Duration) driver.Timer {
+	t := stepTimer{c}
+	t.Reset(d)
+	return t
+}
+
+func (t stepTimer) C() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}
+func (t stepTimer) Reset(d time.Duration) { t.c.slept = append(t.c.slept, d) }
+func (t stepTimer) Stop()                 {}
+
+// TestBackOff waits ever longer, by the driver's clock.
+func TestBackOff(t *testing.T) {
+	c := &stepClock{}
+	b := backOff{clock: c}
+	for range spinPolls + 10 {
+		b.wait()
+	}
+	b.end()
+	if len(c.slept) != 10 || c.slept[0] != minSleep || c.slept[9] != maxSleep || b.slept < maxSleep {
+		t.Errorf("it slept for %v, %v in all", c.slept, b.slept)
+	}
+}
