@@ -221,7 +221,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	for i := range pool.homes[f] {
 		en := pool.homes[f][i].Load()
 		if en == nil {
-			break
+			continue
 		}
 		s := en.state.Load()
 		if next := s&^(entryOne-1) + entryOne + entryLent; s&(entryLent|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
@@ -280,6 +280,9 @@ func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
 func (en *poolEntry) putBack(gen uint64) {
 	if gen == maxGeneration {
 		en.state.Store(gen*entryOne + entryBusy) // for good
+		for i := range en.pool.homes[en.flags] {
+			en.pool.homes[en.flags][i].CompareAndSwap(en, nil) // the next one to be made is the home
+		}
 		return
 	}
 	en.state.Store(gen * entryOne)

@@ -73,10 +73,16 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if r.usage.wait() != nil { // perhaps later
-		r.destroyLate(false)
+	late := true
+	defer func() {
+		if late { // perhaps it can be known later; also if a tracer panics
+			r.destroyLate(false)
+		}
+	}()
+	if r.usage.wait() != nil {
 		return nil
 	}
+	late = false
 	return r.destroy(driver.At{Relaxed: true})
 }
 

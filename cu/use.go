@@ -170,28 +170,40 @@ func (sc *streamCore) leaveTail() {
 		return
 	}
 	ctx := sc.ctx
-	t := new(tail)
+	t := &tail{err: errNoTail} // unless it is marked: a tracer may panic
+	var told marking
 	mark := func() error {
 		ctx.mu.Lock()
 		t.lost = ctx.lostTails
 		ctx.mu.Unlock()
-		t.event, t.err = sc.mark()
+		told, t.err = sc.markFirst()
+		t.event = told.event
 		return ctx.unlessPoisoned(t.err)
 	}
+	put := func() {
+		ctx.putTail(sc, t)
+		told.done()
+	}
+	now := true
+	defer func() {
+		if now {
+			put()
+		}
+	}()
 	err := mark()
 	if err != nil && sc.lasts() && !ctx.isBorrowed() {
+		now = false
 		ctx.hold() // cannot fail: the stream is still a user
 		go func() {
 			defer ctx.childDone()
+			defer put()
 			patiently(ctx.drv.table.Clock(), mark)
-			ctx.putTail(sc, t)
 		}()
 		return
 	}
 	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // there is no other chance
 		err = mark()
 	}
-	ctx.putTail(sc, t)
 }
 
 // putTail keeps a stream's tail, so that it can be waited for.
@@ -246,24 +258,51 @@ func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 	}
 }
 
+// marking is a mark of which tracers are still to be told. The zero marking is none.
+type marking struct {
+	event  driver.Event
+	stream driver.Stream
+	t      telling
+	res    driver.Result
+}
+
+func (m marking) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
+
 // mark records an event at the end of the stream's work. The caller holds the
 // stream, and gives the event back by doneWith.
 func (sc *streamCore) mark() (driver.Event, error) {
+	m, err := sc.markFirst()
+	if err != nil {
+		return 0, err
+	}
+	m.t.doneOr(func() { sc.ctx.doneWith(EventDisableTiming, m.event) }, TraceEventRecord, m.event, m.stream, m.res)
+	return m.event, nil
+}
+
+// markFirst is mark, and leaves it to the caller to tell tracers, unless it fails.
+func (sc *streamCore) markFirst() (m marking, err error) {
 	ctx := sc.ctx
 	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	t := ctx.drv.tell(TraceEventRecord, e, sc.raw)
 	recorded, res, err := sc.markBy(e)
-	if recorded {
-		t.doneOr(func() { ctx.doneWith(EventDisableTiming, e) }, TraceEventRecord, e, sc.raw, res)
-	}
 	if err != nil {
-		ctx.doneWith(EventDisableTiming, e)
-		return 0, err
+		defer ctx.doneWith(EventDisableTiming, e)
+		if recorded {
+			t.done(TraceEventRecord, e, sc.raw, res)
+		}
+		return m, err
 	}
-	return e, nil
+	return marking{e, sc.raw, t, res}, nil
+}
+
+// markAndLeave is mark, and ends the call that is in flight on the stream, which the mark
+// outlives: also if a tracer panics.
+func (sc *streamCore) markAndLeave() (driver.Event, error) {
+	defer sc.leave()
+	return sc.mark()
 }
 
 // markBy is mark with an event. It tells no tracers, as it holds locks, and reports
@@ -343,8 +382,7 @@ func (sc *streamCore) waitIdle() error {
 			sc.leave()
 			return errBusy // only its thread can mark it, and does when it is closed
 		}
-		e, err := sc.mark()
-		sc.leave() // the mark outlives the stream
+		e, err := sc.markAndLeave()
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
