@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,13 +184,13 @@ func TestNobodyWaitsForWork(t *testing.T) {
 		other := r.stream(r.gpu)
 		noop := must(r.module(r.gpu).Function("noop"))(t)
 		e, f := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
-		lent := r.event(r.gpu, EventDisableTiming)
-		lent.Handle()
-		r.ok(lent.Record(other))
+		known := r.event(r.gpu, EventDisableTiming)
+		known.Handle()
+		r.ok(known.Record(other))
 		must(other.Capture(CaptureRelaxed, func() error {
 			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
 			r.returns("a record elsewhere", func() error { return e.Record(other) })
-			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(lent) })
+			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(known) })
 			launched()
 			return nil
 		}))(t).Close()
@@ -237,7 +238,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 }
 
 // TestCaptureWaitsForPolls keeps a record that becomes part of a capture behind a poll of the
-// event that is under way, in the name of somebody who has given up waiting.
+// event that is under way, in the name of somebody who waits no longer.
 func TestCaptureWaitsForPolls(t *testing.T) {
 	r := newRig(t)
 	held := r.stream(r.gpu)
@@ -256,6 +257,45 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 		t.Errorf("%d calls would have ended a capture; the next round is another one: %v", n, round.again)
 	}
 	r.release(held)
+}
+
+// TestRecordsMeet has goroutines record an event at once, of which somebody waits for the
+// record before: the one that stands in the end stands for all that was enqueued before.
+func TestRecordsMeet(t *testing.T) {
+	r := newSoft(t)
+	e := r.event(EventDisableTiming)
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	var done atomic.Int64
+	for i := range rounds {
+		r.sim.Hold(r.s.Handle())
+		r.ok(e.Record(r.s))
+		ticket := must(e.Ticket())(t)
+		const recorders = 4
+		var wg sync.WaitGroup
+		for j := range recorders {
+			wg.Go(func() {
+				if err := r.s.HostFunc(func() { done.Add(1) }); err != nil {
+					t.Error(err)
+				}
+				if j == 0 && i%2 == 0 {
+					must(e.Ticket())(t)
+				}
+				if err := e.Record(r.s); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		r.release(r.s)
+		r.ok(e.Wait(t.Context()))
+		if n := done.Load(); n != int64(i+1)*recorders {
+			t.Fatalf("the record is complete, and %d of %d functions were called", n, (i+1)*recorders)
+		}
+		r.ok(ticket.Wait(t.Context()))
+	}
 }
 
 // stepClock is a clock whose timers say how long they are, and are over at once.

@@ -447,7 +447,7 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 			continue
 		}
 		r := c.recordMoving(next, a)
-		c.endTurn(turn) // others may be told before the tracers are
+		c.endTurn(turn) // no tracer is called before
 		if again, err := r.finish(op); !again {
 			return err
 		}
@@ -511,7 +511,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 	if err := sc.begin(op); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.leave() // also if a tracer panics
 	if o == nil {
 		var err error
 		if o, err = e.create(sc.ctx); err != nil {
@@ -521,8 +521,9 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 			return o.core.mismatch(op, sc)
 		}
 	}
-	defer runtime.KeepAlive(o)
-	return o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
+	err := o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
+	runtime.KeepAlive(o)
+	return err
 }
 
 // recordOn records the event on a stream, of which the caller holds a reference.

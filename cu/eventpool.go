@@ -203,7 +203,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 
 // Acquire lends an event with these flags, untimed without any; several flags count
 // together. It is created if the pool has none (cuEventCreate). Give it back with Release.
-// A pool has room for 16,777,215 events: when all are lent the error matches [ResultOutOfMemory].
+// A pool has room for 16,777,215 events: when all are in use the error matches [ResultOutOfMemory].
 // Interprocess and external events are refused: nobody knows who goes on using them.
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
@@ -232,7 +232,8 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	if en == nil {
 		if en = pool.pop(&pool.empty[f]); en == nil {
 			if en = pool.grow(f); en == nil {
-				return Pooled{}, &Error{Op: op, Result: ResultOutOfMemory, Detail: fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries)}
+				return Pooled{}, &Error{Op: op, Result: ResultOutOfMemory,
+					Detail: fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries)}
 			}
 		}
 	}
@@ -265,7 +266,7 @@ func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
 	state := s - entryOne
 	defer func() {
 		if state != s {
-			en.putBack(state / entryOne) // the generation was not lent
+			en.putBack(state / entryOne) // nobody has had the generation
 		}
 	}()
 	if err := en.refill(op, old); err != nil {

@@ -28,8 +28,8 @@ type execCore struct {
 	// room in its stream's queue.
 	mu   sync.Mutex
 	uses atomic.Pointer[uses]
-	// lent says that others know the handle.
-	lent atomic.Bool
+	// exposed says that others know the handle.
+	exposed atomic.Bool
 	// graph is what it was instantiated from, whose nodes its own are named by.
 	graph *graphCore
 	// leaving is what only earlier launches use. late guards it.
@@ -114,7 +114,7 @@ func (x *GraphExec) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.closed() {
 		return 0
 	}
-	x.core.lent.Store(true)
+	x.core.exposed.Store(true)
 	x.core.uses.Load().launched() // by that code, perhaps
 	return uintptr(x.core.raw)
 }
@@ -214,7 +214,7 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 		return fresh, err
 	}
 	old := xc.uses.Swap(fresh)
-	if xc.lent.Load() { // Handle looks at what there is after that
+	if xc.exposed.Load() { // Handle looks at what there is after that
 		fresh.launched()
 	}
 	xc.outlive(old)

@@ -29,12 +29,13 @@ func (a recordArgs) handle() driver.Stream {
 	return a.stream.raw
 }
 
-// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than that, as there nearly always
-// is: nobody waits for the present record, captures, or traces. Elsewhere, and where something is closed or does not go
-// together, it reports false, and record finds out.
+// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than
+// that, as there nearly always is: nobody waits for the present record, captures, or traces.
+// Elsewhere, and where something is closed or does not go together, it reports false, and record
+// finds out.
 //
-// It does what record and those that this calls do then, in one function, as what they pass to each other takes as long as
-// all they do.
+// It does what record and those that this calls do then, in one function, as what they pass to each
+// other takes as long as all they do.
 func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
 	sl := c.slot.Load()
 	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
@@ -154,8 +155,8 @@ func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 	return r
 }
 
-// node records the event for a graph. The driver enqueues nothing for that, so that it is called while it is certain where
-// the event stays: a record that is refused changes nothing.
+// node records the event for a graph. The driver enqueues nothing for that, so that it is called
+// while it is certain where the event stays: a record that is refused changes nothing.
 func (r *recording) node(a recordArgs) {
 	captured := a.stream.beginWork() // before the event's lock, as others enqueue work on the stream
 	defer a.stream.endWork()
@@ -171,8 +172,8 @@ func (r *recording) node(a recordArgs) {
 	}
 }
 
-// begin begins a record on a slot. If it reports false another one has to be made, as the slot was closed, or somebody has
-// begun to wait, just now.
+// begin begins a record on a slot. If it reports false another one has to be made, as the slot was
+// closed, or somebody has begun to wait, just now.
 func (r *recording) begin(sl *slot, flags RecordFlags) bool {
 	if !sl.beginRecord() && sl.elsewhere(flags) {
 		r.begun, r.again = sl, true
@@ -273,12 +274,12 @@ func (sl *slot) recordedOn(sc *streamCore) {
 	}
 }
 
-// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is interested in orders. It
-// returns what confirm is passed after the record, if it is not 0.
+// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is
+// interested in orders. It returns what confirm is passed after the record, if it is not 0.
 //
-// An order is known only if the record is alone: no other call on the stream, nor a record on the slot, is in flight now.
-// So the calls of those with a lower one have returned when this one is made, and the stream completes them before. What
-// may become part of a capture has no order.
+// An order is known only if the record is alone: no other call on the stream, nor a record on the
+// slot, is in flight now. So the calls of those with a lower one have returned when this one is
+// made, and the stream completes them before. What may become part of a capture has no order.
 func (sl *slot) noteOrder(sc *streamCore) (noted uint64) {
 	order, g := uint64(0), sl.gen.Load()
 	// Another record, which is over, may have noted another stream since.
@@ -354,9 +355,9 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 // recordCaptured calls the driver where the record becomes part of a capture, or the earlier one was. No lock is held
 // meanwhile: those who poll see that a record is under way, and have to see it before it is part of a capture.
 //
-// What is noted may be wrong where records of the slot meet: then it says that the record is part of the capture, though a
-// later one is not. The other way round it never is: a record in the capture notes that before and after the call, and one
-// that leaves the capture before.
+// What is noted may be wrong where records of the slot meet: then it says that the record is part
+// of the capture, though a later one is not. The other way round it never is: a record in the
+// capture notes that before and after the call, and one that leaves the capture before.
 func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
 	g := sl.gen.Load()
 	before := sl.captured.Swap(c)

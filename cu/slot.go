@@ -607,7 +607,7 @@ func (sl *slot) copyRecord(old *slot) error {
 // settle calls use for the slot where the event stays from now on, so that others can record
 // the CUevent: the present slot, or, if that cannot stay, its successor, which takes the place
 // if use reports true. It returns that slot. If there is none although the event is open, the
-// caller needs another successor, as the event has moved. Tracers must not be told in use,
+// caller needs another successor, as the event has moved. Tracers must not be called in use,
 // and what it asks of the driver must not enqueue anything, which may take long.
 func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open bool) {
 	c.moving.Lock()
@@ -632,7 +632,7 @@ func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open b
 
 // moveOn has the event move on to a successor, which was recorded. It reports false if the
 // record has to be made again: on the present slot, as others know that CUevent now, or
-// because it cannot be told whether it comes before another one.
+// because nobody can know whether it comes before another one.
 func (c *eventCore) moveOn(n *successor) bool {
 	before := n.of
 	done := c.takePlace(n)

@@ -67,9 +67,12 @@ type Trace struct {
 // A tracer is called on the goroutine that makes the call, holds the call up, and has to
 // be safe for concurrent use. No lock of this package is held, so it may use the package,
 // also the objects that it is told about; as it is told about its own operations, too, it
-// has to know when to stop. If it panics, or ends the goroutine, the call is not finished, but
-// what it uses is let go of; on a goroutine of the library's own it must do neither. What has to wait for the call itself, such as a
+// has to know when to stop. What has to wait for the call itself, such as a
 // second call on a graph that is being captured to, fails as it does elsewhere.
+//
+// If a tracer panics, or ends the goroutine, the call does not return, but lets go of what it
+// used and has created. On a goroutine of the library's own, where it is called for what the
+// library does in the background, a panic ends the program.
 type Tracer func(Trace)
 
 // TraceCall is one call of the driver that has returned.
@@ -185,8 +188,9 @@ func (t telling) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream
 }
 
 // destroying makes a call that destroys something, and tells tracers. It is made also if one
-// of those that are told before panics, or ends the goroutine.
-func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream, call func() driver.Result) (res driver.Result) {
+// of those that are called before panics, or ends the goroutine.
+func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
+	call func() driver.Result) (res driver.Result) {
 	if d.tracers.Load() == nil {
 		return call()
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // TestTracersThatDoNotReturn has tracers panic, and end the goroutine, in each operation that
-// they are told of. All that the operation used, or has created, is let go of: when the
+// they are called for. All that the operation used, or has created, is let go of: when the
 // program has closed what it has, nothing is left.
 func TestTracersThatDoNotReturn(t *testing.T) {
 	event := func(r *rig) *Event {
@@ -46,27 +46,45 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		r.ok(s.Copy(mem, host))
 		return s, host
 	}
+	fresh := func(r *rig) *Event { return r.event(r.gpu, 0) }
+	nothing := func(*rig) *Event { return nil }
+	lazy := func(*rig) *Event { return new(Event) }
+	with := func(make func(*rig) *Event, do func(r *rig, e *Event)) func(*rig) func() {
+		return func(r *rig) func() { e := make(r); return func() { do(r, e) } }
+	}
+	beside := func(do func(r *rig, s *Stream)) func(*rig) func() {
+		return func(r *rig) func() { s := r.stream(r.gpu); return func() { do(r, s) } }
+	}
+	pooling := func(do func(r *rig, pool *EventPool, p Pooled)) func(*rig) func() {
+		return func(r *rig) func() { pool, p := pooled(r); return func() { do(r, pool, p) } }
+	}
 	for name, c := range map[string]struct {
 		op      TraceOp
 		prepare func(r *rig) (do func())
 	}{
-		"Event.Record":          {TraceEventRecord, func(r *rig) func() { e := event(r); return func() { e.Record(r.s) } }},
-		"Event.Record, lazy":    {TraceEventCreate, func(r *rig) func() { e := new(Event); return func() { e.Record(r.s) } }},
-		"Event.Record, waiter":  {TraceEventRecord, func(r *rig) func() { e := waited(r); return func() { e.Record(r.s) } }},
-		"Event.Record, new one": {TraceEventCreate, func(r *rig) func() { e := waited(r); return func() { e.Record(r.s) } }},
-		"RecordWithFlags":       {TraceEventRecord, func(r *rig) func() { e := event(r); return func() { e.RecordWithFlags(r.s, 0) } }},
+		"Event.Record":          {TraceEventRecord, with(event, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, lazy":    {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, waiter":  {TraceEventRecord, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, new one": {TraceEventCreate, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"RecordWithFlags": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+			e.RecordWithFlags(r.s, 0)
+		})},
 		"RecordExternal": {TraceEventCreate, func(r *rig) func() {
 			e := waited(r)
 			return func() { e.RecordWithFlags(r.s, RecordExternal) }
 		}},
-		"RecordOnce":        {TraceEventRecord, func(r *rig) func() { e := r.event(r.gpu, 0); return func() { e.RecordOnce(r.s) } }},
-		"RecordOnce, lazy":  {TraceEventCreate, func(r *rig) func() { e := new(Event); return func() { e.RecordOnce(r.s) } }},
-		"RecordAll":         {TraceEventRecord, func(r *rig) func() { e := event(r); return func() { RecordAll([]*Event{e}, []*Stream{r.s}) } }},
-		"RecordNew":         {TraceEventRecord, func(r *rig) func() { return func() { r.s.RecordNew(0) } }},
-		"Event.Query":       {TraceEventQuery, func(r *rig) func() { e := event(r); return func() { e.Query() } }},
-		"QueryAll":          {TraceEventQuery, func(r *rig) func() { e := event(r); return func() { QueryAll(make([]Status, 1), []*Event{e}) } }},
-		"Event.Synchronize": {TraceEventSynchronize, func(r *rig) func() { e := event(r); return func() { e.Synchronize() } }},
-		"Event.Wait":        {TraceEventQuery, func(r *rig) func() { e := event(r); return func() { e.Wait(r.t.Context()) } }},
+		"RecordOnce":       {TraceEventRecord, with(fresh, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordOnce, lazy": {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordAll": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+			RecordAll([]*Event{e}, []*Stream{r.s})
+		})},
+		"RecordNew":   {TraceEventRecord, with(nothing, func(r *rig, _ *Event) { r.s.RecordNew(0) })},
+		"Event.Query": {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Query() })},
+		"QueryAll": {TraceEventQuery, with(event, func(r *rig, e *Event) {
+			QueryAll(make([]Status, 1), []*Event{e})
+		})},
+		"Event.Synchronize": {TraceEventSynchronize, with(event, func(r *rig, e *Event) { e.Synchronize() })},
+		"Event.Wait":        {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Wait(r.t.Context()) })},
 		"WaitAll": {TraceEventQuery, func(r *rig) func() {
 			e, f := waited(r), waited(r)
 			ctx, _ := ended()
@@ -77,25 +95,39 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 			r.ok(e.Record(r.s))
 			return func() { Elapsed(r.t.Context(), e, e) }
 		}},
-		"Event.Close":             {TraceEventDestroy, func(r *rig) func() { e := event(r); return func() { e.Close() } }},
-		"NewEvent":                {TraceEventCreate, func(r *rig) func() { return func() { r.gpu.NewEvent(0) } }},
-		"NewStream":               {TraceStreamCreate, func(r *rig) func() { return func() { r.gpu.NewStream(0) } }},
-		"PoolStream":              {TraceStreamCreate, func(r *rig) func() { return func() { r.gpu.PoolStream(0) } }},
-		"Stream.Query":            {TraceStreamQuery, func(r *rig) func() { return func() { r.s.Query() } }},
-		"Stream.Synchronize":      {TraceStreamSynchronize, func(r *rig) func() { return func() { r.s.Synchronize() } }},
-		"Stream.Wait, create":     {TraceEventCreate, func(r *rig) func() { return func() { r.s.Wait(r.t.Context()) } }},
-		"Stream.Wait, record":     {TraceEventRecord, func(r *rig) func() { return func() { r.s.Wait(r.t.Context()) } }},
-		"Stream.Wait, query":      {TraceEventQuery, func(r *rig) func() { return func() { r.s.Wait(r.t.Context()) } }},
-		"Stream.Time":             {TraceEventRecord, func(r *rig) func() { return func() { r.s.Time(r.t.Context(), func() error { return nil }) } }},
-		"Stream.Time, create":     {TraceEventCreate, func(r *rig) func() { return func() { r.s.Time(r.t.Context(), func() error { return nil }) } }},
-		"Stream.WaitEvent":        {TraceStreamWait, func(r *rig) func() { e := event(r); return func() { r.s.WaitEvent(e) } }},
-		"Stream.WaitEvent, flags": {TraceStreamWait, func(r *rig) func() { e := event(r); return func() { r.s.WaitEventWithFlags(e, WaitExternal) } }},
-		"Stream.WaitEvent, ipc":   {TraceStreamWait, func(r *rig) func() { e := shared(r); return func() { r.s.WaitEvent(e) } }},
-		"Stream.WaitEvents":       {TraceStreamWait, func(r *rig) func() { e := event(r); return func() { r.s.WaitEvents(e) } }},
-		"WaitStream, create":      {TraceEventCreate, func(r *rig) func() { o := r.stream(r.gpu); return func() { r.s.WaitStream(o) } }},
-		"WaitStream, record":      {TraceEventRecord, func(r *rig) func() { o := r.stream(r.gpu); return func() { r.s.WaitStream(o) } }},
-		"WaitStream, wait":        {TraceStreamWait, func(r *rig) func() { o := r.stream(r.gpu); return func() { r.s.WaitStream(o) } }},
-		"Stream.Close":            {TraceStreamDestroy, func(r *rig) func() { s := r.stream(r.gpu); return func() { s.Close() } }},
+		"Event.Close":  {TraceEventDestroy, with(event, func(r *rig, e *Event) { e.Close() })},
+		"NewEvent":     {TraceEventCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewEvent(0) })},
+		"NewStream":    {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewStream(0) })},
+		"PoolStream":   {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.PoolStream(0) })},
+		"Stream.Query": {TraceStreamQuery, with(nothing, func(r *rig, _ *Event) { r.s.Query() })},
+		"Stream.Synchronize": {TraceStreamSynchronize, with(nothing, func(r *rig, _ *Event) {
+			r.s.Synchronize()
+		})},
+		"Stream.Wait, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Wait, record": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Wait, query": {TraceEventQuery, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Time": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+			r.s.Time(r.t.Context(), func() error { return nil })
+		})},
+		"Stream.Time, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.s.Time(r.t.Context(), func() error { return nil })
+		})},
+		"Stream.WaitEvent": {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvent, flags": {TraceStreamWait, with(event, func(r *rig, e *Event) {
+			r.s.WaitEventWithFlags(e, WaitExternal)
+		})},
+		"Stream.WaitEvent, ipc": {TraceStreamWait, with(shared, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvents":     {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvents(e) })},
+		"WaitStream, create":    {TraceEventCreate, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, record":    {TraceEventRecord, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, wait":      {TraceStreamWait, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"Stream.Close":          {TraceStreamDestroy, beside(func(r *rig, s *Stream) { s.Close() })},
 		"Stream.Close, tail": {TraceEventRecord, func(r *rig) func() {
 			s, _ := usedElsewhere(r)
 			return func() { s.Close() }
@@ -120,14 +152,24 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 			r.t.Cleanup(func() { g.Close() })
 			return func() { g.AddMemset(mem, 1) }
 		}},
-		"OpenIPCEvent":    {TraceEventCreate, func(r *rig) func() { return func() { r.gpu.OpenIPCEvent(ForeignHandle()) } }},
-		"Pooled.Record":   {TraceEventRecord, func(r *rig) func() { _, p := pooled(r); return func() { p.Record(r.s) } }},
-		"Pooled.Query":    {TraceEventQuery, func(r *rig) func() { _, p := pooled(r); return func() { p.Query() } }},
-		"Pooled.Wait":     {TraceEventQuery, func(r *rig) func() { _, p := pooled(r); return func() { p.Wait(r.t.Context()) } }},
-		"Pooled.Block":    {TraceStreamWait, func(r *rig) func() { _, p := pooled(r); return func() { p.Block(r.s) } }},
-		"Acquire":         {TraceEventCreate, func(r *rig) func() { p, _ := pooled(r); return func() { p.Acquire() } }},
-		"Trim":            {TraceEventDestroy, func(r *rig) func() { pool, p := pooled(r); r.ok(p.Release()); return func() { pool.Trim() } }},
-		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() { pool, _ := pooled(r); must(pool.Acquire())(r.t); return func() { pool.Close() } }},
+		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.gpu.OpenIPCEvent(ForeignHandle())
+		})},
+		"Pooled.Record": {TraceEventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
+		"Pooled.Query":  {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
+		"Pooled.Wait":   {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
+		"Pooled.Block":  {TraceStreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Block(r.s) })},
+		"Acquire":       {TraceEventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
+		"Trim": {TraceEventDestroy, func(r *rig) func() {
+			pool, p := pooled(r)
+			r.ok(p.Release())
+			return func() { pool.Trim() }
+		}},
+		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() {
+			pool, _ := pooled(r)
+			must(pool.Acquire())(r.t)
+			return func() { pool.Close() }
+		}},
 		"HostMem.Close, record": {TraceEventRecord, func(r *rig) func() {
 			_, mem := usedElsewhere(r)
 			return func() { mem.Close() }

@@ -171,18 +171,18 @@ func (sc *streamCore) leaveTail() {
 	}
 	ctx := sc.ctx
 	t := &tail{err: errNoTail} // unless it is marked: a tracer may panic
-	var told marking
+	var m marking
 	mark := func() error {
 		ctx.mu.Lock()
 		t.lost = ctx.lostTails
 		ctx.mu.Unlock()
-		told, t.err = sc.markFirst()
-		t.event = told.event
+		m, t.err = sc.markFirst()
+		t.event = m.event
 		return ctx.unlessPoisoned(t.err)
 	}
 	put := func() {
 		ctx.putTail(sc, t)
-		told.done()
+		m.done()
 	}
 	now := true
 	defer func() {
@@ -258,7 +258,7 @@ func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 	}
 }
 
-// marking is a mark of which tracers are still to be told. The zero marking is none.
+// marking is a mark that no tracer knows of yet. The zero marking is none.
 type marking struct {
 	event  driver.Event
 	stream driver.Stream

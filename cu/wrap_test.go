@@ -12,11 +12,11 @@ import (
 // taken for one that has completed.
 func TestRecordsWrap(t *testing.T) {
 	for name, c := range map[string]struct {
-		gen  uint64 // records so far
-		lent bool
+		gen   uint64 // records so far
+		known bool
 	}{
 		"half of what can be counted":      {gen: 1<<63 - genOne},
-		"all, and others know the CUevent": {gen: math.MaxUint64 - genBusy, lent: true},
+		"all, and others know the CUevent": {gen: math.MaxUint64 - genBusy, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -25,7 +25,7 @@ func TestRecordsWrap(t *testing.T) {
 			r.ok(e.Record(r.s))
 			r.status(e, Complete)
 			first := e.core().slot.Load()
-			if c.lent {
+			if c.known {
 				e.Handle()
 			}
 			first.gen.Store(c.gen)
@@ -38,7 +38,7 @@ func TestRecordsWrap(t *testing.T) {
 				r.ok(errors.Join(RecordAll([]*Event{e}, []*Stream{held}), e.RecordWithFlags(held, RecordDefault)))
 				r.status(e, Pending)
 			}
-			if now := e.core().slot.Load(); c.lent != (now == first) {
+			if now := e.core().slot.Load(); c.known != (now == first) {
 				t.Errorf("the event is on its first slot: %v", now == first)
 			}
 			r.release(held)
