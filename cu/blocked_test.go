@@ -259,6 +259,60 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	r.release(held)
 }
 
+// TestOrderOfSuccessors has records take an event's place in another order than they began.
+func TestOrderOfSuccessors(t *testing.T) {
+	for name, c := range map[string]struct {
+		order [2]int // in which they are made
+		// between is called when the first has taken the place.
+		between func(r *rig, e *Event)
+		again   bool // the second has to be made again
+		stays   int  // whose record stands in the end; -1 is neither's
+	}{
+		"one after the other":         {order: [2]int{0, 1}, stays: 1},
+		"the other way round":         {order: [2]int{1, 0}, stays: 1},
+		"with another record between": {order: [2]int{0, 1}, between: func(r *rig, e *Event) { r.ok(e.Record(r.s)) }, again: true, stays: 0},
+		"with a handle for others":    {order: [2]int{0, 1}, between: func(r *rig, e *Event) { e.Handle() }, again: true, stays: 0},
+		"with a close between":        {order: [2]int{0, 1}, between: func(r *rig, e *Event) { r.ok(e.Close()) }, stays: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			e := r.event(r.gpu, EventDisableTiming)
+			r.ok(e.Record(r.s))
+			core := e.core()
+			ticket := must(e.Ticket())(t)
+			var next [2]successor
+			var slots [2]*slot
+			for i := range next {
+				next[i] = must(core.successor("", RecordDefault))(t)
+				slots[i] = next[i].slot
+			}
+			for i, n := range c.order {
+				rec := core.recordMoving(next[n], recordArgs{stream: r.s.core})
+				again, err := rec.finish("")
+				if r.ok(err); again != (i == 1 && c.again) {
+					t.Errorf("record %d has to be made again: %v", n, again)
+				}
+				if i == 0 && c.between != nil {
+					c.between(r, e)
+				}
+			}
+			var want *slot
+			if c.stays >= 0 {
+				want = slots[c.stays]
+			}
+			if now := core.slot.Load(); now != want {
+				t.Errorf("the event is on slot %p of %p", now, slots)
+			}
+			r.ok(ticket.Wait(r.patient()))
+			for i, sl := range append(slots[:], &core.first) {
+				if n := sl.watchers.Load(); n != 0 || sl.calls.closed() != (sl != want) {
+					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.calls.closed())
+				}
+			}
+		})
+	}
+}
+
 // TestRecordsMeet has goroutines record an event at once, of which somebody waits for the
 // record before: the one that stands in the end stands for all that was enqueued before.
 func TestRecordsMeet(t *testing.T) {
