@@ -455,9 +455,8 @@ type uses struct {
 	held map[holder]int // how often it was added
 	// given are the events that nodes have got since they were made.
 	given map[driver.GraphNode]*slot
-	// copied are those of the events that the graph records which have a copy of an earlier
-	// record until then.
-	copied []*slot
+	// yet are those of the events that the graph records which stand for an earlier record until then.
+	yet []*slot
 }
 
 // add adds something, on which the caller has a call in flight, or which is held by
@@ -500,7 +499,7 @@ func (u *uses) has(h holder) bool {
 func (u *uses) records(sl *slot) {
 	if !sl.timed() {
 		u.mu.Lock()
-		u.copied = append(u.copied, sl)
+		u.yet = append(u.yet, sl)
 		u.mu.Unlock()
 	}
 }
@@ -509,10 +508,19 @@ func (u *uses) records(sl *slot) {
 func (u *uses) launched() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, sl := range u.copied {
+	for _, sl := range u.yet {
 		sl.marks.Or(slotRecorded)
 	}
-	u.copied = nil
+	u.yet = nil
+}
+
+// exposed notes that others may launch the graph.
+func (u *uses) exposed() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, sl := range u.yet {
+		sl.marks.Or(slotExposed)
+	}
 }
 
 // give notes that a node has got an event, which was added for it, and returns what it
@@ -536,7 +544,7 @@ func (u *uses) addAll(others *uses) {
 		u.add(h)
 	}
 	u.mu.Lock()
-	u.copied = append(u.copied, others.copied...)
+	u.yet = append(u.yet, others.yet...)
 	u.mu.Unlock()
 }
 
@@ -544,7 +552,7 @@ func (u *uses) addAll(others *uses) {
 func (u *uses) release() {
 	u.mu.Lock()
 	held := u.held
-	u.held, u.given, u.copied = nil, nil, nil
+	u.held, u.given, u.yet = nil, nil, nil
 	u.mu.Unlock()
 	for h := range held {
 		h.leave()

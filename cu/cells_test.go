@@ -141,7 +141,8 @@ type slowWrites struct {
 	begun, goOn chan struct{}
 }
 
-func (d slowWrites) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
+func (d slowWrites) StreamWriteValue64(
+	th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
 	if value == 5 {
 		close(d.begun)
 		<-d.goOn
@@ -411,7 +412,8 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		own := must(gpu.NewTimeline(0))(t)
 		v++
-		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize(), own.Close(), s.Close(), gpu.Close()))
+		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize()))
+		r.ok(errors.Join(own.Close(), s.Close(), gpu.Close()))
 		if !eventually(gpu.own.core.gone.Load) {
 			t.Fatal("a context is not given up")
 		}
@@ -545,6 +547,20 @@ func TestTimelineKept(t *testing.T) {
 	}
 	r.stays("nobody will know of the work", r.gpu, 1)
 	r.gpu.own.core.childDone() // so that the test ends
+}
+
+// TestTimelineUnregisterFails has a software driver, whose memory for timelines is Go's, fail to let go of it: the
+// leak hook is told.
+func TestTimelineUnregisterFails(t *testing.T) {
+	r := newSoft(t)
+	gpu := must(r.gpu.Device().NewContext(0))(t)
+	r.ok(must(gpu.NewTimeline(0))(t).Close())
+	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
+	r.ok(gpu.Close())
+	leaks := r.leaked(1)
+	if r.is(leaks[0].Err, ResultUnknown); leaks[0].Kind != "timeline" || leaks[0].Forgotten {
+		t.Errorf("the leak is %+v", leaks[0])
+	}
 }
 
 // TestSlabsLeft leaves slabs in a context that goes on, and in one that does not.

@@ -16,7 +16,7 @@ import (
 // context are; then their objects mix.
 //
 // A Context that is closed refuses new children; what was made in it goes on
-// working, and the CUDA context is given up with the last of them.
+// working, and keeps the CUDA context: see [Context.Close].
 type Context struct {
 	_       noCopy
 	own     *contextOwner
@@ -233,7 +233,7 @@ var errBorrowed = errors.New("the context is somebody else's, who may destroy it
 
 // PrimaryContext retains the device's primary context
 // (cuDevicePrimaryCtxRetain). The first one in a process takes the driver a
-// few hundred milliseconds. No thread's current context is changed.
+// few hundred milliseconds. No thread's current context is changed. It may wait for the GPU: see docs/blocking.md.
 func (dev *Device) PrimaryContext() (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if !dev.valid() {
@@ -258,7 +258,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 // NewContext creates a context beside the primary one (cuCtxCreate). Most
 // programs want the primary context, which they share with CUDA's runtime and the
 // libraries that are built on it; work of two contexts takes turns on the GPU.
-// No thread's current context is changed.
+// No thread's current context is changed. It may wait for the GPU: see docs/blocking.md.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
@@ -383,8 +383,10 @@ func (dev *Device) release() {
 // that was created). If nothing that was made in it is still open, and no other
 // Context of it, this waits for all of the context's work on the GPU; where others keep
 // the CUDA context, for what uses memory or timelines of other contexts. If something
-// is, Close returns nil at once, and whatever is closed last gives the context up
-// in the background. Goroutines that wait for anything of a context whose last Context is
+// is still open, what is closed last leaves the CUDA context abandoned: it is given up by the next Close of a Context of the
+// same device, or by [Driver.Close], and PrimaryContext takes it up again. Close also frees what was forgotten in contexts of
+// the device, or closed while it was in use, for which it waits: see docs/blocking.md. Goroutines that wait for
+// anything of a context whose last Context is
 // closed are woken with an error that matches [ErrClosed]. Further calls return nil.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
@@ -516,7 +518,7 @@ func (c *Context) Limit(l Limit) (uint64, error) {
 }
 
 // SetLimit asks for a limit of the context. The driver may choose another value:
-// Limit says which (cuCtxSetLimit).
+// Limit says which (cuCtxSetLimit). It may wait for the GPU: see docs/blocking.md.
 func (c *Context) SetLimit(l Limit, value uint64) error {
 	_, err := askContext(c, "cuCtxSetLimit", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.CtxSetLimit(at, int32(l), value)
@@ -782,7 +784,8 @@ func (t *Thread) end() {
 }
 
 // Synchronize waits for all work in the context and holds an operating system
-// thread meanwhile (cuCtxSynchronize). It may report an error of any of it.
+// thread meanwhile (cuCtxSynchronize). It may report an error of any of it. Then it frees what was forgotten in the
+// context, or closed while it was in use: see docs/blocking.md.
 func (c *Context) Synchronize() error {
 	const op = "cuCtxSynchronize"
 	core, err := c.enter(op)
@@ -794,6 +797,7 @@ func (c *Context) Synchronize() error {
 		return core.fail(op, uintptr(core.raw), res)
 	}
 	core.freeDeferred()
+	core.lookAtClosed()
 	return nil
 }
 

@@ -137,9 +137,9 @@ func (sc *streamCore) visit() (leave func(), ok bool) {
 	}, true
 }
 
-// mark is the end of a timeline's work on a stream: word is what the stream writes when it gets there, nil if the
-// stream was done when it was marked. err says why nobody knows about it. Else, and if open is set, it was not marked, and
-// the stream has to be done.
+// mark is the end of a timeline's work on a stream. word is what the stream writes when it gets there. It is nil if the
+// stream was done already, or, if open is set, could not be marked, so that all of its work has to be done. err says
+// why nobody will know about it.
 type mark struct {
 	sc   *streamCore
 	word *atomic.Uint64
@@ -213,7 +213,7 @@ var errInCapture = errors.New("other code has begun to capture the stream meanwh
 func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	leave, ok := sc.visit()
 	if !ok {
-		return nil, nil
+		return nil, nil // it is gone
 	}
 	defer leave()
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
@@ -240,7 +240,9 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	if sc.unlessCaptured(at) != nil {
 		return nil, nil
 	}
-	if res := sc.ctx.drv.table.StreamWriteValue64(at, sc.raw, p+driver.DevicePtr(8*i), 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT); res != driver.ResultSuccess {
+	p += driver.DevicePtr(8 * i)
+	res := sc.ctx.drv.table.StreamWriteValue64(at, sc.raw, p, 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
+	if res != driver.ResultSuccess {
 		sc.ctx.failed(signalOp, uintptr(sc.raw), res) // which may have poisoned the context
 		return nil, nil
 	}
@@ -282,8 +284,8 @@ func (tc *timelineCore) forgotten() {
 	}
 }
 
-// retire lets another timeline have the cell, at once or when the work is done, after the last call. The context does not
-// wait for that before it is given up, but then.
+// retire lets another timeline have the cell, at once or when the work is done, after the last call. It does not keep
+// the context: whoever gives that up waits for the work.
 func (tc *timelineCore) retire() {
 	c := tc.ctx
 	known := make(map[*streamCore]bool) // whose marks are complete

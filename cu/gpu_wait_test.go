@@ -388,7 +388,7 @@ func TestGPUOrder(t *testing.T) {
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
 	if others.own.core.drv.table.Software() {
-		t.Skip("each Driver is a software driver of its own here")
+		t.Skip("the memory is Go's, and unregistered")
 	}
 	stream := must(others.NewStream(StreamNonBlocking))(t)
 	e := must(stream.RecordNew(EventDisableTiming))(t)

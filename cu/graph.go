@@ -115,7 +115,7 @@ func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.closed() {
 		return 0
 	}
-	g.core.uses.launched() // by that code, perhaps
+	g.core.uses.exposed()
 	return uintptr(g.core.raw)
 }
 
@@ -573,6 +573,7 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 
 // AddKernel adds a node that runs a kernel, after others; see [Function.Launch] for the
 // arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel).
+// It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
 	if k == nil || k.mod == nil {
 		return GraphNode{}, errNil(cfg.op(), "function")
@@ -587,6 +588,7 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 
 // AddCopy adds a node that copies src to the beginning of dst, after others; see
 // [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync).
+// It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
 	d, r := spanOf(dst), spanOf(src)
 	m := d.mem
@@ -600,7 +602,7 @@ func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) 
 }
 
 // AddMemset adds a node that sets each byte of the memory, after others
-// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async).
+// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
 	d := spanOf(dst)
 	if d.mem == nil {

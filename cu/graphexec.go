@@ -111,7 +111,7 @@ func (x *GraphExec) Handle() uintptr {
 	}
 	x.core.mu.Lock()
 	defer x.core.mu.Unlock()
-	x.core.uses.launched() // by that code, perhaps
+	x.core.uses.exposed()
 	return uintptr(x.core.raw)
 }
 

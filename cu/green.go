@@ -124,7 +124,7 @@ func (g *greenCore) free(at driver.At) (string, driver.Result) {
 // NewGreenContext creates a green context with these multiprocessors, which, if they are
 // several, have to be parts of one split (cuDevResourceGenerateDesc, cuGreenCtxCreate, CUDA
 // 12.4; for streams 12.5). The Context has to be one of [Device.PrimaryContext]. Green
-// contexts whose multiprocessors overlap take turns on those.
+// contexts whose multiprocessors overlap take turns on those. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
 	core, err := c.enter(op)
@@ -187,7 +187,7 @@ func (g *GreenContext) leave() {
 
 // Close destroys the green context (cuGreenCtxDestroy), which may wait for the GPU. If
 // calls on it are in flight, or streams of it are open, Close returns nil at once, and it
-// is destroyed in the background when the last of them is gone. Further calls return nil.
+// is destroyed by the next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGreenCtxDestroy", "green context")
@@ -225,7 +225,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 // (cuGreenCtxStreamCreate, CUDA 12.5). It is non-blocking, as CUDA has no others here, and
 // mixes with the events, memory and modules of the primary context. The priority is as for
 // [Context.NewStreamPriority]; 0 is the default. The stream keeps the green context, and
-// does not wait for events that processes share.
+// does not wait for events that processes share. It may wait for the GPU: see docs/blocking.md.
 func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	const op = "cuGreenCtxStreamCreate"
 	gc, err := g.enter(op)

@@ -51,7 +51,7 @@ func (s *Stream) HostFunc(f func()) error {
 // for f is said at [Stream.HostFunc]. Executable graphs that can run at the same time may
 // call it at the same time. The graph keeps f, and so do those that are made from it. So a
 // graph that f refers to is not collected: it has to be closed
-// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchHostFunc).
+// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchHostFunc). It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(hostFuncOp, "graph")

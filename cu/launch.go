@@ -109,7 +109,7 @@ func plain(t reflect.Type) bool {
 // The number and the sizes of the arguments are compared with the kernel's, which
 // the driver tells (CUDA 12.4), or else the PTX that the module was loaded from.
 // If [Function.Params] knows of none, a launch with wrong arguments is outside of
-// what this package can make safe.
+// what this package can make safe. It may wait for the GPU: see docs/blocking.md.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	op := cfg.op()
 	if f == nil || f.mod == nil {

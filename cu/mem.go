@@ -230,6 +230,7 @@ func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
 // Alloc allocates size bytes of device memory (cuMemAlloc). Its content is
 // whatever was there before. It does not wait for the GPU, unless there is too little memory: then it frees what was
 // forgotten, or closed while it was in use, for which it waits, and tries again.
+// It may wait for the GPU: see docs/blocking.md.
 func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	const op = "cuMemAlloc"
 	core, err := c.enter(op)
@@ -257,6 +258,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). Its
 // content is whatever was there before. Pinned memory cannot be swapped out: too
 // much of it slows the machine down. Whether it waits for the GPU is as for [Context.Alloc].
+// It may wait for the GPU: see docs/blocking.md.
 func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostAlloc"
 	core, err := c.enter(op)
@@ -305,8 +307,8 @@ func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error
 // Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory, and
 // holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the
 // memory are in flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
-// Close of memory, of a module or a context, [Context.LoadModule] and [Context.Synchronize]. So is memory that was
-// forgotten. Further calls return nil.
+// Close of memory, of a module, a green context, a context or the driver, [Context.LoadModule] and [Context.Synchronize].
+// So is memory that was forgotten. Further calls return nil.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
@@ -317,6 +319,7 @@ func (m *DeviceMem) Close() error {
 // Close frees the memory (cuMemFreeHost). This waits for all work in the context, and for what is enqueued on streams of
 // others that the memory was used on: see [DeviceMem.Close], also for memory that is in use, or forgotten. So is memory
 // that was used on a stream that is being captured. Further calls return nil.
+// It may wait for the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
@@ -354,7 +357,7 @@ func (m *HostMem) Handle() uintptr {
 
 // CopyFrom copies src to the beginning of the device memory, and returns when
 // src may be used again (cuMemcpyHtoD). It is ordered with the work of the
-// legacy default stream, not with that of non-blocking streams.
+// legacy default stream, not with that of non-blocking streams. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
 	_, err := m.WriteAt(src, 0)
 	return err
@@ -362,6 +365,7 @@ func (m *DeviceMem) CopyFrom(src []byte) error {
 
 // CopyTo copies from the beginning of the device memory to dst, and returns
 // when dst is filled (cuMemcpyDtoH). It is ordered like [DeviceMem.CopyFrom].
+// It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyTo(dst []byte) error {
 	return m.copy("cuMemcpyDtoH", len(dst), 0, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
 		return t.MemcpyDtoH(at, dst, p)
@@ -370,6 +374,7 @@ func (m *DeviceMem) CopyTo(dst []byte) error {
 
 // WriteAt implements io.WriterAt: it copies src to the device memory, beginning
 // at byte off, like [DeviceMem.CopyFrom]. If src does not fit, nothing is copied.
+// It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	if err := m.copy("cuMemcpyHtoD", len(src), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
 		return t.MemcpyHtoD(at, p, src)
@@ -381,7 +386,7 @@ func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 
 // ReadAt implements io.ReaderAt: it copies from the device memory, beginning at
 // byte off, to dst, like [DeviceMem.CopyTo], and returns io.EOF if there are fewer
-// bytes than dst has room for.
+// bytes than dst has room for. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 	dst, end := readable(dst, off, m.Size())
 	if err := m.copy("cuMemcpyDtoH", len(dst), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
@@ -501,7 +506,7 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 // needs no peer access. The stream must be of the context of the device memory:
 // of either one, if there are two. Both stay allocated until the GPU has done the copy, also if
 // they are closed (cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync,
-// cuMemcpyPeerAsync).
+// cuMemcpyPeerAsync). It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
 	d, r := spanOf(dst), spanOf(src)
 	op := "cuMemcpyDtoDAsync"
@@ -538,6 +543,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 
 // Memset enqueues the setting of each byte of the memory, which must be of the
 // stream's context, or on the host (cuMemsetD8Async).
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	const op = "cuMemsetD8Async"
 	d := spanOf(dst)
@@ -552,6 +558,7 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 // Memset32 enqueues the setting of each 32-bit word of the memory, the address
 // and the size of which must be multiples of four bytes. It must be of the
 // stream's context, or on the host (cuMemsetD32Async).
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	const op = "cuMemsetD32Async"
 	d := spanOf(dst)

@@ -68,7 +68,7 @@ func JITVerbose() JITOption {
 // fatbin (cuModuleLoadDataEx). If the driver refuses PTX, the error holds what its
 // compiler said. The driver is not told how long the image is: a binary image
 // that is shorter than its own headers say is refused, but one that is corrupt
-// elsewhere is outside of what this package can make safe.
+// elsewhere is outside of what this package can make safe. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	core, err := c.enter(op)
@@ -107,7 +107,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	return m, nil
 }
 
-// LoadModuleFile loads GPU code from a file; see [Context.LoadModule].
+// LoadModuleFile loads GPU code from a file; see [Context.LoadModule]. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	if c == nil || c.own == nil {
@@ -134,9 +134,9 @@ func (m *Module) Log() string {
 }
 
 // Close unloads the module (cuModuleUnload) when its kernels have run, for which
-// it waits. If launches are in flight it is unloaded after them, in the background;
-// so it is if memory that [Module.Global] returned is still open, or a stream that
-// a kernel was launched on is being captured. Further calls return nil.
+// it waits, as the driver does for all work in the context. If launches are in flight, or memory that [Module.Global] returned is
+// still open, or a stream that a kernel was launched on is being captured, Close returns at once, and the module is
+// unloaded by the next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")

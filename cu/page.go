@@ -13,9 +13,8 @@ import (
 )
 
 // slab is memory for the counters of many timelines: one mapping, which one CUDA context has registered. It stays
-// mapped for as long as the process lives, so that a late read is of an old value and no fault, and registered until the
-// CUDA context ends: to unregister it waits for all work in the context, and whoever enqueues something there
-// waits for that.
+// mapped for as long as the process lives, so that a late read is no fault, and registered until the CUDA context
+// ends: to unregister it waits for all work in the context, and whoever enqueues something there waits for that.
 //
 // For a software driver it is Go's own memory, so that the race detector sees what the counters order there.
 type slab struct {
@@ -105,8 +104,13 @@ func (ss *slabs) make(size int, heap bool) (mem []byte, err error) {
 		mem = make([]byte, size+page)
 		off := int(-uintptr(addr(mem)) & uintptr(page-1))
 		mem = mem[off : off+size]
-	} else if mem, err = mapMemory(size); err != nil {
-		return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err, Detail: "the operating system gives no memory for the counters of timelines"}
+	} else {
+		p, err := mapMemory(size)
+		if err != nil {
+			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err,
+				Detail: "the operating system gives no memory for the counters of timelines"}
+		}
+		mem = unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), size) // written this way because it comes as a number
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -140,8 +144,9 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
 // register has the driver pin a slab (cuMemHostRegister). If it fails, another context may get it.
 func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	t, p := c.drv.table, addr(f.mem)
+	const flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
 	op := "cuMemHostRegister"
-	res := t.MemHostRegister(at, p, uint64(len(f.mem)), driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+	res := t.MemHostRegister(at, p, uint64(len(f.mem)), flags)
 	switch {
 	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == c.key:
 		res = driver.ResultSuccess
@@ -317,8 +322,8 @@ func (c *contextCore) lookAtClosed() {
 	k.mu.Unlock()
 }
 
-// endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its own
-// streams is done. An error says that some work may go on, so that the memory has to stay registered.
+// endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its
+// own streams is done. An error says that some work may go on, so that the memory has to stay registered.
 func (c *contextCore) endTimelines() (err error) {
 	k := &c.cells
 	k.drained.Store(true)
@@ -332,7 +337,8 @@ func (c *contextCore) endTimelines() (err error) {
 	return err
 }
 
-// leaveSlabs returns the slabs that the context has had, which it has no more.
+// leaveSlabs returns the slabs that the context has had, which it has no more. Those of a software driver are Go's
+// memory, and are unregistered.
 func (c *contextCore) leaveSlabs() []*slab {
 	k := &c.cells
 	if k.pulse != 0 {
@@ -344,7 +350,24 @@ func (c *contextCore) leaveSlabs() []*slab {
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0
 	k.mu.Unlock()
-	// Nor does anybody need to know where other contexts' slabs are here.
+	c.forgetElsewhere()
+	if !c.drv.table.Software() {
+		return left
+	}
+	at := driver.At{Context: c.raw, Relaxed: true}
+	for _, s := range left {
+		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
+			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: c.failed("cuMemHostUnregister", uintptr(s.raw), res)})
+		}
+	}
+	c.drv.slabs.mu.Lock()
+	defer c.drv.slabs.mu.Unlock()
+	c.drv.slabs.mapped -= len(left)
+	return nil
+}
+
+// forgetElsewhere forgets where the slabs of other contexts are in this one, which is given up.
+func (c *contextCore) forgetElsewhere() {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	for _, other := range c.drv.contexts {
@@ -354,7 +377,6 @@ func (c *contextCore) leaveSlabs() []*slab {
 		}
 		other.cells.mu.Unlock()
 	}
-	return left
 }
 
 // timelinePulse returns the context's pulse, which it creates for the first timeline.

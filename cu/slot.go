@@ -65,6 +65,8 @@ const (
 	slotNode
 	// slotHasPrior says that the slot stands for the record of prior until its CUevent is recorded.
 	slotHasPrior
+	// slotExposed says that others may have launched a graph that records the CUevent: only the driver knows.
+	slotExposed
 )
 
 const (
@@ -151,7 +153,7 @@ func (sl *slot) once() bool {
 // timed reports whether the driver can be asked for the time of the newest record.
 func (sl *slot) timed() bool {
 	m := sl.marks.Load()
-	return m&slotRecorded != 0 || m&(slotForeign|slotHasPrior) == slotForeign
+	return m&(slotRecorded|slotExposed) != 0 || m&(slotForeign|slotHasPrior) == slotForeign
 }
 
 // hasPrior reports whether the slot stands for prior's record, too.

@@ -166,7 +166,7 @@ func (t *Timeline) leave() {
 // counter then: a lower one lowers it.
 //
 // In a capture it becomes part of the graph, which keeps the timeline: each launch raises
-// the counter to the same value.
+// the counter to the same value. It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
 	return t.enqueue(signalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
 }
@@ -180,7 +180,7 @@ func (t *Timeline) Signal(s *Stream, value uint64) error {
 //
 // If nobody raises the counter the stream never goes on, which holds up whoever waits for
 // it, as closing memory and contexts does. In a capture it becomes part of the graph, which
-// keeps the timeline.
+// keeps the timeline. It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Block(s *Stream, value uint64) error {
 	return t.enqueue(blockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
 }
@@ -376,16 +376,16 @@ func (tc *timelineCore) works() error {
 // return [ErrClosed], and [Timeline.Value] goes on returning the last value. Further calls return nil.
 //
 // Another timeline of the context gets the memory when all work is done that was enqueued with this one by
-// [Timeline.Signal], [Timeline.Block] or a graph. So that this is known, Close enqueues a write on each stream that has such work
-// and is not idle (cuStreamQuery, cuStreamWriteValue64), which takes what a Signal takes: if a stream's queue is full
-// it waits for room there. Where a stream takes no such write, as it is being captured, or belongs to another
-// thread, and for a timeline that the garbage collector has found, the work is done when the stream is seen idle, or
-// is closed and done. Streams of others, those whose handle others know and the legacy one are not
-// asked whether they are idle: that would spoil a capture.
+// [Timeline.Signal], [Timeline.Block] or a graph. So that this is known, Close enqueues a write on each stream that
+// has such work and is not idle (cuStreamQuery, cuStreamWriteValue64). That may wait as a Signal may: for room, if the
+// stream's queue is full. No write is enqueued on a stream that is being captured or belongs to another thread, on
+// those where graphs were launched after Close, and for a timeline that the garbage collector has found: there
+// the work counts as done when the stream is idle, or closed and done. Wrapped streams, those whose handle was asked
+// for, and the legacy stream are not asked whether they are idle, as that would invalidate a capture by other code.
 //
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
 // counter, as Set is refused from now on: raise it first. If nobody does, the memory stays in use, and
-// to give up the context waits for as long as the process lives.
+// whoever gives up the context waits for ever. Errors go to the leak hook.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
 		return errNil("Timeline.Close", "timeline")

@@ -2,11 +2,18 @@
 
 package cu
 
-import "syscall"
+import (
+	"reflect"
+	"syscall"
+)
 
-// mapMemory returns zeroed memory that stays where it is, and mapped, for as long as the
-// process lives. It is shared, so that a child that C forks does not make the process
-// write to a copy that the GPU knows nothing of.
-func mapMemory(size int) ([]byte, error) {
-	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON)
+// mapMemory returns the address of zeroed memory that stays where it is, and mapped, for as
+// long as the process lives. It is shared, so that a child that C forks does not make the
+// process write to a copy that the GPU knows nothing of.
+func mapMemory(size int) (uintptr, error) {
+	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON)
+	if err != nil {
+		return 0, err
+	}
+	return reflect.ValueOf(b).Pointer(), nil
 }

@@ -1,22 +1,14 @@
 package cu
 
-import (
-	"syscall"
-	"unsafe"
-)
+import "syscall"
 
-// mapMemory returns zeroed memory that stays where it is, and mapped, for as long as the
-// process lives.
-func mapMemory(size int) ([]byte, error) {
+// mapMemory returns the address of zeroed memory that stays where it is, and mapped, for as
+// long as the process lives.
+func mapMemory(size int) (uintptr, error) {
 	h, err := syscall.CreateFileMapping(syscall.InvalidHandle, nil, syscall.PAGE_READWRITE, 0, uint32(size), nil)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer syscall.CloseHandle(h) // the view keeps it
-	addr, err := syscall.MapViewOfFile(h, syscall.FILE_MAP_READ|syscall.FILE_MAP_WRITE, 0, 0, uintptr(size))
-	if err != nil {
-		return nil, err
-	}
-	// It is no memory of Go's. Written this way because it comes as a number.
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil
+	return syscall.MapViewOfFile(h, syscall.FILE_MAP_READ|syscall.FILE_MAP_WRITE, 0, 0, uintptr(size))
 }

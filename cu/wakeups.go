@@ -70,3 +70,10 @@ func (w *wakeUps) put(c *contextCore, s driver.Stream) {
 	defer c.mu.Unlock()
 	w.free = append(w.free, s)
 }
+
+// countWakeUps returns how many wake-up streams the context has.
+func (c *contextCore) countWakeUps() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wakeUps.made
+}

@@ -48,12 +48,7 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int {
-	c := gpu.own.core
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wakeUps.made
-}
+func wakeUpStreams(gpu *Context) int { return gpu.own.core.countWakeUps() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {

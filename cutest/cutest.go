@@ -47,7 +47,8 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 // Soft returns a software driver for the test, and the driver that it opened on it:
 // for tests that hold streams, move the time or look at misuse, which a GPU cannot.
 // When the test ends, streams that are held are released, virtual time moves on, and
-// what is still open then makes the test fail, and so does misuse.
+// what is still open then makes the test fail, and so does misuse. Streams of the library's own, one for each of
+// a context's first four, count as open as long as the context is.
 //
 // A call may wait for a stream that the test holds, or for virtual time, as a deferred Close
 // of memory does: who waits, for what, and what lets it go on, is logged after a second in
@@ -64,7 +65,7 @@ func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	t.Cleanup(func() {
 		w.stop()
 		// What was closed last may be destroyed in the background, when its work is
-		// done, and what was forgotten by the garbage collector.
+		// done, and what was forgotten when the garbage collector has found it: some of it by drv.Close.
 		for i := 0; i < 200 && len(sim.Census()) > 0; i++ {
 			sim.Finish()
 			runtime.GC()

@@ -227,18 +227,21 @@ func TestDoctorFailures(t *testing.T) {
 		{"cuDeviceGetName", cu.ResultInvalidValue, anyDevice, "asking the driver", "nvidia-smi -q; sudo dmesg | grep -e NVRM -e Xid"},
 		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "asking the driver", cu.ResultUnknown.Remedy()},
 	} {
-		nth := 1
-		if tt.call == "cuDeviceGetCount" {
-			nth = 2 // the first call is for opening the driver
+		fail := func() { f.fail(tt.call, 1, tt.code) }
+		switch tt.call {
+		case "cuDeviceGetCount":
+			fail = func() { f.fail(tt.call, 2, tt.code) } // the first call is for opening the driver
+		case "cuMemAlloc_v2":
+			fail = func() { f.ask("fake_fail_times", tt.call, 2, int32(tt.code)) } // an allocation is tried twice
 		}
 		f.ask("fake_reset")
-		f.fail(tt.call, nth, tt.code)
+		fail()
 		r := f.run("doctor")
 		if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) || strings.Count(r.stdout, "FAILED") != 1 ||
 			!strings.Contains(r.stdout, "FAILED "+tt.check+": cu: ") {
 			t.Errorf("%s fails: exit status %d\n%s%s", tt.call, r.status, r.stdout, r.stderr)
 		}
-		f.fail(tt.call, nth, tt.code)
+		fail()
 		r = f.run("doctor", "-json")
 		var v doctorReport
 		decode(t, r, &v)

@@ -195,8 +195,8 @@ static struct {
 	const char *ask;
 	void *address;
 	atomic_ullong calls[3]; // by the calling thread's capture mode
-	// A fault: the call that comes when skip reaches 0 returns code.
-	int skip, code;
+	// A fault: the calls that come when skip has reached 0 return code, as many as times says.
+	int skip, times, code;
 	bool faulty, always;
 	// A block: the next calls wait before or after they take effect.
 	int block_count, block_when, blocked;
@@ -436,8 +436,8 @@ static CUresult check(enum function fn, const void *h, enum kind kind) {
 static CUresult enter(enum function fn) {
 	lock();
 	functions[fn].calls[capture_mode]++;
-	if (functions[fn].faulty && (functions[fn].always || functions[fn].skip-- == 0)) {
-		if (!functions[fn].always)
+	if (functions[fn].faulty && (functions[fn].always || functions[fn].skip-- <= 0)) {
+		if (!functions[fn].always && --functions[fn].times == 0)
 			functions[fn].faulty = false;
 		return functions[fn].code;
 	}
@@ -2487,7 +2487,16 @@ void fake_fail(const char *name, int nth, int code) {
 	functions[i].faulty = nth >= 0;
 	functions[i].always = nth == 0;
 	functions[i].skip = nth - 1;
+	functions[i].times = 1;
 	functions[i].code = code;
+	unlock();
+}
+
+// fake_fail_times is fake_fail for the next calls, as many as times says.
+void fake_fail_times(const char *name, int times, int code) {
+	fake_fail(name, 1, code);
+	lock();
+	functions[find(name)].times = times;
 	unlock();
 }
 

@@ -7,7 +7,8 @@
 // in purecu's own module, or in one whose go.mod requires purecu. It takes a C compiler,
 // and Linux on amd64 or arm64 with glibc. A program finds them through
 // LD_LIBRARY_PATH, or by the path. Functions that the driver does not have are there
-// and return CUDA_ERROR_NOT_SUPPORTED (801); with -list, build says which ones.
+// and return CUDA_ERROR_NOT_SUPPORTED (801); with -list, build says which ones. A variable,
+// cusim_simulated, tells the library from NVIDIA's.
 //
 // libcuda.so.1 is a thin layer of C. It loads libcusim.so, the driver with its Go
 // runtime, at the first cuInit, so that a process may load it, ask it for its version

@@ -122,6 +122,8 @@ func TestA16ExternalWhileWaited(t *testing.T) {
 			c.t.Errorf("the nodes are %v", types)
 		}
 		c.stillPending("before the launch", e)
+		x.Handle() // others may launch it; nobody does
+		c.stillPending("before the launch, when others know the graph", e)
 		c.ok(after.WaitEvent(e))
 		c.ok(behind.Record(after))
 		c.stillPending("behind it", behind)

@@ -35,6 +35,7 @@ func newCuLab(l *lab, opts ...cu.Option) *cuLab {
 	var err error
 	c.drv, err = cu.Open(append(opts, option)...)
 	c.ok(err)
+	l.free = func() { c.ok(c.drv.Close()) }
 	dev, err := c.drv.Device(0)
 	c.ok(err)
 	c.gpu, err = dev.PrimaryContext()

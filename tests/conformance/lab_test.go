@@ -91,6 +91,7 @@ type lab struct {
 	device  driver.DevicePtr
 	gates   []*gate
 	undo    []func()
+	free    func() // frees what package cu has yet to free; nil without it
 	gone    map[uintptr]bool
 	misused int
 }
@@ -156,7 +157,10 @@ func (l *lab) close() {
 	}
 	n := l.sim.Census()
 	for end := time.Now().Add(patience); len(n) > 0 && time.Now().Before(end); n = l.sim.Census() {
-		l.settle() // what was in use when it was closed is given back in the background
+		l.settle() // what was in use when it was closed is given back in the background,
+		if l.free != nil {
+			l.free() // or by a call that may wait for the GPU
+		}
 		time.Sleep(time.Millisecond)
 	}
 	if len(n) > 0 {

@@ -43,7 +43,7 @@ func onNouns(t *testing.T, test func(*nouns)) {
 	}
 }
 
-// cleared waits until everything of package cu is gone, some of it in the background.
+// cleared has everything of package cu freed, some of which is done in the background.
 func (n *nouns) cleared() {
 	if n.cuLab == nil {
 		return // it was not opened
@@ -51,6 +51,7 @@ func (n *nouns) cleared() {
 	n.t.Helper()
 	if n.sim != nil {
 		n.until("everything is gone but what every lab has", func() bool {
+			n.free()
 			c := n.sim.Census()
 			return len(c) == 2 && c["context"] == 1 && c["host memory"] == 1
 		})

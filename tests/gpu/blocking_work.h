@@ -55,8 +55,12 @@ ROW(elapsed2, "cuEventElapsedTime_v2, complete", 0, h = finished(EVENT_TIMED), c
 ROW(elapsed_pending, "cuEventElapsedTime, pending", 0, h = pending(EVENT_TIMED), cuEventElapsedTime(&ms, h, h))
 
 // Calls on the held stream itself, until its queue is full.
-CASE(full_record, "cuEventRecord, held stream, the Nth", 0) {
+CASE(full_record, "cuEventRecord, timed, held stream, the Nth", 0) {
 	h = new_event(EVENT_TIMED);
+	MANY(1, 50000, 1, cuEventRecord(h, held));
+}
+CASE(full_record_untimed, "cuEventRecord, untimed, held stream, the Nth", 0) {
+	h = new_event(EVENT_UNTIMED);
 	MANY(1, 50000, 1, cuEventRecord(h, held));
 }
 CASE(full_wait, "cuStreamWaitEvent, held stream, the Nth", 0) {
@@ -79,6 +83,23 @@ CASE(full_graph, "cuGraphLaunch, held stream, the Nth", 0) {
 	h = executable(kernel_graph());
 	MANY(1, 50000, 1, cuGraphLaunch(h, held));
 }
+// Calls on the held stream when its queue is full: 1020 launches fit, where the wait that holds it is one more entry.
+#define FULL(name, text, setup, call) \
+	ROW(full_then_##name, text ", held stream with 1020 launches", 0, setup; fill(), call)
+static void fill(void) {
+	hold();
+	for (int i = 0; i < 1020; i++)
+		ok(launch(small, held, NULL));
+}
+FULL(record, "cuEventRecord, untimed", h = new_event(EVENT_UNTIMED), cuEventRecord(h, held))
+FULL(record_timed, "cuEventRecord, timed", h = new_event(EVENT_TIMED), cuEventRecord(h, held))
+FULL(wait, "cuStreamWaitEvent, event pending", h = pending(EVENT_UNTIMED), cuStreamWaitEvent(held, h, 0))
+FULL(host, "cuLaunchHostFunc", , cuLaunchHostFunc(held, nothing, NULL))
+FULL(write, "cuStreamWriteValue32", d = new_mem(64), cuStreamWriteValue32(held, d, 1, 0))
+FULL(query, "cuStreamQuery", , cuStreamQuery(held))
+FULL(ctx, "cuCtxRecordEvent, untimed", h = new_event(EVENT_UNTIMED), cuCtxRecordEvent(ctx, h))
+FULL(ctx_timed, "cuCtxRecordEvent, timed", h = new_event(EVENT_TIMED), cuCtxRecordEvent(ctx, h))
+FULL(destroy, "cuStreamDestroy", , cuStreamDestroy(held))
 CASE(full_free_wait, "cuStreamWaitEvent, free stream, event pending, the Nth", 0) {
 	h = pending(EVENT_UNTIMED);
 	MANY(1, 50000, 1, cuStreamWaitEvent(idle, h, 0));

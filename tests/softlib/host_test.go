@@ -115,8 +115,11 @@ func python(t *testing.T) string {
 // packed arguments return to what an H100 returned to the same calls.
 func TestLaunches(t *testing.T) {
 	stdout, said := output(t, nil, python(t), filepath.Join("testdata", "launches.py"), library(t))
-	if said != "" {
-		t.Error(said)
+	// The library says once of each of its kernels that it does nothing.
+	for line := range strings.Lines(said) {
+		if !strings.HasPrefix(line, `cusim: kernel "noop" is unknown: `) && !strings.HasPrefix(line, `cusim: kernel "four" is unknown: `) {
+			t.Errorf("on standard error: %s", line)
+		}
 	}
 	recorded, err := os.ReadFile(filepath.Join("testdata", "launches-h100.tsv"))
 	if err != nil {

@@ -39,6 +39,9 @@ const (
 	importPath = "github.com/purecu/purecu/cusim/libcuda"
 )
 
+// mark is a variable that the library exports beside the functions, and NVIDIA's does not: see stub/libcuda.c.
+const mark = "cusim_simulated"
+
 func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
@@ -84,6 +87,7 @@ func list(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%-55s %s\n", f.name, what)
 	}
+	fmt.Fprintf(w, "%-55s %s\n", mark, "no function: says that the library is not NVIDIA's")
 	fmt.Fprintf(w, "%d of %d functions\n", have, len(functions))
 }
 
