@@ -466,3 +466,46 @@ func TestDeferredStorm(t *testing.T) {
 		t.Errorf("left are %v", r.sim.Census())
 	}
 }
+
+// TestBusyIsNoFailure tries again and again to free memory that a captured stream uses, which is no failure of the
+// driver, and then lets the driver fail.
+func TestBusyIsNoFailure(t *testing.T) {
+	r := newRig(t)
+	d := r.memory(r.gpu, 8)
+	use := func() *HostMem {
+		h := r.host(r.gpu, 8)
+		r.ok(r.s.Copy(d, h))
+		r.tell("fake_capture_stream", r.s.Handle(), 1)
+		r.ok(h.Close())
+		for range 2 * maxTries {
+			r.ok(r.drv.Close())
+		}
+		r.tell("fake_capture_stream", r.s.Handle(), 0)
+		return h
+	}
+	use()
+	r.fail("cuStreamIsCapturing", 1, ResultUnknown)
+	r.ok(r.drv.Close())
+	if r.census(kindHost) != 1 {
+		t.Error("it is freed, and nobody knows whether the GPU uses it")
+	}
+	r.ok(r.drv.Close())
+	if got := r.leaked(0); got != nil || r.census(kindHost) != 0 {
+		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), got)
+	}
+
+	h := use()
+	r.fail("cuStreamIsCapturing", 0, ResultUnknown) // always
+	for range maxTries {
+		if got := r.leaked(0); got != nil {
+			t.Errorf("reports %v", got)
+		}
+		r.ok(r.drv.Close())
+	}
+	r.fail("cuStreamIsCapturing", -1, 0)
+	r.ok(r.drv.Close())
+	if l := r.reports(1); len(l) != 1 || l[0].Forgotten || !errors.Is(l[0].Err, ResultUnknown) || r.census(kindHost) != 1 {
+		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
+	}
+	r.tell("fake_forgive_host", uintptr(h.core.host))
+}
