@@ -145,11 +145,13 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		"AddMemset": {TraceStreamCreate, func(r *rig) func() {
 			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
 			r.t.Cleanup(func() { g.Close() })
+			useWakeUps(r)
 			return func() { g.AddMemset(mem, 1) }
 		}},
 		"AddMemset, end": {TraceStreamDestroy, func(r *rig) func() {
 			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
 			r.t.Cleanup(func() { g.Close() })
+			useWakeUps(r)
 			return func() { g.AddMemset(mem, 1) }
 		}},
 		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
@@ -217,5 +219,17 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// useWakeUps takes all wake-up streams of the context until the test ends, so that a graph's node needs a stream of its own.
+func useWakeUps(r *rig) {
+	c := r.gpu.own.core
+	for {
+		s, ok := c.takeWakeUp()
+		if !ok {
+			return
+		}
+		r.t.Cleanup(func() { c.wakeUps.put(c, s) })
 	}
 }
