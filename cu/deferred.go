@@ -166,6 +166,7 @@ func (c *contextCore) freeDeferred() {
 // release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is deferred,
 // and gives the context up if the user was the last one.
 func (c *contextCore) release() error {
+	c.drv.watch.settle(c.drv.table.Clock())
 	c.freeDeferred()
 	if !c.drop() {
 		return nil
@@ -251,6 +252,7 @@ func (d *Driver) forget(c *contextCore) {
 // freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts without
 // users. It waits for the GPU: only calls that are documented to do so call it.
 func (d *Driver) freeDeferred(dev *Device) {
+	d.watch.settle(d.table.Clock())
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {

@@ -116,7 +116,12 @@ func (sl *slot) leave() {
 // destroyed on another goroutine.
 func (sl *slot) leaveElsewhere() {
 	if sl.calls.state.Add(-refOne) == refClosed {
-		go sl.destroyIfIdle()
+		late := &sl.drv.watch.late
+		late.Add(1)
+		go func() {
+			defer late.Add(-1)
+			sl.destroyIfIdle()
+		}()
 	}
 }
 

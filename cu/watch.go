@@ -71,6 +71,8 @@ type watcher struct {
 	// lent is how often a CUevent was lent to others while it was waited for: the watcher
 	// asks for it with more care then.
 	lent atomic.Uint32
+	// late counts the slots that nobody waits for any more and that the watcher has yet to let go of: see settle.
+	late atomic.Int32
 
 	mu      sync.Mutex
 	running bool
@@ -280,6 +282,19 @@ func (w *watcher) wake(d *Driver) {
 func (w *watcher) wakeAfter(d *Driver) {
 	if w.bare || w.idle() {
 		w.wake(d)
+	}
+}
+
+// settlePatience is how long settle waits for what takes microseconds, unless a tracer keeps somebody.
+const settlePatience = 100 * time.Millisecond
+
+// settle waits until the watcher has let go of what was closed before. Else a context that the program closes last would
+// have a user left, and stay abandoned.
+func (w *watcher) settle(clock driver.Clock) {
+	b := backOff{clock: clock}
+	defer b.end()
+	for w.late.Load() != 0 && b.slept < settlePatience {
+		b.wait()
 	}
 }
 
@@ -516,6 +531,7 @@ func (w *watcher) run(d *Driver) {
 		w.mu.Unlock()
 		for _, sl := range r.dead {
 			sl.leaveElsewhere()
+			w.late.Add(-1)
 		}
 		clear(r.dead)
 		if hits > 0 && rush < maxRush {

@@ -228,6 +228,7 @@ func (w *watcher) drop(t *told, of *watch) {
 	sl.watchers.Add(-1)
 	if w.asking {
 		w.dead = append(w.dead, sl)
+		w.late.Add(1)
 	} else {
 		t.slots = append(t.slots, sl)
 	}
