@@ -23,7 +23,7 @@ var apiTypes = []any{
 	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
 	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(JITOption), new(LaunchConfig),
 	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Proc), new(RecordFlags),
-	new(Result), new(SMResource), new(Span), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
+	new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
