@@ -100,7 +100,7 @@ type batchItem struct {
 	slot  *slot
 	gen   uint64  // of the slot of a query or a wait, when it was put here
 	on    *Stream // of a record
-	order uint64  // of a record, as far as it is known
+	noted uint64  // of a record: see slot.noteOrder
 }
 
 // batch returns an empty batch.
@@ -133,7 +133,7 @@ func (b *batch) add(it batchItem) {
 // each calls f for each item with the result of its call, and empties the batch. res is the
 // result of what was set up around the calls: if it is not success it is every item's.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	for k := range b.n {
+	each(b.n, func(k int) { // also if a tracer panics that has come meanwhile
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res
@@ -143,7 +143,7 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 		runtime.KeepAlive(it.owner)
 		runtime.KeepAlive(it.on)
 		*it = batchItem{}
-	}
+	})
 	b.n = 0
 }
 
@@ -285,7 +285,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	if sl == nil || sl.moves(RecordDefault) || sl.gen.Load()&genBusy != 0 || sc.begin(op) != nil {
 		return it, false
 	}
-	if !sl.beginRecord() || sl.moves(RecordDefault) { // as in eventCore.record
+	if !sl.beginRecord() && sl.elsewhere(RecordDefault) { // as in eventCore.record
 		sl.endRecord()
 		s.leave()
 		return it, false
@@ -293,7 +293,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	sl.recordedOn(sc)
 	it = batchItem{owner: o, slot: sl, on: s}
 	if sl.drv.ordered.Load() {
-		it.order = sl.noteOrder(sc)
+		it.noted = sl.noteOrder(sc)
 	}
 	return it, true
 }
@@ -303,8 +303,8 @@ func (b *batch) record(errs *batchErrors) {
 	res := b.drv.table.EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core
-		if it.order != 0 {
-			sl.confirm(it.order, res)
+		if it.noted != 0 {
+			sl.confirm(it.noted, res)
 		}
 		if b.drv.captures.n.Load() != 0 {
 			sl.overtaken(sc)
@@ -379,10 +379,8 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 func (b *batch) wait(sc *streamCore, errs *batchErrors) {
 	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		if sl := it.slot; b.drv.captures.n.Load() != 0 && (sl.gen.Load() != it.gen || sl.mayBeCaptured()) {
-			done := sc.change() // a record in a capture was faster, perhaps
-			sc.joined()
-			done()
+		if b.drv.captures.n.Load() != 0 {
+			sc.overtakenWait(it.slot, it.gen)
 		}
 		if res != driver.ResultSuccess {
 			errs.add(it.place, sc.ctx.fail(errs.op, uintptr(sc.raw), res))

@@ -3,9 +3,12 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -240,9 +243,18 @@ type captures struct {
 	mu sync.Mutex
 	// byID is nil at first.
 	byID map[uint64]*capture
-	// polls keeps events from becoming part of a capture while they are polled, which
-	// would spoil it.
+	// polls is held for reading while an event is polled, or waited for by a stream of the
+	// library's own, that must not become part of a capture meanwhile: see awaitPolls.
 	polls sync.RWMutex
+}
+
+// awaitPolls waits until polls that began before are answered. Later ones see what the
+// caller has noted before: that a record is under way, or that others know the CUevent.
+// Nothing is done under the lock, and the driver answers at once, so nobody waits for long.
+func (c *captures) awaitPolls() {
+	c.polls.Lock()
+	//lint:ignore SA2001 it waits for those who had locked it
+	c.polls.Unlock()
 }
 
 // beginCapture begins a capture. No work is being enqueued on the stream meanwhile,
@@ -250,7 +262,7 @@ type captures struct {
 func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(driver.At) driver.Result, discard func(driver.Graph)) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
-	defer sc.change()()
+	defer sc.beginChange()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.captures.n.Add(-1)
 		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
@@ -281,11 +293,12 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 	return c, nil
 }
 
-// join makes a stream part of the capture, as it is for the driver already.
+// join makes a stream part of the capture, as it is for the driver already. The mutex of
+// captures is held.
 func (c *capture) join(sc *streamCore) {
-	if sc.part.capture != c {
+	if sc.part.capture.Load() != c {
 		sc.acquire() // also if it is being closed: the caller has a call in flight
-		sc.part.capture = c
+		sc.part.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
 }
@@ -293,10 +306,10 @@ func (c *capture) join(sc *streamCore) {
 // endCapture ends a capture, whatever the driver answers.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	sc.part.work.Lock()
+	done := sc.part.change()
 	g, res := d.table.StreamEndCapture(at, sc.raw)
 	c.over.Store(true)
-	sc.part.work.Unlock() // from here on nothing counts as captured: see underWay
+	done() // from here on nothing counts as captured: see underWay
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -305,15 +318,14 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	streams := c.streams
 	c.streams = nil
 	d.captures.mu.Unlock()
-	for _, s := range streams {
-		s.part.work.Lock()
-		if s.part.capture == c {
-			s.part.capture = nil
-		}
+	defer d.captures.n.Add(-1)
+	each(len(streams), func(i int) {
+		s := streams[i]
+		s.part.work.Lock() // who enqueues work adds no more to what the graph uses
+		s.part.capture.CompareAndSwap(c, nil)
 		s.part.work.Unlock()
 		s.leave()
-	}
-	d.captures.n.Add(-1)
+	})
 	return g, res
 }
 
@@ -343,13 +355,25 @@ func (d *Driver) blame(e *Error) {
 		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
 		return
 	}
-	d.captures.mu.Lock()
-	defer d.captures.mu.Unlock()
-	for _, c := range d.captures.byID {
-		if c.first.Load() == nil && c.streams[0].invalidated() {
-			c.first.Store(e)
+	for c, sc := range d.captures.all() {
+		if c.first.Load() == nil && sc.invalidated() {
+			c.first.CompareAndSwap(nil, e)
 		}
+		sc.leave()
 	}
+}
+
+// all returns the captures that are under way, each with the stream that was captured first, on
+// which the caller has to end a call.
+func (c *captures) all() map[*capture]*streamCore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[*capture]*streamCore, len(c.byID))
+	for _, of := range c.byID {
+		of.streams[0].acquire() // also if it is being closed, as the capture has a call in flight
+		all[of] = of.streams[0]
+	}
+	return all
 }
 
 // invalidated reports whether the stream's capture is spoilt, if that can be asked here.
@@ -361,30 +385,124 @@ func (sc *streamCore) invalidated() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }
 
-// change keeps work off the stream while it begins to be captured, until the
-// function that it returns is called. Nobody asks the legacy default stream meanwhile
-// what it has to do: a capture of a blocking stream would be spoilt by that.
-func (sc *streamCore) change() (done func()) {
-	sc.part.work.Lock()
-	if sc.foreign && !sc.pooled || sc.flags&StreamNonBlocking == 0 {
-		sc.ctx.marking.Lock()
-		return func() {
-			sc.ctx.marking.Unlock()
-			sc.part.work.Unlock()
-		}
+// change keeps work off the stream while it becomes part of a capture, or ceases to be, until
+// the function that it returns is called. What the caller asks of the driver meanwhile
+// enqueues nothing for the GPU, and does not wait for it.
+func (p *partOf) change() (done func()) {
+	p.work.Lock()
+	p.changing.Store(true)
+	return func() {
+		p.changing.Store(false)
+		p.work.Unlock()
 	}
-	return sc.part.work.Unlock
+}
+
+// beginChange is change for a stream that becomes part of a capture. Meanwhile this package records nothing of its own
+// accord on the legacy default stream: a capture of a blocking stream would be invalidated.
+func (sc *streamCore) beginChange() (done func()) {
+	changed := sc.part.change()
+	if sc.flags&StreamNonBlocking != 0 && (!sc.foreign || sc.pooled) {
+		return changed
+	}
+	marks := &sc.ctx.marks
+	marks.beginCapture(sc.ctx.drv.table.Clock())
+	return func() {
+		marks.captureBegun()
+		changed()
+	}
+}
+
+// legacyMarks keeps two things apart: the events that this package records on the legacy
+// default stream without having been asked, and the beginnings of captures of blocking
+// streams. An event is not recorded while a capture begins. A capture begins when the events
+// are recorded, or after markPatience: what takes so long waits for room in the stream's
+// queue, and found out before that nothing is being captured.
+type legacyMarks struct {
+	mu         sync.Mutex
+	marks      int // records that are under way
+	beginnings int // captures that begin
+}
+
+// markPatience is how long the beginning of a capture waits for a record.
+const markPatience = 20 * time.Millisecond
+
+// mark begins a record, which marked ends. It reports false while a capture begins.
+func (m *legacyMarks) mark() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.beginnings != 0 {
+		return false
+	}
+	m.marks++
+	return true
+}
+
+func (m *legacyMarks) marked() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.marks--
+}
+
+// beginCapture is called before a capture begins, and captureBegun after it has begun.
+func (m *legacyMarks) beginCapture(clock driver.Clock) {
+	m.mu.Lock()
+	m.beginnings++
+	m.mu.Unlock()
+	b := backOff{clock: clock}
+	defer b.end()
+	for m.marking() && b.slept < markPatience {
+		b.wait()
+	}
+}
+
+func (m *legacyMarks) captureBegun() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beginnings--
+}
+
+func (m *legacyMarks) marking() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks != 0
 }
 
 // beginWork says that work is about to be enqueued on the stream, and, if it will be
 // captured, by whom: then the caller adds what the work uses. endWork says that it is
 // enqueued.
+//
+// The lock is held while the driver enqueues the work, which may wait for room in the
+// stream's queue. Only change waits for it, and the end of a capture that the stream has
+// joined: the beginning and the end of a capture of this stream.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
+	return sc.capturedBy()
+}
+
+func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
+
+// capturing is beginWork for those who have enqueued their work. It waits for nobody who
+// enqueues some.
+func (sc *streamCore) capturing() *capture {
+	if sc.part.changing.Load() { // it does not for long
+		sc.part.work.RLock()
+		//lint:ignore SA2001 it waits for the change
+		sc.part.work.RUnlock()
+	}
+	return sc.capturedBy()
+}
+
+// capturedBy returns the capture that work becomes part of, if nothing changes.
+func (sc *streamCore) capturedBy() *capture {
 	if c := sc.underWay(); c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
 		return c
 	}
 	// The capture may have begun in another Do on the same thread.
+	return sc.askCapture()
+}
+
+// askCapture asks the driver which of this package's captures the stream is part of.
+func (sc *streamCore) askCapture() *capture {
 	i, res := sc.captureInfo(sc.at)
 	if res != driver.ResultSuccess || i.ID == 0 {
 		return nil
@@ -398,13 +516,11 @@ func (sc *streamCore) beginWork() *capture {
 // underWay returns the capture that the stream is part of. One that is over does not
 // count, although the stream may not have left it yet.
 func (sc *streamCore) underWay() *capture {
-	if c := sc.part.capture; c != nil && !c.over.Load() {
+	if c := sc.part.capture.Load(); c != nil && !c.over.Load() {
 		return c
 	}
 	return nil
 }
-
-func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
 
 // active reports whether what is enqueued on the stream becomes part of a graph,
 // whoever has begun the capture.
@@ -413,11 +529,11 @@ func (sc *streamCore) active() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// waitEvent makes the stream wait for a CUevent. captured says that the event's record may
-// be part of a capture: then the stream becomes part of it, too.
+// waitEvent makes the stream wait for a CUevent. captured says that the event's record is
+// part of a capture: then the stream becomes part of it, too.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	if captured {
-		defer sc.change()()
+		defer sc.beginChange()()
 	}
 	res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	if captured && res == driver.ResultSuccess {
@@ -426,8 +542,7 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	return res
 }
 
-// joined finds out whether the stream has become part of a capture, between change and its
-// end.
+// joined finds out whether the stream has become part of a capture.
 func (sc *streamCore) joined() {
 	if sc.underWay() != nil {
 		return
@@ -554,9 +669,8 @@ func (u *uses) release() {
 	held := u.held
 	u.held, u.given, u.yet = nil, nil, nil
 	u.mu.Unlock()
-	for h := range held {
-		h.leave()
-	}
+	list := slices.Collect(maps.Keys(held))
+	each(len(list), func(i int) { list[i].leave() })
 }
 
 // use makes a call by which the graph comes to use something, on which the caller has a

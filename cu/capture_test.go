@@ -144,7 +144,7 @@ func (r *soft) idle(streams ...*Stream) {
 		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core.part.capture != nil {
+		if s.core.part.capture.Load() != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}

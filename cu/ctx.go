@@ -77,9 +77,8 @@ type contextCore struct {
 	// replaced, never changed.
 	peers atomic.Pointer[map[*contextCore]bool]
 
-	// marking is held while an event is recorded on the legacy default stream without
-	// anybody having asked for it, and while a blocking stream begins to be captured.
-	marking sync.Mutex
+	// marks are the events that this package records on the legacy default stream of its own accord.
+	marks legacyMarks
 
 	// lost is why nobody can know when work is done on a stream that lasts as long as the
 	// CUDA context, if others keep that. It is known when the context is gone.
@@ -806,7 +805,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	at.Context = c.raw
 	t := c.drv.tell(TraceEventCreate, 0, 0)
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
-	t.done(TraceEventCreate, e, 0, res)
+	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed("cuEventCreate", 0, res)
 	}
@@ -823,9 +822,7 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 
 // destroyEvent destroys a CUevent.
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
-	t := c.drv.tell(TraceEventDestroy, e, 0)
-	res := c.drv.table.EventDestroy(at, e)
-	t.done(TraceEventDestroy, e, 0, res)
+	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.failed("cuEventDestroy", uintptr(e), res)
 	}

@@ -360,6 +360,7 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 //
 // Record does not wait for the GPU, unless more is pending on the stream than the driver's
 // queue has room for: on an H200 that was so before 2,000 records of a stream that was held.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if e != nil && s != nil && s.core != nil {
@@ -396,13 +397,8 @@ func (e *Event) RecordOnce(s *Stream) error {
 	}
 	o, sc := e.load(), s.core
 	if o == nil {
-		if err := sc.begin(op); err != nil {
-			return err
-		}
 		var err error
-		o, err = e.create(sc.ctx)
-		s.leave()
-		if err != nil {
+		if o, err = e.createOn(op, s); err != nil {
 			return err
 		}
 	}
@@ -421,6 +417,15 @@ func (e *Event) RecordOnce(s *Stream) error {
 	return c.recordOnce(op, sc)
 }
 
+// createOn gives an event that was not created yet its CUevent, in the context of a stream.
+func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
+	if err := s.core.begin(op); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return e.create(s.core.ctx)
+}
+
 // recordOnce records an event that was not recorded yet on a stream, of which the caller
 // holds a reference.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
@@ -433,18 +438,44 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 		if err != nil {
 			return err
 		}
-		c.once.Lock()
-		if sl := c.slot.Load(); sl != nil && sl.once() {
-			c.once.Unlock()
+		turn, first := c.takeTurn()
+		if !first {
 			next.leave()
-			return nil
+			if turn == nil {
+				return nil
+			}
+			<-turn
+			continue
 		}
 		r := c.recordMoving(next, a)
-		c.once.Unlock()
+		c.endTurn(turn) // no tracer is called before
 		if again, err := r.finish(op); !again {
 			return err
 		}
 	}
+}
+
+// takeTurn reports whether the caller is the first to record the event; then it has to end
+// the turn. Otherwise turn is closed when somebody else's has ended, and nil if the event
+// was recorded.
+func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	if sl := c.slot.Load(); sl != nil && sl.once() {
+		return nil, false
+	}
+	if c.once != nil {
+		return c.once, false
+	}
+	c.once = make(chan struct{})
+	return c.once, true
+}
+
+func (c *eventCore) endTurn(turn chan struct{}) {
+	c.moving.Lock()
+	c.once = nil
+	c.moving.Unlock()
+	close(turn)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -481,16 +512,17 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 	if err := sc.begin(op); err != nil {
 		return err
 	}
-	var err error
+	defer s.leave() // also if a tracer panics
 	if o == nil {
-		if o, err = e.create(sc.ctx); err == nil && o.core.ctx != sc.ctx {
-			err = o.core.mismatch(op, sc)
+		var err error
+		if o, err = e.create(sc.ctx); err != nil {
+			return err
+		}
+		if o.core.ctx != sc.ctx {
+			return o.core.mismatch(op, sc)
 		}
 	}
-	if err == nil {
-		err = o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
-	}
-	s.leave()
+	err := o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -561,13 +593,24 @@ func (e *Event) Query() (Status, error) {
 			sl.leave() // it was retired, or the event was closed, just now
 			continue
 		}
+		t, res := sl.queryFirst(driver.At{})
+		if t.to != nil {
+			return o.tellQuery(op, sl, t, res)
+		}
 		st, err := Pending, error(nil)
-		if res := sl.query(driver.At{}); res != driver.ResultNotReady {
+		if res != driver.ResultNotReady {
 			st, err = o.core.status(op, sl, res)
 		}
 		o.leave(sl)
 		return st, err
 	}
+}
+
+// tellQuery tells tracers of a query, and ends it. They may panic.
+func (o *eventOwner) tellQuery(op string, sl *slot, t telling, res driver.Result) (Status, error) {
+	defer o.leave(sl)
+	t.end(TraceEventQuery, sl.raw, 0, res)
+	return o.core.status(op, sl, res)
 }
 
 // status turns the result of the program's query into a status.
@@ -589,6 +632,7 @@ func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, erro
 // For an event that processes share it spins in any case, and is for the record that was
 // the newest one, of whatever process, when it began. If that process was killed before
 // the record completed, Synchronize never returns, and nothing can end it: use Wait.
+// It may wait for the GPU: see docs/blocking.md.
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {

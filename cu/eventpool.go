@@ -2,6 +2,7 @@ package cu
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -68,10 +69,23 @@ const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
 // freeList is a stack of entries that nobody has, linked by their indices.
 type freeList struct {
 	// head is one more than the first entry's index, 0 if there is none, in the lower
-	// half. The upper half counts the changes: an entry that was taken and put back
-	// meanwhile must not look as if nothing had happened.
+	// placeBits. The others count the changes: an entry that was taken and put back
+	// meanwhile must not look as if nothing had happened. That fails only if a goroutine
+	// stops in the middle of pop for exactly 1<<40 changes, which take hours.
 	head atomic.Uint64
 	_    [64 - 8]byte // a line of its own
+}
+
+const (
+	placeBits = 24
+	placeMask = 1<<placeBits - 1
+	// maxEntries is how many entries a pool can have.
+	maxEntries = placeMask
+)
+
+// changed returns what a list's head becomes when another entry is the first.
+func changed(head uint64, first uint32) uint64 {
+	return (head>>placeBits+1)<<placeBits | uint64(first)
 }
 
 // poolEntry is a place for an event in a pool.
@@ -163,10 +177,12 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 	pool.closed = true
 	pool.mu.Unlock() // from here on no entry gets a CUevent
 	first := driver.ResultSuccess
-	for _, en := range *pool.entries.Load() {
+	entries := *pool.entries.Load()
+	each(len(entries), func(i int) {
+		en := entries[i]
 		c := en.core.Load()
 		if c == nil {
-			continue
+			return
 		}
 		sl, lent := c.slot.Load(), en.state.Load()&entryLent != 0
 		if !lent {
@@ -181,12 +197,13 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		} else if err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 		}
-	}
+	})
 	return first
 }
 
 // Acquire lends an event with these flags, untimed without any; several flags count
 // together. It is created if the pool has none (cuEventCreate). Give it back with Release.
+// A pool has room for 16,777,215 events: when all are in use the error matches [ResultOutOfMemory].
 // Interprocess and external events are refused: nobody knows who goes on using them.
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
@@ -204,7 +221,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	for i := range pool.homes[f] {
 		en := pool.homes[f][i].Load()
 		if en == nil {
-			break
+			continue
 		}
 		s := en.state.Load()
 		if next := s&^(entryOne-1) + entryOne + entryLent; s&(entryLent|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
@@ -214,7 +231,10 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	en := pool.pop(&pool.free[f])
 	if en == nil {
 		if en = pool.pop(&pool.empty[f]); en == nil {
-			en = pool.grow(f)
+			if en = pool.grow(f); en == nil {
+				return Pooled{}, &Error{Op: op, Result: ResultOutOfMemory,
+					Detail: fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries)}
+			}
 		}
 	}
 	next := en.state.Load()&^(entryOne-1) + entryOne + entryLent
@@ -234,19 +254,36 @@ func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
 		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
 			return Pooled{}, errReleased(op, 0)
 		}
-		if err := en.refill(op, c); err != nil {
-			en.putBack(s/entryOne - 1) // the generation was not lent
+		if err := en.refilled(op, c, s); err != nil {
 			return Pooled{}, err
 		}
-		en.state.Store(s)
 	}
 	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
+}
+
+// refilled is refill for an entry that is to be lent with this state. It is put back if that fails, or a tracer panics.
+func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
+	state := s - entryOne
+	defer func() {
+		if state != s {
+			en.putBack(state / entryOne) // nobody has had the generation
+		}
+	}()
+	if err := en.refill(op, old); err != nil {
+		return err
+	}
+	state = s
+	en.state.Store(s)
+	return nil
 }
 
 // putBack lets others have an entry, which nobody else has, after so many generations.
 func (en *poolEntry) putBack(gen uint64) {
 	if gen == maxGeneration {
 		en.state.Store(gen*entryOne + entryBusy) // for good
+		for i := range en.pool.homes[en.flags] {
+			en.pool.homes[en.flags][i].CompareAndSwap(en, nil) // the next one to be made is the home
+		}
 		return
 	}
 	en.state.Store(gen * entryOne)
@@ -368,13 +405,18 @@ func (p *EventPool) Trim() int {
 			if en == nil {
 				break
 			}
-			if en.trim() {
+			if en.trimTo(&pool.empty[f]) {
 				n++
 			}
-			pool.push(&pool.empty[f], en) // at once: whoever acquires looks there
 		}
 	}
 	return n
+}
+
+// trimTo is trim for an entry that goes on a list at once, where whoever acquires looks.
+func (en *poolEntry) trimTo(list *freeList) bool {
+	defer en.pool.push(list, en) // also if a tracer panics
+	return en.trim()
 }
 
 // trim takes the CUevent from an entry that nobody has. It reports false if there is none,
@@ -405,12 +447,12 @@ func (pool *poolCore) pop(list *freeList) *poolEntry {
 	head := &list.head
 	for {
 		h := head.Load()
-		if uint32(h) == 0 {
+		if h&placeMask == 0 {
 			return nil
 		}
-		en := pool.entry(uint32(h) - 1)
+		en := pool.entry(uint32(h&placeMask) - 1)
 		next := en.next.Load() // which means nothing if somebody else takes it now
-		if head.CompareAndSwap(h, (h>>32+1)<<32|uint64(next)) {
+		if head.CompareAndSwap(h, changed(h, next)) {
 			return en
 		}
 	}
@@ -421,18 +463,21 @@ func (pool *poolCore) push(list *freeList, en *poolEntry) {
 	head := &list.head
 	for {
 		h := head.Load()
-		en.next.Store(uint32(h))
-		if head.CompareAndSwap(h, (h>>32+1)<<32|uint64(en.index+1)) {
+		en.next.Store(uint32(h & placeMask))
+		if head.CompareAndSwap(h, changed(h, en.index+1)) {
 			return
 		}
 	}
 }
 
-// grow returns one more entry, without a CUevent.
+// grow returns one more entry, without a CUevent; nil if there are maxEntries.
 func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	entries := *pool.entries.Load()
+	if len(entries) == maxEntries {
+		return nil
+	}
 	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
 	en.state.Store(entryLent) // in generation 0, so that nobody else has it
 	for i := range pool.homes[flags] {
@@ -523,8 +568,8 @@ func (p Pooled) Release() error {
 	case c.slot.Load() == nil: // the pool was closed
 	default:
 		en.core.Store(nil)
+		defer en.putBack(uint64(p.gen)) // also if a tracer panics
 		c.release()
-		en.putBack(uint64(p.gen))
 	}
 	return nil
 }
@@ -610,11 +655,7 @@ func (p Pooled) Record(s *Stream) error {
 	done, err := c.recordPlainly(op, sc)
 	runtime.KeepAlive(s)
 	if !done {
-		if err := sc.begin(op); err != nil {
-			return err
-		}
-		err = c.record(op, recordArgs{stream: sc})
-		s.leave()
+		err = c.recordEntered(op, s)
 	}
 	if err != nil {
 		if c.slot.Load() == nil {
@@ -627,6 +668,15 @@ func (p Pooled) Record(s *Stream) error {
 		p.entry.state.CompareAndSwap(lent, lent+entryRecorded)
 	}
 	return nil
+}
+
+// recordEntered is record within a call on the stream.
+func (c *eventCore) recordEntered(op string, s *Stream) error {
+	if err := s.core.begin(op); err != nil {
+		return err
+	}
+	defer s.leave()
+	return c.record(op, recordArgs{stream: s.core})
 }
 
 // Query reports whether the event's newest record has completed: see [Event.Query]

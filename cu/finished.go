@@ -232,8 +232,10 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	part.work.RLock() // as who enqueues work does: no capture begins here meanwhile
 	defer part.work.RUnlock()
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		sc.ctx.marking.Lock()
-		defer sc.ctx.marking.Unlock()
+		if !sc.ctx.marks.mark() {
+			return nil, nil // a capture begins
+		}
+		defer sc.ctx.marks.marked()
 	}
 	at := sc.at
 	at.Relaxed = true

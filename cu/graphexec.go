@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
 )
@@ -23,9 +24,12 @@ type execCore struct {
 	resource
 	raw driver.GraphExec
 	// mu is held for each call: the driver leaves it to the program that there is one
-	// at a time.
+	// at a time. So who launches the graph waits for another launch, which may wait for
+	// room in its stream's queue.
 	mu   sync.Mutex
-	uses *uses
+	uses atomic.Pointer[uses]
+	// exposed says that others know the handle.
+	exposed atomic.Bool
 	// graph is what it was instantiated from, whose nodes its own are named by.
 	graph *graphCore
 	// leaving is what only earlier launches use. late guards it.
@@ -45,14 +49,14 @@ func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
 
 func (xc *execCore) free(at driver.At) (string, driver.Result) {
 	res := xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
-	xc.uses.release()
+	xc.uses.Load().release()
 	return "cuGraphExecDestroy", res
 }
 
 // Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
 // Later changes of the graph do not change what was made from it. While somebody
 // captures in global mode, or this thread in another one than relaxed, it is refused,
-// and spoils the capture.
+// and spoils the capture. It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
 	gc, err := g.enter(op)
@@ -64,8 +68,9 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	if res != driver.ResultSuccess {
 		return nil, gc.fail(op, res)
 	}
-	xc := &execCore{raw: raw, uses: new(uses), graph: gc}
-	xc.uses.addAll(gc.uses)
+	xc, u := &execCore{raw: raw, graph: gc}, new(uses)
+	u.addAll(gc.uses)
+	xc.uses.Store(u)
 	// What the graph uses goes when the launches are done.
 	xc.usage = new(usage)
 	x := &GraphExec{core: xc}
@@ -94,7 +99,7 @@ func (x *GraphExec) leave() {
 // Close destroys the executable graph (cuGraphExecDestroy) when its launches are done,
 // for which it waits. If calls on it are in flight it is destroyed after them, in the
 // background; so it is if a stream that it was launched on is being captured. Further
-// calls return nil.
+// calls return nil. It may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
 		return errNil("cuGraphExecDestroy", "executable graph")
@@ -109,15 +114,17 @@ func (x *GraphExec) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.closed() {
 		return 0
 	}
-	x.core.mu.Lock()
-	defer x.core.mu.Unlock()
-	x.core.uses.exposed()
+	x.core.exposed.Store(true)
+	x.core.uses.Load().exposed()
 	return uintptr(x.core.raw)
 }
 
 // Launch enqueues the graph on a stream (cuGraphLaunch). It returns when that is done,
 // not when the graph has run. A stream that is being captured refuses it, and the
-// capture is spoilt. Events that the graph records are pending from now on.
+// capture is spoilt. Events that the graph records are pending from now on. Launches, uploads
+// and changes of one GraphExec are made one after the other, as CUDA asks for: where the
+// driver has no room for more work on a stream, the others wait for that one.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (x *GraphExec) Launch(s *Stream) error {
 	return x.on(graphLaunchOp, s, (*driver.Table).GraphLaunch)
 }
@@ -155,7 +162,7 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	xc.usedOn(sc)
 	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
 	if res == driver.ResultSuccess && op == graphLaunchOp {
-		xc.uses.launched()
+		xc.uses.Load().launched()
 	}
 	x.leave()
 	t.done(TraceGraphLaunch, 0, sc.raw, res)
@@ -207,8 +214,10 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 		}
 		return fresh, err
 	}
-	old := xc.uses
-	xc.uses = fresh
+	old := xc.uses.Swap(fresh)
+	if xc.exposed.Load() { // Handle looks at what there is after that
+		fresh.exposed()
+	}
 	xc.outlive(old)
 	return old, nil
 }
@@ -216,7 +225,7 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 // outlive prepares for letting go of what only earlier launches use, so that it stays until
 // these are done.
 func (xc *execCore) outlive(old *uses) {
-	launched := xc.usage.streams.Load() != nil
+	launched, uses := xc.usage.streams.Load() != nil, xc.uses.Load()
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
@@ -228,12 +237,12 @@ func (xc *execCore) outlive(old *uses) {
 		case *timelineCore:
 			h.usedLike(xc.usage)
 		case *slot:
-			if launched && !xc.uses.has(h) {
+			if launched && !uses.has(h) {
 				h.acquire() // as a holder, also if the event was closed
 				xc.leaveLate(h.late())
 			}
 		case *hostFunc:
-			if launched && !xc.uses.has(h) {
+			if launched && !uses.has(h) {
 				h.acquire()
 				xc.leaveLate(latecomer{h, "host function", 0})
 			}
@@ -277,9 +286,7 @@ func (xc *execCore) leaveAll() {
 				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}
 		} else {
-			for _, l := range batch {
-				l.leave()
-			}
+			each(len(batch), func(i int) { batch[i].leave() })
 		}
 		done = len(batch)
 	}
@@ -341,7 +348,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 				x.leave()
 				return nil, nil, err
 			}
-			return xc.uses, func() { n.graph.leave(); x.leave() }, nil
+			return xc.uses.Load(), func() { n.graph.leave(); x.leave() }, nil
 		},
 		recordOp: op,
 		record:   func(e driver.Event) driver.Result { return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e) },

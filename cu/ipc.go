@@ -212,7 +212,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	}
 	t := core.drv.tell(TraceEventCreate, 0, 0)
 	raw, res := core.drv.table.IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
-	t.done(TraceEventCreate, raw, 0, res)
+	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's answer to a handle of this process

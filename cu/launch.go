@@ -126,8 +126,7 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	t, res, err := f.enqueue(op, sc, cfg, args)
-	t.done(TraceLaunch, 0, sc.raw, res)
-	s.leave()
+	s.leaveTelling(t, TraceLaunch, res)
 	return err
 }
 

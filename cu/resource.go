@@ -75,16 +75,21 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if r.usage.wait() != nil { // perhaps later
-		r.destroyLate(false)
+	late := true
+	defer func() {
+		if late { // perhaps it can be known later; also if a tracer panics
+			r.destroyLate(false)
+		}
+	}()
+	if r.usage.wait() != nil {
 		return nil
 	}
+	late = false
 	if !r.waits {
 		return r.destroy(driver.At{Relaxed: true})
 	}
-	err := r.free(driver.At{Relaxed: true})
-	r.ctx.releaseLate()
-	return err
+	defer r.ctx.releaseLate()
+	return r.free(driver.At{Relaxed: true})
 }
 
 // forgotten closes a resource whose owner the garbage collector found. Another
@@ -100,19 +105,17 @@ func (r *resource) forgotten() {
 
 // destroy frees the object, and takes it away from its context.
 func (r *resource) destroy(at driver.At) error {
-	err := r.free(at)
-	r.ctx.childDone()
-	return err
+	defer r.ctx.childDone() // also if a tracer panics
+	return r.free(at)
 }
 
 // free frees the object.
 func (r *resource) free(at driver.At) error {
-	var err error
+	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		err = r.ctx.failed(op, r.self.handle(), res)
+		return r.ctx.failed(op, r.self.handle(), res)
 	}
-	r.freed.Store(true)
-	return err
+	return nil
 }
 
 // keep leaves the object as it is, for as long as the process lives, because the

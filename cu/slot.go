@@ -42,9 +42,10 @@ type slot struct {
 	// prior is the slot that this one took the place of, with a record that somebody waits for, when a graph was made to
 	// record this one's CUevent. It has a call in flight, and counts as watched. It is set before anybody sees the slot.
 	prior *slot
-	// order is the place of the newest record among those of its stream, and which of the slot's
-	// records it is, as orderOf says; 0 if that is not known.
+	// order is the place of the newest record among those of its stream; 0 if that is not known. See noteOrder.
 	order atomic.Uint64
+	// place is which of the event's slots it is: see successor.
+	place uint64
 	// watch is that of the present record which others who wait for it share; nil if there is none. The watcher's
 	// lock guards it.
 	watch *watch
@@ -72,18 +73,25 @@ const (
 const (
 	genOne  = 1 << 24    // one more record
 	genBusy = genOne - 1 // the records under way
+	// genWorn are the bits that say that the slot is no good for more records: half of those that can be counted were
+	// begun, or half of those that can be under way at once are. The event moves on to another slot then, so that no
+	// value of gen comes back, and done is about no other record than the one that it was stored for.
+	//
+	// Where others know the CUevent it stays. Then no completion is remembered, and the records may come back to the
+	// beginning. What is left as a limit are 1<<24 records of such an event that are under way at once: each is a
+	// goroutine in the call, and their stacks have 32 GiB at least.
+	genWorn = 1<<63 | 1<<23
 )
 
 // beginRecord begins a record: it counts it, and keeps the CUevent until
-// endRecord. If it reports false the slot is closed, and the caller must still
-// call endRecord.
+// endRecord, which the caller has to call. If it reports false the record may not
+// belong on this slot: see elsewhere.
 //
 // One addition does both. It and the closing of refs are atomic operations on
 // different words, each followed by a look at the other's: at least one of the
-// two sees the other.
+// two sees the other. So are it and the counting of a watcher.
 func (sl *slot) beginRecord() bool {
-	sl.gen.Add(genOne + 1)
-	return !sl.calls.closed()
+	return sl.gen.Add(genOne+1)&genWorn == 0 && sl.watchers.Load() == 0 && !sl.calls.closed()
 }
 
 // endRecord ends a record.
@@ -172,10 +180,7 @@ func (sl *slot) lend() {
 	if sl.watchers.Load() != 0 {
 		w := &sl.drv.watch
 		w.lent.Add(1)
-		polls := &sl.drv.captures.polls
-		polls.Lock()
-		//lint:ignore SA2001 it waits for those who had locked it
-		polls.Unlock()
+		sl.drv.captures.awaitPolls()
 		// The bell would be rung for the newest record there was.
 		w.mu.Lock()
 		if w.rest >= watchBehind {
@@ -219,20 +224,26 @@ func (sl *slot) unrecorded() bool {
 
 // query asks the driver for the status, and remembers completion.
 func (sl *slot) query(at driver.At) driver.Result {
+	t, res := sl.queryFirst(at)
+	t.done(TraceEventQuery, sl.raw, 0, res)
+	return res
+}
+
+// queryFirst is query, and leaves it to the caller to tell tracers.
+func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
 	if sl.unrecorded() {
-		return driver.ResultSuccess
+		return t, driver.ResultSuccess
 	}
 	if sl.hasPrior() {
 		if res := sl.prior.query(at); res != driver.ResultSuccess {
-			return res
+			return t, res
 		}
 	}
 	g := sl.gen.Load()
-	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
-	res := sl.drv.calls.EventQuery(at, sl.raw)
+	t = sl.drv.tell(TraceEventQuery, sl.raw, 0)
+	res = sl.drv.calls.EventQuery(at, sl.raw)
 	sl.remember(g, res)
-	t.done(TraceEventQuery, sl.raw, 0, res)
-	return res
+	return t, res
 }
 
 // synchronize lets the driver wait, and remembers completion.
@@ -267,21 +278,19 @@ func (sl *slot) remember(g uint64, res driver.Result) {
 // nobody else may record it.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
+	defer ctx.childDone() // also if a tracer panics
 	if sl.prior != nil {
+		defer sl.prior.leave()
 		sl.prior.watchers.Add(-1)
-		sl.prior.leave()
 	}
 	if sl.core.foreign {
-		ctx.childDone()
 		return nil
 	}
-	var err error
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
-	if !keep || !ctx.keepEvent(sl.core.flags, sl.raw) {
-		err = ctx.destroyEvent(sl.raw, at)
+	if keep && ctx.keepEvent(sl.core.flags, sl.raw) {
+		return nil
 	}
-	ctx.childDone()
-	return err
+	return ctx.destroyEvent(sl.raw, at)
 }
 
 // destroyLate is destroy when nobody waits for the outcome.
@@ -314,12 +323,14 @@ type eventCore struct {
 	// added and taken away under the watcher's lock.
 	watches atomic.Pointer[watch]
 	// moving is held while the event moves on to another slot, and while it is
-	// decided that it stays where it is.
+	// decided that it stays where it is. The driver is not called meanwhile.
 	moving sync.Mutex
-	// once is held by RecordOnce, which may wait for moving.
-	once sync.Mutex
+	// places counts the successors. moving guards it.
+	places uint64
+	// once is closed when the RecordOnce that is under way has recorded; it is nil if none is. moving guards it.
+	once chan struct{}
 
-	_ [192 - 160]byte
+	_ [192 - 176]byte
 }
 
 // newEventCore creates a CUevent in the context, of which the caller is a user.
@@ -352,7 +363,7 @@ func (c *eventCore) put(sl *slot, raw driver.Event) {
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
-		_ [128 - 96]byte
+		_ [128 - 104]byte
 	})
 	c.put(&padded.slot, raw)
 	return &padded.slot
@@ -398,296 +409,21 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 		if err != nil {
 			return nil, err
 		}
-		var entered *slot
 		acquired := false
-		open := c.place(&next, RecordExternal, func(sl *slot) bool {
-			entered, acquired = sl, sl.acquire()
+		sl, open := c.settle(&next, func(sl *slot) bool {
+			acquired = sl.acquire()
 			return acquired
 		})
 		next.leave()
 		switch {
 		case acquired:
-			return entered, nil
-		case entered != nil:
-			entered.leave() // the event was closed just now
+			return sl, nil
+		case sl != nil:
+			sl.leave() // the event was closed just now
 		case !open:
 			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
 	}
-}
-
-// recordArgs say what is recorded, and by which function. The caller holds a reference
-// to it.
-type recordArgs struct {
-	stream *streamCore // nil for a whole context, or a green one: the event's
-	green  driver.GreenCtx
-	flags  RecordFlags
-	by     recordedBy
-}
-
-// recordedBy is the function that records.
-type recordedBy uint8
-
-const (
-	byRecord          recordedBy = iota // cuEventRecord
-	byRecordWithFlags                   // cuEventRecordWithFlags
-	byContext                           // cuCtxRecordEvent
-	byGreenContext                      // cuGreenCtxRecordEvent
-)
-
-// handle returns what tracers are told: 0 for a whole context.
-func (a recordArgs) handle() driver.Stream {
-	if a.stream == nil {
-		return 0
-	}
-	return a.stream.raw
-}
-
-// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than that, as there nearly always
-// is: nobody waits for the present record, captures, or traces. Elsewhere, and where something is closed or does not go
-// together, it reports false, and record finds out.
-//
-// It does what record and those that this calls do then, in one function, as what they pass to each other takes as long as
-// all they do.
-func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
-	sl := c.slot.Load()
-	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
-		return false, nil
-	}
-	drv := sl.drv
-	if sl.watchers.Load() != 0 || drv.oneByOne() {
-		return false, nil // before it is counted, as a waiter's order goes by the count
-	}
-	if !sc.acquire() {
-		sc.leave()
-		return false, nil
-	}
-	if !sl.beginRecord() || sl.watchers.Load() != 0 {
-		sl.endRecord()
-		sc.leave()
-		return false, nil
-	}
-	sl.recordedOn(sc)
-	order := uint64(0)
-	if drv.ordered.Load() {
-		order = sl.noteOrder(sc)
-	}
-	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
-	if order != 0 {
-		sl.confirm(order, res)
-	}
-	if drv.captures.n.Load() != 0 {
-		sl.overtaken(sc)
-	}
-	if res == driver.ResultSuccess && !sl.recorded() {
-		sl.marks.Or(slotRecorded)
-	}
-	sl.endRecord()
-	sc.leave()
-	if res != driver.ResultSuccess {
-		return true, c.ctx.fail(op, uintptr(sl.raw), res)
-	}
-	return true, nil
-}
-
-// record records the event.
-func (c *eventCore) record(op string, a recordArgs) error {
-	for {
-		sl := c.slot.Load()
-		if sl == nil {
-			return errClosed(op, "event", uintptr(c.first.raw))
-		}
-		if sl.moves(a.flags) {
-			return c.recordElsewhere(op, a)
-		}
-		if !sl.beginRecord() {
-			sl.endRecord() // it was retired, or the event was closed, just now
-			continue
-		}
-		// A waiter counts itself, and then looks whether a record is under way: see poll.
-		if sl.moves(a.flags) {
-			sl.endRecord()
-			return c.recordElsewhere(op, a)
-		}
-		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
-		res := sl.record(a)
-		if sl.tellRecord(t, a.handle(), res); res == driver.ResultSuccess {
-			return nil
-		}
-		return c.ctx.fail(op, uintptr(sl.raw), res)
-	}
-}
-
-// moves reports whether a record may have to go to another slot.
-func (sl *slot) moves(flags RecordFlags) bool {
-	return (sl.watchers.Load() != 0 || flags&RecordExternal != 0) && !sl.foreign()
-}
-
-// tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
-// record is not under way any more; but the CUevent stays until they have been told.
-func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
-	if t.to == nil {
-		sl.endRecord()
-		return
-	}
-	sl.acquire() // also if the event was closed
-	sl.endRecord()
-	t.done(TraceEventRecord, sl.raw, on, res)
-	sl.leave()
-}
-
-// record calls the driver, between beginRecord and endRecord.
-func (sl *slot) record(a recordArgs) (res driver.Result) {
-	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
-		res = sl.recordInCapture(a)
-	} else if res = sl.callRecord(a); sl.drv.captures.n.Load() != 0 && a.stream != nil {
-		sl.overtaken(a.stream)
-	}
-	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
-		if !sl.recorded() {
-			sl.marks.Or(slotRecorded)
-		}
-	}
-	return res
-}
-
-func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
-	sl.recordedOn(a.stream)
-	order := uint64(0)
-	if sl.drv.ordered.Load() {
-		order = sl.noteOrder(a.stream)
-	}
-	switch ctx := sl.core.ctx.raw; a.by {
-	case byContext:
-		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
-	case byGreenContext:
-		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
-	case byRecordWithFlags:
-		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
-	default:
-		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
-	}
-	if order != 0 {
-		sl.confirm(order, res)
-	}
-	return res
-}
-
-// recordedOn notes the stream of a record that is under way, nil for a whole context.
-func (sl *slot) recordedOn(sc *streamCore) {
-	on := uint64(0)
-	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
-		on = sc.serial
-	}
-	if sl.on.Load() != on { // it hardly ever is another one
-		sl.on.Store(on)
-	}
-}
-
-// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is interested in orders. It
-// returns what confirm is passed after the record, if it is not 0.
-func (sl *slot) noteOrder(sc *streamCore) uint64 {
-	order := sl.orderOf(sc)
-	sl.order.Store(order)
-	return order
-}
-
-// The lower bits of an order say which of the slot's records it is of.
-const (
-	orderOne  = 1 << 16
-	orderMark = orderOne - 1
-)
-
-// orderOf returns the order of a record that is under way. It is known only if the record is alone: no
-// other call on the stream, nor a record on the slot, is in flight now. So the calls of those with a
-// lower one have returned when this one is made, and the stream completes them before. What may become
-// part of a capture has no order.
-func (sl *slot) orderOf(sc *streamCore) uint64 {
-	g := sl.gen.Load()
-	// Another record, which is over, may have noted another stream since.
-	if g&genBusy != 1 || sc == nil || sl.on.Load() != sc.serial {
-		return 0
-	}
-	if n := sc.nextRecord(); n != 0 {
-		return n*orderOne | g/genOne&orderMark
-	}
-	return 0
-}
-
-// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
-// may capture what is theirs, or was lent to them, and nobody here knows.
-func (sc *streamCore) nextRecord() uint64 {
-	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne || sc.foreign || sc.lent.Load() {
-		return 0
-	}
-	sc.records++ // whoever else is alone was, or will be, at another time
-	return sc.records
-}
-
-// confirm withdraws an order when the record has not become the slot's newest for sure.
-func (sl *slot) confirm(order uint64, res driver.Result) {
-	if g := sl.gen.Load(); res != driver.ResultSuccess || g&genBusy != 1 || g/genOne&orderMark != order&orderMark {
-		sl.order.Store(0)
-	}
-}
-
-// position returns the serial of the stream that the newest record is on, and its order there; 0 for
-// what is not known, or may change.
-func (sl *slot) position() (on, order uint64) {
-	g := sl.gen.Load()
-	on, order = sl.on.Load(), sl.order.Load()
-	if on == 0 || sl.foreign() {
-		return 0, 0
-	}
-	if g&genBusy != 0 || sl.gen.Load() != g || order&orderMark != g/genOne&orderMark {
-		return on, 0
-	}
-	return on, order / orderOne
-}
-
-// recordInCapture calls the driver where the record may become part of a capture.
-func (sl *slot) recordInCapture(a recordArgs) driver.Result {
-	var c *capture // nil for a whole context, which cannot become part of one
-	if a.stream != nil {
-		c = a.stream.beginWork()
-		defer a.stream.endWork()
-	}
-	switch {
-	case a.flags&RecordExternal != 0:
-		res := c.use(sl, func() driver.Result { return sl.callRecord(a) })
-		if res == driver.ResultSuccess {
-			sl.marks.Or(slotNode)
-			if c != nil {
-				c.uses.records(sl)
-			}
-		}
-		return res
-	case c != nil || sl.captured.Load() != nil:
-		polls := &sl.drv.captures.polls
-		polls.Lock()
-		defer polls.Unlock()
-		before := sl.captured.Swap(c)
-		res := sl.callRecord(a)
-		if res != driver.ResultSuccess {
-			sl.captured.Store(before)
-		}
-		return res
-	}
-	return sl.callRecord(a)
-}
-
-// overtaken is called when a capture has begun during a record that did not know of it.
-// If it is of this stream the record counts as part of it: whether it is, only its order
-// with the beginning could tell, and the program has left that open.
-func (sl *slot) overtaken(sc *streamCore) {
-	if c := sc.beginWork(); c != nil {
-		polls := &sl.drv.captures.polls
-		polls.Lock()
-		sl.captured.Store(c)
-		sl.order.Store(0)
-		polls.Unlock()
-	}
-	sc.endWork()
 }
 
 // mayBeCaptured reports whether the newest record may be part of a capture that is under
@@ -712,14 +448,12 @@ func (sl *slot) poll() driver.Result {
 
 // ask is poll, and tells no tracers. asked says that the driver has answered.
 //
-// A record that is part of a capture is not asked for, as that would spoil the capture:
-// none becomes so between the look and the question. Where others record the CUevent a
-// lock sees to that. Elsewhere a record in this place either is seen to be under way here,
-// or sees that there is a watcher, and goes elsewhere.
+// A record that is part of a capture is not asked for, as that would invalidate the capture:
+// none becomes so between the look and the question. A record in this place either is seen
+// to be under way here, or waits until the question is answered before it becomes part of a
+// capture. Where nobody else knows the CUevent it also sees that there is a watcher, and
+// goes elsewhere.
 func (sl *slot) ask() (res driver.Result, asked bool) {
-	if !sl.foreign() && sl.gen.Load()&genBusy != 0 {
-		return driver.ResultNotReady, false
-	}
 	if sl.unrecorded() {
 		return driver.ResultSuccess, false
 	}
@@ -728,51 +462,51 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 			return res, asked
 		}
 	}
-	polls := &sl.drv.captures.polls
-	polls.RLock()
-	defer polls.RUnlock()
+	captures := &sl.drv.captures
+	captures.polls.RLock()
+	defer captures.polls.RUnlock()
+	g := sl.gen.Load()
+	if g&genBusy != 0 && (!sl.foreign() || captures.n.Load() != 0) {
+		return driver.ResultNotReady, false
+	}
 	if sl.inCapture() {
 		return driver.ResultCapturedEvent, false
 	}
-	g := sl.gen.Load()
 	res = sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
 	sl.remember(g, res)
 	return res, true
 }
 
 // inCapture reports whether the newest record is part of a capture of this package that is
-// under way. Whoever holds the lock polls can rely on the answer.
+// under way.
 func (sl *slot) inCapture() bool {
 	c := sl.captured.Load()
 	return c != nil && !c.over.Load()
-}
-
-// recordElsewhere is record where the event may have to move to another CUevent.
-func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
-	for {
-		next, err := c.successor(op, a.flags)
-		if err != nil {
-			return err
-		}
-		r := c.recordMoving(next, a)
-		if again, err := r.finish(op); !again {
-			return err
-		}
-	}
 }
 
 // stays reports whether a record belongs on the slot, if it is the event's present one:
 // nobody waits for the present record, or others use the CUevent. A record that is part of
 // a capture stands for nothing that could be waited for while a graph records the event.
 func (sl *slot) stays(flags RecordFlags) bool {
-	return sl.watchers.Load() == 0 || sl.foreign() || flags&RecordExternal != 0 && sl.captured.Load() != nil
+	if flags&RecordExternal != 0 {
+		return sl.watchers.Load() == 0 || sl.foreign() || sl.captured.Load() != nil
+	}
+	return sl.foreign() || sl.watchers.Load() == 0 && !sl.worn()
 }
 
 // successor is a slot that an event can move on to.
+//
+// Several records may be on their way to successors of theirs at once, each of which may have
+// to wait in the driver, so there is no lock to bring them into an order. They have the order
+// in which they got their successors, before any of them was recorded: where one has taken
+// the event's place, an earlier one does not take it any more. That is as if it had been
+// recorded before. The other record is on the same stream behind all that this one stands
+// for, or on another stream.
 type successor struct {
 	// slot is what the event does not need; nil if it need not move.
 	slot *slot
-	// of is the slot that slot has for its prior; nil if it needs none.
+	// of is the event's slot when this one was made for it. It counts as waited for until
+	// leave, so that later records find successors of their own; nil if there is no slot.
 	of *slot
 }
 
@@ -780,14 +514,16 @@ type successor struct {
 // Where the record does no more than make a graph record the CUevent in the future, it stands for the present record,
 // too, until then. No lock is held, as tracers are told.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
-	old, err := c.enter(op)
-	if err != nil {
+	old, place, err := c.leavePlace(op, flags)
+	if err != nil || old == nil {
 		return successor{}, err
 	}
-	if old.stays(flags) {
-		old.leave()
-		return successor{}, nil
-	}
+	next, ready := successor{of: old}, false
+	defer func() {
+		if !ready { // also if a tracer panics
+			next.leave()
+		}
+	}()
 	graph := flags&RecordExternal != 0
 	take := c.ctx.takeEvent
 	if graph {
@@ -795,106 +531,128 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	}
 	raw, err := take(c.flags, driver.At{Relaxed: true})
 	if err != nil {
-		old.leave()
 		return successor{}, err
 	}
-	next := successor{slot: c.newSlot(raw)}
-	if !graph {
-		old.leave()
-		return next, nil
+	next.slot = c.newSlot(raw)
+	next.slot.place = place
+	if graph {
+		old.acquire() // for the slot, also if the event was closed
+		old.watchers.Add(1)
+		next.slot.prior = old
+		next.slot.marks.Store(slotForeign | slotHasPrior)
 	}
-	next.of = old
-	next.slot.prior = old // with the call that is in flight
-	old.watchers.Add(1)   // from here on records go elsewhere, but for those under way, which count as pending
-	next.slot.marks.Store(slotForeign | slotHasPrior)
+	ready = true
 	return next, nil
 }
 
-// leave lets go of the slot that the event does not need.
+// leavePlace begins a record that needs another slot than the present one, and returns
+// that one, as a successor has it, with the place of the successor; nil if it can stay.
+func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place uint64, err error) {
+	for {
+		c.moving.Lock()
+		old = c.slot.Load()
+		if old == nil {
+			c.moving.Unlock()
+			return nil, 0, errClosed(op, "event", uintptr(c.first.raw))
+		}
+		if old.stays(flags) {
+			c.moving.Unlock()
+			return nil, 0, nil
+		}
+		if old.acquire() {
+			old.watchers.Add(1)
+			c.places++
+			place = c.places
+			c.moving.Unlock()
+			return old, place, nil
+		}
+		c.moving.Unlock()
+		old.leave() // the event was closed just now; not under the lock, as it may destroy the CUevent
+	}
+}
+
+// leave lets go of the slots. What is retired counts as waited for until it is closed: see elsewhere.
 func (n *successor) leave() {
+	if of := n.of; of != nil {
+		defer of.leave() // deferred, as a tracer may panic
+		defer of.watchers.Add(-1)
+	}
 	if n.slot != nil {
 		n.slot.retire()
 	}
 }
 
-// place calls use for the present slot, if that stays, or else for its successor, which
-// takes the place if use reports true: then the successor is what the event had before. If
-// use is not called, although the event is open, the caller needs another successor, as the
-// event has moved. Tracers must not be told in use.
-func (c *eventCore) place(n *successor, flags RecordFlags, use func(*slot) bool) (open bool) {
-	graph := flags&RecordExternal != 0
+// settle calls use for the slot where the event stays from now on, so that others can record
+// the CUevent: the present slot, or, if that cannot stay, its successor, which takes the place
+// if use reports true. It returns that slot. If there is none although the event is open, the
+// caller needs another successor, as the event has moved. Tracers must not be called in use,
+// and what it asks of the driver must not enqueue anything, which may take long.
+func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old := c.slot.Load()
 	switch {
 	case old == nil:
-		return false
-	case old.stays(flags):
-		if graph {
-			old.lend()
-		}
+		return nil, false
+	case old.stays(RecordExternal):
+		old.lend()
 		use(old)
-		return true
-	case n.slot == nil || graph && n.of != old:
-		return true
+		return old, true
+	case n.slot == nil || n.of != old:
+		return nil, true
 	}
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete. If Close was faster, this record came before it.
-	if use(n.slot) && c.slot.CompareAndSwap(old, n.slot) {
+	// If Close is faster, this comes before it.
+	if sl = n.slot; use(sl) && c.slot.CompareAndSwap(old, sl) {
 		n.slot = old
 	}
-	return true
+	return sl, true
 }
 
-// recording is a record that was made under a lock. What may tell tracers is left to
-// finish, which is called when the lock is released.
-type recording struct {
-	c  *eventCore
-	on driver.Stream // 0 for a whole context
-	t  telling
-	// open says that the event was not closed.
-	open bool
-	// slot was recorded; it is nil if the event was closed, or has moved just now.
-	slot *slot
-	res  driver.Result
-	// begun is the slot with a record under way, if there is one.
-	begun *slot
-	next  successor
-}
-
-// recordMoving records the event: on the present slot, or, if somebody waits for that
-// one's record, on its successor.
-func (c *eventCore) recordMoving(next successor, a recordArgs) recording {
-	r := recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), next: next}
-	r.open = c.place(&r.next, a.flags, func(sl *slot) bool {
-		r.begun = sl
-		if !sl.beginRecord() || !sl.stays(a.flags) {
-			return false // it was closed, or somebody has begun to wait, just now
-		}
-		r.slot, r.res = sl, sl.record(a)
-		return r.res == driver.ResultSuccess
-	})
-	return r
-}
-
-// finish tells tracers of the record, and lets go of the slots. again says that there was
-// none, as the event has moved.
-func (r *recording) finish(op string) (again bool, err error) {
-	switch {
-	case r.slot != nil:
-		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
-			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
-		}
-	case r.begun != nil:
-		r.begun.endRecord()
-		again = true
-	case r.open:
-		again = true
-	default:
-		err = errClosed(op, "event", uintptr(r.c.first.raw))
+// moveOn has the event move on to a successor, which was recorded. It reports false if the
+// record has to be made again: on the present slot, as others know that CUevent now, or
+// because nobody can know whether it comes before another one.
+func (c *eventCore) moveOn(n *successor) bool {
+	before := n.of
+	done := c.takePlace(n)
+	if n.of != before {
+		before.watchers.Add(-1)
+		before.leave() // not under the lock, as it may destroy the CUevent
 	}
-	r.next.leave()
-	return again, err
+	return done
+}
+
+// takePlace is moveOn, and leaves it to that to let go of what the successor was of.
+func (c *eventCore) takePlace(n *successor) bool {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	old := c.slot.Load()
+	switch {
+	case old == nil: // Close was faster: this record came before it
+		return true
+	case old.foreign():
+		return false
+	case old != n.of && old.place > n.slot.place: // it takes the place of this one as well
+		return true
+	case old != n.of:
+		// Records that begin from here on see the watcher, or are seen here.
+		old.watchers.Add(1)
+		if old.gen.Load()/genOne != 1 { // it was recorded again since
+			old.watchers.Add(-1)
+			return false
+		}
+	}
+	moved := c.slot.CompareAndSwap(old, n.slot)
+	switch {
+	case moved && old != n.of:
+		old.acquire() // nobody else closes it
+		n.of = old
+		fallthrough
+	case moved:
+		n.slot = old
+	case old != n.of:
+		old.watchers.Add(-1)
+	}
+	return true
 }
 
 // close closes the event. first is true for one caller only.
@@ -903,12 +661,13 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	if sl == nil {
 		return false, nil
 	}
-	if sl.close() {
-		err = sl.destroy(at)
-	}
+	last := sl.close()
 	// Whoever adds a watch looks whether the event is closed after that.
 	if c.watches.Load() != nil && !c.released.Load() {
 		c.ctx.drv.closedEvent(c)
+	}
+	if last {
+		err = sl.destroy(at)
 	}
 	return true, err
 }

@@ -50,21 +50,24 @@ type streamCore struct {
 	green *greenCore
 	// serial tells the driver's streams apart, also those that had the same handle one after the other.
 	serial uint64
-	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.orderOf.
+	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.noteOrder.
 	records uint64
 }
 
 // partOf says which capture a CUstream is part of.
 type partOf struct {
-	// work is held by whoever enqueues work that a graph may have to keep what it uses
-	// for, and exclusively while the stream becomes part of a capture, or ceases to be.
+	// work is held for reading by whoever enqueues work that a graph may have to keep what
+	// it uses for: see beginWork. It is held for writing while the stream becomes part of a
+	// capture, or ceases to be: see change.
 	work sync.RWMutex
 	// capture is nil if this package has not begun it.
-	capture *capture
+	capture atomic.Pointer[capture]
 	// users are the Streams of the CUstream. The context's mutex guards it.
 	users int
 	// strange says that work on the stream has used what belongs to another context.
 	strange atomic.Bool
+	// changing says that work is held for writing, and that the driver answers soon.
+	changing atomic.Bool
 }
 
 // takePart returns the part of a CUstream: that which another Stream of it has, else its
@@ -101,7 +104,8 @@ func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
 func (sc *streamCore) kind() string    { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
-func (sc *streamCore) free(at driver.At) (string, driver.Result) {
+func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
+	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
 		// Nobody is left to ask when the context is given up, and others go on with it. What belongs to this
@@ -112,22 +116,26 @@ func (sc *streamCore) free(at driver.At) (string, driver.Result) {
 	case sc.at == (driver.At{}) && !sc.lasts():
 		sc.leaveTail() // [Thread.end] does for its own
 	}
+	return
+}
+
+// freeHandle lets go of the CUstream.
+func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	sc.ctx.dropPart(sc.raw, sc.part)
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	res := sc.ctx.destroyStream(sc.raw, at)
 	if sc.green != nil {
-		sc.green.leave()
+		defer sc.green.leave()
 	}
-	return "cuStreamDestroy", res
+	return "cuStreamDestroy", sc.ctx.destroyStream(sc.raw, at)
 }
 
 // createStream creates a CUstream, and tells tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
 	t := c.drv.tell(TraceStreamCreate, 0, 0)
 	raw, res := create()
-	t.done(TraceStreamCreate, 0, raw, res)
+	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed(op, 0, res) // it spoils no capture
 	}
@@ -136,10 +144,7 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and tells tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
-	t := c.drv.tell(TraceStreamDestroy, 0, raw)
-	res := c.drv.table.StreamDestroy(at, raw)
-	t.done(TraceStreamDestroy, 0, raw, res)
-	return res
+	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
 // synchronizeStream waits for a CUstream, and tells tracers.
@@ -170,7 +175,7 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) 
 	return s
 }
 
-// NewStream creates a stream of the default priority (cuStreamCreate).
+// NewStream creates a stream of the default priority (cuStreamCreate). It may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
@@ -181,6 +186,7 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 // NewStreamPriority creates a stream with a priority: the lower the number, the
 // sooner its work begins. [Context.PriorityRange] says which numbers there are;
 // the driver takes the nearest for others (cuStreamCreateWithPriority).
+// It may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
@@ -288,6 +294,16 @@ func (s *Stream) leave() {
 	runtime.KeepAlive(s)
 }
 
+// leaveTelling ends a call that the driver has answered with res, and tells tracers. They may panic.
+func (s *Stream) leaveTelling(t telling, op TraceOp, res driver.Result) {
+	if t.to == nil {
+		s.leave()
+		return
+	}
+	defer s.leave()
+	t.end(op, 0, s.core.raw, res)
+}
+
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
 // what was enqueued is still done. If memory or a module has to stay until then,
 // an event is enqueued first. If calls on the stream are in flight, Close
@@ -298,11 +314,12 @@ func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
-	err := s.core.closeOwned(s.cleanup)
-	if s.core.waiters.Load() != 0 {
-		s.core.ctx.drv.closedStream(s.core)
-	}
-	return err
+	defer func() { // also if a tracer panics
+		if s.core.waiters.Load() != 0 {
+			s.core.ctx.drv.closedStream(s.core)
+		}
+	}()
+	return s.core.closeOwned(s.cleanup)
 }
 
 // Handle lends the CUstream to code that calls the driver in another way. It is
@@ -388,7 +405,7 @@ func (s *Stream) ID() (uint64, error) {
 
 // RecordNew creates an event with these flags in the stream's context, and records it
 // on the stream (cuEventCreate, cuEventRecord). The caller closes it.
-func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
+func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	sc, err := s.enter("cuEventRecord")
 	if err != nil {
 		return nil, err
@@ -398,9 +415,16 @@ func (s *Stream) RecordNew(flags EventFlags) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	recorded := false
+	defer func() {
+		if !recorded { // also if a tracer panics
+			err = errors.Join(err, e.Close())
+		}
+	}()
 	if err := e.load().core.recordOn("cuEventRecord", recordArgs{stream: sc}); err != nil {
-		return nil, errors.Join(err, e.Close())
+		return nil, err
 	}
+	recorded = true
 	return e, nil
 }
 
@@ -414,8 +438,7 @@ func (s *Stream) Query() (Status, error) {
 	}
 	t := sc.ctx.drv.tell(TraceStreamQuery, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
-	t.done(TraceStreamQuery, 0, sc.raw, res)
-	s.leave()
+	s.leaveTelling(t, TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
@@ -429,14 +452,15 @@ func (s *Stream) Query() (Status, error) {
 // completed, and holds an operating system thread meanwhile
 // (cuStreamSynchronize). It may report an error of any of it. What kernels printed has
 // been written when it returns, which no query, nor [Event.Wait], promises.
+// It may wait for the GPU: see docs/blocking.md.
 func (s *Stream) Synchronize() error {
 	const op = "cuStreamSynchronize"
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
+	defer s.leave()
 	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
-	s.leave()
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -507,9 +531,7 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 // whose gen was g before: a record in a capture may have come between.
 func (sc *streamCore) overtakenWait(sl *slot, g uint64) {
 	if sl.gen.Load() != g || sl.mayBeCaptured() {
-		done := sc.change()
-		sc.joined()
-		done()
+		sc.joined() // without waiting for other work on the stream, as this call is made
 	}
 }
 
@@ -568,7 +590,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
-		g, captured := sl.gen.Load(), sl.mayBeCaptured()
+		g, captured := sl.gen.Load(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
 		res = sc.waitEvent(sl.raw, captured)
 		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)
@@ -638,6 +660,16 @@ func (s *Stream) WaitStream(other *Stream) error {
 	return nil
 }
 
+// newEvent creates an event in the stream's context.
+func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
+	sc, err := s.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return newEvent(sc.ctx, flags)
+}
+
 // Time calls work, which enqueues work on the stream, waits until the GPU has
 // done it, and returns how long that took the GPU. The waiting follows ctx, and
 // holds no operating system thread. If work returns an error, Time returns it,
@@ -650,20 +682,14 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	if work == nil {
 		return 0, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
 	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return 0, err
-	}
 	var events [2]*Event
 	for i := range events {
-		if events[i], err = newEvent(sc.ctx, EventDefault); err != nil {
-			break
+		e, err := s.newEvent(op, EventDefault)
+		if err != nil {
+			return 0, err
 		}
-		defer events[i].Close()
-	}
-	s.leave()
-	if err != nil {
-		return 0, err
+		defer e.Close()
+		events[i] = e
 	}
 	if err := events[0].Record(s); err != nil {
 		return 0, err

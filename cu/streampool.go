@@ -30,7 +30,7 @@ type streamPool struct {
 // would become part of the graph, and what they ask about it would spoil the capture.
 //
 // Close ends the use of the value, and nothing else: the stream stays, and is destroyed
-// with the context.
+// with the context. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) PoolStream(priority int) (*Stream, error) {
 	core, err := c.enter("cuStreamCreateWithPriority")
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 
 // PoolStream returns one of the streams that the device's primary context shares out: see
 // [Context.PoolStream]. The stream keeps the context, and with it the pool; a program that
-// wants to find the same streams again keeps a [Context], too.
+// wants to find the same streams again keeps a [Context], too. It may wait for the GPU: see docs/blocking.md.
 func (dev *Device) PoolStream(priority int) (*Stream, error) {
 	gpu, err := dev.PrimaryContext()
 	if err != nil {

@@ -36,7 +36,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	g := must(a.Capture(CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
-	if a.core.part.capture != nil {
+	if a.core.part.capture.Load() != nil {
 		t.Error("the stream is still part of the capture")
 	}
 	x := must(g.Instantiate())(t)

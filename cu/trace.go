@@ -69,6 +69,10 @@ type Trace struct {
 // also the objects that it is told about; as it is told about its own operations, too, it
 // has to know when to stop. What has to wait for the call itself, such as a
 // second call on a graph that is being captured to, fails as it does elsewhere.
+//
+// If a tracer panics, or ends the goroutine, the call does not return, but lets go of what it
+// used and has created. On a goroutine of the library's own, where it is called for what the
+// library does in the background, a panic ends the program.
 type Tracer func(Trace)
 
 // TraceCall is one call of the driver that has returned.
@@ -164,6 +168,57 @@ func (d *Driver) tell(op TraceOp, e driver.Event, s driver.Stream) telling {
 func (t telling) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to != nil {
 		t.end(op, e, s, res)
+	}
+}
+
+// doneOr is done for a call that has created something: undo destroys it if a tracer panics,
+// or ends the goroutine, so that nobody gets it.
+func (t telling) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+	if t.to == nil {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned && res == driver.ResultSuccess {
+			undo()
+		}
+	}()
+	t.end(op, e, s, res)
+	returned = true
+}
+
+// destroying makes a call that destroys something, and tells tracers. It is made also if one
+// of those that are called before panics, or ends the goroutine.
+func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
+	call func() driver.Result) (res driver.Result) {
+	if d.tracers.Load() == nil {
+		return call()
+	}
+	called := false
+	defer func() {
+		if !called {
+			call()
+		}
+	}()
+	t := d.begin(op, e, s)
+	called = true
+	res = call()
+	t.done(op, e, s, res)
+	return res
+}
+
+// each calls f for all numbers below n. If f panics for one, or ends the goroutine, it is
+// called for the others all the same.
+func each(n int, f func(i int)) { eachFrom(0, n, f) }
+
+func eachFrom(i, n int, f func(i int)) {
+	defer func() {
+		if i < n {
+			eachFrom(i+1, n, f)
+		}
+	}()
+	for ; i < n; i++ {
+		f(i)
 	}
 }
 

@@ -161,13 +161,15 @@ type tail struct {
 // query asks whether the tail is complete.
 func (t *tail) query(c *contextCore) driver.Result {
 	res := driver.ResultSuccess
+	defer func() { // also if a tracer panics
+		if t.release() {
+			c.doneWith(EventDisableTiming, t.event)
+		}
+	}()
 	if t.acquire() {
 		if res = c.queryEvent(t.event); res == driver.ResultSuccess {
 			t.markClosed()
 		}
-	}
-	if t.release() {
-		c.doneWith(EventDisableTiming, t.event)
 	}
 	return res
 }
@@ -199,28 +201,40 @@ func (sc *streamCore) leaveTail() {
 		return
 	}
 	ctx := sc.ctx
-	t := new(tail)
+	t := &tail{err: errNoTail} // unless it is marked: a tracer may panic
+	var m marking
 	mark := func() error {
 		ctx.mu.Lock()
 		t.lost = ctx.lostTails
 		ctx.mu.Unlock()
-		t.event, t.err = sc.mark()
+		m, t.err = sc.markFirst()
+		t.event = m.event
 		return ctx.unlessPoisoned(t.err)
 	}
+	put := func() {
+		ctx.putTail(sc, t)
+		m.done()
+	}
+	now := true
+	defer func() {
+		if now {
+			put()
+		}
+	}()
 	err := mark()
 	if err != nil && sc.lasts() && !ctx.isBorrowed() {
+		now = false
 		ctx.hold() // cannot fail: the stream is still a user
 		go func() {
 			defer ctx.childDone()
+			defer put()
 			patiently(ctx.drv.table.Clock(), mark)
-			ctx.putTail(sc, t)
 		}()
 		return
 	}
 	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // there is no other chance
 		err = mark()
 	}
-	ctx.putTail(sc, t)
 }
 
 // putTail keeps a stream's tail, so that it can be waited for.
@@ -275,24 +289,51 @@ func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 	}
 }
 
+// marking is a mark that no tracer knows of yet. The zero marking is none.
+type marking struct {
+	event  driver.Event
+	stream driver.Stream
+	t      telling
+	res    driver.Result
+}
+
+func (m marking) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
+
 // mark records an event at the end of the stream's work. The caller holds the
 // stream, and gives the event back by doneWith.
 func (sc *streamCore) mark() (driver.Event, error) {
+	m, err := sc.markFirst()
+	if err != nil {
+		return 0, err
+	}
+	m.t.doneOr(func() { sc.ctx.doneWith(EventDisableTiming, m.event) }, TraceEventRecord, m.event, m.stream, m.res)
+	return m.event, nil
+}
+
+// markFirst is mark, and leaves it to the caller to tell tracers, unless it fails.
+func (sc *streamCore) markFirst() (m marking, err error) {
 	ctx := sc.ctx
 	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	t := ctx.drv.tell(TraceEventRecord, e, sc.raw)
 	recorded, res, err := sc.markBy(e)
-	if recorded {
-		t.done(TraceEventRecord, e, sc.raw, res)
-	}
 	if err != nil {
-		ctx.doneWith(EventDisableTiming, e)
-		return 0, err
+		defer ctx.doneWith(EventDisableTiming, e)
+		if recorded {
+			t.done(TraceEventRecord, e, sc.raw, res)
+		}
+		return m, err
 	}
-	return e, nil
+	return marking{e, sc.raw, t, res}, nil
+}
+
+// markAndLeave is mark, and ends the call that is in flight on the stream, which the mark
+// outlives: also if a tracer panics.
+func (sc *streamCore) markAndLeave() (driver.Event, error) {
+	defer sc.leave()
+	return sc.mark()
 }
 
 // markBy is mark with an event. It tells no tracers, as it holds locks, and reports
@@ -305,8 +346,10 @@ func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, 
 	sc.beginWork()
 	defer sc.endWork()
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		ctx.marking.Lock()
-		defer ctx.marking.Unlock()
+		if !ctx.marks.mark() {
+			return false, 0, errBusy
+		}
+		defer ctx.marks.marked()
 	}
 	if err := sc.unlessCaptured(at); err != nil {
 		return false, 0, err // the event would become part of the capture
@@ -370,8 +413,7 @@ func (sc *streamCore) waitIdle() error {
 			sc.leave()
 			return errBusy // only its thread can mark it, and does when it is closed
 		}
-		e, err := sc.mark()
-		sc.leave() // the mark outlives the stream
+		e, err := sc.markAndLeave()
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}

@@ -19,6 +19,38 @@ const (
 	maxSleep  = time.Millisecond
 )
 
+// backOff waits between two looks at what others will change: see spinPolls. No lock is
+// held meanwhile.
+type backOff struct {
+	clock driver.Clock
+	polls int
+	next  time.Duration
+	slept time.Duration // in all
+	timer driver.Timer
+}
+
+func (b *backOff) wait() {
+	if b.polls++; b.polls <= spinPolls {
+		runtime.Gosched()
+		return
+	}
+	b.next = max(minSleep, min(2*b.next, maxSleep))
+	if b.timer == nil {
+		b.timer = b.clock.NewTimer(b.next)
+	} else {
+		b.timer.Reset(b.next)
+	}
+	<-b.timer.C()
+	b.slept += b.next
+}
+
+// end is called after the last wait.
+func (b *backOff) end() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
 // Wait waits until the record that the event has now has completed: recording
 // the event again meanwhile does not prolong the wait. It holds no operating
 // system thread. It returns nil if the record completed; an error that matches
@@ -284,11 +316,13 @@ func watchAll(list []awaited, to *waiter) {
 // leaveAll ends what enterAll began. It returns the error of each wait: ended is that of
 // those that have no outcome.
 func leaveAll(list []awaited, ended func(*slot) error) {
-	for i := range list {
+	each(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
-			continue
+			return
 		}
+		defer a.owner.leave(a.slot) // also if a tracer panics
+		defer a.slot.watchers.Add(-1)
 		if a.sub.to != nil {
 			if a.slot.drv.unwatch(&a.sub) {
 				if a.slot.poll() != driver.ResultSuccess { // perhaps nobody has asked yet
@@ -298,9 +332,7 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 				a.err = a.sub.err
 			}
 		}
-		a.slot.watchers.Add(-1)
-		a.owner.leave(a.slot)
-	}
+	})
 }
 
 // WaitAll waits until the records that the events have now have all completed, like
@@ -392,10 +424,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer runtime.KeepAlive(s)
-	sl, err := sc.markSlot()
 	sc.waiters.Add(1) // before the call on the stream is over: see Close
 	defer sc.waiters.Add(-1)
-	sc.leave()
+	sl, err := sc.markSlot()
 	if err != nil {
 		if errors.Is(err, errBusy) {
 			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
@@ -412,8 +443,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 }
 
 // markSlot records an event of the library's own on the stream, and returns its slot, of
-// which the caller is a watcher. A call on the stream is in flight.
+// which the caller is a watcher. It ends the call that is in flight on the stream.
 func (sc *streamCore) markSlot() (*slot, error) {
+	defer sc.leave() // also if a tracer panics
 	order := uint64(0)
 	if sc.ctx.drv.ordered.Load() {
 		order = sc.nextRecord()
@@ -429,7 +461,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)
 		if order != 0 {
-			sl.order.Store(order*orderOne | 1) // its first record
+			sl.order.Store(order)
 		}
 	}
 	sl.watchers.Add(1)

@@ -702,10 +702,9 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 	for i := 0; i < len(r.plain); i += askSize {
 		n := min(askSize, len(r.plain)-i)
 		part, results := r.plain[i:i+n], r.results[:n]
-		// While this is locked nothing that was lent becomes part of a capture of this
-		// package.
+		// While this is locked no record becomes part of a capture of this package that has not begun here.
 		d.captures.polls.RLock()
-		if w.lent.Load() != r.lent {
+		if w.lent.Load() != r.lent || d.captures.n.Load() != 0 && slices.ContainsFunc(part, (*watch).overtaken) {
 			d.captures.polls.RUnlock()
 			r.again = true
 			break // the next round is another one
@@ -744,6 +743,9 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 	return hits
 }
 
+// overtaken reports whether another record has begun since the round has begun: nobody waits for this one any more.
+func (of *watch) overtaken() bool { return of.slot.gen.Load() != of.gen }
+
 // tellOf ends the watches that have an outcome, and returns how many there were: on another
 // goroutine if tracers are told, which may wait for something.
 func (w *watcher) tellOf(d *Driver, r *round) (n int) {
@@ -766,17 +768,19 @@ func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 		o.watch.slot.acquire() // the event is not destroyed before tracers are told
 	}
 	go func() {
-		for _, o := range outs {
-			raw := o.watch.slot.raw
-			d.tell(TraceEventQuery, raw, 0).done(TraceEventQuery, raw, 0, o.res)
-			defer o.watch.slot.leave()
-		}
-		var t told
-		w.mu.Lock()
-		w.endAll(&t, outs, false)
-		w.wakeAfter(d)
-		w.mu.Unlock()
-		t.tell()
+		defer func() { // also if a tracer ends the goroutine
+			var t told
+			w.mu.Lock()
+			w.endAll(&t, outs, false)
+			w.wakeAfter(d)
+			w.mu.Unlock()
+			t.tell()
+		}()
+		each(len(outs), func(i int) {
+			sl := outs[i].watch.slot
+			defer sl.leave()
+			d.tell(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, outs[i].res)
+		})
 	}()
 	return n
 }
@@ -853,8 +857,8 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 	if d.captures.n.Load() != 0 || w.mute {
 		return
 	}
-	// While this is locked nothing that was lent becomes part of a capture of this package,
-	// and with it the stream that waits.
+	// While this is locked no record becomes part of a capture of this package that has not begun here, and with it
+	// the stream that waits.
 	polls := &d.captures.polls
 	var none *contextCore // has no wake-up stream left
 	for k := range 2 * len(r.plain) {
@@ -874,7 +878,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 			continue
 		}
 		polls.RLock()
-		if w.lent.Load() != r.lent {
+		if w.lent.Load() != r.lent || d.captures.n.Load() != 0 {
 			polls.RUnlock()
 			c.wakeUps.put(c, s)
 			return

@@ -1,0 +1,386 @@
+package cu
+
+import "github.com/purecu/purecu/internal/driver"
+
+// recordArgs say what is recorded, and by which function. The caller holds a reference
+// to it.
+type recordArgs struct {
+	stream *streamCore // nil for a whole context, or a green one: the event's
+	green  driver.GreenCtx
+	flags  RecordFlags
+	by     recordedBy
+}
+
+// recordedBy is the function that records.
+type recordedBy uint8
+
+const (
+	byRecord          recordedBy = iota // cuEventRecord
+	byRecordWithFlags                   // cuEventRecordWithFlags
+	byContext                           // cuCtxRecordEvent
+	byGreenContext                      // cuGreenCtxRecordEvent
+)
+
+// handle returns what tracers are told: 0 for a whole context.
+func (a recordArgs) handle() driver.Stream {
+	if a.stream == nil {
+		return 0
+	}
+	return a.stream.raw
+}
+
+// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than
+// that, as there nearly always is: nobody waits for the present record, captures, or traces.
+// Elsewhere, and where something is closed or does not go together, it reports false, and record
+// finds out.
+//
+// It does what record and those that this calls do then, in one function, as what they pass to each
+// other takes as long as all they do.
+func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
+	sl := c.slot.Load()
+	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
+		return false, nil
+	}
+	drv := sl.drv
+	if sl.watchers.Load() != 0 || drv.oneByOne() {
+		return false, nil // before it is counted, as a waiter's order goes by the count
+	}
+	if !sc.acquire() {
+		sc.leave()
+		return false, nil
+	}
+	if !sl.beginRecord() {
+		sl.endRecord()
+		sc.leave()
+		return false, nil
+	}
+	sl.recordedOn(sc)
+	noted := uint64(0)
+	if drv.ordered.Load() {
+		noted = sl.noteOrder(sc)
+	}
+	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	if noted != 0 {
+		sl.confirm(noted, res)
+	}
+	if drv.captures.n.Load() != 0 {
+		sl.overtaken(sc)
+	}
+	if res == driver.ResultSuccess && !sl.recorded() {
+		sl.marks.Or(slotRecorded)
+	}
+	sl.endRecord()
+	sc.leave()
+	if res != driver.ResultSuccess {
+		return true, c.ctx.fail(op, uintptr(sl.raw), res)
+	}
+	return true, nil
+}
+
+// record records the event.
+func (c *eventCore) record(op string, a recordArgs) error {
+	for {
+		sl := c.slot.Load()
+		if sl == nil {
+			return errClosed(op, "event", uintptr(c.first.raw))
+		}
+		if sl.moves(a.flags) {
+			return c.recordElsewhere(op, a)
+		}
+		// A waiter counts itself, and then looks whether a record is under way: see ask.
+		if !sl.beginRecord() && sl.elsewhere(a.flags) {
+			sl.endRecord() // since a moment ago it is waited for, or out of service
+			continue
+		}
+		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
+		res := sl.record(a)
+		if sl.tellRecord(t, a.handle(), res); res == driver.ResultSuccess {
+			return nil
+		}
+		return c.ctx.fail(op, uintptr(sl.raw), res)
+	}
+}
+
+// recordElsewhere is record where the event may have to move to another CUevent.
+func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
+	for {
+		next, err := c.successor(op, a.flags)
+		if err != nil {
+			return err
+		}
+		r := c.recordMoving(next, a)
+		if again, err := r.finish(op); !again {
+			return err
+		}
+	}
+}
+
+// recording is a record that was made for an event that may have moved. What may tell
+// tracers is left to finish.
+type recording struct {
+	c  *eventCore
+	on driver.Stream // 0 for a whole context
+	t  telling
+	// slot was recorded; it is nil if none was.
+	slot *slot
+	res  driver.Result
+	// begun is a slot with a record under way that was not made.
+	begun *slot
+	// again says that there has to be another one.
+	again bool
+	next  successor
+}
+
+// recordMoving records the event: on the present slot, or, if somebody waits for that
+// one's record, on its successor. No lock of the event's is held while the driver is called.
+func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
+	r = recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), next: next}
+	if a.flags&RecordExternal != 0 {
+		r.node(a)
+		return r
+	}
+	sl := next.slot
+	if sl == nil {
+		sl = c.slot.Load()
+	}
+	if sl == nil || !r.begin(sl, a.flags) {
+		return r
+	}
+	r.slot, r.res = sl, sl.record(a)
+	// Only a CUevent that is recorded may take the place: one that is not says
+	// that it is complete.
+	if sl == next.slot && r.res == driver.ResultSuccess {
+		r.again = !c.moveOn(&r.next)
+	}
+	return r
+}
+
+// node records the event for a graph. The driver enqueues nothing for that, so that it is called
+// while it is certain where the event stays: a record that is refused changes nothing.
+func (r *recording) node(a recordArgs) {
+	captured := a.stream.beginWork() // before the event's lock, as others enqueue work on the stream
+	defer a.stream.endWork()
+	sl, open := r.c.settle(&r.next, func(sl *slot) bool {
+		if !r.begin(sl, a.flags) {
+			return false
+		}
+		r.slot, r.res = sl, sl.recordNode(a, captured)
+		return r.res == driver.ResultSuccess
+	})
+	if sl == nil {
+		r.again = open
+	}
+}
+
+// begin begins a record on a slot. If it reports false another one has to be made, as the slot was
+// closed, or somebody has begun to wait, just now.
+func (r *recording) begin(sl *slot, flags RecordFlags) bool {
+	if !sl.beginRecord() && sl.elsewhere(flags) {
+		r.begun, r.again = sl, true
+		return false
+	}
+	return true
+}
+
+// finish tells tracers of the record, and lets go of the slots. again says that another one
+// has to be made.
+func (r *recording) finish(op string) (again bool, err error) {
+	defer r.next.leave()
+	switch {
+	case r.begun != nil:
+		r.begun.endRecord() // which may destroy the CUevent, so that no lock may be held
+	case r.slot != nil:
+		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
+			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+		}
+	case !r.again:
+		err = errClosed(op, "event", uintptr(r.c.first.raw))
+	}
+	return r.again, err
+}
+
+// moves reports whether a record may have to go to another slot.
+func (sl *slot) moves(flags RecordFlags) bool {
+	return (sl.watchers.Load() != 0 || flags&RecordExternal != 0 || sl.worn()) && !sl.foreign()
+}
+
+// elsewhere reports whether a record that beginRecord has doubts about must not be made on
+// the slot. Who takes a slot out of service counts as its watcher until it is closed, so
+// that the watchers have to be looked at first.
+func (sl *slot) elsewhere(flags RecordFlags) bool { return sl.moves(flags) || sl.calls.closed() }
+
+// worn reports whether the slot's counter has too little room for more records. The event
+// gets another slot, unless others know the CUevent: then the count serves for nothing.
+func (sl *slot) worn() bool { return sl.gen.Load()&genWorn != 0 }
+
+// tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
+// record is not under way any more; but the CUevent stays until they have been told.
+func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
+	if t.to == nil {
+		sl.endRecord()
+		return
+	}
+	sl.acquire() // also if the event was closed
+	sl.endRecord()
+	defer sl.leave() // also if one panics
+	t.end(TraceEventRecord, sl.raw, on, res)
+}
+
+// record calls the driver, between beginRecord and endRecord.
+func (sl *slot) record(a recordArgs) (res driver.Result) {
+	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+		res = sl.recordInCapture(a)
+	} else if res = sl.callRecord(a); sl.drv.captures.n.Load() != 0 && a.stream != nil {
+		sl.overtaken(a.stream)
+	}
+	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
+		if !sl.recorded() {
+			sl.marks.Or(slotRecorded)
+		}
+	}
+	return res
+}
+
+func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
+	sl.recordedOn(a.stream)
+	noted := uint64(0)
+	if sl.drv.ordered.Load() {
+		noted = sl.noteOrder(a.stream)
+	}
+	switch ctx := sl.core.ctx.raw; a.by {
+	case byContext:
+		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+	case byGreenContext:
+		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+	case byRecordWithFlags:
+		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+	default:
+		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+	}
+	if noted != 0 {
+		sl.confirm(noted, res)
+	}
+	return res
+}
+
+// recordedOn notes the stream of a record that is under way, nil for a whole context.
+func (sl *slot) recordedOn(sc *streamCore) {
+	on := uint64(0)
+	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
+		on = sc.serial
+	}
+	if sl.on.Load() != on { // it hardly ever is another one
+		sl.on.Store(on)
+	}
+}
+
+// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is
+// interested in orders. It returns what confirm is passed after the record, if it is not 0.
+//
+// An order is known only if the record is alone: no other call on the stream, nor a record on the
+// slot, is in flight now. So the calls of those with a lower one have returned when this one is
+// made, and the stream completes them before. What may become part of a capture has no order.
+func (sl *slot) noteOrder(sc *streamCore) (noted uint64) {
+	order, g := uint64(0), sl.gen.Load()
+	// Another record, which is over, may have noted another stream since.
+	if g&genBusy == 1 && sc != nil && sl.on.Load() == sc.serial {
+		order = sc.nextRecord()
+	}
+	sl.order.Store(order)
+	if order == 0 {
+		return 0
+	}
+	return g
+}
+
+// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
+// may capture what is theirs, or was lent to them, and nobody here knows.
+func (sc *streamCore) nextRecord() uint64 {
+	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne || sc.foreign || sc.lent.Load() {
+		return 0
+	}
+	sc.records++ // whoever else is alone was, or will be, at another time
+	return sc.records
+}
+
+// confirm withdraws an order that was noted when gen was g, unless the record has become the slot's newest for sure.
+func (sl *slot) confirm(g uint64, res driver.Result) {
+	if res != driver.ResultSuccess || sl.gen.Load() != g {
+		sl.order.Store(0)
+	}
+}
+
+// position returns the serial of the stream that the newest record is on, and its order there; 0 for
+// what is not known, or may change. A record notes both while it is under way.
+func (sl *slot) position() (on, order uint64) {
+	g := sl.gen.Load()
+	on, order = sl.on.Load(), sl.order.Load()
+	if on == 0 || sl.foreign() {
+		return 0, 0
+	}
+	if g&genBusy != 0 || sl.gen.Load() != g {
+		return on, 0
+	}
+	return on, order
+}
+
+// recordInCapture calls the driver where the record may become part of a capture.
+func (sl *slot) recordInCapture(a recordArgs) driver.Result {
+	var c *capture // nil for a whole context, which cannot become part of one
+	if a.stream != nil {
+		c = a.stream.beginWork()
+		defer a.stream.endWork()
+	}
+	switch {
+	case a.flags&RecordExternal != 0:
+		return sl.recordNode(a, c)
+	case c != nil || sl.captured.Load() != nil:
+		return sl.recordCaptured(a, c)
+	}
+	return sl.callRecord(a)
+}
+
+// recordNode calls the driver where the record becomes a node of the capture's graph.
+func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
+	res := c.use(sl, func() driver.Result { return sl.callRecord(a) })
+	if res == driver.ResultSuccess {
+		sl.marks.Or(slotNode)
+		if c != nil {
+			c.uses.records(sl)
+		}
+	}
+	return res
+}
+
+// recordCaptured calls the driver where the record becomes part of a capture, or the earlier one was. No lock is held
+// meanwhile: those who poll see that a record is under way, and have to see it before it is part of a capture.
+//
+// What is noted may be wrong where records of the slot meet: then it says that the record is part
+// of the capture, though a later one is not. The other way round it never is: a record in the
+// capture notes that before and after the call, and one that leaves the capture before.
+func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
+	g := sl.gen.Load()
+	before := sl.captured.Swap(c)
+	if c != nil {
+		sl.drv.captures.awaitPolls()
+	}
+	res := sl.callRecord(a)
+	switch {
+	case res == driver.ResultSuccess && c != nil:
+		sl.captured.Store(c)
+	case res != driver.ResultSuccess && g&genBusy == 1 && sl.gen.Load() == g: // no other record may have noted something
+		sl.captured.CompareAndSwap(c, before)
+	}
+	return res
+}
+
+// overtaken is called when a capture has begun during a record that did not know of it.
+// If it is of this stream the record counts as part of it: whether it is, only its order
+// with the beginning could tell, and the program has left that open. It does not wait for
+// other work on the stream, as the record is made.
+func (sl *slot) overtaken(sc *streamCore) {
+	if c := sc.capturing(); c != nil {
+		sl.captured.Store(c)
+		sl.order.Store(0)
+	}
+}

@@ -1,0 +1,235 @@
+package cu
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// TestTracersThatDoNotReturn has tracers panic, and end the goroutine, in each operation that
+// they are called for. All that the operation used, or has created, is let go of: when the
+// program has closed what it has, nothing is left.
+func TestTracersThatDoNotReturn(t *testing.T) {
+	event := func(r *rig) *Event {
+		e := r.event(r.gpu, EventDisableTiming)
+		r.ok(e.Record(r.s))
+		return e
+	}
+	// waited returns an event whose record somebody waits for, so that the next one is made elsewhere.
+	waited := func(r *rig) *Event {
+		held := r.stream(r.gpu)
+		e := r.event(r.gpu, EventDisableTiming)
+		r.hold(held)
+		r.ok(e.Record(held))
+		ticket := must(e.Ticket())(r.t)
+		r.t.Cleanup(func() { r.release(held); ticket.Wait(r.patient()) })
+		return e
+	}
+	pooled := func(r *rig) (*EventPool, Pooled) {
+		pool := must(r.gpu.EventPool())(r.t)
+		r.t.Cleanup(func() { pool.Close() })
+		p := must(pool.Acquire())(r.t)
+		r.ok(p.Record(r.s))
+		return pool, p
+	}
+	shared := func(r *rig) *Event {
+		e := r.event(r.gpu, EventDisableTiming|EventInterprocess)
+		r.ok(e.Record(r.s))
+		return e
+	}
+	// usedElsewhere returns a stream, and memory of another context that it uses.
+	usedElsewhere := func(r *rig) (*Stream, *HostMem) {
+		other := r.context(r.drv, 1)
+		s, mem := r.stream(other), r.memory(other, 8)
+		host := must(r.gpu.AllocHost(8, HostPortable))(r.t)
+		r.t.Cleanup(func() { host.Close() })
+		r.ok(s.Copy(mem, host))
+		return s, host
+	}
+	fresh := func(r *rig) *Event { return r.event(r.gpu, 0) }
+	nothing := func(*rig) *Event { return nil }
+	lazy := func(*rig) *Event { return new(Event) }
+	with := func(make func(*rig) *Event, do func(r *rig, e *Event)) func(*rig) func() {
+		return func(r *rig) func() { e := make(r); return func() { do(r, e) } }
+	}
+	beside := func(do func(r *rig, s *Stream)) func(*rig) func() {
+		return func(r *rig) func() { s := r.stream(r.gpu); return func() { do(r, s) } }
+	}
+	pooling := func(do func(r *rig, pool *EventPool, p Pooled)) func(*rig) func() {
+		return func(r *rig) func() { pool, p := pooled(r); return func() { do(r, pool, p) } }
+	}
+	for name, c := range map[string]struct {
+		op      TraceOp
+		prepare func(r *rig) (do func())
+	}{
+		"Event.Record":          {TraceEventRecord, with(event, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, lazy":    {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, waiter":  {TraceEventRecord, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, new one": {TraceEventCreate, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"RecordWithFlags": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+			e.RecordWithFlags(r.s, 0)
+		})},
+		"RecordExternal": {TraceEventCreate, func(r *rig) func() {
+			e := waited(r)
+			return func() { e.RecordWithFlags(r.s, RecordExternal) }
+		}},
+		"RecordOnce":       {TraceEventRecord, with(fresh, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordOnce, lazy": {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordAll": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+			RecordAll([]*Event{e}, []*Stream{r.s})
+		})},
+		"RecordNew":   {TraceEventRecord, with(nothing, func(r *rig, _ *Event) { r.s.RecordNew(0) })},
+		"Event.Query": {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Query() })},
+		"QueryAll": {TraceEventQuery, with(event, func(r *rig, e *Event) {
+			QueryAll(make([]Status, 1), []*Event{e})
+		})},
+		"Event.Synchronize": {TraceEventSynchronize, with(event, func(r *rig, e *Event) { e.Synchronize() })},
+		"Event.Wait":        {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Wait(r.t.Context()) })},
+		"WaitAll": {TraceEventQuery, func(r *rig) func() {
+			e, f := waited(r), waited(r)
+			ctx, _ := ended()
+			return func() { WaitAll(ctx, e, f, e) }
+		}},
+		"Elapsed": {TraceEventQuery, func(r *rig) func() {
+			e := r.event(r.gpu, 0)
+			r.ok(e.Record(r.s))
+			return func() { Elapsed(r.t.Context(), e, e) }
+		}},
+		"Event.Close":  {TraceEventDestroy, with(event, func(r *rig, e *Event) { e.Close() })},
+		"NewEvent":     {TraceEventCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewEvent(0) })},
+		"NewStream":    {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewStream(0) })},
+		"PoolStream":   {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.PoolStream(0) })},
+		"Stream.Query": {TraceStreamQuery, with(nothing, func(r *rig, _ *Event) { r.s.Query() })},
+		"Stream.Synchronize": {TraceStreamSynchronize, with(nothing, func(r *rig, _ *Event) {
+			r.s.Synchronize()
+		})},
+		"Stream.Wait, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Wait, record": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Wait, query": {TraceEventQuery, with(nothing, func(r *rig, _ *Event) {
+			r.s.Wait(r.t.Context())
+		})},
+		"Stream.Time": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+			r.s.Time(r.t.Context(), func() error { return nil })
+		})},
+		"Stream.Time, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.s.Time(r.t.Context(), func() error { return nil })
+		})},
+		"Stream.WaitEvent": {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvent, flags": {TraceStreamWait, with(event, func(r *rig, e *Event) {
+			r.s.WaitEventWithFlags(e, WaitExternal)
+		})},
+		"Stream.WaitEvent, ipc": {TraceStreamWait, with(shared, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvents":     {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvents(e) })},
+		"WaitStream, create":    {TraceEventCreate, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, record":    {TraceEventRecord, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, wait":      {TraceStreamWait, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"Stream.Close":          {TraceStreamDestroy, beside(func(r *rig, s *Stream) { s.Close() })},
+		"Stream.Close, tail": {TraceEventRecord, func(r *rig) func() {
+			s, _ := usedElsewhere(r)
+			return func() { s.Close() }
+		}},
+		"Launch": {TraceLaunch, func(r *rig) func() {
+			noop := must(r.module(r.gpu).Function("noop"))(r.t)
+			return func() { noop.Launch(r.s, oneThread) }
+		}},
+		"GraphExec.Launch": {TraceGraphLaunch, func(r *rig) func() {
+			g := must(r.gpu.NewGraph())(r.t)
+			x := must(g.Instantiate())(r.t)
+			r.t.Cleanup(func() { x.Close(); g.Close() })
+			return func() { x.Launch(r.s) }
+		}},
+		"AddMemset": {TraceStreamCreate, func(r *rig) func() {
+			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
+			r.t.Cleanup(func() { g.Close() })
+			useWakeUps(r)
+			return func() { g.AddMemset(mem, 1) }
+		}},
+		"AddMemset, end": {TraceStreamDestroy, func(r *rig) func() {
+			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
+			r.t.Cleanup(func() { g.Close() })
+			useWakeUps(r)
+			return func() { g.AddMemset(mem, 1) }
+		}},
+		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+			r.gpu.OpenIPCEvent(ForeignHandle())
+		})},
+		"Pooled.Record": {TraceEventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
+		"Pooled.Query":  {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
+		"Pooled.Wait":   {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
+		"Pooled.Block":  {TraceStreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Block(r.s) })},
+		"Acquire":       {TraceEventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
+		"Trim": {TraceEventDestroy, func(r *rig) func() {
+			pool, p := pooled(r)
+			r.ok(p.Release())
+			return func() { pool.Trim() }
+		}},
+		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() {
+			pool, _ := pooled(r)
+			must(pool.Acquire())(r.t)
+			return func() { pool.Close() }
+		}},
+		"HostMem.Close, record": {TraceEventRecord, func(r *rig) func() {
+			_, mem := usedElsewhere(r)
+			return func() { mem.Close() }
+		}},
+		"HostMem.Close, query": {TraceEventQuery, func(r *rig) func() {
+			_, mem := usedElsewhere(r)
+			return func() { mem.Close() }
+		}},
+	} {
+		for how, end := range map[string]func(){"panics": func() { panic("tracer") }, "ends": runtime.Goexit} {
+			for _, calls := range []bool{false, true} {
+				kind := "Tracer"
+				if calls {
+					kind = "CallTracer"
+				}
+				t.Run(name+"/"+kind+" "+how, func(t *testing.T) {
+					r := newRig(t)
+					do := c.prepare(r)
+					var once sync.Once
+					hit := false
+					tell := func(tr Trace) {
+						if tr.Op == c.op {
+							once.Do(func() { hit = true; end() })
+						}
+					}
+					remove := r.drv.AddTracer(tell)
+					if calls {
+						remove()
+						remove = r.drv.AddCallTracer(func(tc TraceCall) { tell(tc.Trace) })
+					}
+					done := make(chan bool)
+					go func() {
+						returned := false
+						defer func() {
+							recover()
+							done <- returned
+						}()
+						do()
+						returned = true
+					}()
+					if returned := <-done; returned || !hit {
+						t.Errorf("the call has returned: %v; the tracer was called: %v", returned, hit)
+					}
+					remove()
+				})
+			}
+		}
+	}
+}
+
+// useWakeUps takes all wake-up streams of the context until the test ends, so that a graph's node needs a stream of its own.
+func useWakeUps(r *rig) {
+	c := r.gpu.own.core
+	for {
+		s, ok := c.takeWakeUp()
+		if !ok {
+			return
+		}
+		r.t.Cleanup(func() { c.wakeUps.put(c, s) })
+	}
+}

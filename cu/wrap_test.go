@@ -1,0 +1,121 @@
+package cu
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/purecu/purecu/internal/driver"
+)
+
+// TestRecordsWrap records an event as often as its slot can count: a pending record is never
+// taken for one that has completed.
+func TestRecordsWrap(t *testing.T) {
+	for name, c := range map[string]struct {
+		gen   uint64 // records so far
+		known bool
+	}{
+		"half of what can be counted":      {gen: 1<<63 - genOne},
+		"all, and others know the CUevent": {gen: math.MaxUint64 - genBusy, known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			held := r.stream(r.gpu)
+			e := r.event(r.gpu, EventDisableTiming)
+			r.ok(e.Record(r.s))
+			r.status(e, Complete)
+			first := e.core().slot.Load()
+			if c.known {
+				e.Handle()
+			}
+			first.gen.Store(c.gen)
+			r.hold(held)
+			for i := range uint64(3) {
+				first.done.Store(c.gen + (i+1)*genOne) // which completed when gen had this value before
+				r.ok(e.Record(held))
+				r.status(e, Pending)
+				r.ok(waitEnds(e))
+				r.ok(errors.Join(RecordAll([]*Event{e}, []*Stream{held}), e.RecordWithFlags(held, RecordDefault)))
+				r.status(e, Pending)
+			}
+			if now := e.core().slot.Load(); c.known != (now == first) {
+				t.Errorf("the event is on its first slot: %v", now == first)
+			}
+			r.release(held)
+			r.ok(e.Wait(r.patient()))
+		})
+	}
+}
+
+// TestOrderWraps has a record under way while 65,536 others are, and a stream that has had more
+// records than 48 bits can count.
+func TestOrderWraps(t *testing.T) {
+	_, drv, gpu := simWaits(t)
+	drv.ordered.Store(true)
+	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
+	sl := e.core().slot.Load()
+	s.core.acquire()
+	sl.beginRecord()
+	sl.recordedOn(s.core)
+	noted := sl.noteOrder(s.core)
+	if noted == 0 {
+		t.Fatal("a record that is alone has no order")
+	}
+	sl.gen.Add(genOne << 16)
+	sl.confirm(noted, driver.ResultSuccess)
+	sl.endRecord()
+	s.core.leave()
+	if n := placeOf(e); n != 0 {
+		t.Errorf("the record is number %d, and others came between", n)
+	}
+
+	s.core.records = 1<<48 - 2
+	for range 3 {
+		before := placeOf(e)
+		if err := e.Record(s); err != nil {
+			t.Fatal(err)
+		}
+		if n := placeOf(e); n <= before {
+			t.Errorf("a record is number %d, after number %d", n, before)
+		}
+	}
+	closeAll(t, []*Event{e})
+	closeAll(t, []*Stream{s})
+}
+
+// TestPoolIsFull asks a pool for an event that has no room for it.
+func TestPoolIsFull(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.EventPool())(t)
+	core := pool.share.pool
+	e := must(pool.Acquire())(t)
+	entries := core.entries.Load()
+	full := make([]*poolEntry, maxEntries)
+	core.entries.Store(&full)
+	_, err := pool.Acquire(EventBlockingSync)
+	r.is(err, ResultOutOfMemory)
+	core.entries.Store(entries)
+	r.ok(e.Release())
+	r.ok(pool.Close())
+}
+
+// TestListsCount puts entries on a list, and takes them, while its count of changes wraps.
+func TestListsCount(t *testing.T) {
+	pool, list := new(poolCore), new(freeList)
+	entries := []*poolEntry{{index: 0}, {index: 1}}
+	pool.entries.Store(&entries)
+	list.head.Store(math.MaxUint64 - placeMask)
+	for range 3 {
+		for _, en := range entries {
+			pool.push(list, en)
+		}
+		for i := range entries {
+			if en := pool.pop(list); en != entries[len(entries)-1-i] {
+				t.Fatalf("entry %v was taken", en)
+			}
+		}
+		if en := pool.pop(list); en != nil {
+			t.Fatalf("the list has entry %d twice", en.index)
+		}
+	}
+}
