@@ -82,13 +82,20 @@ func TestForgottenIsNotFreed(t *testing.T) {
 		// device says that the call frees what is in all contexts of the device, and contexts.
 		device bool
 	}{
-		"DeviceMem.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.Alloc(8))(r.t) }), map[string]int{"device memory": -1}, false},
-		"HostMem.Close":   {closes(func(r *soft) io.Closer { return must(r.gpu.AllocHost(8, 0))(r.t) }), map[string]int{"host memory": -1}, false},
-		"Module.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.LoadModule([]byte(spinPTX)))(r.t) }),
+		"DeviceMem.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.Alloc(8))(r.t) }),
+			map[string]int{"device memory": -1}, false},
+		"HostMem.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.AllocHost(8, 0))(r.t) }),
+			map[string]int{"host memory": -1}, false},
+		"Module.Close": {closes(func(r *soft) io.Closer {
+			return must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		}),
 			map[string]int{"module": -1}, false},
-		"GreenContext.Close": {closes(func(r *soft) io.Closer { return r.green() }), map[string]int{"green context": -1}, false},
-		"Context.Close":      {closes(func(r *soft) io.Closer { return must(r.gpu.Device().PrimaryContext())(r.t) }), nil, true},
-		"Driver.Close":       {closes(func(r *soft) io.Closer { return r.drv }), nil, true},
+		"GreenContext.Close": {closes(func(r *soft) io.Closer { return r.green() }),
+			map[string]int{"green context": -1}, false},
+		"Context.Close": {closes(func(r *soft) io.Closer {
+			return must(r.gpu.Device().PrimaryContext())(r.t)
+		}), nil, true},
+		"Driver.Close": {closes(func(r *soft) io.Closer { return r.drv }), nil, true},
 		"Context.Synchronize": {func(r *soft) func() (io.Closer, error) {
 			return func() (io.Closer, error) { return nil, r.gpu.Synchronize() }
 		}, nil, false},
@@ -97,9 +104,13 @@ func TestForgottenIsNotFreed(t *testing.T) {
 		}, map[string]int{"module": 1}, false},
 		"Context.Alloc": {retries("cuMemAlloc", func(r *soft) (io.Closer, error) { return r.gpu.Alloc(4096) }),
 			map[string]int{"device memory": 1}, true},
-		"Context.AllocHost": {retries("cuMemHostAlloc", func(r *soft) (io.Closer, error) { return r.gpu.AllocHost(4096, 0) }),
+		"Context.AllocHost": {retries("cuMemHostAlloc", func(r *soft) (io.Closer, error) {
+			return r.gpu.AllocHost(4096, 0)
+		}),
 			map[string]int{"host memory": 1}, true},
-		"Device.NewContext": {retries("cuCtxCreate", func(r *soft) (io.Closer, error) { return r.gpu.Device().NewContext(0) }),
+		"Device.NewContext": {retries("cuCtxCreate", func(r *soft) (io.Closer, error) {
+			return r.gpu.Device().NewContext(0)
+		}),
 			map[string]int{"context": 1}, true},
 		"Device.PrimaryContext": {retries("cuDevicePrimaryCtxRetain", func(r *soft) (io.Closer, error) {
 			return r.gpu.Device().PrimaryContext()
@@ -401,7 +412,8 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 	f.ok(drv.Close())
-	if n := f.calls("cuMemFree_v2"); n != 0 || f.census(kindMemory) != 1 || f.calls("cuDevicePrimaryCtxRelease_v2") != 0 {
+	if n := f.calls("cuMemFree_v2"); n != 0 || f.census(kindMemory) != 1 ||
+		f.calls("cuDevicePrimaryCtxRelease_v2") != 0 {
 		t.Errorf("the memory was freed %d times, or the context released", n)
 	}
 	// What the owner does.
@@ -504,7 +516,8 @@ func TestBusyIsNoFailure(t *testing.T) {
 	}
 	r.fail("cuStreamIsCapturing", -1, 0)
 	r.ok(r.drv.Close())
-	if l := r.reports(1); len(l) != 1 || l[0].Forgotten || !errors.Is(l[0].Err, ResultUnknown) || r.census(kindHost) != 1 {
+	if l := r.reports(1); len(l) != 1 || l[0].Forgotten || !errors.Is(l[0].Err, ResultUnknown) ||
+		r.census(kindHost) != 1 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}
 	r.tell("fake_forgive_host", uintptr(h.core.host))
