@@ -373,7 +373,7 @@ var kinds = []struct {
 		})
 	}},
 	{"another's context", func(r *round) {
-		drv, err := r.open()
+		drv, err := r.openAnother()
 		if !r.ok("Open", err) {
 			return
 		}

@@ -116,7 +116,7 @@ func (w *worker) round() {
 	case n == 2:
 		r.gpu = w.beside
 	case n == 3: // a driver of its own
-		drv, err := w.open()
+		drv, err := w.openAnother()
 		if !r.ok("Open", err) {
 			return
 		}

@@ -69,7 +69,10 @@ type soak struct {
 
 	rounds, abandoned, hostFuncs, traced atomic.Int64
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// others are drivers that were opened since the last sample. What was forgotten there is freed by their
+	// Close, and by nothing else.
+	others []*cu.Driver
 	counts map[string]int // how often what was done, and what calls returned
 	broken map[string]bool
 }
@@ -176,23 +179,41 @@ func (s *soak) end() {
 	s.settle()
 }
 
+// openAnother opens a driver for a round.
+func (s *soak) openAnother() (*cu.Driver, error) {
+	drv, err := s.open()
+	if err == nil {
+		s.mu.Lock()
+		s.others = append(s.others, drv)
+		s.mu.Unlock()
+	}
+	return drv, err
+}
+
 // settle waits until all that was closed or abandoned is gone.
 func (s *soak) settle() {
 	before := sample{}
 	for i := range 200 {
 		runtime.GC()
-		if err := s.drv.Close(); err != nil {
-			s.t.Error(err)
+		over := true
+		for _, drv := range append(s.others, s.drv) {
+			if err := drv.Close(); err != nil {
+				s.t.Error(err)
+			}
+			st := drv.Stats()
+			over = over && st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 && st.Timelines == 0
+		}
+		if i > 2 && over {
+			s.others = nil
 		}
 		time.Sleep(time.Duration(min(5+i, 50)) * time.Millisecond)
 		now := s.sample()
-		st := s.drv.Stats()
-		over := st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 && st.Timelines == 0
-		if i > 2 && over && same(before, now) {
+		if i > 4 && over && same(before, now) {
 			return
 		}
 		before = now
 	}
+	s.others = nil
 }
 
 // count counts something that happened.
