@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
 )
 
 // mappings counts the process's mappings of memory, or skips the test where there is no way to know.
@@ -65,4 +70,56 @@ func TestGPUTimelineMappings(t *testing.T) {
 	if err := s.Synchronize(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDriverCloseUnmaps opens drivers that use a timeline in a context which another driver keeps, and closes them: nothing
+// stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last value.
+func TestDriverCloseUnmaps(t *testing.T) {
+	sim := cusim.New()
+	open := func() (*Driver, *Context) {
+		d := must(Open(WithSoftware(sim)))(t)
+		return d, must(must(d.Device(0))(t).PrimaryContext())(t)
+	}
+	others, kept := open()
+	line := must(kept.NewTimeline(0))(t)
+	before := sim.Census()
+	for i := range 3 {
+		d, gpu := open()
+		mine := must(gpu.NewTimeline(7))(t)
+		if err := errors.Join(mine.Close(), gpu.Close(), d.Close(), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, sim.Census()); diff != "" {
+			t.Errorf("driver %d has left something (-want +got):\n%s", i, diff)
+		}
+		if n := d.Stats().Mappings; n != 0 || mine.Value() != 7 {
+			t.Errorf("%d mappings are left, and the timeline is at %d", n, mine.Value())
+		}
+	}
+	// The context is open, and so is the timeline.
+	if err := others.Close(); err != nil || others.Stats().Mappings != 1 {
+		t.Errorf("%v, %d mappings", err, others.Stats().Mappings)
+	}
+	if err := errors.Join(line.Close(), kept.Close(), others.Close()); err != nil {
+		t.Error(err)
+	}
+	sim.Check(t)
+}
+
+// TestUnmapSlabs gives memory back that is mapped: when nobody refers to it.
+func TestUnmapSlabs(t *testing.T) {
+	before := mappings(t)
+	d := must(Open(WithSoftware(cusim.New())))(t)
+	const many = 200
+	for range many {
+		mem := must(d.slabs.make(minSlab, false))(t)
+		d.slabs.put(freeSlab{mem: mem, whole: &mapping{mem}})
+	}
+	s := d.slabs.free[0].whole
+	d.unmapSlabs()
+	if !eventually(func() bool { runtime.GC(); return mappings(t) < before+many/2 }) {
+		t.Errorf("%d mappings became %d", before, mappings(t))
+	}
+	s.mem[0] = 1 // is there still
+	runtime.KeepAlive(s)
 }

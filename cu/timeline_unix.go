@@ -4,9 +4,11 @@ package cu
 
 import "syscall"
 
-// mapMemory returns zeroed memory that stays where it is, and mapped, for as long as the
-// process lives. It is shared, so that a child that C forks does not make the process
+// mapMemory returns zeroed memory that stays where it is, and mapped, until unmapMemory. It is shared, so that a child that C forks does not make the process
 // write to a copy that the GPU knows nothing of.
 func mapMemory(size int) ([]byte, error) {
 	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON)
 }
+
+// unmapMemory gives memory of mapMemory's back.
+func unmapMemory(mem []byte) { _ = syscall.Munmap(mem) }

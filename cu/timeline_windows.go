@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// mapMemory returns zeroed memory that stays where it is, and mapped, for as long as the
-// process lives.
+// mapMemory returns zeroed memory that stays where it is, and mapped, until unmapMemory.
 func mapMemory(size int) ([]byte, error) {
 	h, err := syscall.CreateFileMapping(syscall.InvalidHandle, nil, syscall.PAGE_READWRITE, 0, uint32(size), nil)
 	if err != nil {
@@ -19,4 +18,9 @@ func mapMemory(size int) ([]byte, error) {
 	}
 	// It is no memory of Go's. Written this way because it comes as a number.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil
+}
+
+// unmapMemory gives memory of mapMemory's back.
+func unmapMemory(mem []byte) {
+	_ = syscall.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 }
