@@ -167,6 +167,13 @@ func (s *soak) begin() {
 		s.gpus = append(s.gpus, must(dev.PrimaryContext())(s.t))
 	}
 	s.beside = must(s.gpus[0].Device().NewContext(0))(s.t)
+	for _, gpu := range append(s.gpus, s.beside) {
+		for i := range 2 * 32 { // those that rounds use will be there to the end
+			if err := must(gpu.PoolStream(-i % 2))(s.t).Close(); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // end closes it.
