@@ -46,7 +46,7 @@ func (r *round) newStream() *cu.Stream {
 		what = "PoolStream"
 		s, err = r.gpu.PoolStream(-r.rnd.IntN(2))
 	case 3:
-		what = "LegacyStream"
+		what, r.legacy = "LegacyStream", true
 		s, err = r.gpu.LegacyStream()
 	case 4:
 		what = "GreenContext.NewStream"
@@ -272,7 +272,7 @@ var kinds = []struct {
 		if !r.ok("NewTimeline", err) {
 			return
 		}
-		r.add(line)
+		r.addTimeline(line)
 		s, twice := r.stream, time.Now().UnixNano()%2 == 0
 		r.use("Timeline.Signal", func() error {
 			err := errors.Join(line.Signal(s, 1), line.Block(s, 1))
@@ -289,7 +289,7 @@ var kinds = []struct {
 		if !r.ok("NewTimeline", err) {
 			return
 		}
-		r.add(line)
+		r.addTimeline(line)
 		r.waits = append(r.waits, func(ctx context.Context) error { return line.Wait(ctx, 3) })
 		r.use("Timeline.Set", func() error { return line.Set(3) })
 		s := r.stream
@@ -300,7 +300,7 @@ var kinds = []struct {
 		if !r.ok("NewTimeline", err) {
 			return
 		}
-		r.add(line)
+		r.addTimeline(line)
 		s := r.stream
 		r.use("Timeline.Signal, of another context", func() error {
 			err := line.Signal(s, 1)

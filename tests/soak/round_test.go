@@ -29,11 +29,15 @@ type round struct {
 	stream    *cu.Stream
 	// own says that the context is the round's.
 	own bool
+	// legacy says that the stream is the legacy one.
+	legacy bool
 	// private says that only this goroutine may use the stream, which is its thread's.
 	private bool
 	// objects are to be closed or abandoned, and uses are what is done with them, by several goroutines at once.
 	objects []io.Closer
 	uses    []func()
+	// closed are what is closed in any case.
+	closed []io.Closer
 	// waits wait until ctx ends for what is enqueued.
 	waits []func(ctx context.Context) error
 	// letGo raises what holds the stream.
@@ -175,6 +179,7 @@ func (r *round) run() {
 	}
 	way.end(r)
 	waited()
+	r.closeAll(r.closed)
 }
 
 // hold holds the stream, for some milliseconds at most.
@@ -187,7 +192,7 @@ func (r *round) hold() bool {
 		r.ok("Timeline.Close", line.Close())
 		return false
 	}
-	abandon := r.rnd.IntN(4) == 0
+	abandon := r.rnd.IntN(4) == 0 && !r.legacy
 	letGo := sync.OnceFunc(func() {
 		r.ok("Timeline.Set, to let a stream go", line.Set(1))
 		if abandon {
@@ -233,6 +238,16 @@ func (r *round) add(objects ...io.Closer) { r.objects = append(r.objects, object
 // use adds what is done with the objects, and does it.
 func (r *round) use(what string, f func() error) {
 	r.uses = append(r.uses, func() { r.ok(what, f()) })
+}
+
+// addTimeline adds a timeline. The memory of one that was abandoned after it was used on the legacy stream stays in use until
+// the context ends: see [cu.Timeline.Close].
+func (r *round) addTimeline(line *cu.Timeline) {
+	if r.legacy {
+		r.closed = append(r.closed, line)
+		return
+	}
+	r.add(line)
 }
 
 func (r *round) shuffle() {
