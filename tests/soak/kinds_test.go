@@ -178,7 +178,7 @@ var kinds = []struct {
 		e, err := r.gpu.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
 		if r.ok("NewEvent", err) {
 			r.event(e)
-			_, err := e.IPCHandle(nil)
+			_, err := e.IPCHandle(context.Background())
 			if !errors.Is(err, cu.ResultNotSupported) {
 				r.ok("IPCHandle", err)
 			}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func share(drv *cu.Driver) error {
 		return errors.Join(err, e.Close(), gpu.Close())
 	}
 	err = errors.Join(e.Record(s), s.Synchronize())
-	h, noHandle := e.IPCHandle(nil)
+	h, noHandle := e.IPCHandle(context.Background())
 	if noHandle != nil && !errors.Is(noHandle, cu.ResultNotSupported) {
 		err = errors.Join(err, noHandle)
 	}
