@@ -25,11 +25,9 @@ var slack = map[string]int{
 	"driver: event":             600,
 	"driver: stream":            3 * 16, // those that wake goroutines
 	"driver: KB of memory used": 64 << 10,
-	"driver: host memory":       24, // timelines', as many as ever were in use at once
 	"stats: WakeUpStreams":      3 * 16,
-	"stats: Mappings":           24,
 	// Whether the work of these is over is looked at when their memory is needed.
-	"stats: UnfinishedTimelines": 8000,
+	"stats: UnfinishedTimelines": 3 * 512,
 	"rounds":                     1 << 60,
 }
 
