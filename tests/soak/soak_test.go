@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -137,8 +138,15 @@ func (s *soak) run() {
 			})
 		}
 		wg.Wait()
+		soon := s.sample()
 		s.settle()
-		samples = append(samples, s.sample())
+		later := s.sample()
+		for name := range uncollected {
+			if n, counted := soon[name]; counted {
+				later["before the collector: "+name] = n
+			}
+		}
+		samples = append(samples, later)
 		if s.t.Failed() {
 			break
 		}
@@ -201,7 +209,7 @@ func (s *soak) openAnother() (*cu.Driver, error) {
 func (s *soak) settle() {
 	before := sample{}
 	for i := range 200 {
-		runtime.GC()
+		debug.FreeOSMemory() // collects, too
 		over := true
 		for _, drv := range append(s.others, s.drv) {
 			if err := drv.Close(); err != nil {
