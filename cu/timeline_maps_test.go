@@ -72,8 +72,8 @@ func TestGPUTimelineMappings(t *testing.T) {
 	}
 }
 
-// TestDriverCloseUnmaps opens drivers that use a timeline in a context which another driver keeps, and closes them: nothing
-// stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last value.
+// TestDriverCloseUnmaps opens drivers that use a timeline in a context which another driver keeps, and closes them:
+// nothing stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last value.
 func TestDriverCloseUnmaps(t *testing.T) {
 	sim := cusim.New()
 	open := func() (*Driver, *Context) {
@@ -124,8 +124,8 @@ func TestUnmapSlabs(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestForgottenTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline is
-// collected: the stream can be asked whether the work is done as long as it is there.
+// TestForgottenTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline
+// is collected: the stream can be asked whether the work is done as long as it is there.
 func TestForgottenTimelineOfSharedStream(t *testing.T) {
 	r := newSoft(t)
 	s := must(r.gpu.PoolStream(0))(t)

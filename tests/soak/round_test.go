@@ -240,8 +240,8 @@ func (r *round) use(what string, f func() error) {
 	r.uses = append(r.uses, func() { r.ok(what, f()) })
 }
 
-// addTimeline adds a timeline. The memory of one that was abandoned after it was used on the legacy stream stays in use until
-// the context ends: see [cu.Timeline.Close].
+// addTimeline adds a timeline. The memory of one that was abandoned after it was used on the legacy stream stays in
+// use until the context ends: see [cu.Timeline.Close].
 func (r *round) addTimeline(line *cu.Timeline) {
 	if r.legacy {
 		r.closed = append(r.closed, line)

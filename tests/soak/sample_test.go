@@ -84,8 +84,8 @@ func same(a, b sample) bool {
 	return maps.Equal(a, b)
 }
 
-// judge compares the last third of the samples with the first one. What is higher there, in all of them, by more than the
-// slack has grown.
+// judge compares the last third of the samples with the first one. What is higher there, in all of them, by more than
+// the slack has grown.
 func judge(samples []sample) (complaints []string) {
 	base, late := samples[0], samples[len(samples)-len(samples)/3:]
 	names := make(map[string]bool)
@@ -106,7 +106,8 @@ func judge(samples []sample) (complaints []string) {
 		if of, ok := strings.CutPrefix(name, "before the collector: "); ok {
 			for _, s := range samples {
 				if s[name] > s[of]+uncollected[of] {
-					complaints = append(complaints, fmt.Sprintf("%s: %d wait for the collector, and may by %d", of, s[name]-s[of], uncollected[of]))
+					complaints = append(complaints, fmt.Sprintf("%s: %d wait for the collector, and %d may",
+						of, s[name]-s[of], uncollected[of]))
 					break
 				}
 			}

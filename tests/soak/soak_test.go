@@ -163,8 +163,8 @@ func (s *soak) run() {
 	for _, k := range slices.Sorted(maps.Keys(s.counts)) {
 		fmt.Fprintf(&did, "%8d %s\n", s.counts[k], k)
 	}
-	s.t.Logf("%d rounds, %d objects abandoned, %d host functions called, %d calls traced:\n%s", s.rounds.Load(), s.abandoned.Load(),
-		s.hostFuncs.Load(), s.traced.Load(), &did)
+	s.t.Logf("%d rounds, %d objects abandoned, %d host functions called, %d calls traced:\n%s",
+		s.rounds.Load(), s.abandoned.Load(), s.hostFuncs.Load(), s.traced.Load(), &did)
 }
 
 // begin opens what stays open.
@@ -216,7 +216,8 @@ func (s *soak) settle() {
 				s.t.Error(err)
 			}
 			st := drv.Stats()
-			over = over && st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 && st.Timelines == 0
+			over = over && st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 &&
+				st.Timelines == 0
 		}
 		if i > 2 && over {
 			s.others = nil
