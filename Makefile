@@ -3,7 +3,7 @@
 # Flags for the test targets: make test TESTFLAGS=-v
 TESTFLAGS =
 
-.PHONY: help test race lint generate bench model fuzz ci gpu
+.PHONY: help test race lint generate bench model fuzz soak ci gpu
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,6 +28,9 @@ model: ## run ten million operations against the model of handles (minutes)
 
 fuzz: ## run a million random sequences of calls (minutes); TESTFLAGS=-fuzz.from=SEED goes on from there
 	CGO_ENABLED=0 go test ./tests/fuzz -run TestSequences -v -timeout 2h -fuzz.n=1000000 $(TESTFLAGS)
+
+soak: ## use, close and abandon everything for ten minutes: nothing may grow; PURECU_TEST_GPU=1 adds the GPU
+	CGO_ENABLED=0 go test ./tests/soak -v -timeout 1h -soak.for=10m -soak.heap=300 $(TESTFLAGS)
 
 ci: ## run everything that CI runs
 	@.ci/run

@@ -570,7 +570,7 @@ func TestSlabsLeft(t *testing.T) {
 	left := func(in contextKey) driver.HostPtr {
 		t.Helper()
 		mem := must(ss.make(1, false))(t)
-		ss.putAll([]*slab{{mem: mem}}, in)
+		ss.putAll([]*slab{{mem: mem}}, in, nil)
 		return addr(mem)
 	}
 	a, b, c := left(mine), left(none), left(other)

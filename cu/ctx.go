@@ -196,7 +196,8 @@ func (c *contextCore) giveUp(at driver.At) error {
 		return err
 	}
 	left, in := c.leaveSlabs(), c.key // others may go on with it
-	defer func() { d.slabs.putAll(left, in) }()
+	dev := c.primaryOf()
+	defer func() { d.slabs.putAll(left, in, dev) }()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
@@ -340,14 +341,10 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 // the context has a claim of this kind already, so that the caller has to give
 // this one up; so it has if newContext fails.
 func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Context, redundant bool, err error) {
-	key := contextKey{raw: raw}
-	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
-	case res == driver.ResultSuccess:
-		key = contextKey{id: id}
-	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
-		return nil, false, d.fail("cuCtxGetId", uintptr(raw), res)
+	key, err := d.keyOf(raw)
+	if err != nil {
+		return nil, false, err
 	}
-
 	d.mu.Lock()
 	core := d.contexts[key]
 	if core != nil && core.reviveLocked() {
@@ -368,6 +365,17 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
 	return c, redundant, nil
+}
+
+// keyOf returns the key of a CUDA context.
+func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
+	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
+	case res == driver.ResultSuccess:
+		return contextKey{id: id}, nil
+	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
+		return contextKey{}, d.fail("cuCtxGetId", uintptr(raw), res)
+	}
+	return contextKey{raw: raw}, nil
 }
 
 // release gives a claim to the primary context back that turned out not to be

@@ -72,7 +72,7 @@ func (sc *streamCore) idle() bool {
 	if sc.foreign && !sc.pooled || sc.lent.Load() || sc.at.Thread != nil {
 		return false
 	}
-	if sc.state.Load() != 0 {
+	if sc.state.Load() >= refOne {
 		return false // a call may wait, as the stream's queue is full, and the question would wait for the call
 	}
 	leave, ok := sc.visit()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,14 +14,17 @@ import (
 )
 
 // slab is memory for the counters of many timelines: one mapping, which one CUDA context has registered. It stays
-// mapped for as long as the process lives, so that a late read is no fault, and registered until the CUDA context
-// ends: to unregister it waits for all work in the context, and whoever enqueues something there waits for that.
+// mapped for as long as anybody refers to it, so that a late read is of an old value and no fault, and registered until
+// the CUDA context ends: to unregister it waits for all work in the context, and whoever enqueues something there
+// waits for that. Only Driver.Close does so, with slabs that no context here has: see unmapSlabs.
 //
 // For a software driver it is Go's own memory, so that the race detector sees what the counters order there.
 type slab struct {
 	mem []byte
 	raw driver.DevicePtr // in the context that has registered it
 	ctx *contextCore
+	// whole is what timelines keep, and nil for memory of Go's.
+	whole *mapping
 	// elsewhere is that in other contexts, by their cores. Whoever gives one of these up takes it away.
 	elsewhere sync.Map
 }
@@ -41,10 +45,16 @@ const (
 	maxSlab = 1 << 20
 )
 
+// mapping is memory of the operating system's.
+type mapping struct{ mem []byte }
+
 // freeSlab is a slab that no context has, and the CUDA context where it may be registered, if in any.
 type freeSlab struct {
-	mem []byte
-	in  contextKey
+	mem   []byte
+	whole *mapping
+	in    contextKey
+	// dev is the device whose primary context that is, nil for other contexts.
+	dev *Device
 }
 
 // addr is the address of a slab.
@@ -89,11 +99,58 @@ func (ss *slabs) put(f freeSlab) {
 	ss.free = append(ss.free, f)
 }
 
-// putAll takes back what a context has left. in is the CUDA context, if it may go on.
-func (ss *slabs) putAll(left []*slab, in contextKey) {
+// putAll takes back what a context has left. in is the CUDA context, if it may go on, and dev its device, if it is
+// a primary one.
+func (ss *slabs) putAll(left []*slab, in contextKey, dev *Device) {
 	for _, s := range left {
-		ss.put(freeSlab{s.mem, in})
+		ss.put(freeSlab{mem: s.mem, whole: s.whole, in: in, dev: dev})
 	}
+}
+
+// unmapSlabs gives back the memory of timelines that no context has. Where others keep the primary context in which it was
+// registered, it is unregistered first, which waits for all work there.
+func (d *Driver) unmapSlabs() {
+	ss := &d.slabs
+	ss.mu.Lock()
+	free := ss.free
+	ss.free = nil
+	ss.mu.Unlock()
+	for _, f := range free {
+		if !d.unregister(f) { // perhaps the next time
+			ss.put(f)
+			continue
+		}
+		if f.whole != nil { // a Timeline may be left that refers to it
+			runtime.AddCleanup(f.whole, unmapMemory, f.mem)
+		}
+		ss.mu.Lock()
+		ss.mapped--
+		ss.mu.Unlock()
+	}
+}
+
+// unregister lets no context have a slab registered, if it can. It waits for the GPU.
+func (d *Driver) unregister(f freeSlab) bool {
+	switch {
+	case f.in == contextKey{}:
+		return true
+	case f.dev == nil:
+		return false // a context that somebody else may destroy at any time
+	}
+	if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, f.dev.raw); res != driver.ResultSuccess || active == 0 {
+		return res == driver.ResultSuccess
+	}
+	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, f.dev.raw)
+	if res != driver.ResultSuccess {
+		return false
+	}
+	defer f.dev.release()
+	key, err := d.keyOf(raw)
+	if err != nil || key != f.in { // that one has ended, and another one has begun
+		return err == nil
+	}
+	res = d.table.MemHostUnregister(driver.At{Context: raw, Relaxed: true}, addr(f.mem))
+	return res == driver.ResultSuccess || res == driver.ResultHostMemoryNotRegistered
 }
 
 // make returns zeroed memory that begins at a page. It is Go's if heap says so, else a mapping of its own.
@@ -138,7 +195,11 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.register(freeSlab{mem: mem}, at)
+	f := freeSlab{mem: mem}
+	if !c.drv.table.Software() {
+		f.whole = &mapping{mem}
+	}
+	return c.register(f, at)
 }
 
 // register has the driver pin a slab (cuMemHostRegister). If it fails, another context may get it.
@@ -151,11 +212,11 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == c.key:
 		res = driver.ResultSuccess
 	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == contextKey{}:
-		f.in = contextKey{id: math.MaxUint64} // of no context: it is the last to be tried
+		f.in, f.dev = contextKey{id: math.MaxUint64}, nil // of no context: it is the last to be tried
 	}
 	if res == driver.ResultSuccess {
-		s := &slab{mem: f.mem, ctx: c}
-		f.in = c.key // from here on
+		s := &slab{mem: f.mem, whole: f.whole, ctx: c}
+		f.in, f.dev = c.key, c.primaryOf() // from here on
 		if s.raw, res = t.MemHostGetDevicePointer(at, p, 0); res == driver.ResultSuccess {
 			return s, nil
 		}
@@ -163,6 +224,16 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	}
 	c.drv.slabs.put(f)
 	return nil, c.fail(op, 0, res)
+}
+
+// primaryOf returns the device whose primary context this is, nil if it is not known to be one.
+func (c *contextCore) primaryOf() *Device {
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	if c.claim != retained {
+		return nil
+	}
+	return c.device
 }
 
 // word returns a word of the cell: the first one is the counter.

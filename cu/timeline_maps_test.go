@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
 )
 
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
@@ -65,5 +70,71 @@ func TestGPUTimelineMappings(t *testing.T) {
 	}
 	if err := s.Synchronize(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDriverCloseUnmaps opens drivers that use a timeline in a context which another driver keeps, and closes them:
+// nothing stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last value.
+func TestDriverCloseUnmaps(t *testing.T) {
+	sim := cusim.New()
+	open := func() (*Driver, *Context) {
+		d := must(Open(WithSoftware(sim)))(t)
+		return d, must(must(d.Device(0))(t).PrimaryContext())(t)
+	}
+	others, kept := open()
+	line := must(kept.NewTimeline(0))(t)
+	before := sim.Census()
+	for i := range 3 {
+		d, gpu := open()
+		mine := must(gpu.NewTimeline(7))(t)
+		if err := errors.Join(mine.Close(), gpu.Close(), d.Close(), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, sim.Census()); diff != "" {
+			t.Errorf("driver %d has left something (-want +got):\n%s", i, diff)
+		}
+		if n := d.Stats().Mappings; n != 0 || mine.Value() != 7 {
+			t.Errorf("%d mappings are left, and the timeline is at %d", n, mine.Value())
+		}
+	}
+	// The context is open, and so is the timeline.
+	if err := others.Close(); err != nil || others.Stats().Mappings != 1 {
+		t.Errorf("%v, %d mappings", err, others.Stats().Mappings)
+	}
+	if err := errors.Join(line.Close(), kept.Close(), others.Close()); err != nil {
+		t.Error(err)
+	}
+	sim.Check(t)
+}
+
+// TestUnmapSlabs gives memory back that is mapped: when nobody refers to it.
+func TestUnmapSlabs(t *testing.T) {
+	before := mappings(t)
+	d := must(Open(WithSoftware(cusim.New())))(t)
+	const many = 200
+	for range many {
+		mem := must(d.slabs.make(minSlab, false))(t)
+		d.slabs.put(freeSlab{mem: mem, whole: &mapping{mem}})
+	}
+	s := d.slabs.free[0].whole
+	d.unmapSlabs()
+	if !eventually(func() bool { runtime.GC(); return mappings(t) < before+many/2 }) {
+		t.Errorf("%d mappings became %d", before, mappings(t))
+	}
+	s.mem[0] = 1 // is there still
+	runtime.KeepAlive(s)
+}
+
+// TestForgottenTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline
+// is collected: the stream can be asked whether the work is done as long as it is there.
+func TestForgottenTimelineOfSharedStream(t *testing.T) {
+	r := newSoft(t)
+	s := must(r.gpu.PoolStream(0))(t)
+	line := must(r.gpu.NewTimeline(0))(t)
+	r.ok(errors.Join(line.Signal(s, 1), s.Close(), r.gpu.Synchronize()))
+	line.cleanup.Stop()
+	line.core.forgotten()
+	if n := r.drv.Stats().UnfinishedTimelines; n != 0 {
+		t.Errorf("the work of %d timelines is not known to be done", n)
 	}
 }

@@ -1,9 +1,11 @@
 package cu
 
-import "syscall"
+import (
+	"reflect"
+	"syscall"
+)
 
-// mapMemory returns the address of zeroed memory that stays where it is, and mapped, for as
-// long as the process lives.
+// mapMemory returns the address of zeroed memory that stays where it is, and mapped, until unmapMemory.
 func mapMemory(size int) (uintptr, error) {
 	h, err := syscall.CreateFileMapping(syscall.InvalidHandle, nil, syscall.PAGE_READWRITE, 0, uint32(size), nil)
 	if err != nil {
@@ -11,4 +13,9 @@ func mapMemory(size int) (uintptr, error) {
 	}
 	defer syscall.CloseHandle(h) // the view keeps it
 	return syscall.MapViewOfFile(h, syscall.FILE_MAP_READ|syscall.FILE_MAP_WRITE, 0, 0, uintptr(size))
+}
+
+// unmapMemory gives memory of mapMemory's back.
+func unmapMemory(mem []byte) {
+	_ = syscall.UnmapViewOfFile(reflect.ValueOf(mem).Pointer())
 }

@@ -1,0 +1,507 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+const image = `
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .global .align 4 .u32 counter;
+.visible .entry cusim_spin(.param .u64 ns)
+{
+	.reg .u64 %limit, %begin, %now;
+	.reg .pred %more;
+	ld.param.u64 %limit, [ns];
+	mov.u64 %begin, %globaltimer;
+again:
+	mov.u64 %now, %globaltimer;
+	sub.u64 %now, %now, %begin;
+	setp.lt.u64 %more, %now, %limit;
+	@%more bra again;
+	ret;
+}
+`
+
+var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+
+// newStream returns a stream of any kind, or nil.
+func (r *round) newStream() *cu.Stream {
+	var s *cu.Stream
+	var err error
+	what := "NewStream"
+	switch r.rnd.IntN(8) {
+	case 0:
+		s, err = r.gpu.NewStream(cu.StreamDefault)
+	case 1:
+		what = "NewStreamPriority"
+		s, err = r.gpu.NewStreamPriority(cu.StreamNonBlocking, -r.rnd.IntN(3))
+	case 2:
+		what = "PoolStream"
+		s, err = r.gpu.PoolStream(-r.rnd.IntN(2))
+	case 3:
+		what, r.legacy = "LegacyStream", true
+		s, err = r.gpu.LegacyStream()
+	case 4:
+		what = "GreenContext.NewStream"
+		s, err = r.greenStream()
+	default:
+		s, err = r.gpu.NewStream(cu.StreamNonBlocking)
+	}
+	if !r.ok(what, err) {
+		r.closeAll(r.objects)
+		return nil
+	}
+	r.soak.count("on a stream of " + what)
+	r.add(s)
+	r.use("Stream.Query", func() error { _, err := s.Query(); return err })
+	r.waits = append(r.waits, s.Wait)
+	return s
+}
+
+// greenStream returns a stream of a green context, or a plain one where there are none.
+func (r *round) greenStream() (*cu.Stream, error) {
+	all, err := r.gpu.Device().SMResource()
+	if err != nil {
+		return r.gpu.NewStream(cu.StreamNonBlocking)
+	}
+	parts, _, err := all.Split(all.Count() / 4)
+	if err != nil {
+		return nil, err
+	}
+	green, err := r.gpu.NewGreenContext(parts[r.rnd.IntN(len(parts))])
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ErrContextMismatch) { // of a created context
+		return r.gpu.NewStream(cu.StreamNonBlocking)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.add(green)
+	e := cu.LazyEvent()
+	r.add(e)
+	r.use("GreenContext.RecordEvent", func() error {
+		return errors.Join(e.RecordOnce(r.stream), green.RecordEvent(e), green.WaitEvent(e))
+	})
+	return green.NewStream(0)
+}
+
+// trace adds a tracer of each kind to a driver, which sees some calls and is taken away, or not.
+func (r *round) trace(drv *cu.Driver) {
+	traced := &r.traced
+	for _, remove := range []func(){
+		drv.AddTracer(func(cu.Trace) { traced.Add(1) }),
+		drv.AddCallTracer(func(cu.TraceCall) { traced.Add(1) }),
+	} {
+		r.add(closing(func() error { remove(); return nil }))
+	}
+}
+
+// kinds are what a round makes, and uses.
+var kinds = []struct {
+	name string
+	make func(r *round)
+}{
+	{"event", func(r *round) {
+		flags := []cu.EventFlags{cu.EventDefault, cu.EventDisableTiming, cu.EventBlockingSync,
+			cu.EventInterprocess | cu.EventDisableTiming, cu.EventExternal}[r.rnd.IntN(5)]
+		e, err := r.gpu.NewEvent(flags)
+		if r.ok("NewEvent", err) {
+			r.event(e)
+		}
+	}},
+	{"lazy event", func(r *round) {
+		if r.rnd.IntN(2) == 0 {
+			r.event(new(cu.Event))
+		} else {
+			r.event(cu.LazyEvent(cu.EventDisableTiming))
+		}
+	}},
+	{"moved event", func(r *round) {
+		e, other := cu.LazyEvent(), cu.LazyEvent(cu.EventDisableTiming)
+		r.ok("Record", e.Record(r.stream))
+		r.event(e.Move())
+		r.event(other)
+		r.add(e)
+		s := r.stream
+		r.use("MoveTo", func() error { return errors.Join(e.Record(s), e.MoveTo(other)) })
+	}},
+	{"several events", func(r *round) {
+		s := r.stream
+		var events []*cu.Event
+		var streams []*cu.Stream
+		for range 8 {
+			e := cu.LazyEvent(cu.EventDisableTiming)
+			events, streams = append(events, e), append(streams, s)
+			r.add(e)
+		}
+		r.use("RecordAll", func() error {
+			return errors.Join(cu.RecordAll(events, streams), cu.QueryAll(make([]cu.Status, len(events)), events))
+		})
+		r.waits = append(r.waits, func(ctx context.Context) error { return cu.WaitAll(ctx, events...) },
+			func(ctx context.Context) error { _, err := cu.WaitAny(ctx, events...); return err })
+	}},
+	{"time between events", func(r *round) {
+		s, a, b := r.stream, cu.LazyEvent(cu.EventDefault), cu.LazyEvent(cu.EventDefault)
+		r.add(a, b)
+		r.use("Record", func() error { return errors.Join(a.Record(s), b.Record(s)) })
+		r.waits = append(r.waits, func(ctx context.Context) error { _, err := cu.Elapsed(ctx, a, b); return err })
+	}},
+	{"record in passing", func(r *round) {
+		s := r.stream
+		r.use("RecordNew", func() error {
+			e, err := s.RecordNew(cu.EventDisableTiming)
+			if err != nil {
+				return err
+			}
+			return e.Close()
+		})
+	}},
+	{"event of another process", func(r *round) {
+		if r.ipc.IsZero() {
+			return
+		}
+		e, err := r.gpu.OpenIPCEvent(r.ipc)
+		if r.ok("OpenIPCEvent", err) {
+			r.add(e)
+			s := r.stream
+			r.use("Block, of another process's event", func() error { return e.Block(s) })
+			r.use("Query", func() error { _, err := e.Query(); return err })
+		}
+	}},
+	{"events for other processes", func(r *round) {
+		e, err := r.gpu.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
+		if r.ok("NewEvent", err) {
+			r.event(e)
+			_, err := e.IPCHandle(context.Background())
+			if !errors.Is(err, cu.ResultNotSupported) {
+				r.ok("IPCHandle", err)
+			}
+		}
+	}},
+	{"wrapped stream and event", func(r *round) {
+		// They are closed before what they are of.
+		s, err := r.gpu.NewStream(cu.StreamNonBlocking)
+		if !r.ok("NewStream", err) {
+			return
+		}
+		r.add(s)
+		e, err := r.gpu.NewEvent(0)
+		if !r.ok("NewEvent", err) {
+			return
+		}
+		r.add(e)
+		ws, err := r.gpu.WrapStream(s.Handle())
+		if !r.ok("WrapStream", err) {
+			return
+		}
+		we, err := r.gpu.WrapEvent(e.Handle(), 0)
+		if r.ok("WrapEvent", err) {
+			r.ok("Record, wrapped", we.Record(ws))
+			r.ok("Wait, wrapped", we.Wait(context.Background()))
+			r.ok("Close, wrapped", we.Close())
+		}
+		r.ok("Synchronize, wrapped", ws.Synchronize())
+		r.ok("Close, wrapped", ws.Close())
+	}},
+	{"ticket", func(r *round) {
+		e, s := cu.LazyEvent(cu.EventDisableTiming), r.stream
+		r.add(e)
+		r.use("Ticket", func() error {
+			if err := e.Record(s); err != nil {
+				return err
+			}
+			t, err := e.Ticket()
+			if err != nil {
+				return err
+			}
+			t.Done()
+			t.Notify(func(err error) { r.ok("Notify", err) })
+			return nil
+		})
+		r.waits = append(r.waits, func(ctx context.Context) error {
+			t, err := e.Ticket()
+			if err != nil {
+				return err
+			}
+			select {
+			case <-t.Done():
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return t.Wait(ctx)
+		})
+	}},
+	{"event pool", func(r *round) {
+		pool, err := r.gpu.EventPool()
+		if !r.ok("EventPool", err) {
+			return
+		}
+		r.add(pool)
+		s := r.stream
+		r.use("Acquire", func() error {
+			p, err := pool.Acquire(cu.EventDisableTiming)
+			if err != nil {
+				return err
+			}
+			err = p.Record(s)
+			_, qerr := p.Query()
+			return errors.Join(err, qerr, p.Release())
+		})
+		r.use("AcquireTracked", func() error { // and forgets it
+			p, err := pool.AcquireTracked()
+			if err != nil {
+				return err
+			}
+			r.abandon(1)
+			return p.Record(s)
+		})
+		if p, err := pool.AcquireTracked(cu.EventDefault); r.ok("AcquireTracked", err) {
+			r.ok("Pooled.Record", p.Record(s))
+			r.waits = append(r.waits, p.Wait)
+			r.add(closing(p.Release))
+		}
+	}},
+	{"timeline", func(r *round) {
+		line, err := r.gpu.NewTimeline(0)
+		if !r.ok("NewTimeline", err) {
+			return
+		}
+		r.addTimeline(line)
+		s, twice := r.stream, time.Now().UnixNano()%2 == 0
+		r.use("Timeline.Signal", func() error {
+			err := errors.Join(line.Signal(s, 1), line.Block(s, 1))
+			line.Value()
+			if twice {
+				err = errors.Join(err, line.Signal(s, 2))
+			}
+			return err
+		})
+		r.waits = append(r.waits, func(ctx context.Context) error { return line.Wait(ctx, 1) })
+	}},
+	{"timeline that the host raises", func(r *round) {
+		line, err := r.gpu.NewTimeline(0)
+		if !r.ok("NewTimeline", err) {
+			return
+		}
+		r.addTimeline(line)
+		r.waits = append(r.waits, func(ctx context.Context) error { return line.Wait(ctx, 3) })
+		r.use("Timeline.Set", func() error { return line.Set(3) })
+		s := r.stream
+		r.use("Timeline.Block", func() error { return line.Block(s, 2) })
+	}},
+	{"timeline of two contexts", func(r *round) {
+		line, err := r.gpus[r.rnd.IntN(len(r.gpus))].NewTimeline(0)
+		if !r.ok("NewTimeline", err) {
+			return
+		}
+		r.addTimeline(line)
+		s := r.stream
+		r.use("Timeline.Signal, of another context", func() error {
+			err := line.Signal(s, 1)
+			if errors.Is(err, cu.ErrDriverMismatch) {
+				return nil
+			}
+			return err
+		})
+	}},
+	{"memory", func(r *round) {
+		n := uint64(1) << (6 + r.rnd.IntN(10))
+		mem, err := r.gpu.Alloc(n)
+		if !r.ok("Alloc", err) {
+			return
+		}
+		host, err := r.gpu.AllocHost(n, []cu.HostFlags{0, cu.HostPortable, cu.HostDeviceMap}[r.rnd.IntN(3)])
+		r.add(mem)
+		if !r.ok("AllocHost", err) {
+			return
+		}
+		r.add(host)
+		s := r.stream
+		r.use("Copy", func() error {
+			return errors.Join(s.Memset(mem, 7), s.Copy(host, mem), s.Copy(mem.Span(0, 8), host.Span(8, 8)))
+		})
+	}},
+	{"memory of two devices", func(r *round) {
+		other := r.gpus[r.rnd.IntN(len(r.gpus))]
+		src, err := other.Alloc(1 << 12)
+		if !r.ok("Alloc", err) {
+			return
+		}
+		r.add(src)
+		dst, err := r.gpu.Alloc(1 << 12)
+		if !r.ok("Alloc", err) {
+			return
+		}
+		r.add(dst)
+		s := r.stream
+		r.use("Copy, from another context", func() error {
+			err := s.Copy(dst, src)
+			if errors.Is(err, cu.ErrDriverMismatch) {
+				return nil
+			}
+			return err
+		})
+	}},
+	{"module", func(r *round) {
+		spin, s := r.module(), r.stream
+		if spin == nil {
+			return
+		}
+		r.use("Launch", func() error { return spin.Launch(s, one, cu.U64(20_000)) })
+	}},
+	{"host function", func(r *round) {
+		s, n := r.stream, &r.hostFuncs
+		r.use("HostFunc", func() error { return s.HostFunc(func() { n.Add(1) }) })
+		pause := time.Duration(r.rnd.IntN(300)) * time.Microsecond
+		r.use("HostFunc, slow", func() error { return s.HostFunc(func() { time.Sleep(pause); n.Add(1) }) })
+	}},
+	{"captured graph", func(r *round) { r.graph(true) }},
+	{"built graph", func(r *round) { r.graph(false) }},
+	{"tracer", func(r *round) {
+		e, s, drv, traced := cu.LazyEvent(), r.stream, r.drv, &r.traced
+		r.add(e)
+		r.use("Record, traced", func() error {
+			defer drv.AddTracer(func(cu.Trace) { traced.Add(1) })()
+			defer drv.AddCallTracer(func(cu.TraceCall) { traced.Add(1) })()
+			return e.Record(s)
+		})
+	}},
+	{"another's context", func(r *round) {
+		drv, err := r.openAnother()
+		if !r.ok("Open", err) {
+			return
+		}
+		defer r.add(drv)
+		gpu, err := drv.WrapContext(r.gpus[0].Handle())
+		if !r.ok("WrapContext", err) {
+			return
+		}
+		s, err := gpu.NewStream(cu.StreamNonBlocking)
+		if r.ok("NewStream, of another's context", err) {
+			e := cu.LazyEvent()
+			r.ok("Record", e.Record(s))
+			r.ok("Wait", e.Wait(context.Background()))
+			r.closeAll([]io.Closer{s, e})
+		}
+		r.ok("Close, of another's context", gpu.Close())
+	}},
+	{"whole context", func(r *round) {
+		e := new(cu.Event)
+		r.add(e)
+		gpu, s := r.gpu, r.stream
+		r.use("Context.RecordEvent", func() error {
+			err := errors.Join(e.RecordOnce(s), gpu.RecordEvent(e), gpu.WaitEvent(e))
+			if errors.Is(err, errors.ErrUnsupported) {
+				return nil
+			}
+			return err
+		})
+	}},
+}
+
+// event uses an event in the ways that every event has.
+func (r *round) event(e *cu.Event) {
+	s := r.stream
+	r.add(e)
+	r.ok("Record", e.Record(s))
+	r.use("Record", func() error { return e.Record(s) })
+	r.use("Query", func() error { _, err := e.Query(); return err })
+	r.use("WaitEvent", func() error { return s.WaitEvent(e) })
+	r.waits = append(r.waits, e.Wait)
+}
+
+// module loads a module, and returns one of its functions, or nil.
+func (r *round) module() *cu.Function {
+	m, err := r.gpu.LoadModule([]byte(image))
+	if !r.ok("LoadModule", err) {
+		return nil
+	}
+	r.add(m)
+	spin, err := m.Function("cusim_spin")
+	if !r.ok("Module.Function", err) {
+		return nil
+	}
+	if counter, err := m.Global("counter"); r.ok("Module.Global", err) {
+		r.add(counter)
+		s := r.stream
+		r.use("Memset32", func() error { return s.Memset32(counter, 1) })
+	}
+	return spin
+}
+
+// graph makes a graph and what can be launched of it.
+func (r *round) graph(captured bool) {
+	mem, err := r.gpu.Alloc(256)
+	if !r.ok("Alloc", err) {
+		return
+	}
+	e, err := r.gpu.NewEvent(cu.EventExternal | cu.EventDisableTiming)
+	r.add(mem)
+	if !r.ok("NewEvent", err) {
+		return
+	}
+	r.add(e)
+	g, event, err := r.build(captured, mem, e)
+	if !r.ok("a graph", err) || g == nil {
+		return
+	}
+	r.add(g)
+	x, err := g.Instantiate()
+	if !r.ok("Instantiate", err) {
+		return
+	}
+	r.add(x)
+	if c, err := g.Clone(); r.ok("Clone", err) {
+		r.add(c)
+		r.ok("Update", x.Update(c))
+	}
+	s := r.stream
+	r.use("GraphExec.Launch", func() error { return errors.Join(x.Upload(s), x.Launch(s)) })
+	if !captured {
+		other, err := r.gpu.NewEvent(cu.EventDisableTiming)
+		if r.ok("NewEvent", err) {
+			r.add(other)
+			r.use("SetEvent", func() error { return errors.Join(x.SetEvent(event, other), x.Launch(s)) })
+		}
+	}
+	r.waits = append(r.waits, e.Wait)
+}
+
+// build captures a graph, or builds one.
+func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Graph, event cu.GraphNode, err error) {
+	n := &r.hostFuncs
+	call := func() { n.Add(1) }
+	if captured {
+		s, err := r.gpu.NewStream(cu.StreamNonBlocking)
+		if err != nil {
+			return nil, event, err
+		}
+		r.add(s)
+		g, err := s.Capture(cu.CaptureRelaxed, func() error {
+			return errors.Join(s.Memset(mem, 1), e.RecordWithFlags(s, cu.RecordExternal), s.HostFunc(call))
+		})
+		return g, event, err
+	}
+	spin := r.module()
+	if spin == nil {
+		return nil, event, nil
+	}
+	if g, err = r.gpu.NewGraph(); err != nil {
+		return nil, event, err
+	}
+	set, err1 := g.AddMemset(mem, 1)
+	kernel, err2 := g.AddKernel(spin, one, []cu.Arg{cu.U64(10_000)}, set)
+	event, err3 := g.AddEventRecord(e, kernel)
+	_, err4 := g.AddHostFunc(call, event)
+	_, err5 := g.AddEmpty(event)
+	if err = errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, event, errors.Join(err, g.Close())
+	}
+	return g, event, nil
+}
