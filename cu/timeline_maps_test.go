@@ -19,11 +19,17 @@ import (
 // the driver's.
 func mappings(gpu *Context) int {
 	drv := gpu.own.core.drv
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil || drv.table.Software() {
+	n, known := mappingsOfProcess()
+	if !known || drv.table.Software() {
 		return drv.timelineCounts().mappings
 	}
-	return bytes.Count(maps, []byte("\n"))
+	return n
+}
+
+// mappingsOfProcess counts the process's mappings of memory, where the operating system tells.
+func mappingsOfProcess() (n int, known bool) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	return bytes.Count(maps, []byte("\n")), err == nil
 }
 
 // TestGPUTimelineMappings opens and closes timelines while the garbage collector does not run, and others stay
@@ -109,7 +115,11 @@ func TestDriverCloseUnmaps(t *testing.T) {
 
 // TestUnmapSlabs gives memory back that is mapped: when nobody refers to it.
 func TestUnmapSlabs(t *testing.T) {
-	before := mappings(t)
+	before, known := mappingsOfProcess()
+	if !known {
+		t.Skip("the operating system does not tell what is mapped")
+	}
+	now := func() int { n, _ := mappingsOfProcess(); return n }
 	d := must(Open(WithSoftware(cusim.New())))(t)
 	const many = 200
 	for range many {
@@ -118,8 +128,8 @@ func TestUnmapSlabs(t *testing.T) {
 	}
 	s := d.slabs.free[0].whole
 	d.unmapSlabs()
-	if !eventually(func() bool { runtime.GC(); return mappings(t) < before+many/2 }) {
-		t.Errorf("%d mappings became %d", before, mappings(t))
+	if !eventually(func() bool { runtime.GC(); return now() < before+many/2 }) {
+		t.Errorf("%d mappings became %d", before, now())
 	}
 	s.mem[0] = 1 // is there still
 	runtime.KeepAlive(s)
