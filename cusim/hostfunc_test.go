@@ -215,6 +215,8 @@ func TestHostFuncTable(t *testing.T) {
 			p, k, m := r.alloc("x"), r.kernel("k", ""), r.load(header)
 			current, _ := r.CtxGetCurrent(r.th)
 			elapsed := func() driver.Result { _, res := r.EventElapsedTime(nil, complete, complete); return res }
+			found := func() driver.Result { _, res := r.ModuleGetFunction(r.th, m, "k"); return res }
+			nothing := driver.Callback{Go: func() {}}
 			created := func() driver.Result { _, res := r.EventCreate(r.th, 0); return res }
 			made := map[string]func() driver.Result{
 				"cuEventQuery, complete":           func() driver.Result { return r.EventQuery(r.th, complete) },
@@ -240,8 +242,8 @@ func TestHostFuncTable(t *testing.T) {
 				"cuEventRecord, NULL stream":       func() driver.Result { return r.EventRecord(r.th, complete, 0) },
 				"cuStreamGetFlags":                 func() driver.Result { _, res := r.StreamGetFlags(r.th, free); return res },
 				"cuMemsetD8Async":                  func() driver.Result { return r.MemsetD8Async(r.th, p, 1, 1, free) },
-				"cuLaunchHostFunc":                 func() driver.Result { return r.LaunchHostFunc(r.th, free, driver.Callback{Go: func() {}}) },
-				"cuModuleGetFunction":              func() driver.Result { _, res := r.ModuleGetFunction(r.th, m, "k"); return res },
+				"cuLaunchHostFunc":                 func() driver.Result { return r.LaunchHostFunc(r.th, free, nothing) },
+				"cuModuleGetFunction":              found,
 				"cuStreamDestroy, free stream":     func() driver.Result { return r.StreamDestroy(r.th, spare) },
 			}
 			want, got := make(map[string]int), make(map[string]int)
@@ -259,7 +261,7 @@ func TestHostFuncTable(t *testing.T) {
 					}
 				}
 				got["cuMemsetD8Async, NULL stream"] = int(r.MemsetD8Async(r.th, p, 1, 1, 0))
-				got["cuLaunchHostFunc, NULL stream"] = int(r.LaunchHostFunc(r.th, 0, driver.Callback{Go: func() {}}))
+				got["cuLaunchHostFunc, NULL stream"] = int(r.LaunchHostFunc(r.th, 0, nothing))
 				_, res := r.StreamGetFlags(r.th, 0)
 				got["cuStreamGetFlags, NULL stream"] = int(res)
 				got["cuLaunchKernelEx, of others"] = int(r.MeetFault("cuLaunchKernelEx"))

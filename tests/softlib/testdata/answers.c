@@ -188,7 +188,9 @@ static int facts(void)
 		fprintf(stderr, "local memory of %s\t%d\n", name, n);
 	}
 	say("nil-out, recorded events", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, done)));
-	say("nil-out, one pending", call(more) || record(late, busy) ? -1 : CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, late)));
+	if (call(more) || record(late, busy))
+		return 1;
+	say("nil-out, one pending", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, late)));
 	recorded = 1;
 	return CALL(cuStreamSynchronize, (handle), (busy));
 }

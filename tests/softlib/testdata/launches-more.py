@@ -1,6 +1,6 @@
-# Says what libcuda.so.1 returns for more launches than launches.py makes: sizes of packed arguments, launches in captures that
-# are refused, and events in attributes; a line for each: launches-more.py LIBRARY. On a machine with a GPU it records
-# launches-more-h100.tsv.
+# Says what libcuda.so.1 returns for more launches than launches.py makes: sizes of packed arguments, launches that are
+# refused in captures, and events in attributes, a line for each: launches-more.py LIBRARY. On a machine with a GPU it
+# records launches-more-h100.tsv.
 import ctypes as c
 import struct
 import sys
@@ -117,7 +117,8 @@ def recording(id, e):
 for id in 7, 12:
     e = event(6)  # without timing, for other processes
     result = launch_ex("noop", [recording(id, e)])
-    row("event of several processes, attribute %d" % id, result, captured(lambda: launch_ex("noop", [recording(id, e)])))
+    again = captured(lambda: launch_ex("noop", [recording(id, e)]))
+    row("event of several processes, attribute %d" % id, result, again)
 
     other, mine = c.c_void_p(), event(2)
     ok(cuda.cuCtxCreate_v2(c.byref(other), 0, device))
