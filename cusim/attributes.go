@@ -4,7 +4,9 @@ import "github.com/purecu/purecu/internal/driver"
 
 // attributes are those of a GPU, also for what this driver does not have; what is not here
 // is 0. They were recorded on an H100, from which an H200 differs in its memory: its clock,
-// the width of its bus and the size of its cache.
+// the width of its bus and the size of its cache. Three may differ as well, and are the H100's
+// until they are recorded on an H200: MAX_PERSISTING_L2_CACHE_SIZE (108), GPU_PCI_DEVICE_ID (139)
+// and GPU_PCI_SUBSYSTEM_ID (140).
 var attributes = map[int32]int32{
 	driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:                         1024,
 	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:                               1024,

@@ -202,6 +202,8 @@ func TestHostFuncTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t, VirtualTime())
 			s, free, held := r.newStream(), r.newStream(), r.newStream()
+			spare, res := r.StreamCreate(r.th, 0)
+			r.must(res)
 			events := make([]driver.Event, 3)
 			for i := range events {
 				events[i], _ = r.EventCreate(r.th, 0)
@@ -211,7 +213,10 @@ func TestHostFuncTable(t *testing.T) {
 			r.Hold(uintptr(held))
 			r.must(r.EventRecord(r.th, pending, held))
 			p, k, m := r.alloc("x"), r.kernel("k", ""), r.load(header)
+			current, _ := r.CtxGetCurrent(r.th)
 			elapsed := func() driver.Result { _, res := r.EventElapsedTime(nil, complete, complete); return res }
+			found := func() driver.Result { _, res := r.ModuleGetFunction(r.th, m, "k"); return res }
+			nothing := driver.Callback{Go: func() {}}
 			created := func() driver.Result { _, res := r.EventCreate(r.th, 0); return res }
 			made := map[string]func() driver.Result{
 				"cuEventQuery, complete":           func() driver.Result { return r.EventQuery(r.th, complete) },
@@ -232,25 +237,44 @@ func TestHostFuncTable(t *testing.T) {
 				"cuCtxGetCurrent":                  func() driver.Result { _, res := r.CtxGetCurrent(r.th); return res },
 				"cuCtxSynchronize":                 func() driver.Result { return r.CtxSynchronize(r.th) },
 				"cuModuleUnload":                   func() driver.Result { return r.ModuleUnload(r.th, m) },
+				"cuDeviceGetCount":                 func() driver.Result { _, res := r.DeviceGetCount(r.th); return res },
+				"cuCtxPushCurrent":                 func() driver.Result { return r.CtxPushCurrent(r.th, current) },
+				"cuEventRecord, NULL stream":       func() driver.Result { return r.EventRecord(r.th, complete, 0) },
+				"cuStreamGetFlags":                 func() driver.Result { _, res := r.StreamGetFlags(r.th, free); return res },
+				"cuMemsetD8Async":                  func() driver.Result { return r.MemsetD8Async(r.th, p, 1, 1, free) },
+				"cuLaunchHostFunc":                 func() driver.Result { return r.LaunchHostFunc(r.th, free, nothing) },
+				"cuModuleGetFunction":              found,
+				"cuStreamDestroy, free stream":     func() driver.Result { return r.StreamDestroy(r.th, spare) },
 			}
 			want, got := make(map[string]int), make(map[string]int)
+			var order []string // time does not pass while a function runs: what is enqueued stays pending
 			for line := range strings.Lines(hostFuncTable) {
 				if call, code, found := strings.Cut(strings.TrimSpace(line), "\t"); found && line[0] != '#' {
 					want[call], _ = strconv.Atoi(code)
+					order = append(order, call)
 				}
 			}
 			r.must(calls(r)[name](s, driver.Callback{Go: func() {
-				for call, f := range made {
-					got[call] = int(f())
+				for _, call := range order {
+					if f := made[call]; f != nil {
+						got[call] = int(f())
+					}
 				}
-				got["the current context's default stream"] = int(r.EventRecord(r.th, complete, 0))
+				got["cuMemsetD8Async, NULL stream"] = int(r.MemsetD8Async(r.th, p, 1, 1, 0))
+				got["cuLaunchHostFunc, NULL stream"] = int(r.LaunchHostFunc(r.th, 0, nothing))
+				_, res := r.StreamGetFlags(r.th, 0)
+				got["cuStreamGetFlags, NULL stream"] = int(res)
 				got["cuLaunchKernelEx, of others"] = int(r.MeetFault("cuLaunchKernelEx"))
 			}}))
 			r.must(r.StreamSynchronize(r.th, s))
-			want["the current context's default stream"], want["cuLaunchKernelEx, of others"] = 800, 800
+			for _, call := range []string{"cuMemsetD8Async, NULL stream", "cuLaunchHostFunc, NULL stream",
+				"cuStreamGetFlags, NULL stream", "cuLaunchKernelEx, of others"} {
+				want[call] = 800
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
+			r.Advance(time.Second) // for the memory that was set
 			r.Release(uintptr(held))
 			r.must(r.EventDestroy(r.th, complete))
 			r.must(r.EventDestroy(r.th, pending))

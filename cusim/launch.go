@@ -56,10 +56,10 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		return r
 	}
 	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
-	if r := f.fits(grid, block, c.SharedMemBytes); r != ok {
-		return r
+	if r = f.fits(grid, block, c.SharedMemBytes); r == ok {
+		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)
 	}
-	if r := f.fitsTogether(grid, block, c.SharedMemBytes, o); r != ok {
+	if r != ok {
 		if s.capture != nil {
 			d.spoil(s.capture, ok)
 		}
@@ -69,7 +69,10 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	if r == ok {
 		r = d.known(name, f)
 	}
-	if r != ok {
+	switch {
+	case r == driver.ResultLaunchOutOfResources && s.capture != nil:
+		return driver.ResultInvalidValue // so it was seen of an H100, and the capture goes on
+	case r != ok:
 		return r
 	}
 	shared := c.SharedMemBytes // the configuration is the caller's
@@ -119,11 +122,13 @@ func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
 	if p.Extra != nil {
 		data, r := unpack(p.Extra)
-		switch {
+		switch other := p.Array != nil || len(p.Ptrs) > 0; {
 		case r != ok:
 			return nil, r
-		case data != packed{}:
-			return f.unpacked(data, p)
+		case other && data.size > 0:
+			return nil, driver.ResultInvalidValue
+		case !other && data != packed{}:
+			return f.unpacked(data)
 		}
 	}
 	if p.Array != nil {
@@ -152,17 +157,17 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 const mostArguments = 32764
 
 // unpacked returns the values of arguments that lie one behind the other. What is
-// missing at their end is zero. More there may only be what pads a struct of them.
-func (f *function) unpacked(data packed, p driver.KernelParams) ([][]byte, driver.Result) {
+// missing at their end is zero. There may not be more than the parameters, not even what
+// pads a struct of them.
+func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	want := uint64(0)
 	if n := len(f.params); n > 0 {
 		want = f.params[n-1].offset + f.params[n-1].size
 	}
 	switch {
-	case p.Array != nil || len(p.Ptrs) > 0, data.size > mostArguments,
-		data.size > 0 && data.data == nil, data.size == 0 && want > 0:
+	case data.size > mostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
 		return nil, driver.ResultInvalidValue
-	case data.size > (want+7)/8*8:
+	case data.size > want:
 		return nil, driver.ResultLaunchOutOfResources
 	}
 	all := make([]byte, want)

@@ -92,6 +92,8 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 		return driver.ResultInvalidValue
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return driver.ResultIllegalState
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && s.capture != nil:
+		return driver.ResultStreamCaptureUnsupported // the capture goes on
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL,
 		e.flags&(driver.CU_EVENT_DISABLE_TIMING|driver.CU_EVENT_INTERPROCESS) != driver.CU_EVENT_DISABLE_TIMING:
 		return driver.ResultNotSupported

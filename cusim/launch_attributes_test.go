@@ -127,6 +127,11 @@ func TestLaunchAttributes(t *testing.T) {
 		r.want("no attributes", invalid, r.LaunchKernelEx(r.th, &driver.LaunchConfig{Count: 1}, f, driver.KernelParams{}))
 		r.want("no kernel", driver.ResultInvalidHandle, r.LaunchKernelEx(r.th, config(0, 1, nil), 0, driver.KernelParams{}))
 		r.want("no blocks", invalid, r.LaunchKernelEx(r.th, config(0, 0, nil), f, driver.KernelParams{}))
+		s := r.newStream()
+		r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		r.want("no blocks, in a capture", invalid, r.launchOn(s, f, 0, driver.KernelParams{}))
+		_, res := r.StreamEndCapture(r.th, s)
+		r.want("its end", driver.ResultStreamCaptureInvalidated, res)
 	})
 	t.Run("more than all devices can do", func(t *testing.T) {
 		r := newLab(t)
@@ -163,8 +168,11 @@ func TestLaunchEvents(t *testing.T) {
 			r.Advance(time.Second)
 			r.want("query", ok, r.EventQuery(r.th, e))
 
+			interprocess := event(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_INTERPROCESS)
+			r.want("of several processes", driver.ResultNotSupported, launch(interprocess, 0))
 			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
 			r.want("timing", driver.ResultNotSupported, launch(timed, 0))
+			r.want("of several processes", driver.ResultStreamCaptureUnsupported, launch(interprocess, 0))
 			r.want("external", driver.ResultNotSupported, launch(e, driver.CU_EVENT_RECORD_EXTERNAL))
 			r.must(launch(e, 0))
 			other := r.newStream()
@@ -220,7 +228,10 @@ func TestExtra(t *testing.T) {
 		{"NULL", extra{pair{key: pointer}, bytes(24), stop}, false, invalid, nil},
 		{"NULL for the size", extra{at, pair{key: size}, stop}, false, invalid, nil},
 		{"an unknown key", extra{at, bytes(24), pair{3, data}, stop}, false, invalid, nil},
+		{"far too long by a byte", extra{at, bytes(32765), stop}, false, invalid, nil},
+		{"not far too long", extra{at, bytes(32764), stop}, false, large, nil},
 		{"both forms", extra{at, bytes(24), stop}, true, invalid, nil},
+		{"both forms, one of no bytes", extra{at, bytes(0), stop}, true, ok, []any{uint64(9), uint32(9), uint32(9), uint64(9)}},
 		{"only the other form", extra{stop}, true, ok, []any{uint64(9), uint32(9), uint32(9), uint64(9)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,6 +255,15 @@ func TestExtra(t *testing.T) {
 					t.Errorf("the kernel saw (-want +got):\n%s", diff)
 				}
 			}
+			s, want := r.newStream(), tt.want
+			if want == large {
+				want = invalid
+			}
+			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+			r.want("launch in a capture", want, r.launchOn(s, f, 1, p))
+			g, res := r.StreamEndCapture(r.th, s)
+			r.want("the end of the capture", ok, res)
+			r.must(r.GraphDestroy(r.th, g))
 		})
 	}
 	t.Run("of a struct that ends with padding", func(t *testing.T) {
@@ -252,8 +272,9 @@ func TestExtra(t *testing.T) {
 		launch := func(list ...pair) driver.Result {
 			return r.launchOn(0, f, 1, driver.KernelParams{Extra: unsafe.Pointer(unsafe.SliceData(list))})
 		}
-		r.want("all of it", ok, launch(at, bytes(16), stop))
-		r.want("more", large, launch(at, bytes(17), stop))
+		r.want("without the padding", ok, launch(at, bytes(9), stop))
+		r.want("a byte of it", large, launch(at, bytes(10), stop))
+		r.want("all of it", large, launch(at, bytes(16), stop))
 	})
 	t.Run("of a kernel without parameters", func(t *testing.T) {
 		r := newLab(t)

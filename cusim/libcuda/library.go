@@ -136,6 +136,14 @@ func offer[T any](r driver.Result, p *T, v T) driver.Result {
 	return r
 }
 
+// require is store where an H100 returns another error if C does not want the value.
+func require[T any](r driver.Result, p *T, v T) driver.Result {
+	if r == driver.ResultSuccess && p == nil {
+		return driver.ResultInvalidHandle
+	}
+	return store(r, p, v)
+}
+
 // tell stores a value where C wants it, if it does, which says why a call failed if it
 // did.
 func tell[T any](r driver.Result, p *T, v T) driver.Result {

@@ -76,7 +76,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.DevicePrimaryCtxRetain(th, driver.Device(a[1]))
-		r = tell(r, p0, v0)
+		r = store(r, p0, v0)
 		return r
 	case 13: // cuDevicePrimaryCtxRelease_v2
 		return l.d.DevicePrimaryCtxRelease(th, driver.Device(a[0]))
@@ -255,12 +255,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 52: // cuEventElapsedTime
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTime(th, driver.Event(a[1]), driver.Event(a[2]))
-		r = store(r, p0, v0)
+		r = require(r, p0, v0)
 		return r
 	case 53: // cuEventElapsedTime_v2
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTimeV2(th, driver.Event(a[1]), driver.Event(a[2]))
-		r = store(r, p0, v0)
+		r = require(r, p0, v0)
 		return r
 	case 54: // cuStreamCreate
 		p0 := pointer[driver.Stream](&a[0])

@@ -10,23 +10,25 @@ import (
 
 // A libraryPlan is what the file for the library in C asks for.
 type libraryPlan struct {
-	byHand   map[string]bool            // exports that are written in C
-	static   map[string]bool            // those of them that never ask the driver
-	optional map[string]map[string]bool // by export, parameters that may be NULL
-	told     map[string]map[string]bool // by export, parameters that are stored when the call fails, too
-	handle   map[string]string          // by export, the parameter that must not be 0
-	exports  []funcFact                 // functions that the manifest does not have; nothing is known of their parameters
+	byHand  map[string]bool              // exports that are written in C
+	static  map[string]bool              // those of them that never ask the driver
+	stores  map[string]map[string]string // by export and parameter, the function that stores the value
+	handle  map[string]string            // by export, the parameter that must not be 0
+	exports []funcFact                   // functions that the manifest does not have; nothing is known of their parameters
 }
 
 // notAsked stands for the name of a function that cuGetProcAddress does not find.
 const notAsked = "-"
+
+// storeFunctions are those that store a value, by what the file says of its parameter.
+var storeFunctions = map[string]string{"optional": "offer", "told": "tell", "required": "require"}
 
 // parseLibrary reads the file for the library in C.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
 	plan := &libraryPlan{
 		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{},
-		optional: map[string]map[string]bool{}, told: map[string]map[string]bool{},
+		stores: map[string]map[string]string{},
 	}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
@@ -65,16 +67,12 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			}
 			plan.byHand[fact.export] = true
 			plan.static[fact.export] = r.fields[0] == "static"
-		case "optional", "told":
-			of := plan.optional
-			if r.fields[0] == "told" {
-				of = plan.told
-			}
+		case "optional", "told", "required":
 			if hasParam() {
-				if of[fact.export] == nil {
-					of[fact.export] = map[string]bool{}
+				if plan.stores[fact.export] == nil {
+					plan.stores[fact.export] = map[string]string{}
 				}
-				of[fact.export][r.field(2)] = true
+				plan.stores[fact.export][r.field(2)] = storeFunctions[r.fields[0]]
 			}
 		case "handle":
 			if hasParam() {
@@ -436,7 +434,6 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 	refuse := func(condition string) {
 		fmt.Fprintf(b, "if %s {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", condition)
 	}
-	optional := lib.plan.optional[c.fact.export]
 	args := []string{"th"}
 	var results, stores []string
 	for i, p := range c.params {
@@ -447,18 +444,12 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			args = append(args, goWord(p.typ, word))
 		case roleOut, roleInOut, roleInOutLen:
 			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
-			if p.role != roleOut || c.makesSomething() && !optional[p.c.name] {
+			store := cmp.Or(lib.plan.stores[c.fact.export][p.c.name], "store")
+			if p.role != roleOut || c.makesSomething() && store != "offer" {
 				refuse(name + " == nil")
 			}
 			if p.role == roleInOut {
 				args = append(args, "*"+name)
-			}
-			store := "store"
-			switch {
-			case optional[p.c.name]:
-				store = "offer"
-			case lib.plan.told[c.fact.export][p.c.name]:
-				store = "tell"
 			}
 			results = append(results, fmt.Sprintf("v%d", i))
 			stores = append(stores, fmt.Sprintf("r = %s(r, %s, v%d)\n", store, name, i))

@@ -91,6 +91,7 @@ func TestLibraryMalformed(t *testing.T) {
 		"optional\tcuInit\tflags":                     `no parameter "flags"`,
 		"optional\tcuInit":                            "2 columns, want 3",
 		"told\tcuGraphExecUpdate\tresult":             `no parameter "result"`,
+		"required\tcuEventElapsedTime\tms":            `no parameter "ms"`,
 		"handle\tcuEventQuery\thStream":               `no parameter "hStream"`,
 		"elsewhere\tcuEventQuery\thEvent":             "unknown kind of row",
 		"export\tcuInit\tcuInit\t2000\tplain\tcuda.h": "cuInit is here twice, or in the manifest",

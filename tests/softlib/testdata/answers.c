@@ -31,8 +31,9 @@ static int say(const char *what, int result)
 	return result;
 }
 
-static handle context, s, busy, done, pending, doomed, module, kernel;
+static handle context, s, busy, spare, done, pending, late, doomed, module, kernel;
 static uint64_t memory;
+static volatile int recorded; // whether what is behind a function on the host was enqueued
 
 #define HEADER ".version 6.0\n.target sm_50\n.address_size 64\n"
 
@@ -63,10 +64,14 @@ static handle function(const char *name)
 
 static int setup(void)
 {
-	return CALL(cuInit, (unsigned), (0)) || retain(&context) || current(context) || stream(&s) || stream(&busy) || create(&done) ||
-		create(&pending) || create(&doomed) || CALL(cuModuleLoadData, (handle *, const void *), (&module, image)) ||
+	return CALL(cuInit, (unsigned), (0)) || retain(&context) || current(context) || stream(&s) || stream(&busy) || stream(&spare) ||
+		create(&done) || create(&pending) || create(&late) || create(&doomed) || CALL(cuModuleLoadData, (handle *, const void *), (&module, image)) ||
 		CALL(cuMemAlloc_v2, (uint64_t *, size_t), (&memory, 64)) || record(done, s) || synchronize(done);
 }
+
+static int call(void (*f)(void *)) { return CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (busy, f, NULL)); }
+
+static void nothing(void *unused) { (void)unused; }
 
 // inside is what a stream calls on the host. The handles are of setup.
 static void inside(void *unused)
@@ -75,7 +80,11 @@ static void inside(void *unused)
 	uint64_t p;
 	float ms;
 	void *host;
+	int n;
+	unsigned flags;
 	(void)unused;
+	while (!recorded)
+		usleep(100);
 	say("cuEventQuery, complete", query(done));
 	say("cuEventQuery, pending", query(pending));
 	say("cuEventRecord, free stream", record(done, s));
@@ -94,20 +103,30 @@ static void inside(void *unused)
 	say("cuCtxGetCurrent", CALL(cuCtxGetCurrent, (handle *), (&h)));
 	say("cuCtxSynchronize", CALL(cuCtxSynchronize, (void), ()));
 	say("cuModuleUnload", CALL(cuModuleUnload, (handle), (module)));
+	say("cuDeviceGetCount", CALL(cuDeviceGetCount, (int *), (&n)));
+	say("cuCtxPushCurrent", CALL(cuCtxPushCurrent_v2, (handle), (context)));
+	say("cuEventRecord, NULL stream", record(done, NULL));
+	say("cuStreamGetFlags", CALL(cuStreamGetFlags, (handle, unsigned *), (s, &flags)));
+	say("cuMemsetD8Async", CALL(cuMemsetD8Async, (uint64_t, unsigned char, size_t, handle), (memory, 1, 1, s)));
+	say("cuLaunchHostFunc", CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, nothing, NULL)));
+	say("cuModuleGetFunction", CALL(cuModuleGetFunction, (handle *, handle, const char *), (&h, module, "nobody_knows_it")));
+	say("cuStreamDestroy, free stream", CALL(cuStreamDestroy_v2, (handle), (spare)));
 }
 
 // hostfunc makes calls in a host function. Their events are pending until it returns.
 static int hostfunc(void)
 {
 	kernel = function("cusim_illegal_address");
-	return CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (busy, inside, NULL)) || record(pending, busy) || synchronize(pending) ||
-		CALL(cuCtxSynchronize, (void), ());
+	if (call(inside) || record(pending, busy))
+		return 1;
+	recorded = 1;
+	return synchronize(pending) || CALL(cuCtxSynchronize, (void), ());
 }
 
 // sticky asks what is left after a kernel has failed, and the context was reset.
 static int sticky(void)
 {
-	handle e;
+	handle e, old, none = NULL;
 	say("elapsed-nilout", CALL(cuEventElapsedTime, (float *, handle, handle), (NULL, pending, doomed)));
 	say("elapsed_v2-nilout", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, pending, doomed)));
 	if (launch(function("cusim_illegal_address"), s))
@@ -117,10 +136,15 @@ static int sticky(void)
 	say("query-E", query(done));
 	say("setcurrent", current(context));
 	say("reset", CALL(cuDevicePrimaryCtxReset_v2, (int), (0)));
+	old = context;
 	say("retain-again", retain(&context));
-	say("retained", context != NULL);
+	say("retained", context == old);
 	say("set-again", current(context));
 	say("create-again", create(&e));
+	say("retain-null", retain(&none));
+	say("retained-null", none != NULL);
+	say("set-null", current(none));
+	say("create-null", create(&e));
 	return 0;
 }
 
@@ -137,23 +161,14 @@ static int unknown(void)
 // more is what a stream calls on the host, with calls that the table does not have.
 static void more(void *unused)
 {
-	handle h;
-	int n;
-	unsigned flags;
 	(void)unused;
-	say("cuDeviceGetCount", CALL(cuDeviceGetCount, (int *), (&n)));
-	say("cuCtxPushCurrent", CALL(cuCtxPushCurrent_v2, (handle), (context)));
-	say("cuEventRecord, NULL stream", record(done, NULL));
-	say("cuStreamGetFlags", CALL(cuStreamGetFlags, (handle, unsigned *), (s, &flags)));
-	say("cuMemsetD8Async", CALL(cuMemsetD8Async, (uint64_t, unsigned char, size_t, handle), (memory, 1, 1, s)));
-	say("cuLaunchHostFunc", CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, inside, NULL)));
-	say("cuModuleGetFunction", CALL(cuModuleGetFunction, (handle *, handle, const char *), (&h, module, "nobody_knows_it")));
-	say("cuEventDestroy, pending", CALL(cuEventDestroy_v2, (handle), (pending)));
-	say("cuStreamDestroy, free stream", CALL(cuStreamDestroy_v2, (handle), (s)));
-	say("cuStreamSynchronize, its own stream", CALL(cuStreamSynchronize, (handle), (busy))); // it may never return
+	while (!recorded)
+		usleep(100);
+	say("cuEventDestroy, pending", CALL(cuEventDestroy_v2, (handle), (late)));
+	say("cuStreamSynchronize, its own stream", CALL(cuStreamSynchronize, (handle), (busy))); // on a GPU it never returns
 }
 
-// facts asks for what is not known of a GPU yet.
+// facts asks for sizes, and for what a GPU has not answered yet.
 static int facts(void)
 {
 	enum { local_size = 3, const_size = 2 };
@@ -173,7 +188,11 @@ static int facts(void)
 		fprintf(stderr, "local memory of %s\t%d\n", name, n);
 	}
 	say("nil-out, recorded events", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, done)));
-	return CALL(cuLaunchHostFunc, (handle, void (*)(void *), void *), (busy, more, NULL)) || CALL(cuStreamSynchronize, (handle), (busy));
+	if (call(more) || record(late, busy))
+		return 1;
+	say("nil-out, one pending", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, done, late)));
+	recorded = 1;
+	return CALL(cuStreamSynchronize, (handle), (busy));
 }
 
 int main(int argc, char **argv)
