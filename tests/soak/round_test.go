@@ -105,7 +105,7 @@ func (w *worker) round() {
 	r := &round{worker: w, gpu: w.gpus[w.rnd.IntN(len(w.gpus))]}
 	w.rounds.Add(1)
 	switch n := w.rnd.IntN(20); {
-	case n < 2: // a context of its own
+	case n < 2 && (!w.slow || w.rnd.IntN(200) == 0): // a context of its own
 		dev := r.gpu.Device()
 		open := func() (*cu.Context, error) { return dev.NewContext(0) }
 		if n == 0 {
@@ -117,7 +117,7 @@ func (w *worker) round() {
 		}
 		r.gpu, r.own = gpu, true
 		r.add(gpu)
-	case n == 2:
+	case n <= 2:
 		r.gpu = w.beside
 	case n == 3: // a driver of its own
 		drv, err := w.openAnother()

@@ -66,6 +66,9 @@ type soak struct {
 	gpus []*cu.Context
 	// beside is a created context that stays, too.
 	beside *cu.Context
+	// slow says that a context takes long to create, as on a GPU, where nobody can create another one meanwhile: then
+	// few rounds have one of their own.
+	slow bool
 	ipc    cu.IPCEventHandle // of the peer; zero if there is none
 
 	rounds, abandoned, hostFuncs, traced atomic.Int64
@@ -174,7 +177,9 @@ func (s *soak) begin() {
 	for _, dev := range must(s.drv.Devices())(s.t) {
 		s.gpus = append(s.gpus, must(dev.PrimaryContext())(s.t))
 	}
+	begun := time.Now()
 	s.beside = must(s.gpus[0].Device().NewContext(0))(s.t)
+	s.slow = time.Since(begun) > 50*time.Millisecond
 	for _, gpu := range append(s.gpus, s.beside) {
 		for i := range 2 * 32 { // those that rounds use will be there to the end
 			if err := must(gpu.PoolStream(-i % 2))(s.t).Close(); err != nil {
