@@ -147,8 +147,8 @@ func (c *contextCore) childDone() {
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. There is
-// one caller, to whom takeOver has reported true, or who has set givingUp.
+// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says.
+// There is one caller, to whom takeOver has reported true, or who has set givingUp.
 func (c *contextCore) giveUp(at driver.At) error {
 	d := c.drv
 	defer c.gone.Store(true)
@@ -218,8 +218,8 @@ func (c *contextCore) giveUp(at driver.At) error {
 	return nil
 }
 
-// keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time. It ends
-// with that. There is nothing deferred in others by now.
+// keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time.
+// It ends with that. There is nothing deferred in others by now.
 func (c *contextCore) keepDeferred() {
 	objects, done := c.deferred.takeAll()
 	defer done()
@@ -386,15 +386,14 @@ func (dev *Device) release() {
 	}
 }
 
-// Close gives the context up (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one
-// that was created). If nothing that was made in it is still open, and no other
-// Context of it, this waits for all of the context's work on the GPU; where others keep
-// the CUDA context, for what uses memory or timelines of other contexts. If something
-// is still open, what is closed last leaves the CUDA context abandoned: it is given up by the next Close of a Context of the
-// same device, or by [Driver.Close], and PrimaryContext takes it up again. Close also frees what was forgotten in contexts of
-// the device, or closed while it was in use, for which it waits: see docs/blocking.md. Goroutines that wait for
-// anything of a context whose last Context is
-// closed are woken with an error that matches [ErrClosed]. Further calls return nil.
+// Close gives the context up (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one that was created). If nothing that
+// was made in it is still open, and no other Context of it, this waits for all of the context's work on the GPU;
+// where others keep the CUDA context, for what uses memory or timelines of other contexts. If something is still
+// open, what is closed last leaves the CUDA context abandoned: it is given up by the next Close of a Context of the
+// same device, or by [Driver.Close], and PrimaryContext takes it up again. Close also frees what was forgotten in
+// contexts of the device, or closed while it was in use, for which it waits: see docs/blocking.md. Goroutines that
+// wait for anything of a context whose last Context is closed are woken with an error that matches [ErrClosed].
+// Further calls return nil.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")

@@ -137,8 +137,8 @@ func (d *deferred) size() (objects int, bytes uint64) {
 	return len(d.objects), d.bytes
 }
 
-// freeDeferred frees what is deferred, and waits for the GPU: only calls that are documented to do so call it. The caller
-// is a user of the context. Errors go to the leak hook.
+// freeDeferred frees what is deferred, and waits for the GPU: only calls that are documented to do so call it. The
+// caller is a user of the context. Errors go to the leak hook.
 func (c *contextCore) freeDeferred() {
 	objects, done := c.deferred.takeAll()
 	defer done()
@@ -163,8 +163,8 @@ func (c *contextCore) freeDeferred() {
 	}
 }
 
-// release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is deferred,
-// and gives the context up if the user was the last one.
+// release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is
+// deferred, and gives the context up if the user was the last one.
 func (c *contextCore) release() error {
 	c.drv.watch.settle(c.drv.table.Clock())
 	c.freeDeferred()
@@ -178,8 +178,8 @@ func (c *contextCore) release() error {
 	return nil
 }
 
-// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is given up by the next call that
-// may, or it serves whoever asks for the same context again.
+// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is given up by the next
+// call that may, or it serves whoever asks for the same context again.
 func (c *contextCore) abandon() {
 	d := c.drv
 	d.mu.Lock()
@@ -249,8 +249,8 @@ func (d *Driver) forget(c *contextCore) {
 	}
 }
 
-// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts without
-// users. It waits for the GPU: only calls that are documented to do so call it.
+// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts
+// without users. It waits for the GPU: only calls that are documented to do so call it.
 func (d *Driver) freeDeferred(dev *Device) {
 	d.watch.settle(d.table.Clock())
 	d.mu.Lock()

@@ -391,8 +391,8 @@ func TestAbandonedContext(t *testing.T) {
 	}
 }
 
-// TestDeferredOfBorrowedContext forgets memory in a context that is somebody else's, after its Context: as the owner may
-// destroy the context, the memory is reported, and left alone.
+// TestDeferredOfBorrowedContext forgets memory in a context that is somebody else's, after its Context: as the
+// owner may destroy the context, the memory is reported, and left alone.
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()

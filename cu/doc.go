@@ -39,11 +39,11 @@
 //
 // # What waits
 //
-// Some calls of the driver wait for the GPU, and hold up calls of other goroutines meanwhile, also those that only enqueue
-// work: docs/blocking.md lists the methods that make such calls, and their documentation says so. The library makes none of
-// its own accord. What was forgotten, or closed while it was in use, and takes such a call to be freed (memory,
-// modules, green contexts, contexts) is freed by the next one that the program makes: [Driver.Stats] counts what is left,
-// and [Driver.Close] frees it.
+// Some calls of the driver wait for the GPU, and hold up calls of other goroutines meanwhile, also those that only
+// enqueue work: docs/blocking.md lists the methods that make such calls, and their documentation says so. The
+// library makes none of its own accord. What was forgotten, or closed while it was in use, and takes such a call to
+// be freed (memory, modules, green contexts, contexts) is freed by the next one that the program makes:
+// [Driver.Stats] counts what is left, and [Driver.Close] frees it.
 //
 // # Concurrency
 //

@@ -166,12 +166,12 @@ func noDriver(err error) error {
 // open reports whether the driver came from Open.
 func (d *Driver) open() bool { return d != nil && d.table != nil }
 
-// Close frees what was forgotten, or closed while it was in use, and has yet to be freed ([Driver.Stats] tells how much that
-// is), for which it waits for the GPU, and gives back the memory of timelines in contexts that were given up: close the
-// driver last. Errors go to the leak hook. It does nothing to the driver itself, which a process
+// Close frees what was forgotten, or closed while it was in use, and has yet to be freed ([Driver.Stats] tells how
+// much that is), for which it waits for the GPU, and gives back the memory of timelines in contexts that were given
+// up: close the driver last. Errors go to the leak hook. It does nothing to the driver itself, which a process
 // cannot unload, and nothing to objects that are open: they stay usable until they are closed. Further calls do the
-// same. What is yet to be freed when the Driver itself is collected is left until the process ends. It may wait for the
-// GPU: see docs/blocking.md.
+// same. What is yet to be freed when the Driver itself is collected is left until the process ends. It may wait for
+// the GPU: see docs/blocking.md.
 func (d *Driver) Close() error {
 	if d.open() {
 		d.freeDeferred(nil)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// mostStreams is with how many streams TestGPUBackgroundHoldsNobody ends: the driver waits for the GPU before it makes the
-// 36th, the 79th and the 122nd stream of a context.
+// mostStreams is with how many streams TestGPUBackgroundHoldsNobody ends: the driver waits for the GPU before it
+// makes the 36th, the 79th and the 122nd stream of a context.
 const mostStreams = 130
 
-// heldUp is how long a call may take that does not wait for the stream that is held. It is for a machine that is slow, and
-// says nothing of what calls cost.
+// heldUp is how long a call may take that does not wait for the stream that is held. It is for a machine that is
+// slow, and says nothing of what calls cost.
 const heldUp = 5 * time.Second
 
 // TestGPUBackgroundHoldsNobody holds a stream in a context with more and more streams, while goroutines wait for the
@@ -166,8 +166,8 @@ func (b *besideHeld) run(contexts bool) {
 	b.ok(errors.Join(b.other.Synchronize(), fresh.Close()))
 }
 
-// objects makes objects of all kinds, while nothing is held, and returns a function that enqueues work with some of them and
-// forgets all.
+// objects makes objects of all kinds, while nothing is held, and returns a function that enqueues work with some of
+// them and forgets all.
 func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	t := b.t
 	mem, host := must(b.gpu.Alloc(1<<20))(t), must(b.gpu.AllocHost(1<<16, 0))(t)

@@ -304,11 +304,11 @@ func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error
 	return err
 }
 
-// Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory, and
-// holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the
-// memory are in flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
-// Close of memory, of a module, a green context, a context or the driver, [Context.LoadModule] and [Context.Synchronize].
-// So is memory that was forgotten. Further calls return nil.
+// Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory,
+// and holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the memory are in
+// flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
+// Close of memory, of a module, a green context, a context or the driver, [Context.LoadModule] and
+// [Context.Synchronize]. So is memory that was forgotten. Further calls return nil.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
@@ -316,10 +316,10 @@ func (m *DeviceMem) Close() error {
 	return m.core.closeOwned(m.cleanup)
 }
 
-// Close frees the memory (cuMemFreeHost). This waits for all work in the context, and for what is enqueued on streams of
-// others that the memory was used on: see [DeviceMem.Close], also for memory that is in use, or forgotten. So is memory
-// that was used on a stream that is being captured. Further calls return nil.
-// It may wait for the GPU: see docs/blocking.md.
+// Close frees the memory (cuMemFreeHost). This waits for all work in the context, and for what is enqueued on
+// streams of others that the memory was used on: see [DeviceMem.Close], also for memory that is in use, or
+// forgotten. So is memory that was used on a stream that is being captured. Further calls return nil. It may wait
+// for the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")

@@ -133,10 +133,10 @@ func (m *Module) Log() string {
 	return m.log
 }
 
-// Close unloads the module (cuModuleUnload) when its kernels have run, for which
-// it waits, as the driver does for all work in the context. If launches are in flight, or memory that [Module.Global] returned is
-// still open, or a stream that a kernel was launched on is being captured, Close returns at once, and the module is
-// unloaded by the next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
+// Close unloads the module (cuModuleUnload) when its kernels have run, for which it waits, as the driver does for
+// all work in the context. If launches are in flight, or memory that [Module.Global] returned is still open, or a
+// stream that a kernel was launched on is being captured, Close returns at once, and the module is unloaded by the
+// next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")

@@ -107,8 +107,8 @@ func (ss *slabs) putAll(left []*slab, in contextKey, dev *Device) {
 	}
 }
 
-// unmapSlabs gives back the memory of timelines that no context has. Where others keep the primary context in which it was
-// registered, it is unregistered first, which waits for all work there.
+// unmapSlabs gives back the memory of timelines that no context has. Where others keep the primary context in which
+// it was registered, it is unregistered first, which waits for all work there.
 func (d *Driver) unmapSlabs() {
 	ss := &d.slabs
 	ss.mu.Lock()

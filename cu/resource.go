@@ -66,7 +66,8 @@ func (r *resource) leave() {
 	}
 }
 
-// closeOwned is the owner's Close. It disturbs nobody's capture. Where the driver may wait, what is deferred is freed, too.
+// closeOwned is the owner's Close. It disturbs nobody's capture. Where the driver may wait, what is deferred is
+// freed, too.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	first, last := r.close()
 	if first {
@@ -135,8 +136,8 @@ func (r *resource) usedOn(sc *streamCore) {
 	r.usage.note(sc, true)
 }
 
-// destroyLate destroys the resource when nobody waits for the outcome, which goes to the leak hook: on a goroutine of its
-// own if work that uses it has to be waited for. Where the driver may wait, it is deferred instead.
+// destroyLate destroys the resource when nobody waits for the outcome, which goes to the leak hook: on a goroutine
+// of its own if work that uses it has to be waited for. Where the driver may wait, it is deferred instead.
 func (r *resource) destroyLate(forgotten bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten}
 	if r.waits {

@@ -80,7 +80,8 @@ func TestGPUTimelineMappings(t *testing.T) {
 }
 
 // TestDriverCloseUnmaps opens drivers that use a timeline in a context which another driver keeps, and closes them:
-// nothing stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last value.
+// nothing stays registered there, nor counted as mapped. What is read of a closed timeline afterwards is its last
+// value.
 func TestDriverCloseUnmaps(t *testing.T) {
 	sim := cusim.New()
 	open := func() (*Driver, *Context) {

@@ -222,7 +222,8 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 	}
 }
 
-// useWakeUps takes all wake-up streams of the context until the test ends, so that a graph's node needs a stream of its own.
+// useWakeUps takes all wake-up streams of the context until the test ends, so that a graph's node needs a stream of
+// its own.
 func useWakeUps(r *rig) {
 	c := r.gpu.own.core
 	for {

@@ -2,10 +2,10 @@ package cu
 
 import "github.com/purecu/purecu/internal/driver"
 
-// wakeUps are streams of a context that the library has for itself: each waits for a record that a goroutine has waited
-// for long, and then wakes the watcher. The driver may wait for the GPU before it creates a stream, and lets nobody else
-// enqueue work meanwhile. So they are made only where the program makes a stream, which may wait just as well. Where there is
-// none left, the watcher polls. The context's mutex guards them.
+// wakeUps are streams of a context that the library has for itself: each waits for a record that a goroutine has
+// waited for long, and then wakes the watcher. The driver may wait for the GPU before it creates a stream, and lets
+// nobody else enqueue work meanwhile. So they are made only where the program makes a stream, which may wait just
+// as well. Where there is none left, the watcher polls. The context's mutex guards them.
 type wakeUps struct {
 	free []driver.Stream
 	made int
@@ -13,15 +13,15 @@ type wakeUps struct {
 	wanted bool
 }
 
-// A context has a wake-up stream for each of the program's first streams, and up to maxWakeUps where they were not enough: too
-// many would take the program's place, as there are only so many streams before the driver waits.
+// A context has a wake-up stream for each of the program's first streams, and up to maxWakeUps where they were not
+// enough: too many would take the program's place, as there are only so many streams before the driver waits.
 const (
 	firstWakeUps = 4
 	maxWakeUps   = 16
 )
 
-// addWakeUp makes one more wake-up stream if it is due. The caller, who is a user of the context, has just made a stream for
-// the program.
+// addWakeUp makes one more wake-up stream if it is due. The caller, who is a user of the context, has just made a
+// stream for the program.
 func (c *contextCore) addWakeUp() {
 	w := &c.wakeUps
 	c.mu.Lock()

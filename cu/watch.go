@@ -146,7 +146,8 @@ type watch struct {
 	ringer driver.Stream
 	mute   bool
 	loose  bool // it is in the list and the ring
-	// head says that it was the first of its queue in the last round: a stream wakes the watcher for that one before others.
+	// head says that it was the first of its queue in the last round: a stream wakes the watcher for that one before
+	// others.
 	head bool
 	// ending says that another goroutine is about to tell of the outcome. It is the
 	// watcher's goroutine's own.
@@ -288,8 +289,8 @@ func (w *watcher) wakeAfter(d *Driver) {
 // settlePatience is how long settle waits for what takes microseconds, unless a tracer keeps somebody.
 const settlePatience = 100 * time.Millisecond
 
-// settle waits until the watcher has let go of what was closed before. Else a context that the program closes last would
-// have a user left, and stay abandoned.
+// settle waits until the watcher has let go of what was closed before. Else a context that the program closes last
+// would have a user left, and stay abandoned.
 func (w *watcher) settle(clock driver.Clock) {
 	b := backOff{clock: clock}
 	defer b.end()

@@ -55,8 +55,8 @@ func (h *heldDriver) close() {
 	h.end(h.watch.counts().wakeups)
 }
 
-// end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may let go of
-// a record later than all is closed.
+// end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may
+// let go of a record later than all is closed.
 func (h *heldDriver) end(wakeups int) {
 	h.f.t.Helper()
 	if !soon(func() bool {

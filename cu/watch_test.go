@@ -133,9 +133,9 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// TestWakeUpStreams waits for long in a context with streams of others only: no wake-up stream is made, and the watcher
-// polls. Then the program makes streams, and the watcher rests: one is made with each of the first, and one with another
-// where there are too few.
+// TestWakeUpStreams waits for long in a context with streams of others only: no wake-up stream is made, and the
+// watcher polls. Then the program makes streams, and the watcher rests: one is made with each of the first, and one
+// with another where there are too few.
 func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	in := driver.At{Context: gpu.own.core.raw}

@@ -51,8 +51,8 @@
 // and waits as elsewhere, and CUDA_ERROR_NOT_PERMITTED (800) for what makes, allocates,
 // frees or launches something, or uses the current context.
 //
-// Handlers of signals that the program installs after cuInit need the flag SA_ONSTACK, as Go code may be what they interrupt. The handlers of
-// SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not
+// Handlers of signals that the program installs after cuInit need the flag SA_ONSTACK, as Go code may be what they
+// interrupt. The handlers of SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not
 // its own.
 package main
 

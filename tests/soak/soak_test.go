@@ -69,7 +69,7 @@ type soak struct {
 	// slow says that a context takes long to create, as on a GPU, where nobody can create another one meanwhile: then
 	// few rounds have one of their own.
 	slow bool
-	ipc    cu.IPCEventHandle // of the peer; zero if there is none
+	ipc  cu.IPCEventHandle // of the peer; zero if there is none
 
 	rounds, abandoned, hostFuncs, traced atomic.Int64
 

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions: what waited must be of the
-// class that package driver reports to tests, so that nothing calls it in the background. Functions that enqueue work wait only
-// where a stream's queue is full, or for a kernel's first launch: the library enqueues nothing of that kind.
+// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions: what waited must be of
+// the class that package driver reports to tests, so that nothing calls it in the background. Functions that
+// enqueue work wait only where a stream's queue is full, or for a kernel's first launch: the library enqueues
+// nothing of that kind.
 func TestWaitingFunctionsAreMarked(t *testing.T) {
 	measured, err := os.ReadFile("../../tests/gpu/blocking.tsv")
 	if err != nil {
