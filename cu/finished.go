@@ -259,19 +259,31 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 func (tc *timelineCore) takeWord() (cell, int, error) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
-	i := tc.words + 1 // the first is the counter
-	x := tc.cell
-	if n := i / cellWords; n > len(tc.more) {
-		var err error
-		if x, err = tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true}); err != nil {
+	for {
+		i := tc.words + 1 // the first is the counter
+		n := i / cellWords
+		switch {
+		case n == 0:
+			tc.words++
+			return tc.cell, i, nil
+		case n <= len(tc.more):
+			tc.words++
+			return tc.more[n-1], i % cellWords, nil
+		}
+		x, err := tc.takeMore()
+		if err != nil {
 			return x, 0, err
 		}
 		tc.more = append(tc.more, x)
-	} else if n > 0 {
-		x = tc.more[n-1]
 	}
-	tc.words++
-	return x, i % cellWords, nil
+}
+
+// takeMore takes one more cell for marks. It is called with the lock of these, and gives that up meanwhile, as tracers
+// are told.
+func (tc *timelineCore) takeMore() (cell, error) {
+	tc.marksMu.Unlock()
+	defer tc.marksMu.Lock()
+	return tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true})
 }
 
 // forgotten closes a timeline that the garbage collector found. A graph may still use it.
