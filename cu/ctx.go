@@ -149,8 +149,9 @@ func (c *contextCore) childDone() {
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. There is
-// one caller, to whom takeOver has reported true, or who has set givingUp. Nobody else is left to touch what it keeps.
+// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
+// has one caller, to whom takeOver has reported true, or who has set givingUp. Nobody else is left to touch what the
+// context keeps.
 func (c *contextCore) giveUp(at driver.At) (err error) {
 	defer c.gone.Store(true)
 	steps := [...]func(){

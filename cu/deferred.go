@@ -133,7 +133,8 @@ func (d *deferred) claim(r *resource) (done func(), ok bool) {
 	}, true
 }
 
-// tryAgain reports whether it is worth another try, later, to find out when the work of an object is done, after err.
+// tryAgain reports whether it is worth another try, later, to find out when the work of an object is done: the last one
+// has failed with err.
 func (d *deferred) tryAgain(r *resource, err error) bool {
 	if err == nil || errors.Is(err, errNoTail) {
 		return false

@@ -39,12 +39,12 @@ func TestTracerPanicsWhileFreeing(t *testing.T) {
 		op      TraceOp
 		prepare func(r *soft) (do func() error)
 	}{
-		"Context.Synchronize":                 {TraceEventRecord, func(r *soft) func() error { return r.gpu.Synchronize }},
-		"Driver.Close":                        {TraceEventRecord, func(r *soft) func() error { return r.drv.Close }},
-		"Context.Close":                       {TraceEventRecord, func(r *soft) func() error { return r.gpu.Close }},
-		"Context.Close, the wait for a copy":  {TraceEventQuery, func(r *soft) func() error { return r.gpu.Close }},
-		"Context.Close, its last user":        {TraceStreamDestroy, closeLast},
-		"Context.Close, its last user, event": {TraceEventDestroy, closeLast},
+		"Context.Synchronize":        {TraceEventRecord, func(r *soft) func() error { return r.gpu.Synchronize }},
+		"Driver.Close":               {TraceEventRecord, func(r *soft) func() error { return r.drv.Close }},
+		"Context.Close":              {TraceEventRecord, func(r *soft) func() error { return r.gpu.Close }},
+		"Context.Close, a query":     {TraceEventQuery, func(r *soft) func() error { return r.gpu.Close }},
+		"Context.Close, last":        {TraceStreamDestroy, closeLast},
+		"Context.Close, last, event": {TraceEventDestroy, closeLast},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
@@ -81,8 +81,8 @@ func closeLast(r *soft) func() error {
 	return ctx.Close
 }
 
-// TestTracerFreesWhileFreeing has a tracer make a call that frees what is deferred, when it is told of what the same call
-// does to wait for that.
+// TestTracerFreesWhileFreeing has a tracer make a call that frees what is deferred, when it is told of what the same
+// call does to wait for that.
 func TestTracerFreesWhileFreeing(t *testing.T) {
 	r := newSoft(t)
 	r.deferCopies(3)

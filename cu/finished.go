@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -190,7 +191,10 @@ func (tc *timelineCore) usedLike(graph *usage) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	for _, sc := range graph.list() {
-		tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		// Once is enough, however often a graph is updated.
+		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.open }) {
+			tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		}
 	}
 }
 

@@ -76,7 +76,8 @@ func (c *contextCore) endWakeUps(at driver.At) {
 	free := c.wakeUps.free
 	each(len(free), func(i int) {
 		if res := c.destroyStream(free[i], at); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(free[i]), Err: c.failed("cuStreamDestroy", uintptr(free[i]), res)})
+			h := uintptr(free[i])
+			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.failed("cuStreamDestroy", h, res)})
 		}
 	})
 }
