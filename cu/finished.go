@@ -282,7 +282,7 @@ func (tc *timelineCore) takeWord() (cell, int, error) {
 	}
 }
 
-// takeMore takes one more cell for marks. It is called with the lock of these, and gives that up meanwhile, as tracers
+// takeMore takes one more cell for marks. It is called with the lock of these, which it unlocks meanwhile, as tracers
 // are told.
 func (tc *timelineCore) takeMore() (cell, error) {
 	tc.marksMu.Unlock()
