@@ -291,6 +291,31 @@ func TestTimelineUnmarked(t *testing.T) {
 	})
 }
 
+// TestTimelineUpdatedGraphs has graphs that use a closed timeline take turns in an executable graph, which is launched
+// each time: that must not cost the timeline memory each time.
+func TestTimelineUpdatedGraphs(t *testing.T) {
+	r := newSoft(t)
+	tl := must(r.gpu.NewTimeline(0))(t)
+	build := func() *Graph {
+		return must(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t)
+	}
+	g, next := build(), build()
+	defer g.Close()
+	defer next.Close()
+	x := r.exec(g)
+	tc := tl.core
+	r.ok(tl.Close())
+	for range 50 {
+		r.ok(errors.Join(x.Launch(r.s), x.Update(next), x.Launch(r.s), x.Update(g)))
+	}
+	r.ok(r.s.Synchronize())
+	tc.marksMu.Lock()
+	defer tc.marksMu.Unlock()
+	if n := len(tc.marks); n > 1 {
+		t.Errorf("the timeline has %d marks", n)
+	}
+}
+
 // TestTimelineContextWaits closes a context whose closed timeline has work to do, on streams of all kinds: whoever
 // gives the context up waits for that, whether the streams were marked or not.
 func TestTimelineContextWaits(t *testing.T) {

@@ -3,7 +3,9 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -63,6 +65,8 @@ type contextCore struct {
 	pools map[int32]*streamPool
 	// wakeUps are the streams that wake the watcher.
 	wakeUps wakeUps
+	// streamCalls keeps calls about all streams from those that make or destroy one.
+	streamCalls streamCalls
 	// watched are the queues of its records that are waited for. The watcher's lock guards the list.
 	watched *watchQueue
 	// cells are the memory of its timelines.
@@ -147,20 +151,33 @@ func (c *contextCore) childDone() {
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says.
-// There is one caller, to whom takeOver has reported true, or who has set givingUp.
-func (c *contextCore) giveUp(at driver.At) error {
-	d := c.drv
+// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
+// has one caller, to whom takeOver has reported true, or who has set givingUp. Nobody else is left to touch what the
+// context keeps.
+func (c *contextCore) giveUp(at driver.At) (err error) {
 	defer c.gone.Store(true)
-	for _, p := range c.pools { // nobody else is left to touch it
-		c.endPool(p, at)
+	steps := [...]func(){
+		func() { c.endPools(at) },
+		func() { c.endTails(at) }, // whoever waits for the end of a stream's work relies on this
+		func() { c.endWakeUps(at) },
+		c.keepDeferred,
+		func() { c.endEvents(at) },
+		func() { err = c.end(at) },
 	}
-	// Whoever waits for the end of a stream's work relies on this.
-	for sc, t := range c.tails { // nobody else is left to touch it
+	each(len(steps), func(i int) { steps[i]() }) // also if a tracer panics
+	return err
+}
+
+// endTails waits for the work of streams that are gone, and destroys what marks its end.
+func (c *contextCore) endTails(at driver.At) {
+	streams := slices.Collect(maps.Keys(c.tails))
+	each(len(streams), func(i int) {
+		sc := streams[i]
+		t := c.tails[sc]
 		if t.err != nil {
-			continue
+			return
 		}
-		err := patiently(d.table.Clock(), func() error { return c.waitTail(sc) })
+		err := patiently(c.drv.table.Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.mu.Lock()
 			t.err = err
@@ -170,27 +187,35 @@ func (c *contextCore) giveUp(at driver.At) error {
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {
-			d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+			c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
 		}
-	}
+	})
 	for sc, t := range c.tails {
 		if t.err != nil && sc.lasts() { // another value of it may be asked for
 			c.lost = t.err
 		}
 	}
-	for _, s := range c.wakeUps.free {
-		if res := c.destroyStream(s, at); res != driver.ResultSuccess {
-			d.leak(Leak{Kind: "stream", Handle: uintptr(s), Err: c.failed("cuStreamDestroy", uintptr(s), res)})
-		}
-	}
+}
+
+// endEvents destroys the events that the context keeps.
+func (c *contextCore) endEvents(at driver.At) {
+	var all []driver.Event
 	for _, events := range c.spare {
-		for _, e := range events {
-			if err := c.destroyEvent(e, at); err != nil {
-				d.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
-			}
-		}
+		all = append(all, events...)
 	}
-	c.keepDeferred()
+	if c.cells.pulse != 0 {
+		all = append(all, c.cells.pulse)
+	}
+	each(len(all), func(i int) {
+		if err := c.destroyEvent(all[i], at); err != nil {
+			c.drv.leak(Leak{Kind: "event", Handle: uintptr(all[i]), Err: err})
+		}
+	})
+}
+
+// end ends the claim, when the work of timelines is done.
+func (c *contextCore) end(at driver.At) error {
+	d := c.drv
 	defer c.dropHostFuncs()
 	if err := c.endTimelines(); err != nil {
 		return err
@@ -221,10 +246,9 @@ func (c *contextCore) giveUp(at driver.At) error {
 // keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time.
 // It ends with that. There is nothing deferred in others by now.
 func (c *contextCore) keepDeferred() {
-	objects, done := c.deferred.takeAll()
-	defer done()
-	for r := range objects {
+	for _, r := range c.deferred.all() { // nobody else is left to touch it
 		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
+		r.unmark()
 	}
 }
 

@@ -103,7 +103,8 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	}
 	for _, sl := range slots {
 		t := c.drv.tell(TraceStreamWait, sl.raw, 0)
-		res := call(driver.At{Context: c.raw}, sl.raw)
+		var res driver.Result
+		c.streamCalls.forAll(func() { res = call(driver.At{Context: c.raw}, sl.raw) })
 		t.done(TraceStreamWait, sl.raw, 0, res)
 		if res != driver.ResultSuccess {
 			return c.fail(op, handle, res)

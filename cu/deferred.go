@@ -1,7 +1,10 @@
 package cu
 
 import (
+	"container/list"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -10,15 +13,17 @@ import (
 // deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
 // all work in the context before it frees them, and lets others enqueue none meanwhile. So no goroutine, cleanup or
 // callback of the library frees them. The next call does that is documented to wait for the GPU; an allocation
-// that fits takes memory from here before.
+// that fits takes memory from here before. An object stays here until the moment when it is freed: so it is not lost if
+// a tracer panics while somebody waits for its work.
 type deferred struct {
 	mu      sync.Mutex
 	objects map[*resource]struct{}
-	// memory is that part of objects which allocations can take, by what it fits.
-	memory map[memoryFit][]*memCore
+	// memory is that part of objects which allocations can take, by what it fits: lists of *memCore.
+	memory map[memoryFit]*list.List
 	// bytes is the size of the memory among the objects.
 	bytes uint64
-	// freeing counts the calls of free that are under way, and freed is closed when none is.
+	// freeing counts the objects that the driver frees now, and freed is closed when there are none. No tracer is
+	// called meanwhile, so that a tracer may wait for them.
 	freeing int
 	freed   chan struct{}
 }
@@ -46,58 +51,103 @@ func (d *deferred) add(r *resource) {
 	defer d.mu.Unlock()
 	if d.objects == nil {
 		d.objects = make(map[*resource]struct{})
-		d.memory = make(map[memoryFit][]*memCore)
+		d.memory = make(map[memoryFit]*list.List)
 	}
 	d.objects[r] = struct{}{}
-	if mc, ok := r.self.(*memCore); ok {
-		d.bytes += mc.capacity
-		if !mc.exposed.Load() {
-			f := fit(mc.host != 0, mc.flags, mc.capacity)
-			d.memory[f] = append(d.memory[f], mc)
-		}
+	mc, ok := r.self.(*memCore)
+	if !ok {
+		return
 	}
+	d.bytes += mc.capacity
+	if mc.exposed.Load() {
+		return
+	}
+	f := mc.fit()
+	if d.memory[f] == nil {
+		d.memory[f] = list.New()
+	}
+	mc.listed = d.memory[f].PushBack(mc)
+}
+
+// remove takes an object away, if it is still there. The lock is held.
+func (d *deferred) remove(r *resource) bool {
+	if _, there := d.objects[r]; !there {
+		return false
+	}
+	delete(d.objects, r)
+	mc, ok := r.self.(*memCore)
+	if !ok {
+		return true
+	}
+	d.bytes -= mc.capacity
+	if mc.listed == nil {
+		return true
+	}
+	f := mc.fit()
+	d.memory[f].Remove(mc.listed)
+	mc.listed = nil
+	if d.memory[f].Len() == 0 {
+		delete(d.memory, f)
+	}
+	return true
 }
 
 // take takes the first piece of memory that is good for allocations like f, or returns nil.
 func (d *deferred) take(f memoryFit) *memCore {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := d.memory[f]
-	if len(list) == 0 {
+	l := d.memory[f]
+	if l == nil {
 		return nil
 	}
-	mc := list[0]
-	if d.memory[f] = list[1:]; len(list) == 1 {
-		delete(d.memory, f)
-	}
-	delete(d.objects, &mc.resource)
-	d.bytes -= mc.capacity
+	mc := l.Front().Value.(*memCore)
+	d.remove(&mc.resource)
 	return mc
 }
 
-// takeAll takes all objects, which the caller frees, and calls done then.
-func (d *deferred) takeAll() (objects map[*resource]struct{}, done func()) {
+// all returns all objects, which stay.
+func (d *deferred) all() []*resource {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.objects) == 0 {
-		return nil, func() {}
+	return slices.Collect(maps.Keys(d.objects))
+}
+
+// claim takes an object, which the caller frees, and calls done then. It reports false if an allocation has taken
+// it, or somebody else frees it.
+func (d *deferred) claim(r *resource) (done func(), ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.remove(r) {
+		return nil, false
 	}
-	objects = d.objects
-	d.objects, d.memory, d.bytes = nil, nil, 0
 	if d.freeing++; d.freeing == 1 {
 		d.freed = make(chan struct{})
 	}
-	return objects, func() {
+	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.freeing--; d.freeing == 0 {
 			close(d.freed)
 			d.freed = nil
 		}
-	}
+	}, true
 }
 
-// waitFreed waits for those who are freeing objects.
+// tryAgain reports whether it is worth another try, later, to find out when the work of an object is done: the last one
+// has failed with err.
+func (d *deferred) tryAgain(r *resource, err error) bool {
+	if err == nil || errors.Is(err, errNoTail) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !errors.Is(err, errBusy) { // else a stream is being captured
+		r.tries++
+	}
+	return r.tries < maxTries
+}
+
+// waitFreed waits for the objects that the driver frees now.
 func (d *deferred) waitFreed() {
 	d.mu.Lock()
 	freed := d.freed
@@ -140,34 +190,41 @@ func (d *deferred) size() (objects int, bytes uint64) {
 // freeDeferred frees what is deferred, and waits for the GPU: only calls that are documented to do so call it. The
 // caller is a user of the context. Errors go to the leak hook.
 func (c *contextCore) freeDeferred() {
-	objects, done := c.deferred.takeAll()
-	defer done()
-	for r := range objects {
+	for _, r := range c.deferred.all() {
 		err := r.usage.wait()
-		switch {
-		case err == nil:
-			err = r.free(driver.At{Relaxed: true})
-		case errors.Is(err, errNoTail):
-			err = r.keep(err)
-		default: // a stream is being captured, or the driver failed to answer: perhaps the next call
-			if !errors.Is(err, errBusy) {
-				r.tries++
-			}
-			if r.tries < maxTries {
-				c.deferred.add(r)
-				continue
-			}
-			err = r.keep(err)
+		if c.deferred.tryAgain(r, err) {
+			continue
 		}
-		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
+		if done, ok := c.deferred.claim(r); ok {
+			c.freeClaimed(r, err)
+			done()
+			r.unmark()
+		}
 	}
+}
+
+// freeClaimed frees a deferred object, unless err says that nobody can know when its work is done. It calls no tracer.
+func (c *contextCore) freeClaimed(r *resource, err error) {
+	if err == nil {
+		err = r.free(driver.At{Relaxed: true})
+	} else {
+		err = r.keep(err)
+	}
+	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
 }
 
 // release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is
 // deferred, and gives the context up if the user was the last one.
 func (c *contextCore) release() error {
+	freed := false
+	defer func() {
+		if !freed { // a tracer panics
+			c.childDone()
+		}
+	}()
 	c.drv.watch.settle(c.drv.table.Clock())
 	c.freeDeferred()
+	freed = true
 	if !c.drop() {
 		return nil
 	}
@@ -261,10 +318,10 @@ func (d *Driver) freeDeferred(dev *Device) {
 		}
 	}
 	d.mu.Unlock()
-	for _, c := range held {
-		c.releaseLate()
-		c.deferred.waitFreed()
-	}
+	each(len(held), func(i int) { // also if a tracer panics
+		held[i].releaseLate()
+		held[i].deferred.waitFreed()
+	})
 }
 
 // pending reports whether there is anything to free, or being freed.

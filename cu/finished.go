@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -190,7 +191,10 @@ func (tc *timelineCore) usedLike(graph *usage) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	for _, sc := range graph.list() {
-		tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		// Once is enough, however often a graph is updated.
+		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.open }) {
+			tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		}
 	}
 }
 
@@ -259,19 +263,31 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 func (tc *timelineCore) takeWord() (cell, int, error) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
-	i := tc.words + 1 // the first is the counter
-	x := tc.cell
-	if n := i / cellWords; n > len(tc.more) {
-		var err error
-		if x, err = tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true}); err != nil {
+	for {
+		i := tc.words + 1 // the first is the counter
+		n := i / cellWords
+		switch {
+		case n == 0:
+			tc.words++
+			return tc.cell, i, nil
+		case n <= len(tc.more):
+			tc.words++
+			return tc.more[n-1], i % cellWords, nil
+		}
+		x, err := tc.takeMore()
+		if err != nil {
 			return x, 0, err
 		}
 		tc.more = append(tc.more, x)
-	} else if n > 0 {
-		x = tc.more[n-1]
 	}
-	tc.words++
-	return x, i % cellWords, nil
+}
+
+// takeMore takes one more cell for marks. It is called with the lock of these, which it unlocks meanwhile, as tracers
+// are told.
+func (tc *timelineCore) takeMore() (cell, error) {
+	tc.marksMu.Unlock()
+	defer tc.marksMu.Lock()
+	return tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true})
 }
 
 // forgotten closes a timeline that the garbage collector found. A graph may still use it.

@@ -118,7 +118,9 @@ func (g *greenCore) kind() string    { return "green context" }
 func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
 
 func (g *greenCore) free(at driver.At) (string, driver.Result) {
-	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
+	var res driver.Result
+	g.ctx.streamCalls.change(func() { res = g.ctx.drv.table.GreenCtxDestroy(at, g.raw) })
+	return "cuGreenCtxDestroy", res
 }
 
 // NewGreenContext creates a green context with these multiprocessors, which, if they are
@@ -162,7 +164,10 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
 	}
-	handle, res := d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	var handle driver.GreenCtx
+	core.streamCalls.change(func() {
+		handle, res = d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	})
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}

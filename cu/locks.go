@@ -15,8 +15,9 @@ package cu
 //	                   that a graph may have to keep what it uses for, while the driver enqueues it, which may wait
 //	                   for room in the stream's queue. Held for writing only by the beginning and the end of a
 //	                   capture of the stream, which includes a wait by which the stream joins one: the driver
-//	                   enqueues nothing then, and nobody sleeps for longer than markPatience. So whoever waits for this lock is about to enqueue work on the same
-//	                   stream, or begins or ends a capture of it. Who has enqueued something does not wait for
+//	                   enqueues nothing then, and nobody sleeps for longer than markPatience. So
+//	                   whoever waits for this lock is about to enqueue work on the same stream, or begins or ends
+//	                   a capture of it. Who has enqueued something does not wait for
 //	                   those who enqueue: see streamCore.capturing.
 //	eventCore.moving   which slot an event has, that it stays there for good, and whose turn a RecordOnce is. The
 //	                   driver is called only for the record that becomes a node of a graph, which enqueues nothing.
@@ -32,15 +33,20 @@ package cu
 //	ticketCore.mu      who wants to know what becomes of a ticket's record.
 //	usage.mu           the streams on which something was used, as long as they are changed.
 //	execCore.late      what only earlier launches of an executable graph use.
+//	cells.growing      nothing. Held while the driver registers a slab for the counters of timelines, which does not
+//	                   wait for the GPU, by those who need one.
 //	hostCalls.mu       the functions that the streams of a context have yet to call.
 //	poolCore.mu        the entries of a pool of events.
 //	captures.mu        the captures that are under way, and the streams that are part of each.
 //	legacyMarks.mu     how many events are being recorded on the legacy default stream, and captures begin.
-//	contextCore.mu     what a context keeps: parts, spare events, tails, pools, streams that wake the watcher.
-//	keptPages.mu       pages of timelines that a context keeps, pages.mu those that a driver does.
-//	pages.mu
+//	timelineCore.marksMu
+//	                   the marks of a timeline.
 //	exports.mu         the events whose IPC handles were given out.
 //	Driver.mu          a driver's devices, contexts and claims, and the list of tracers while it is changed.
+//	contextCore.mu     what a context keeps: parts, spare events, tails, pools, streams that wake the watcher.
+//	deferred.mu        what is yet to be freed in a context.
+//	cells.mu           the slabs and closed timelines of a context.
+//	slabs.mu           the slabs that no context has.
 //
 // A pool's entries, the slot that an event has, calls in flight and records under way have
 // no lock: see poolEntry.state, refs and slot.gen.

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +42,8 @@ type memCore struct {
 	// stream when it has returned. marked is an event that was recorded there later, to know when it is not.
 	copied atomic.Bool
 	marked driver.Event
+	// listed is where it is in the list of those that allocations can take: see deferred, whose lock guards it.
+	listed *list.Element
 	// local is where device memory was used in its own context. To free it waits for all work there, so only who
 	// takes it for another allocation has to know.
 	local usage
@@ -95,6 +98,16 @@ func (mc *memCore) idle() bool {
 	return mc.ctx.queryEvent(mc.marked) == driver.ResultSuccess
 }
 
+// fit returns which allocations the memory is good for.
+func (mc *memCore) fit() memoryFit { return fit(mc.host != 0, mc.flags, mc.capacity) }
+
+// unmark gives back the event that idle has recorded for memory.
+func (r *resource) unmark() {
+	if mc, ok := r.self.(*memCore); ok {
+		mc.unmark()
+	}
+}
+
 // unmark gives back the event that idle has recorded.
 func (mc *memCore) unmark() {
 	if mc.marked != 0 {
@@ -115,7 +128,6 @@ func (mc *memCore) usedLike(u *usage) {
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
 	t := mc.ctx.drv.table
-	mc.unmark()
 	switch {
 	case mc.module != nil:
 		if mc.module.leave(); !at.NoWait {

@@ -412,11 +412,6 @@ func (c *contextCore) endTimelines() (err error) {
 // memory, and are unregistered.
 func (c *contextCore) leaveSlabs() []*slab {
 	k := &c.cells
-	if k.pulse != 0 {
-		if err := c.destroyEvent(k.pulse, driver.At{Relaxed: true}); err != nil {
-			c.drv.leak(Leak{Kind: "event", Handle: uintptr(k.pulse), Err: err})
-		}
-	}
 	k.mu.Lock()
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0

@@ -247,11 +247,13 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	if sl.drv.ordered.Load() {
 		noted = sl.noteOrder(a.stream)
 	}
-	switch ctx := sl.core.ctx.raw; a.by {
+	switch ctx := sl.core.ctx; a.by {
 	case byContext:
-		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx}, ctx, sl.raw)
+		ctx.streamCalls.forAll(func() { res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw) })
 	case byGreenContext:
-		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx}, a.green, sl.raw)
+		ctx.streamCalls.forAll(func() {
+			res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
+		})
 	case byRecordWithFlags:
 		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 	default:

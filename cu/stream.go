@@ -134,7 +134,9 @@ func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 // createStream creates a CUstream, and tells tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
 	t := c.drv.tell(TraceStreamCreate, 0, 0)
-	raw, res := create()
+	var raw driver.Stream
+	var res driver.Result
+	c.streamCalls.change(func() { raw, res = create() })
 	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed(op, 0, res) // it spoils no capture
@@ -144,7 +146,15 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and tells tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
-	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
+	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() (res driver.Result) {
+		destroy := func() { res = c.drv.table.StreamDestroy(at, raw) }
+		c.streamCalls.destroy(destroy, func() {
+			if res := c.drv.table.StreamDestroy(at, raw); res != driver.ResultSuccess {
+				c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
+			}
+		})
+		return res
+	})
 }
 
 // synchronizeStream waits for a CUstream, and tells tracers.

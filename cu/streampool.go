@@ -2,6 +2,8 @@ package cu
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/purecu/purecu/internal/driver"
@@ -115,21 +117,28 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	return raw, nil
 }
 
-// endPool destroys a pool's streams, when the context is given up. It waits for the work of
+// endPools destroys the streams of the pools, when the context is given up. It waits for the work of
 // those that used what belongs to another context: nothing else says when that is used no
 // more. What belongs to this one is gone by now.
-func (c *contextCore) endPool(p *streamPool, at driver.At) {
-	for i, raw := range p.raw {
-		if raw == 0 {
-			continue
-		}
-		// Where one is lost all are, so that nobody needs patience with the others.
-		if p.part[i].strange.Load() && c.lost == nil {
-			c.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
-		}
-		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
-		}
+func (c *contextCore) endPools(at driver.At) {
+	pools := slices.Collect(maps.Values(c.pools))
+	each(len(pools), func(i int) {
+		p := pools[i]
+		each(len(p.raw), func(k int) { c.endPooled(p.raw[k], p.part[k], at) })
+	})
+}
+
+// endPooled is endPools for one stream, 0 for none.
+func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
+	if raw == 0 {
+		return
+	}
+	// Where one is lost all are, so that nobody needs patience with the others.
+	if part.strange.Load() && c.lost == nil {
+		c.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
+	}
+	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
+		c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 	}
 }
 

@@ -71,6 +71,17 @@ func (w *wakeUps) put(c *contextCore, s driver.Stream) {
 	w.free = append(w.free, s)
 }
 
+// endWakeUps destroys the wake-up streams, when the context is given up.
+func (c *contextCore) endWakeUps(at driver.At) {
+	free := c.wakeUps.free
+	each(len(free), func(i int) {
+		if res := c.destroyStream(free[i], at); res != driver.ResultSuccess {
+			h := uintptr(free[i])
+			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.failed("cuStreamDestroy", h, res)})
+		}
+	})
+}
+
 // countWakeUps returns how many wake-up streams the context has.
 func (c *contextCore) countWakeUps() int {
 	c.mu.Lock()

@@ -71,7 +71,8 @@ type watcher struct {
 	// lent is how often a CUevent was lent to others while it was waited for: the watcher
 	// asks for it with more care then.
 	lent atomic.Uint32
-	// late counts the slots that nobody waits for any more and that the watcher has yet to let go of: see settle.
+	// late counts the slots and timelines that nobody waits for any more, or soon, and that the watcher has yet to let
+	// go of: see settle.
 	late atomic.Int32
 
 	mu      sync.Mutex
@@ -224,8 +225,15 @@ func (t *told) tell() {
 	for _, s := range t.subs {
 		go s.call(s)
 	}
-	for _, sl := range t.slots {
+	letGo(t.slots)
+}
+
+// letGo lets go of slots that nobody waits for any more, which drop has counted.
+func letGo(slots []*slot) {
+	for _, sl := range slots {
+		late := &sl.drv.watch.late
 		sl.leaveElsewhere()
+		late.Add(-1)
 	}
 }
 
@@ -486,6 +494,7 @@ func (w *watcher) run(d *Driver) {
 			for _, tc := range w.timelines {
 				if tc.pulsing.CompareAndSwap(false, true) {
 					tc.acquire() // who waits has a call in flight
+					w.late.Add(1)
 					r.pulses = append(r.pulses, tc)
 				}
 			}
@@ -530,10 +539,7 @@ func (w *watcher) run(d *Driver) {
 		}
 		w.rest = rest
 		w.mu.Unlock()
-		for _, sl := range r.dead {
-			sl.leaveElsewhere()
-			w.late.Add(-1)
-		}
+		letGo(r.dead)
 		clear(r.dead)
 		if hits > 0 && rush < maxRush {
 			rush++
@@ -754,6 +760,7 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 			}
 			tc.pulsing.Store(false)
 			tc.leave()
+			w.late.Add(-1)
 		}()
 	}
 	clear(r.pulses)

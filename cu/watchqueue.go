@@ -226,9 +226,9 @@ func (w *watcher) drop(t *told, of *watch) {
 		w.bare = w.bare || q.n > 0
 	}
 	sl.watchers.Add(-1)
+	w.late.Add(1)
 	if w.asking {
 		w.dead = append(w.dead, sl)
-		w.late.Add(1)
 	} else {
 		t.slots = append(t.slots, sl)
 	}
