@@ -220,8 +220,10 @@ func TestTraceStorm(t *testing.T) {
 	} {
 		// The watcher tells of the queries that answer a wait, and not of those before, nor of
 		// the waits of the streams that wake it.
+		// A record whose place among others that moved the event is not known is made again.
 		got, calls := book.counts[c.op], f.calls(c.fn)
-		if got > calls || got < calls && c.op != TraceEventQuery && c.op != TraceStreamWait || c.want != 0 && got != int(c.want) {
+		if got > calls || got < calls && c.op != TraceEventQuery && c.op != TraceStreamWait || c.want != 0 && got != int(c.want) &&
+			(c.op != TraceEventRecord || got < int(c.want)) {
 			t.Errorf("%d %s traced; %d calls of %s, %d asked for", got, c.name, calls, c.fn, c.want)
 		}
 	}

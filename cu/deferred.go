@@ -12,7 +12,7 @@ import (
 
 // deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
 // all work in the context before it frees them, and lets others enqueue none meanwhile. So no goroutine, cleanup or
-// callback of the library frees them. The next call does that is documented to wait for the GPU; an allocation
+// callback of the library frees them. The next call that is documented to wait for the GPU does; an allocation
 // that fits takes memory from here before. An object stays here until the moment when it is freed: so it is not lost if
 // a tracer panics while somebody waits for its work.
 type deferred struct {
@@ -171,13 +171,22 @@ func (c *contextCore) takeMemory(host bool, flags HostFlags, size uint64) *memCo
 		if mc == nil {
 			break
 		}
-		if mc.capacity >= size && mc.idle() {
+		if c.idleOrBack(mc, size) {
 			mc.unmark()
 			return mc
 		}
-		c.deferred.add(&mc.resource) // behind the others
 	}
 	return nil
+}
+
+// idleOrBack reports whether memory that was taken fits, and no work uses it. Else it is put back, behind the others.
+func (c *contextCore) idleOrBack(mc *memCore, size uint64) (idle bool) {
+	defer func() {
+		if !idle { // also if a tracer panics
+			c.deferred.add(&mc.resource)
+		}
+	}()
+	return mc.capacity >= size && mc.idle()
 }
 
 // size returns how many objects there are, and how many bytes of memory.

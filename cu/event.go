@@ -377,6 +377,7 @@ func (e *Event) Record(s *Stream) error {
 }
 
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
 	return e.record(op, s, flags, byRecordWithFlags)
@@ -387,6 +388,7 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 // when it has. A record in a capture counts from then on, also one that only the graph
 // does, and whether or not the graph ever runs: an event that was made with
 // [EventExternal] becomes one node, not one for each call.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
@@ -479,7 +481,7 @@ func (c *eventCore) endTurn(turn chan struct{}) {
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
-// is none, the error matches [ErrNoCurrentStream].
+// is none, the error matches [ErrNoCurrentStream]. It waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
 		return errNil("cuEventRecord", "event")

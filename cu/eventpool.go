@@ -637,7 +637,7 @@ func errReleased(op string, h uintptr) error {
 }
 
 // Record makes the event mark the end of what is enqueued on the stream now: see
-// [Event.Record] (cuEventRecord).
+// [Event.Record] (cuEventRecord). It waits while the stream's queue is full: see docs/blocking.md.
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s == nil || s.core == nil {

@@ -32,6 +32,7 @@ const hostFuncOp = "cuLaunchHostFunc"
 // If the stream is being captured, f becomes part of the graph, which calls it whenever it
 // runs, and keeps it: see [Graph.AddHostFunc]. If somebody else captures the stream,
 // which is asked each time, f is kept for as long as the context.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) HostFunc(f func()) error {
 	if s == nil || s.core == nil {
 		return errNil(hostFuncOp, "stream")

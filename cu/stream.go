@@ -415,6 +415,7 @@ func (s *Stream) ID() (uint64, error) {
 
 // RecordNew creates an event with these flags in the stream's context, and records it
 // on the stream (cuEventCreate, cuEventRecord). The caller closes it.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	sc, err := s.enter("cuEventRecord")
 	if err != nil {
@@ -683,7 +684,7 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 // Time calls work, which enqueues work on the stream, waits until the GPU has
 // done it, and returns how long that took the GPU. The waiting follows ctx, and
 // holds no operating system thread. If work returns an error, Time returns it,
-// and does not wait.
+// and does not wait. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {

@@ -386,6 +386,7 @@ func (tc *timelineCore) works() error {
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
 // counter, as Set is refused from now on: raise it first. If nobody does, the memory stays in use, and
 // whoever gives up the context waits for ever. Errors go to the leak hook.
+// It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
 		return errNil("Timeline.Close", "timeline")

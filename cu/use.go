@@ -27,8 +27,16 @@ type usage struct {
 // in flight; or one that was noted elsewhere before. tail says that the end of its work has to be known also when the
 // stream is destroyed.
 func (u *usage) note(sc *streamCore, tail bool) {
-	if l := u.streams.Load(); l != nil && slices.Contains(*l, sc) {
-		return
+	if l := u.streams.Load(); l != nil {
+		switch {
+		case slices.Contains(*l, sc):
+			return
+		case !tail && len(*l) >= maxNoted: // it is only a chance to use memory again
+			if !u.lost.Load() {
+				u.lost.Store(true)
+			}
+			return
+		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -56,6 +64,9 @@ func (u *usage) note(sc *streamCore, tail bool) {
 	list = append(list, sc)
 	u.streams.Store(&list)
 }
+
+// maxNoted is how many streams are noted whose work need not be waited for.
+const maxNoted = 16
 
 // noteAll adds the streams that something else was used on.
 func (u *usage) noteAll(other *usage) {

@@ -146,6 +146,8 @@ type watch struct {
 	// ringer is the stream that rings the bell. mute says that none will.
 	ringer driver.Stream
 	mute   bool
+	// arming says that a stream is about to be told.
+	arming bool
 	loose  bool // it is in the list and the ring
 	// head says that it was the first of its queue in the last round: a stream wakes the watcher for that one before
 	// others.
@@ -453,6 +455,7 @@ type round struct {
 	whole, ringing bool
 	many           bool // somebody else wakes them
 	outs           []outcome
+	arming         []arming
 	told           told
 	dead           []*slot         // to let go of
 	pulses         []*timelineCore // whose contexts are asked whether they work
@@ -595,6 +598,7 @@ func (r *round) empty() {
 		careful: emptied(r.careful),
 		handles: emptied(r.handles),
 		outs:    emptied(r.outs),
+		arming:  emptied(r.arming),
 		dead:    emptied(r.dead),
 		told:    told{ready: emptied(r.told.ready), subs: emptied(r.told.subs)},
 	}
@@ -876,25 +880,29 @@ func (w *watcher) endAll(t *told, outs []outcome, before bool) {
 	w.advanced = w.advanced[:0]
 }
 
-// ring has streams ring the bell for what has been waited for for long.
+// arming is a record that a stream is to wake the watcher for.
+type arming struct {
+	watch  *watch
+	handle driver.Event
+}
+
+// ring has streams wake the watcher for what has been waited for for long.
 func (w *watcher) ring(d *Driver, r *round, now time.Time) {
-	if d.captures.n.Load() != 0 || w.mute {
+	if d.captures.n.Load() != 0 || !w.choose(r, now) {
 		return
 	}
 	// While this is locked no record becomes part of a capture of this package that has not begun here, and with it
 	// the stream that waits.
 	polls := &d.captures.polls
-	var none *contextCore // has no wake-up stream left
-	for k := range 2 * len(r.plain) {
-		i := k % len(r.plain)
-		of, heads := r.plain[i], k < len(r.plain)
-		c := of.slot.core.ctx
-		if of.head != heads || of.mute || of.ringer != 0 || now.Sub(of.since) < watchLong || c == none || c.poison.Load() != nil {
+	var none []*contextCore // have no wake-up stream left
+	for _, a := range r.arming {
+		c := a.watch.slot.core.ctx
+		if slices.Contains(none, c) {
 			continue
 		}
 		s, ok := c.takeWakeUp()
 		if !ok {
-			none = c
+			none = append(none, c)
 			w.mu.Lock()
 			w.scarce = true
 			w.version++
@@ -907,29 +915,81 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 			c.wakeUps.put(c, s)
 			return
 		}
-		res := d.table.StreamWaitEvent(driver.At{Relaxed: true}, s, r.handles[i], driver.CU_EVENT_WAIT_DEFAULT)
+		at := driver.At{Relaxed: true, NoWait: true}
+		res := d.table.StreamWaitEvent(at, s, a.handle, driver.CU_EVENT_WAIT_DEFAULT)
 		polls.RUnlock()
+		var call driver.Callback
 		if res == driver.ResultSuccess {
-			if res = d.table.RingAt(driver.At{Relaxed: true}, s, w.bell.Bell); res == driver.ResultSuccess {
-				w.bell.told.Add(1)
-			}
+			call, res = w.bell.Ringer()
+		}
+		if res != driver.ResultSuccess {
+			w.noteArmed(d, a.watch, s, res)
+			continue
 		}
 		w.mu.Lock()
-		switch {
-		case res != driver.ResultSuccess:
-			of.mute = true // its next answer says what is wrong, if anything is
-			w.mute = w.mute || res == driver.ResultNotSupported || d.table.Missing(res) != nil
-		case of.queue != nil:
-			of.ringer = s
-			w.armed = append(w.armed, of)
-			if of.loose {
-				w.looseArmed++
-			}
-			w.version++
-		}
+		a.watch.arming = true
 		w.mu.Unlock()
-		if of.ringer == 0 {
-			c.wakeUps.put(c, s)
+		a.watch.slot.acquire() // also if it was closed: the watch is in use
+		w.late.Add(1)
+		w.bell.told.Add(1) // before the stream may call it
+		// While other calls wait for the GPU, this one waits for them: the watcher must not.
+		go func() {
+			res := d.table.LaunchHostFunc(at, s, call)
+			if res != driver.ResultSuccess {
+				w.bell.told.Add(^uint64(0))
+			}
+			w.noteArmed(d, a.watch, s, res)
+			a.watch.slot.leaveElsewhere()
+			w.late.Add(-1)
+		}()
+	}
+}
+
+// choose collects the records that streams should wake the watcher for, the first of each stream before others. It
+// reports false if there are none.
+func (w *watcher) choose(r *round, now time.Time) bool {
+	clear(r.arming)
+	r.arming = r.arming[:0]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mute {
+		return false
+	}
+	for k := range 2 * len(r.plain) {
+		i := k % len(r.plain)
+		of, heads := r.plain[i], k < len(r.plain)
+		if of.head != heads || of.mute || of.arming || of.ringer != 0 || of.queue == nil || now.Sub(of.since) < watchLong ||
+			of.slot.core.ctx.poison.Load() != nil {
+			continue
 		}
+		if r.arming = append(r.arming, arming{of, r.handles[i]}); len(r.arming) == maxWakeUps {
+			break
+		}
+	}
+	return len(r.arming) > 0
+}
+
+// noteArmed notes whether a stream will wake the watcher for a record, as the driver has answered.
+func (w *watcher) noteArmed(d *Driver, of *watch, s driver.Stream, res driver.Result) {
+	c := of.slot.core.ctx
+	missing := d.table.Missing(res) != nil
+	w.mu.Lock()
+	of.arming = false
+	armed := res == driver.ResultSuccess && of.queue != nil && !of.slot.foreign()
+	switch {
+	case armed:
+		of.ringer = s
+		w.armed = append(w.armed, of)
+		if of.loose {
+			w.looseArmed++
+		}
+		w.version++
+	case res != driver.ResultSuccess:
+		of.mute = true // its next answer says what is wrong, if anything is
+		w.mute = w.mute || res == driver.ResultNotSupported || missing
+	}
+	w.mu.Unlock()
+	if !armed {
+		c.wakeUps.put(c, s)
 	}
 }

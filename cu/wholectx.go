@@ -80,8 +80,8 @@ func (c *streamCalls) changeDone() {
 	}
 }
 
-// destroy makes a call that destroys a stream, and reports true; or it reports false, and calls later, when no call about
-// all streams is under way any more.
+// destroy makes a call that destroys a stream, and reports true; or it reports false, and calls later, when no call
+// about all streams is under way any more.
 func (c *streamCalls) destroy(call, later func()) (done bool) {
 	c.mu.Lock()
 	if c.whole > 0 {

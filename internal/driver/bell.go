@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Bell wakes the one goroutine that waits for it. It is rung from Go, or by a stream
-// that has got to where [Table.RingAt] was called. Wait, RingAt, Close and Discard are for its owner.
+// Bell wakes the one goroutine that waits for it. It is rung from Go, or by a stream that has got to where it was
+// told to call what [Bell.Ringer] returned. Wait, Ringer, Close and Discard are for its owner.
 type Bell struct {
 	native *ccall.Bell // nil with a software driver
 	// Else rung has room for one.
@@ -78,27 +78,27 @@ func (b *Bell) Holds() (descriptors, pages int) {
 	return b.native.Holds()
 }
 
-// RingAt makes a stream ring the bell when it has done all that is enqueued on it now (cuLaunchHostFunc). It does
-// not after a sticky error. Where streams cannot ring bells the answer is ResultNotSupported, and
-// ResultOperatingSystem where it has no descriptor left for that.
-func (t *Table) RingAt(at At, s Stream, b *Bell) Result {
+// Ringer returns what a stream calls to ring the bell, for [Table.LaunchHostFunc], which may be called elsewhere.
+// It is for the bell's owner. A stream does not ring the bell after a sticky error. Where streams cannot ring bells
+// the result is ResultNotSupported, and ResultOperatingSystem where the system has no descriptor left for that.
+func (b *Bell) Ringer() (Callback, Result) {
 	if b.native == nil {
-		return t.LaunchHostFunc(at, s, Callback{Go: func() {
+		return Callback{Go: func() {
 			b.heard.Add(1)
 			b.Ring()
-		}})
+		}}, ResultSuccess
 	}
 	fn, arg, ok := b.native.Ringer()
 	switch {
 	case fn == 0:
-		return ResultNotSupported
+		return Callback{}, ResultNotSupported
 	case !ok:
-		return ResultOperatingSystem
+		return Callback{}, ResultOperatingSystem
 	}
-	return t.LaunchHostFunc(at, s, Callback{Addr: fn, Data: arg})
+	return Callback{Addr: fn, Data: arg}, ResultSuccess
 }
 
-// Close gives the bell's descriptor back, until the next Wait or RingAt. rings is how many streams were told to
+// Close gives the bell's descriptor back, until the next Wait or Ringer. rings is how many streams were told to
 // ring the bell so far; those that have not yet may do so at any time. It reports false if one of them was about
 // to write to the descriptor, which stays then: call it again a little later.
 func (b *Bell) Close(rings uint64) bool {

@@ -179,8 +179,9 @@ anyway; ` + "`Driver.Stats`" + ` tells how much that is. So a program that calls
 		fmt.Fprintf(&b, "- Group %c: %s.\n", 'A'+i, code(g))
 	}
 	b.WriteString(`
-A stream's queue is full after about a thousand launches, copies, sets, writes of values or timed records that are not done. Untimed records, waits for events and
-host functions have room without a limit that was seen.
+A stream's queue is full after about a thousand launches, copies, sets, writes of values or timed records that are not
+done. Untimed records and waits for events have room even then. A host function waits for room where the queue is full of
+launches, and holds up records and launches of other streams meanwhile.
 
 Calls in other contexts go on, but for these:
 
