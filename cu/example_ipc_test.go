@@ -65,6 +65,7 @@ func ExampleIPCEventHandle() {
 	fs.TextVar(&h, "ready", cu.IPCEventHandle{}, "handle of the `event` to wait for")
 	fmt.Println(fs.Parse([]string{"-ready", "cafe"}))
 	fmt.Println(h.IsZero())
-	// Output: invalid value "cafe" for flag -ready: cu: IPCEventHandle.UnmarshalText: invalid argument; there are 4
-	// characters, and a handle has 128: pass on what MarshalText has returned true
+	// Output:
+	// invalid value "cafe" for flag -ready: cu: IPCEventHandle.UnmarshalText: invalid argument; there are 4 characters, and a handle has 128: pass on what MarshalText has returned
+	// true
 }
