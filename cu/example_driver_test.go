@@ -7,6 +7,7 @@ import (
 	"log"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -208,6 +209,50 @@ func ExampleDriver_WrapContext() {
 		return s.Close()
 	})
 	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Memory that is closed while a graph uses it is freed by the next call that may wait for the GPU, such as Driver.Close.
+// Until then Stats counts it.
+func ExampleDriver_Stats() {
+	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+	graph, err := gpu.NewGraph()
+	if err != nil {
+		log.Fatal(err)
+	}
+	mem, err := gpu.Alloc(1 << 20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := graph.AddMemset(mem, 0); err != nil {
+		log.Fatal(err)
+	}
+	mem.Close()   // the graph still uses it
+	graph.Close() // does not wait
+	fmt.Println(drv.Stats().DeferredObjects, "object,", drv.Stats().DeferredBytes, "bytes")
+	drv.Close()
+	fmt.Println(drv.Stats().DeferredObjects, "objects")
+	// Output:
+	// 1 object, 1048576 bytes
+	// 0 objects
+}
+
+// An exporter that polls a GPU ends when only a new process can use it again, so that whoever started it starts another one.
+func ExampleNeedsRestart() {
+	if _, err := s.Query(); cu.NeedsRestart(err) {
 		log.Fatal(err)
 	}
 }

@@ -131,6 +131,7 @@ var programs = map[string]program{
 	"Driver_CurrentContext":         {run: ExampleDriver_CurrentContext, prints: "true\n"},
 	"Driver_Device":                 {run: ExampleDriver_Device, prints: "there are not so many\n"},
 	"Driver_DeviceByPCIBusID":       {run: ExampleDriver_DeviceByPCIBusID, prints: "true\n"},
+	"NeedsRestart":                  {run: ExampleNeedsRestart},
 	"Driver_Devices":                {run: ExampleDriver_Devices, prints: "0: Fake GPU 0, 16 GiB\n1: Fake GPU 1, 16 GiB\n2: Fake GPU 2, 16 GiB\n"},
 	"Driver_Features":               {run: ExampleDriver_Features},
 	"Driver_Proc":                   {run: ExampleDriver_Proc, prints: "this driver cannot do that\n"},
