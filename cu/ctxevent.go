@@ -14,7 +14,9 @@ import (
 // CUDA does not say.
 //
 // While a stream of the context is being captured the driver refuses this with
-// [ResultStreamCaptureUnsupported], which spoils the capture.
+// [ResultStreamCaptureUnsupported], which invalidates the capture. It waits for calls of other goroutines that make a
+// stream or a green context, as NVIDIA's driver may crash otherwise. It does so where other code, or another [Driver],
+// destroys a stream of the same CUDA context meanwhile.
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
 	core, o, err := c.enterWith(op, e)
@@ -35,7 +37,8 @@ func (c *Context) RecordEvent(e *Event) error {
 //
 // While a stream of the context is being captured the driver refuses this with
 // [ResultStreamCaptureUnsupported], and if the event is part of another context's capture with
-// [ResultCapturedEvent]; either spoils the capture.
+// [ResultCapturedEvent]; either invalidates the capture. For calls of other goroutines that make or destroy streams see
+// [Context.RecordEvent].
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
 	core, o, err := c.enterWith(op, e)
