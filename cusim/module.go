@@ -27,6 +27,7 @@ type function struct {
 	params     []param
 	maxThreads int32 // of a block
 	attributes map[int32]int32
+	idle       bool // it does nothing but return
 }
 
 // param is a parameter of a kernel, in bytes.
@@ -129,7 +130,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 		m.variables[v.name] = b
 	}
 	for _, e := range code.entries {
-		m.functions[e.name] = &function{module: m, name: e.name, params: e.params, maxThreads: e.maxThreads, attributes: map[int32]int32{
+		m.functions[e.name] = &function{module: m, name: e.name, params: e.params, maxThreads: e.maxThreads, idle: e.idle, attributes: map[int32]int32{
 			driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
 			driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
 			driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,

@@ -27,6 +27,7 @@ type ptxEntry struct {
 	maxThreads int32 // of a block
 	shared     int32 // bytes
 	local      int32 // bytes of a thread
+	idle       bool  // the body does nothing but return
 }
 
 // ptxVariable is a variable that programs can ask for.
@@ -323,6 +324,9 @@ func (p *ptxParser) entry() *ptxError {
 	if !is {
 		return p.fatal("the body of kernel %q is not closed", e.name)
 	}
+	e.idle = !slices.ContainsFunc(body, func(t ptxToken) bool {
+		return !slices.Contains([]string{"{", "}", ";", "ret", "exit"}, t.text)
+	})
 	spaces := map[string]*int32{".shared": &e.shared, ".local": &e.local}
 	for i, t := range body {
 		size := spaces[t.text]

@@ -14,8 +14,8 @@ type unknownKernels struct {
 	misuses map[string]int // where the misuse of a kernel is, -1 if there is no room for it
 }
 
-// RefuseUnknownKernels makes launches of kernels fail that [WithKernel] does not name, and
-// the driver does not have, with CUDA_ERROR_NOT_SUPPORTED (801). Otherwise they take 5 µs
+// RefuseUnknownKernels makes launches of kernels fail that [WithKernel] does not name, that
+// the driver does not have, and whose PTX does more than return, with CUDA_ERROR_NOT_SUPPORTED (801). Otherwise they take 5 µs
 // and do nothing. Both is a [Misuse].
 func RefuseUnknownKernels() Option {
 	return func(d *Driver) { d.unknown.refused = true }
@@ -29,9 +29,9 @@ func OnUnknownKernel(f func(name string)) Option {
 }
 
 // known returns ok if a kernel can be launched, and notes a misuse if what it does is not
-// known. There is one for each name, which counts the launches.
+// known, as it is of one whose PTX does nothing. There is one for each name, which counts the launches.
 func (d *Driver) known(op string, f *function) driver.Result {
-	if _, written := d.kernels[f.name]; written {
+	if _, written := d.kernels[f.name]; written || f.idle {
 		return ok
 	}
 	u := &d.unknown

@@ -27,11 +27,15 @@ func TestUnknownKernels(t *testing.T) {
 				told = append(told, name)
 			}))...)
 			s := r.newStream()
+			// What does nothing need not be written.
+			idle, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"), "idle")
+			r.must(res)
 			saxpy, other, known := r.kernel("saxpy", ""), r.kernel("other", ""), r.kernel("k", "")
 			for range 2 {
 				r.want("saxpy", tt.want, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
 				r.want("other", tt.want, r.launchOn(s, other, 1, driver.KernelParams{}))
 				r.must(r.launchOn(s, known, 1, driver.KernelParams{}))
+				r.must(r.launchOn(s, idle, 1, params(uint64(1))))
 			}
 			r.want("the wrong grid", driver.ResultInvalidValue, r.launchOn(s, saxpy, 0, driver.KernelParams{}))
 			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
