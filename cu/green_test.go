@@ -343,7 +343,7 @@ func TestGreenContextClosing(t *testing.T) {
 		wg.Wait()
 	}
 
-	if !eventually(func() bool { return r.sim.Census()["green context"] == 0 }) {
+	if !r.freed(func() bool { return r.sim.Census()["green context"] == 0 }) {
 		t.Errorf("alive are %v", r.sim.Census())
 	}
 	g = r.green()

@@ -125,10 +125,7 @@ func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	if sc.green != nil {
-		defer sc.green.leave()
-	}
-	return "cuStreamDestroy", sc.ctx.destroyStream(sc.raw, at)
+	return "cuStreamDestroy", sc.ctx.destroyStreamOf(sc.green, sc.raw, at)
 }
 
 // createStream creates a CUstream, and tells tracers.
@@ -146,10 +143,21 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and tells tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
+	return c.destroyStreamOf(nil, raw, at)
+}
+
+// destroyStreamOf is destroyStream, and ends the call on the stream's green context that is in flight, if there is one,
+// when the stream is destroyed, which may be a little later: see streamCalls.
+func (c *contextCore) destroyStreamOf(green *greenCore, raw driver.Stream, at driver.At) driver.Result {
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() (res driver.Result) {
-		destroy := func() { res = c.drv.table.StreamDestroy(at, raw) }
-		c.streamCalls.destroy(destroy, func() {
-			if res := c.drv.table.StreamDestroy(at, raw); res != driver.ResultSuccess {
+		destroy := func() driver.Result {
+			if green != nil {
+				defer green.leave()
+			}
+			return c.drv.table.StreamDestroy(at, raw)
+		}
+		c.streamCalls.destroy(func() { res = destroy() }, func() {
+			if res := destroy(); res != driver.ResultSuccess {
 				c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 			}
 		})
