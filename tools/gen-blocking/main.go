@@ -150,10 +150,12 @@ func document(measured, annotated string) ([]byte, error) {
 Some functions of NVIDIA's driver wait until the GPU has done all work of the context, or of the device, and while they wait other calls
 wait for them. **Nothing that this library does in the background calls such a function**: no goroutine, no cleanup, no callback. What was
 forgotten, or closed while it was in use, and takes such a call to be freed, is freed by the next call of the program that may wait
-anyway; ` + "`Driver.Stats`" + ` tells how much that is. So a program that calls none of the methods below is never held up by the GPU.
+anyway; ` + "`Driver.Stats`" + ` tells how much that is. A program that calls none of the methods below
+is held up only where other code in the process makes such calls. Functions that do the same for several events, such as
+RecordAll, count as the methods.
 
 `)
-	fmt.Fprintf(&b, "All was measured on one machine: %s. The program is tests/gpu/blocking.c, and `tests/gpu/run` FOLDER `blocking` repeats it: "+
+	fmt.Fprintf(&b, "Measured on: %s; rows about another device on two of them. The program is tests/gpu/blocking.c, and `tests/gpu/run` FOLDER `blocking` repeats it: "+
 		"a stream is held by the host, and each call is made on a thread of its own.\n\n", machine)
 	b.WriteString("## Methods that may wait\n\n")
 	b.WriteString("What is held up meanwhile are calls of other goroutines in the same context; see the groups below the table.\n\n")
@@ -181,7 +183,8 @@ anyway; ` + "`Driver.Stats`" + ` tells how much that is. So a program that calls
 	b.WriteString(`
 A stream's queue is full after about a thousand launches, copies, sets, writes of values or timed records that are not
 done. Untimed records and waits for events have room even then. A host function waits for room where the queue is full of
-launches, and holds up records and launches of other streams meanwhile.
+launches, and holds up records and launches of other streams meanwhile: that was seen with another program, and the table
+does not have it yet.
 
 Calls in other contexts go on, but for these:
 
