@@ -258,6 +258,9 @@ var kinds = []struct {
 			if err != nil {
 				return err
 			}
+			if r.closes {
+				return errors.Join(p.Record(s), p.Release())
+			}
 			r.abandon(1)
 			return p.Record(s)
 		})

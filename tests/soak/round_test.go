@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 type worker struct {
 	*soak
 	rnd *rand.Rand
+	// closes says that its rounds close all that they make.
+	closes bool
 }
 
 // round is some objects, what is done with them, and how they end. What refers to the objects is
@@ -49,11 +52,14 @@ type closing func() error
 
 func (f closing) Close() error { return f() }
 
-// ways are those in which objects end.
-var ways = []struct {
+// way is one in which objects end.
+type way struct {
 	name string
 	end  func(r *round)
-}{
+}
+
+// ways are all of them.
+var ways = []way{
 	{"closed when done", func(r *round) {
 		if !r.own { // a device's, or one that others hold, is synchronized as well as a stream
 			r.ok("Context.Synchronize", r.gpu.Synchronize())
@@ -99,6 +105,9 @@ var ways = []struct {
 	}},
 	{"abandoned", func(r *round) { r.abandon(len(r.objects)) }},
 }
+
+// abandoning is the first of the ways that leave objects to the garbage collector.
+var abandoning = slices.IndexFunc(ways, func(w way) bool { return strings.Contains(w.name, "abandoned") })
 
 // round does one round.
 func (w *worker) round() {
@@ -156,6 +165,9 @@ func (w *worker) round() {
 // run does what a round does when it has a stream.
 func (r *round) run() {
 	way := ways[r.rnd.IntN(len(ways))]
+	if r.closes {
+		way = ways[r.rnd.IntN(abandoning)]
+	}
 	for range 1 + r.rnd.IntN(3) {
 		k := kinds[r.rnd.IntN(len(kinds))]
 		r.kind, r.way = k.name, way.name
@@ -192,7 +204,7 @@ func (r *round) hold() bool {
 		r.ok("Timeline.Close", line.Close())
 		return false
 	}
-	abandon := r.rnd.IntN(4) == 0 && !r.legacy
+	abandon := r.rnd.IntN(4) == 0 && !r.legacy && !r.closes
 	letGo := sync.OnceFunc(func() {
 		r.ok("Timeline.Set, to let a stream go", line.Set(1))
 		if abandon {

@@ -32,9 +32,9 @@ var slack = map[string]int{
 
 const defaultSlack = 8
 
-// uncollected is by how much a number may be higher while what was abandoned is still to be collected, when each
-// phase ends: what takes a file or a mapping must not wait for the collector.
-var uncollected = map[string]int{"process: file descriptors": 50, "process: mappings": 300}
+// uncollected is by how much a number may be higher before the garbage collector has run, when all was closed: what takes
+// a file or a mapping must not wait for the collector.
+var uncollected = map[string]int{"process: file descriptors": 50, "process: mappings": 100}
 
 // sample takes one, after settle.
 func (s *soak) sample() sample {
@@ -103,10 +103,10 @@ func judge(samples []sample) (complaints []string) {
 		if !named {
 			allowed = defaultSlack
 		}
-		if of, ok := strings.CutPrefix(name, "before the collector: "); ok {
+		if of, ok := strings.CutPrefix(name, "without the collector: "); ok {
 			for _, s := range samples {
 				if s[name] > s[of]+uncollected[of] {
-					complaints = append(complaints, fmt.Sprintf("%s: %d wait for the collector, and %d may",
+					complaints = append(complaints, fmt.Sprintf("%s: %d wait for the collector though all was closed, and %d may",
 						of, s[name]-s[of], uncollected[of]))
 					break
 				}

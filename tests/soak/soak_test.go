@@ -52,6 +52,8 @@ const (
 	// mostAbandoned is how many objects are left to the collector before it is called: a driver in C has room for so
 	// many streams only.
 	mostAbandoned = 2000
+	// closingRounds is how many rounds a goroutine does at the end of a phase that close all that they make.
+	closingRounds = 50
 )
 
 // soak is what the goroutines share.
@@ -141,13 +143,12 @@ func (s *soak) run() {
 			})
 		}
 		wg.Wait()
-		soon := s.sample()
+		s.settle()
+		closed := s.closeAllInRounds(seed + uint64(i))
 		s.settle()
 		later := s.sample()
-		for name := range uncollected {
-			if n, counted := soon[name]; counted {
-				later["before the collector: "+name] = n
-			}
+		for name, n := range closed {
+			later["without the collector: "+name] = n
 		}
 		samples = append(samples, later)
 		if s.t.Failed() {
@@ -168,6 +169,30 @@ func (s *soak) run() {
 	}
 	s.t.Logf("%d rounds, %d objects abandoned, %d host functions called, %d calls traced:\n%s",
 		s.rounds.Load(), s.abandoned.Load(), s.hostFuncs.Load(), s.traced.Load(), &did)
+}
+
+// closeAllInRounds does rounds that close all that they make, without the garbage collector. It returns what is held
+// then, less a mapping for each driver that was opened: its memory stays until the collector has found its timelines.
+func (s *soak) closeAllInRounds(seed uint64) sample {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var wg sync.WaitGroup
+	for g := range workers {
+		w := &worker{soak: s, closes: true, rnd: rand.New(rand.NewPCG(seed, uint64(g)))}
+		wg.Go(func() {
+			for range closingRounds {
+				w.round()
+			}
+		})
+	}
+	wg.Wait()
+	all, n := s.sample(), sample{}
+	for name := range uncollected {
+		if v, counted := all[name]; counted {
+			n[name] = v
+		}
+	}
+	n["process: mappings"] -= len(s.others)
+	return n
 }
 
 // begin opens what stays open.
