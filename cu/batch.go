@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // BatchError is the error of a call about several items of which some failed. It matches

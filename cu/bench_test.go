@@ -3,7 +3,7 @@ package cu
 import (
 	"testing"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // BenchmarkHandles compares what a call costs with what the call into the

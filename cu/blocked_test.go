@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // blocked lets the next call of a function of the driver wait, as it does for room in a

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.

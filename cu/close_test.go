@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // permutations calls f with every order of 0 … n-1.

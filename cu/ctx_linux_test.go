@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestDoKeepsThreads takes the context away in Do: the thread ends with the

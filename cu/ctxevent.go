@@ -3,7 +3,7 @@ package cu
 import (
 	"runtime"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // RecordEvent makes the event mark the end of what is enqueued now on all streams of the

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for

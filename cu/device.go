@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Device is a GPU. It needs no closing. A driver has one *Device for each GPU,

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
-	"github.com/purecu/purecu/internal/driver"
 	"github.com/purecu/purecu/loader"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Result is what a function of the driver returned: a CUresult. It implements

@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // fake is the driver in testdata/fakecuda.c, which aborts the process where

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Status is the answer to whether work has completed.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // fill records events on a stream that is held until the driver has no room for more, on a

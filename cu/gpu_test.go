@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // Tests in this file need a real GPU: see gpuEnv. tests/gpu/run runs them.

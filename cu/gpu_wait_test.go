@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestGPUWaiters waits on a GPU in all ways, for less and for longer than it takes until

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Graph is work for the GPU that is described and not done: nodes, and which of them

@@ -3,7 +3,7 @@ package cu
 import (
 	"sync"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 const hostFuncOp = "cuLaunchHostFunc"

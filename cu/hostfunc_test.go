@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // kept expects that so many functions are kept, now or soon.

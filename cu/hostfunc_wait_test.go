@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestHostFuncCalls calls the package in a function that a stream calls: what returns at once works.

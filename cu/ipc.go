@@ -8,7 +8,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // IPCEventHandle names an event to other processes of the machine: what a

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // placeOf returns the order of an event's newest record among those of its stream.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestRecordOvertaken begins captures while calls are on their way to the driver that

@@ -1,6 +1,6 @@
 package cu
 
-import "github.com/purecu/purecu/internal/driver"
+import "github.com/purecu/purecu/driver"
 
 // recordArgs say what is recorded, and by which function. The caller holds a reference
 // to it.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // docs is the page that has a section on every error: a file of this module. Once the module is

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // poolSize is how many streams of a priority a context shares out.

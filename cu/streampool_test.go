@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // sharePool returns two values of one of the pool's streams.

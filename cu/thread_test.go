@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestThreadElsewhere uses the default stream of Do's thread on other goroutines, where it would be another stream.

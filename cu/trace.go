@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TraceOp is an operation that a [Tracer] is told about.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // What is waited for when something is closed polls, and yields in between, for spinPolls

@@ -24,8 +24,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 var (

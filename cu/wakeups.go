@@ -1,6 +1,6 @@
 package cu
 
-import "github.com/purecu/purecu/internal/driver"
+import "github.com/purecu/purecu/driver"
 
 // wakeUps are streams of a context that the library has for itself: each waits for a record that a goroutine has
 // waited for long, and then wakes the watcher. The driver may wait for the GPU before it creates a stream, and lets

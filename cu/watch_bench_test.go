@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // quickEvents is a software driver of events that cost nothing: they are pending, all of

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // simWaits opens a software driver for tests of waits, with two devices. Nothing may be left

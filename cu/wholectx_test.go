@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // wholeBlocked is a software driver whose calls about whole contexts do not return before they may.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestRecordsWrap records an event as often as its slot can count: a pending record is never

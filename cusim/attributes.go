@@ -1,6 +1,6 @@
 package cusim
 
-import "github.com/purecu/purecu/internal/driver"
+import "github.com/purecu/purecu/driver"
 
 // attributes are those of a GPU, also for what this driver does not have; what is not here
 // is 0. They were recorded on an H100, from which an H200 differs in its memory: its clock,

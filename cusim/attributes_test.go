@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestDeviceAttributes holds the attributes of a device to those that were recorded on a GPU,

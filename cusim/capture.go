@@ -3,7 +3,7 @@ package cusim
 import (
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // capture is a capture that is under way: of one stream, and of those that joined.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // clock is the driver's time, in nanoseconds since it was made.

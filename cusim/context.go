@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // context is a CUDA context. A primary context that is released and retained again

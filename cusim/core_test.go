@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // rig is a driver with a primary context, and calls in it.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Driver is a software driver. It is safe for concurrent use, and needs no

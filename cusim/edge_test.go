@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // raw returns a driver with a thread in its primary context, and nothing that checks it

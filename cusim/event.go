@@ -1,7 +1,7 @@
 package cusim
 
 import (
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // eventState is what an event stands for.

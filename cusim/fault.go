@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Fault makes calls fail, or take their time.

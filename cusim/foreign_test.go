@@ -5,7 +5,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Tests of what callers in C need: see libcuda.

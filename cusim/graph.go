@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // nodeKindOf is what a node of a graph does: CUgraphNodeType.

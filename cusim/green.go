@@ -3,7 +3,7 @@ package cusim
 import (
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // greenContext is a CUgreenCtx: a share of a device's multiprocessors, and the streams

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // smCounts returns the sizes of several shares.

@@ -3,7 +3,7 @@ package cusim
 import (
 	"runtime"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // callable checks a function on the host. Functions in C cannot be called from

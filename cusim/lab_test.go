@@ -5,8 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // mostFree is how much memory of a device is free beside one context.

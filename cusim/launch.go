@@ -3,7 +3,7 @@ package cusim
 import (
 	"fmt"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // LaunchKernel is cuLaunchKernel.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // blockKind is what a block of memory is.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // span is a part of a block.

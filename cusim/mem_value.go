@@ -1,7 +1,7 @@
 package cusim
 
 import (
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // word returns the memory of an aligned word.

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // module is a CUmodule.

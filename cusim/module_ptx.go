@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx"
 )
 

@@ -3,7 +3,7 @@ package cusim
 import (
 	"runtime"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // kind is what a handle stands for.

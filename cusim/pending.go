@@ -1,6 +1,6 @@
 package cusim
 
-import "github.com/purecu/purecu/internal/driver"
+import "github.com/purecu/purecu/driver"
 
 // pending are the operations of a context that are not complete, in the order in
 // which they were enqueued.

@@ -1,7 +1,7 @@
 package cusim
 
 import (
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // streamOrigin is how a stream came to be.

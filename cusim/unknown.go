@@ -3,7 +3,7 @@ package cusim
 import (
 	"fmt"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // unknownKernels are kernels that were launched, and that nobody has written in Go.

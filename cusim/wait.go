@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // wait is a call that waits: for operations, or for all in a context up to a number.
@@ -219,7 +219,7 @@ func frames(pcs []uintptr) string {
 		var frame runtime.Frame
 		frame, more = f.Next()
 		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
-		if frame.Function == "" || inside("/cusim.(*Driver).") || inside("/internal/driver.") || strings.HasPrefix(frame.Function, "runtime.") {
+		if frame.Function == "" || inside("/cusim.(*Driver).") || inside("purecu/driver.") || strings.HasPrefix(frame.Function, "runtime.") {
 			continue
 		}
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)

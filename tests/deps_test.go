@@ -44,10 +44,10 @@ var rules = map[string]rule{
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
-	"internal/driver":     {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "internal/driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
-	"cusim":               {imports: []string{"internal/driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
-	"cusim/libcuda":       {imports: []string{"cusim", "internal/driver"}, unsafe: []string{"*"}, cgo: true, program: true},
+	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
+	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
+	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
 	"cutest":              {imports: []string{"cu", "cusim"}},
 	"cutrace":             {imports: []string{"cu"}},
@@ -95,8 +95,8 @@ var variables = map[string]string{
 	"internal/ccall/internal/guest.goHandler":        "the assembler's part of process",
 	"internal/ccall/internal/guest.ownPID":           "the assembler's part of process",
 
-	"internal/driver.results": "a generated table that is only read",
-	"internal/driver.symbols": "a generated table that is only read",
+	"driver.results": "a generated table that is only read",
+	"driver.symbols": "a generated table that is only read",
 }
 
 // calls holds the calls in libraries that are forbidden elsewhere, and why
@@ -201,7 +201,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ from, to string }{
-		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"loader", "internal/driver"}, {"internal/ccall", "loader"},
+		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"loader", "driver"}, {"internal/ccall", "loader"},
 	} {
 		if reach(tt.from)[tt.to] {
 			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)

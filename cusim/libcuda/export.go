@@ -23,7 +23,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // theLibrary is what C's functions are about. It is set before any is called.

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // library is the driver as C sees it.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestFaultNames makes every call with a fault that is set for its name. The arguments

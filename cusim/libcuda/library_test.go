@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // numberOf returns the number of a call.

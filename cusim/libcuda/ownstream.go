@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // ownStream makes the calls that copy and set memory in the order of the legacy

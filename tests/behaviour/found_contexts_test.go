@@ -1,7 +1,7 @@
 package behaviour
 
 import (
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // green returns a green context with some multiprocessors, and a stream of it.

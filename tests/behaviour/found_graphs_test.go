@@ -3,7 +3,7 @@ package behaviour
 import (
 	"fmt"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // foundGraphs are about graphs, made by hand or captured, and how they run.

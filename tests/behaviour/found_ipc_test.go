@@ -3,7 +3,7 @@ package behaviour
 import (
 	"encoding/base64"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // tellFirst gives the first process a handle, and waits until that lets this one go on.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // What the found cases are made of.

@@ -5,8 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 //go:embed testdata/assert.ptx

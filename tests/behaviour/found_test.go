@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // foundTSV is what an H200 answered to the cases of foundCases.

@@ -3,7 +3,7 @@ package behaviour
 import (
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Stream capture and graphs.

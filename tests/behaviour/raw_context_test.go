@@ -1,7 +1,7 @@
 package behaviour
 
 import (
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Contexts: which calls need one, the stack of current ones, and objects of two.

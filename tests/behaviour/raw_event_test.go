@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Events: their creation, states and times, and what poisons them.

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 //go:embed testdata/spin.ptx

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // A report is a line that a child prints about its case. Whatever else there is

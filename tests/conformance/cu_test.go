@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // A cuLab is a lab whose driver package cu has open too, with the primary context of

@@ -13,7 +13,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // The driver API's event management, as package cu offers it: rows D1 to D3, D5 to D12,

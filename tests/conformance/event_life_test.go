@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Creation, checks, failures: rows E12 to E15.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
-	"github.com/purecu/purecu/internal/driver"
 )
 
 // What kernels print: row E16.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // What an event stands for: rows E1 to E4, E10 and E11.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Events that processes share, in package cu: rows A9, A10, B2 and D13, and E8 and E9 as

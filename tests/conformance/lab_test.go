@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/loader"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // Lazy events: rows A1 to A8, and A11 to A15.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // nouns is a cuLab with more than one device, where there are more, in which nobody may

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/loader"
 )
 

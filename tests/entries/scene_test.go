@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // kind is what a scene captures.

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // target is a driver to run programs on.

@@ -3,7 +3,7 @@ package fuzz
 import (
 	"slices"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // set is a set of gates, or of the nodes of a graph.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/internal/driver"
+	"github.com/purecu/purecu/driver"
 )
 
 // base is a driver whose synchronization does not hang, whatever a mutant did to the

@@ -15,7 +15,7 @@ const moduleRoot = "../.."
 // TestCommitted holds that the committed manifest and calls make exactly the
 // committed files.
 func TestCommitted(t *testing.T) {
-	for _, dir := range []string{"internal/driver", "cu", "cusim/libcuda"} {
+	for _, dir := range []string{"driver", "cu", "cusim/libcuda"} {
 		if _, err := os.Stat(filepath.Join(moduleRoot, dir)); err != nil {
 			t.Skipf("the library is not beside the tools: %v", err)
 		}
@@ -103,10 +103,10 @@ func TestFacts(t *testing.T) {
 // TestFramesStayOnStack asks the compiler whether an emitted call allocates:
 // frames and out-slots must not escape.
 func TestFramesStayOnStack(t *testing.T) {
-	if _, err := os.Stat(filepath.Join(moduleRoot, "internal/driver/table.go")); err != nil {
+	if _, err := os.Stat(filepath.Join(moduleRoot, "driver/table.go")); err != nil {
 		t.Skipf("the hand-written half of package driver is not here: %v", err)
 	}
-	cmd := exec.Command("go", "build", "-gcflags=-m", "-o", os.DevNull, "./internal/driver")
+	cmd := exec.Command("go", "build", "-gcflags=-m", "-o", os.DevNull, "./driver")
 	cmd.Dir = moduleRoot
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()

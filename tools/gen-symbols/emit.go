@@ -17,11 +17,11 @@ func emit(m *manifest, calls source, manifestName string) (map[string][]byte, er
 	}
 	files := map[string][]byte{}
 	for _, f := range []struct{ name, pkg, from, body string }{
-		{"internal/driver/zsymbols.go", "driver", manifestName, emitSymbols(m, plan)},
-		{"internal/driver/zcalls.go", "driver", manifestName + " and calls.tsv", emitCalls(plan)},
-		{"internal/driver/zsoftware.go", "driver", manifestName + " and calls.tsv", emitSoftware(plan)},
-		{"internal/driver/zresult.go", "driver", manifestName, emitDriverResults(m)},
-		{"internal/driver/zenums.go", "driver", manifestName + " and calls.tsv", enums},
+		{"driver/zsymbols.go", "driver", manifestName, emitSymbols(m, plan)},
+		{"driver/zcalls.go", "driver", manifestName + " and calls.tsv", emitCalls(plan)},
+		{"driver/zsoftware.go", "driver", manifestName + " and calls.tsv", emitSoftware(plan)},
+		{"driver/zresult.go", "driver", manifestName, emitDriverResults(m)},
+		{"driver/zenums.go", "driver", manifestName + " and calls.tsv", enums},
 		{"cu/zresult.go", "cu", manifestName, emitPublicResults(m)},
 		{"cu/zenums.go", "cu", manifestName, emitPublicEnums(m)},
 	} {

@@ -371,7 +371,7 @@ func (lib *library) emitList() string {
 // emitDispatch writes the function that makes a call by its number.
 func (lib *library) emitDispatch() string {
 	var b strings.Builder
-	b.WriteString(`import "github.com/purecu/purecu/internal/driver"
+	b.WriteString(`import "github.com/purecu/purecu/driver"
 
 // call makes the call with a number. The words are C's arguments.
 func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) driver.Result {

@@ -222,7 +222,7 @@ func TestRun(t *testing.T) {
 	}
 
 	root := filepath.Join(dir, "root")
-	for _, d := range []string{"internal/driver", "cu"} {
+	for _, d := range []string{"driver", "cu"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestRun(t *testing.T) {
 	if err := run([]string{"emit", "-manifest", out, "-calls", "testdata/calls.tsv", "-root", root}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	if names := fileNames(t, filepath.Join(root, "internal/driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go" {
+	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go" {
 		t.Errorf("emit wrote %s", names)
 	}
 	for _, args := range [][]string{nil, {"frob"}, {"emit", "more"}, {"emit", "-frob"}, {"extract"}, {"emit", "-manifest", "no such file"}} {
