@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/purecu/purecu/driver"
 )
 
 // blocked lets the next call of a function of the driver wait, as it does for room in a
@@ -246,15 +244,15 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	r.hold(held)
 	r.ok(e.Record(held))
 	sl := e.core().slot.Load()
-	of := &watch{slot: sl, gen: sl.gen.Load()}
-	round := &round{plain: []*watch{of}, handles: []driver.Event{sl.raw}}
+	q := r.drv.watch.NewQuery(sl)
+	asked := true
 	must(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
-		r.drv.watch.ask(r.drv, round)
+		asked = r.drv.source.Query(q)
 		return nil
 	}))(t).Close()
-	if n := r.ask("fake_spoilt"); n != 0 || !round.again {
-		t.Errorf("%d calls would have ended a capture; the next round is another one: %v", n, round.again)
+	if n := r.ask("fake_spoilt"); n != 0 || asked {
+		t.Errorf("%d calls would have ended a capture; the event was asked for: %v", n, asked)
 	}
 	r.release(held)
 }
@@ -349,40 +347,5 @@ func TestRecordsMeet(t *testing.T) {
 			t.Fatalf("the record is complete, and %d of %d functions were called", n, (i+1)*recorders)
 		}
 		r.ok(ticket.Wait(t.Context()))
-	}
-}
-
-// stepClock is a clock whose timers say how long they are, and are over at once.
-type stepClock struct {
-	driver.Clock
-	slept []time.Duration
-}
-
-type stepTimer struct{ c *stepClock }
-
-func (c *stepClock) NewTimer(d time.Duration) driver.Timer {
-	t := stepTimer{c}
-	t.Reset(d)
-	return t
-}
-
-func (t stepTimer) C() <-chan time.Time {
-	c := make(chan time.Time)
-	close(c)
-	return c
-}
-func (t stepTimer) Reset(d time.Duration) { t.c.slept = append(t.c.slept, d) }
-func (t stepTimer) Stop()                 {}
-
-// TestBackOff waits ever longer, by the driver's clock.
-func TestBackOff(t *testing.T) {
-	c := &stepClock{}
-	b := backOff{clock: c}
-	for range spinPolls + 10 {
-		b.wait()
-	}
-	b.end()
-	if len(c.slept) != 10 || c.slept[0] != minSleep || c.slept[9] != maxSleep || b.slept < maxSleep {
-		t.Errorf("it slept for %v, %v in all", c.slept, b.slept)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured,
@@ -448,10 +449,10 @@ func (m *legacyMarks) beginCapture(clock driver.Clock) {
 	m.mu.Lock()
 	m.beginnings++
 	m.mu.Unlock()
-	b := backOff{clock: clock}
-	defer b.end()
-	for m.marking() && b.slept < markPatience {
-		b.wait()
+	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
+	defer b.End()
+	for m.marking() && b.Slept < markPatience {
+		b.Wait()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // Context is a CUDA context: a device's primary context, retained until the
@@ -64,11 +65,11 @@ type contextCore struct {
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
 	// wakeUps are the streams that wake the watcher.
-	wakeUps wakeUps
+	wakeUps wakeUpPool
 	// streamCalls keeps calls about all streams from those that make or destroy one.
 	streamCalls streamCalls
-	// watched are the queues of its records that are waited for. The watcher's lock guards the list.
-	watched *watchQueue
+	// watched is what is waited for of the context. The watcher's lock guards it.
+	watched watch.Domain
 	// cells are the memory of its timelines.
 	cells cells
 	// owners counts the Contexts that are open.

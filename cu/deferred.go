@@ -231,7 +231,7 @@ func (c *contextCore) release() error {
 			c.childDone()
 		}
 	}()
-	c.drv.watch.settle(c.drv.table.Clock())
+	c.drv.watch.Settle(c.drv.table.Clock())
 	c.freeDeferred()
 	freed = true
 	if !c.drop() {
@@ -318,7 +318,7 @@ func (d *Driver) forget(c *contextCore) {
 // freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts
 // without users. It waits for the GPU: only calls that are documented to do so call it.
 func (d *Driver) freeDeferred(dev *Device) {
-	d.watch.settle(d.table.Clock())
+	d.watch.Settle(d.table.Clock())
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {

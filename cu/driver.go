@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/watch"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -39,7 +40,8 @@ type Driver struct {
 	batches  sync.Pool // of *batch
 	captures captures
 	exports  exports
-	watch    watcher
+	watch    watch.Watcher
+	source   watchSource // what watch asks
 	slabs    slabs
 	losses   losses
 
@@ -137,6 +139,7 @@ func Open(opts ...Option) (*Driver, error) {
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
+		d.initWatch()
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(

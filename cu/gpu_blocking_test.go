@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // mostStreams is with how many streams TestGPUBackgroundHoldsNobody ends: the driver waits for the GPU before it
@@ -96,8 +98,8 @@ func (b *besideHeld) run(contexts bool) {
 		})
 	}
 	// Longer than it takes until the watcher has streams wake it.
-	eventually(func() bool { return drv.watch.waiters.Load() >= 4 })
-	time.Sleep(2 * watchLong)
+	eventually(func() bool { return drv.watch.Waiters() >= 4 })
+	time.Sleep(2 * watch.Long)
 	b.ok(forget())
 	collected := make(chan struct{})
 	runtime.AddCleanup(&[8]*int{}, func(c chan struct{}) { close(c) }, collected)

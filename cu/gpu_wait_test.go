@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // TestGPUWaiters waits on a GPU in all ways, for less and for longer than it takes until
@@ -74,10 +75,9 @@ func TestGPUWaiters(t *testing.T) {
 			wait(func() error { return WaitAll(t.Context(), all...) }, nil)
 			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
 			time.Sleep(long)
-			drv.watch.mu.Lock()
-			t.Logf("%d records are watched, of %d streams; %d streams ring the bell; the watcher sleeps for %v", drv.watch.n, len(drv.watch.allQueues),
-				wakeUpStreams(gpu), drv.watch.rest)
-			drv.watch.mu.Unlock()
+			s := drv.watch.State()
+			t.Logf("%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v", s.Waits, s.Counters,
+				wakeUpStreams(gpu), s.Rest)
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
 			}
@@ -93,9 +93,9 @@ func TestGPUWaiters(t *testing.T) {
 	}
 }
 
-// TestGPURingersHoldNobody looks whether streams that wait for one record, so as to ring the
-// bell, keep others from getting on: streams may share a queue of the GPU's.
-func TestGPURingersHoldNobody(t *testing.T) {
+// TestGPUWakeUpStreamsHoldNobody looks whether streams that wait for one record, so as to wake
+// the watcher, keep others from getting on: streams may share a queue of the GPU's.
+func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	gpu := gpuContext(t)
 	w := &gpu.own.core.drv.watch
 	g := newGate(t, gpu)
@@ -149,17 +149,13 @@ func TestGPURingersHoldNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Go(func() { e.Wait(ctx) })
-		time.Sleep(watchLong / 4)
+		time.Sleep(watch.Long / 4)
 	}
-	eventually(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.rest >= watchBehind
-	})
+	eventually(func() bool { return w.State().Rest >= watch.Behind })
 	with := stuck()
-	t.Logf("with %d streams that ring the bell: %v", wakeUpStreams(gpu), with)
+	t.Logf("with %d wake-up streams that wait: %v", wakeUpStreams(gpu), with)
 	if len(with) > len(before) {
-		t.Errorf("%d streams are behind what rings the bell", len(with)-len(before))
+		t.Errorf("%d streams are behind wake-up streams", len(with)-len(before))
 	}
 	cancel()
 	wg.Wait()
@@ -250,12 +246,12 @@ func TestGPULateWakeUps(t *testing.T) {
 		if err := errors.Join(line.Block(s, 1), e.Record(s)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*watchLong)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*watch.Long)
 		defer cancel()
 		if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		counts := func() waitCounts { return drv.watch.counts() }
+		counts := func() waitCounts { return drv.waitCounts() }
 		if !soon(func() bool { n := counts(); return n.waits == 0 && n.descriptors == 0 }) {
 			t.Errorf("nobody waits any more, and there are %+v", counts())
 		}

@@ -631,9 +631,11 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 	}
 	defer ctx.childDone()
 	at := driver.At{Context: ctx.raw}
-	raw, ok := ctx.takeWakeUp()
+	var raw driver.Stream
+	up, ok := ctx.takeWakeUp()
 	if ok {
-		defer ctx.wakeUps.put(ctx, raw)
+		raw = up.raw
+		defer up.Return()
 	} else {
 		var err error
 		raw, err = ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // placeOf returns the order of an event's newest record among those of its stream.
@@ -118,45 +119,6 @@ func TestRecordOrder(t *testing.T) {
 	closeAll(t, streams)
 }
 
-// TestRungIsAsked has the bell rung for the record of a wait that is asleep: whether or not its order
-// is known the next round asks for it.
-func TestRungIsAsked(t *testing.T) {
-	for _, ordered := range []bool{true, false} {
-		sim, drv, gpu := simWaits(t)
-		drv.ordered.Store(ordered)
-		streams, release := heldStreams(t, sim, gpu, 1)
-		e := must(streams[0].RecordNew(EventDisableTiming))(t)
-		if order := placeOf(e); (order != 0) != ordered {
-			t.Errorf("ordered %v: the record is number %d", ordered, order)
-		}
-		done := make(chan error)
-		go func() { done <- e.Wait(t.Context()) }()
-		w := &drv.watch
-		if !eventually(func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(w.armed) == 1 && w.rest >= watchBehind
-		}) {
-			t.Error("no stream rings the bell for it")
-		}
-		w.mu.Lock()
-		for _, rung := range []bool{false, true} {
-			r := round{n: 1 << 40}
-			w.gather(&r, rung, false)
-			if asked := len(r.plain) == 1; asked != rung || !r.ringing {
-				t.Errorf("ordered %v, rung %v: asked %v, ringing %v", ordered, rung, asked, r.ringing)
-			}
-		}
-		w.mu.Unlock()
-		release()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		closeAll(t, []*Event{e})
-		closeAll(t, streams)
-	}
-}
-
 // TestLentIsAsked lends an event whose watch is asleep to others: as these may record it, the watcher
 // asks for it again, and at once.
 func TestLentIsAsked(t *testing.T) {
@@ -165,11 +127,9 @@ func TestLentIsAsked(t *testing.T) {
 	events := recordHeld(t, gpu, streams, 1)
 	done := make(chan error)
 	go func() { done <- events[0].Wait(t.Context()) }()
-	w := &drv.watch
 	rests := func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.armed) == 1 && w.rest >= watchBehind
+		s := drv.watch.State()
+		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
 	if !eventually(rests) {
 		t.Error("no stream rings the bell for it")
@@ -179,9 +139,8 @@ func TestLentIsAsked(t *testing.T) {
 		t.Error("the watcher waits for the bell")
 	}
 	if !eventually(func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.armed) == 0 && w.rest < watchBehind
+		s := drv.watch.State()
+		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
 		t.Error("a stream rings the bell for what may be recorded elsewhere")
 	}
@@ -253,11 +212,7 @@ func (c *countedEvents) EventQuery(t *driver.Thread, e driver.Event) driver.Resu
 }
 
 // watches returns how many records the watcher waits for.
-func watches(d *Driver) int {
-	d.watch.mu.Lock()
-	defer d.watch.mu.Unlock()
-	return d.watch.n
-}
+func watches(d *Driver) int { return d.watch.State().Waits }
 
 // TestWaitsInOrder lets streams get on record by record while goroutines wait for all of
 // them, in any order.
@@ -336,7 +291,7 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 			})
 		}
 		if rand.IntN(2) == 0 {
-			time.Sleep(3 * watchLong) // streams ring the bell
+			time.Sleep(3 * watch.Long) // streams ring the bell
 		}
 		for steps := 0; ; steps++ {
 			var going []int
@@ -430,7 +385,7 @@ func TestLooseBesideHeads(t *testing.T) {
 				t.Fatalf("%d are waited for, records %d and %d", watches(drv), placeOf(loose), placeOf(events[n-1]))
 			}
 			drv.captures.n.Add(captures) // somewhere else
-			time.Sleep(3 * watchLong)
+			time.Sleep(3 * watch.Long)
 			if err := line.Set(1); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // slot is one CUevent in the service of an event. An event usually has the same
@@ -46,9 +47,8 @@ type slot struct {
 	order atomic.Uint64
 	// place is which of the event's slots it is: see successor.
 	place uint64
-	// watch is that of the present record which others who wait for it share; nil if there is none. The watcher's
-	// lock guards it.
-	watch *watch
+	// watch is the watcher's: the wait for the present record, which others who wait for it share.
+	watch watch.Shared
 }
 
 // Marks of a slot. They are never taken back.
@@ -116,10 +116,10 @@ func (sl *slot) leave() {
 // destroyed on another goroutine.
 func (sl *slot) leaveElsewhere() {
 	if sl.calls.state.Add(-refOne) == refClosed {
-		late := &sl.drv.watch.late
-		late.Add(1)
+		w := &sl.drv.watch
+		w.AddLate(1)
 		go func() {
-			defer late.Add(-1)
+			defer w.AddLate(-1)
 			sl.destroyIfIdle()
 		}()
 	}
@@ -183,15 +183,8 @@ func (sl *slot) lend() {
 	}
 	sl.marks.Or(slotForeign)
 	if sl.watchers.Load() != 0 {
-		w := &sl.drv.watch
-		w.lent.Add(1)
+		sl.drv.watch.ItemExposed()
 		sl.drv.captures.awaitPolls()
-		// The bell would be rung for the newest record there was.
-		w.mu.Lock()
-		if w.rest >= watchBehind {
-			w.wake(sl.drv)
-		}
-		w.mu.Unlock()
 	}
 }
 
@@ -324,9 +317,8 @@ type eventCore struct {
 	// released says that the event went back to its pool while somebody waited: slot is
 	// nil, and waits go on.
 	released atomic.Bool
-	// watches are those of its records that the watcher's goroutine waits for. They are
-	// added and taken away under the watcher's lock.
-	watches atomic.Pointer[watch]
+	// waits are the watcher's for the event's records.
+	waits watch.Group
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is. The driver is not called meanwhile.
 	moving sync.Mutex
@@ -667,9 +659,9 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 		return false, nil
 	}
 	last := sl.close()
-	// Whoever adds a watch looks whether the event is closed after that.
-	if c.watches.Load() != nil && !c.released.Load() {
-		c.ctx.drv.closedEvent(c)
+	// Whoever adds a wait looks whether the event is closed after that.
+	if !c.waits.Empty() && !c.released.Load() {
+		c.ctx.drv.watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*slot)) })
 	}
 	if last {
 		err = sl.destroy(at)

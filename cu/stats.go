@@ -34,7 +34,7 @@ func (d *Driver) Stats() Stats {
 	if !d.open() {
 		return Stats{}
 	}
-	waits := d.watch.counts()
+	waits := d.waitCounts()
 	lines := d.timelineCounts()
 	s := Stats{
 		Waits:               waits.waits,
@@ -51,7 +51,7 @@ func (d *Driver) Stats() Stats {
 		n, bytes := c.deferred.size()
 		s.DeferredObjects += n
 		s.DeferredBytes += bytes
-		s.WakeUpStreams += c.countWakeUps()
+		s.WakeUpStreams += c.wakeUps.count()
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // Stream is a queue of work for the GPU, which executes it in order.
@@ -46,6 +47,8 @@ type streamCore struct {
 	own  partOf
 	// waiters counts the goroutines in Wait.
 	waiters atomic.Int32
+	// waits are the watcher's for these.
+	waits watch.Group
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
 	// serial tells the driver's streams apart, also those that had the same handle one after the other.
@@ -334,7 +337,8 @@ func (s *Stream) Close() error {
 	}
 	defer func() { // also if a tracer panics
 		if s.core.waiters.Load() != 0 {
-			s.core.ctx.drv.closedStream(s.core)
+			sc := s.core
+			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
 		}
 	}()
 	return s.core.closeOwned(s.cleanup)

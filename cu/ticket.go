@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // Ticket stands for one record of an event: the newest one at the time of
@@ -42,7 +44,7 @@ type ticketCore struct {
 	// call are the functions that Notify was given.
 	call []func(error)
 	// sub is the ticket's own interest in the record, as long as somebody wants to be told.
-	sub *watchSub
+	sub *watch.Sub
 }
 
 type ticketResult struct {
@@ -119,7 +121,7 @@ func (tc *ticketCore) settle(err error) error {
 		go f(err)
 	}
 	if sub != nil {
-		tc.slot.drv.unwatch(sub)
+		tc.slot.drv.watch.Cancel(sub)
 	}
 	if _, last := tc.close(); last {
 		tc.letGo()
@@ -154,17 +156,19 @@ func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
 	}
 	add()
 	first := tc.sub == nil
-	var sub *watchSub
+	var sub *watch.Sub
 	if first {
-		sub = &watchSub{owner: owner}
-		sub.call = func(s *watchSub) { tc.settle(s.err) }
+		sub = &watch.Sub{Call: func(s *watch.Sub) {
+			tc.settle(s.Err)
+			runtime.KeepAlive(owner) // the event is not collected before
+		}}
 		tc.sub = sub
 	}
 	tc.mu.Unlock()
 	if first {
-		tc.slot.drv.watchSlot(tc.slot, sub, nil)
+		tc.slot.addSub(sub, nil)
 		if tc.result.Load() != nil { // a wait was faster
-			tc.slot.drv.unwatch(sub)
+			tc.slot.drv.watch.Cancel(sub)
 		}
 	}
 	return true

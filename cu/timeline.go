@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // Timeline is a counter of 64 bits that the GPU and the host raise and wait for: what
@@ -57,12 +58,8 @@ type timelineCore struct {
 	words   int    // how many marks have a word
 	more    []cell // for the words that the cell has no room for
 
-	// waiting are the goroutines that wait, the lowest value first, and place is where the
-	// watcher has the timeline. The watcher's lock guards both.
-	waiting heapOfWaits
-	place   int
-	// pulsing says that somebody is asking whether the context works.
-	pulsing atomic.Bool
+	// waits are the watcher's for the counter.
+	waits watch.Counter
 }
 
 func (tc *timelineCore) kind() string    { return "timeline" }
@@ -124,6 +121,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), pulse: pulse, usage: new(usage)}
 	tc.word.Store(value)
+	tc.waits.Init(tc, &core.watched)
 	core.hold() // cannot fail: the caller is a user
 	core.cells.count(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
@@ -254,9 +252,6 @@ func (t *Timeline) Value() uint64 {
 	return v
 }
 
-// reached reports whether a counter is at least at a value, as the driver compares them.
-func reached(counter, value uint64) bool { return int64(counter-value) >= 0 }
-
 // Set raises the counter to value from the host: streams that [Timeline.Block] holds back
 // go on, and goroutines in [Timeline.Wait] return at once. What the program has written
 // before, also to pinned memory, is there for who sees the value. It asks nothing of the
@@ -279,11 +274,11 @@ func (t *Timeline) Set(value uint64) error {
 		if have == value {
 			return nil
 		}
-		if !reached(value, have) {
+		if !watch.Reached(value, have) {
 			return invalid(raiseOp, fmt.Sprintf("the counter is at %d, and a timeline does not go back to %d: wait for a higher value, or make another timeline", have, value))
 		}
 		if t.word.CompareAndSwap(have, value) {
-			tc.ctx.drv.raised(tc)
+			tc.ctx.drv.watch.Raise(&tc.waits)
 			return nil
 		}
 	}
@@ -316,9 +311,9 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	word, w := tc.word, &tc.ctx.drv.watch
 	closings := tc.ctx.closings.Load()
-	over, err := w.pollSelf(func() (over bool, err error) {
+	over, err := w.Poll(func() (over bool, err error) {
 		switch {
-		case reached(word.Load(), value):
+		case watch.Reached(word.Load(), value):
 		case tc.closed():
 			err = errTimelineClosed(tc)
 		case tc.ctx.closings.Load() != closings:
@@ -333,19 +328,15 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	if over {
 		return err
 	}
-	wait := valueWait{value: value, to: newWaiter(1)}
-	tc.ctx.drv.watchValue(tc, &wait)
-	if tc.ctx.closings.Load() != closings && tc.ctx.drv.unwatchValue(tc, &wait) {
-		return errTimelineContextClosed(tc)
-	}
-	select {
-	case <-wait.to.ready:
-	case <-ctx.Done():
-		if tc.ctx.drv.unwatchValue(tc, &wait) {
-			return tc.errEnded(ctx, value)
+	v := watch.NewValue(value)
+	w.AddValue(&tc.waits, v)
+	_, err = tc.ctx.await(ctx, &v.Single, closings, func(closed bool) error {
+		if closed {
+			return errTimelineContextClosed(tc)
 		}
-	}
-	return wait.err
+		return tc.errEnded(ctx, value)
+	})
+	return err
 }
 
 func errTimelineClosed(tc *timelineCore) error {
@@ -396,7 +387,7 @@ func (t *Timeline) Close() error {
 	if first, _ := tc.markClosed(); first {
 		t.cleanup.Stop()
 		tc.ctx.cells.count(-1, 1)
-		tc.ctx.drv.endValues(tc, errTimelineClosed(tc))
+		tc.ctx.drv.watch.EndCounter(&tc.waits, errTimelineClosed(tc))
 		for _, sc := range tc.usage.list() {
 			tc.mark(sc)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 func (r *soft) timeline(value uint64) *Timeline {
@@ -107,11 +108,11 @@ func TestTimelineCompares(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		host := tl.Wait(ctx, c.value) == nil
-		if gpu != c.want || host != c.want || reached(c.have, c.value) != c.want {
+		if gpu != c.want || host != c.want || watch.Reached(c.have, c.value) != c.want {
 			t.Errorf("%#x has reached %#x: for the GPU %v, for the host %v", c.have, c.value, gpu, host)
 		}
 		// The other way round it is for Set to say.
-		if err := tl.Set(c.value); (err == nil) != reached(c.value, c.have) {
+		if err := tl.Set(c.value); (err == nil) != watch.Reached(c.value, c.have) {
 			t.Errorf("%#x, set to %#x: %v", c.have, c.value, err)
 		}
 		r.ok(tl.Signal(r.s, c.value))
@@ -255,9 +256,7 @@ func TestTimelineWakes(t *testing.T) {
 	tl := must(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
-			tl.core.ctx.drv.watch.mu.Lock()
-			asleep = len(tl.core.waiting) > 0
-			tl.core.ctx.drv.watch.mu.Unlock()
+			asleep = drv.watch.Number(&tl.core.waits) > 0
 		}
 	}
 	for v := range uint64(3) {
@@ -522,7 +521,7 @@ func TestTimelineStorm(t *testing.T) {
 						v := uint64(0)
 						for v < last {
 							now := tl.Value()
-							if !reached(now, v) {
+							if !watch.Reached(now, v) {
 								return fmt.Errorf("it went from %d back to %d", v, now)
 							}
 							if v = now; tl.core.closed() {
@@ -650,7 +649,7 @@ func TestGPUTimeline(t *testing.T) {
 		if i%2 == 0 {
 			ok(tl.Wait(ctx, v))
 		} else {
-			for !reached(tl.Value(), v) {
+			for !watch.Reached(tl.Value(), v) {
 				if ctx.Err() != nil {
 					t.Fatal("the value has not come")
 				}

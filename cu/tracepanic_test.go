@@ -231,6 +231,6 @@ func useWakeUps(r *rig) {
 		if !ok {
 			return
 		}
-		r.t.Cleanup(func() { c.wakeUps.put(c, s) })
+		r.t.Cleanup(s.Return)
 	}
 }

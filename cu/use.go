@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // usage remembers the streams on which work was enqueued that uses an object, so
@@ -128,9 +127,9 @@ func (u *usage) waitLong(clock driver.Clock) error { return patiently(clock, u.w
 // patiently calls f again and again, until it does not fail, errNoTail is its error, or it has failed maxTries
 // times otherwise than by errBusy.
 func patiently(clock driver.Clock, f func() error) error {
-	var timer driver.Timer
-	failed := 0
-	for sleep := time.Millisecond; ; sleep = min(2*sleep, 100*time.Millisecond) {
+	b := watch.BackOff{Policy: watch.Patient, Clock: clock}
+	defer b.End()
+	for failed := 0; ; b.Wait() {
 		err := f()
 		switch {
 		case err == nil, errors.Is(err, errNoTail):
@@ -140,13 +139,6 @@ func patiently(clock driver.Clock, f func() error) error {
 				return err
 			}
 		}
-		if timer == nil {
-			timer = clock.NewTimer(sleep)
-			defer timer.Stop()
-		} else {
-			timer.Reset(sleep)
-		}
-		<-timer.C()
 	}
 }
 
@@ -476,9 +468,9 @@ func (c *contextCore) waitEvent(e driver.Event) error {
 // waitFor polls until the answer is success, another error than that it is not
 // ready, or that the context is poisoned, in which nothing runs any more.
 func (c *contextCore) waitFor(op string, query func() driver.Result) error {
-	var timer driver.Timer
-	sleep := minSleep
-	for i := 0; ; i++ {
+	b := watch.BackOff{Policy: watch.Brief, Clock: c.drv.table.Clock()}
+	defer b.End()
+	for ; ; b.Wait() {
 		switch res := query(); res {
 		case driver.ResultSuccess:
 			return nil
@@ -486,17 +478,5 @@ func (c *contextCore) waitFor(op string, query func() driver.Result) error {
 		default:
 			return c.unlessPoisoned(c.failed(op, 0, res))
 		}
-		if i < spinPolls {
-			runtime.Gosched()
-			continue
-		}
-		if timer == nil {
-			timer = c.drv.table.Clock().NewTimer(sleep)
-			defer timer.Stop()
-		} else {
-			timer.Reset(sleep)
-		}
-		<-timer.C()
-		sleep = min(2*sleep, maxSleep)
 	}
 }

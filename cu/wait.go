@@ -9,47 +9,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
-
-// What is waited for when something is closed polls, and yields in between, for spinPolls
-// polls; then it sleeps, for a little longer each time.
-const (
-	spinPolls = 200
-	minSleep  = 20 * time.Microsecond
-	maxSleep  = time.Millisecond
-)
-
-// backOff waits between two looks at what others will change: see spinPolls. No lock is
-// held meanwhile.
-type backOff struct {
-	clock driver.Clock
-	polls int
-	next  time.Duration
-	slept time.Duration // in all
-	timer driver.Timer
-}
-
-func (b *backOff) wait() {
-	if b.polls++; b.polls <= spinPolls {
-		runtime.Gosched()
-		return
-	}
-	b.next = max(minSleep, min(2*b.next, maxSleep))
-	if b.timer == nil {
-		b.timer = b.clock.NewTimer(b.next)
-	} else {
-		b.timer.Reset(b.next)
-	}
-	<-b.timer.C()
-	b.slept += b.next
-}
-
-// end is called after the last wait.
-func (b *backOff) end() {
-	if b.timer != nil {
-		b.timer.Stop()
-	}
-}
 
 // Wait waits until the record that the event has now has completed: recording
 // the event again meanwhile does not prolong the wait. It holds no operating
@@ -94,53 +55,11 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
 }
 
-// selfPolls are the polls of a waiter that it makes itself.
-type selfPolls struct {
-	n     int
-	began time.Time
-}
-
-// again reports whether the waiter, which is one of the watcher's waiters, polls once more.
-func (p *selfPolls) again(w *watcher) bool {
-	limit := selfPoll
-	switch n := w.waiters.Load(); {
-	case n > fewPoll:
-		return false
-	case n > 1:
-		limit = selfBrief
-	}
-	if p.n++; p.n == 1 {
-		p.began = time.Now()
-	}
-	return p.n%4 != 0 || time.Since(p.began) < limit
-}
-
-// pollSelf has a waiter poll for itself, which is counted as one of the watcher's. If it reports
-// that the wait is not over, the waiter is counted off by whoever ends its watch.
-func (w *watcher) pollSelf(poll func() (over bool, err error)) (over bool, err error) {
-	w.waiters.Add(1)
-	over = true // also if a tracer panics
-	defer func() {
-		if over {
-			w.waiters.Add(-1)
-		}
-	}()
-	for self := (selfPolls{}); ; {
-		if ended, err := poll(); ended {
-			return true, err
-		}
-		if !self.again(w) {
-			return false, nil
-		}
-		runtime.Gosched()
-	}
-}
-
 // waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
 	w, ctxCore := &sl.drv.watch, sl.core.ctx
 	closings := ctxCore.closings.Load()
-	over, err := w.pollSelf(func() (over bool, err error) {
+	over, err := w.Poll(func() (over bool, err error) {
 		final = true
 		switch res := sl.poll(); {
 		case res == driver.ResultSuccess:
@@ -167,24 +86,38 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		return false, &Error{Op: "cuEventQuery", Result: Result(res), Handle: uintptr(sl.raw),
 			Detail: "a host function waits for what comes after it, which would never end: let it return, and another goroutine wait"}
 	}
-	s := &struct {
-		watchSub
-		waiter
-	}{waiter: waiter{ready: make(chan struct{}, 1)}}
-	s.left.Store(1)
-	s.to, s.counted = &s.waiter, true
-	sl.drv.watchSlot(sl, &s.watchSub, stream)
-	if ctxCore.closings.Load() != closings && sl.drv.unwatch(&s.watchSub) {
-		return false, errContextClosedMeanwhile(sl)
-	}
-	select {
-	case <-s.ready:
-	case <-ctx.Done():
-		if sl.drv.unwatch(&s.watchSub) {
-			return false, waitEnded("cuEventQuery", sl, ctx)
+	s := watch.NewSingle()
+	sl.addSub(&s.Sub, stream)
+	return ctxCore.await(ctx, s, closings, func(closed bool) error {
+		if closed {
+			return errContextClosedMeanwhile(sl)
 		}
+		return waitEnded("cuEventQuery", sl, ctx)
+	})
+}
+
+// addSub adds an interest in the slot's record. The caller has a call in flight on the slot. stream
+// is not nil if the wait is for a stream.
+func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
+	in := watch.Scope{Group: &sl.core.waits, Domain: &sl.core.ctx.watched, Owner: sl}
+	if stream != nil {
+		in.Group, in.Owner = &stream.waits, stream
 	}
-	return s.final, s.err
+	sl.drv.watch.Add(sl, in, s)
+}
+
+// await sleeps until a wait that has begun has ended. closings is what the context's were before
+// it began: who has closed the context since may not have seen it. ended returns the error of a
+// wait that the closed context or, else, ctx has ended.
+func (c *contextCore) await(ctx context.Context, s *watch.Single, closings uint32, ended func(closed bool) error) (final bool, err error) {
+	w := &c.drv.watch
+	if c.closings.Load() != closings && w.Cancel(&s.Sub) {
+		return false, ended(true)
+	}
+	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
+		return false, ended(false)
+	}
+	return s.Final, s.Err
 }
 
 func errClosedMeanwhile(sl *slot) error {
@@ -263,7 +196,8 @@ type awaited struct {
 	owner    *eventOwner
 	slot     *slot // nil if it is known to be complete
 	err      error // why it cannot be waited for
-	sub      watchSub
+	sub      watch.Sub
+	watched  bool   // sub was added
 	closings uint32 // of the context, when the wait began
 }
 
@@ -297,17 +231,16 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 }
 
 // watchAll begins to watch those that have to be waited for.
-func watchAll(list []awaited, to *waiter) {
+func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil {
-			a.sub.to = to
-			a.slot.drv.watchSlot(a.slot, &a.sub, nil)
+			to.Join(&a.sub)
+			a.slot.addSub(&a.sub, nil)
+			a.watched = true
 			// Whoever has closed the context meanwhile may not have seen this one.
-			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.unwatch(&a.sub) {
-				a.sub.over, a.sub.err = true, errContextClosedMeanwhile(a.slot)
-				if to.left.Add(-1) == 0 {
-					to.ready <- struct{}{}
-				}
+			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.watch.Cancel(&a.sub) {
+				a.err = errContextClosedMeanwhile(a.slot)
+				to.Give()
 			}
 		}
 	}
@@ -323,14 +256,12 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 		}
 		defer a.owner.leave(a.slot) // also if a tracer panics
 		defer a.slot.watchers.Add(-1)
-		if a.sub.to != nil {
-			if a.slot.drv.unwatch(&a.sub) {
-				if a.slot.poll() != driver.ResultSuccess { // perhaps nobody has asked yet
-					a.err = ended(a.slot)
-				}
-			} else {
-				a.err = a.sub.err
-			}
+		switch {
+		case !a.watched || a.err != nil:
+		case !a.slot.drv.watch.Cancel(&a.sub):
+			a.err = a.sub.Err
+		case a.slot.poll() != driver.ResultSuccess: // perhaps nobody has asked yet
+			a.err = ended(a.slot)
 		}
 	})
 }
@@ -347,12 +278,9 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 	}
 	list, pending := enterAll(op, events)
 	if pending > 0 {
-		to := newWaiter(pending)
+		to := watch.NewWaiter(pending)
 		watchAll(list, to)
-		select {
-		case <-to.ready:
-		case <-ctx.Done():
-		}
+		to.Wait(ctx.Done())
 		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, ctx) })
 	}
 	errs := batchErrors{op: op, items: len(events)}
@@ -378,12 +306,9 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	if pending == len(events) {
-		to := newWaiter(1)
+		to := watch.NewWaiter(1)
 		watchAll(list, to)
-		select {
-		case <-to.ready:
-		case <-ctx.Done():
-		}
+		to.Wait(ctx.Done())
 	}
 	leaveAll(list, func(*slot) error { return errPending })
 	if wrong >= 0 {
@@ -392,7 +317,7 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	first := -1
 	for i := range list {
 		switch a := &list[i]; {
-		case a.slot != nil && a.sub.to == nil, a.err == errPending:
+		case a.slot != nil && !a.watched, a.err == errPending:
 		case a.err == nil:
 			return i, nil
 		case first < 0:

@@ -26,6 +26,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 var (
@@ -112,10 +113,7 @@ func (w *eventWaits) waiting() int {
 	if !w.watched {
 		return len(w.events)
 	}
-	watch := &w.r.gpu.own.core.drv.watch
-	watch.mu.Lock()
-	defer watch.mu.Unlock()
-	return watch.n
+	return watches(w.r.gpu.own.core.drv)
 }
 
 func (w *eventWaits) arm(i, stream int) error                  { return w.events[i].Record(w.r.streams[stream]) }
@@ -557,7 +555,7 @@ func (r *wakeRig) round(s *series, c wakeRound) ([]float64, error) {
 func (r *wakeRig) waitingAll(waits wakeWaits, n int) error {
 	sleepPrecisely(time.Duration(n) * wakeBegin)
 	w, ok := waits.(interface{ waiting() int })
-	if !ok || n <= fewPoll { // few poll for themselves
+	if !ok || n <= watch.FewPoll { // few poll for themselves
 		return nil
 	}
 	for late := time.Now().Add(wakeLimit); w.waiting() < n; sleepPrecisely(100 * time.Microsecond) {

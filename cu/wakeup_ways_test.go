@@ -67,11 +67,8 @@ func (w *timelineWaits) wait(ctx context.Context, i int) error {
 
 // waiting returns how many are the watcher's.
 func (w *timelineWaits) waiting() (n int) {
-	watch := &w.r.gpu.own.core.drv.watch
-	watch.mu.Lock()
-	defer watch.mu.Unlock()
 	for _, t := range w.timelines {
-		n += len(t.core.waiting)
+		n += w.r.gpu.own.core.drv.watch.Number(&t.core.waits)
 	}
 	return n
 }

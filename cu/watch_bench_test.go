@@ -105,12 +105,11 @@ func BenchmarkWatcher(b *testing.B) {
 				took[i] = time.Since(begin)
 			})
 		}
-		for drv.watch.waiters.Load() != waiters {
+		for drv.watch.Waiters() != waiters {
 			time.Sleep(time.Millisecond)
 		}
-		drv.watch.mu.Lock()
+		drv.watch.State() // nobody else is adding a wait
 		begin = time.Now()
-		drv.watch.mu.Unlock()
 		soft.pending.Store(false)
 		wg.Wait()
 		all += time.Since(begin)

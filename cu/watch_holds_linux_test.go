@@ -37,8 +37,8 @@ func (h *heldDriver) waitUntil(condition func(waitCounts) bool) {
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- h.e.Wait(ctx) }()
-	if !soon(func() bool { return condition(h.watch.counts()) }) {
-		h.f.t.Errorf("while somebody waits there are %+v", h.watch.counts())
+	if !soon(func() bool { return condition(h.waitCounts()) }) {
+		h.f.t.Errorf("while somebody waits there are %+v", h.waitCounts())
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -52,7 +52,7 @@ func (h *heldDriver) close() {
 	if err := errors.Join(h.e.Close(), h.s.Close(), h.gpu.Close()); err != nil {
 		h.f.t.Error(err)
 	}
-	h.end(h.watch.counts().wakeups)
+	h.end(h.waitCounts().wakeups)
 }
 
 // end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may
@@ -91,7 +91,7 @@ func TestFilesOfDrivers(t *testing.T) {
 		if !soon(func() bool {
 			n = waitCounts{}
 			for _, h := range all {
-				c := h.watch.counts()
+				c := h.waitCounts()
 				n.waits += c.waits
 				n.wakeups += c.wakeups
 				n.descriptors += c.descriptors
@@ -128,8 +128,8 @@ func TestFilesOfDrivers(t *testing.T) {
 		r.ok(e.Record(s))
 		done := make(chan error)
 		go func() { done <- e.Wait(t.Context()) }()
-		if !soon(func() bool { return waits(h.watch.counts()) }) {
-			t.Errorf("after Close somebody waits with %+v", h.watch.counts())
+		if !soon(func() bool { return waits(h.waitCounts()) }) {
+			t.Errorf("after Close somebody waits with %+v", h.waitCounts())
 		}
 		r.release(s)
 		r.ok(<-done)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // simWaits opens a software driver for tests of waits, with two devices. Nothing may be left
@@ -35,20 +37,15 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		for _, m := range sim.Misuses() {
 			t.Errorf("misuse: %v", m)
 		}
-		w := &drv.watch
-		if !eventually(func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return !w.running && w.n == 0 && len(w.queues) == 0 && len(w.allQueues) == 0 && w.turn == nil && w.loose == 0 && len(w.armed) == 0 && w.looseArmed == 0 && len(w.dead) == 0
-		}) {
-			t.Errorf("the watcher did not end: %d watches", w.n)
+		if !eventually(func() bool { return drv.watch.State() == watch.State{} }) {
+			t.Errorf("the watcher did not end: %+v", drv.watch.State())
 		}
 	})
 	return sim, drv, gpu
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return gpu.own.core.countWakeUps() }
+func wakeUpStreams(gpu *Context) int { return gpu.own.core.wakeUps.count() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
@@ -93,7 +90,7 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 func TestWaiters(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		for _, c := range []struct{ waiters, streams int }{{1, 1}, {2, 1}, {64, 16}, {1000, 7}, {300, 300}} {
-			for _, long := range []time.Duration{0, 3 * watchLong} {
+			for _, long := range []time.Duration{0, 3 * watch.Long} {
 				t.Run(fmt.Sprintf("virtual %v, %d on %d, for %v", virtual, c.waiters, c.streams, long), func(t *testing.T) {
 					var opts []cusim.Option
 					if virtual {
@@ -115,7 +112,7 @@ func TestWaiters(t *testing.T) {
 							woken.Add(1)
 						})
 					}
-					eventually(func() bool { return int(drv.watch.waiters.Load()) == c.waiters })
+					eventually(func() bool { return drv.watch.Waiters() == c.waiters })
 					time.Sleep(long)
 					if n := woken.Load(); n != 0 {
 						t.Errorf("%d have been woken", n)
@@ -154,12 +151,8 @@ func TestWakeUpStreams(t *testing.T) {
 	for _, e := range events {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
-	rest := func() time.Duration {
-		drv.watch.mu.Lock()
-		defer drv.watch.mu.Unlock()
-		return drv.watch.rest
-	}
-	if !eventually(func() bool { return rest() >= watchMaxSleep }) {
+	rest := func() time.Duration { return drv.watch.State().Rest }
+	if !eventually(func() bool { return rest() >= 700*time.Microsecond }) {
 		t.Error("the watcher does not slow down")
 	}
 	if n := wakeUpStreams(gpu); n != 0 {
@@ -173,9 +166,10 @@ func TestWakeUpStreams(t *testing.T) {
 		}
 	}
 	if !eventually(func() bool {
-		gpu.own.core.mu.Lock()
-		defer gpu.own.core.mu.Unlock()
-		return gpu.own.core.wakeUps.wanted
+		w := &gpu.own.core.wakeUps
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.wanted
 	}) {
 		t.Error("nobody wants another wake-up stream")
 	}
@@ -187,7 +181,7 @@ func TestWakeUpStreams(t *testing.T) {
 			t.Errorf("%d wake-up streams for %d waits", wakeUpStreams(gpu), len(events))
 		}
 	}
-	if !eventually(func() bool { return rest() >= watchBehind }) {
+	if !eventually(func() bool { return rest() >= watch.Behind }) {
 		t.Error("the watcher goes on asking")
 	}
 	for _, s := range streams {
@@ -202,77 +196,6 @@ func TestWakeUpStreams(t *testing.T) {
 	closeAll(t, append(streams, own...))
 }
 
-// TestRoundsKeepMemory holds what the watcher keeps for the next waits to be memory alone, and not
-// too much of it.
-func TestRoundsKeepMemory(t *testing.T) {
-	for _, n := range []int{64, 4 * maxKept} {
-		soft := &quickEvents{}
-		drv := must(Open(WithSoftware(soft)))(t)
-		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
-		soft.pending.Store(true)
-		events := make([]*Event, n)
-		var wg sync.WaitGroup
-		for i := range events {
-			events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
-			if err := events[i].Record(s); err != nil {
-				t.Fatal(err)
-			}
-			wg.Go(func() {
-				if err := events[i].Wait(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		if !eventually(func() bool { return watches(drv) == n }) {
-			t.Fatalf("%d are waited for", watches(drv))
-		}
-		soft.pending.Store(false)
-		wg.Wait()
-		w := &drv.watch
-		if !eventually(func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return !w.running
-		}) {
-			t.Fatal("the watcher goes on")
-		}
-		r := &w.round
-		most := max(cap(r.plain), cap(r.handles), cap(r.outs), cap(r.dead), cap(r.told.ready), cap(w.dead))
-		if most == 0 || most > maxKept {
-			t.Errorf("after %d waits there is room for %d things", n, most)
-		}
-		for _, of := range r.plain[:cap(r.plain)] {
-			if of != nil {
-				t.Fatalf("after %d waits one of them is kept", n)
-			}
-		}
-		for _, list := range [][]*slot{r.dead[:cap(r.dead)], w.dead[:cap(w.dead)]} {
-			for _, sl := range list {
-				if sl != nil {
-					t.Fatalf("after %d waits an event is kept", n)
-				}
-			}
-		}
-		for _, o := range r.outs[:cap(r.outs)] {
-			if o.watch != nil {
-				t.Fatalf("after %d waits an outcome is kept", n)
-			}
-		}
-		closeAll(t, events)
-		if err := errors.Join(s.Close(), gpu.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-	big := round{n: 7, careful: make([]*watch, maxKept), outs: make([]outcome, 1, maxKept), dead: make([]*slot, maxKept+1)}
-	big.careful[1] = new(watch)
-	careful := big.careful
-	big.empty()
-	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 || big.dead != nil || big.n != 7 {
-		t.Errorf("%d, %d with %d, for at most %d, and %d are kept of round %d; %v", cap(big.careful), cap(big.outs), len(big.outs), maxKept, cap(big.dead), big.n, careful[1])
-	}
-}
-
 // TestWatcherRests waits so long that streams of the library's own ring the bell: then
 // nobody asks any more, but now and then. A new waiter, and the end of the last, wake the
 // watcher.
@@ -284,11 +207,7 @@ func TestWatcherRests(t *testing.T) {
 	defer cancel()
 	errs := make(chan error, len(events))
 	wait := func(e *Event) { go func() { errs <- e.Wait(ctx) }() }
-	rests := func() bool {
-		drv.watch.mu.Lock()
-		defer drv.watch.mu.Unlock()
-		return drv.watch.rest >= watchBehind
-	}
+	rests := func() bool { return drv.watch.State().Rest >= watch.Behind }
 	for _, e := range events {
 		wait(e)
 	}
@@ -303,7 +222,7 @@ func TestWatcherRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(late)
-	if !eventually(func() bool { return drv.watch.waiters.Load() == 6 }) || !eventually(rests) {
+	if !eventually(func() bool { return drv.watch.Waiters() == 6 }) || !eventually(rests) {
 		t.Error("the watcher does not rest again")
 	}
 	sim.Release(streams[2].Handle())
@@ -319,42 +238,6 @@ func TestWatcherRests(t *testing.T) {
 	// What rings in vain rings nobody.
 	release()
 	closeAll(t, append(events, late))
-	closeAll(t, streams)
-}
-
-// TestWaitersOutOfOrder lets the first of many records complete while the waits for it
-// began last: somebody looks at it all the same.
-func TestWaitersOutOfOrder(t *testing.T) {
-	sim, _, gpu := simWaits(t)
-	streams, release := heldStreams(t, sim, gpu, 2)
-	// The first is of another stream, but seems to be of the one on which the others are.
-	events := recordHeld(t, gpu, streams[:1], 2*maxAsked)
-	first := recordHeld(t, gpu, streams[1:], 1)[0]
-	first.core().slot.Load().on.Store(streams[0].core.serial)
-	var wg sync.WaitGroup
-	for _, e := range events {
-		wg.Go(func() {
-			if err := e.Wait(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	time.Sleep(2 * watchLong) // until the bell is to be rung for the others
-	done := make(chan error)
-	go func() { done <- first.Wait(t.Context()) }()
-	time.Sleep(2 * time.Millisecond)
-	sim.Release(streams[1].Handle())
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("nobody looks at a record that is behind others")
-	}
-	release()
-	wg.Wait()
-	closeAll(t, append(events, first))
 	closeAll(t, streams)
 }
 
@@ -479,7 +362,7 @@ func TestWaitStorm(t *testing.T) {
 // TestPoisonWakesAll has a sticky error in the middle of many waits: it ends each of them,
 // once.
 func TestPoisonWakesAll(t *testing.T) {
-	for _, after := range []time.Duration{0, 3 * watchLong} {
+	for _, after := range []time.Duration{0, 3 * watch.Long} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			sim, drv, gpu := simWaits(t)
 			streams, release := heldStreams(t, sim, gpu, 5)
@@ -503,7 +386,7 @@ func TestPoisonWakesAll(t *testing.T) {
 					must(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
 				}
 			}
-			eventually(func() bool { return drv.watch.waiters.Load() > 130 })
+			eventually(func() bool { return drv.watch.Waiters() > 130 })
 			time.Sleep(after)
 			if n := called.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -527,7 +410,7 @@ func TestPoisonWakesAll(t *testing.T) {
 // TestClosingWakes closes events, streams and contexts that are waited for, at once and
 // after long.
 func TestClosingWakes(t *testing.T) {
-	for _, after := range []time.Duration{0, 3 * watchLong} {
+	for _, after := range []time.Duration{0, 3 * watch.Long} {
 		for _, what := range []string{"event", "stream", "context", "one of two contexts"} {
 			t.Run(fmt.Sprintf("%s after %v", what, after), func(t *testing.T) {
 				sim, drv, gpu := simWaits(t)
@@ -542,7 +425,7 @@ func TestClosingWakes(t *testing.T) {
 					go func() { errs <- e.Wait(t.Context()) }()
 					go func() { errs <- streams[i%3].Wait(t.Context()) }()
 				}
-				eventually(func() bool { return drv.watch.waiters.Load() == 60 })
+				eventually(func() bool { return drv.watch.Waiters() == 60 })
 				time.Sleep(after)
 				woken := 0
 				switch what {
@@ -708,11 +591,9 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	drv.watch.mu.Lock()
-	if n := drv.watch.n; n != 10 {
+	if n := drv.watch.State().Waits; n != 10 {
 		t.Errorf("%d records are watched", n)
 	}
-	drv.watch.mu.Unlock()
 	release()
 	for _, c := range done {
 		<-c
@@ -801,7 +682,7 @@ func TestStreamWait(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- s.Wait(t.Context()) }()
-	eventually(func() bool { return drv.watch.waiters.Load() == 1 })
+	eventually(func() bool { return drv.watch.Waiters() == 1 })
 	sim.Release(s.Handle())
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -893,13 +774,13 @@ func TestWaitAllContextClosing(t *testing.T) {
 		if err := gpu.Close(); err != nil {
 			t.Fatal(err)
 		}
-		to := newWaiter(outcomes)
+		to := watch.NewWaiter(outcomes)
 		watchAll(list, to)
-		select {
-		case <-to.ready:
-		case <-time.After(10 * time.Second):
+		late, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if !to.Wait(late.Done()) {
 			t.Error("nobody tells of the context")
 		}
+		cancel()
 		leaveAll(list, func(*slot) error { return errPending })
 		for i := range list {
 			if err := list[i].err; !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), contextClosedDetail) {
@@ -990,7 +871,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 		gpu = again
 		done := make(chan error)
 		go func() { done <- wait() }()
-		for drv.watch.waiters.Load() == 0 {
+		for drv.watch.Waiters() == 0 {
 			runtime.Gosched()
 		}
 		gpu.Close()
@@ -1058,7 +939,7 @@ func TestTracerWaits(t *testing.T) {
 	}
 	remove()
 	closeAll(t, events)
-	eventually(func() bool { return drv.watch.waiters.Load() == 0 })
+	eventually(func() bool { return drv.watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
 }
 
@@ -1085,7 +966,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 	done := ticket.Done()
 	sim.Release(streams[0].Handle())
 	<-waiting
-	time.Sleep(5 * selfPoll)
+	time.Sleep(5 * watch.SelfPoll)
 	release()
 	if err := <-waited; err != nil {
 		t.Error(err)
@@ -1116,11 +997,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			go func() { again <- WaitAll(t.Context(), e) }()
-			eventually(func() bool {
-				drv.watch.mu.Lock()
-				defer drv.watch.mu.Unlock()
-				return drv.watch.n == 2 || len(again) > 0
-			})
+			eventually(func() bool { return drv.watch.State().Waits == 2 || len(again) > 0 })
 		})
 	})
 	sim.Release(streams[0].Handle())
@@ -1137,4 +1014,60 @@ func TestWaitAfterAnswer(t *testing.T) {
 	remove()
 	closeAll(t, []*Event{e})
 	closeAll(t, streams)
+}
+
+// TestClosingEndsItsOwn closes one of several streams, and one of several contexts, that are waited for: the other
+// waits go on. What is closed finds its own waits, and passes by those of others.
+func TestClosingEndsItsOwn(t *testing.T) {
+	sim, drv, gpu := simWaits(t)
+	other := must(must(drv.Device(1))(t).PrimaryContext())(t)
+	streams, _ := heldStreams(t, sim, gpu, 2)
+	theirs, releaseTheirs := heldStreams(t, sim, other, 2)
+	errs := make(map[*Stream]chan error)
+	for _, s := range append(streams, theirs...) {
+		ended := make(chan error, 3)
+		errs[s] = ended
+		for range 3 {
+			go func() { ended <- s.Wait(t.Context()) }()
+		}
+	}
+	if !eventually(func() bool { return watches(drv) == 12 }) {
+		t.Fatalf("%d are waited for", watches(drv))
+	}
+	ends := func(s *Stream, what string, want ...error) {
+		t.Helper()
+		for range 3 {
+			select {
+			case err := <-errs[s]:
+				if !slices.ContainsFunc(want, func(w error) bool { return errors.Is(err, w) }) {
+					t.Errorf("%s: a wait ends with %v", what, err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: a wait does not end", what)
+			}
+		}
+	}
+	left := func(want, streams int) {
+		t.Helper()
+		if s := drv.watch.State(); s.Waits != want || s.Counters != streams {
+			t.Errorf("%d are waited for, of %d streams, want %d of %d", s.Waits, s.Counters, want, streams)
+		}
+	}
+	left(12, 4)
+	if err := streams[0].Close(); err != nil {
+		t.Error(err)
+	}
+	ends(streams[0], "a closed stream", ErrClosed, nil) // what is on a closed stream is not held any more
+	left(9, 3)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	ends(theirs[0], "a closed context", ErrClosed)
+	ends(theirs[1], "a closed context", ErrClosed)
+	left(3, 1)
+	sim.Release(streams[1].Handle())
+	releaseTheirs()
+	ends(streams[1], "a stream that is open", nil)
+	closeAll(t, streams)
+	closeAll(t, theirs)
 }

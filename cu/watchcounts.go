@@ -5,21 +5,20 @@ type waitCounts struct {
 	// waits are the interests in outcomes: a goroutine's in Wait, a ticket's, and one for each event in WaitAll
 	// and WaitAny that is pending.
 	waits int
-	// wakeups are the streams that have yet to wake the watcher. After a sticky error they never do.
+	// wakeups are those that streams have yet to make. After a sticky error they never do.
 	wakeups int
 	// descriptors and pages are the file descriptors that are open, and the pages that are mapped, for this.
 	descriptors, pages int
 }
 
-// counts returns what the driver's waits need at the moment.
-func (w *watcher) counts() waitCounts {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := waitCounts{waits: int(w.waiters.Load()) + w.others}
-	if b := w.bell; b != nil {
-		heard := b.Heard() // first: a stream that has rung was told to before
-		n.wakeups = max(0, int(b.told.Load()-heard))
-		n.descriptors, n.pages = b.Holds()
+// waitCounts returns what the driver's waits need at the moment.
+func (d *Driver) waitCounts() waitCounts {
+	s := d.watch.State()
+	c := waitCounts{waits: s.Waiters + s.Others}
+	if n := d.source.notifier.Load(); n != nil {
+		notified := n.Notified() // first: a stream that has notified was told to before
+		c.wakeups = max(0, int(n.armed.Load()-notified))
+		c.descriptors, c.pages = n.Holds()
 	}
-	return n
+	return c
 }

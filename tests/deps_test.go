@@ -43,9 +43,10 @@ var rules = map[string]rule{
 
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
 	"internal/ptx":        {},
+	"internal/watch":      {imports: []string{"driver"}},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "internal/watch", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
 	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},

@@ -171,7 +171,7 @@ type Query struct {
 	watcher   *Watcher
 	waits     []*Wait
 	exposures uint32
-	buffer    [askSize]Answer
+	buffer    [MaxQuery]Answer
 }
 
 // Changed reports whether an item was exposed since the round began: this query, or an item
@@ -187,4 +187,17 @@ func (q *Query) Overtaken() bool {
 		}
 	}
 	return false
+}
+
+// NewQuery returns a query for items in their present generations, as a round would make it. It is
+// for tests of a source.
+func (w *Watcher) NewQuery(items ...Item) *Query {
+	q := &Query{watcher: w, exposures: w.exposures.Load()}
+	for _, item := range items {
+		handle, generation, _ := item.Look()
+		q.Handles = append(q.Handles, handle)
+		q.waits = append(q.waits, &Wait{item: item, generation: generation})
+	}
+	q.Answers = q.buffer[:len(items)]
+	return q
 }

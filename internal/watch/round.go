@@ -8,9 +8,9 @@ import "slices"
 const (
 	maxAsked     = 256
 	maxAskedSlow = 256
-	// askSize is how many are asked for at once: that takes a few microseconds, and so much later
+	// MaxQuery is how many are asked for at once: that takes a few microseconds, and so much later
 	// is the first of them noticed.
-	askSize = 16
+	MaxQuery = 16
 	// crowd is how many waits there have to be, once, for the source to number items.
 	crowd = 32
 	// maxKept is for how many things there may be room in what is kept for another goroutine's
@@ -212,8 +212,8 @@ func (r *round) take(of *Wait) {
 // ask asks for a round's items, and returns how many outcomes there are.
 func (w *Watcher) ask(r *round) (hits int) {
 	q := &r.query
-	for i := 0; i < len(r.plain); i += askSize {
-		n := min(askSize, len(r.plain)-i)
+	for i := 0; i < len(r.plain); i += MaxQuery {
+		n := min(MaxQuery, len(r.plain)-i)
 		part := r.plain[i : i+n]
 		q.waits, q.Handles, q.Answers = part, r.handles[i:i+n], q.buffer[:n]
 		if !w.source.Query(q) {

@@ -139,7 +139,7 @@ type outcome struct {
 }
 
 // notices are those that have to be woken or called, and the items to release, when the lock
-// is no longer held.
+// is no longer held. For waits for counters in memory, which have waiters only, they may be nil.
 type notices struct {
 	ready []signal
 	subs  []*Sub
@@ -158,6 +158,15 @@ func wakeAll(ready []signal) {
 	for _, s := range ready {
 		s.send()
 	}
+}
+
+// wake has one woken: at once without notices.
+func (n *notices) wake(s signal) {
+	if n == nil {
+		s.send()
+		return
+	}
+	n.ready = append(n.ready, s)
 }
 
 // deliver runs nothing of the program's on this goroutine, which may be the watcher's.

@@ -183,13 +183,10 @@ func (w *Watcher) AddValue(c *Counter, v *Value) {
 
 // Raise ends the waits for what a counter in memory has reached.
 func (w *Watcher) Raise(c *Counter) {
-	var few [4]signal
-	n := notices{ready: few[:0]}
 	w.mu.Lock()
-	w.endReached(&n, c)
+	w.endReached(nil, c) // that wakes them at once, and allocates nothing
 	w.wake()
 	w.mu.Unlock()
-	wakeAll(n.ready)
 }
 
 // EndCounter ends all waits of a counter in memory.
@@ -325,7 +322,7 @@ func (w *Watcher) end(n *notices, o outcome) {
 		if s.to == nil {
 			n.subs = append(n.subs, s)
 		} else if s.to.left.Add(-1) == 0 {
-			n.ready = append(n.ready, s.to.ready)
+			n.wake(s.to.ready)
 		}
 		w.countOff(s)
 	}

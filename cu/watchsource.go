@@ -1,0 +1,243 @@
+package cu
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// watchSource is what a driver's watcher asks: for events, in one crossing for several of them.
+//
+// It keeps polls out of captures. A query of an event whose newest record is part of a capture
+// would invalidate that, and a wake-up stream that waits for it would join the capture. Both are
+// done while captures.polls is held for reading: meanwhile no record becomes part of a capture of
+// this package that has not begun here.
+type watchSource struct {
+	drv      *Driver
+	notifier atomic.Pointer[notifier] // nil before the first wait
+	events   [watch.MaxQuery]driver.Event
+	results  [watch.MaxQuery]driver.Result
+}
+
+// notifier is a driver's bell, and how many streams were told to notify so far. It has a
+// descriptor while the watcher's goroutine runs.
+type notifier struct {
+	*driver.Bell
+	armed atomic.Uint64
+}
+
+func (n *notifier) Notify()          { n.Ring() }
+func (n *notifier) Notified() uint64 { return n.Heard() }
+func (n *notifier) Close() bool      { return n.Bell.Close(n.armed.Load()) }
+
+// watcherClock sleeps by the driver's clock, and measures what the watcher takes of a processor,
+// which is real time also where the driver's is not.
+type watcherClock struct{ driver.Clock }
+
+func (watcherClock) Now() time.Time { return time.Now() }
+
+// initWatch is called when the driver has been opened.
+func (d *Driver) initWatch() {
+	d.source.drv = d
+	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
+}
+
+func (s *watchSource) NewNotifier() watch.Notifier {
+	n := &notifier{Bell: s.drv.table.NewBell()}
+	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
+	s.notifier.Store(n)
+	return n
+}
+
+// answerOf returns what a driver's result is for the watcher.
+func answerOf(res driver.Result) watch.Answer {
+	switch res {
+	case driver.ResultSuccess:
+		return watch.Complete
+	case driver.ResultNotReady:
+		return watch.Pending
+	}
+	return watch.Answer(res)
+}
+
+func (s *watchSource) Query(q *watch.Query) bool {
+	d, n := s.drv, len(q.Handles)
+	for i, h := range q.Handles {
+		s.events[i] = driver.Event(h)
+	}
+	d.captures.polls.RLock()
+	if q.Changed() || d.captures.n.Load() != 0 && q.Overtaken() {
+		d.captures.polls.RUnlock()
+		return false
+	}
+	res := d.table.EventQueryAll(driver.At{Relaxed: true}, s.events[:n], s.results[:n])
+	d.captures.polls.RUnlock()
+	for i := range q.Answers {
+		if res != driver.ResultSuccess {
+			s.results[i] = res
+		}
+		q.Answers[i] = answerOf(s.results[i])
+	}
+	return true
+}
+
+func (s *watchSource) QueryAlone(item watch.Item) watch.Answer {
+	res, _ := item.(*slot).ask()
+	return answerOf(res)
+}
+
+// Outcome may ask the driver what an error is called.
+func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err error) {
+	sl := item.(*slot)
+	c := sl.core.ctx
+	err = c.failed("cuEventQuery", uintptr(sl.raw), driver.Result(a))
+	return c.poison.Load() != nil, err
+}
+
+func (s *watchSource) Traced() bool { return s.drv.tracers.Load() != nil }
+
+func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
+	each(len(items), func(i int) {
+		sl := items[i].(*slot)
+		defer sl.leave()
+		s.drv.tell(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, driver.Result(answers[i]))
+	})
+}
+
+// Crowded has records note their sequence numbers from now on.
+func (s *watchSource) Crowded() {
+	if d := s.drv; !d.ordered.Load() {
+		d.ordered.Store(true)
+	}
+}
+
+func (s *watchSource) MayArm() bool { return s.drv.captures.n.Load() == 0 }
+
+// CanArm reports false after a sticky error: no stream notifies anybody then.
+func (s *watchSource) CanArm(item watch.Item) bool {
+	return item.(*slot).core.ctx.poison.Load() == nil
+}
+
+func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watch.WakeUp, watch.ArmResult) {
+	d := s.drv
+	up, ok := item.(*slot).core.ctx.takeWakeUp()
+	if !ok {
+		return nil, watch.NoStream
+	}
+	polls := &d.captures.polls
+	polls.RLock()
+	if q.Changed() || d.captures.n.Load() != 0 {
+		polls.RUnlock()
+		up.Return()
+		return nil, watch.NotNow
+	}
+	res := d.table.StreamWaitEvent(wakeUpAt, up.raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
+	polls.RUnlock()
+	n := s.notifier.Load()
+	if res == driver.ResultSuccess {
+		up.call, res = n.Ringer()
+	}
+	if res != driver.ResultSuccess {
+		up.Return()
+		return nil, d.armResult(res)
+	}
+	n.armed.Add(1) // before the stream may call it
+	return up, watch.Armed
+}
+
+// armResult returns what a driver's answer to a call that arms means.
+func (d *Driver) armResult(res driver.Result) watch.ArmResult {
+	switch {
+	case res == driver.ResultSuccess:
+		return watch.Armed
+	case res == driver.ResultNotSupported, d.table.Missing(res) != nil:
+		return watch.Unsupported
+	}
+	return watch.Failed
+}
+
+// A slot is an item of the watcher: its CUevent is what is asked for, and gen the generation.
+
+// Look also tells which items need care: what others may record, and what is part of a capture.
+func (sl *slot) Look() (handle uintptr, generation uint64, how watch.Access) {
+	g := sl.gen.Load()
+	switch {
+	case g&genBusy != 0:
+		how = watch.Changing // the record ends soon
+	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
+		how = watch.Alone
+	}
+	return uintptr(sl.raw), g, how
+}
+
+// Generation is gen.
+func (sl *slot) Generation() uint64 { return sl.gen.Load() }
+
+// Completed is remember.
+func (sl *slot) Completed(generation uint64) { sl.remember(generation, driver.ResultSuccess) }
+
+// Position is position.
+func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
+
+// Exposed is foreign.
+func (sl *slot) Exposed() bool { return sl.foreign() }
+
+// Shared is where the watcher keeps the shared wait.
+func (sl *slot) Shared() *watch.Shared { return &sl.watch }
+
+// Watched counts the watcher's waits as others who wait.
+func (sl *slot) Watched(n int32) { sl.watchers.Add(n) }
+
+// Retain keeps the CUevent, also if the event is being closed, and Release lets it go.
+func (sl *slot) Retain()  { sl.acquire() }
+func (sl *slot) Release() { sl.leaveElsewhere() }
+
+// Closed returns the error of waits for an event that is closed.
+func (sl *slot) Closed() error {
+	if sl.gone() {
+		return errClosedMeanwhile(sl)
+	}
+	return nil
+}
+
+// Closed returns the error of waits for a stream that is closed.
+func (sc *streamCore) Closed() error {
+	if sc.closed() {
+		return errStreamClosedMeanwhile(sc)
+	}
+	return nil
+}
+
+// A timeline is a counter of the watcher's in memory.
+
+// Load is the counter.
+func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
+
+// Closed returns the error of waits for a timeline that is closed.
+func (tc *timelineCore) Closed() error {
+	if tc.closed() {
+		return errTimelineClosed(tc)
+	}
+	return nil
+}
+
+// Works is works.
+func (tc *timelineCore) Works() error { return tc.works() }
+
+// Retain keeps the counter, and Release lets it go.
+func (tc *timelineCore) Retain()  { tc.acquire() }
+func (tc *timelineCore) Release() { tc.leave() }
+
+// closedContext wakes those who wait for anything of a context that is closed.
+func (d *Driver) closedContext(c *contextCore) {
+	d.watch.EndDomain(&c.watched,
+		func(item watch.Item) error { return errContextClosedMeanwhile(item.(*slot)) },
+		func(word watch.Word) error { return errTimelineContextClosed(word.(*timelineCore)) })
+}
+
+// contextClosedDetail is for those who are woken because of their context. What was made in it is
+// still open.
+const contextClosedDetail = "the context was closed while this call waited: what is still open there can be waited for again"
