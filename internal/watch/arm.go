@@ -3,6 +3,8 @@ package watch
 import (
 	"slices"
 	"time"
+
+	"github.com/purecu/purecu/internal/explore"
 )
 
 // maxArming is how many items are armed after one round.
@@ -14,8 +16,9 @@ type armed struct {
 	loose int // how many of them are loose
 	// unsupported says that no stream can notify. scarce says that there is no stream left just now.
 	unsupported, scarce bool
-	// gap says that an armed wait has ended, and another of its counter's is not armed yet.
-	gap bool
+	// gap says that an armed wait has ended, and another of its counter's is not armed yet. missed
+	// says that a stream may have notified before its wait counted as armed.
+	gap, missed bool
 }
 
 // arming is a wait that is about to be armed.
@@ -63,7 +66,7 @@ func (w *Watcher) arm(r *round, now time.Time) {
 			w.set.version++
 			w.mu.Unlock()
 		default:
-			w.noteArmed(a.wait, nil, res)
+			w.noteArmed(a.wait, nil, res, 0)
 		}
 	}
 }
@@ -76,8 +79,9 @@ func (w *Watcher) start(of *Wait, up WakeUp) {
 	w.mu.Unlock()
 	of.item.Retain() // also if it was closed: the wait is in use
 	w.late.Add(1)
-	spawn(func() {
-		w.noteArmed(of, up, up.Start())
+	notified := w.notifier.Notified()
+	explore.Go(func() {
+		w.noteArmed(of, up, up.Start(), notified)
 		of.item.Release()
 		w.late.Add(-1)
 	})
@@ -107,8 +111,9 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 	return len(r.arming) > 0
 }
 
-// noteArmed notes whether a stream will wake the watcher for a wait.
-func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult) {
+// noteArmed notes whether a stream will wake the watcher for a wait. notified is how often streams had
+// notified before it could.
+func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64) {
 	w.mu.Lock()
 	of.wakeUp.starting = false
 	notifies := res == Armed && of.counter != nil && !of.item.Exposed()
@@ -120,8 +125,12 @@ func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult) {
 			w.armed.loose++
 		}
 		w.set.version++
-	case res != Armed:
-		of.wakeUp.never = true
+		if w.notifier.Notified() != notified {
+			w.armed.missed = true
+			w.wake()
+		}
+	default:
+		of.wakeUp.never = true // an exposed item stays so
 		w.armed.unsupported = w.armed.unsupported || res == Unsupported
 	}
 	w.mu.Unlock()

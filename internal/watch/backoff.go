@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/explore"
 )
 
 // Policy says how a loop waits that looks again and again at what others change. After some
@@ -45,7 +46,7 @@ type BackOff struct {
 // Wait waits.
 func (b *BackOff) Wait() {
 	if b.looks++; b.looks <= b.Policy.Looks {
-		yield()
+		explore.Gosched()
 		return
 	}
 	d := b.Policy.Sleep(b.Slept)

@@ -154,7 +154,7 @@ type Notifier interface {
 	Notify()
 	// Wait sleeps until somebody has notified since the last Wait returned, or for d.
 	Wait(d time.Duration)
-	// Notified returns how often streams have notified so far.
+	// Notified returns how often streams have notified so far. All may call it.
 	Notified() uint64
 	// Close gives back what the system is needed for while the goroutine sleeps. It reports false
 	// if a stream is using that just now: call it again a little later.

@@ -2,6 +2,8 @@ package watch
 
 import (
 	"time"
+
+	"github.com/purecu/purecu/internal/explore"
 )
 
 // How the watcher asks. After news, which are a new wait or an outcome, it asks again and again
@@ -163,7 +165,7 @@ func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 		pause = Behind
 	}
 	n := w.notifier.Notified()
-	notified, all := n != p.notified || r.again, p.began.Sub(p.all) >= pause
+	notified, all := n != p.notified || r.again || w.armed.missed, p.began.Sub(p.all) >= pause
 	if p.notified = n; all {
 		p.all, w.armed.scarce = p.began, false // streams may have been closed
 	}
@@ -180,7 +182,7 @@ func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 			}
 		}
 	}
-	w.armed.gap = false
+	w.armed.gap, w.armed.missed = false, false
 	w.gather(r, notified, all)
 	w.loop.asking = true
 	return pause, hits
@@ -192,7 +194,7 @@ func (w *Watcher) leave(rest time.Duration) time.Duration {
 	w.mu.Lock()
 	l.asking = false
 	r.dead, l.dead = l.dead, r.dead[:0]
-	if l.news || w.armed.gap || w.set.idle() || w.exposures.Load() != r.basis.exposures {
+	if l.news || w.armed.gap || w.armed.missed || w.set.idle() || w.exposures.Load() != r.basis.exposures {
 		rest = 0
 	}
 	l.rest = rest
@@ -209,7 +211,7 @@ func (w *Watcher) sleep(p *pace, rest time.Duration, hits int) {
 		return
 	}
 	if rest == 0 || p.rush > 0 { // those that were woken may have no other processor
-		yield()
+		explore.Gosched()
 	}
 	if p.rush = 0; rest > 0 {
 		w.notifier.Wait(rest)

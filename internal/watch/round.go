@@ -1,6 +1,10 @@
 package watch
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/purecu/purecu/internal/explore"
+)
 
 // What a round asks for. It asks for up to maxAsked loose items of a counter. Of those that are
 // behind others it asks for one more to each eight of these, or for maxAskedSlow in a round that
@@ -239,7 +243,7 @@ func (w *Watcher) ask(r *round) (hits int) {
 	hits += w.endOuts(r)
 	w.deliver(r, false)
 	for _, c := range r.checks {
-		spawn(func() { w.check(c) })
+		explore.Go(func() { w.check(c) })
 	}
 	clear(r.checks)
 	return hits
@@ -291,7 +295,7 @@ func (w *Watcher) endTraced(outs []outcome) {
 		o.wait.item.Retain() // the handle is not destroyed before tracers are called
 		items[i], answers[i] = o.wait.item, o.answer
 	}
-	spawn(func() {
+	explore.Go(func() {
 		defer func() { // also if a tracer ends the goroutine
 			var n notices
 			w.mu.Lock()
@@ -357,7 +361,7 @@ func (w *Watcher) deliver(r *round, more bool) {
 	}
 	if more || len(n.ready) >= 2*wakeGroup {
 		for part := range slices.Chunk(n.ready, wakeGroup) {
-			spawn(func() { wakeAll(part) })
+			explore.Go(func() { wakeAll(part) })
 		}
 		n.ready = nil
 	}

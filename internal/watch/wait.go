@@ -1,6 +1,10 @@
 package watch
 
-import "time"
+import (
+	"time"
+
+	"github.com/purecu/purecu/internal/explore"
+)
 
 // Wait is one thing that is waited for: an item in its present generation, or a number that a
 // counter in memory is to reach. All who wait for the item share it. The watcher's lock guards
@@ -178,7 +182,7 @@ func (n *notices) deliver(w *Watcher) {
 
 func callAll(subs []*Sub) {
 	for _, s := range subs {
-		spawn(func() { s.Call(s) })
+		explore.Go(func() { s.Call(s) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/explore"
 )
 
 // How a waiter polls for itself before it leaves that to the watcher: for SelfPoll if it is the
@@ -74,7 +75,7 @@ func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error
 		if !self.again(w) {
 			return false, nil
 		}
-		yield()
+		explore.Gosched()
 	}
 }
 
@@ -295,7 +296,7 @@ func (w *Watcher) wake() {
 	switch {
 	case !l.running && !w.set.idle():
 		l.running = true
-		spawn(w.run)
+		explore.Go(w.run)
 	case l.rest > deaf || l.rest > 0 && w.set.idle():
 		l.rest = 0
 		w.notifier.Notify()
