@@ -4,6 +4,8 @@ package watch
 
 import (
 	"errors"
+	"flag"
+	"strconv"
 	"testing"
 	"time"
 
@@ -63,86 +65,89 @@ func (w *world) is(what string, err error, ends []error) {
 	}
 }
 
+// explorations are the programs. A wide one has so many schedules that it is explored with one
+// preemption less.
 var explorations = []struct {
 	name    string
+	wide    bool
 	program func(w *world)
 }{
-	{"wait, complete", func(w *world) {
+	{"wait, complete", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"wait, complete, loose", func(w *world) {
+	{"wait, complete, loose", false, func(w *world) {
 		e := w.event(0, 0)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"wait, complete, loose on a sequence", func(w *world) {
+	{"wait, complete, loose on a sequence", false, func(w *world) {
 		e := w.event(1, 0)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"two wait for one item", func(w *world) {
+	{"two wait for one item", true, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"two wait in order", func(w *world) {
+	{"two wait in order", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(1, 2)
 		w.waits(a, nil)
 		w.waits(b, nil)
 		w.r.Go(func() { w.complete(a.item.Load(), b.item.Load()) })
 	}},
-	{"two wait on two sequences", func(w *world) {
+	{"two wait on two sequences", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)
 		w.waits(b, nil)
 		w.r.Go(func() { w.complete(b.item.Load()); w.complete(a.item.Load()) })
 	}},
-	{"wait, cancel, complete", func(w *world) {
+	{"wait, cancel, complete", false, func(w *world) {
 		e, done := w.event(1, 1), make(chan struct{})
 		w.waits(e, done, nil, errCancelled)
 		w.r.Go(func() { explore.Close(done); w.complete(e.item.Load()) })
 	}},
-	{"cancel one of two", func(w *world) {
+	{"cancel one of two", true, func(w *world) {
 		e, done := w.event(1, 1), make(chan struct{})
 		w.waits(e, done, nil, errCancelled)
 		w.waits(e, nil)
 		w.r.Go(func() { explore.Close(done); w.complete(e.item.Load()) })
 	}},
-	{"cancel the first of two in order", func(w *world) {
+	{"cancel the first of two in order", true, func(w *world) {
 		a, b, done := w.event(1, 1), w.event(1, 2), make(chan struct{})
 		w.waits(a, done, nil, errCancelled)
 		w.waits(b, nil)
 		w.r.Go(func() { explore.Close(done); w.complete(a.item.Load(), b.item.Load()) })
 	}},
-	{"wait, close", func(w *world) {
+	{"wait, close", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil, errClosed)
 		w.r.Go(e.close)
 	}},
-	{"wait, close, complete", func(w *world) {
+	{"wait, close, complete", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		w.waits(e, nil, nil, errClosed)
 		w.r.Go(e.close)
 		w.r.Go(func() { w.complete(it) })
 	}},
-	{"close one of two", func(w *world) {
+	{"close one of two", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(1, 2)
 		it := a.item.Load()
 		w.waits(a, nil, nil, errClosed)
 		w.waits(b, nil)
 		w.r.Go(func() { a.close(); w.complete(it, b.item.Load()) })
 	}},
-	{"close twice", func(w *world) {
+	{"close twice", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil, errClosed)
 		w.r.Go(e.close)
 		w.r.Go(e.close)
 	}},
-	{"the domain is closed", func(w *world) {
+	{"the domain is closed", true, func(w *world) {
 		e, l := w.event(1, 1), w.line()
 		w.waits(e, nil, errDomain)
 		w.reaches(l, 1, nil, errDomain)
@@ -151,7 +156,7 @@ var explorations = []struct {
 			w.closeDomain()
 		})
 	}},
-	{"record again while waited for", func(w *world) {
+	{"record again while waited for", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		w.waits(e, nil)
@@ -163,7 +168,7 @@ var explorations = []struct {
 			}
 		})
 	}},
-	{"record again, complete the old one only", func(w *world) {
+	{"record again, complete the old one only", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		done := make(chan struct{})
@@ -175,7 +180,7 @@ var explorations = []struct {
 			explore.Close(done)
 		})
 	}},
-	{"record twice while waited for", func(w *world) {
+	{"record twice while waited for", false, func(w *world) {
 		e := w.event(0, 0)
 		it := e.item.Load()
 		w.waits(e, nil)
@@ -185,7 +190,7 @@ var explorations = []struct {
 			w.complete(it, b, c)
 		})
 	}},
-	{"wait for the new record", func(w *world) {
+	{"wait for the new record", true, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		w.waits(e, nil)
@@ -196,132 +201,132 @@ var explorations = []struct {
 		})
 		w.waits(e, nil)
 	}},
-	{"expose while waited for", func(w *world) {
+	{"expose while waited for", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { e.expose(); w.complete(e.item.Load()) })
 	}},
-	{"expose beside another of the sequence", func(w *world) {
+	{"expose beside another of the sequence", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(1, 2)
 		w.waits(a, nil)
 		w.waits(b, nil)
 		w.r.Go(func() { a.expose(); w.complete(a.item.Load(), b.item.Load()) })
 	}},
-	{"expose, and record in place", func(w *world) {
+	{"expose, and record in place", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { e.expose(); w.complete(e.record(0)) })
 	}},
-	{"expose and complete at once", func(w *world) {
+	{"expose and complete at once", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(e.expose)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"the last wait ends beside a new one", func(w *world) {
+	{"the last wait ends beside a new one", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)
 		w.r.Go(func() { w.complete(a.item.Load()); w.is("a wait", b.wait(nil), nil) })
 		w.r.Go(func() { w.complete(b.item.Load()) })
 	}},
-	{"the notifier cannot be closed yet", func(w *world) {
+	{"the notifier cannot be closed yet", true, func(w *world) {
 		w.closings.Store(1)
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)
 		w.r.Go(func() { w.complete(a.item.Load()); w.is("a wait", b.wait(nil), nil) })
 		w.r.Go(func() { w.complete(b.item.Load()) })
 	}},
-	{"raise a counter", func(w *world) {
+	{"raise a counter", false, func(w *world) {
 		l := w.line()
 		w.reaches(l, 2, nil)
 		w.r.Go(func() { l.set(1); l.set(2) })
 	}},
-	{"raise a counter for two", func(w *world) {
+	{"raise a counter for two", true, func(w *world) {
 		l := w.line()
 		w.reaches(l, 2, nil)
 		w.reaches(l, 1, nil)
 		w.r.Go(func() { l.set(1); l.set(2) })
 	}},
-	{"the device raises a counter", func(w *world) { // and tells nobody
+	{"the device raises a counter", false, func(w *world) { // and tells nobody
 		l := w.line()
 		w.reaches(l, 1, nil)
 		w.r.Go(func() { w.do(func() { l.value.Store(1) }) })
 	}},
-	{"cancel and raise", func(w *world) {
+	{"cancel and raise", true, func(w *world) {
 		l, done := w.line(), make(chan struct{})
 		w.reaches(l, 1, done, nil, errCancelled)
 		w.reaches(l, 2, nil)
 		w.r.Go(func() { explore.Close(done); l.set(2) })
 	}},
-	{"close a counter", func(w *world) {
+	{"close a counter", false, func(w *world) {
 		l := w.line()
 		w.reaches(l, 1, nil, errClosed)
 		w.r.Go(l.close)
 	}},
-	{"close and raise", func(w *world) {
+	{"close and raise", false, func(w *world) {
 		l := w.line()
 		w.reaches(l, 1, nil, nil, errClosed)
 		w.r.Go(l.close)
 		w.r.Go(func() { l.set(1) })
 	}},
-	{"a counter is broken", func(w *world) {
+	{"a counter is broken", false, func(w *world) {
 		l := w.line()
 		w.reaches(l, 1, nil, errSticky)
 		w.r.Go(func() { w.do(func() { l.broken.Store(true) }); w.pass() })
 	}},
-	{"a counter and an item", func(w *world) {
+	{"a counter and an item", true, func(w *world) {
 		l, e := w.line(), w.event(1, 1)
 		w.reaches(l, 1, nil)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()); l.set(1) })
 	}},
-	{"a sticky error", func(w *world) {
+	{"a sticky error", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil, errSticky)
 		w.r.Go(func() { w.do(func() { w.failing.Store(int32(sticky)) }); w.pass() })
 	}},
-	{"no wake-up stream is free", func(w *world) {
+	{"no wake-up stream is free", false, func(w *world) {
 		w.streams.Store(0)
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()); w.pass() })
 	}},
-	{"nothing can be armed", func(w *world) {
+	{"nothing can be armed", false, func(w *world) {
 		w.result.Store(int32(Unsupported))
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"one item cannot be armed", func(w *world) {
+	{"one item cannot be armed", false, func(w *world) {
 		w.result.Store(int32(Failed))
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"arming is forbidden for a while", func(w *world) {
+	{"arming is forbidden for a while", false, func(w *world) {
 		w.noArming.Store(true)
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.do(func() { w.noArming.Store(false) }); w.complete(e.item.Load()) })
 	}},
-	{"tracers are called", func(w *world) {
+	{"tracers are called", false, func(w *world) {
 		w.traced.Store(true)
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"tracers are called, and a wait is cancelled", func(w *world) {
+	{"tracers are called, and a wait is cancelled", false, func(w *world) {
 		w.traced.Store(true)
 		e, done := w.event(1, 1), make(chan struct{})
 		w.waits(e, done, nil, errCancelled)
 		w.r.Go(func() { w.complete(e.item.Load()); explore.Close(done) })
 	}},
-	{"tracers come while somebody waits", func(w *world) {
+	{"tracers come while somebody waits", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.do(func() { w.traced.Store(true) }); w.complete(e.item.Load()) })
 	}},
-	{"a callback", func(w *world) {
+	{"a callback", false, func(w *world) {
 		e := w.event(1, 1)
 		var called explore.Bool
 		w.r.Go(func() {
@@ -330,7 +335,7 @@ var explorations = []struct {
 		})
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"a callback and a close", func(w *world) {
+	{"a callback and a close", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		var called explore.Bool
@@ -341,7 +346,7 @@ var explorations = []struct {
 		})
 		w.r.Go(func() { w.complete(it) })
 	}},
-	{"settle", func(w *world) {
+	{"settle", false, func(w *world) {
 		e := w.event(1, 1)
 		w.r.Go(func() {
 			w.is("a wait", e.wait(nil), nil)
@@ -355,7 +360,7 @@ var explorations = []struct {
 		})
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"who polls for itself", func(w *world) {
+	{"who polls for itself", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		w.r.Go(func() {
@@ -371,8 +376,20 @@ var explorations = []struct {
 
 // TestExplore runs each program under every schedule with a few preemptions.
 func TestExplore(t *testing.T) {
+	const name = "explore.preemptions"
+	preemptions := flag.Lookup(name).Value.String()
+	most, err := strconv.Atoi(preemptions)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range explorations {
 		t.Run(x.name, func(t *testing.T) {
+			if x.wide {
+				if err := flag.Set(name, strconv.Itoa(most-1)); err != nil {
+					t.Fatal(err)
+				}
+				defer flag.Set(name, preemptions)
+			}
 			explore.Check(t, func(r *explore.Run) { x.program(newWorld(r)) })
 		})
 	}

@@ -461,6 +461,10 @@ func (e *fakeEvent) wait(done <-chan struct{}) error {
 // notifyMe has f called when the event's present record has an outcome.
 func (e *fakeEvent) notifyMe(f func(error)) *Sub {
 	it := e.enter()
+	if it == nil {
+		f(errClosed)
+		return nil
+	}
 	it.watched.Add(1)
 	s := &Sub{Call: func(s *Sub) {
 		it.watched.Add(-1)

@@ -1,0 +1,770 @@
+//go:build !explore
+
+package watch
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// device returns a fake device. Nothing may be left in the end.
+func device(t *testing.T) *fakeDevice {
+	t.Helper()
+	d := newFakeDevice(t.Errorf)
+	t.Cleanup(func() {
+		d.await(t, "the watcher ends", func() bool { d.pass(); return d.w.State() == State{} })
+		d.check()
+	})
+	return d
+}
+
+// await waits until a condition holds.
+func (d *fakeDevice) await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(late) {
+			t.Fatalf("it is not so that %s: %+v", what, d.w.State())
+		}
+	}
+}
+
+// waiting returns when so many items are waited for.
+func (d *fakeDevice) waiting(t *testing.T, n int) {
+	t.Helper()
+	d.await(t, "all wait", func() bool { return d.w.State().Waits == n })
+}
+
+// asleep returns when the watcher relies on wake-up streams.
+func (d *fakeDevice) asleep(t *testing.T) {
+	t.Helper()
+	d.await(t, "the watcher sleeps", func() bool { return d.w.State().Rest >= Behind })
+}
+
+// start has a goroutine wait, and returns where its error comes.
+func start(wait func() error) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- wait() }()
+	return c
+}
+
+func (d *fakeDevice) ends(t *testing.T, what string, c <-chan error, want error) {
+	t.Helper()
+	select {
+	case err := <-c:
+		if !errors.Is(err, want) {
+			t.Errorf("%s: a wait ends with %v, want %v", what, err, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: a wait does not end: %+v", what, d.w.State())
+	}
+}
+
+// TestWaits lets goroutines wait for items of all kinds, for less and for longer than it takes until
+// the watcher relies on wake-up streams.
+func TestWaits(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		for _, n := range []int{1, 2, 16, 1000} {
+			for _, sequences := range []int{1, 7, 300} {
+				d := device(t)
+				var events []*fakeEvent
+				var waits []<-chan error
+				for i := range n {
+					number := uint64(1 + i/sequences)
+					if i%5 == 4 {
+						number = 0 // it is loose
+					}
+					e := d.event(uint64(1+i%sequences), number)
+					events = append(events, e)
+					waits = append(waits, start(func() error { return e.wait(nil) }))
+				}
+				d.waiting(t, n)
+				if long && n <= maxArming {
+					d.asleep(t)
+				}
+				for _, e := range events {
+					d.complete(e.item.Load())
+				}
+				d.pass() // more than there are wake-up streams may have fallen asleep
+				for _, c := range waits {
+					d.ends(t, "complete", c, nil)
+				}
+			}
+		}
+	}
+}
+
+// TestFewQuestions completes a thousand items of a sequence at the same moment: far fewer questions
+// find that out.
+func TestFewQuestions(t *testing.T) {
+	const n = 1000
+	d := device(t)
+	var items []*fakeItem
+	var waits []<-chan error
+	for _, i := range rand.Perm(n) {
+		e := d.event(1, uint64(1+i))
+		items = append(items, e.item.Load())
+		waits = append(waits, start(func() error { return e.wait(nil) }))
+	}
+	d.waiting(t, n)
+	if !d.crowded.Load() {
+		t.Error("nobody says that there are many waits")
+	}
+	slices.SortFunc(items, func(a, b *fakeItem) int { return int(a.number) - int(b.number) })
+	for _, it := range items {
+		it.done.Store(1)
+	}
+	d.pass()
+	for _, c := range waits {
+		d.ends(t, "complete", c, nil)
+	}
+	if q := d.queries.Load(); q > n/10 {
+		t.Errorf("%d items were asked for when they had completed, of %d", q, n)
+	}
+	for _, it := range items {
+		if it.known.Load() != 2 {
+			t.Fatalf("item %d counts as pending", it.handle)
+		}
+	}
+}
+
+// TestOrder completes items of several sequences one by one, with waits for them in any order: each
+// wait ends when its item has completed, and not before.
+func TestOrder(t *testing.T) {
+	const sequences, each = 4, 60
+	d := device(t)
+	var done [sequences]atomic.Int64
+	var wg sync.WaitGroup
+	var events [sequences][each]*fakeEvent
+	for _, n := range rand.Perm(sequences * each) {
+		i, k := n%sequences, n/sequences
+		number := uint64(k + 1)
+		if i == 3 && k%3 == 0 {
+			number = 0
+		}
+		e := d.event(uint64(i+1), number)
+		events[i][k] = e
+		wg.Go(func() {
+			if err := e.wait(nil); err != nil || done[i].Load() <= int64(k) {
+				t.Errorf("the wait for item %d ends after %d: %v", k, done[i].Load(), err)
+			}
+		})
+	}
+	d.waiting(t, sequences*each)
+	for _, n := range rand.Perm(sequences * each) {
+		i := n % sequences
+		k := done[i].Add(1) - 1
+		d.complete(events[i][k].item.Load())
+		if n%8 == 0 {
+			d.pass()
+			d.await(t, "it was noticed", func() bool { d.pass(); return events[i][k].item.Load().watched.Load() == 0 })
+		}
+	}
+	d.pass()
+	wg.Wait()
+}
+
+// TestCancel cancels waits of one item, of one group, and of one sequence, in any order: those that
+// are left are linked as they should be.
+func TestCancel(t *testing.T) {
+	const n = 100
+	d := device(t)
+	e := d.event(1, 1)
+	items := []*fakeItem{e.item.Load()}
+	var cancels [n]chan struct{}
+	var waits []<-chan error
+	for i := range n {
+		if i > 0 {
+			items = append(items, e.record(uint64(i+1)))
+		}
+		cancels[i] = make(chan struct{})
+		for range 2 { // who wait for one item share a wait
+			waits = append(waits, start(func() error { return e.wait(cancels[i]) }))
+		}
+		d.await(t, "both wait", func() bool { return items[i].watched.Load() == 3 })
+	}
+	left := n
+	state := func() (inGroup, shared int) {
+		d.w.mu.Lock()
+		defer d.w.mu.Unlock()
+		var before *Wait
+		for of := e.group.first.Load(); of != nil; before, of = of, of.members.next {
+			if of.members.prev != before || of.item.Shared().wait != of || of.counter == nil {
+				t.Errorf("wait %d of the group is not linked as it should be", inGroup)
+			}
+			inGroup++
+		}
+		for _, it := range items {
+			if it.shared.wait != nil {
+				shared++
+			}
+		}
+		return inGroup, shared
+	}
+	for _, i := range append([]int{-1}, rand.Perm(n)...) {
+		if i >= 0 {
+			close(cancels[i])
+			left--
+		}
+		d.await(t, "the others are left", func() bool { a, b := state(); return a == left && b == left })
+	}
+	for _, c := range waits {
+		d.ends(t, "cancelled", c, errCancelled)
+	}
+	e.close()
+}
+
+// TestManyOfOneGroup waits for many items of one event: to add a wait, to find the one that others
+// share, and to end one, takes as long as with few. The limit is for what takes a time that grows with
+// the square.
+func TestManyOfOneGroup(t *testing.T) {
+	const limit = 30 * time.Second
+	n := 100_000
+	if raceEnabled {
+		n /= 10
+	}
+	d := newFakeDevice(t.Errorf)
+	for _, ends := range []string{"complete", "closed", "cancelled"} {
+		begin := time.Now()
+		e := d.event(1, 1)
+		var called atomic.Int64
+		var subs []*Sub
+		var items []*fakeItem
+		for i := range n {
+			if i > 0 {
+				e.record(uint64(i + 1))
+			}
+			items = append(items, e.item.Load())
+			subs = append(subs, e.notifyMe(func(error) { called.Add(1) }))
+			if i%1000 == 0 && time.Since(begin) > limit {
+				t.Fatalf("%d of %d waits were added in %v", i, n, time.Since(begin))
+			}
+		}
+		subs = append(subs, e.notifyMe(func(error) { called.Add(1) }))
+		if s := d.w.State(); s.Waits != n || s.Others != n+1 {
+			t.Errorf("%s: %+v", ends, s)
+		}
+		switch ends {
+		case "complete":
+			for _, it := range items {
+				it.done.Store(1)
+			}
+			d.pass()
+		case "closed":
+			e.close()
+		case "cancelled":
+			for i, s := range subs {
+				if !d.w.Cancel(s) {
+					t.Fatalf("wait %d has ended", i)
+				}
+				s.Call(s)
+			}
+		}
+		d.await(t, "all waits have ended", func() bool { d.pass(); return called.Load() == int64(n)+1 })
+		if took := time.Since(begin); took > limit {
+			t.Errorf("%s: it took %v", ends, took)
+		}
+		e.close()
+	}
+	d.await(t, "the watcher ends", func() bool { d.pass(); return d.w.State() == State{} })
+}
+
+// TestLateItem waits last for the item that completes first, which is behind many others without
+// known numbers: somebody asks for it all the same.
+func TestLateItem(t *testing.T) {
+	d := device(t)
+	var waits []<-chan error
+	var events []*fakeEvent
+	for range 2 * maxAsked {
+		e := d.event(1, 0)
+		events = append(events, e)
+		waits = append(waits, start(func() error { return e.wait(nil) }))
+	}
+	d.waiting(t, 2*maxAsked)
+	first := d.event(1, 0)
+	c := start(func() error { return first.wait(nil) })
+	d.waiting(t, 2*maxAsked+1)
+	first.item.Load().done.Store(1)
+	d.await(t, "it was noticed", func() bool { d.pass(); return len(c) == 1 })
+	for _, e := range events {
+		d.complete(e.item.Load())
+	}
+	d.await(t, "all have ended", func() bool { d.pass(); return d.w.State().Waits == 0 })
+	for _, c := range append(waits, c) {
+		d.ends(t, "complete", c, nil)
+	}
+}
+
+// TestLooseBesideHeads waits for an item without a known number, which completes before those of
+// many sequences that have one: it is asked for all the same, also while nothing can be armed.
+func TestLooseBesideHeads(t *testing.T) {
+	for _, n := range []int{15, 16, 17, 48} {
+		for _, noArming := range []bool{false, true} {
+			d := device(t)
+			d.noArming.Store(noArming)
+			var heads []*fakeEvent
+			var waits []<-chan error
+			for i := range n {
+				e := d.event(uint64(i+1), 2)
+				heads = append(heads, e)
+				waits = append(waits, start(func() error { return e.wait(nil) }))
+			}
+			d.waiting(t, n)
+			loose := d.event(uint64(n), 0)
+			c := start(func() error { return loose.wait(nil) })
+			d.waiting(t, n+1)
+			time.Sleep(time.Millisecond)
+			d.complete(loose.item.Load())
+			d.await(t, "it was noticed", func() bool { d.pass(); return len(c) == 1 })
+			for _, e := range heads {
+				d.complete(e.item.Load())
+			}
+			d.pass()
+			for _, c := range append(waits, c) {
+				d.ends(t, "complete", c, nil)
+			}
+		}
+	}
+}
+
+// TestSleeps waits until the watcher relies on wake-up streams: then it asks no more. A new wait, an
+// exposed item, and the end of the last wait wake it.
+func TestSleeps(t *testing.T) {
+	d := device(t)
+	a, b := d.event(1, 1), d.event(2, 1)
+	ofA, ofB := start(func() error { return a.wait(nil) }), start(func() error { return b.wait(nil) })
+	d.waiting(t, 2)
+	d.asleep(t)
+	if s := d.w.State(); s.Armed != 2 {
+		t.Errorf("%+v", s)
+	}
+	before := d.rounds.Load()
+	time.Sleep(2 * time.Millisecond)
+	if n := d.rounds.Load() - before; n > 1 {
+		t.Errorf("the source was asked %d times", n)
+	}
+	c := d.event(3, 1)
+	ofC := start(func() error { return c.wait(nil) })
+	d.await(t, "the new wait is armed", func() bool { return d.w.State().Armed == 3 })
+	d.asleep(t)
+	b.expose()
+	d.await(t, "the exposed item is asked for", func() bool { s := d.w.State(); return s.Armed == 2 && s.Rest < Behind })
+	d.complete(a.item.Load(), b.item.Load(), c.item.Load())
+	for _, of := range []<-chan error{ofA, ofB, ofC} {
+		d.ends(t, "complete", of, nil)
+	}
+}
+
+// TestNotifiedIsAsked has a stream notify for a wait that is armed: whether or not its number is known
+// the next round asks for it.
+func TestNotifiedIsAsked(t *testing.T) {
+	for _, number := range []uint64{1, 0} {
+		d := device(t)
+		e := d.event(1, number)
+		of := start(func() error { return e.wait(nil) })
+		d.asleep(t)
+		d.w.mu.Lock()
+		for _, notified := range []bool{false, true} {
+			r := round{n: 1 << 40}
+			d.w.gather(&r, notified, false)
+			if asked := len(r.plain) == 1; asked != notified || !r.asleep {
+				t.Errorf("number %d, notified %v: asked %v, asleep %v", number, notified, asked, r.asleep)
+			}
+		}
+		d.w.mu.Unlock()
+		d.complete(e.item.Load())
+		d.ends(t, "complete", of, nil)
+	}
+}
+
+// TestWakeUpsFail has wake-ups come late or never, for all reasons there are: waits end all the same
+// when time passes.
+func TestWakeUpsFail(t *testing.T) {
+	for name, prepare := range map[string]func(d *fakeDevice){
+		"no stream":         func(d *fakeDevice) { d.streams.Store(0) },
+		"one stream":        func(d *fakeDevice) { d.streams.Store(1) },
+		"failed":            func(d *fakeDevice) { d.result.Store(int32(Failed)) },
+		"unsupported":       func(d *fakeDevice) { d.result.Store(int32(Unsupported)) },
+		"not now":           func(d *fakeDevice) { d.result.Store(int32(NotNow)) },
+		"captures":          func(d *fakeDevice) { d.noArming.Store(true) },
+		"nobody is noticed": func(*fakeDevice) {},
+	} {
+		d := device(t)
+		prepare(d)
+		var events []*fakeEvent
+		var waits []<-chan error
+		for i := range 4 {
+			e := d.event(uint64(i+1), 1)
+			events = append(events, e)
+			waits = append(waits, start(func() error { return e.wait(nil) }))
+		}
+		d.waiting(t, 4)
+		time.Sleep(2 * time.Millisecond)
+		for _, e := range events {
+			e.item.Load().done.Store(1) // and no stream gets on
+		}
+		for i, c := range waits {
+			d.await(t, name+": a wait ends", func() bool { d.pass(); return len(c) == 1 })
+			d.ends(t, name, c, nil)
+			d.complete(events[i].item.Load())
+		}
+	}
+}
+
+// TestStickyError ends all waits by an error, after which no stream notifies.
+func TestStickyError(t *testing.T) {
+	d := device(t)
+	var waits []<-chan error
+	for i := range 200 {
+		e := d.event(uint64(1+i%5), uint64(1+i/5))
+		waits = append(waits, start(func() error { return e.wait(nil) }))
+	}
+	d.waiting(t, 200)
+	d.failing.Store(int32(sticky))
+	for _, c := range waits {
+		d.await(t, "a wait ends", func() bool { d.pass(); return len(c) == 1 })
+		d.ends(t, "sticky", c, errSticky)
+	}
+}
+
+// TestClosing ends the waits of a group and of a domain, and those of others go on.
+func TestClosing(t *testing.T) {
+	d := device(t)
+	l := d.line()
+	a, b := d.event(1, 1), d.event(1, 2)
+	itemB := b.item.Load()
+	ofA, ofB := start(func() error { return a.wait(nil) }), start(func() error { return b.wait(nil) })
+	ofL := start(func() error { return l.wait(3, nil) })
+	d.waiting(t, 2)
+	a.close()
+	d.ends(t, "a closed group", ofA, errClosed)
+	if err := a.wait(nil); err != errClosed {
+		t.Errorf("a wait for what is closed: %v", err)
+	}
+	d.await(t, "the counter is waited for", func() bool { return d.w.Number(&l.c) == 1 })
+	d.closeDomain()
+	d.ends(t, "a closed domain", ofB, errDomain)
+	d.ends(t, "a closed domain", ofL, errDomain)
+	ofB = start(func() error { return b.wait(nil) }) // it can be waited for again
+	d.waiting(t, 1)
+	d.complete(itemB)
+	d.ends(t, "another wait", ofB, nil)
+	ofL = start(func() error { return l.wait(3, nil) })
+	d.await(t, "the counter is waited for", func() bool { return d.w.Number(&l.c) == 1 })
+	l.close()
+	d.ends(t, "a closed counter", ofL, errClosed)
+	d.ends(t, "a closed counter", start(func() error { return l.wait(3, nil) }), errClosed)
+}
+
+// TestCounters waits for numbers of counters in memory, some of them around the highest number.
+func TestCounters(t *testing.T) {
+	for _, from := range []uint64{0, 1<<63 - 5, ^uint64(0) - 5} {
+		d := device(t)
+		l := d.line()
+		l.value.Store(from)
+		var waits [20]<-chan error
+		done := make(chan struct{})
+		for _, i := range rand.Perm(len(waits)) {
+			cancelled := done
+			if i%4 != 0 {
+				cancelled = nil
+			}
+			waits[i] = start(func() error { return l.wait(from+uint64(i), cancelled) })
+		}
+		d.await(t, "all wait", func() bool { return d.w.Number(&l.c) == len(waits)-1 })
+		close(done)
+		d.await(t, "some are cancelled", func() bool { return d.w.Number(&l.c) == len(waits)-len(waits)/4 })
+		for v := range uint64(len(waits)) {
+			if v%2 == 0 {
+				l.set(from + v) // the host tells
+			} else {
+				l.value.Store(from + v) // the device does not
+			}
+			for i, c := range waits {
+				want := error(nil)
+				if i%4 == 0 && i != 0 {
+					want = errCancelled
+				}
+				if uint64(i) == v {
+					d.ends(t, "raised", c, want)
+				}
+				if uint64(i) > v && want == nil && len(c) != 0 {
+					t.Errorf("the wait for %d ends at %d", i, v)
+				}
+			}
+		}
+	}
+}
+
+// TestBrokenCounter ends the waits for what nobody raises any more.
+func TestBrokenCounter(t *testing.T) {
+	d := device(t)
+	l := d.line()
+	of := start(func() error { return l.wait(1, nil) })
+	d.await(t, "it is waited for", func() bool { return d.w.Number(&l.c) == 1 })
+	l.broken.Store(true)
+	d.ends(t, "broken", of, errSticky)
+	d.await(t, "nobody uses it", func() bool { return l.refs.Load() == 0 })
+}
+
+// TestTracers has a tracer wait for another item when it is called: it runs on no goroutine that is
+// needed for that.
+func TestTracers(t *testing.T) {
+	d := device(t)
+	d.traced.Store(true)
+	other := d.event(9, 1)
+	it := other.item.Load()
+	d.trace = func(traced *fakeItem) {
+		if traced != it {
+			of := start(func() error { return other.wait(nil) })
+			d.await(t, "the tracer waits", func() bool { return it.watched.Load() == 2 })
+			d.complete(it)
+			d.ends(t, "the tracer's wait", of, nil)
+		}
+	}
+	e := d.event(1, 1)
+	of := start(func() error { return e.wait(nil) })
+	d.waiting(t, 1)
+	d.complete(e.item.Load())
+	d.ends(t, "complete", of, nil)
+}
+
+// TestRecordedAgain records an event again while it is waited for: the wait is for its own record.
+func TestRecordedAgain(t *testing.T) {
+	d := device(t)
+	e := d.event(1, 1)
+	it := e.item.Load()
+	of := start(func() error { return e.wait(nil) })
+	d.waiting(t, 1)
+	next := e.record(2)
+	if next == it {
+		t.Fatal("the record is in the place of one that is waited for")
+	}
+	ofNext := start(func() error { return e.wait(nil) })
+	d.waiting(t, 2)
+	d.complete(it)
+	d.ends(t, "the first record", of, nil)
+	if len(ofNext) != 0 {
+		t.Error("the wait for the second record has ended")
+	}
+	d.complete(next)
+	d.ends(t, "the second record", ofNext, nil)
+	if e.record(3) != next {
+		t.Error("a wait that is over keeps the place")
+	}
+}
+
+// TestRoundsKeepMemory holds what is kept for the next goroutine's rounds to be memory alone, and not
+// too much of it.
+func TestRoundsKeepMemory(t *testing.T) {
+	for _, n := range []int{64, 4 * maxKept} {
+		d := device(t)
+		var items []*fakeItem
+		var wg sync.WaitGroup
+		for i := range n {
+			e := d.event(uint64(1+i%3), uint64(1+i/3))
+			items = append(items, e.item.Load())
+			wg.Go(func() {
+				if err := e.wait(nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		d.waiting(t, n)
+		for _, it := range items {
+			it.done.Store(1)
+		}
+		for _, it := range items {
+			d.complete(it)
+			break
+		}
+		d.await(t, "the watcher ends", func() bool { d.pass(); return !d.w.State().Running })
+		wg.Wait()
+		r := &d.w.round
+		most := max(cap(r.plain), cap(r.handles), cap(r.outs), cap(r.dead), cap(r.notices.ready), cap(d.w.loop.dead))
+		if most == 0 || most > maxKept {
+			t.Errorf("after %d waits there is room for %d things", n, most)
+		}
+		if i := slices.IndexFunc(r.plain[:cap(r.plain)], func(of *Wait) bool { return of != nil }); i >= 0 {
+			t.Errorf("after %d waits one of them is kept", n)
+		}
+		for _, list := range [][]Item{r.dead[:cap(r.dead)], d.w.loop.dead[:cap(d.w.loop.dead)]} {
+			if slices.ContainsFunc(list, func(it Item) bool { return it != nil }) {
+				t.Errorf("after %d waits an item is kept", n)
+			}
+		}
+		if slices.ContainsFunc(r.outs[:cap(r.outs)], func(o outcome) bool { return o.wait != nil }) {
+			t.Errorf("after %d waits an outcome is kept", n)
+		}
+	}
+	big := round{n: 7, careful: make([]*Wait, maxKept), outs: make([]outcome, 1, maxKept), dead: make([]Item, maxKept+1)}
+	big.careful[1] = new(Wait)
+	careful := big.careful
+	big.reset()
+	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 || big.dead != nil || big.n != 7 {
+		t.Errorf("%d, %d with %d, for at most %d, and %d are kept of round %d; %v", cap(big.careful), cap(big.outs), len(big.outs), maxKept,
+			cap(big.dead), big.n, careful[1])
+	}
+}
+
+// TestStorm has items complete, be recorded again, exposed, closed and cancelled in any order while
+// goroutines wait for them.
+func TestStorm(t *testing.T) {
+	d := device(t)
+	rounds := 300
+	if testing.Short() || raceEnabled {
+		rounds /= 5
+	}
+	var ended [3]atomic.Int64
+	is := func(err error) {
+		switch err {
+		case nil:
+			ended[0].Add(1)
+		case errClosed:
+			ended[1].Add(1)
+		case errCancelled:
+			ended[2].Add(1)
+		default:
+			t.Errorf("a wait ends with %v", err)
+		}
+	}
+	stop := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				d.pass()
+				runtime.Gosched()
+			}
+		}
+	})
+	var numbers [4]atomic.Uint64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range rounds {
+				sequence := rand.IntN(len(numbers))
+				e, l := d.event(uint64(sequence), 0), d.line()
+				it, done := e.item.Load(), make(chan struct{})
+				var inner sync.WaitGroup
+				for range 1 + rand.IntN(3) {
+					inner.Go(func() { is(e.wait(done)) })
+				}
+				inner.Go(func() { is(l.wait(2, done)) })
+				inner.Go(func() {
+					c := make(chan error, 1)
+					e.notifyMe(func(err error) { c <- err })
+					is(<-c)
+				})
+				items := []*fakeItem{it}
+				for range rand.IntN(4) {
+					switch rand.IntN(5) {
+					case 0:
+						items = append(items, e.record(0))
+					case 1:
+						e.expose()
+					case 2:
+						l.set(uint64(rand.IntN(3)))
+					case 3:
+						runtime.Gosched()
+					}
+				}
+				if rand.IntN(3) == 0 {
+					close(done)
+				}
+				if rand.IntN(3) == 0 {
+					e.close()
+				}
+				d.complete(items...)
+				l.set(2)
+				inner.Wait()
+				e.close()
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	passing.Wait()
+	for i := range ended {
+		if ended[i].Load() == 0 {
+			t.Errorf("no wait has ended in way %d", i)
+		}
+	}
+}
+
+// stepClock is a clock whose timers say how long they are, and are over at once.
+type stepClock struct {
+	driver.Clock
+	slept []time.Duration
+}
+
+type stepTimer struct{ c *stepClock }
+
+func (c *stepClock) NewTimer(d time.Duration) driver.Timer {
+	t := stepTimer{c}
+	t.Reset(d)
+	return t
+}
+
+func (t stepTimer) C() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}
+func (t stepTimer) Reset(d time.Duration) { t.c.slept = append(t.c.slept, d) }
+func (t stepTimer) Stop()                 {}
+
+// TestBackOff waits ever longer, by the clock that it has.
+func TestBackOff(t *testing.T) {
+	for _, p := range []Policy{Brief, Patient} {
+		c := &stepClock{}
+		b := BackOff{Policy: p, Clock: c}
+		for range p.Looks + 12 {
+			b.Wait()
+		}
+		b.End()
+		if len(c.slept) != 12 || c.slept[0] != p.Min || c.slept[2] != 2*p.Min || c.slept[11] != p.Max || b.Slept < p.Max {
+			t.Errorf("it slept for %v, %v in all", c.slept, b.Slept)
+		}
+	}
+}
+
+// TestPolicies holds the watcher's sleeps to their bounds.
+func TestPolicies(t *testing.T) {
+	s := share{saved: 0}
+	for _, tt := range []struct{ sinceNews, rest time.Duration }{
+		{0, 20 * time.Microsecond},
+		{800 * time.Microsecond, 100 * time.Microsecond},
+		{5600 * time.Microsecond, 700 * time.Microsecond},
+		{64 * time.Millisecond, 700 * time.Microsecond},
+		{128 * time.Millisecond, time.Millisecond},
+		{time.Hour, 2 * time.Millisecond},
+	} {
+		if got := s.rest(0, tt.sinceNews, 0); got != tt.rest {
+			t.Errorf("%v after the last news the watcher sleeps for %v, want %v", tt.sinceNews, got, tt.rest)
+		}
+	}
+	if got := s.rest(time.Millisecond, 0, 0); got != 4*time.Millisecond {
+		t.Errorf("after a round of a millisecond it sleeps for %v", got)
+	}
+	s.begin(time.Unix(0, 0))
+	if got := s.rest(time.Millisecond, time.Millisecond, spin); got != 0 || s.saved != maxSaved {
+		t.Errorf("with %v saved it sleeps for %v", s.saved, got)
+	}
+	for range 10 {
+		s.use(time.Millisecond, time.Millisecond)
+	}
+	if s.saved != -maxSaved {
+		t.Errorf("when it has taken much more than its share, %v is saved", s.saved)
+	}
+}
