@@ -17,7 +17,7 @@ import (
 )
 
 // TestGPUWaiters waits on a GPU in all ways, for less and for longer than it takes until
-// the watcher has streams ring its bell.
+// the watcher has streams wake it.
 func TestGPUWaiters(t *testing.T) {
 	gpu := gpuContext(t)
 	drv := gpu.own.core.drv
@@ -170,8 +170,8 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 }
 
 // TestGPUWaitsSpoilNoCapture has somebody capture in global mode, by the driver and without
-// this package's knowledge, while goroutines wait: their polls, and the streams that ring
-// the bell, which are made meanwhile, spoil nothing.
+// this package's knowledge, while goroutines wait: their polls, and the streams that wake
+// the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	gpu := gpuContext(t)
 	tab := gpu.own.core.drv.table
@@ -226,7 +226,7 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d captures beside %d waits; %d streams ring the bell", captures, waits.Load(), wakeUpStreams(gpu))
+	t.Logf("%d captures beside %d waits; %d wake-up streams", captures, waits.Load(), wakeUpStreams(gpu))
 	if wakeUpStreams(gpu) == 0 {
 		t.Error("no wait was long")
 	}

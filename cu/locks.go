@@ -25,11 +25,12 @@ package cu
 //	streamPool.mu      the streams that PoolStream shares out.
 //	uses.mu            what a graph uses. That of a graph that is being left behind, or copied, comes before that
 //	                   of the new one.
-//	captures.polls     nothing. Held for reading while an event is polled, or a stream of the library's own begins to
+//	captures.polls     nothing. Held for reading while an event is polled, or a wake-up stream begins to
 //	                   wait for it: the driver answers both at once, as nothing is enqueued on that stream. Held
 //	                   for writing for no time at all: see captures.awaitPolls.
-//	watcher.mu         all that is waited for, its order, and the streams that wake the watcher for it; of an event,
-//	                   the list of its watches, of a timeline, its waits.
+//	watch.Watcher.mu   all that is waited for, its order, and the streams that wake the watcher for it; of an event
+//	                   or a stream the group of its waits, of a context what is waited for there, of a timeline its
+//	                   counter.
 //	ticketCore.mu      who wants to know what becomes of a ticket's record.
 //	usage.mu           the streams on which something was used, as long as they are changed.
 //	execCore.late      what only earlier launches of an executable graph use.
@@ -43,7 +44,8 @@ package cu
 //	                   the marks of a timeline.
 //	exports.mu         the events whose IPC handles were given out.
 //	Driver.mu          a driver's devices, contexts and claims, and the list of tracers while it is changed.
-//	contextCore.mu     what a context keeps: parts, spare events, tails, pools, streams that wake the watcher.
+//	contextCore.mu     what a context keeps: parts, spare events, tails, pools.
+//	wakeUpPool.mu      the wake-up streams of a context.
 //	deferred.mu        what is yet to be freed in a context.
 //	cells.mu           the slabs and closed timelines of a context.
 //	slabs.mu           the slabs that no context has.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -132,17 +131,17 @@ func TestLentIsAsked(t *testing.T) {
 		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
 	if !eventually(rests) {
-		t.Error("no stream rings the bell for it")
+		t.Error("no stream wakes the watcher for it")
 	}
 	events[0].Handle()
 	if rests() {
-		t.Error("the watcher waits for the bell")
+		t.Error("the watcher goes on sleeping")
 	}
 	if !eventually(func() bool {
 		s := drv.watch.State()
 		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
-		t.Error("a stream rings the bell for what may be recorded elsewhere")
+		t.Error("a stream wakes the watcher for what may be recorded elsewhere")
 	}
 	release()
 	if err := <-done; err != nil {
@@ -150,65 +149,6 @@ func TestLentIsAsked(t *testing.T) {
 	}
 	closeAll(t, events)
 	closeAll(t, streams)
-}
-
-// TestFewQuestions lets a thousand goroutines wait for records of one stream, which complete at
-// the same moment: far fewer questions find that out.
-func TestFewQuestions(t *testing.T) {
-	const waiters = 1000
-	soft := &countedEvents{}
-	drv := must(Open(WithSoftware(soft)))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	drv.ordered.Store(true)
-	soft.pending.Store(true)
-	events := make([]*Event, waiters)
-	var wg sync.WaitGroup
-	for i := range events {
-		events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
-		if err := events[i].Record(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, i := range rand.Perm(waiters) {
-		wg.Go(func() {
-			if err := events[i].Wait(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if !eventually(func() bool { return watches(drv) == waiters }) {
-		t.Fatalf("%d are waited for", watches(drv))
-	}
-	soft.completed.Store(0)
-	soft.pending.Store(false)
-	wg.Wait()
-	if n := soft.completed.Load(); n > waiters/10 {
-		t.Errorf("%d records were asked for when they had completed, of %d", n, waiters)
-	}
-	for i, e := range events {
-		if st, err := e.Query(); st != Complete || err != nil {
-			t.Fatalf("event %d: %v, %v", i, st, err)
-		}
-	}
-	closeAll(t, events)
-	if err := errors.Join(s.Close(), gpu.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-// countedEvents counts the questions that are answered with completion.
-type countedEvents struct {
-	quickEvents
-	completed atomic.Int64
-}
-
-func (c *countedEvents) EventQuery(t *driver.Thread, e driver.Event) driver.Result {
-	res := c.quickEvents.EventQuery(t, e)
-	if res == driver.ResultSuccess {
-		c.completed.Add(1)
-	}
-	return res
 }
 
 // watches returns how many records the watcher waits for.
@@ -291,7 +231,7 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 			})
 		}
 		if rand.IntN(2) == 0 {
-			time.Sleep(3 * watch.Long) // streams ring the bell
+			time.Sleep(3 * watch.Long) // streams wake the watcher
 		}
 		for steps := 0; ; steps++ {
 			var going []int
@@ -340,71 +280,6 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 		closeAll(t, events[i][:])
 		if err := s.Close(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// TestLooseBesideHeads waits for a record without a known order, which completes before those of many
-// streams that have one, for which others wait: it is asked for all the same, also while no stream rings the
-// bell.
-func TestLooseBesideHeads(t *testing.T) {
-	for _, n := range []int{15, 16, 17, 48} {
-		for _, captures := range []int32{0, 1} {
-			_, drv, gpu := simWaits(t)
-			drv.ordered.Store(true)
-			line := must(gpu.NewTimeline(0))(t)
-			streams, events := make([]*Stream, n), make([]*Event, n)
-			for i := range streams {
-				streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-			}
-			last := streams[n-1]
-			loose := must(gpu.NewEvent(EventDisableTiming))(t)
-			last.core.acquire()
-			if err := errors.Join(line.Block(last, 1), loose.Record(last)); err != nil {
-				t.Fatal(err)
-			}
-			last.core.leave()
-			var wg sync.WaitGroup
-			for i, s := range streams {
-				if err := line.Block(s, 2); err != nil {
-					t.Fatal(err)
-				}
-				events[i] = must(s.RecordNew(EventDisableTiming))(t)
-				wg.Go(func() {
-					if err := events[i].Wait(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-				if !eventually(func() bool { return watches(drv) == i+1 }) {
-					t.Fatalf("%d are waited for", watches(drv))
-				}
-			}
-			done := make(chan error, 1)
-			wg.Go(func() { done <- loose.Wait(t.Context()) })
-			if !eventually(func() bool { return watches(drv) == n+1 }) || placeOf(loose) != 0 || placeOf(events[n-1]) == 0 {
-				t.Fatalf("%d are waited for, records %d and %d", watches(drv), placeOf(loose), placeOf(events[n-1]))
-			}
-			drv.captures.n.Add(captures) // somewhere else
-			time.Sleep(3 * watch.Long)
-			if err := line.Set(1); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Error(err)
-				}
-			case <-time.After(5 * time.Second):
-				t.Errorf("%d streams, %d captures: nobody asks for a record that is complete", n, captures)
-			}
-			drv.captures.n.Add(-captures)
-			if err := line.Set(2); err != nil {
-				t.Fatal(err)
-			}
-			wg.Wait()
-			closeAll(t, append(events, loose))
-			closeAll(t, streams)
-			closeAll(t, []*Timeline{line})
 		}
 	}
 }

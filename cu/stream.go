@@ -45,9 +45,7 @@ type streamCore struct {
 	// Streams are of one CUstream.
 	part *partOf
 	own  partOf
-	// waiters counts the goroutines in Wait.
-	waiters atomic.Int32
-	// waits are the watcher's for these.
+	// waits are the watcher's, for goroutines in Wait.
 	waits watch.Group
 	// green is the green context that the stream is of, which it keeps, or nil.
 	green *greenCore
@@ -336,8 +334,8 @@ func (s *Stream) Close() error {
 		return errNil("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
-		if s.core.waiters.Load() != 0 {
-			sc := s.core
+		// Whoever adds a wait looks whether the stream is closed after that.
+		if sc := s.core; !sc.waits.Empty() {
 			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
 		}
 	}()

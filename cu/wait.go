@@ -349,8 +349,6 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer runtime.KeepAlive(s)
-	sc.waiters.Add(1) // before the call on the stream is over: see Close
-	defer sc.waiters.Add(-1)
 	sl, err := sc.markSlot()
 	if err != nil {
 		if errors.Is(err, errBusy) {

@@ -86,7 +86,7 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 
 // TestWaiters lets many goroutines wait, for events of their own, on streams of all
 // kinds of numbers, for less and for longer than it takes until the watcher has them
-// ring its bell.
+// wake it.
 func TestWaiters(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		for _, c := range []struct{ waiters, streams int }{{1, 1}, {2, 1}, {64, 16}, {1000, 7}, {300, 300}} {
@@ -196,7 +196,7 @@ func TestWakeUpStreams(t *testing.T) {
 	closeAll(t, append(streams, own...))
 }
 
-// TestWatcherRests waits so long that streams of the library's own ring the bell: then
+// TestWatcherRests waits so long that wake-up streams notify the watcher: then
 // nobody asks any more, but now and then. A new waiter, and the end of the last, wake the
 // watcher.
 func TestWatcherRests(t *testing.T) {

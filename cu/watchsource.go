@@ -22,16 +22,15 @@ type watchSource struct {
 	results  [watch.MaxQuery]driver.Result
 }
 
-// notifier is a driver's bell, and how many streams were told to notify so far. It has a
-// descriptor while the watcher's goroutine runs.
+// notifier is a driver's, and how many streams were told to notify so far. It has a descriptor
+// while the watcher's goroutine runs.
 type notifier struct {
-	*driver.Bell
+	*driver.Notifier
 	armed atomic.Uint64
 }
 
-func (n *notifier) Notify()          { n.Ring() }
-func (n *notifier) Notified() uint64 { return n.Heard() }
-func (n *notifier) Close() bool      { return n.Bell.Close(n.armed.Load()) }
+// Close gives the descriptor back.
+func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
 
 // watcherClock sleeps by the driver's clock, and measures what the watcher takes of a processor,
 // which is real time also where the driver's is not.
@@ -46,7 +45,7 @@ func (d *Driver) initWatch() {
 }
 
 func (s *watchSource) NewNotifier() watch.Notifier {
-	n := &notifier{Bell: s.drv.table.NewBell()}
+	n := &notifier{Notifier: s.drv.table.NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
 	s.notifier.Store(n)
 	return n
@@ -138,7 +137,7 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 	polls.RUnlock()
 	n := s.notifier.Load()
 	if res == driver.ResultSuccess {
-		up.call, res = n.Ringer()
+		up.call, res = n.Callback()
 	}
 	if res != driver.ResultSuccess {
 		up.Return()
