@@ -31,14 +31,14 @@ type arming struct {
 // loosen and unlink are the set's, and count what is armed.
 func (w *Watcher) loosen(of *Wait) {
 	w.set.loosen(of)
-	if of.wakeUp.by != nil {
+	if of.wakeUp != nil {
 		w.armed.loose++
 	}
 }
 
 func (w *Watcher) unlink(of *Wait) {
 	w.set.unlink(of)
-	if of.wakeUp.by != nil {
+	if of.wakeUp != nil {
 		w.armed.loose--
 	}
 }
@@ -75,7 +75,7 @@ func (w *Watcher) arm(r *round, now time.Time) {
 // them: the watcher must not.
 func (w *Watcher) start(of *Wait, up WakeUp) {
 	w.mu.Lock()
-	of.wakeUp.starting = true
+	of.starting = true
 	w.mu.Unlock()
 	of.item.Retain() // also if it was closed: the wait is in use
 	w.late.Add(1)
@@ -101,7 +101,7 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 	for k := range 2 * len(r.plain) {
 		i := k % len(r.plain)
 		of, heads := r.plain[i], k < len(r.plain)
-		if of.head != heads || of.counter == nil || of.wakeUp != (wakeUp{}) || age-of.since < Long || !w.source.CanArm(of.item) {
+		if of.head != heads || of.counter == nil || of.wakeUp != nil || of.unarmable || of.starting || age-of.since < Long || !w.source.CanArm(of.item) {
 			continue
 		}
 		if r.arming = append(r.arming, arming{of, r.handles[i], of.counter.domain}); len(r.arming) == maxArming {
@@ -115,11 +115,11 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 // notified before it could.
 func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64) {
 	w.mu.Lock()
-	of.wakeUp.starting = false
+	of.starting = false
 	notifies := res == Armed && of.counter != nil && !of.item.Exposed()
 	switch {
 	case notifies:
-		of.wakeUp.by = up
+		of.wakeUp = up
 		w.armed.list = append(w.armed.list, of)
 		if of.where == inList {
 			w.armed.loose++
@@ -130,7 +130,7 @@ func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64)
 			w.wake()
 		}
 	default:
-		of.wakeUp.never = true // an exposed item stays so
+		of.unarmable = true // an exposed item stays so
 		w.armed.unsupported = w.armed.unsupported || res == Unsupported
 	}
 	w.mu.Unlock()
@@ -141,8 +141,8 @@ func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64)
 
 // disarm gives a wait's stream back.
 func (w *Watcher) disarm(of *Wait) {
-	of.wakeUp.by.Return()
-	of.wakeUp.by = nil
+	of.wakeUp.Return()
+	of.wakeUp = nil
 	a := &w.armed
 	if of.where == inList {
 		a.loose--
@@ -166,7 +166,7 @@ func (w *Watcher) loosenExposed() {
 		for i := len(c.heap.entries) - 1; i >= 0; i-- {
 			x := &c.heap.entries[i]
 			if of := x.wait; of.counter != nil && of.item.Exposed() {
-				x.wait = &Wait{where: inHeap} // that has ended, in its place
+				x.wait = &Wait{flags: flags{where: inHeap}} // that has ended, in its place
 				c.heap.stale++
 				w.loosen(of)
 			}

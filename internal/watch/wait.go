@@ -14,7 +14,6 @@ type Wait struct {
 	generation uint64
 	counter    *Counter // nil when the wait has ended
 	number     uint64   // in the heap
-	where      place
 	group      *Group
 	subs       *Sub
 	since      time.Duration // since the watcher was made
@@ -22,11 +21,19 @@ type Wait struct {
 	list       links         // of its counter's loose waits
 	ring       links         // of all loose waits
 	members    links         // of its group
-	wakeUp     wakeUp
+	wakeUp     WakeUp        // the stream that notifies the watcher, if one does
+	flags
+}
+
+// flags are what is known about a wait. They are in a struct of their own for the limit on fields.
+type flags struct {
+	where place
 	// head says that it was the first of its counter in the last round: that is armed first.
 	head bool
 	// ending says that another goroutine is about to end it.
 	ending bool
+	// unarmable says that no stream will notify. starting says that one is about to be told to.
+	unarmable, starting bool
 }
 
 type links struct{ prev, next *Wait }
@@ -40,15 +47,8 @@ const (
 	inList
 )
 
-// wakeUp is what a wait knows about wake-up streams.
-type wakeUp struct {
-	by WakeUp // the stream that notifies the watcher, if one does
-	// never says that none will. starting says that one is about to be told.
-	never, starting bool
-}
-
 // asleep reports whether a stream notifies the watcher when the wait is over.
-func (of *Wait) asleep() bool { return of.wakeUp.by != nil && !of.item.Exposed() }
+func (of *Wait) asleep() bool { return of.wakeUp != nil && !of.item.Exposed() }
 
 // Sub is somebody's interest in a wait. It is used once.
 type Sub struct {
@@ -57,8 +57,8 @@ type Sub struct {
 	Call func(*Sub)
 	// Final is false if another wait may end in another way. Final and Err are set before the
 	// Waiter is ready, or Call is called.
-	Final bool
 	Err   error
+	Final bool
 
 	over       bool
 	counted    bool // it is one of the watcher's waiters

@@ -382,7 +382,7 @@ func (w *Watcher) drop(n *notices, of *Wait) {
 	of.group.remove(of)
 	w.set.n--
 	w.set.version++
-	if of.wakeUp.by != nil {
+	if of.wakeUp != nil {
 		w.disarm(of)
 		w.armed.gap = w.armed.gap || c.n > 0
 	}
