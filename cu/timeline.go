@@ -330,13 +330,13 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	}
 	v := watch.NewValue(value)
 	w.AddValue(&tc.waits, v)
-	_, err = tc.ctx.await(ctx, &v.Single, closings, func(closed bool) error {
-		if closed {
-			return errTimelineContextClosed(tc)
-		}
+	if tc.ctx.closings.Load() != closings && w.Cancel(&v.Sub) {
+		return errTimelineContextClosed(tc)
+	}
+	if !v.Wait(ctx.Done()) && w.Cancel(&v.Sub) {
 		return tc.errEnded(ctx, value)
-	})
-	return err
+	}
+	return v.Err
 }
 
 func errTimelineClosed(tc *timelineCore) error {

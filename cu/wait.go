@@ -88,12 +88,15 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	}
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)
-	return ctxCore.await(ctx, s, closings, func(closed bool) error {
-		if closed {
-			return errContextClosedMeanwhile(sl)
-		}
-		return waitEnded("cuEventQuery", sl, ctx)
-	})
+	// Whoever has closed the context meanwhile may not have seen this wait.
+	if ctxCore.closings.Load() != closings && w.Cancel(&s.Sub) {
+		return false, errContextClosedMeanwhile(sl)
+	}
+	// It sleeps in this function, as a deeper stack costs every goroutine that is woken.
+	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
+		return false, waitEnded("cuEventQuery", sl, ctx)
+	}
+	return s.Final, s.Err
 }
 
 // addSub adds an interest in the slot's record. The caller has a call in flight on the slot. stream
@@ -104,20 +107,6 @@ func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
 		in.Group, in.Owner = &stream.waits, stream
 	}
 	sl.drv.watch.Add(sl, in, s)
-}
-
-// await sleeps until a wait that has begun has ended. closings is what the context's were before
-// it began: who has closed the context since may not have seen it. ended returns the error of a
-// wait that the closed context or, else, ctx has ended.
-func (c *contextCore) await(ctx context.Context, s *watch.Single, closings uint32, ended func(closed bool) error) (final bool, err error) {
-	w := &c.drv.watch
-	if c.closings.Load() != closings && w.Cancel(&s.Sub) {
-		return false, ended(true)
-	}
-	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
-		return false, ended(false)
-	}
-	return s.Final, s.Err
 }
 
 func errClosedMeanwhile(sl *slot) error {
