@@ -15,7 +15,7 @@ import (
 // parameters, callbacks and threads all pass through [Software]. It writes down
 // what it is called for.
 type soft struct {
-	Software // what is missing panics
+	Unimplemented
 
 	log      []string
 	fail     map[string]Result
@@ -322,6 +322,26 @@ func createContext(tab *Table, at At) Result {
 	_, res := tab.CtxCreate(at, 0, 0)
 	return res
 }
+
+// TestSoftwareWithoutCaptures relaxes a thread of a driver that has no captures: that is none of its calls'.
+func TestSoftwareWithoutCaptures(t *testing.T) {
+	tab := NewSoftware(noCaptures{})
+	if res := tab.EventQuery(At{Relaxed: true}, 1); res != ResultNotReady {
+		t.Errorf("a query: %v", res)
+	}
+	results := []Result{7}
+	if res := tab.EventQueryAll(At{Relaxed: true}, []Event{1}, results); res != 0 || results[0] != ResultNotReady {
+		t.Errorf("many queries: %v, %v", res, results)
+	}
+	if _, res := tab.EventCreate(At{Relaxed: true}, 0); tab.Missing(res) == nil {
+		t.Errorf("what it does not have: %v", res)
+	}
+}
+
+// noCaptures is a driver of one function.
+type noCaptures struct{ Unimplemented }
+
+func (noCaptures) EventQuery(*Thread, Event) Result { return ResultNotReady }
 
 // TestThread keeps what belongs to a thread from call to call.
 func TestThread(t *testing.T) {
