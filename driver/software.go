@@ -1,13 +1,14 @@
 package driver
 
-// Provider has a software driver. Package cu opens one.
+// Provider is what cu.WithSoftware takes. A driver that has this method, and returns itself,
+// is its own provider.
 type Provider interface {
-	// Software returns the driver, which is its own provider if this is one of its methods.
+	// Software returns the driver.
 	Software() Software
 }
 
-// Provide returns a provider of a driver without a method Software, such as one that embeds
-// another driver's Software to change some of its functions.
+// Provide returns a provider of a driver that has no method Software. One that embeds another
+// driver's Software, to change some of its functions, cannot have it.
 func Provide(s Software) Provider { return provided{s} }
 
 // provided is what Provide returns.
@@ -21,8 +22,9 @@ func (p provided) Software() Software { return p.driver }
 // CUDA_ERROR_NOT_SUPPORTED (801). A driver that embeds it has the functions that it declares,
 // and goes on to compile when [Software] gets more of them.
 //
-// Package cu opens a driver that has Init. To have a context it needs DeviceGetCount, DeviceGet,
-// DevicePrimaryCtxRetain, DevicePrimaryCtxRelease, CtxPushCurrent and CtxPopCurrent.
+// Package cu opens a driver that has Init. For a context it needs DeviceGet, DevicePrimaryCtxRetain,
+// DevicePrimaryCtxRelease, CtxPushCurrent and CtxPopCurrent. A driver may be called from any
+// goroutine at any time.
 type Unimplemented struct{}
 
 // Clock returns nil, for the machine's clock.
