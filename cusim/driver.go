@@ -23,7 +23,8 @@ func New(opts ...Option) *Driver {
 }
 
 // Software returns the functions of the driver. Tests call them directly, or pass a
-// driver that changes some of them to [driver.Provide]. It returns nil for a nil driver.
+// driver that changes some of them to [driver.Provide]. The methods of a type that
+// embeds the Driver change none of them. It returns nil for a nil driver.
 func (d *Driver) Software() driver.Software {
 	if d == nil || d.sim == nil {
 		return nil

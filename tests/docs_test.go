@@ -110,12 +110,12 @@ func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	return wrong
 }
 
-// exampleBodies returns what is between the braces of the examples of packages
-// cu, cutest and cutrace, one tab less indented.
+// exampleBodies returns what is between the braces of the examples of the public
+// packages, one tab less indented.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
-	for _, dir := range []string{"cu", "cutest", "cutrace"} {
+	for _, dir := range publicPackages {
 		found, err := filepath.Glob(filepath.Join(moduleRoot, dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -75,40 +75,6 @@ func ExampleUnimplemented() {
 	// cu: cuMemAlloc: the software driver has no cuMemAlloc_v2; do without, or use NVIDIA's driver
 }
 
-// counting changes one function of another driver: it counts the calls.
-type counting struct {
-	driver.Software
-	queries *int
-}
-
-func (d counting) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
-	*d.queries++
-	return d.Software.EventQuery(th, e)
-}
-
-// A driver that embeds another one's functions cannot have a method Software, and needs a provider.
-func ExampleProvide() {
-	mine, queries := new(tiny), 0
-	drv := must(cu.Open(cu.WithSoftware(driver.Provide(counting{mine, &queries}))))
-	defer drv.Close()
-	gpu := must(must(drv.Device(0)).PrimaryContext())
-	defer gpu.Close()
-	s := must(gpu.LegacyStream())
-	defer s.Close()
-	e := must(gpu.NewEvent(cu.EventDisableTiming))
-	defer e.Close()
-	if err := e.Record(s); err != nil {
-		fmt.Println(err)
-	}
-	for range 3 {
-		fmt.Println(must(e.Query()), queries)
-	}
-	// Output:
-	// pending 1
-	// pending 2
-	// pending 3
-}
-
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
