@@ -81,7 +81,7 @@ func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	if f == 0 {
 		return driver.Callback{}
 	}
-	return driver.Callback{Told: func(status driver.Result) {
+	return driver.Callback{GoStatus: func(status driver.Result) {
 		l.callStream(uintptr(f), uintptr(stream), status, uintptr(data))
 	}}
 }

@@ -8,15 +8,15 @@ import (
 
 // capture is a capture that is under way: of one stream, and of those that joined.
 type capture struct {
-	id      uint64
-	mode    int32
-	thread  *thread // that began it
-	origin  *stream
-	streams []*stream
-	events  []*event // whose newest record is part of it
-	graph   *graph
-	spoilt  bool
-	lost    []*node // the ends of streams that were destroyed
+	id          uint64
+	mode        int32
+	thread      *thread // that began it
+	origin      *stream
+	streams     []*stream
+	events      []*event // whose newest record is part of it
+	graph       *graph
+	invalidated bool
+	lost        []*node // the ends of streams that were destroyed
 	// taken is set when the program gets the graph, or had it before.
 	taken bool
 }
@@ -46,7 +46,7 @@ func (d *Driver) submit(s *stream, w *work) driver.Result {
 		d.engine.enqueue(s, w.op())
 		return ok
 	}
-	if c.spoilt {
+	if c.invalidated {
 		return driver.ResultStreamCaptureInvalidated
 	}
 	w.ctx = s.ctx
@@ -55,29 +55,29 @@ func (d *Driver) submit(s *stream, w *work) driver.Result {
 	return ok
 }
 
-// spoil invalidates a capture, and with it the events that stand for points in it. It
+// invalidate invalidates a capture, and with it the events that stand for points in it. It
 // returns the result that says so.
-func (d *Driver) spoil(c *capture, r driver.Result) driver.Result {
-	c.spoilt = true
-	c.invalidateEvents()
+func (d *Driver) invalidate(c *capture, r driver.Result) driver.Result {
+	c.invalidated = true
+	c.forgetEvents()
 	return r
 }
 
-// invalidateEvents makes the events that stand for points in the capture stand for
+// forgetEvents makes the events that stand for points in the capture stand for
 // nothing.
-func (c *capture) invalidateEvents() {
+func (c *capture) forgetEvents() {
 	for _, e := range c.events {
 		e.state, e.capture, e.deps = invalid, nil, nil
 	}
 	c.events = nil
 }
 
-// spoilContext invalidates the captures that streams of a context are part of, or only
+// invalidateContext invalidates the captures that streams of a context are part of, or only
 // those of blocking ones. It reports whether there are any.
-func (d *Driver) spoilContext(c *context, blocking bool) (found bool) {
+func (d *Driver) invalidateContext(c *context, blocking bool) (found bool) {
 	for _, s := range c.streams {
 		if s.capture != nil && (!blocking || s.blocking()) {
-			d.spoil(s.capture, ok)
+			d.invalidate(s.capture, ok)
 			found = true
 		}
 	}
@@ -102,7 +102,7 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 		default:
 			continue
 		}
-		r = d.spoil(other, driver.ResultStreamCaptureUnsupported)
+		r = d.invalidate(other, driver.ResultStreamCaptureUnsupported)
 	}
 	return r
 }
@@ -110,7 +110,7 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 // legacyFree is for calls that are about a context's legacy default stream: not while a
 // blocking stream is being captured, for which it would have to wait.
 func (d *Driver) legacyFree(c *context) driver.Result {
-	if d.spoilContext(c, true) {
+	if d.invalidateContext(c, true) {
 		return driver.ResultStreamCaptureImplicit
 	}
 	return ok
@@ -119,15 +119,15 @@ func (d *Driver) legacyFree(c *context) driver.Result {
 // uncaptured is for calls that nobody may make about a stream that is being captured.
 func (d *Driver) uncaptured(s *stream) driver.Result {
 	if s.capture != nil {
-		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	return ok
 }
 
-// unspoilt is for calls that may be made about a stream while it is captured, unless
+// captureValid is for calls that may be made about a stream while it is captured, unless
 // that has failed.
-func (s *stream) unspoilt() driver.Result {
-	if s.capture != nil && s.capture.spoilt {
+func (s *stream) captureValid() driver.Result {
+	if s.capture != nil && s.capture.invalidated {
 		return driver.ResultStreamCaptureInvalidated
 	}
 	return ok
@@ -159,14 +159,14 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 	c := e.capture
 	switch {
 	case s.kind == legacyStream:
-		return d.spoil(c, driver.ResultStreamCaptureImplicit)
+		return d.invalidate(c, driver.ResultStreamCaptureImplicit)
 	case s.capture == nil:
 		s.capture, s.deps = c, slices.Clone(e.deps)
 		c.streams = append(c.streams, s)
 		return ok
 	case s.capture != c:
-		d.spoil(s.capture, ok)
-		return d.spoil(c, driver.ResultStreamCaptureMerge)
+		d.invalidate(s.capture, ok)
+		return d.invalidate(c, driver.ResultStreamCaptureMerge)
 	}
 	for _, n := range e.deps {
 		if !slices.Contains(s.deps, n) {
@@ -181,7 +181,7 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 func (d *Driver) abandon(s *stream) {
 	c := s.capture
 	if c.origin == s {
-		c.spoilt = true
+		c.invalidated = true
 		d.finish(c)
 		return
 	}
@@ -200,7 +200,7 @@ func (d *Driver) finish(c *capture) {
 			d.objects.remove(uintptr(n.handle))
 		}
 	}
-	c.invalidateEvents()
+	c.forgetEvents()
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
 }
 
@@ -269,13 +269,13 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 	case c == nil:
 		return 0, driver.ResultIllegalState
 	case c.origin != s:
-		return 0, d.spoil(c, driver.ResultStreamCaptureUnmatched)
+		return 0, d.invalidate(c, driver.ResultStreamCaptureUnmatched)
 	}
 	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
-	c.taken = c.taken || joined && here && !c.spoilt
+	c.taken = c.taken || joined && here && !c.invalidated
 	d.finish(c)
 	switch {
-	case c.spoilt:
+	case c.invalidated:
 		return 0, driver.ResultStreamCaptureInvalidated
 	case !joined:
 		return 0, driver.ResultStreamCaptureUnjoined
@@ -312,7 +312,7 @@ func (s *stream) captureStatus() int32 {
 	switch {
 	case s.capture == nil:
 		return driver.CU_STREAM_CAPTURE_STATUS_NONE
-	case s.capture.spoilt:
+	case s.capture.invalidated:
 		return driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 	}
 	return driver.CU_STREAM_CAPTURE_STATUS_ACTIVE

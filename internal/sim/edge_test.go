@@ -163,8 +163,8 @@ func TestCaptureGoesWithContext(t *testing.T) {
 	r.want("query in another context", ok, r.EventQuery(r.th, e))
 }
 
-// TestSpoiltCapturesLeaveNothing spoils captures, and looks for their nodes.
-func TestSpoiltCapturesLeaveNothing(t *testing.T) {
+// TestInvalidatedCapturesLeaveNothing invalidates captures, and looks for their nodes.
+func TestInvalidatedCapturesLeaveNothing(t *testing.T) {
 	r := raw(t)
 	s, _ := r.StreamCreate(r.th, 1)
 	p, _ := r.MemAlloc(r.th, 4)

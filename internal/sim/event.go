@@ -145,8 +145,8 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 		return driver.ResultIllegalState
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
 		return d.submit(s, &work{node: eventRecordNode, event: e})
-	case s.unspoilt() != ok:
-		return s.unspoilt()
+	case s.captureValid() != ok:
+		return s.captureValid()
 	case e.ctx != s.ctx:
 		return driver.ResultInvalidHandle
 	}
@@ -234,7 +234,7 @@ func (d *Driver) askEvent(name string, th *driver.Thread, h driver.Event) (*even
 	}
 	switch e.state {
 	case captured:
-		return nil, d.spoil(e.capture, driver.ResultCapturedEvent)
+		return nil, d.invalidate(e.capture, driver.ResultCapturedEvent)
 	case invalid:
 		return nil, driver.ResultInvalidValue
 	}
@@ -306,7 +306,7 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	case e.ctx != c:
 		return driver.ResultInvalidHandle
 	}
-	if d.spoilContext(c, false) {
+	if d.invalidateContext(c, false) {
 		return driver.ResultStreamCaptureUnsupported
 	}
 	d.recordAll(c.lane, c.tails(), e)
@@ -323,12 +323,12 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 		return r
 	case d.foreign("cuCtxWaitEvent", e, c) != ok:
 		return driver.ResultInvalidHandle
-	case d.spoilContext(c, false):
+	case d.invalidateContext(c, false):
 		return driver.ResultStreamCaptureUnsupported
 	case e.state == invalid:
 		return driver.ResultInvalidValue
 	case e.state == captured: // in another context
-		return d.spoil(e.capture, driver.ResultCapturedEvent)
+		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
 	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
 		c.gate = o

@@ -272,7 +272,7 @@ func (d *Driver) greenEvent(name string, h driver.GreenCtx, eh driver.Event) (*g
 	}
 	for _, s := range g.streams() {
 		if s.capture != nil {
-			r = d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+			r = d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 		}
 	}
 	return g, e, r
@@ -304,7 +304,7 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 	case e.state == invalid:
 		return driver.ResultInvalidValue
 	case e.state == captured:
-		return d.spoil(e.capture, driver.ResultCapturedEvent)
+		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
 	if o := d.waitAll(g.lane, tails(g.streams()), e); o != nil {
 		g.gate = o

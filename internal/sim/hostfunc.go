@@ -10,7 +10,7 @@ import (
 // here.
 func callable(f driver.Callback) driver.Result {
 	switch {
-	case f.Go != nil || f.Told != nil:
+	case f.Go != nil || f.GoStatus != nil:
 		return ok
 	case f.Addr != 0:
 		return driver.ResultNotSupported
@@ -68,8 +68,8 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 			delete(d.hosts, thread)
 			after()
 		}()
-		if f.Told != nil {
-			f.Told(status)
+		if f.GoStatus != nil {
+			f.GoStatus(status)
 		} else {
 			f.Go()
 		}
@@ -123,7 +123,7 @@ func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.
 	case flags != 0:
 		return driver.ResultInvalidValue
 	case s.capture != nil:
-		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	o := d.hostOp(f)
 	began := false

@@ -157,7 +157,7 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	r.spin(s, time.Hour)
 	hostFunc, callback := make(chan bool, 1), make(chan driver.Result, 1)
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { hostFunc <- true }}))
-	r.must(r.StreamAddCallback(r.th, s, driver.Callback{Told: func(status driver.Result) { callback <- status }}, 0))
+	r.must(r.StreamAddCallback(r.th, s, driver.Callback{GoStatus: func(status driver.Result) { callback <- status }}, 0))
 	r.LoseDevice()
 	if !r.devices[0].contexts[0].pending.none() {
 		t.Error("operations are pending")

@@ -120,7 +120,7 @@ func (l *Launch) guard(f func()) {
 				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
 			}
 		}()
-		// Memory that somebody else has may be gone.
+		// Memory that other code has may be gone.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		f()
 		returned = true

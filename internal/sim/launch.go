@@ -61,7 +61,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	}
 	if r != ok {
 		if s.capture != nil {
-			d.spoil(s.capture, ok)
+			d.invalidate(s.capture, ok)
 		}
 		return r
 	}

@@ -14,14 +14,14 @@ const (
 	deviceBlock     blockKind = iota // of cuMemAlloc and cuMemAllocAsync
 	moduleBlock                      // of a module's variable
 	pinnedBlock                      // of cuMemHostAlloc
-	registeredBlock                  // somebody else's, that cuMemHostRegister pinned
-	pageableBlock                    // somebody else's, and nobody registered it
+	registeredBlock                  // other code's, that cuMemHostRegister pinned
+	pageableBlock                    // other code's, and not registered
 )
 
 // onHost reports whether the memory is the host's.
 func (k blockKind) onHost() bool { return k >= pinnedBlock }
 
-// foreign reports whether somebody else has the memory, and could take it away.
+// foreign reports whether other code has the memory, and could unmap it.
 func (k blockKind) foreign() bool { return k >= registeredBlock }
 
 // block is a piece of memory with one owner.
@@ -301,7 +301,7 @@ func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) 
 	case size == 0:
 		return 0, driver.ResultInvalidValue
 	case s.capture != nil: // graphs have no nodes for it here
-		return 0, d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	b, r := d.newDeviceBlock(s.ctx, size, deviceBlock)
 	if r != ok {
@@ -322,7 +322,7 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	case b == nil:
 		return driver.ResultInvalidValue
 	case s.capture != nil:
-		return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	b.leaving = true
 	return d.submit(s, &work{node: emptyNode, make: func() *op {

@@ -25,14 +25,14 @@ func newPages(size uint64) (data []byte, addr uint64) {
 // addressOf returns the address of memory that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// foreignBytes returns memory that somebody else has, and that has to stay where
+// foreignBytes returns memory that other code has, and that has to stay where
 // it is. It is read and written by touch alone.
 func foreignBytes(p driver.HostPtr, n uint64) []byte {
 	// Written this way because the address comes as a number.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
-// touch calls f, which touches memory that somebody else has, and reports whether
+// touch calls f, which touches memory that other code has, and reports whether
 // it was there.
 func touch(f func()) (there bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -263,11 +263,11 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		return r
 	case flags&^uint32(driver.CU_EVENT_WAIT_EXTERNAL) != 0:
 		return driver.ResultInvalidValue
-	case s.unspoilt() != ok:
-		return s.unspoilt()
+	case s.captureValid() != ok:
+		return s.captureValid()
 	case e.state == invalid:
 		if s.capture != nil {
-			d.spoil(s.capture, ok)
+			d.invalidate(s.capture, ok)
 		}
 		return driver.ResultInvalidValue
 	case external && s.capture == nil:
@@ -279,11 +279,11 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 	case s.capture != nil:
 		switch {
 		case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-			return d.spoil(s.capture, driver.ResultStreamCaptureUnsupported)
+			return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 		case e.state == empty:
 			return ok
 		}
-		return d.spoil(s.capture, driver.ResultStreamCaptureIsolation)
+		return d.invalidate(s.capture, driver.ResultStreamCaptureIsolation)
 	}
 	if e.point.on == s && s.kind != legacyStream && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return ok // what is on a stream is in order anyway
@@ -303,7 +303,7 @@ func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Contex
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetCtx", th, h)
 	if r == ok {
-		r = s.unspoilt()
+		r = s.captureValid()
 	}
 	if r != ok {
 		return 0, r
@@ -333,7 +333,7 @@ func (d *Driver) StreamGetPriority(th *driver.Thread, h driver.Stream) (int32, d
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamGetPriority", th, h)
 	if r == ok {
-		r = s.unspoilt()
+		r = s.captureValid()
 	}
 	if r != ok {
 		return 0, r

@@ -53,7 +53,7 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	defer d.mu.Unlock()
 	for c, s := range d.thread(th).own {
 		if s.capture != nil {
-			if s.capture.spoilt {
+			if s.capture.invalidated {
 				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD), "a capture of its default stream has failed, and nobody ended it", nil)
 			}
 			d.abandon(s)

@@ -8,10 +8,10 @@ import (
 
 // unknownKernels are kernels that were launched, and that nobody has written in Go.
 type unknownKernels struct {
-	refused bool
-	tell    func(name string)
-	untold  []string       // whose first launch tell has yet to be called for
-	misuses map[string]int // where the misuse of a kernel is, -1 if there is no room for it
+	refused    bool
+	notify     func(name string)
+	unreported []string       // for which notify has yet to be called
+	misuses    map[string]int // where the misuse of a kernel is, -1 if there is no room for it
 }
 
 // RefuseUnknownKernels is cusim.RefuseUnknownKernels.
@@ -21,7 +21,7 @@ func RefuseUnknownKernels() Option {
 
 // OnUnknownKernel is cusim.OnUnknownKernel.
 func OnUnknownKernel(f func(name string)) Option {
-	return func(d *Driver) { d.unknown.tell = f }
+	return func(d *Driver) { d.unknown.notify = f }
 }
 
 // known returns ok if a kernel can be launched, and notes a misuse if what it does is not
@@ -46,8 +46,8 @@ func (d *Driver) known(op string, f *function) driver.Result {
 			u.misuses[f.name] = n
 			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(what, f.name)})
 		}
-		if u.tell != nil {
-			u.untold = append(u.untold, f.name)
+		if u.notify != nil {
+			u.unreported = append(u.unreported, f.name)
 		}
 	case i >= 0:
 		d.misuses[i].Count++
@@ -61,14 +61,14 @@ func (d *Driver) known(op string, f *function) driver.Result {
 // reportUnknown calls the function of OnUnknownKernel for what it has not been called for.
 // The driver is not locked.
 func (d *Driver) reportUnknown() {
-	if d.unknown.tell == nil { // which does not change
+	if d.unknown.notify == nil { // which does not change
 		return
 	}
 	d.mu.Lock()
-	names := d.unknown.untold
-	d.unknown.untold = nil
+	names := d.unknown.unreported
+	d.unknown.unreported = nil
 	d.mu.Unlock()
 	for _, name := range names {
-		d.unknown.tell(name)
+		d.unknown.notify(name)
 	}
 }

@@ -179,7 +179,7 @@ func (*stub) LaunchHostFunc(_ thread, _ driver.Stream, f driver.Callback) driver
 }
 
 func (*stub) StreamAddCallback(_ thread, _ driver.Stream, f driver.Callback, _ uint32) driver.Result {
-	f.Told(ok)
+	f.GoStatus(ok)
 	return ok
 }
 
