@@ -174,7 +174,7 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory takes the call in flight over.
-	return newDeviceMem(mc.ctx, &memCore{raw: raw, size: size, module: mc}), nil
+	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
 // notFound returns the error for a name that the driver did not look up.

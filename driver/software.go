@@ -23,8 +23,7 @@ func (p provided) Software() Software { return p.driver }
 // and goes on to compile when [Software] gets more of them.
 //
 // Package cu opens a driver that has Init. For a context it needs DeviceGet, DevicePrimaryCtxRetain,
-// DevicePrimaryCtxRelease, CtxPushCurrent and CtxPopCurrent. A driver may be called from any
-// goroutine at any time.
+// DevicePrimaryCtxRelease, CtxPushCurrent and CtxPopCurrent.
 type Unimplemented struct{}
 
 // Clock returns nil, for the machine's clock.

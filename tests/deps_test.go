@@ -45,7 +45,7 @@ var rules = map[string]rule{
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
 	"internal/sim":        {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":               {imports: []string{"internal/sim", "driver"}},
 	"cusim/libcuda":       {imports: []string{"internal/sim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},

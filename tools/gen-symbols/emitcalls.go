@@ -43,8 +43,10 @@ func emitSoftware(plan *callPlan) string {
 	var b strings.Builder
 	importUnsafe(&b, plan)
 	b.WriteString(`// Software is a driver that is written in Go. Its methods are the calls of
-// Table with the thread that calls spelled out. What C returns through pointers
-// they return as values, before the result, so that no call has to allocate.
+// Table. What C returns through pointers they return as values, before the
+// result, so that no call has to allocate. They are called by any goroutine at
+// any time, with the thread that C takes from the operating system, or nil for
+// one in which nothing is current.
 //
 // Newer versions of this package add methods: a driver embeds [Unimplemented].
 type Software interface {
