@@ -60,7 +60,7 @@ struct thread {
 	_Atomic(const char *) failed; // the first call that failed
 	atomic_int code, ready, done;
 	unsigned long turns;
-	H stream, event, priorities;
+	H stream, event;
 	int least, greatest; // priorities
 };
 
@@ -159,7 +159,7 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *arg) {
 		return 1;
 	unsigned long end = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz > end)
+		if (info->dlpi_phdr[i].p_type == PT_LOAD) // in the order of their addresses
 			end = info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
 	libraries[num_libraries].begin = info->dlpi_addr;
 	libraries[num_libraries].end = info->dlpi_addr + end;
@@ -393,7 +393,8 @@ struct job {
 
 static void pair_name(char *name, size_t size, int pair) {
 	int a = pair / (BS + 1), b = pair % (BS + 1);
-	snprintf(name, size, "%s beside %s", a < AS ? as[a].name : "all of these", b < BS ? bs[b].name : "all of these");
+	snprintf(name, size, "%s beside %s", a < AS ? as[a].name : "all of these",
+		 b < BS ? bs[b].name : "all of these");
 }
 
 // add appends to a job's result.
@@ -419,6 +420,8 @@ static void add_calls(struct job *j, const char **in, const struct thread *but) 
 static void judge(struct job *j, int status, int hangs) {
 	struct state *s = j->state;
 	long failures = 0;
+	if (s->running && !s->finished)
+		s->seconds = (now() - s->began) / 1e3;
 	if (s->signal) {
 		add(j, "%s", signal_name(s->signal));
 		if (s->signal != SIGABRT)
@@ -555,7 +558,8 @@ int main(int argc, char **argv) {
 		first++;
 	}
 	if (seconds <= 0 || each < 1 || each > 20 || side_by_side < 1 ||
-	    (strcmp(contexts, "one") && strcmp(contexts, "created") && strcmp(contexts, "two") && strcmp(contexts, "devices")))
+	    (strcmp(contexts, "one") && strcmp(contexts, "created") && strcmp(contexts, "two") &&
+	     strcmp(contexts, "devices")))
 		usage();
 	for (int pair = 0; pair < PAIRS; pair++) {
 		char name[200];
