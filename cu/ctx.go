@@ -199,7 +199,7 @@ func (c *contextCore) end(at driver.At) error {
 	if err := c.endTimelines(); err != nil {
 		return err
 	}
-	left, in := c.leaveSlabs(), c.key // others may go on with it
+	left, in := c.leaveSlabs(at), c.key // others may go on with it
 	dev := c.primaryOf()
 	defer func() { d.slabs.putAll(left, in, dev) }()
 	switch c.claim {

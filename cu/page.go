@@ -410,18 +410,18 @@ func (c *contextCore) endTimelines() (err error) {
 }
 
 // leaveSlabs returns the slabs that the context has had, which it has no more. Those of a software driver are Go's
-// memory, and are unregistered.
-func (c *contextCore) leaveSlabs() []*slab {
+// memory, and are unregistered, unless the caller may not wait for the GPU.
+func (c *contextCore) leaveSlabs(at driver.At) []*slab {
 	k := &c.cells
 	k.mu.Lock()
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0
 	k.mu.Unlock()
 	c.forgetElsewhere()
-	if !c.drv.table.Software() {
+	if !c.drv.table.Software() || at.NoWait {
 		return left
 	}
-	at := driver.At{Context: c.raw, Relaxed: true}
+	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
 		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: c.failed("cuMemHostUnregister", uintptr(s.raw), res)})
