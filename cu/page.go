@@ -395,19 +395,30 @@ func (c *contextCore) lookAtClosed() {
 }
 
 // endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its
-// own streams is done. An error says that some work may go on, so that the memory has to stay registered.
-func (c *contextCore) endTimelines() (err error) {
+// own streams is done. An error, which is there also if a tracer panics, says that some work may go on, so that the
+// memory has to stay registered.
+func (c *contextCore) endTimelines(err *error) {
 	k := &c.cells
 	k.drained.Store(true)
-	for _, tc := range k.closed { // nobody else is left to touch it
-		if e := tc.finishLate(); e != nil {
-			tc.keep(e)
-			err = e
-		}
-	}
+	closed := k.closed // nobody else is left to touch it
 	k.closed = nil
-	return err
+	each(len(closed), func(i int) {
+		tc := closed[i]
+		e := errTracer
+		each(3, func(step int) {
+			switch {
+			case step < 2 && e == errTracer: // again, if a tracer has panicked
+				e = tc.finishLate()
+			case step == 2 && e != nil:
+				*err = e
+				tc.keep(e)
+			}
+		})
+	})
 }
+
+// errTracer says why nobody knows about a timeline's work.
+var errTracer = errors.New("a tracer has panicked twice while the work was waited for")
 
 // leaveSlabs returns the slabs that the context has had, which it has no more. Those of a software driver are Go's
 // memory, and are unregistered, unless the caller may not wait for the GPU.
