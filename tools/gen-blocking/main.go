@@ -1,5 +1,6 @@
 // Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they hold up meanwhile, as
-// tests/gpu/blocking.tsv says that it was measured.
+// tests/gpu/blocking.tsv says that it was measured. With -merge it first puts rows into that table that were measured
+// later: see merge.
 package main
 
 import (
@@ -15,17 +16,33 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the root of the repository")
+	later := flag.String("merge", "", "put the rows of a `file` that tests/gpu/run wrote into tests/gpu/blocking.tsv")
 	flag.Parse()
-	if err := run(*root); err != nil {
+	if err := run(*root, *later); err != nil {
 		fmt.Fprintln(os.Stderr, "gen-blocking:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root string) error {
-	measured, err := os.ReadFile(filepath.Join(root, "tests/gpu/blocking.tsv"))
+func run(root, later string) error {
+	path := filepath.Join(root, "tests/gpu/blocking.tsv")
+	measured, err := os.ReadFile(path)
 	if err != nil {
 		return err
+	}
+	if later != "" {
+		more, err := os.ReadFile(later)
+		if err != nil {
+			return err
+		}
+		merged, err := merge(string(measured), string(more))
+		if err != nil {
+			return err
+		}
+		measured = []byte(merged)
+		if err := os.WriteFile(path, measured, 0o644); err != nil {
+			return err
+		}
 	}
 	methods, err := os.ReadFile(filepath.Join(root, "tools/gen-blocking/methods.tsv"))
 	if err != nil {
@@ -139,8 +156,7 @@ func document(measured, annotated string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, machine, _ := strings.Cut(head, "meanwhile: ")
-	machine, _, _ = strings.Cut(machine, ". ")
+	machine := machineOf(head)
 
 	var b bytes.Buffer
 	b.WriteString(`# Which calls wait for the GPU
