@@ -14,7 +14,7 @@ import (
 // unmarked is a software driver on which no stream can write a word, if refuse is set, and which counts the contexts
 // that are destroyed.
 type unmarked struct {
-	*cusim.Driver
+	driver.Software
 	refuse    atomic.Bool
 	destroyed atomic.Int32
 }
@@ -23,12 +23,12 @@ func (d *unmarked) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driv
 	if d.refuse.Load() {
 		return driver.ResultNotSupported
 	}
-	return d.Driver.StreamWriteValue64(th, s, p, value, flags)
+	return d.Software.StreamWriteValue64(th, s, p, value, flags)
 }
 
 func (d *unmarked) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result {
 	d.destroyed.Add(1)
-	return d.Driver.CtxDestroy(th, ctx)
+	return d.Software.CtxDestroy(th, ctx)
 }
 
 // TestTracerPanicsBeforeRelease has a tracer panic, once or whenever it is called, while the context is given up and
@@ -44,9 +44,9 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				sim := &unmarked{Driver: cusim.New()}
+				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
-				drv := must(Open(WithSoftware(sim), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })))(t)
+				drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })))(t)
 				dev := must(drv.Device(0))(t)
 				gpu, other := must(dev.NewContext(0))(t), must(dev.NewContext(0))(t)
 				s := must(other.NewStream(StreamNonBlocking))(t)
