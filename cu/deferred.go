@@ -30,19 +30,19 @@ type deferred struct {
 
 // memoryFit says which allocations a piece of memory is good for.
 type memoryFit struct {
-	host  bool
+	is    memoryKind
 	flags HostFlags
 	class uint64
 }
 
 // fit returns what memory of this size is good for: allocations of about this size.
-func fit(host bool, flags HostFlags, size uint64) memoryFit {
+func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
 		unit = large
 	}
-	return memoryFit{host, flags, (size + unit - 1) / unit * unit}
+	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
 }
 
 // add adds an object, on which no call is in flight, and none can begin.
@@ -161,11 +161,11 @@ func (d *deferred) waitFreed() {
 const maxTaken = 4
 
 // takeMemory returns memory that fits, and that no work uses any more, or nil. It does not wait for the GPU.
-func (c *contextCore) takeMemory(host bool, flags HostFlags, size uint64) *memCore {
+func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // an allocation fails there, and says why
 	}
-	f := fit(host, flags, size)
+	f := fit(is, flags, size)
 	for range maxTaken {
 		mc := c.deferred.take(f)
 		if mc == nil {

@@ -193,7 +193,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
-			first = driver.Result(e.Result)
+			first = e.Result
 		} else if err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 		}

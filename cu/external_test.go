@@ -220,7 +220,7 @@ func (r *soft) events() int {
 	core := r.gpu.own.core
 	core.mu.Lock()
 	defer core.mu.Unlock()
-	for _, s := range core.spare {
+	for _, s := range core.spare.events {
 		n -= len(s)
 	}
 	return n

@@ -592,7 +592,7 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
 	d, r := spanOf(dst), spanOf(src)
 	m := d.mem
-	if m == nil || m.host != 0 {
+	if m == nil || m.onHost() {
 		m = r.mem
 	}
 	if d.mem == nil || m == nil {

@@ -43,7 +43,9 @@ package cu
 //	                   the marks of a timeline.
 //	exports.mu         the events whose IPC handles were given out.
 //	Driver.mu          a driver's devices, contexts and claims, and the list of tracers while it is changed.
-//	contextCore.mu     what a context keeps: parts, spare events, tails, pools, streams that wake the watcher.
+//	contextCore.mu     what a context keeps: parts, tails, pools, streams that wake the watcher.
+//	eventCache.mu      the CUevents of a context that nobody uses.
+//	peers.mu           the contexts whose memory a context can reach, while they are changed.
 //	deferred.mu        what is yet to be freed in a context.
 //	cells.mu           the slabs and closed timelines of a context.
 //	slabs.mu           the slabs that no context has.

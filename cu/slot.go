@@ -292,7 +292,7 @@ func (sl *slot) destroy(at driver.At) error {
 		return nil
 	}
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
-	if keep && ctx.keepEvent(sl.core.flags, sl.raw) {
+	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
 	return ctx.destroyEvent(sl.raw, at)

@@ -111,7 +111,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	defer c.leave()
 	if p := core.poison.Load(); p != nil {
-		return nil, core.fail(op, 0, driver.Result(p.res))
+		return nil, core.fail(op, 0, p.res)
 	}
 	x, err := core.takeCell(driver.At{Context: core.raw, Relaxed: true})
 	if err != nil {
@@ -364,7 +364,7 @@ func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 // works asks whether the context still works.
 func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
-		return tc.ctx.failed(waitOp, tc.handle(), driver.Result(p.res))
+		return tc.ctx.failed(waitOp, tc.handle(), p.res)
 	}
 	if res := tc.ctx.queryEvent(tc.pulse); res != driver.ResultSuccess {
 		return tc.ctx.failed("cuEventQuery", uintptr(tc.pulse), res)

@@ -250,7 +250,7 @@ func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Res
 		l.tell(tr)
 	}
 	for _, f := range l.calls {
-		(*f)(TraceCall{Trace: tr, Start: l.drv.opened.Add(t.begun), Duration: took, Result: Result(res)})
+		(*f)(TraceCall{Trace: tr, Start: l.drv.opened.Add(t.begun), Duration: took, Result: res})
 	}
 }
 

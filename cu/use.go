@@ -442,7 +442,7 @@ func (sc *streamCore) waitIdle() error {
 // runs any more.
 func (c *contextCore) unlessPoisoned(err error) error {
 	var e *Error
-	if errors.As(err, &e) && driver.Result(e.Result).Sticky() {
+	if errors.As(err, &e) && e.Result.Sticky() {
 		return nil
 	}
 	return err

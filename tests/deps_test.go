@@ -45,7 +45,7 @@ var rules = map[string]rule{
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
 	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
