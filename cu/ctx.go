@@ -5,10 +5,10 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Context is a CUDA context: a device's primary context, retained until the
@@ -55,7 +55,7 @@ type contextCore struct {
 
 	spare eventCache
 
-	mu    sync.Mutex
+	mu    lock.Mutex[lock.Context]
 	parts map[driver.Stream]*partOf // of streams that have a handle of their own
 	tails map[*streamCore]*tail     // of streams that are gone
 	sweep int                       // at how many tails those that are complete are dropped

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
@@ -16,7 +16,7 @@ import (
 // that fits takes memory from here before. An object stays here until the moment when it is freed: so it is not lost if
 // a tracer panics while somebody waits for its work.
 type deferred struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Deferred]
 	objects map[*resource]struct{}
 	// memory is that part of objects which allocations can take, by what it fits: lists of *memCore.
 	memory map[memoryFit]*list.List

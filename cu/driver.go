@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -29,7 +30,7 @@ type Driver struct {
 	name  string
 	hook  func(Leak)
 
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.Driver]
 	contexts map[contextKey]*contextCore
 	// abandoned are the contexts that have a claim and no user.
 	abandoned []*contextCore

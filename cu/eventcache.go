@@ -1,15 +1,14 @@
 package cu
 
 import (
-	"sync"
-
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // eventCache keeps the CUevents of a context that nobody uses any more, for whoever needs one of the same flags: the
 // driver takes longer to create one than to record it. A CUevent is in the cache, or has one user.
 type eventCache struct {
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.EventCache]
 	events map[EventFlags][]driver.Event
 }
 

@@ -7,9 +7,9 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Graph is work for the GPU that is described and not done: nodes, and which of them
@@ -29,7 +29,7 @@ type graphCore struct {
 	raw driver.Graph
 	// mu is held for each call: the driver leaves it to the program that there is one
 	// at a time.
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Graph]
 	uses *uses
 	// building is set while a function is called that adds to the graph. The mutex
 	// guards it, and is not held meanwhile.

@@ -1,16 +1,16 @@
 package cu
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // peers are the contexts whose memory kernels of a context can reach, besides its own. The map is replaced, never
 // changed, so that a launch looks without a lock.
 type peers struct {
-	mu  sync.Mutex
+	mu  lock.Mutex[lock.Peers]
 	all atomic.Pointer[map[*contextCore]bool]
 }
 

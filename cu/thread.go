@@ -3,9 +3,9 @@ package cu
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Thread is the operating system thread that [Context.Do] holds. It is good
@@ -13,7 +13,7 @@ import (
 type Thread struct {
 	ctx    *contextCore
 	raw    *driver.Thread
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Thread]
 	stream *Stream
 	ended  bool
 }

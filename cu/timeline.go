@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Timeline is a counter of 64 bits that the GPU and the host raise and wait for: what
@@ -52,7 +52,7 @@ type timelineCore struct {
 
 	// marks are the ends of the work on streams, as far as they were marked. After the last call they are
 	// what has yet to be done.
-	marksMu sync.Mutex
+	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
 	words   int    // how many marks have a word
 	more    []cell // for the words that the cell has no room for

@@ -6,18 +6,18 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // usage remembers the streams on which work was enqueued that uses an object, so
 // that the object is not destroyed before the work is done. It costs the work
 // nothing: the streams are asked when the object is to be destroyed.
 type usage struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Usage]
 	streams atomic.Pointer[[]*streamCore]
 	// lost says that a stream is gone, and nothing tells when its work is done: see idle.
 	lost atomic.Bool
