@@ -71,7 +71,7 @@ var variables = map[string]string{
 	"internal/ccall.call14ABI0":  "set by the assembler",
 	"internal/ccall.eachABI0":    "set by the assembler",
 	"internal/ccall.scopeABI0":   "set by the assembler",
-	"internal/ccall.bellABI0":    "set by the assembler",
+	"internal/ccall.notifyABI0":    "set by the assembler",
 	"internal/ccall.alwaysFalse": "never set; keeps the compiler from knowing that",
 	"internal/ccall.escaped":     "never set; makes a frame escape to the heap",
 	"internal/ccall.funcs":       "C knows a Go function by a number, and by nothing else",

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// bell is a C function of one argument, in R0: a gate, whose descriptor it writes to, if there is one. It counts
+// notifier is a C function of one argument, in R0: a gate, whose descriptor it writes to, if there is one. It counts
 // itself in before it looks for the descriptor, and out when it is done with it: see gate. It may be called on any
 // thread, also on one that Go knows nothing of: it touches nothing that a C function has to preserve. A system
 // call leaves all registers as they were but R0. What it answers is of no use to anybody.
@@ -9,13 +9,13 @@
 #define OUT 8
 #define FD 16
 
-GLOBL ·bellABI0(SB), NOPTR|RODATA, $8
-DATA ·bellABI0(SB)/8, $bell<>(SB)
+GLOBL ·notifyABI0(SB), NOPTR|RODATA, $8
+DATA ·notifyABI0(SB)/8, $notify<>(SB)
 
 GLOBL one<>(SB), NOPTR|RODATA, $8
 DATA one<>(SB)/8, $1
 
-TEXT bell<>(SB), NOSPLIT|NOFRAME, $0
+TEXT notify<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD R0, R9
 	ADD  $OUT, R9, R12
 

@@ -12,33 +12,33 @@ import (
 	"unsafe"
 )
 
-// Bell wakes the one goroutine that waits for it: it is rung from Go, or by a C library that was given the
-// function of [Bell.Ringer] to call. It has an eventfd from the first Wait, or Ringer, until Close, and again from
-// the next one on. C may ring it at any time.
+// Notifier wakes the one goroutine that waits on it, its owner. Go code notifies it, or a C library that calls the
+// function of [Notifier.Callback]. It has an eventfd from the first Wait, or Callback, until Close, and again from the
+// next one on. C may call at any time.
 //
-// Wait, Ringer, Close and Forget are for the owner; everything else is safe for concurrent use. Whoever drops a
-// Bell has called Close.
-type Bell struct {
+// Wait, Callback, Close and Forget are for the owner; everything else is safe for concurrent use. Whoever drops a
+// Notifier has called Close.
+type Notifier struct {
 	// mu is held while the descriptor and C's memory come and go. The owner need not take it to look at them.
 	mu sync.Mutex
 	// file is the eventfd, for the runtime's poller; nil while there is none. fd is its number.
 	file *os.File
 	fd   int64
-	// own is the gate that Go rings through, and c that for C, nil while there is none. c is in memory that is not
+	// own is the gate that Go notifies through, and c that for C, nil while there is none. c is in memory that is not
 	// Go's.
 	own    gate
 	c      *gate
 	memory []byte
-	before uint64 // how often C has rung through gates that are gone
+	before uint64 // how often C has notified through gates that are gone
 
-	channel channelBell // for Go where there is no eventfd
-	seen    uint64      // how often the bell had been rung when Wait returned
+	channel channelNotifier // for Go where there is no eventfd
+	seen    uint64          // how many notifications there were when Wait returned
 }
 
-// gate leads those who ring to a descriptor, which may be closed. Each counts itself in, looks for the descriptor,
+// gate leads those who notify to a descriptor, which may be closed. Each counts itself in, looks for the descriptor,
 // writes to it, and counts itself out. So whoever takes the descriptor away, and then finds nobody inside, may
 // close it: those who come later find that there is none. Whoever waits puts the descriptor there, and looks at
-// the count then. So either it is written to, or the count says that somebody has rung.
+// the count then. So either it is written to, or the count says that somebody has called Notify.
 //
 // The assembly knows the layout.
 type gate struct {
@@ -60,19 +60,19 @@ const (
 	pollIn          = 1
 )
 
-// bellABI0 is the address of a C function of one argument, set by the assembler: the gate.
-var bellABI0 uintptr
+// notifyABI0 is the address of a C function of one argument, set by the assembler: the gate.
+var notifyABI0 uintptr
 
-// NewBell returns a bell that was not rung.
-func NewBell() *Bell {
-	b := &Bell{fd: -1}
+// NewNotifier returns a notifier.
+func NewNotifier() *Notifier {
+	b := &Notifier{fd: -1}
 	b.own.fd.Store(-1)
 	b.channel.make()
 	return b
 }
 
-// open makes the bell have a descriptor. It reports false if there is none to be had.
-func (b *Bell) open() bool {
+// open makes the notifier have a descriptor. It reports false if there is none to be had.
+func (b *Notifier) open() bool {
 	if b.file != nil {
 		return true
 	}
@@ -93,52 +93,52 @@ func (b *Bell) open() bool {
 	return true
 }
 
-// lead leads those who ring to a descriptor, or to none.
-func (b *Bell) lead(fd int64) {
+// lead leads those who notify to a descriptor, or to none.
+func (b *Notifier) lead(fd int64) {
 	b.own.fd.Store(fd)
 	if b.c != nil {
 		b.c.fd.Store(fd)
 	}
 }
 
-// Ringer returns a C function and the argument with which it rings the bell, on whichever thread calls it: it does
+// Callback returns a C function and the argument with which it notifies the owner, on whichever thread calls it: it does
 // nothing but write to a descriptor, if there is one. fn is 0 where there is no such function, and ok is false,
 // too, where the system has no descriptor or memory left.
-func (b *Bell) Ringer() (fn, arg uintptr, ok bool) {
+func (b *Notifier) Callback() (fn, arg uintptr, ok bool) {
 	if !b.open() {
-		return bellABI0, 0, false
+		return notifyABI0, 0, false
 	}
 	if b.c == nil {
 		m, err := syscall.Mmap(-1, 0, os.Getpagesize(),
 			syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 		if err != nil {
-			return bellABI0, 0, false
+			return notifyABI0, 0, false
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.memory, b.c = m, (*gate)(unsafe.Pointer(unsafe.SliceData(m)))
 		b.c.fd.Store(b.fd)
 	}
-	return bellABI0, uintptr(unsafe.Pointer(b.c)), true
+	return notifyABI0, uintptr(unsafe.Pointer(b.c)), true
 }
 
-// Heard returns how often C has rung the bell.
-func (b *Bell) Heard() uint64 {
+// Notified returns how often C has called.
+func (b *Notifier) Notified() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.heard()
+	return b.notified()
 }
 
-// heard is Heard for the owner.
-func (b *Bell) heard() uint64 {
+// notified is Notified with mu held, or for the owner.
+func (b *Notifier) notified() uint64 {
 	if b.c == nil {
 		return b.before
 	}
 	return b.before + b.c.in.Load()
 }
 
-// Holds returns how many descriptors, and how many pages of memory for C, the bell has now.
-func (b *Bell) Holds() (descriptors, pages int) {
+// Holds returns how many descriptors, and how many pages of memory for C, the notifier has now.
+func (b *Notifier) Holds() (descriptors, pages int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file != nil {
@@ -150,15 +150,15 @@ func (b *Bell) Holds() (descriptors, pages int) {
 	return descriptors, pages
 }
 
-// Ring wakes the goroutine that waits, or else the next one that will.
-func (b *Bell) Ring() {
+// Notify wakes the goroutine that waits, or else the next one that will.
+func (b *Notifier) Notify() {
 	b.own.in.Add(1)
 	if fd := b.own.fd.Load(); fd >= 0 {
 		one := uint64(1)
-		// A counter that is full has been rung, too.
+		// A counter that is full wakes the owner, too.
 		syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
 	} else {
-		b.channel.ring()
+		b.channel.notify()
 	}
 	b.own.out.Add(1)
 }
@@ -167,10 +167,10 @@ func (b *Bell) Ring() {
 // the runtime's timers are too coarse.
 const short = 2 * time.Millisecond
 
-// Wait returns when the bell has been rung since the last Wait returned, or when d has passed. It may return early.
-func (b *Bell) Wait(d time.Duration) {
+// Wait returns when there was a notification since the last Wait returned, or when d has passed. It may return early.
+func (b *Notifier) Wait(d time.Duration) {
 	open := b.open()
-	if b.rings() == b.seen {
+	if b.notifications() == b.seen {
 		switch {
 		case !open:
 			b.channel.wait(d)
@@ -185,14 +185,14 @@ func (b *Bell) Wait(d time.Duration) {
 		var v uint64
 		syscall.RawSyscall(syscall.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&v)), 8)
 	}
-	b.seen = b.rings()
+	b.seen = b.notifications()
 }
 
-// rings returns how often the bell was rung.
-func (b *Bell) rings() uint64 { return b.own.in.Load() + b.heard() }
+// notifications returns how many notifications there were.
+func (b *Notifier) notifications() uint64 { return b.own.in.Load() + b.notified() }
 
 // sleep sleeps in the kernel for up to d.
-func (b *Bell) sleep(d time.Duration) {
+func (b *Notifier) sleep(d time.Duration) {
 	poll := struct {
 		fd              int32
 		events, revents int16
@@ -207,9 +207,9 @@ func (b *Bell) sleep(d time.Duration) {
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, 0, 0)
 }
 
-// Close gives the descriptor back. C may go on ringing: it finds that there is none, and is counted. Close reports
+// Close gives the descriptor back. C may go on notifying: it finds that there is none, and is counted. Close reports
 // false if somebody was about to write to the descriptor, which stays then: call it again a little later.
-func (b *Bell) Close() bool {
+func (b *Notifier) Close() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file == nil {
@@ -228,20 +228,20 @@ func (b *Bell) Close() bool {
 	return true
 }
 
-// Forget gives up what C rings through, if C has rung the bell as often as expected, since it was made: nobody
-// will ring it any more. Else it reports false.
-func (b *Bell) Forget(expected uint64) bool {
+// Forget gives up what C notifies through, if C has called as often as expected, since it was made: nobody
+// will call any more. Else it reports false.
+func (b *Notifier) Forget(expected uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c == nil {
 		return true
 	}
-	rings := b.c.out.Load() // nobody is inside any more
-	if b.before+rings != expected {
+	notifications := b.c.out.Load() // nobody is inside any more
+	if b.before+notifications != expected {
 		return false
 	}
 	if syscall.Munmap(b.memory) == nil {
-		b.before += rings
+		b.before += notifications
 		b.c, b.memory = nil, nil
 	}
 	return true

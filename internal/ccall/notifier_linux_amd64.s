@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// bell is a C function of one argument, in DI: a gate, whose descriptor it writes to, if there is one. It counts
+// notifier is a C function of one argument, in DI: a gate, whose descriptor it writes to, if there is one. It counts
 // itself in before it looks for the descriptor, and out when it is done with it: see gate. It may be called on any
 // thread, also on one that Go knows nothing of: it changes no register that a C function has to preserve, and uses
 // no stack. A system call leaves all registers as they were but AX, CX and R11. What it answers is of no use to
@@ -10,13 +10,13 @@
 #define OUT 8
 #define FD 16
 
-GLOBL ·bellABI0(SB), NOPTR|RODATA, $8
-DATA ·bellABI0(SB)/8, $bell<>(SB)
+GLOBL ·notifyABI0(SB), NOPTR|RODATA, $8
+DATA ·notifyABI0(SB)/8, $notify<>(SB)
 
 GLOBL one<>(SB), NOPTR|RODATA, $8
 DATA one<>(SB)/8, $1
 
-TEXT bell<>(SB), NOSPLIT|NOFRAME, $0
+TEXT notify<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ  DI, R8
 	LOCK
 	INCQ  IN(R8)

@@ -11,30 +11,30 @@ import (
 	"unsafe"
 )
 
-// TestBellClosing closes a bell again and again while C and Go ring it. Other files get the number of its
-// descriptor at once: nobody writes to these, and no ring is lost.
-func TestBellClosing(t *testing.T) {
+// TestNotifierClosing closes a notifier again and again while C and Go notify it. Other files get the number of its
+// descriptor at once: nobody writes to these, and no call is lost.
+func TestNotifierClosing(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 300
 	}
-	b := NewBell()
-	fn, arg, ok := b.Ringer()
+	b := NewNotifier()
+	fn, arg, ok := b.Callback()
 	if !ok {
-		t.Fatal("C cannot ring it")
+		t.Fatal("C cannot notify it")
 	}
-	var rung, asked atomic.Uint64
+	var notified, asked atomic.Uint64
 	var stop atomic.Bool
 	var ringers sync.WaitGroup
 	for i := range 3 {
 		ringers.Go(func() {
 			for !stop.Load() {
 				if i == 2 {
-					b.Ring()
+					b.Notify()
 				} else {
 					asked.Add(1)
 					ringFromC(fn, arg)
-					rung.Add(1)
+					notified.Add(1)
 				}
 				time.Sleep(time.Microsecond)
 			}
@@ -69,8 +69,8 @@ func TestBellClosing(t *testing.T) {
 			}
 			syscall.Close(fd)
 		}
-		if before, now, after := rung.Load(), b.Heard(), asked.Load(); now < before || now > after {
-			t.Fatalf("round %d: C has rung from %d to %d times, and %d were heard", round, before, after, now)
+		if before, now, after := notified.Load(), b.Notified(), asked.Load(); now < before || now > after {
+			t.Fatalf("round %d: C has called from %d to %d times, and %d were notified", round, before, after, now)
 		}
 	}
 	if reused == 0 {
@@ -78,20 +78,20 @@ func TestBellClosing(t *testing.T) {
 	}
 	stop.Store(true)
 	ringers.Wait()
-	if n := b.Heard(); n != rung.Load() {
-		t.Errorf("C has rung %d times, and %d were heard", rung.Load(), n)
+	if n := b.Notified(); n != notified.Load() {
+		t.Errorf("C has called %d times, and %d were notified", notified.Load(), n)
 	}
-	if !b.Close() || !b.Forget(rung.Load()) {
-		t.Error("the bell is not given up")
+	if !b.Close() || !b.Forget(notified.Load()) {
+		t.Error("the notifier is not given up")
 	}
 }
 
-// TestBellStaysOpen closes a bell while somebody who rings it knows its descriptor already, and has yet to write
+// TestNotifierStaysOpen closes a notifier while somebody who notifications it knows its descriptor already, and has yet to write
 // to it: the descriptor stays until then, and serves who waits.
-func TestBellStaysOpen(t *testing.T) {
-	b := NewBell()
-	if _, _, ok := b.Ringer(); !ok {
-		t.Fatal("C cannot ring it")
+func TestNotifierStaysOpen(t *testing.T) {
+	b := NewNotifier()
+	if _, _, ok := b.Callback(); !ok {
+		t.Fatal("C cannot notify it")
 	}
 	for name, g := range map[string]*gate{"C": b.c, "Go": &b.own} {
 		b.Wait(0) // it has a descriptor
@@ -104,10 +104,10 @@ func TestBellStaysOpen(t *testing.T) {
 			}
 		}
 		if fd != was || b.fd != was || g.fd.Load() != was || descriptors(b) != 1 {
-			t.Errorf("%s: the descriptor was %d; who rings knows %d, later %d, and the bell has %d",
+			t.Errorf("%s: the descriptor was %d; who notifications knows %d, later %d, and the notifier has %d",
 				name, was, fd, g.fd.Load(), b.fd)
 		}
-		b.Wait(time.Hour) // it was rung
+		b.Wait(time.Hour) // it was notified
 		one := [8]byte{1}
 		if _, err := syscall.Write(int(fd), one[:]); err != nil {
 			t.Errorf("%s cannot write: %v", name, err)
@@ -118,24 +118,24 @@ func TestBellStaysOpen(t *testing.T) {
 		}
 	}
 	if b.Forget(0) || !b.Forget(1) {
-		t.Error("C has rung once")
+		t.Error("C has called once")
 	}
 }
 
-// TestBellWithoutDescriptors waits when the process may open no more files, and later when it may.
-func TestBellWithoutDescriptors(t *testing.T) {
+// TestNotifierWithoutDescriptors waits when the process may open no more files, and later when it may.
+func TestNotifierWithoutDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Skip(err)
 	}
-	b := NewBell()
+	b := NewNotifier()
 	low := limit
 	low.Cur = 0
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
 		t.Skip(err)
 	}
-	fn, _, ok := b.Ringer()
-	b.Ring()
+	fn, _, ok := b.Callback()
+	b.Notify()
 	b.Wait(time.Hour)
 	begin := time.Now()
 	b.Wait(time.Millisecond)
@@ -145,63 +145,63 @@ func TestBellWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok || fn == 0 || b.fd >= 0 {
-		t.Errorf("there are no descriptors, and it has %d; C may ring: %t", b.fd, ok)
+		t.Errorf("there are no descriptors, and it has %d; C may call: %t", b.fd, ok)
 	}
 	if took < time.Millisecond {
-		t.Errorf("nobody has rung, and two waits of a millisecond took %v", took)
+		t.Errorf("nobody has notified, and two waits of a millisecond took %v", took)
 	}
-	go b.Ring()
+	go b.Notify()
 	b.Wait(time.Hour)
-	if _, _, ok = b.Ringer(); !ok || descriptors(b) != 1 {
-		t.Errorf("there are descriptors, and it has %d; C may ring: %t", descriptors(b), ok)
+	if _, _, ok = b.Callback(); !ok || descriptors(b) != 1 {
+		t.Errorf("there are descriptors, and it has %d; C may call: %t", descriptors(b), ok)
 	}
 	if !b.Close() || !b.Forget(0) {
-		t.Error("the bell is not given up")
+		t.Error("the notifier is not given up")
 	}
 }
 
-// TestBellWakes has C ring while the bell's owner is about to sleep, or opens its descriptor: each ring wakes it.
-func TestBellWakes(t *testing.T) {
+// TestNotifierWakes has C call while the notifier's owner is about to sleep, or opens its descriptor: each call wakes it.
+func TestNotifierWakes(t *testing.T) {
 	rounds := 20_000
 	if testing.Short() {
 		rounds = 2000
 	}
-	b := NewBell()
-	ring, heard := make(chan [2]uintptr), make(chan struct{})
+	b := NewNotifier()
+	calls, notified := make(chan [2]uintptr), make(chan struct{})
 	go func() {
-		for c := range ring {
+		for c := range calls {
 			ringFromC(c[0], c[1])
-			heard <- struct{}{}
+			notified <- struct{}{}
 		}
 	}()
 	for round := range uint64(rounds) {
-		fn, arg, ok := b.Ringer()
+		fn, arg, ok := b.Callback()
 		if !ok {
-			t.Fatal("C cannot ring it")
+			t.Fatal("C cannot notify it")
 		}
 		if round%2 == 0 && !b.Close() {
-			t.Fatal("nobody rings, and Close waits for somebody")
+			t.Fatal("nobody notifications, and Close waits for somebody")
 		}
-		ring <- [2]uintptr{fn, arg}
-		for begin := time.Now(); b.Heard() <= round; {
+		calls <- [2]uintptr{fn, arg}
+		for begin := time.Now(); b.Notified() <= round; {
 			if b.Wait(time.Hour); time.Since(begin) > 10*time.Second {
 				t.Fatalf("round %d: nobody was woken", round)
 			}
 		}
-		<-heard
+		<-notified
 		if round%64 == 0 && !(b.Close() && b.Forget(round+1)) {
-			t.Fatalf("round %d: the bell is not given up", round)
+			t.Fatalf("round %d: the notifier is not given up", round)
 		}
 	}
-	close(ring)
+	close(calls)
 	b.Close()
 }
 
-// BenchmarkBellOpens measures what it takes that a bell has a descriptor while somebody waits only.
-func BenchmarkBellOpens(b *testing.B) {
-	bell := NewBell()
+// BenchmarkNotifierOpens measures what it takes that a notifier has a descriptor while somebody waits only.
+func BenchmarkNotifierOpens(b *testing.B) {
+	notifier := NewNotifier()
 	for b.Loop() {
-		bell.Wait(0)
-		bell.Close()
+		notifier.Wait(0)
+		notifier.Close()
 	}
 }
