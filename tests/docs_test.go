@@ -32,7 +32,7 @@ type page struct {
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(moduleRoot, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)

@@ -61,8 +61,8 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Measured on: GPU, driver 1;", "| `Mem.Close` | always | group A |", "| `Ctx.Make` | at the 3rd, 6th | group B |",
-		"- Group A: `cuA`, `cuB`.", "- `cuMake` may hold up `cuC`.", "| cuMake, the 3rd, 6th | group B | `cuC` |", "in all situations: `cuQuery`.",
+		"Measured on: GPU, driver 1.", "| `Mem.Close` | always | group A |", "| `Ctx.Make` | at the 3rd, 6th | group B |",
+		"- Group A: `cuA`, `cuB`.", "- `cuMake` may block `cuC`.", "| cuMake, the 3rd, 6th | group B | `cuC` |", "in all situations: `cuQuery`.",
 	} {
 		if !strings.Contains(string(doc), want) {
 			t.Errorf("%q is missing in:\n%s", want, doc)
