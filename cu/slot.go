@@ -1,10 +1,10 @@
 package cu
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -285,7 +285,7 @@ func (sl *slot) destroy(at driver.At) error {
 		return nil
 	}
 	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
-	if keep && ctx.keepEvent(sl.core.flags, sl.raw) {
+	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
 	return ctx.destroyEvent(sl.raw, at)
@@ -321,7 +321,7 @@ type eventCore struct {
 	waits watch.Group
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is. The driver is not called meanwhile.
-	moving sync.Mutex
+	moving lock.Mutex[lock.Moving]
 	// places counts the successors. moving guards it.
 	places uint64
 	// once is closed when the RecordOnce that is under way has recorded; it is nil if none is. moving guards it.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -16,7 +16,7 @@ import (
 // that the object is not destroyed before the work is done. It costs the work
 // nothing: the streams are asked when the object is to be destroyed.
 type usage struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Usage]
 	streams atomic.Pointer[[]*streamCore]
 	// lost says that a stream is gone, and nothing tells when its work is done: see idle.
 	lost atomic.Bool
@@ -434,7 +434,7 @@ func (sc *streamCore) waitIdle() error {
 // runs any more.
 func (c *contextCore) unlessPoisoned(err error) error {
 	var e *Error
-	if errors.As(err, &e) && driver.Result(e.Result).Sticky() {
+	if errors.As(err, &e) && e.Result.Sticky() {
 		return nil
 	}
 	return err

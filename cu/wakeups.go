@@ -1,9 +1,8 @@
 package cu
 
 import (
-	"sync"
-
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -42,7 +41,7 @@ func (s *wakeUpStream) Return() {
 // where the program makes a stream, which may wait just as well. Where none is left, the watcher
 // polls.
 type wakeUpPool struct {
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.WakeUps]
 	free []*wakeUpStream
 	made int
 	// wanted says that there was none when one was needed.

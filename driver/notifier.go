@@ -8,87 +8,87 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Notifier wakes the one goroutine that waits for it. It is notified from Go, or by a stream that has got to where it
-// was told to call what [Notifier.Callback] returned. Wait, Callback, Close and Discard are for its owner.
+// Notifier wakes the one goroutine that waits on it, its owner. Go code notifies it, or a stream that calls what
+// [Notifier.Callback] returned. Wait, Callback, Close and Discard are for the owner.
 type Notifier struct {
-	native *ccall.Bell // nil with a software driver
-	// Else wake has room for one.
-	wake     chan struct{}
+	native *ccall.Notifier // nil with a software driver
+	// Else pending has room for one.
+	pending  chan struct{}
 	notified atomic.Uint64
 	clock    Clock
 	timer    Timer
 }
 
-// NewNotifier returns a notifier that was not notified.
+// NewNotifier returns a notifier.
 func (t *Table) NewNotifier() *Notifier {
 	if t.soft == nil {
-		return &Notifier{native: ccall.NewBell()}
+		return &Notifier{native: ccall.NewNotifier()}
 	}
-	return &Notifier{wake: make(chan struct{}, 1), clock: t.clock}
+	return &Notifier{pending: make(chan struct{}, 1), clock: t.clock}
 }
 
 // Notify wakes the goroutine that waits, or else the next one that will.
-func (n *Notifier) Notify() {
-	if n.native != nil {
-		n.native.Ring()
+func (b *Notifier) Notify() {
+	if b.native != nil {
+		b.native.Notify()
 		return
 	}
 	select {
-	case n.wake <- struct{}{}:
+	case b.pending <- struct{}{}:
 	default:
 	}
 }
 
-// Wait returns when somebody has notified since the last Wait returned, or when d has passed. It may return early.
-func (n *Notifier) Wait(d time.Duration) {
-	if n.native != nil {
-		n.native.Wait(d)
+// Wait returns when somebody has called Notify since the last Wait returned, or when d has passed. It may return early.
+func (b *Notifier) Wait(d time.Duration) {
+	if b.native != nil {
+		b.native.Wait(d)
 		return
 	}
-	if n.timer == nil {
-		n.timer = n.clock.NewTimer(d)
+	if b.timer == nil {
+		b.timer = b.clock.NewTimer(d)
 	} else {
-		n.timer.Reset(d)
+		b.timer.Reset(d)
 	}
 	select {
-	case <-n.wake:
-		n.timer.Stop()
+	case <-b.pending:
+		b.timer.Stop()
 		select { // it may have fired just now
-		case <-n.timer.C():
+		case <-b.timer.C():
 		default:
 		}
-	case <-n.timer.C():
+	case <-b.timer.C():
 	}
 }
 
-// Notified returns how often streams have notified.
-func (n *Notifier) Notified() uint64 {
-	if n.native != nil {
-		return n.native.Heard()
+// Notified returns how many streams have called back so far.
+func (b *Notifier) Notified() uint64 {
+	if b.native != nil {
+		return b.native.Notified()
 	}
-	return n.notified.Load()
+	return b.notified.Load()
 }
 
 // Holds returns how many file descriptors the notifier has now, which it has while somebody waits, and how many pages
-// of memory, while streams have yet to notify.
-func (n *Notifier) Holds() (descriptors, pages int) {
-	if n.native == nil {
+// of memory, while streams have yet to call back.
+func (b *Notifier) Holds() (descriptors, pages int) {
+	if b.native == nil {
 		return 0, 0
 	}
-	return n.native.Holds()
+	return b.native.Holds()
 }
 
-// Callback returns what a stream calls to notify, for [Table.LaunchHostFunc], which may be called elsewhere. A stream
-// does not notify after a sticky error. Where streams cannot notify the result is ResultNotSupported, and
-// ResultOperatingSystem where the system has no descriptor left for that.
-func (n *Notifier) Callback() (Callback, Result) {
-	if n.native == nil {
+// Callback returns what a stream calls to wake the owner, for [Table.LaunchHostFunc], which may be called elsewhere.
+// It is for the notifier's owner. A stream does not notify after a sticky error. Where streams cannot do so
+// the result is ResultNotSupported, and ResultOperatingSystem where the system has no descriptor left for that.
+func (b *Notifier) Callback() (Callback, Result) {
+	if b.native == nil {
 		return Callback{Go: func() {
-			n.notified.Add(1)
-			n.Notify()
+			b.notified.Add(1)
+			b.Notify()
 		}}, ResultSuccess
 	}
-	fn, arg, ok := n.native.Ringer()
+	fn, arg, ok := b.native.Callback()
 	switch {
 	case fn == 0:
 		return Callback{}, ResultNotSupported
@@ -98,24 +98,24 @@ func (n *Notifier) Callback() (Callback, Result) {
 	return Callback{Addr: fn, Data: arg}, ResultSuccess
 }
 
-// Close gives the descriptor back, until the next Wait or Callback. callbacks is how many streams were told to notify
-// so far; those that have not yet may do so at any time. It reports false if one of them was about to write to the
-// descriptor, which stays then: call it again a little later.
-func (n *Notifier) Close(callbacks uint64) bool {
-	if n.native == nil {
+// Close gives the notifier's descriptor back, until the next Wait or Callback. armed is how many streams were given the
+// callback so far; those that have not yet may do so at any time. It reports false if one of them was about
+// to write to the descriptor, which stays then: call it again a little later.
+func (b *Notifier) Close(armed uint64) bool {
+	if b.native == nil {
 		return true
 	}
-	if !n.native.Close() {
+	if !b.native.Close() {
 		return false
 	}
-	n.native.Forget(callbacks)
+	b.native.Forget(armed)
 	return true
 }
 
-// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to notify, the little memory
+// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call back, the little memory
 // that they need for that stays, and each garbage collection looks whether they have.
-func (n *Notifier) Discard(callbacks uint64) {
-	if n.native != nil && !(n.native.Close() && n.native.Forget(callbacks)) {
-		runtime.AddCleanup(new(*Notifier), func(n *Notifier) { n.Discard(callbacks) }, n)
+func (b *Notifier) Discard(armed uint64) {
+	if b.native != nil && !(b.native.Close() && b.native.Forget(armed)) {
+		runtime.AddCleanup(new(*Notifier), func(b *Notifier) { b.Discard(armed) }, b)
 	}
 }

@@ -22,11 +22,11 @@ func TestNotifierDiscarded(t *testing.T) {
 	}
 	b := new(Table).NewNotifier()
 	b.Discard(0) // nobody has ever waited
-	fn, arg, ok := b.native.Ringer()
+	fn, arg, ok := b.native.Callback()
 	if !ok {
 		t.Skip("C cannot notify here")
 	}
-	ring := func() {
+	notify := func() {
 		t.Helper()
 		if _, err := ccall.Invoke(fn, ccall.Hot, arg); err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestNotifierDiscarded(t *testing.T) {
 	if n, pages := b.Holds(); n != 1 || pages != 1 {
 		t.Errorf("a notifier that C can call has %d descriptors and %d pages", n, pages)
 	}
-	ring()
+	notify()
 	if !b.Close(2) || b.Notified() != 1 {
 		t.Errorf("C has called %d times of 2, and the descriptor stays", b.Notified())
 	}
@@ -50,7 +50,7 @@ func TestNotifierDiscarded(t *testing.T) {
 	if _, pages := b.Holds(); pages != 1 {
 		t.Fatal("C has yet to call, and has no memory for that any more")
 	}
-	ring()
+	notify()
 	if !collected(b) {
 		t.Error("C has called as often as it was told to, and its memory stays")
 	}

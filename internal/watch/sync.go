@@ -5,7 +5,6 @@ import "github.com/purecu/purecu/internal/explore"
 // These are the steps that goroutines take together: those of the standard library, but with the
 // build tag explore, where a test's scheduler controls each of them.
 type (
-	mutex       = explore.Mutex
 	atomicInt   = explore.Int32
 	atomicCount = explore.Uint32
 	atomicFlag  = explore.Bool
