@@ -99,7 +99,8 @@ var variables = map[string]string{
 	"internal/ccall/internal/guest.goHandler":        "the assembler's part of process",
 	"internal/ccall/internal/guest.ownPID":           "the assembler's part of process",
 
-	"internal/lock.held": "what goroutines hold is known where it is checked, which is in tests only",
+	"internal/explore.current": "types that stand for the standard ones find the test's scheduler by nothing else",
+	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
 	"driver.results": "a generated table that is only read",
 	"driver.symbols": "a generated table that is only read",
@@ -108,6 +109,7 @@ var variables = map[string]string{
 // calls holds the calls in libraries that are forbidden elsewhere, and why
 // each is right, as "file: call".
 var calls = map[string]string{
+	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
 	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",
 }
 
