@@ -223,6 +223,21 @@ var explorations = []struct {
 		w.r.Go(e.expose)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
+	{"expose, and record on another stream", false, func(w *world) { // which wakes nobody
+		e := w.event(1, 1)
+		w.waits(e, nil)
+		w.r.Go(func() {
+			e.expose()
+			it := e.record(0)
+			w.do(func() { it.done.Store(it.made.Load()) })
+		})
+	}},
+	{"a new wait beside one that sleeps", true, func(w *world) {
+		a, b := w.event(1, 1), w.event(2, 1)
+		w.waits(a, nil)
+		w.r.Go(func() { w.is("a wait", b.wait(nil), nil); w.complete(a.item.Load()) })
+		w.r.Go(func() { w.complete(b.item.Load()) })
+	}},
 	{"the last wait ends beside a new one", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)

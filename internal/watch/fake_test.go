@@ -146,7 +146,8 @@ type fakeItem struct {
 	exposed          atomic.Bool
 	watched          atomic.Int32
 	shared           Shared
-	refs             int // d.mu guards it
+	refs             int  // d.mu guards it, and owned
+	owned            bool // an event has it
 }
 
 func (it *fakeItem) Look() (uintptr, uint64, Access) {
@@ -192,10 +193,23 @@ func (it *fakeItem) Retain() {
 func (it *fakeItem) Release() {
 	it.use("Release")
 	it.d.mu.Lock()
-	defer it.d.mu.Unlock()
-	if it.refs--; it.refs == 0 {
+	it.refs--
+	gone, owned := it.refs == 0, it.owned
+	if gone {
 		delete(it.d.items, it.handle)
 	}
+	it.d.mu.Unlock()
+	if gone && owned {
+		it.d.fail("item %d was released too often", it.handle)
+	}
+}
+
+// disown releases an item that its event does not have any more.
+func (it *fakeItem) disown() {
+	it.d.mu.Lock()
+	it.owned = false
+	it.d.mu.Unlock()
+	it.Release()
 }
 
 // use fails if the item was destroyed.
@@ -210,7 +224,7 @@ func (it *fakeItem) use(what string) {
 
 // item returns a new item with a record, which its maker retains.
 func (d *fakeDevice) item(sequence, number uint64) *fakeItem {
-	it := &fakeItem{d: d, sequence: sequence, number: number, refs: 1}
+	it := &fakeItem{d: d, sequence: sequence, number: number, refs: 1, owned: true}
 	it.generation.Store(2)
 	it.made.Store(1)
 	d.mu.Lock()
@@ -405,7 +419,7 @@ func (e *fakeEvent) record(number uint64) *fakeItem {
 	e.d.do(func() { it.generation.Add(^uint64(0)) }) // somebody waits: the record goes elsewhere
 	next := e.d.item(it.sequence, number)
 	e.d.do(func() { e.item.Store(next) })
-	it.Release()
+	it.disown()
 	return next
 }
 
@@ -432,7 +446,7 @@ func (e *fakeEvent) close() {
 	if !e.group.Empty() {
 		e.d.w.EndGroup(&e.group, func(Item) error { return errClosed })
 	}
-	it.Release()
+	it.disown()
 }
 
 // wait waits for the event's present record, without polling.
