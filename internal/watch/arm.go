@@ -10,7 +10,8 @@ import (
 // maxArming is how many items are armed after one round.
 const maxArming = 16
 
-// armed are the waits for which a wake-up stream notifies the watcher. The watcher's lock guards it.
+// armed are the waits for which a wake-up stream notifies the watcher. The watcher's lock guards
+// them.
 type armed struct {
 	list  []*Wait
 	loose int // how many of them are loose
@@ -111,8 +112,8 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 	return len(r.arming) > 0
 }
 
-// noteArmed notes whether a stream will wake the watcher for a wait. notified is how often streams had
-// notified before it could.
+// noteArmed notes whether a stream will wake the watcher for a wait. notified is how often streams
+// had notified before it could: it may do so before its wait counts as armed.
 func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64) {
 	w.mu.Lock()
 	of.starting = false

@@ -2,7 +2,7 @@ package watch
 
 import "github.com/purecu/purecu/internal/explore"
 
-// These are the steps that goroutines take together: those of the standard library, but with the
+// These are the operations by which goroutines meet: those of the standard library, but with the
 // build tag explore, where a test's scheduler controls each of them.
 type (
 	atomicInt   = explore.Int32

@@ -229,7 +229,7 @@ func (w *Watcher) Cancel(s *Sub) bool {
 // EndGroup ends all waits of a group. err is called with the lock.
 func (w *Watcher) EndGroup(g *Group, err func(Item) error) {
 	w.mu.Lock()
-	var all []*Wait
+	all := make([]*Wait, 0, 32)
 	for of := g.first.Load(); of != nil; of = of.members.next {
 		all = append(all, of)
 	}
@@ -254,7 +254,7 @@ func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word
 
 // endEach ends waits, and releases the lock.
 func (w *Watcher) endEach(all []*Wait, final bool, err func(*Wait) error) {
-	var n notices
+	n := notices{ready: make([]signal, 0, len(all)), items: make([]Item, 0, len(all))}
 	for _, of := range all {
 		w.end(&n, outcome{wait: of, final: final, err: err(of)})
 	}
@@ -277,7 +277,8 @@ func (w *Watcher) ItemExposed() {
 // AddLate adds to what has yet to be released: see Settle.
 func (w *Watcher) AddLate(n int32) { w.late.Add(n) }
 
-// settlePatience is how long Settle waits for what takes microseconds, unless a tracer keeps somebody.
+// settlePatience is how long Settle waits for what takes microseconds, unless a tracer keeps
+// somebody.
 const settlePatience = 100 * time.Millisecond
 
 // Settle waits until the watcher has released what was closed before. Else what a program closes
