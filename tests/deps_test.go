@@ -41,6 +41,7 @@ var rules = map[string]rule{
 	"internal/ccall/internal/guest":   {unsafe: []string{"*"}},
 	"internal/ccall/internal/cgocost": {cgo: true},
 
+	"internal/explore":    {},
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
