@@ -49,4 +49,4 @@ package cu
 //	slabs.mu           the slabs that no context has.
 //
 // A pool's entries, the slot that an event has, calls in flight and records under way have
-// no lock: see poolEntry.state, refs and slot.gen.
+// no lock: see poolEntry.state, and package handle.

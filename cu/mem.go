@@ -193,7 +193,7 @@ func (s Span) enter(op string) error {
 	case s.err != nil:
 		return &Error{Op: op, Result: ResultInvalidValue, Err: s.err, Detail: "choose a span within the memory"}
 	}
-	return s.mem.enter(op)
+	return s.mem.Enter(s.mem, op)
 }
 
 func (s Span) leave() {
@@ -349,7 +349,7 @@ func (m *HostMem) Size() uint64 { return m.span().size }
 // is good until the DeviceMem is closed or collected. For nil and for closed
 // memory it is 0.
 func (m *DeviceMem) Handle() uint64 {
-	if m == nil || m.core == nil || m.core.closed() {
+	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
 	m.core.exposed.Store(true)
@@ -360,7 +360,7 @@ func (m *DeviceMem) Handle() uint64 {
 // is good until the HostMem is closed or collected. For nil and for closed memory
 // it is 0.
 func (m *HostMem) Handle() uintptr {
-	if m == nil || m.core == nil || m.core.closed() {
+	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
 	m.core.exposed.Store(true)
@@ -422,7 +422,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*driver.Table, driv
 		return errNil(op, "device memory")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)
@@ -471,7 +471,7 @@ func (m *HostMem) View(f func(b []byte) error) error {
 		return mistake(op, ErrNil, 0, "the function is nil: pass what is to be done with the memory")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)

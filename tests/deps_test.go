@@ -42,11 +42,12 @@ var rules = map[string]rule{
 	"internal/ccall/internal/cgocost": {cgo: true},
 
 	"internal/explore":    {},
+	"internal/handle":     {imports: []string{"internal/explore"}},
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "internal/handle", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
 	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
