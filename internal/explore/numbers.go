@@ -183,3 +183,11 @@ func (x *Uint64) CompareAndSwap(old, v uint64) bool {
 	step("Uint64.CompareAndSwap")
 	return x.v.CompareAndSwap(old, v)
 }
+
+func (x *Int32) peek() int32 { return x.v.Load() }
+
+func (x *Int64) peek() int64 { return x.v.Load() }
+
+func (x *Uint32) peek() uint32 { return x.v.Load() }
+
+func (x *Uint64) peek() uint64 { return x.v.Load() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -61,7 +62,8 @@ type strategy interface {
 // Go starts a goroutine of the program.
 func (r *Run) Go(f func()) { r.start(f) }
 
-// Finally has f called when all goroutines have returned. What it does is no step of a schedule.
+// Finally has f called when all goroutines have returned, before the functions that were passed earlier. What it does is
+// no step of a schedule.
 func (r *Run) Finally(f func()) { r.finally = append(r.finally, f) }
 
 // Fail reports that the program went wrong, and ends the run.
@@ -125,7 +127,7 @@ func (r *Run) do(program func(*Run)) {
 		g.stop()
 	}
 	r.running = nil
-	for _, f := range r.finally {
+	for _, f := range slices.Backward(r.finally) {
 		if r.failure == "" {
 			r.set(f)
 		}
@@ -278,3 +280,6 @@ func Choose(n int) int {
 	}
 	return 0
 }
+
+// Peek returns a value without a step. It is for the checks of tests.
+func Peek[T any](x interface{ peek() T }) T { return x.peek() }

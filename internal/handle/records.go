@@ -179,10 +179,11 @@ func (r *Records) Complete() bool {
 	return g != 0 && r.done.Load() == g && !r.Exposed()
 }
 
-// Remember notes that the event was complete, when asked after the generation was g. That is about g only if no record
-// was under way then, and none has begun since.
+// Remember notes that the event was complete, when asked after the generation was g. Complete believes that as long as
+// the generation is g: each value of gen is there for one period of time, in which no record begins or ends. While a
+// record is under way nothing is remembered, although that might be answered as if the record came later.
 func (r *Records) Remember(g Gen) {
-	if !g.Busy() && r.Gen() == g && !r.Exposed() {
+	if !g.Busy() {
 		r.done.Store(uint64(g))
 	}
 }
