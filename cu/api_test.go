@@ -46,6 +46,7 @@ var apiFuncs = map[string]func(){
 	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
 	"NeedsRestart":         func() { NeedsRestart(nil); NeedsRestart((*Error)(nil)) },
 	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
+	"Remedy":               func() { Remedy(-1 << 31); Remedy(1 << 30) },
 	"QueryAll":             func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
 	"RecordAll":            func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
 	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured,
@@ -240,12 +240,12 @@ type captures struct {
 	_  [64]byte
 	n  atomic.Int32
 	_  [64]byte
-	mu sync.Mutex
+	mu lock.Mutex[lock.Captures]
 	// byID is nil at first.
 	byID map[uint64]*capture
 	// polls is held for reading while an event is polled, or waited for by a stream of the
 	// library's own, that must not become part of a capture meanwhile: see awaitPolls.
-	polls sync.RWMutex
+	polls lock.RWMutex[lock.Polls]
 }
 
 // awaitPolls waits until polls that began before are answered. Later ones see what the
@@ -418,7 +418,7 @@ func (sc *streamCore) beginChange() (done func()) {
 // are recorded, or after markPatience: what takes so long waits for room in the stream's
 // queue, and found out before that nothing is being captured.
 type legacyMarks struct {
-	mu         sync.Mutex
+	mu         lock.Mutex[lock.LegacyMarks]
 	marks      int // records that are under way
 	beginnings int // captures that begin
 }
@@ -566,7 +566,7 @@ type holder interface {
 
 // uses are what a graph uses.
 type uses struct {
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Uses]
 	held map[holder]int // how often it was added
 	// given are the events that nodes have got since they were made.
 	given map[driver.GraphNode]*slot

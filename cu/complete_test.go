@@ -405,7 +405,12 @@ func TestRelaxed(t *testing.T) {
 // TestSparesThatAreNone looks at CUevents that go out of service and must not
 // serve again, and at a record that must not take a spare one.
 func TestSparesThatAreNone(t *testing.T) {
-	spares := func(c *Context) int { return len(c.own.core.spare[EventDefault]) }
+	spares := func(c *Context) int {
+		ec := &c.own.core.spare
+		ec.mu.Lock()
+		defer ec.mu.Unlock()
+		return len(ec.events[EventDefault])
+	}
 
 	t.Run("external", func(t *testing.T) {
 		// Two records while a ticket is out, the first of them for a graph: the

@@ -2,15 +2,14 @@ package cu
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Context is a CUDA context: a device's primary context, retained until the
@@ -55,11 +54,12 @@ type contextCore struct {
 	// deferred is what is yet to be freed.
 	deferred deferred
 
-	mu    sync.Mutex
-	parts map[driver.Stream]*partOf     // of streams that have a handle of their own
-	spare map[EventFlags][]driver.Event // events that nobody uses any more
-	tails map[*streamCore]*tail         // of streams that are gone
-	sweep int                           // at how many tails those that are complete are dropped
+	spare eventCache
+
+	mu    lock.Mutex[lock.Context]
+	parts map[driver.Stream]*partOf // of streams that have a handle of their own
+	tails map[*streamCore]*tail     // of streams that are gone
+	sweep int                       // at how many tails those that are complete are dropped
 	// lostTails is how many tails had no event so far.
 	lostTails uint64
 	// pools are the streams that PoolStream shares out, by their priority.
@@ -77,10 +77,8 @@ type contextCore struct {
 	// closings is how often the last one was closed.
 	closings atomic.Uint32
 	// pool is the events that EventPool lends, nil while it has no share.
-	pool *poolCore
-	// peers are the contexts whose memory kernels here can reach. The map is
-	// replaced, never changed.
-	peers atomic.Pointer[map[*contextCore]bool]
+	pool  *poolCore
+	peers peers
 
 	// marks are the events that this package records on the legacy default stream of its own accord.
 	marks legacyMarks
@@ -122,9 +120,6 @@ type contextKey struct {
 	// alive, so it is as good as an id while the core is in the table.
 	raw driver.Context
 }
-
-// maxSpare is how many unused events of a kind a context keeps.
-const maxSpare = 64
 
 // hold counts one more user, unless there is none left, in which case the claim
 // is being given up.
@@ -181,22 +176,6 @@ func (c *contextCore) endTails(at driver.At) {
 			c.lost = t.err
 		}
 	}
-}
-
-// endEvents destroys the events that the context keeps.
-func (c *contextCore) endEvents(at driver.At) {
-	var all []driver.Event
-	for _, events := range c.spare {
-		all = append(all, events...)
-	}
-	if c.cells.pulse != 0 {
-		all = append(all, c.cells.pulse)
-	}
-	each(len(all), func(i int) {
-		if err := c.destroyEvent(all[i], at); err != nil {
-			c.drv.leak(Leak{Kind: "event", Handle: uintptr(all[i]), Err: err})
-		}
-	})
 }
 
 // end ends the claim, when the work of timelines is done.
@@ -364,7 +343,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 			core.claim = hold
 		}
 	} else {
-		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, claim: hold, spare: make(map[EventFlags][]driver.Event)}
+		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, claim: hold}
 		core.users.Revive()
 		d.contexts[key] = core
 	}
@@ -557,248 +536,6 @@ func askContext[T any](c *Context, op string, call func(t *driver.Table, at driv
 	return v, nil
 }
 
-// EnablePeerAccess lets kernels of this context reach the memory of another
-// device's context (cuCtxEnablePeerAccess). It is not mutual. Copies between
-// devices need it not. If access is enabled already, nothing happens.
-func (c *Context) EnablePeerAccess(peer *Context) error {
-	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
-}
-
-// DisablePeerAccess takes EnablePeerAccess back (cuCtxDisablePeerAccess). Kernels
-// that are under way with such memory then fail, which poisons the context.
-func (c *Context) DisablePeerAccess(peer *Context) error {
-	return c.setPeerAccess("cuCtxDisablePeerAccess", peer, false)
-}
-
-func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
-	core, err := c.enter(op)
-	if err != nil {
-		return err
-	}
-	defer c.leave()
-	pc, err := peer.enter(op)
-	if err != nil {
-		return err
-	}
-	defer peer.leave()
-	if pc.drv != core.drv {
-		return mixed(op, "context", core, "peer", pc)
-	}
-	t, at := core.drv.table, driver.At{Context: core.raw}
-	var res, already driver.Result
-	if on {
-		res, already = t.CtxEnablePeerAccess(at, pc.raw, 0), driver.ResultPeerAccessAlreadyEnabled
-	} else {
-		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
-	}
-	if res != driver.ResultSuccess && res != already {
-		return core.fail(op, uintptr(pc.raw), res)
-	}
-	core.mu.Lock()
-	defer core.mu.Unlock()
-	peers := make(map[*contextCore]bool)
-	if old := core.peers.Load(); old != nil {
-		for p := range *old {
-			if !p.gone.Load() {
-				peers[p] = true
-			}
-		}
-	}
-	if on {
-		peers[pc] = true
-	} else {
-		delete(peers, pc)
-	}
-	core.peers.Store(&peers)
-	return nil
-}
-
-// reaches reports whether kernels of the context can use memory of another.
-func (c *contextCore) reaches(other *contextCore) bool {
-	if c == other {
-		return true
-	}
-	peers := c.peers.Load()
-	return peers != nil && (*peers)[other]
-}
-
-// Thread is the operating system thread that [Context.Do] holds. It is good
-// while Do runs, on the goroutine that called Do.
-type Thread struct {
-	ctx    *contextCore
-	raw    *driver.Thread
-	mu     sync.Mutex
-	stream *Stream
-	ended  bool
-}
-
-// Do calls f with the context current on the thread that f runs on, and puts the
-// thread's own current context back afterwards, also if f panics
-// (cuCtxPushCurrent, cuCtxPopCurrent). It is for foreign code, which relies on a
-// current context: nothing in this package does. Meanwhile the goroutine is
-// locked to the thread; goroutines that f starts are not.
-//
-// If f leaves another context current than it found, or another capture mode, the
-// thread cannot be put back (a push of the context that is current anyway goes
-// unnoticed): Do returns an error, and the goroutine stays locked to the thread, which
-// ends with it, unless the context is poisoned: then the thread goes on as it is.
-//
-// The end of a thread crashes an H200's driver if a capture of the thread's default stream
-// has failed and was not ended. Do ends what f leaves there, in this context and in what f
-// left current, before it gives a thread up. A program whose threads end otherwise, as those
-// of goroutines do that lock them and return, has to end such captures itself.
-func (c *Context) Do(f func(t *Thread) error) (err error) {
-	const op = "cuCtxPushCurrent"
-	core, err := c.enter(op)
-	if err != nil {
-		return err
-	}
-	defer c.leave()
-	if f == nil {
-		return mistake(op, ErrNil, 0, "the function is nil: pass what is to run with the context current")
-	}
-	table := core.drv.table
-	t := &Thread{ctx: core, raw: table.Pin()}
-	at := driver.At{Thread: t.raw}
-	before, res := t.state(at)
-	if res != driver.ResultSuccess {
-		if res.Sticky() {
-			t.raw.Unpin() // see abandon
-		} else {
-			t.raw.Abandon() // its capture mode may be another one now
-		}
-		return core.fail(op, uintptr(core.raw), res)
-	}
-	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
-		t.raw.Unpin()
-		return core.fail(op, uintptr(core.raw), res)
-	}
-	defer func() {
-		t.end()
-		// What f has left current may be destroyed: it is not pushed again.
-		stays := false
-		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != core.raw {
-			stays = t.endCapture(at)
-		}
-		raw, res := table.CtxPopCurrent(at)
-		var after threadState
-		if res == driver.ResultSuccess {
-			after, res = t.state(at)
-		}
-		switch {
-		case res != driver.ResultSuccess:
-			t.abandon(stays)
-			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
-		case raw != core.raw || after != before:
-			t.abandon(stays)
-			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
-				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
-					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
-		default:
-			t.raw.Unpin()
-		}
-	}()
-	return f(t)
-}
-
-// abandon gives the thread up, so that it ends with its goroutine. An H200's driver crashes
-// when a thread ends while a capture of its default stream in some context has failed and is
-// not ended: those in Do's context, and in what is current now, are ended before. stays says
-// that there is one already that cannot be ended.
-func (t *Thread) abandon(stays bool) {
-	at := driver.At{Thread: t.raw}
-	if t.endCapture(driver.At{Thread: t.raw, Context: t.ctx.raw}) || t.endCapture(at) || stays {
-		t.raw.Unpin()
-		return
-	}
-	t.raw.Abandon()
-}
-
-// endCapture ends a capture of the thread's default stream. It reports true after a sticky
-// error: nothing can end a capture then, or say whether there is one.
-func (t *Thread) endCapture(at driver.At) (lost bool) {
-	table := t.ctx.drv.table
-	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
-	if res == driver.ResultSuccess {
-		table.GraphDestroy(at, g)
-	}
-	return res.Sticky()
-}
-
-// threadState is what Do has to leave as it found it.
-type threadState struct {
-	ctx  driver.Context
-	mode int32
-}
-
-// state returns the thread's current context and capture mode.
-func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
-	table := t.ctx.drv.table
-	if s.ctx, res = table.CtxGetCurrent(at); res != driver.ResultSuccess {
-		return s, res
-	}
-	s.mode, res = table.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
-	if table.Missing(res) != nil { // before CUDA 10.1
-		return s, driver.ResultSuccess
-	}
-	if res == driver.ResultSuccess {
-		_, res = table.ThreadExchangeStreamCaptureMode(at, s.mode)
-	}
-	return s, res
-}
-
-// errUnbalanced is behind the error of a Do whose function changed the thread's
-// stack of contexts, or its capture mode.
-var errUnbalanced = errors.New("the function left the thread in another state")
-
-// DefaultStream returns the thread's own default stream in the context of Do
-// (CU_STREAM_PER_THREAD): it waits for no other stream but the legacy one. It is
-// for the goroutine that called Do, and closed when Do ends. Each call returns
-// the same Stream.
-func (t *Thread) DefaultStream() (*Stream, error) {
-	const op = "CU_STREAM_PER_THREAD"
-	if t == nil || t.ctx == nil {
-		return nil, errNil(op, "thread")
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return nil, mistake(op, ErrClosed, 0, "the Do that the thread belongs to has returned: use it inside")
-	}
-	if t.stream == nil {
-		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
-		t.stream.core.Retain() // until the end
-	}
-	return t.stream, nil
-}
-
-// CurrentContext returns the CUcontext that is current on the thread, 0 if there is
-// none: it is that of Do, unless the function has changed it (cuCtxGetCurrent).
-func (t *Thread) CurrentContext() (uintptr, error) {
-	const op = "cuCtxGetCurrent"
-	if t == nil || t.ctx == nil {
-		return 0, errNil(op, "thread")
-	}
-	raw, res := t.ctx.drv.table.CtxGetCurrent(driver.At{Thread: t.raw})
-	if res != driver.ResultSuccess {
-		return 0, t.ctx.fail(op, 0, res)
-	}
-	return uintptr(raw), nil
-}
-
-// end closes the thread's stream.
-func (t *Thread) end() {
-	t.mu.Lock()
-	t.ended = true
-	s := t.stream
-	t.mu.Unlock()
-	if s != nil {
-		s.core.leaveTail() // here, on the thread
-		s.Close()          // it destroys nothing
-		s.core.leave()
-	}
-}
-
 // Synchronize waits for all work in the context and holds an operating system
 // thread meanwhile (cuCtxSynchronize). It may report an error of any of it. Then it frees what was forgotten in the
 // context, or closed while it was in use: see docs/blocking.md.
@@ -815,69 +552,4 @@ func (c *Context) Synchronize() error {
 	core.freeDeferred()
 	core.lookAtClosed()
 	return nil
-}
-
-// createEvent creates a CUevent.
-func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
-	at.Context = c.raw
-	t := c.drv.tell(TraceEventCreate, 0, 0)
-	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
-	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
-	if res != driver.ResultSuccess {
-		return 0, c.failed("cuEventCreate", 0, res)
-	}
-	return e, nil
-}
-
-// queryEvent asks for a CUevent that this package has recorded for itself.
-func (c *contextCore) queryEvent(e driver.Event) driver.Result {
-	t := c.drv.tell(TraceEventQuery, e, 0)
-	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, e)
-	t.done(TraceEventQuery, e, 0, res)
-	return res
-}
-
-// destroyEvent destroys a CUevent.
-func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
-	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
-	if res != driver.ResultSuccess {
-		return c.failed("cuEventDestroy", uintptr(e), res)
-	}
-	return nil
-}
-
-// takeEvent returns a CUevent that nobody uses, created if need be. It may have
-// somebody else's record, perhaps a pending one, until it is recorded again.
-func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, error) {
-	c.mu.Lock()
-	if s := c.spare[flags]; len(s) > 0 {
-		e := s[len(s)-1]
-		c.spare[flags] = s[:len(s)-1]
-		c.mu.Unlock()
-		return e, nil
-	}
-	c.mu.Unlock()
-	return c.createEvent(flags, at)
-}
-
-// doneWith takes an event back that takeEvent gave, or destroys it.
-func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
-	if c.poison.Load() == nil && c.keepEvent(flags, e) {
-		return
-	}
-	if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
-		c.drv.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
-	}
-}
-
-// keepEvent puts a CUevent that nobody uses any more aside for takeEvent. It
-// reports false if there are enough of them.
-func (c *contextCore) keepEvent(flags EventFlags, e driver.Event) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.spare[flags]) >= maxSpare {
-		return false
-	}
-	c.spare[flags] = append(c.spare[flags], e)
-	return true
 }

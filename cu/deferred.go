@@ -5,9 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
@@ -16,7 +16,7 @@ import (
 // that fits takes memory from here before. An object stays here until the moment when it is freed: so it is not lost if
 // a tracer panics while somebody waits for its work.
 type deferred struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Deferred]
 	objects map[*resource]struct{}
 	// memory is that part of objects which allocations can take, by what it fits: lists of *memCore.
 	memory map[memoryFit]*list.List
@@ -30,19 +30,19 @@ type deferred struct {
 
 // memoryFit says which allocations a piece of memory is good for.
 type memoryFit struct {
-	host  bool
+	is    memoryKind
 	flags HostFlags
 	class uint64
 }
 
 // fit returns what memory of this size is good for: allocations of about this size.
-func fit(host bool, flags HostFlags, size uint64) memoryFit {
+func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
 		unit = large
 	}
-	return memoryFit{host, flags, (size + unit - 1) / unit * unit}
+	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
 }
 
 // add adds an object, on which no call is in flight, and none can begin.
@@ -161,11 +161,11 @@ func (d *deferred) waitFreed() {
 const maxTaken = 4
 
 // takeMemory returns memory that fits, and that no work uses any more, or nil. It does not wait for the GPU.
-func (c *contextCore) takeMemory(host bool, flags HostFlags, size uint64) *memCore {
+func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // an allocation fails there, and says why
 	}
-	f := fit(host, flags, size)
+	f := fit(is, flags, size)
 	for range maxTaken {
 		mc := c.deferred.take(f)
 		if mc == nil {

@@ -32,7 +32,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return d.device(raw, ordinal), nil
 	case driver.ResultInvalidDevice:
 		n, _ := d.DeviceCount()
-		return nil, &Error{Op: op, Result: Result(res), Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n)}
+		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n)}
 	}
 	return nil, d.fail(op, 0, res)
 }
@@ -75,7 +75,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
-		return nil, &Error{Op: op, Result: Result(res), Detail: fmt.Sprintf("the driver sees no device in PCI slot %q", id)}
+		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver sees no device in PCI slot %q", id)}
 	default:
 		return nil, d.fail(op, 0, res)
 	}

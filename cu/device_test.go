@@ -3,6 +3,7 @@ package cu
 import (
 	"encoding/json"
 	"errors"
+	"github.com/purecu/purecu/driver"
 	"strings"
 	"testing"
 
@@ -141,6 +142,23 @@ func TestFeatures(t *testing.T) {
 		}
 		if len(resolved) < 600 || resolved["cuInit"].Err != nil {
 			t.Errorf("%d: %d symbols, cuInit %+v", version, len(resolved), resolved["cuInit"])
+		}
+	}
+}
+
+// TestNewer looks whether the table of newer functions names functions, the oldest first.
+func TestNewer(t *testing.T) {
+	last := 0
+	for _, n := range newer {
+		sym, known := driver.FindSymbol(n.function)
+		if !known {
+			t.Errorf("%s is no function", n.function)
+			continue
+		}
+		if v := sym.Info().Version; v < last {
+			t.Errorf("%s (%d) stands after a newer one (%d)", n.function, v, last)
+		} else {
+			last = v
 		}
 	}
 }

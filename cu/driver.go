@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -29,7 +30,7 @@ type Driver struct {
 	name  string
 	hook  func(Leak)
 
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.Driver]
 	contexts map[contextKey]*contextCore
 	// abandoned are the contexts that have a claim and no user.
 	abandoned []*contextCore
@@ -139,7 +140,7 @@ func Open(opts ...Option) (*Driver, error) {
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
 		return d, nil
 	case driver.ResultNoDevice:
-		return nil, &Error{Op: "cuInit", Result: Result(res), Err: ErrNoDevice, Detail: fmt.Sprintf(
+		return nil, &Error{Op: "cuInit", Result: res, Err: ErrNoDevice, Detail: fmt.Sprintf(
 			"%s loads, but sees no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it", d.name, checkFiles())}
 	default:
 		return nil, d.fail("cuInit", 0, res)
@@ -223,63 +224,6 @@ func (d *Driver) leak(l Leak) {
 	}
 }
 
-// has reports whether the driver has a function, by its current interface. Of a
-// software driver only its version tells.
-func (d *Driver) has(name string) bool {
-	sym, ok := driver.FindSymbol(name)
-	if !ok {
-		return false
-	}
-	if d.table.Software() {
-		v, res := d.table.DriverGetVersion(driver.At{})
-		return res == driver.ResultSuccess && int(v) >= sym.Info().Version
-	}
-	_, err := d.table.Resolve(sym)
-	return err == nil
-}
-
-// Features says what the driver can do beyond what every driver for CUDA 11 can.
-// What is missing has a substitute where that is possible: see each field.
-type Features struct {
-	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
-	Version int `json:"version"`
-	// ContextID: contexts have ids (12.0). Else handles stand for them.
-	ContextID bool `json:"contextID"`
-	// StreamID: [Stream.ID] works (12.0).
-	StreamID bool `json:"streamID"`
-	// ParamInfo: the driver tells the sizes of a kernel's parameters (12.4).
-	// Else they are read from the PTX, if there is any.
-	ParamInfo bool `json:"paramInfo"`
-	// ElapsedTimeV2: times between events are asked for by
-	// cuEventElapsedTime_v2 (12.8). Else by its predecessor, which may report
-	// errors of work that has nothing to do with the events.
-	ElapsedTimeV2 bool `json:"elapsedTimeV2"`
-	// RecordExternal: [Event.RecordWithFlags] works (11.1).
-	RecordExternal bool `json:"recordExternal"`
-	// ContextEvents: a whole context can be recorded, and wait (12.5).
-	ContextEvents bool `json:"contextEvents"`
-	// GreenContexts: [Context.NewGreenContext] works, and has streams (12.5).
-	GreenContexts bool `json:"greenContexts"`
-}
-
-// Features returns what the driver can do.
-func (d *Driver) Features() (Features, error) {
-	v, err := d.Version()
-	if err != nil {
-		return Features{}, err
-	}
-	return Features{
-		Version:        v,
-		ContextID:      d.has("cuCtxGetId"),
-		StreamID:       d.has("cuStreamGetId"),
-		ParamInfo:      d.has("cuFuncGetParamInfo"),
-		ElapsedTimeV2:  d.has("cuEventElapsedTime"),
-		RecordExternal: d.has("cuEventRecordWithFlags"),
-		ContextEvents:  d.has("cuCtxRecordEvent"),
-		GreenContexts:  d.has("cuGreenCtxCreate") && d.has("cuGreenCtxStreamCreate"),
-	}, nil
-}
-
 // Symbol says what became of one function of the driver API, in one of its
 // interfaces.
 type Symbol struct {
@@ -352,7 +296,7 @@ func (d *Driver) Proc(name string) (Proc, error) {
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: missingHint(m)}
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
-		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: ResultOperatingSystem.Remedy()}
+		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the driver could not be asked
 			e.Result, e.Detail = ResultNotSupported, missingHint(m)
 		}

@@ -576,7 +576,7 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 	b.WriteString("\n# The driver's results\n\nWhere there is no example, only the driver, the GPU or foreign code can bring the error about.\n")
 	for _, code := range resultCodes(t) {
 		r := cu.Result(code)
-		if r.Remedy() == "" {
+		if cu.Remedy(r) == "" {
 			t.Errorf("%s has no remedy", r.Name())
 		}
 		sticky := ""
@@ -584,7 +584,7 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 			sticky = " It poisons the context: see [ErrContextPoisoned](#errcontextpoisoned)."
 		}
 		text := strings.TrimRight(r.Text(), ".")
-		fmt.Fprintf(&b, "\n## %s\n\n%d, `cu.%s`: %s.%s\n\n**What to do.** %s.\n", r.Name(), code, goName(t, code), text, sticky, r.Remedy())
+		fmt.Fprintf(&b, "\n## %s\n\n%d, `cu.%s`: %s.%s\n\n**What to do.** %s.\n", r.Name(), code, goName(t, code), text, sticky, cu.Remedy(r))
 		if i := slices.IndexFunc(sections, func(s section) bool { return s.is == error(r) }); i >= 0 {
 			write(i)
 		}
@@ -626,21 +626,25 @@ func documented(err error, doc string) *cu.Error {
 // resultConstants maps the results' codes to their names in Go.
 func resultConstants(t *testing.T) map[int]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "zresult.go", nil, 0)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "driver", "zresult.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[int]string{}
-	ast.Inspect(f, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, s := range g.Specs {
+			spec := s.(*ast.ValueSpec)
 			code, err := strconv.Atoi(spec.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
 				t.Fatal(err)
 			}
 			names[code] = spec.Names[0].Name
 		}
-		return true
-	})
+	}
 	return names
 }
 

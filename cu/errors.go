@@ -13,34 +13,9 @@ import (
 // errors.Is(err, cu.ResultInvalidHandle).
 //
 // The constants cover CUDA 13.0. A code of a newer driver keeps its number, and
-// the error that carries it has the driver's own name and text for it.
-type Result int32
-
-// Name returns the name of the C constant, such as
-// "CUDA_ERROR_INVALID_HANDLE", or "" for a code that this package does not know.
-func (r Result) Name() string { return driver.Result(r).Name() }
-
-// Error returns the name of the C constant, its number, and what the driver
-// says about it.
-func (r Result) Error() string {
-	d := driver.Result(r)
-	if d.Name() == "" {
-		return fmt.Sprintf("CUresult %d", int32(r))
-	}
-	return fmt.Sprintf("%s (%d): %s", d.Name(), int32(r), d.Text())
-}
-
-// String returns the name of the C constant, or the number of a code that this package does
-// not know. Error says more.
-func (r Result) String() string { return driver.Result(r).String() }
-
-// Text returns what the driver says about the code, such as "invalid argument",
-// or "" for a code that this package does not know.
-func (r Result) Text() string { return driver.Result(r).Text() }
-
-// Sticky reports whether the code leaves the process in a state in which every
-// later call fails with it too. See [ErrContextPoisoned].
-func (r Result) Sticky() bool { return driver.Result(r).Sticky() }
+// the error that carries it has the driver's own name and text for it. See [Remedy] for what
+// to do about one, and [ErrContextPoisoned] for those that are sticky.
+type Result = driver.Result
 
 // Mistakes that are found before the driver is asked. But for [ErrNoDriver],
 // errors that match one of these also match the [Result] that the driver would
@@ -213,14 +188,14 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 		}
 		return err
 	}
-	e := &Error{Op: op, Result: Result(res), Handle: handle}
+	e := &Error{Op: op, Result: res, Handle: handle}
 	if m := d.table.Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, missingHint(m)
 		return e
 	}
 	if res.Sticky() {
 		e.Err = ErrContextPoisoned
-		e.Detail = join(e.Result.Remedy(), poisonedDetail)
+		e.Detail = join(Remedy(e.Result), poisonedDetail)
 		return e
 	}
 	if first := d.losses.note(op, e.Result, false); first != nil {
@@ -234,7 +209,7 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 		}
 	}
 	if e.Detail == "" {
-		e.Detail = hint(op, e.Result)
+		e.Detail = remedyFor(op, e.Result)
 	}
 	return e
 }
@@ -267,15 +242,15 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, join(p.res.Remedy(), poisonedDetail))
+		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, join(Remedy(p.res), poisonedDetail))
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
 	case lost != nil && isLoss(e.Result):
 		e.setLost(lost)
 	case e.Result == ResultInvalidContext: // the call did make the context current
-		e.Detail = ResultContextIsDestroyed.Remedy()
-	case asynchronous(Result(res)):
+		e.Detail = Remedy(ResultContextIsDestroyed)
+	case asynchronous(res):
 		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
@@ -294,66 +269,6 @@ func asynchronous(r Result) bool {
 		return true
 	}
 	return false
-}
-
-// hint says what to do about a result of a call: Remedy, or, where that depends
-// on the call, more.
-func hint(op string, r Result) string {
-	if r == ResultInvalidValue {
-		switch op {
-		case "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime":
-			return "the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
-				"record it again, or use RecordExternal in the capture"
-		case "cuStreamWaitEvent":
-			return "the event's newest record was part of a capture that has ended, and marks nothing any more; " +
-				"or WaitExternal was used on a stream that is not being captured"
-		}
-	}
-	if r == ResultDeviceUnavailable {
-		switch op {
-		case "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuGreenCtxCreate":
-			return "the device is busy: another process holds it in exclusive mode (nvidia-smi -q -d COMPUTE shows the mode): " +
-				"end that process, or set the mode to Default, and open the context again"
-		}
-	}
-	if op == openIPCOp {
-		switch r {
-		case ResultMapFailed:
-			return "the bytes are no event's, or it cannot be reached from here: pass on what Event.IPCHandle has returned, unchanged, " +
-				"and open it while the event is there, on the machine, and in the container, where it was created"
-		case ResultNotSupported:
-			return noIPCHint
-		}
-	}
-	if op == getIPCOp && r == ResultNotSupported {
-		return noIPCHint
-	}
-	if r == ResultIllegalState {
-		switch op {
-		case "cuEventRecordWithFlags":
-			return "RecordExternal is for streams that are being captured: use Record"
-		case "cuStreamBeginCapture", beginToGraphOp:
-			return "the stream is part of a capture already, and captures do not nest: let that one end first, or capture another stream"
-		case endCaptureOp:
-			return "somebody else has ended the capture: leave that to Capture, which ends what it has begun"
-		}
-	}
-	if r == ResultStreamCaptureUnsupported {
-		switch op {
-		case "cuCtxSynchronize", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent":
-			return "no mode allows this while a stream of the context is being captured: make the call before or after the capture"
-		case "cuGraphLaunch", "cuGraphUpload":
-			return "a graph does not become part of another one: launch it on a stream that is not being captured"
-		}
-	}
-	if r == ResultStreamCaptureImplicit {
-		switch op {
-		case "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8":
-			return "this call is ordered with the legacy default stream, which cannot take part in a capture: use Stream.Copy or Stream.Memset, " +
-				"or make the call before or after the capture"
-		}
-	}
-	return r.Remedy()
 }
 
 func join(a, b string) string {

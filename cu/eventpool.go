@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // EventPool lends events out and takes them back, so that code which needs one for a
@@ -48,7 +48,7 @@ type poolCore struct {
 	// being lent or taken back, at one time, and one more for each Trim that is under way.
 	entries atomic.Pointer[[]*poolEntry]
 
-	mu     sync.Mutex // held by whoever makes an entry, or gives one a CUevent
+	mu     lock.Mutex[lock.EventPool] // held by whoever makes an entry, or gives one a CUevent
 	closed bool
 	made   uint64 // CUevents that were put into entries
 
@@ -193,7 +193,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
-			first = driver.Result(e.Result)
+			first = e.Result
 		} else if err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 		}

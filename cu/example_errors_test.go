@@ -44,9 +44,9 @@ func ExampleResult_Sticky() {
 
 // What C programs get from cuEventQuery while work is under way, and programs
 // that use this package never do.
-func ExampleResult_Remedy() {
+func ExampleRemedy() {
 	fmt.Println(cu.ResultNotReady)
-	fmt.Println(cu.ResultNotReady.Remedy())
+	fmt.Println(cu.Remedy(cu.ResultNotReady))
 	// Output:
 	// CUDA_ERROR_NOT_READY (600): device not ready
 	// this is not an error: the work is pending

@@ -217,13 +217,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 // events counts the CUevents that are not spare.
 func (r *soft) events() int {
 	n := r.sim.Census()["event"]
-	core := r.gpu.own.core
-	core.mu.Lock()
-	defer core.mu.Unlock()
-	for _, s := range core.spare {
-		n -= len(s)
-	}
-	return n
+	return n - len(r.gpu.own.core.spare.all())
 }
 
 // TestNodeEventsLetGo gives nodes one event after the other, and closes them: what no node

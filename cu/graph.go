@@ -7,9 +7,9 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Graph is work for the GPU that is described and not done: nodes, and which of them
@@ -29,7 +29,7 @@ type graphCore struct {
 	raw driver.Graph
 	// mu is held for each call: the driver leaves it to the program that there is one
 	// at a time.
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Graph]
 	uses *uses
 	// building is set while a function is called that adds to the graph. The mutex
 	// guards it, and is not held meanwhile.
@@ -592,7 +592,7 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
 	d, r := spanOf(dst), spanOf(src)
 	m := d.mem
-	if m == nil || m.host != 0 {
+	if m == nil || m.onHost() {
 		m = r.mem
 	}
 	if d.mem == nil || m == nil {

@@ -3,10 +3,10 @@ package cu
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // GraphExec is an executable graph: a [Graph] as it was when it was instantiated,
@@ -26,14 +26,14 @@ type execCore struct {
 	// mu is held for each call: the driver leaves it to the program that there is one
 	// at a time. So who launches the graph waits for another launch, which may wait for
 	// room in its stream's queue.
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.Exec]
 	uses atomic.Pointer[uses]
 	// exposed says that others know the handle.
 	exposed atomic.Bool
 	// graph is what it was instantiated from, whose nodes its own are named by.
 	graph *graphCore
 	// leaving is what only earlier launches use. late guards it.
-	late    sync.Mutex
+	late    lock.Mutex[lock.Late]
 	leaving []latecomer
 }
 

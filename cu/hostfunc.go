@@ -1,10 +1,9 @@
 package cu
 
 import (
-	"sync"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 const hostFuncOp = "cuLaunchHostFunc"
@@ -128,7 +127,7 @@ func (h *hostFunc) Last(bool) { h.callback.Drop() }
 
 // hostCalls are functions that the streams of a context have yet to call.
 type hostCalls struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.HostCalls]
 	pending map[*hostFunc]struct{}
 }
 

@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"weak"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // IPCEventHandle names an event to other processes of the machine: what a
@@ -234,7 +234,7 @@ func errSameProcess(op string) error {
 // exports are the events whose handles this package has given out, so that their process
 // need not ask the driver to open them. They are not kept by it.
 type exports struct {
-	mu       sync.Mutex
+	mu       lock.Mutex[lock.Exports]
 	byHandle map[IPCEventHandle]weak.Pointer[eventCore]
 	sweep    int // where many were closed since, they are removed at this number
 }

@@ -283,7 +283,7 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i)}
 			}
 			lf.mem = append(lf.mem, mc)
-			if mc.host == 0 && !sc.ctx.reaches(mc.ctx) {
+			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
 				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
 				e.Detail = fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)
 				if e.Err == ErrDeviceMismatch {

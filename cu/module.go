@@ -174,13 +174,13 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory takes the call in flight over.
-	return newDeviceMem(mc.ctx, &memCore{raw: raw, size: size, module: mc}), nil
+	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
 // notFound returns the error for a name that the driver did not look up.
 func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
 	if res == driver.ResultNotFound {
-		return &Error{Op: op, Result: Result(res), Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
+		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
 			"the module has no %s named %q: C++ names are mangled unless they are declared extern \"C\"", what, name)}
 	}
 	return mc.ctx.fail(op, uintptr(mc.raw), res)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // slab is memory for the counters of many timelines: one mapping, which one CUDA context has registered. It stays
@@ -62,7 +63,7 @@ func addr(mem []byte) driver.HostPtr { return driver.HostPtr(unsafe.Pointer(unsa
 
 // slabs are a driver's: how many it has mapped, and those that no context has.
 type slabs struct {
-	mu     sync.Mutex
+	mu     lock.Mutex[lock.Slabs]
 	mapped int
 	free   []freeSlab
 }
@@ -273,9 +274,9 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 type cells struct {
 	// growing is held while a slab is registered, so that not everybody who finds no free cell registers one. Only
 	// those wait for it who need the slab, and none of the calls made meanwhile waits for the GPU, or tells tracers.
-	growing sync.Mutex
+	growing lock.Mutex[lock.Growing]
 
-	mu    sync.Mutex
+	mu    lock.Mutex[lock.Cells]
 	slabs []*slab
 	size  int // of all slabs, in bytes
 	free  []cell

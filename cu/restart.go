@@ -92,10 +92,10 @@ func (e *Error) setLost(first *firstError) {
 // note remembers what a result of a call in the context says about the context.
 func (c *contextCore) note(op string, res driver.Result) {
 	if res.Sticky() {
-		c.poison.CompareAndSwap(nil, &firstError{op, Result(res)})
+		c.poison.CompareAndSwap(nil, &firstError{op, res})
 		c.calls.dropAll() // nothing is called any more
 	}
-	if first := c.drv.losses.note(op, Result(res), true); first != nil {
+	if first := c.drv.losses.note(op, res, true); first != nil {
 		c.loss.CompareAndSwap(nil, first)
 	}
 }
@@ -113,7 +113,7 @@ func (c *Context) Err() error {
 	core := c.own.core
 	if p := core.poison.Load(); p != nil {
 		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrContextPoisoned,
-			Detail: join(p.res.Remedy(), poisonedDetail)}
+			Detail: join(Remedy(p.res), poisonedDetail)}
 	}
 	if p := core.loss.Load(); p != nil {
 		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrDeviceLost, Detail: lostDetail}

@@ -1,11 +1,11 @@
 package cu
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // slot is one CUevent in the service of an event. An event usually has the same
@@ -194,7 +194,7 @@ func (sl *slot) destroy(at driver.At) error {
 		return nil
 	}
 	keep := sl.Marks()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
-	if keep && ctx.keepEvent(sl.core.flags, sl.raw) {
+	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
 	return ctx.destroyEvent(sl.raw, at)
@@ -231,7 +231,7 @@ type eventCore struct {
 	watches atomic.Pointer[watch]
 	// moving is held while the event moves on to another slot, and while it is
 	// decided that it stays where it is. The driver is not called meanwhile.
-	moving sync.Mutex
+	moving lock.Mutex[lock.Moving]
 	// places counts the successors. moving guards it.
 	places uint64
 	// once is closed when the RecordOnce that is under way has recorded; it is nil if none is. moving guards it.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Stream is a queue of work for the GPU, which executes it in order.
@@ -60,7 +60,7 @@ type partOf struct {
 	// work is held for reading by whoever enqueues work that a graph may have to keep what
 	// it uses for: see beginWork. It is held for writing while the stream becomes part of a
 	// capture, or ceases to be: see change.
-	work sync.RWMutex
+	work lock.RWMutex[lock.Work]
 	// capture is nil if this package has not begun it.
 	capture atomic.Pointer[capture]
 	// users are the Streams of the CUstream. The context's mutex guards it.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // poolSize is how many streams of a priority a context shares out.
@@ -15,7 +15,7 @@ const poolSize = 32
 // streamPool is the streams of one priority that a context shares out. They are no users
 // of the context, but what is made of them by PoolStream is: they go with the context.
 type streamPool struct {
-	mu   sync.Mutex
+	mu   lock.Mutex[lock.StreamPool]
 	next int
 	raw  [poolSize]driver.Stream // 0 where it was not created yet
 	part [poolSize]*partOf       // each is one of its users

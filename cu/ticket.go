@@ -3,8 +3,8 @@ package cu
 import (
 	"context"
 	"errors"
+	"github.com/purecu/purecu/internal/lock"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +38,7 @@ type ticketCore struct {
 	// and success is one too.
 	result atomic.Pointer[ticketResult]
 
-	mu sync.Mutex
+	mu lock.Mutex[lock.Ticket]
 	// done is made by Done, and closed when the result is known.
 	done chan struct{}
 	// call are the functions that Notify was given.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Timeline is a counter of 64 bits that the GPU and the host raise and wait for: what
@@ -53,7 +53,7 @@ type timelineCore struct {
 
 	// marks are the ends of the work on streams, as far as they were marked. After the last call they are
 	// what has yet to be done.
-	marksMu sync.Mutex
+	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
 	words   int    // how many marks have a word
 	more    []cell // for the words that the cell has no room for
@@ -112,7 +112,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	defer c.leave()
 	if p := core.poison.Load(); p != nil {
-		return nil, core.fail(op, 0, driver.Result(p.res))
+		return nil, core.fail(op, 0, p.res)
 	}
 	x, err := core.takeCell(driver.At{Context: core.raw, Relaxed: true})
 	if err != nil {
@@ -359,7 +359,7 @@ func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 // works asks whether the context still works.
 func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
-		return tc.ctx.failed(waitOp, tc.handle(), driver.Result(p.res))
+		return tc.ctx.failed(waitOp, tc.handle(), p.res)
 	}
 	if res := tc.ctx.queryEvent(tc.pulse); res != driver.ResultSuccess {
 		return tc.ctx.failed("cuEventQuery", uintptr(tc.pulse), res)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // TraceOp is an operation that a [Tracer] is told about.
@@ -249,12 +250,14 @@ func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Res
 	if !op.first() && (res == driver.ResultSuccess || res == driver.ResultNotReady) {
 		l.tell(tr)
 	}
+	lock.None("a tracer")
 	for _, f := range l.calls {
-		(*f)(TraceCall{Trace: tr, Start: l.drv.opened.Add(t.begun), Duration: took, Result: Result(res)})
+		(*f)(TraceCall{Trace: tr, Start: l.drv.opened.Add(t.begun), Duration: took, Result: res})
 	}
 }
 
 func (l *tracers) tell(tr Trace) {
+	lock.None("a tracer")
 	for _, f := range l.ops {
 		(*f)(tr)
 	}

@@ -6,19 +6,19 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // usage remembers the streams on which work was enqueued that uses an object, so
 // that the object is not destroyed before the work is done. It costs the work
 // nothing: the streams are asked when the object is to be destroyed.
 type usage struct {
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Usage]
 	streams atomic.Pointer[[]*streamCore]
 	// lost says that a stream is gone, and nothing tells when its work is done: see idle.
 	lost atomic.Bool
@@ -445,7 +445,7 @@ func (sc *streamCore) waitIdle() error {
 // runs any more.
 func (c *contextCore) unlessPoisoned(err error) error {
 	var e *Error
-	if errors.As(err, &e) && driver.Result(e.Result).Sticky() {
+	if errors.As(err, &e) && e.Result.Sticky() {
 		return nil
 	}
 	return err

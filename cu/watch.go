@@ -3,12 +3,12 @@ package cu
 import (
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // How a waiter polls for itself before it leaves that to the watcher: for selfPoll if
@@ -76,7 +76,7 @@ type watcher struct {
 	// go of: see settle.
 	late atomic.Int32
 
-	mu      sync.Mutex
+	mu      lock.Mutex[lock.Watcher]
 	running bool
 	// queues are all that have watches, by their keys, and allQueues in any order. n is how many watches there are.
 	queues    map[queueKey]*watchQueue

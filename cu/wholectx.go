@@ -1,6 +1,6 @@
 package cu
 
-import "sync"
+import "github.com/purecu/purecu/internal/lock"
 
 // streamCalls keeps two kinds of calls in a context apart: those about all of its streams (cuCtxRecordEvent,
 // cuCtxWaitEvent and their kin for green contexts), and those that make or destroy a stream, or a green context. On an
@@ -8,7 +8,7 @@ import "sync"
 // cuGraphInstantiate. Which of them it was is not known, and that this avoids the crash was not seen on a GPU. Calls of
 // one kind go on side by side. What destroys a stream does not wait: it is left to the last of the calls that it must not meet.
 type streamCalls struct {
-	mu sync.Mutex
+	mu lock.Mutex[lock.StreamCalls]
 	// whole and changing count the calls of each kind that are under way.
 	whole, changing int
 	// changed is closed, and another made, when a count gets to 0; nil if nobody waits for that.

@@ -2,618 +2,428 @@
 
 package cu
 
+import "github.com/purecu/purecu/driver"
+
 // The constants of CUdevice_attribute of CUDA 13.0.
 const (
-	// DeviceAttributeMaxThreadsPerBlock is CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK.
-	DeviceAttributeMaxThreadsPerBlock DeviceAttribute = 0x1
-	// DeviceAttributeMaxBlockDimX is CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X.
-	DeviceAttributeMaxBlockDimX DeviceAttribute = 0x2
-	// DeviceAttributeMaxBlockDimY is CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y.
-	DeviceAttributeMaxBlockDimY DeviceAttribute = 0x3
-	// DeviceAttributeMaxBlockDimZ is CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z.
-	DeviceAttributeMaxBlockDimZ DeviceAttribute = 0x4
-	// DeviceAttributeMaxGridDimX is CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X.
-	DeviceAttributeMaxGridDimX DeviceAttribute = 0x5
-	// DeviceAttributeMaxGridDimY is CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y.
-	DeviceAttributeMaxGridDimY DeviceAttribute = 0x6
-	// DeviceAttributeMaxGridDimZ is CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z.
-	DeviceAttributeMaxGridDimZ DeviceAttribute = 0x7
-	// DeviceAttributeMaxSharedMemoryPerBlock is CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK.
-	DeviceAttributeMaxSharedMemoryPerBlock DeviceAttribute = 0x8
-	// DeviceAttributeTotalConstantMemory is CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY.
-	DeviceAttributeTotalConstantMemory DeviceAttribute = 0x9
-	// DeviceAttributeWarpSize is CU_DEVICE_ATTRIBUTE_WARP_SIZE.
-	DeviceAttributeWarpSize DeviceAttribute = 0xa
-	// DeviceAttributeMaxPitch is CU_DEVICE_ATTRIBUTE_MAX_PITCH.
-	DeviceAttributeMaxPitch DeviceAttribute = 0xb
-	// DeviceAttributeMaxRegistersPerBlock is CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK.
-	DeviceAttributeMaxRegistersPerBlock DeviceAttribute = 0xc
-	// DeviceAttributeClockRate is CU_DEVICE_ATTRIBUTE_CLOCK_RATE.
-	DeviceAttributeClockRate DeviceAttribute = 0xd
-	// DeviceAttributeTextureAlignment is CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT.
-	DeviceAttributeTextureAlignment DeviceAttribute = 0xe
-	// DeviceAttributeGPUOverlap is CU_DEVICE_ATTRIBUTE_GPU_OVERLAP.
-	DeviceAttributeGPUOverlap DeviceAttribute = 0xf
-	// DeviceAttributeMultiprocessorCount is CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
-	DeviceAttributeMultiprocessorCount DeviceAttribute = 0x10
-	// DeviceAttributeKernelExecTimeout is CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT.
-	DeviceAttributeKernelExecTimeout DeviceAttribute = 0x11
-	// DeviceAttributeIntegrated is CU_DEVICE_ATTRIBUTE_INTEGRATED.
-	DeviceAttributeIntegrated DeviceAttribute = 0x12
-	// DeviceAttributeCanMapHostMemory is CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY.
-	DeviceAttributeCanMapHostMemory DeviceAttribute = 0x13
-	// DeviceAttributeComputeMode is CU_DEVICE_ATTRIBUTE_COMPUTE_MODE.
-	DeviceAttributeComputeMode DeviceAttribute = 0x14
-	// DeviceAttributeMaximumTexture1dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH.
-	DeviceAttributeMaximumTexture1dWidth DeviceAttribute = 0x15
-	// DeviceAttributeMaximumTexture2dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH.
-	DeviceAttributeMaximumTexture2dWidth DeviceAttribute = 0x16
-	// DeviceAttributeMaximumTexture2dHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT.
-	DeviceAttributeMaximumTexture2dHeight DeviceAttribute = 0x17
-	// DeviceAttributeMaximumTexture3dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH.
-	DeviceAttributeMaximumTexture3dWidth DeviceAttribute = 0x18
-	// DeviceAttributeMaximumTexture3dHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT.
-	DeviceAttributeMaximumTexture3dHeight DeviceAttribute = 0x19
-	// DeviceAttributeMaximumTexture3dDepth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH.
-	DeviceAttributeMaximumTexture3dDepth DeviceAttribute = 0x1a
-	// DeviceAttributeMaximumTexture2dLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH.
-	DeviceAttributeMaximumTexture2dLayeredWidth DeviceAttribute = 0x1b
-	// DeviceAttributeMaximumTexture2dLayeredHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT.
-	DeviceAttributeMaximumTexture2dLayeredHeight DeviceAttribute = 0x1c
-	// DeviceAttributeMaximumTexture2dLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS.
-	DeviceAttributeMaximumTexture2dLayeredLayers DeviceAttribute = 0x1d
-	// DeviceAttributeSurfaceAlignment is CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT.
-	DeviceAttributeSurfaceAlignment DeviceAttribute = 0x1e
-	// DeviceAttributeConcurrentKernels is CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS.
-	DeviceAttributeConcurrentKernels DeviceAttribute = 0x1f
-	// DeviceAttributeECCEnabled is CU_DEVICE_ATTRIBUTE_ECC_ENABLED.
-	DeviceAttributeECCEnabled DeviceAttribute = 0x20
-	// DeviceAttributePCIBusID is CU_DEVICE_ATTRIBUTE_PCI_BUS_ID.
-	DeviceAttributePCIBusID DeviceAttribute = 0x21
-	// DeviceAttributePCIDeviceID is CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID.
-	DeviceAttributePCIDeviceID DeviceAttribute = 0x22
-	// DeviceAttributeTCCDriver is CU_DEVICE_ATTRIBUTE_TCC_DRIVER.
-	DeviceAttributeTCCDriver DeviceAttribute = 0x23
-	// DeviceAttributeMemoryClockRate is CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE.
-	DeviceAttributeMemoryClockRate DeviceAttribute = 0x24
-	// DeviceAttributeGlobalMemoryBusWidth is CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH.
-	DeviceAttributeGlobalMemoryBusWidth DeviceAttribute = 0x25
-	// DeviceAttributeL2CacheSize is CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
-	DeviceAttributeL2CacheSize DeviceAttribute = 0x26
-	// DeviceAttributeMaxThreadsPerMultiprocessor is CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR.
-	DeviceAttributeMaxThreadsPerMultiprocessor DeviceAttribute = 0x27
-	// DeviceAttributeAsyncEngineCount is CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT.
-	DeviceAttributeAsyncEngineCount DeviceAttribute = 0x28
-	// DeviceAttributeUnifiedAddressing is CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING.
-	DeviceAttributeUnifiedAddressing DeviceAttribute = 0x29
-	// DeviceAttributeMaximumTexture1dLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH.
-	DeviceAttributeMaximumTexture1dLayeredWidth DeviceAttribute = 0x2a
-	// DeviceAttributeMaximumTexture1dLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS.
-	DeviceAttributeMaximumTexture1dLayeredLayers DeviceAttribute = 0x2b
-	// DeviceAttributeCanTex2dGather is CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER.
-	DeviceAttributeCanTex2dGather DeviceAttribute = 0x2c
-	// DeviceAttributeMaximumTexture2dGatherWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH.
-	DeviceAttributeMaximumTexture2dGatherWidth DeviceAttribute = 0x2d
-	// DeviceAttributeMaximumTexture2dGatherHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT.
-	DeviceAttributeMaximumTexture2dGatherHeight DeviceAttribute = 0x2e
-	// DeviceAttributeMaximumTexture3dWidthAlternate is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE.
-	DeviceAttributeMaximumTexture3dWidthAlternate DeviceAttribute = 0x2f
-	// DeviceAttributeMaximumTexture3dHeightAlternate is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE.
-	DeviceAttributeMaximumTexture3dHeightAlternate DeviceAttribute = 0x30
-	// DeviceAttributeMaximumTexture3dDepthAlternate is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE.
-	DeviceAttributeMaximumTexture3dDepthAlternate DeviceAttribute = 0x31
-	// DeviceAttributePCIDomainID is CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID.
-	DeviceAttributePCIDomainID DeviceAttribute = 0x32
-	// DeviceAttributeTexturePitchAlignment is CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT.
-	DeviceAttributeTexturePitchAlignment DeviceAttribute = 0x33
-	// DeviceAttributeMaximumTexturecubemapWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH.
-	DeviceAttributeMaximumTexturecubemapWidth DeviceAttribute = 0x34
-	// DeviceAttributeMaximumTexturecubemapLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH.
-	DeviceAttributeMaximumTexturecubemapLayeredWidth DeviceAttribute = 0x35
-	// DeviceAttributeMaximumTexturecubemapLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS.
-	DeviceAttributeMaximumTexturecubemapLayeredLayers DeviceAttribute = 0x36
-	// DeviceAttributeMaximumSurface1dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH.
-	DeviceAttributeMaximumSurface1dWidth DeviceAttribute = 0x37
-	// DeviceAttributeMaximumSurface2dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH.
-	DeviceAttributeMaximumSurface2dWidth DeviceAttribute = 0x38
-	// DeviceAttributeMaximumSurface2dHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT.
-	DeviceAttributeMaximumSurface2dHeight DeviceAttribute = 0x39
-	// DeviceAttributeMaximumSurface3dWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH.
-	DeviceAttributeMaximumSurface3dWidth DeviceAttribute = 0x3a
-	// DeviceAttributeMaximumSurface3dHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT.
-	DeviceAttributeMaximumSurface3dHeight DeviceAttribute = 0x3b
-	// DeviceAttributeMaximumSurface3dDepth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH.
-	DeviceAttributeMaximumSurface3dDepth DeviceAttribute = 0x3c
-	// DeviceAttributeMaximumSurface1dLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH.
-	DeviceAttributeMaximumSurface1dLayeredWidth DeviceAttribute = 0x3d
-	// DeviceAttributeMaximumSurface1dLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS.
-	DeviceAttributeMaximumSurface1dLayeredLayers DeviceAttribute = 0x3e
-	// DeviceAttributeMaximumSurface2dLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH.
-	DeviceAttributeMaximumSurface2dLayeredWidth DeviceAttribute = 0x3f
-	// DeviceAttributeMaximumSurface2dLayeredHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT.
-	DeviceAttributeMaximumSurface2dLayeredHeight DeviceAttribute = 0x40
-	// DeviceAttributeMaximumSurface2dLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS.
-	DeviceAttributeMaximumSurface2dLayeredLayers DeviceAttribute = 0x41
-	// DeviceAttributeMaximumSurfacecubemapWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH.
-	DeviceAttributeMaximumSurfacecubemapWidth DeviceAttribute = 0x42
-	// DeviceAttributeMaximumSurfacecubemapLayeredWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH.
-	DeviceAttributeMaximumSurfacecubemapLayeredWidth DeviceAttribute = 0x43
-	// DeviceAttributeMaximumSurfacecubemapLayeredLayers is CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS.
-	DeviceAttributeMaximumSurfacecubemapLayeredLayers DeviceAttribute = 0x44
-	// DeviceAttributeMaximumTexture1dLinearWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH.
-	DeviceAttributeMaximumTexture1dLinearWidth DeviceAttribute = 0x45
-	// DeviceAttributeMaximumTexture2dLinearWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH.
-	DeviceAttributeMaximumTexture2dLinearWidth DeviceAttribute = 0x46
-	// DeviceAttributeMaximumTexture2dLinearHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT.
-	DeviceAttributeMaximumTexture2dLinearHeight DeviceAttribute = 0x47
-	// DeviceAttributeMaximumTexture2dLinearPitch is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH.
-	DeviceAttributeMaximumTexture2dLinearPitch DeviceAttribute = 0x48
-	// DeviceAttributeMaximumTexture2dMipmappedWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH.
-	DeviceAttributeMaximumTexture2dMipmappedWidth DeviceAttribute = 0x49
-	// DeviceAttributeMaximumTexture2dMipmappedHeight is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT.
-	DeviceAttributeMaximumTexture2dMipmappedHeight DeviceAttribute = 0x4a
-	// DeviceAttributeComputeCapabilityMajor is CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR.
-	DeviceAttributeComputeCapabilityMajor DeviceAttribute = 0x4b
-	// DeviceAttributeComputeCapabilityMinor is CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR.
-	DeviceAttributeComputeCapabilityMinor DeviceAttribute = 0x4c
-	// DeviceAttributeMaximumTexture1dMipmappedWidth is CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH.
-	DeviceAttributeMaximumTexture1dMipmappedWidth DeviceAttribute = 0x4d
-	// DeviceAttributeStreamPrioritiesSupported is CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED.
-	DeviceAttributeStreamPrioritiesSupported DeviceAttribute = 0x4e
-	// DeviceAttributeGlobalL1CacheSupported is CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED.
-	DeviceAttributeGlobalL1CacheSupported DeviceAttribute = 0x4f
-	// DeviceAttributeLocalL1CacheSupported is CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED.
-	DeviceAttributeLocalL1CacheSupported DeviceAttribute = 0x50
-	// DeviceAttributeMaxSharedMemoryPerMultiprocessor is CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR.
-	DeviceAttributeMaxSharedMemoryPerMultiprocessor DeviceAttribute = 0x51
-	// DeviceAttributeMaxRegistersPerMultiprocessor is CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR.
-	DeviceAttributeMaxRegistersPerMultiprocessor DeviceAttribute = 0x52
-	// DeviceAttributeManagedMemory is CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY.
-	DeviceAttributeManagedMemory DeviceAttribute = 0x53
-	// DeviceAttributeMultiGPUBoard is CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD.
-	DeviceAttributeMultiGPUBoard DeviceAttribute = 0x54
-	// DeviceAttributeMultiGPUBoardGroupID is CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID.
-	DeviceAttributeMultiGPUBoardGroupID DeviceAttribute = 0x55
-	// DeviceAttributeHostNativeAtomicSupported is CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED.
-	DeviceAttributeHostNativeAtomicSupported DeviceAttribute = 0x56
-	// DeviceAttributeSingleToDoublePrecisionPerfRatio is CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO.
-	DeviceAttributeSingleToDoublePrecisionPerfRatio DeviceAttribute = 0x57
-	// DeviceAttributePageableMemoryAccess is CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS.
-	DeviceAttributePageableMemoryAccess DeviceAttribute = 0x58
-	// DeviceAttributeConcurrentManagedAccess is CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS.
-	DeviceAttributeConcurrentManagedAccess DeviceAttribute = 0x59
-	// DeviceAttributeComputePreemptionSupported is CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED.
-	DeviceAttributeComputePreemptionSupported DeviceAttribute = 0x5a
-	// DeviceAttributeCanUseHostPointerForRegisteredMem is CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
-	DeviceAttributeCanUseHostPointerForRegisteredMem DeviceAttribute = 0x5b
-	// DeviceAttributeCanUseStreamMemOpsV1 is CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1.
-	DeviceAttributeCanUseStreamMemOpsV1 DeviceAttribute = 0x5c
-	// DeviceAttributeCanUse64BitStreamMemOpsV1 is CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1.
-	DeviceAttributeCanUse64BitStreamMemOpsV1 DeviceAttribute = 0x5d
-	// DeviceAttributeCanUseStreamWaitValueNorV1 is CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1.
-	DeviceAttributeCanUseStreamWaitValueNorV1 DeviceAttribute = 0x5e
-	// DeviceAttributeCooperativeLaunch is CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH.
-	DeviceAttributeCooperativeLaunch DeviceAttribute = 0x5f
-	// DeviceAttributeCooperativeMultiDeviceLaunch is CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH.
-	DeviceAttributeCooperativeMultiDeviceLaunch DeviceAttribute = 0x60
-	// DeviceAttributeMaxSharedMemoryPerBlockOptin is CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN.
-	DeviceAttributeMaxSharedMemoryPerBlockOptin DeviceAttribute = 0x61
-	// DeviceAttributeCanFlushRemoteWrites is CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES.
-	DeviceAttributeCanFlushRemoteWrites DeviceAttribute = 0x62
-	// DeviceAttributeHostRegisterSupported is CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED.
-	DeviceAttributeHostRegisterSupported DeviceAttribute = 0x63
-	// DeviceAttributePageableMemoryAccessUsesHostPageTables is CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES.
-	DeviceAttributePageableMemoryAccessUsesHostPageTables DeviceAttribute = 0x64
-	// DeviceAttributeDirectManagedMemAccessFromHost is CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST.
-	DeviceAttributeDirectManagedMemAccessFromHost DeviceAttribute = 0x65
-	// DeviceAttributeVirtualMemoryManagementSupported is CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
-	DeviceAttributeVirtualMemoryManagementSupported DeviceAttribute = 0x66
-	// DeviceAttributeHandleTypePosixFileDescriptorSupported is CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED.
-	DeviceAttributeHandleTypePosixFileDescriptorSupported DeviceAttribute = 0x67
-	// DeviceAttributeHandleTypeWin32HandleSupported is CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED.
-	DeviceAttributeHandleTypeWin32HandleSupported DeviceAttribute = 0x68
-	// DeviceAttributeHandleTypeWin32KmtHandleSupported is CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED.
-	DeviceAttributeHandleTypeWin32KmtHandleSupported DeviceAttribute = 0x69
-	// DeviceAttributeMaxBlocksPerMultiprocessor is CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR.
-	DeviceAttributeMaxBlocksPerMultiprocessor DeviceAttribute = 0x6a
-	// DeviceAttributeGenericCompressionSupported is CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED.
-	DeviceAttributeGenericCompressionSupported DeviceAttribute = 0x6b
-	// DeviceAttributeMaxPersistingL2CacheSize is CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE.
-	DeviceAttributeMaxPersistingL2CacheSize DeviceAttribute = 0x6c
-	// DeviceAttributeMaxAccessPolicyWindowSize is CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE.
-	DeviceAttributeMaxAccessPolicyWindowSize DeviceAttribute = 0x6d
-	// DeviceAttributeGPUDirectRDMAWithCUDAVMMSupported is CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED.
-	DeviceAttributeGPUDirectRDMAWithCUDAVMMSupported DeviceAttribute = 0x6e
-	// DeviceAttributeReservedSharedMemoryPerBlock is CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK.
-	DeviceAttributeReservedSharedMemoryPerBlock DeviceAttribute = 0x6f
-	// DeviceAttributeSparseCUDAArraySupported is CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED.
-	DeviceAttributeSparseCUDAArraySupported DeviceAttribute = 0x70
-	// DeviceAttributeReadOnlyHostRegisterSupported is CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED.
-	DeviceAttributeReadOnlyHostRegisterSupported DeviceAttribute = 0x71
-	// DeviceAttributeTimelineSemaphoreInteropSupported is CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED.
-	DeviceAttributeTimelineSemaphoreInteropSupported DeviceAttribute = 0x72
-	// DeviceAttributeMemoryPoolsSupported is CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED.
-	DeviceAttributeMemoryPoolsSupported DeviceAttribute = 0x73
-	// DeviceAttributeGPUDirectRDMASupported is CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED.
-	DeviceAttributeGPUDirectRDMASupported DeviceAttribute = 0x74
-	// DeviceAttributeGPUDirectRDMAFlushWritesOptions is CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS.
-	DeviceAttributeGPUDirectRDMAFlushWritesOptions DeviceAttribute = 0x75
-	// DeviceAttributeGPUDirectRDMAWritesOrdering is CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING.
-	DeviceAttributeGPUDirectRDMAWritesOrdering DeviceAttribute = 0x76
-	// DeviceAttributeMempoolSupportedHandleTypes is CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES.
-	DeviceAttributeMempoolSupportedHandleTypes DeviceAttribute = 0x77
-	// DeviceAttributeClusterLaunch is CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH.
-	DeviceAttributeClusterLaunch DeviceAttribute = 0x78
-	// DeviceAttributeDeferredMappingCUDAArraySupported is CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED.
-	DeviceAttributeDeferredMappingCUDAArraySupported DeviceAttribute = 0x79
-	// DeviceAttributeCanUse64BitStreamMemOps is CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS.
-	DeviceAttributeCanUse64BitStreamMemOps DeviceAttribute = 0x7a
-	// DeviceAttributeCanUseStreamWaitValueNor is CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR.
-	DeviceAttributeCanUseStreamWaitValueNor DeviceAttribute = 0x7b
-	// DeviceAttributeDMABufSupported is CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED.
-	DeviceAttributeDMABufSupported DeviceAttribute = 0x7c
-	// DeviceAttributeIPCEventSupported is CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED.
-	DeviceAttributeIPCEventSupported DeviceAttribute = 0x7d
-	// DeviceAttributeMemSyncDomainCount is CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT.
-	DeviceAttributeMemSyncDomainCount DeviceAttribute = 0x7e
-	// DeviceAttributeTensorMapAccessSupported is CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED.
-	DeviceAttributeTensorMapAccessSupported DeviceAttribute = 0x7f
-	// DeviceAttributeHandleTypeFabricSupported is CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED.
-	DeviceAttributeHandleTypeFabricSupported DeviceAttribute = 0x80
-	// DeviceAttributeUnifiedFunctionPointers is CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS.
-	DeviceAttributeUnifiedFunctionPointers DeviceAttribute = 0x81
-	// DeviceAttributeNUMAConfig is CU_DEVICE_ATTRIBUTE_NUMA_CONFIG.
-	DeviceAttributeNUMAConfig DeviceAttribute = 0x82
-	// DeviceAttributeNUMAID is CU_DEVICE_ATTRIBUTE_NUMA_ID.
-	DeviceAttributeNUMAID DeviceAttribute = 0x83
-	// DeviceAttributeMulticastSupported is CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED.
-	DeviceAttributeMulticastSupported DeviceAttribute = 0x84
-	// DeviceAttributeMPSEnabled is CU_DEVICE_ATTRIBUTE_MPS_ENABLED.
-	DeviceAttributeMPSEnabled DeviceAttribute = 0x85
-	// DeviceAttributeHostNUMAID is CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID.
-	DeviceAttributeHostNUMAID DeviceAttribute = 0x86
-	// DeviceAttributeD3D12CIGSupported is CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED.
-	DeviceAttributeD3D12CIGSupported DeviceAttribute = 0x87
-	// DeviceAttributeMemDecompressAlgorithmMask is CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK.
-	DeviceAttributeMemDecompressAlgorithmMask DeviceAttribute = 0x88
-	// DeviceAttributeMemDecompressMaximumLength is CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH.
-	DeviceAttributeMemDecompressMaximumLength DeviceAttribute = 0x89
-	// DeviceAttributeVulkanCIGSupported is CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED.
-	DeviceAttributeVulkanCIGSupported DeviceAttribute = 0x8a
-	// DeviceAttributeGPUPCIDeviceID is CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID.
-	DeviceAttributeGPUPCIDeviceID DeviceAttribute = 0x8b
-	// DeviceAttributeGPUPCISubsystemID is CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID.
-	DeviceAttributeGPUPCISubsystemID DeviceAttribute = 0x8c
-	// DeviceAttributeHostNUMAVirtualMemoryManagementSupported is CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
-	DeviceAttributeHostNUMAVirtualMemoryManagementSupported DeviceAttribute = 0x8d
-	// DeviceAttributeHostNUMAMemoryPoolsSupported is CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED.
-	DeviceAttributeHostNUMAMemoryPoolsSupported DeviceAttribute = 0x8e
-	// DeviceAttributeHostNUMAMultinodeIPCSupported is CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED.
-	DeviceAttributeHostNUMAMultinodeIPCSupported DeviceAttribute = 0x8f
-	// DeviceAttributeHostMemoryPoolsSupported is CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED.
-	DeviceAttributeHostMemoryPoolsSupported DeviceAttribute = 0x90
-	// DeviceAttributeHostVirtualMemoryManagementSupported is CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
-	DeviceAttributeHostVirtualMemoryManagementSupported DeviceAttribute = 0x91
-	// DeviceAttributeHostAllocDMABufSupported is CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED.
-	DeviceAttributeHostAllocDMABufSupported DeviceAttribute = 0x92
-	// DeviceAttributeOnlyPartialHostNativeAtomicSupported is CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED.
-	DeviceAttributeOnlyPartialHostNativeAtomicSupported DeviceAttribute = 0x93
+	DeviceAttributeMaxThreadsPerBlock                       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+	DeviceAttributeMaxBlockDimX                             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
+	DeviceAttributeMaxBlockDimY                             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y
+	DeviceAttributeMaxBlockDimZ                             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z
+	DeviceAttributeMaxGridDimX                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X
+	DeviceAttributeMaxGridDimY                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y
+	DeviceAttributeMaxGridDimZ                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z
+	DeviceAttributeMaxSharedMemoryPerBlock                  DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK
+	DeviceAttributeTotalConstantMemory                      DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY
+	DeviceAttributeWarpSize                                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE
+	DeviceAttributeMaxPitch                                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH
+	DeviceAttributeMaxRegistersPerBlock                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+	DeviceAttributeClockRate                                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+	DeviceAttributeTextureAlignment                         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT
+	DeviceAttributeGPUOverlap                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
+	DeviceAttributeMultiprocessorCount                      DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+	DeviceAttributeKernelExecTimeout                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT
+	DeviceAttributeIntegrated                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_INTEGRATED
+	DeviceAttributeCanMapHostMemory                         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+	DeviceAttributeComputeMode                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+	DeviceAttributeMaximumTexture1dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH
+	DeviceAttributeMaximumTexture2dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH
+	DeviceAttributeMaximumTexture2dHeight                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT
+	DeviceAttributeMaximumTexture3dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH
+	DeviceAttributeMaximumTexture3dHeight                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT
+	DeviceAttributeMaximumTexture3dDepth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH
+	DeviceAttributeMaximumTexture2dLayeredWidth             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH
+	DeviceAttributeMaximumTexture2dLayeredHeight            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT
+	DeviceAttributeMaximumTexture2dLayeredLayers            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS
+	DeviceAttributeSurfaceAlignment                         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT
+	DeviceAttributeConcurrentKernels                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+	DeviceAttributeECCEnabled                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED
+	DeviceAttributePCIBusID                                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID
+	DeviceAttributePCIDeviceID                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID
+	DeviceAttributeTCCDriver                                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TCC_DRIVER
+	DeviceAttributeMemoryClockRate                          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE
+	DeviceAttributeGlobalMemoryBusWidth                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH
+	DeviceAttributeL2CacheSize                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+	DeviceAttributeMaxThreadsPerMultiprocessor              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR
+	DeviceAttributeAsyncEngineCount                         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT
+	DeviceAttributeUnifiedAddressing                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+	DeviceAttributeMaximumTexture1dLayeredWidth             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH
+	DeviceAttributeMaximumTexture1dLayeredLayers            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS
+	DeviceAttributeCanTex2dGather                           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER
+	DeviceAttributeMaximumTexture2dGatherWidth              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH
+	DeviceAttributeMaximumTexture2dGatherHeight             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT
+	DeviceAttributeMaximumTexture3dWidthAlternate           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE
+	DeviceAttributeMaximumTexture3dHeightAlternate          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE
+	DeviceAttributeMaximumTexture3dDepthAlternate           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE
+	DeviceAttributePCIDomainID                              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
+	DeviceAttributeTexturePitchAlignment                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT
+	DeviceAttributeMaximumTexturecubemapWidth               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH
+	DeviceAttributeMaximumTexturecubemapLayeredWidth        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH
+	DeviceAttributeMaximumTexturecubemapLayeredLayers       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS
+	DeviceAttributeMaximumSurface1dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH
+	DeviceAttributeMaximumSurface2dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH
+	DeviceAttributeMaximumSurface2dHeight                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT
+	DeviceAttributeMaximumSurface3dWidth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH
+	DeviceAttributeMaximumSurface3dHeight                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT
+	DeviceAttributeMaximumSurface3dDepth                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH
+	DeviceAttributeMaximumSurface1dLayeredWidth             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH
+	DeviceAttributeMaximumSurface1dLayeredLayers            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS
+	DeviceAttributeMaximumSurface2dLayeredWidth             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH
+	DeviceAttributeMaximumSurface2dLayeredHeight            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT
+	DeviceAttributeMaximumSurface2dLayeredLayers            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS
+	DeviceAttributeMaximumSurfacecubemapWidth               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH
+	DeviceAttributeMaximumSurfacecubemapLayeredWidth        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH
+	DeviceAttributeMaximumSurfacecubemapLayeredLayers       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS
+	DeviceAttributeMaximumTexture1dLinearWidth              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH
+	DeviceAttributeMaximumTexture2dLinearWidth              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH
+	DeviceAttributeMaximumTexture2dLinearHeight             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT
+	DeviceAttributeMaximumTexture2dLinearPitch              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH
+	DeviceAttributeMaximumTexture2dMipmappedWidth           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH
+	DeviceAttributeMaximumTexture2dMipmappedHeight          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT
+	DeviceAttributeComputeCapabilityMajor                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+	DeviceAttributeComputeCapabilityMinor                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+	DeviceAttributeMaximumTexture1dMipmappedWidth           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH
+	DeviceAttributeStreamPrioritiesSupported                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
+	DeviceAttributeGlobalL1CacheSupported                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
+	DeviceAttributeLocalL1CacheSupported                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
+	DeviceAttributeMaxSharedMemoryPerMultiprocessor         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+	DeviceAttributeMaxRegistersPerMultiprocessor            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR
+	DeviceAttributeManagedMemory                            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+	DeviceAttributeMultiGPUBoard                            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD
+	DeviceAttributeMultiGPUBoardGroupID                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID
+	DeviceAttributeHostNativeAtomicSupported                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED
+	DeviceAttributeSingleToDoublePrecisionPerfRatio         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
+	DeviceAttributePageableMemoryAccess                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+	DeviceAttributeConcurrentManagedAccess                  DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+	DeviceAttributeComputePreemptionSupported               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED
+	DeviceAttributeCanUseHostPointerForRegisteredMem        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+	DeviceAttributeCanUseStreamMemOpsV1                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
+	DeviceAttributeCanUse64BitStreamMemOpsV1                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+	DeviceAttributeCanUseStreamWaitValueNorV1               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+	DeviceAttributeCooperativeLaunch                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+	DeviceAttributeCooperativeMultiDeviceLaunch             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH
+	DeviceAttributeMaxSharedMemoryPerBlockOptin             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+	DeviceAttributeCanFlushRemoteWrites                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
+	DeviceAttributeHostRegisterSupported                    DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+	DeviceAttributePageableMemoryAccessUsesHostPageTables   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
+	DeviceAttributeDirectManagedMemAccessFromHost           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
+	DeviceAttributeVirtualMemoryManagementSupported         DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	DeviceAttributeHandleTypePosixFileDescriptorSupported   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+	DeviceAttributeHandleTypeWin32HandleSupported           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED
+	DeviceAttributeHandleTypeWin32KmtHandleSupported        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED
+	DeviceAttributeMaxBlocksPerMultiprocessor               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR
+	DeviceAttributeGenericCompressionSupported              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED
+	DeviceAttributeMaxPersistingL2CacheSize                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE
+	DeviceAttributeMaxAccessPolicyWindowSize                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE
+	DeviceAttributeGPUDirectRDMAWithCUDAVMMSupported        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+	DeviceAttributeReservedSharedMemoryPerBlock             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK
+	DeviceAttributeSparseCUDAArraySupported                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
+	DeviceAttributeReadOnlyHostRegisterSupported            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
+	DeviceAttributeTimelineSemaphoreInteropSupported        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
+	DeviceAttributeMemoryPoolsSupported                     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+	DeviceAttributeGPUDirectRDMASupported                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED
+	DeviceAttributeGPUDirectRDMAFlushWritesOptions          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
+	DeviceAttributeGPUDirectRDMAWritesOrdering              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING
+	DeviceAttributeMempoolSupportedHandleTypes              DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
+	DeviceAttributeClusterLaunch                            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+	DeviceAttributeDeferredMappingCUDAArraySupported        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
+	DeviceAttributeCanUse64BitStreamMemOps                  DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+	DeviceAttributeCanUseStreamWaitValueNor                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+	DeviceAttributeDMABufSupported                          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+	DeviceAttributeIPCEventSupported                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
+	DeviceAttributeMemSyncDomainCount                       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
+	DeviceAttributeTensorMapAccessSupported                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
+	DeviceAttributeHandleTypeFabricSupported                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
+	DeviceAttributeUnifiedFunctionPointers                  DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS
+	DeviceAttributeNUMAConfig                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_NUMA_CONFIG
+	DeviceAttributeNUMAID                                   DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_NUMA_ID
+	DeviceAttributeMulticastSupported                       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+	DeviceAttributeMPSEnabled                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+	DeviceAttributeHostNUMAID                               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+	DeviceAttributeD3D12CIGSupported                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED
+	DeviceAttributeMemDecompressAlgorithmMask               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK
+	DeviceAttributeMemDecompressMaximumLength               DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH
+	DeviceAttributeVulkanCIGSupported                       DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED
+	DeviceAttributeGPUPCIDeviceID                           DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID
+	DeviceAttributeGPUPCISubsystemID                        DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID
+	DeviceAttributeHostNUMAVirtualMemoryManagementSupported DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	DeviceAttributeHostNUMAMemoryPoolsSupported             DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED
+	DeviceAttributeHostNUMAMultinodeIPCSupported            DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED
+	DeviceAttributeHostMemoryPoolsSupported                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED
+	DeviceAttributeHostVirtualMemoryManagementSupported     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	DeviceAttributeHostAllocDMABufSupported                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED
+	DeviceAttributeOnlyPartialHostNativeAtomicSupported     DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
 )
 
 // namesDeviceAttribute holds the constants' names in lower case, sorted by value.
 var namesDeviceAttribute = [...]enumName{
-	{0x1, "max_threads_per_block"},
-	{0x2, "max_block_dim_x"},
-	{0x3, "max_block_dim_y"},
-	{0x4, "max_block_dim_z"},
-	{0x5, "max_grid_dim_x"},
-	{0x6, "max_grid_dim_y"},
-	{0x7, "max_grid_dim_z"},
-	{0x8, "max_shared_memory_per_block"},
-	{0x9, "total_constant_memory"},
-	{0xa, "warp_size"},
-	{0xb, "max_pitch"},
-	{0xc, "max_registers_per_block"},
-	{0xd, "clock_rate"},
-	{0xe, "texture_alignment"},
-	{0xf, "gpu_overlap"},
-	{0x10, "multiprocessor_count"},
-	{0x11, "kernel_exec_timeout"},
-	{0x12, "integrated"},
-	{0x13, "can_map_host_memory"},
-	{0x14, "compute_mode"},
-	{0x15, "maximum_texture1d_width"},
-	{0x16, "maximum_texture2d_width"},
-	{0x17, "maximum_texture2d_height"},
-	{0x18, "maximum_texture3d_width"},
-	{0x19, "maximum_texture3d_height"},
-	{0x1a, "maximum_texture3d_depth"},
-	{0x1b, "maximum_texture2d_layered_width"},
-	{0x1c, "maximum_texture2d_layered_height"},
-	{0x1d, "maximum_texture2d_layered_layers"},
-	{0x1e, "surface_alignment"},
-	{0x1f, "concurrent_kernels"},
-	{0x20, "ecc_enabled"},
-	{0x21, "pci_bus_id"},
-	{0x22, "pci_device_id"},
-	{0x23, "tcc_driver"},
-	{0x24, "memory_clock_rate"},
-	{0x25, "global_memory_bus_width"},
-	{0x26, "l2_cache_size"},
-	{0x27, "max_threads_per_multiprocessor"},
-	{0x28, "async_engine_count"},
-	{0x29, "unified_addressing"},
-	{0x2a, "maximum_texture1d_layered_width"},
-	{0x2b, "maximum_texture1d_layered_layers"},
-	{0x2c, "can_tex2d_gather"},
-	{0x2d, "maximum_texture2d_gather_width"},
-	{0x2e, "maximum_texture2d_gather_height"},
-	{0x2f, "maximum_texture3d_width_alternate"},
-	{0x30, "maximum_texture3d_height_alternate"},
-	{0x31, "maximum_texture3d_depth_alternate"},
-	{0x32, "pci_domain_id"},
-	{0x33, "texture_pitch_alignment"},
-	{0x34, "maximum_texturecubemap_width"},
-	{0x35, "maximum_texturecubemap_layered_width"},
-	{0x36, "maximum_texturecubemap_layered_layers"},
-	{0x37, "maximum_surface1d_width"},
-	{0x38, "maximum_surface2d_width"},
-	{0x39, "maximum_surface2d_height"},
-	{0x3a, "maximum_surface3d_width"},
-	{0x3b, "maximum_surface3d_height"},
-	{0x3c, "maximum_surface3d_depth"},
-	{0x3d, "maximum_surface1d_layered_width"},
-	{0x3e, "maximum_surface1d_layered_layers"},
-	{0x3f, "maximum_surface2d_layered_width"},
-	{0x40, "maximum_surface2d_layered_height"},
-	{0x41, "maximum_surface2d_layered_layers"},
-	{0x42, "maximum_surfacecubemap_width"},
-	{0x43, "maximum_surfacecubemap_layered_width"},
-	{0x44, "maximum_surfacecubemap_layered_layers"},
-	{0x45, "maximum_texture1d_linear_width"},
-	{0x46, "maximum_texture2d_linear_width"},
-	{0x47, "maximum_texture2d_linear_height"},
-	{0x48, "maximum_texture2d_linear_pitch"},
-	{0x49, "maximum_texture2d_mipmapped_width"},
-	{0x4a, "maximum_texture2d_mipmapped_height"},
-	{0x4b, "compute_capability_major"},
-	{0x4c, "compute_capability_minor"},
-	{0x4d, "maximum_texture1d_mipmapped_width"},
-	{0x4e, "stream_priorities_supported"},
-	{0x4f, "global_l1_cache_supported"},
-	{0x50, "local_l1_cache_supported"},
-	{0x51, "max_shared_memory_per_multiprocessor"},
-	{0x52, "max_registers_per_multiprocessor"},
-	{0x53, "managed_memory"},
-	{0x54, "multi_gpu_board"},
-	{0x55, "multi_gpu_board_group_id"},
-	{0x56, "host_native_atomic_supported"},
-	{0x57, "single_to_double_precision_perf_ratio"},
-	{0x58, "pageable_memory_access"},
-	{0x59, "concurrent_managed_access"},
-	{0x5a, "compute_preemption_supported"},
-	{0x5b, "can_use_host_pointer_for_registered_mem"},
-	{0x5c, "can_use_stream_mem_ops_v1"},
-	{0x5d, "can_use_64_bit_stream_mem_ops_v1"},
-	{0x5e, "can_use_stream_wait_value_nor_v1"},
-	{0x5f, "cooperative_launch"},
-	{0x60, "cooperative_multi_device_launch"},
-	{0x61, "max_shared_memory_per_block_optin"},
-	{0x62, "can_flush_remote_writes"},
-	{0x63, "host_register_supported"},
-	{0x64, "pageable_memory_access_uses_host_page_tables"},
-	{0x65, "direct_managed_mem_access_from_host"},
-	{0x66, "virtual_memory_management_supported"},
-	{0x67, "handle_type_posix_file_descriptor_supported"},
-	{0x68, "handle_type_win32_handle_supported"},
-	{0x69, "handle_type_win32_kmt_handle_supported"},
-	{0x6a, "max_blocks_per_multiprocessor"},
-	{0x6b, "generic_compression_supported"},
-	{0x6c, "max_persisting_l2_cache_size"},
-	{0x6d, "max_access_policy_window_size"},
-	{0x6e, "gpu_direct_rdma_with_cuda_vmm_supported"},
-	{0x6f, "reserved_shared_memory_per_block"},
-	{0x70, "sparse_cuda_array_supported"},
-	{0x71, "read_only_host_register_supported"},
-	{0x72, "timeline_semaphore_interop_supported"},
-	{0x73, "memory_pools_supported"},
-	{0x74, "gpu_direct_rdma_supported"},
-	{0x75, "gpu_direct_rdma_flush_writes_options"},
-	{0x76, "gpu_direct_rdma_writes_ordering"},
-	{0x77, "mempool_supported_handle_types"},
-	{0x78, "cluster_launch"},
-	{0x79, "deferred_mapping_cuda_array_supported"},
-	{0x7a, "can_use_64_bit_stream_mem_ops"},
-	{0x7b, "can_use_stream_wait_value_nor"},
-	{0x7c, "dma_buf_supported"},
-	{0x7d, "ipc_event_supported"},
-	{0x7e, "mem_sync_domain_count"},
-	{0x7f, "tensor_map_access_supported"},
-	{0x80, "handle_type_fabric_supported"},
-	{0x81, "unified_function_pointers"},
-	{0x82, "numa_config"},
-	{0x83, "numa_id"},
-	{0x84, "multicast_supported"},
-	{0x85, "mps_enabled"},
-	{0x86, "host_numa_id"},
-	{0x87, "d3d12_cig_supported"},
-	{0x88, "mem_decompress_algorithm_mask"},
-	{0x89, "mem_decompress_maximum_length"},
-	{0x8a, "vulkan_cig_supported"},
-	{0x8b, "gpu_pci_device_id"},
-	{0x8c, "gpu_pci_subsystem_id"},
-	{0x8d, "host_numa_virtual_memory_management_supported"},
-	{0x8e, "host_numa_memory_pools_supported"},
-	{0x8f, "host_numa_multinode_ipc_supported"},
-	{0x90, "host_memory_pools_supported"},
-	{0x91, "host_virtual_memory_management_supported"},
-	{0x92, "host_alloc_dma_buf_supported"},
-	{0x93, "only_partial_host_native_atomic_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, "max_threads_per_block"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, "max_block_dim_x"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, "max_block_dim_y"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, "max_block_dim_z"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, "max_grid_dim_x"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, "max_grid_dim_y"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, "max_grid_dim_z"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, "max_shared_memory_per_block"},
+	{driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, "total_constant_memory"},
+	{driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE, "warp_size"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH, "max_pitch"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, "max_registers_per_block"},
+	{driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, "clock_rate"},
+	{driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, "texture_alignment"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, "gpu_overlap"},
+	{driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "multiprocessor_count"},
+	{driver.CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, "kernel_exec_timeout"},
+	{driver.CU_DEVICE_ATTRIBUTE_INTEGRATED, "integrated"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, "can_map_host_memory"},
+	{driver.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, "compute_mode"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, "maximum_texture1d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, "maximum_texture2d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT, "maximum_texture2d_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH, "maximum_texture3d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT, "maximum_texture3d_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH, "maximum_texture3d_depth"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH, "maximum_texture2d_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT, "maximum_texture2d_layered_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS, "maximum_texture2d_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, "surface_alignment"},
+	{driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, "concurrent_kernels"},
+	{driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED, "ecc_enabled"},
+	{driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, "pci_bus_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, "pci_device_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_TCC_DRIVER, "tcc_driver"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, "memory_clock_rate"},
+	{driver.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, "global_memory_bus_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, "l2_cache_size"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, "max_threads_per_multiprocessor"},
+	{driver.CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, "async_engine_count"},
+	{driver.CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "unified_addressing"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH, "maximum_texture1d_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS, "maximum_texture1d_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER, "can_tex2d_gather"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH, "maximum_texture2d_gather_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT, "maximum_texture2d_gather_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, "maximum_texture3d_width_alternate"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE, "maximum_texture3d_height_alternate"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE, "maximum_texture3d_depth_alternate"},
+	{driver.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, "pci_domain_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, "texture_pitch_alignment"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH, "maximum_texturecubemap_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, "maximum_texturecubemap_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS, "maximum_texturecubemap_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH, "maximum_surface1d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH, "maximum_surface2d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT, "maximum_surface2d_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH, "maximum_surface3d_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT, "maximum_surface3d_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH, "maximum_surface3d_depth"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH, "maximum_surface1d_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS, "maximum_surface1d_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH, "maximum_surface2d_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT, "maximum_surface2d_layered_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS, "maximum_surface2d_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH, "maximum_surfacecubemap_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, "maximum_surfacecubemap_layered_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS, "maximum_surfacecubemap_layered_layers"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, "maximum_texture1d_linear_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH, "maximum_texture2d_linear_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT, "maximum_texture2d_linear_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH, "maximum_texture2d_linear_pitch"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH, "maximum_texture2d_mipmapped_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT, "maximum_texture2d_mipmapped_height"},
+	{driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, "compute_capability_major"},
+	{driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "compute_capability_minor"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH, "maximum_texture1d_mipmapped_width"},
+	{driver.CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, "stream_priorities_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, "global_l1_cache_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, "local_l1_cache_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, "max_shared_memory_per_multiprocessor"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, "max_registers_per_multiprocessor"},
+	{driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "managed_memory"},
+	{driver.CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD, "multi_gpu_board"},
+	{driver.CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID, "multi_gpu_board_group_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, "host_native_atomic_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, "single_to_double_precision_perf_ratio"},
+	{driver.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, "pageable_memory_access"},
+	{driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, "concurrent_managed_access"},
+	{driver.CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, "compute_preemption_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, "can_use_host_pointer_for_registered_mem"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, "can_use_stream_mem_ops_v1"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, "can_use_64_bit_stream_mem_ops_v1"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, "can_use_stream_wait_value_nor_v1"},
+	{driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, "cooperative_launch"},
+	{driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, "cooperative_multi_device_launch"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, "max_shared_memory_per_block_optin"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, "can_flush_remote_writes"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, "host_register_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, "pageable_memory_access_uses_host_page_tables"},
+	{driver.CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, "direct_managed_mem_access_from_host"},
+	{driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual_memory_management_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, "handle_type_posix_file_descriptor_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, "handle_type_win32_handle_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED, "handle_type_win32_kmt_handle_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, "max_blocks_per_multiprocessor"},
+	{driver.CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED, "generic_compression_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, "max_persisting_l2_cache_size"},
+	{driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, "max_access_policy_window_size"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, "gpu_direct_rdma_with_cuda_vmm_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, "reserved_shared_memory_per_block"},
+	{driver.CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, "sparse_cuda_array_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, "read_only_host_register_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, "timeline_semaphore_interop_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, "memory_pools_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, "gpu_direct_rdma_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, "gpu_direct_rdma_flush_writes_options"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, "gpu_direct_rdma_writes_ordering"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, "mempool_supported_handle_types"},
+	{driver.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, "cluster_launch"},
+	{driver.CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, "deferred_mapping_cuda_array_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, "can_use_64_bit_stream_mem_ops"},
+	{driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, "can_use_stream_wait_value_nor"},
+	{driver.CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "dma_buf_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "ipc_event_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, "mem_sync_domain_count"},
+	{driver.CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, "tensor_map_access_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, "handle_type_fabric_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, "unified_function_pointers"},
+	{driver.CU_DEVICE_ATTRIBUTE_NUMA_CONFIG, "numa_config"},
+	{driver.CU_DEVICE_ATTRIBUTE_NUMA_ID, "numa_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, "multicast_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MPS_ENABLED, "mps_enabled"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, "host_numa_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED, "d3d12_cig_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, "mem_decompress_algorithm_mask"},
+	{driver.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, "mem_decompress_maximum_length"},
+	{driver.CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED, "vulkan_cig_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID, "gpu_pci_device_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID, "gpu_pci_subsystem_id"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "host_numa_virtual_memory_management_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, "host_numa_memory_pools_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, "host_numa_multinode_ipc_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, "host_memory_pools_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "host_virtual_memory_management_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED, "host_alloc_dma_buf_supported"},
+	{driver.CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED, "only_partial_host_native_atomic_supported"},
 }
 
 // The constants of CUdevice_P2PAttribute of CUDA 13.0.
 const (
-	// P2PAttributePerformanceRank is CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK.
-	P2PAttributePerformanceRank P2PAttribute = 0x1
-	// P2PAttributeAccessSupported is CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED.
-	P2PAttributeAccessSupported P2PAttribute = 0x2
-	// P2PAttributeNativeAtomicSupported is CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED.
-	P2PAttributeNativeAtomicSupported P2PAttribute = 0x3
-	// P2PAttributeCUDAArrayAccessSupported is CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED.
-	P2PAttributeCUDAArrayAccessSupported P2PAttribute = 0x4
-	// P2PAttributeOnlyPartialNativeAtomicSupported is CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED.
-	P2PAttributeOnlyPartialNativeAtomicSupported P2PAttribute = 0x5
+	P2PAttributePerformanceRank                  P2PAttribute = driver.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+	P2PAttributeAccessSupported                  P2PAttribute = driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+	P2PAttributeNativeAtomicSupported            P2PAttribute = driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
+	P2PAttributeCUDAArrayAccessSupported         P2PAttribute = driver.CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED
+	P2PAttributeOnlyPartialNativeAtomicSupported P2PAttribute = driver.CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED
 )
 
 // namesP2PAttribute holds the constants' names in lower case, sorted by value.
 var namesP2PAttribute = [...]enumName{
-	{0x1, "performance_rank"},
-	{0x2, "access_supported"},
-	{0x3, "native_atomic_supported"},
-	{0x4, "cuda_array_access_supported"},
-	{0x5, "only_partial_native_atomic_supported"},
+	{driver.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, "performance_rank"},
+	{driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, "access_supported"},
+	{driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, "native_atomic_supported"},
+	{driver.CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED, "cuda_array_access_supported"},
+	{driver.CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, "only_partial_native_atomic_supported"},
 }
 
 // The constants of CUfunction_attribute of CUDA 13.0.
 const (
-	// FunctionAttributeMaxThreadsPerBlock is CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK.
-	FunctionAttributeMaxThreadsPerBlock FunctionAttribute = 0x0
-	// FunctionAttributeSharedSizeBytes is CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES.
-	FunctionAttributeSharedSizeBytes FunctionAttribute = 0x1
-	// FunctionAttributeConstSizeBytes is CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES.
-	FunctionAttributeConstSizeBytes FunctionAttribute = 0x2
-	// FunctionAttributeLocalSizeBytes is CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
-	FunctionAttributeLocalSizeBytes FunctionAttribute = 0x3
-	// FunctionAttributeNumRegs is CU_FUNC_ATTRIBUTE_NUM_REGS.
-	FunctionAttributeNumRegs FunctionAttribute = 0x4
-	// FunctionAttributePTXVersion is CU_FUNC_ATTRIBUTE_PTX_VERSION.
-	FunctionAttributePTXVersion FunctionAttribute = 0x5
-	// FunctionAttributeBinaryVersion is CU_FUNC_ATTRIBUTE_BINARY_VERSION.
-	FunctionAttributeBinaryVersion FunctionAttribute = 0x6
-	// FunctionAttributeCacheModeCa is CU_FUNC_ATTRIBUTE_CACHE_MODE_CA.
-	FunctionAttributeCacheModeCa FunctionAttribute = 0x7
-	// FunctionAttributeMaxDynamicSharedSizeBytes is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
-	FunctionAttributeMaxDynamicSharedSizeBytes FunctionAttribute = 0x8
-	// FunctionAttributePreferredSharedMemoryCarveout is CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT.
-	FunctionAttributePreferredSharedMemoryCarveout FunctionAttribute = 0x9
-	// FunctionAttributeClusterSizeMustBeSet is CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET.
-	FunctionAttributeClusterSizeMustBeSet FunctionAttribute = 0xa
-	// FunctionAttributeRequiredClusterWidth is CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH.
-	FunctionAttributeRequiredClusterWidth FunctionAttribute = 0xb
-	// FunctionAttributeRequiredClusterHeight is CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT.
-	FunctionAttributeRequiredClusterHeight FunctionAttribute = 0xc
-	// FunctionAttributeRequiredClusterDepth is CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH.
-	FunctionAttributeRequiredClusterDepth FunctionAttribute = 0xd
-	// FunctionAttributeNonPortableClusterSizeAllowed is CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED.
-	FunctionAttributeNonPortableClusterSizeAllowed FunctionAttribute = 0xe
-	// FunctionAttributeClusterSchedulingPolicyPreference is CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE.
-	FunctionAttributeClusterSchedulingPolicyPreference FunctionAttribute = 0xf
+	FunctionAttributeMaxThreadsPerBlock                FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+	FunctionAttributeSharedSizeBytes                   FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+	FunctionAttributeConstSizeBytes                    FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+	FunctionAttributeLocalSizeBytes                    FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+	FunctionAttributeNumRegs                           FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_NUM_REGS
+	FunctionAttributePTXVersion                        FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_PTX_VERSION
+	FunctionAttributeBinaryVersion                     FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION
+	FunctionAttributeCacheModeCa                       FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_CACHE_MODE_CA
+	FunctionAttributeMaxDynamicSharedSizeBytes         FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+	FunctionAttributePreferredSharedMemoryCarveout     FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+	FunctionAttributeClusterSizeMustBeSet              FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET
+	FunctionAttributeRequiredClusterWidth              FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+	FunctionAttributeRequiredClusterHeight             FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
+	FunctionAttributeRequiredClusterDepth              FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH
+	FunctionAttributeNonPortableClusterSizeAllowed     FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+	FunctionAttributeClusterSchedulingPolicyPreference FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
 )
 
 // namesFunctionAttribute holds the constants' names in lower case, sorted by value.
 var namesFunctionAttribute = [...]enumName{
-	{0x0, "max_threads_per_block"},
-	{0x1, "shared_size_bytes"},
-	{0x2, "const_size_bytes"},
-	{0x3, "local_size_bytes"},
-	{0x4, "num_regs"},
-	{0x5, "ptx_version"},
-	{0x6, "binary_version"},
-	{0x7, "cache_mode_ca"},
-	{0x8, "max_dynamic_shared_size_bytes"},
-	{0x9, "preferred_shared_memory_carveout"},
-	{0xa, "cluster_size_must_be_set"},
-	{0xb, "required_cluster_width"},
-	{0xc, "required_cluster_height"},
-	{0xd, "required_cluster_depth"},
-	{0xe, "non_portable_cluster_size_allowed"},
-	{0xf, "cluster_scheduling_policy_preference"},
+	{driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, "max_threads_per_block"},
+	{driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, "shared_size_bytes"},
+	{driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, "const_size_bytes"},
+	{driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, "local_size_bytes"},
+	{driver.CU_FUNC_ATTRIBUTE_NUM_REGS, "num_regs"},
+	{driver.CU_FUNC_ATTRIBUTE_PTX_VERSION, "ptx_version"},
+	{driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION, "binary_version"},
+	{driver.CU_FUNC_ATTRIBUTE_CACHE_MODE_CA, "cache_mode_ca"},
+	{driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, "max_dynamic_shared_size_bytes"},
+	{driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, "preferred_shared_memory_carveout"},
+	{driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, "cluster_size_must_be_set"},
+	{driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, "required_cluster_width"},
+	{driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, "required_cluster_height"},
+	{driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, "required_cluster_depth"},
+	{driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, "non_portable_cluster_size_allowed"},
+	{driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, "cluster_scheduling_policy_preference"},
 }
 
 // The constants of CUgraphNodeType of CUDA 13.0.
 const (
-	// GraphNodeTypeKernel is CU_GRAPH_NODE_TYPE_KERNEL.
-	GraphNodeTypeKernel GraphNodeType = 0x0
-	// GraphNodeTypeMemcpy is CU_GRAPH_NODE_TYPE_MEMCPY.
-	GraphNodeTypeMemcpy GraphNodeType = 0x1
-	// GraphNodeTypeMemset is CU_GRAPH_NODE_TYPE_MEMSET.
-	GraphNodeTypeMemset GraphNodeType = 0x2
-	// GraphNodeTypeHost is CU_GRAPH_NODE_TYPE_HOST.
-	GraphNodeTypeHost GraphNodeType = 0x3
-	// GraphNodeTypeGraph is CU_GRAPH_NODE_TYPE_GRAPH.
-	GraphNodeTypeGraph GraphNodeType = 0x4
-	// GraphNodeTypeEmpty is CU_GRAPH_NODE_TYPE_EMPTY.
-	GraphNodeTypeEmpty GraphNodeType = 0x5
-	// GraphNodeTypeWaitEvent is CU_GRAPH_NODE_TYPE_WAIT_EVENT.
-	GraphNodeTypeWaitEvent GraphNodeType = 0x6
-	// GraphNodeTypeEventRecord is CU_GRAPH_NODE_TYPE_EVENT_RECORD.
-	GraphNodeTypeEventRecord GraphNodeType = 0x7
-	// GraphNodeTypeExtSemasSignal is CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL.
-	GraphNodeTypeExtSemasSignal GraphNodeType = 0x8
-	// GraphNodeTypeExtSemasWait is CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT.
-	GraphNodeTypeExtSemasWait GraphNodeType = 0x9
-	// GraphNodeTypeMemAlloc is CU_GRAPH_NODE_TYPE_MEM_ALLOC.
-	GraphNodeTypeMemAlloc GraphNodeType = 0xa
-	// GraphNodeTypeMemFree is CU_GRAPH_NODE_TYPE_MEM_FREE.
-	GraphNodeTypeMemFree GraphNodeType = 0xb
-	// GraphNodeTypeBatchMemOp is CU_GRAPH_NODE_TYPE_BATCH_MEM_OP.
-	GraphNodeTypeBatchMemOp GraphNodeType = 0xc
-	// GraphNodeTypeConditional is CU_GRAPH_NODE_TYPE_CONDITIONAL.
-	GraphNodeTypeConditional GraphNodeType = 0xd
+	GraphNodeTypeKernel         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_KERNEL
+	GraphNodeTypeMemcpy         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEMCPY
+	GraphNodeTypeMemset         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEMSET
+	GraphNodeTypeHost           GraphNodeType = driver.CU_GRAPH_NODE_TYPE_HOST
+	GraphNodeTypeGraph          GraphNodeType = driver.CU_GRAPH_NODE_TYPE_GRAPH
+	GraphNodeTypeEmpty          GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EMPTY
+	GraphNodeTypeWaitEvent      GraphNodeType = driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT
+	GraphNodeTypeEventRecord    GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD
+	GraphNodeTypeExtSemasSignal GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
+	GraphNodeTypeExtSemasWait   GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT
+	GraphNodeTypeMemAlloc       GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC
+	GraphNodeTypeMemFree        GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEM_FREE
+	GraphNodeTypeBatchMemOp     GraphNodeType = driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
+	GraphNodeTypeConditional    GraphNodeType = driver.CU_GRAPH_NODE_TYPE_CONDITIONAL
 )
 
 // namesGraphNodeType holds the constants' names in lower case, sorted by value.
 var namesGraphNodeType = [...]enumName{
-	{0x0, "kernel"},
-	{0x1, "memcpy"},
-	{0x2, "memset"},
-	{0x3, "host"},
-	{0x4, "graph"},
-	{0x5, "empty"},
-	{0x6, "wait_event"},
-	{0x7, "event_record"},
-	{0x8, "ext_semas_signal"},
-	{0x9, "ext_semas_wait"},
-	{0xa, "mem_alloc"},
-	{0xb, "mem_free"},
-	{0xc, "batch_mem_op"},
-	{0xd, "conditional"},
+	{driver.CU_GRAPH_NODE_TYPE_KERNEL, "kernel"},
+	{driver.CU_GRAPH_NODE_TYPE_MEMCPY, "memcpy"},
+	{driver.CU_GRAPH_NODE_TYPE_MEMSET, "memset"},
+	{driver.CU_GRAPH_NODE_TYPE_HOST, "host"},
+	{driver.CU_GRAPH_NODE_TYPE_GRAPH, "graph"},
+	{driver.CU_GRAPH_NODE_TYPE_EMPTY, "empty"},
+	{driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, "wait_event"},
+	{driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, "event_record"},
+	{driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "ext_semas_signal"},
+	{driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "ext_semas_wait"},
+	{driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC, "mem_alloc"},
+	{driver.CU_GRAPH_NODE_TYPE_MEM_FREE, "mem_free"},
+	{driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "batch_mem_op"},
+	{driver.CU_GRAPH_NODE_TYPE_CONDITIONAL, "conditional"},
 }
 
 // The constants of CUlimit of CUDA 13.0.
 const (
-	// LimitStackSize is CU_LIMIT_STACK_SIZE.
-	LimitStackSize Limit = 0x0
-	// LimitPrintfFIFOSize is CU_LIMIT_PRINTF_FIFO_SIZE.
-	LimitPrintfFIFOSize Limit = 0x1
-	// LimitMallocHeapSize is CU_LIMIT_MALLOC_HEAP_SIZE.
-	LimitMallocHeapSize Limit = 0x2
-	// LimitDevRuntimeSyncDepth is CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH.
-	LimitDevRuntimeSyncDepth Limit = 0x3
-	// LimitDevRuntimePendingLaunchCount is CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT.
-	LimitDevRuntimePendingLaunchCount Limit = 0x4
-	// LimitMaxL2FetchGranularity is CU_LIMIT_MAX_L2_FETCH_GRANULARITY.
-	LimitMaxL2FetchGranularity Limit = 0x5
-	// LimitPersistingL2CacheSize is CU_LIMIT_PERSISTING_L2_CACHE_SIZE.
-	LimitPersistingL2CacheSize Limit = 0x6
-	// LimitSharedMemSize is CU_LIMIT_SHMEM_SIZE.
-	LimitSharedMemSize Limit = 0x7
-	// LimitCIGEnabled is CU_LIMIT_CIG_ENABLED.
-	LimitCIGEnabled Limit = 0x8
-	// LimitCIGSharedMemFallbackEnabled is CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED.
-	LimitCIGSharedMemFallbackEnabled Limit = 0x9
+	LimitStackSize                    Limit = driver.CU_LIMIT_STACK_SIZE
+	LimitPrintfFIFOSize               Limit = driver.CU_LIMIT_PRINTF_FIFO_SIZE
+	LimitMallocHeapSize               Limit = driver.CU_LIMIT_MALLOC_HEAP_SIZE
+	LimitDevRuntimeSyncDepth          Limit = driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
+	LimitDevRuntimePendingLaunchCount Limit = driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+	LimitMaxL2FetchGranularity        Limit = driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+	LimitPersistingL2CacheSize        Limit = driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+	LimitSharedMemSize                Limit = driver.CU_LIMIT_SHMEM_SIZE
+	LimitCIGEnabled                   Limit = driver.CU_LIMIT_CIG_ENABLED
+	LimitCIGSharedMemFallbackEnabled  Limit = driver.CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
 var namesLimit = [...]enumName{
-	{0x0, "stack_size"},
-	{0x1, "printf_fifo_size"},
-	{0x2, "malloc_heap_size"},
-	{0x3, "dev_runtime_sync_depth"},
-	{0x4, "dev_runtime_pending_launch_count"},
-	{0x5, "max_l2_fetch_granularity"},
-	{0x6, "persisting_l2_cache_size"},
-	{0x7, "shmem_size"},
-	{0x8, "cig_enabled"},
-	{0x9, "cig_shmem_fallback_enabled"},
+	{driver.CU_LIMIT_STACK_SIZE, "stack_size"},
+	{driver.CU_LIMIT_PRINTF_FIFO_SIZE, "printf_fifo_size"},
+	{driver.CU_LIMIT_MALLOC_HEAP_SIZE, "malloc_heap_size"},
+	{driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, "dev_runtime_sync_depth"},
+	{driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, "dev_runtime_pending_launch_count"},
+	{driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY, "max_l2_fetch_granularity"},
+	{driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, "persisting_l2_cache_size"},
+	{driver.CU_LIMIT_SHMEM_SIZE, "shmem_size"},
+	{driver.CU_LIMIT_CIG_ENABLED, "cig_enabled"},
+	{driver.CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED, "cig_shmem_fallback_enabled"},
 }

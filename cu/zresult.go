@@ -2,308 +2,109 @@
 
 package cu
 
-// The results of the driver of CUDA 13.0.
+import "github.com/purecu/purecu/driver"
+
+// The results of CUDA 13.0.
 const (
-	// ResultSuccess is CUDA_SUCCESS: no error.
-	ResultSuccess Result = 0
-
-	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultInvalidValue Result = 1
-
-	// ResultOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY: out of memory.
-	ResultOutOfMemory Result = 2
-
-	// ResultNotInitialized is CUDA_ERROR_NOT_INITIALIZED: initialization error.
-	ResultNotInitialized Result = 3
-
-	// ResultDeinitialized is CUDA_ERROR_DEINITIALIZED: driver shutting down.
-	ResultDeinitialized Result = 4
-
-	// ResultProfilerDisabled is CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
-	ResultProfilerDisabled Result = 5
-
-	// ResultProfilerNotInitialized is CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
-	ResultProfilerNotInitialized Result = 6
-
-	// ResultProfilerAlreadyStarted is CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
-	ResultProfilerAlreadyStarted Result = 7
-
-	// ResultProfilerAlreadyStopped is CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
-	ResultProfilerAlreadyStopped Result = 8
-
-	// ResultStubLibrary is CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
-	ResultStubLibrary Result = 34
-
-	// ResultCallRequiresNewerDriver is CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
-	ResultCallRequiresNewerDriver Result = 36
-
-	// ResultDeviceUnavailable is CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
-	ResultDeviceUnavailable Result = 46
-
-	// ResultNoDevice is CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
-	ResultNoDevice Result = 100
-
-	// ResultInvalidDevice is CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
-	ResultInvalidDevice Result = 101
-
-	// ResultDeviceNotLicensed is CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
-	ResultDeviceNotLicensed Result = 102
-
-	// ResultInvalidImage is CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
-	ResultInvalidImage Result = 200
-
-	// ResultInvalidContext is CUDA_ERROR_INVALID_CONTEXT: invalid device context.
-	ResultInvalidContext Result = 201
-
-	// ResultContextAlreadyCurrent is CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
-	ResultContextAlreadyCurrent Result = 202
-
-	// ResultMapFailed is CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
-	ResultMapFailed Result = 205
-
-	// ResultUnmapFailed is CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
-	ResultUnmapFailed Result = 206
-
-	// ResultArrayIsMapped is CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
-	ResultArrayIsMapped Result = 207
-
-	// ResultAlreadyMapped is CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
-	ResultAlreadyMapped Result = 208
-
-	// ResultNoBinaryForGPU is CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
-	ResultNoBinaryForGPU Result = 209
-
-	// ResultAlreadyAcquired is CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
-	ResultAlreadyAcquired Result = 210
-
-	// ResultNotMapped is CUDA_ERROR_NOT_MAPPED: resource not mapped.
-	ResultNotMapped Result = 211
-
-	// ResultNotMappedAsArray is CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
-	ResultNotMappedAsArray Result = 212
-
-	// ResultNotMappedAsPointer is CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
-	ResultNotMappedAsPointer Result = 213
-
-	// ResultECCUncorrectable is CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
-	ResultECCUncorrectable Result = 214
-
-	// ResultUnsupportedLimit is CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
-	ResultUnsupportedLimit Result = 215
-
-	// ResultContextAlreadyInUse is CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
-	ResultContextAlreadyInUse Result = 216
-
-	// ResultPeerAccessUnsupported is CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
-	ResultPeerAccessUnsupported Result = 217
-
-	// ResultInvalidPTX is CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
-	ResultInvalidPTX Result = 218
-
-	// ResultInvalidGraphicsContext is CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
-	ResultInvalidGraphicsContext Result = 219
-
-	// ResultNVLinkUncorrectable is CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
-	ResultNVLinkUncorrectable Result = 220
-
-	// ResultJITCompilerNotFound is CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
-	ResultJITCompilerNotFound Result = 221
-
-	// ResultUnsupportedPTXVersion is CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
-	ResultUnsupportedPTXVersion Result = 222
-
-	// ResultJITCompilationDisabled is CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
-	ResultJITCompilationDisabled Result = 223
-
-	// ResultUnsupportedExecAffinity is CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
-	ResultUnsupportedExecAffinity Result = 224
-
-	// ResultUnsupportedDevsideSync is CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
-	ResultUnsupportedDevsideSync Result = 225
-
-	// ResultContained is CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
-	ResultContained Result = 226
-
-	// ResultInvalidSource is CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
-	ResultInvalidSource Result = 300
-
-	// ResultFileNotFound is CUDA_ERROR_FILE_NOT_FOUND: file not found.
-	ResultFileNotFound Result = 301
-
-	// ResultSharedObjectSymbolNotFound is CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
-	ResultSharedObjectSymbolNotFound Result = 302
-
-	// ResultSharedObjectInitFailed is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
-	ResultSharedObjectInitFailed Result = 303
-
-	// ResultOperatingSystem is CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
-	ResultOperatingSystem Result = 304
-
-	// ResultInvalidHandle is CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
-	ResultInvalidHandle Result = 400
-
-	// ResultIllegalState is CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
-	ResultIllegalState Result = 401
-
-	// ResultLossyQuery is CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
-	ResultLossyQuery Result = 402
-
-	// ResultNotFound is CUDA_ERROR_NOT_FOUND: named symbol not found.
-	ResultNotFound Result = 500
-
-	// ResultNotReady is CUDA_ERROR_NOT_READY: device not ready.
-	ResultNotReady Result = 600
-
-	// ResultIllegalAddress is CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
-	ResultIllegalAddress Result = 700
-
-	// ResultLaunchOutOfResources is CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
-	ResultLaunchOutOfResources Result = 701
-
-	// ResultLaunchTimeout is CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
-	ResultLaunchTimeout Result = 702
-
-	// ResultLaunchIncompatibleTexturing is CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
-	ResultLaunchIncompatibleTexturing Result = 703
-
-	// ResultPeerAccessAlreadyEnabled is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
-	ResultPeerAccessAlreadyEnabled Result = 704
-
-	// ResultPeerAccessNotEnabled is CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
-	ResultPeerAccessNotEnabled Result = 705
-
-	// ResultPrimaryContextActive is CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
-	ResultPrimaryContextActive Result = 708
-
-	// ResultContextIsDestroyed is CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
-	ResultContextIsDestroyed Result = 709
-
-	// ResultAssert is CUDA_ERROR_ASSERT: device-side assert triggered.
-	ResultAssert Result = 710
-
-	// ResultTooManyPeers is CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
-	ResultTooManyPeers Result = 711
-
-	// ResultHostMemoryAlreadyRegistered is CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
-	ResultHostMemoryAlreadyRegistered Result = 712
-
-	// ResultHostMemoryNotRegistered is CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
-	ResultHostMemoryNotRegistered Result = 713
-
-	// ResultHardwareStackError is CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
-	ResultHardwareStackError Result = 714
-
-	// ResultIllegalInstruction is CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
-	ResultIllegalInstruction Result = 715
-
-	// ResultMisalignedAddress is CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
-	ResultMisalignedAddress Result = 716
-
-	// ResultInvalidAddressSpace is CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
-	ResultInvalidAddressSpace Result = 717
-
-	// ResultInvalidPC is CUDA_ERROR_INVALID_PC: invalid program counter.
-	ResultInvalidPC Result = 718
-
-	// ResultLaunchFailed is CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
-	ResultLaunchFailed Result = 719
-
-	// ResultCooperativeLaunchTooLarge is CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
-	ResultCooperativeLaunchTooLarge Result = 720
-
-	// ResultTensorMemoryLeak is CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
-	ResultTensorMemoryLeak Result = 721
-
-	// ResultNotPermitted is CUDA_ERROR_NOT_PERMITTED: operation not permitted.
-	ResultNotPermitted Result = 800
-
-	// ResultNotSupported is CUDA_ERROR_NOT_SUPPORTED: operation not supported.
-	ResultNotSupported Result = 801
-
-	// ResultSystemNotReady is CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
-	ResultSystemNotReady Result = 802
-
-	// ResultSystemDriverMismatch is CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
-	ResultSystemDriverMismatch Result = 803
-
-	// ResultCompatNotSupportedOnDevice is CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
-	ResultCompatNotSupportedOnDevice Result = 804
-
-	// ResultMPSConnectionFailed is CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
-	ResultMPSConnectionFailed Result = 805
-
-	// ResultMPSRPCFailure is CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
-	ResultMPSRPCFailure Result = 806
-
-	// ResultMPSServerNotReady is CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
-	ResultMPSServerNotReady Result = 807
-
-	// ResultMPSMaxClientsReached is CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
-	ResultMPSMaxClientsReached Result = 808
-
-	// ResultMPSMaxConnectionsReached is CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
-	ResultMPSMaxConnectionsReached Result = 809
-
-	// ResultMPSClientTerminated is CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
-	ResultMPSClientTerminated Result = 810
-
-	// ResultCDPNotSupported is CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
-	ResultCDPNotSupported Result = 811
-
-	// ResultCDPVersionMismatch is CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
-	ResultCDPVersionMismatch Result = 812
-
-	// ResultStreamCaptureUnsupported is CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
-	ResultStreamCaptureUnsupported Result = 900
-
-	// ResultStreamCaptureInvalidated is CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
-	ResultStreamCaptureInvalidated Result = 901
-
-	// ResultStreamCaptureMerge is CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
-	ResultStreamCaptureMerge Result = 902
-
-	// ResultStreamCaptureUnmatched is CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
-	ResultStreamCaptureUnmatched Result = 903
-
-	// ResultStreamCaptureUnjoined is CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
-	ResultStreamCaptureUnjoined Result = 904
-
-	// ResultStreamCaptureIsolation is CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
-	ResultStreamCaptureIsolation Result = 905
-
-	// ResultStreamCaptureImplicit is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
-	ResultStreamCaptureImplicit Result = 906
-
-	// ResultCapturedEvent is CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
-	ResultCapturedEvent Result = 907
-
-	// ResultStreamCaptureWrongThread is CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
-	ResultStreamCaptureWrongThread Result = 908
-
-	// ResultTimeout is CUDA_ERROR_TIMEOUT: wait operation timed out.
-	ResultTimeout Result = 909
-
-	// ResultGraphExecUpdateFailure is CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
-	ResultGraphExecUpdateFailure Result = 910
-
-	// ResultExternalDevice is CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
-	ResultExternalDevice Result = 911
-
-	// ResultInvalidClusterSize is CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
-	ResultInvalidClusterSize Result = 912
-
-	// ResultFunctionNotLoaded is CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
-	ResultFunctionNotLoaded Result = 913
-
-	// ResultInvalidResourceType is CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
-	ResultInvalidResourceType Result = 914
-
-	// ResultInvalidResourceConfiguration is CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
-	ResultInvalidResourceConfiguration Result = 915
-
-	// ResultKeyRotation is CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
-	ResultKeyRotation Result = 916
-
-	// ResultUnknown is CUDA_ERROR_UNKNOWN: unknown error.
-	ResultUnknown Result = 999
+	ResultSuccess                      = driver.ResultSuccess                      // CUDA_SUCCESS: no error.
+	ResultInvalidValue                 = driver.ResultInvalidValue                 // CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultOutOfMemory                  = driver.ResultOutOfMemory                  // CUDA_ERROR_OUT_OF_MEMORY: out of memory.
+	ResultNotInitialized               = driver.ResultNotInitialized               // CUDA_ERROR_NOT_INITIALIZED: initialization error.
+	ResultDeinitialized                = driver.ResultDeinitialized                // CUDA_ERROR_DEINITIALIZED: driver shutting down.
+	ResultProfilerDisabled             = driver.ResultProfilerDisabled             // CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
+	ResultProfilerNotInitialized       = driver.ResultProfilerNotInitialized       // CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
+	ResultProfilerAlreadyStarted       = driver.ResultProfilerAlreadyStarted       // CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
+	ResultProfilerAlreadyStopped       = driver.ResultProfilerAlreadyStopped       // CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
+	ResultStubLibrary                  = driver.ResultStubLibrary                  // CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
+	ResultCallRequiresNewerDriver      = driver.ResultCallRequiresNewerDriver      // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
+	ResultDeviceUnavailable            = driver.ResultDeviceUnavailable            // CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
+	ResultNoDevice                     = driver.ResultNoDevice                     // CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
+	ResultInvalidDevice                = driver.ResultInvalidDevice                // CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
+	ResultDeviceNotLicensed            = driver.ResultDeviceNotLicensed            // CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
+	ResultInvalidImage                 = driver.ResultInvalidImage                 // CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
+	ResultInvalidContext               = driver.ResultInvalidContext               // CUDA_ERROR_INVALID_CONTEXT: invalid device context.
+	ResultContextAlreadyCurrent        = driver.ResultContextAlreadyCurrent        // CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
+	ResultMapFailed                    = driver.ResultMapFailed                    // CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
+	ResultUnmapFailed                  = driver.ResultUnmapFailed                  // CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
+	ResultArrayIsMapped                = driver.ResultArrayIsMapped                // CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
+	ResultAlreadyMapped                = driver.ResultAlreadyMapped                // CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
+	ResultNoBinaryForGPU               = driver.ResultNoBinaryForGPU               // CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
+	ResultAlreadyAcquired              = driver.ResultAlreadyAcquired              // CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
+	ResultNotMapped                    = driver.ResultNotMapped                    // CUDA_ERROR_NOT_MAPPED: resource not mapped.
+	ResultNotMappedAsArray             = driver.ResultNotMappedAsArray             // CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
+	ResultNotMappedAsPointer           = driver.ResultNotMappedAsPointer           // CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
+	ResultECCUncorrectable             = driver.ResultECCUncorrectable             // CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
+	ResultUnsupportedLimit             = driver.ResultUnsupportedLimit             // CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
+	ResultContextAlreadyInUse          = driver.ResultContextAlreadyInUse          // CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
+	ResultPeerAccessUnsupported        = driver.ResultPeerAccessUnsupported        // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
+	ResultInvalidPTX                   = driver.ResultInvalidPTX                   // CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
+	ResultInvalidGraphicsContext       = driver.ResultInvalidGraphicsContext       // CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
+	ResultNVLinkUncorrectable          = driver.ResultNVLinkUncorrectable          // CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
+	ResultJITCompilerNotFound          = driver.ResultJITCompilerNotFound          // CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
+	ResultUnsupportedPTXVersion        = driver.ResultUnsupportedPTXVersion        // CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
+	ResultJITCompilationDisabled       = driver.ResultJITCompilationDisabled       // CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
+	ResultUnsupportedExecAffinity      = driver.ResultUnsupportedExecAffinity      // CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
+	ResultUnsupportedDevsideSync       = driver.ResultUnsupportedDevsideSync       // CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
+	ResultContained                    = driver.ResultContained                    // CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
+	ResultInvalidSource                = driver.ResultInvalidSource                // CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
+	ResultFileNotFound                 = driver.ResultFileNotFound                 // CUDA_ERROR_FILE_NOT_FOUND: file not found.
+	ResultSharedObjectSymbolNotFound   = driver.ResultSharedObjectSymbolNotFound   // CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
+	ResultSharedObjectInitFailed       = driver.ResultSharedObjectInitFailed       // CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
+	ResultOperatingSystem              = driver.ResultOperatingSystem              // CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
+	ResultInvalidHandle                = driver.ResultInvalidHandle                // CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
+	ResultIllegalState                 = driver.ResultIllegalState                 // CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
+	ResultLossyQuery                   = driver.ResultLossyQuery                   // CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
+	ResultNotFound                     = driver.ResultNotFound                     // CUDA_ERROR_NOT_FOUND: named symbol not found.
+	ResultNotReady                     = driver.ResultNotReady                     // CUDA_ERROR_NOT_READY: device not ready.
+	ResultIllegalAddress               = driver.ResultIllegalAddress               // CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
+	ResultLaunchOutOfResources         = driver.ResultLaunchOutOfResources         // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
+	ResultLaunchTimeout                = driver.ResultLaunchTimeout                // CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
+	ResultLaunchIncompatibleTexturing  = driver.ResultLaunchIncompatibleTexturing  // CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
+	ResultPeerAccessAlreadyEnabled     = driver.ResultPeerAccessAlreadyEnabled     // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
+	ResultPeerAccessNotEnabled         = driver.ResultPeerAccessNotEnabled         // CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
+	ResultPrimaryContextActive         = driver.ResultPrimaryContextActive         // CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
+	ResultContextIsDestroyed           = driver.ResultContextIsDestroyed           // CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
+	ResultAssert                       = driver.ResultAssert                       // CUDA_ERROR_ASSERT: device-side assert triggered.
+	ResultTooManyPeers                 = driver.ResultTooManyPeers                 // CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
+	ResultHostMemoryAlreadyRegistered  = driver.ResultHostMemoryAlreadyRegistered  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
+	ResultHostMemoryNotRegistered      = driver.ResultHostMemoryNotRegistered      // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
+	ResultHardwareStackError           = driver.ResultHardwareStackError           // CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
+	ResultIllegalInstruction           = driver.ResultIllegalInstruction           // CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
+	ResultMisalignedAddress            = driver.ResultMisalignedAddress            // CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
+	ResultInvalidAddressSpace          = driver.ResultInvalidAddressSpace          // CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
+	ResultInvalidPC                    = driver.ResultInvalidPC                    // CUDA_ERROR_INVALID_PC: invalid program counter.
+	ResultLaunchFailed                 = driver.ResultLaunchFailed                 // CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
+	ResultCooperativeLaunchTooLarge    = driver.ResultCooperativeLaunchTooLarge    // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
+	ResultTensorMemoryLeak             = driver.ResultTensorMemoryLeak             // CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
+	ResultNotPermitted                 = driver.ResultNotPermitted                 // CUDA_ERROR_NOT_PERMITTED: operation not permitted.
+	ResultNotSupported                 = driver.ResultNotSupported                 // CUDA_ERROR_NOT_SUPPORTED: operation not supported.
+	ResultSystemNotReady               = driver.ResultSystemNotReady               // CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
+	ResultSystemDriverMismatch         = driver.ResultSystemDriverMismatch         // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
+	ResultCompatNotSupportedOnDevice   = driver.ResultCompatNotSupportedOnDevice   // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
+	ResultMPSConnectionFailed          = driver.ResultMPSConnectionFailed          // CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
+	ResultMPSRPCFailure                = driver.ResultMPSRPCFailure                // CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
+	ResultMPSServerNotReady            = driver.ResultMPSServerNotReady            // CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
+	ResultMPSMaxClientsReached         = driver.ResultMPSMaxClientsReached         // CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
+	ResultMPSMaxConnectionsReached     = driver.ResultMPSMaxConnectionsReached     // CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
+	ResultMPSClientTerminated          = driver.ResultMPSClientTerminated          // CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
+	ResultCDPNotSupported              = driver.ResultCDPNotSupported              // CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
+	ResultCDPVersionMismatch           = driver.ResultCDPVersionMismatch           // CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
+	ResultStreamCaptureUnsupported     = driver.ResultStreamCaptureUnsupported     // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
+	ResultStreamCaptureInvalidated     = driver.ResultStreamCaptureInvalidated     // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
+	ResultStreamCaptureMerge           = driver.ResultStreamCaptureMerge           // CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
+	ResultStreamCaptureUnmatched       = driver.ResultStreamCaptureUnmatched       // CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
+	ResultStreamCaptureUnjoined        = driver.ResultStreamCaptureUnjoined        // CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
+	ResultStreamCaptureIsolation       = driver.ResultStreamCaptureIsolation       // CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
+	ResultStreamCaptureImplicit        = driver.ResultStreamCaptureImplicit        // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
+	ResultCapturedEvent                = driver.ResultCapturedEvent                // CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
+	ResultStreamCaptureWrongThread     = driver.ResultStreamCaptureWrongThread     // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
+	ResultTimeout                      = driver.ResultTimeout                      // CUDA_ERROR_TIMEOUT: wait operation timed out.
+	ResultGraphExecUpdateFailure       = driver.ResultGraphExecUpdateFailure       // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
+	ResultExternalDevice               = driver.ResultExternalDevice               // CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
+	ResultInvalidClusterSize           = driver.ResultInvalidClusterSize           // CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
+	ResultFunctionNotLoaded            = driver.ResultFunctionNotLoaded            // CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
+	ResultInvalidResourceType          = driver.ResultInvalidResourceType          // CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
+	ResultInvalidResourceConfiguration = driver.ResultInvalidResourceConfiguration // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
+	ResultKeyRotation                  = driver.ResultKeyRotation                  // CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
+	ResultUnknown                      = driver.ResultUnknown                      // CUDA_ERROR_UNKNOWN: unknown error.
 )

@@ -1,9 +1,16 @@
 package driver
 
 import (
+	"fmt"
 	"sort"
 	"strconv"
 )
+
+// Result is a CUresult: what a function of the driver returns. It implements error, with which errors.Is finds it in
+// the errors of package cu.
+//
+// The constants are those of CUDA 13.0. A code of a newer driver keeps its number.
+type Result int32
 
 // resultFacts is what the driver says about a CUresult.
 type resultFacts struct {
@@ -53,8 +60,8 @@ func (r Result) facts() *resultFacts {
 	return nil
 }
 
-// Name returns the C constant's name, or "" for a code that this package does
-// not know.
+// Name returns the C constant's name, such as "CUDA_ERROR_INVALID_HANDLE", or "" for a code that this package
+// does not know.
 func (r Result) Name() string {
 	if f := r.facts(); f != nil {
 		return f.name
@@ -62,13 +69,21 @@ func (r Result) Name() string {
 	return ""
 }
 
-// Text returns what the driver says about the code, or "" for a code that this
+// Text returns what the driver says about the code, such as "invalid argument", or "" for a code that this
 // package does not know.
 func (r Result) Text() string {
 	if f := r.facts(); f != nil {
 		return f.text
 	}
 	return ""
+}
+
+// Error returns the C constant's name, its number, and what the driver says about it.
+func (r Result) Error() string {
+	if f := r.facts(); f != nil {
+		return fmt.Sprintf("%s (%d): %s", f.name, int32(r), f.text)
+	}
+	return fmt.Sprintf("CUresult %d", int32(r))
 }
 
 // Sticky reports whether the code leaves the process in an inconsistent state:
@@ -79,7 +94,7 @@ func (r Result) Sticky() bool {
 	return f != nil && f.sticky
 }
 
-// String returns the C constant's name, or the number.
+// String returns the C constant's name, or the number of a code that this package does not know. Error says more.
 func (r Result) String() string {
 	if n := r.Name(); n != "" {
 		return n

@@ -44,10 +44,11 @@ var rules = map[string]rule{
 	"internal/explore":    {},
 	"internal/handle":     {imports: []string{"internal/explore"}},
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
+	"internal/lock":       {},
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "internal/handle", "driver", "internal/ptx", "loader"}, unsafe: []string{"mem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "driver", "internal/handle", "internal/lock", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
 	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
@@ -98,6 +99,7 @@ var variables = map[string]string{
 	"internal/ccall/internal/guest.ownPID":           "the assembler's part of process",
 
 	"internal/explore.current": "types that stand for the standard ones find the test's scheduler by nothing else",
+	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
 	"driver.results": "a generated table that is only read",
 	"driver.symbols": "a generated table that is only read",
@@ -106,7 +108,8 @@ var variables = map[string]string{
 // calls holds the calls in libraries that are forbidden elsewhere, and why
 // each is right, as "file: call".
 var calls = map[string]string{
-	"internal/explore/run.go: panic": "ends a goroutine that a test's scheduler has given up",
+	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
+	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",
 }
 
 // forbidden are the functions that no library calls: output and the end of the

@@ -401,7 +401,7 @@ func (r *doctorReport) failed(c check) loader.Finding {
 		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound, cu.ResultNotPermitted:
 			// Their remedies are for programs that call the driver wrongly.
 		default:
-			f.Fix = e.Result.Remedy()
+			f.Fix = cu.Remedy(e.Result)
 		}
 	}
 	if f.Fix == "" {

@@ -214,18 +214,18 @@ func TestDoctorFailures(t *testing.T) {
 		check  string
 		fix    string
 	}{
-		{"cuDevicePrimaryCtxRetain", cu.ResultDeviceUnavailable, 0, "context, and a kernel compiled from PTX", cu.ResultDeviceUnavailable.Remedy()},
-		{"cuModuleLoadDataEx", cu.ResultJITCompilerNotFound, 0, "context, and a kernel compiled from PTX", cu.ResultJITCompilerNotFound.Remedy()},
+		{"cuDevicePrimaryCtxRetain", cu.ResultDeviceUnavailable, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultDeviceUnavailable)},
+		{"cuModuleLoadDataEx", cu.ResultJITCompilerNotFound, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultJITCompilerNotFound)},
 		{"cuModuleGetFunction", cu.ResultNotFound, 0, "context, and a kernel compiled from PTX", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuStreamCreate", cu.ResultOutOfMemory, 0, "context, and a kernel compiled from PTX", cu.ResultOutOfMemory.Remedy()},
-		{"cuEventCreate", cu.ResultOutOfMemory, 0, "events around a kernel", cu.ResultOutOfMemory.Remedy()},
+		{"cuStreamCreate", cu.ResultOutOfMemory, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultOutOfMemory)},
+		{"cuEventCreate", cu.ResultOutOfMemory, 0, "events around a kernel", cu.Remedy(cu.ResultOutOfMemory)},
 		{"cuLaunchKernel", cu.ResultNotPermitted, 0, "events around a kernel", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuEventQuery", cu.ResultUnknown, 0, "events around a kernel", cu.ResultUnknown.Remedy()},
-		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "memory there and back", cu.ResultOperatingSystem.Remedy()},
-		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "memory there and back", cu.ResultOutOfMemory.Remedy()},
+		{"cuEventQuery", cu.ResultUnknown, 0, "events around a kernel", cu.Remedy(cu.ResultUnknown)},
+		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "memory there and back", cu.Remedy(cu.ResultOperatingSystem)},
+		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "memory there and back", cu.Remedy(cu.ResultOutOfMemory)},
 		{"cuMemcpyDtoHAsync_v2", cu.ResultInvalidValue, 0, "memory there and back", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
 		{"cuDeviceGetName", cu.ResultInvalidValue, anyDevice, "asking the driver", "nvidia-smi -q; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "asking the driver", cu.ResultUnknown.Remedy()},
+		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "asking the driver", cu.Remedy(cu.ResultUnknown)},
 	} {
 		fail := func() { f.fail(tt.call, 1, tt.code) }
 		switch tt.call {

@@ -173,7 +173,7 @@ func newFailure(err error, diagnose func() *loader.Report) *failure {
 	if errors.As(err, &e) {
 		f.Op, f.Doc = e.Op, e.Doc()
 		if e.Result != cu.ResultSuccess { // else the driver was not asked
-			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), e.Result.Remedy()
+			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), cu.Remedy(e.Result)
 		}
 	}
 	if errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice) || f.Op == opInit {

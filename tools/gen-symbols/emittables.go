@@ -94,11 +94,10 @@ func sortedResults(m *manifest) []resultFact {
 
 func emitDriverResults(m *manifest) string {
 	var b strings.Builder
-	b.WriteString("// Result is a CUresult: what a function of the driver returns.\ntype Result int32\n\n")
 	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
 	results := sortedResults(m)
 	for _, r := range results {
-		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
+		fmt.Fprintf(&b, "%s Result = %d // %s: %s.\n", resultName(r.name), r.code, r.name, strings.TrimRight(r.text, "."))
 	}
 	b.WriteString(")\n\n// results holds the facts about every result, sorted by code.\nvar results = [...]resultFacts{\n")
 	for _, r := range results {
@@ -112,22 +111,20 @@ func emitDriverResults(m *manifest) string {
 	return b.String()
 }
 
+// emitPublicResults writes the names of the results in package cu.
 func emitPublicResults(m *manifest) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "// The results of the driver of CUDA %s.\nconst (\n", release(m.version))
-	for i, r := range sortedResults(m) {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
-		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
+	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")
+	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
+	for _, r := range sortedResults(m) {
+		fmt.Fprintf(&b, "%s = driver.%[1]s // %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
 	}
 	b.WriteString(")\n")
 	return b.String()
 }
 
-// emitEnums writes the constants of the enums that the calls' parameters have,
-// and of the enums and macros that the plan names.
+// emitEnums writes the constants of the enums that the calls' parameters have, of those that are public in package
+// cu, and of the enums and macros that the plan names.
 func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	used := map[string]bool{}
 	for _, c := range plan.calls {
@@ -145,6 +142,9 @@ func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 			!slices.ContainsFunc(m.defines, func(d constant) bool { return match(d.name) }) {
 			return "", fmt.Errorf("%s: no enum and no macro is called %s", callsFile, glob)
 		}
+	}
+	for _, p := range publicEnums { // package cu refers to their constants
+		used[p.enum] = true
 	}
 	var b strings.Builder
 	write := func(comment string, constants []constant) {
@@ -188,10 +188,11 @@ var olderSpellings = map[string]bool{
 	"CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED":          true,
 }
 
-// emitPublicEnums writes the constants of the public enums and their names, one
+// emitPublicEnums writes the constants of the public enums, which have driver's values, and their names, one
 // for each value.
 func emitPublicEnums(m *manifest) string {
 	var b strings.Builder
+	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")
 	for _, p := range publicEnums {
 		i := slices.IndexFunc(m.enums, func(e enumFact) bool { return e.name == p.enum })
 		if i < 0 {
@@ -209,11 +210,11 @@ func emitPublicEnums(m *manifest) string {
 		slices.SortStableFunc(rows, func(a, b constant) int { return cmp.Compare(a.value, b.value) })
 		fmt.Fprintf(&b, "// The constants of %s of CUDA %s.\nconst (\n", p.enum, release(m.version))
 		for _, c := range rows {
-			fmt.Fprintf(&b, "// %s is %s.\n%[1]s %[3]s = %[4]s\n", p.typ+camel(c.name), p.prefix+c.name, p.typ, hex(c.value))
+			fmt.Fprintf(&b, "%s %s = driver.%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name)
 		}
 		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\nvar names%[1]s = [...]enumName{\n", p.typ)
 		for _, c := range rows {
-			fmt.Fprintf(&b, "{%s, %q},\n", hex(c.value), strings.ToLower(c.name))
+			fmt.Fprintf(&b, "{driver.%s, %q},\n", p.prefix+c.name, strings.ToLower(c.name))
 		}
 		b.WriteString("}\n\n")
 	}

@@ -106,6 +106,7 @@ func Call6(f unsafe.Pointer, c Class, on *int) {}`,
 	"driver": `package driver
 import ("sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/ccall")
 type (
+	Result int32
 	Symbol uint16
 	symbolFacts struct { export, ask string; version int32; perThread, viaDlsym, current bool; class ccall.Class; base string }
 	resultFacts struct { code Result; name, text string; sticky bool }
@@ -136,7 +137,6 @@ func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { retu
 func goString(p unsafe.Pointer) string { return "" }`,
 	"cu": `package cu
 type (
-	Result int32
 	Limit int32
 	enumName struct { value int32; name string }
 )`,
@@ -181,7 +181,7 @@ func TestGoldenCompiles(t *testing.T) {
 		}
 		conf := types.Config{Importer: imp, Error: func(err error) { t.Error(err) }}
 		if p, err := conf.Check(pkg, fset, parsed, nil); err == nil {
-			imp.pkgs[pkg] = p
+			imp.pkgs[pkg], imp.pkgs["github.com/purecu/purecu/"+pkg] = p, p
 		}
 	}
 }

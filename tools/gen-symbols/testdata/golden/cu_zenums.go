@@ -2,16 +2,16 @@
 
 package cu
 
+import "github.com/purecu/purecu/driver"
+
 // The constants of CUlimit of CUDA 9.2.
 const (
-	// LimitShelfSize is CU_LIMIT_SHELF_SIZE.
-	LimitShelfSize Limit = 0x0
-	// LimitGPUID is CU_LIMIT_GPU_ID.
-	LimitGPUID Limit = 0x10
+	LimitShelfSize Limit = driver.CU_LIMIT_SHELF_SIZE
+	LimitGPUID     Limit = driver.CU_LIMIT_GPU_ID
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
 var namesLimit = [...]enumName{
-	{0x0, "shelf_size"},
-	{0x10, "gpu_id"},
+	{driver.CU_LIMIT_SHELF_SIZE, "shelf_size"},
+	{driver.CU_LIMIT_GPU_ID, "gpu_id"},
 }

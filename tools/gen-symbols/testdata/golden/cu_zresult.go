@@ -2,17 +2,12 @@
 
 package cu
 
-// The results of the driver of CUDA 9.2.
+import "github.com/purecu/purecu/driver"
+
+// The results of CUDA 9.2.
 const (
-	// ResultSuccess is CUDA_SUCCESS: no error.
-	ResultSuccess Result = 0
-
-	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultInvalidValue Result = 1
-
-	// ResultWidgetBroken is CUDA_ERROR_WIDGET_BROKEN: a widget broke.
-	ResultWidgetBroken Result = 700
-
-	// ResultPTXAssert is CUDA_ERROR_PTX_ASSERT: device-side assert.
-	ResultPTXAssert Result = 710
+	ResultSuccess      = driver.ResultSuccess      // CUDA_SUCCESS: no error.
+	ResultInvalidValue = driver.ResultInvalidValue // CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultWidgetBroken = driver.ResultWidgetBroken // CUDA_ERROR_WIDGET_BROKEN: a widget broke.
+	ResultPTXAssert    = driver.ResultPTXAssert    // CUDA_ERROR_PTX_ASSERT: device-side assert.
 )

@@ -9,6 +9,14 @@ const (
 	CU_WIDGET_HANDLE_SIZE    = 0x40
 )
 
+// The constants of CUlimit.
+const (
+	CU_LIMIT_SHELF_SIZE = 0x0
+	CU_LIMIT_BOARD_SIZE = 0x0
+	CU_LIMIT_GPU_ID     = 0x10
+	CU_LIMIT_MAX        = 0x11
+)
+
 // The constants of CUwidgetPlace.
 const (
 	CU_WIDGET_PLACE_SHELF = 0x1

@@ -2,15 +2,12 @@
 
 package driver
 
-// Result is a CUresult: what a function of the driver returns.
-type Result int32
-
 // The results of CUDA 9.2.
 const (
-	ResultSuccess      Result = 0
-	ResultInvalidValue Result = 1
-	ResultWidgetBroken Result = 700
-	ResultPTXAssert    Result = 710
+	ResultSuccess      Result = 0   // CUDA_SUCCESS: no error.
+	ResultInvalidValue Result = 1   // CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultWidgetBroken Result = 700 // CUDA_ERROR_WIDGET_BROKEN: a widget broke.
+	ResultPTXAssert    Result = 710 // CUDA_ERROR_PTX_ASSERT: device-side assert.
 )
 
 // results holds the facts about every result, sorted by code.

@@ -1,0 +1,113 @@
+package cu
+
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// eventCache keeps the CUevents of a context that nobody uses any more, for whoever needs one of the same flags: the
+// driver takes longer to create one than to record it. A CUevent is in the cache, or has one user.
+type eventCache struct {
+	mu     lock.Mutex[lock.EventCache]
+	events map[EventFlags][]driver.Event
+}
+
+// maxSpare is how many unused events of a kind a context keeps.
+const maxSpare = 64
+
+// take returns an event, if there is one.
+func (ec *eventCache) take(flags EventFlags) (e driver.Event, ok bool) {
+	ec.mu.Lock()
+	defer ec.mu.Unlock()
+	s := ec.events[flags]
+	if len(s) == 0 {
+		return 0, false
+	}
+	ec.events[flags] = s[:len(s)-1]
+	return s[len(s)-1], true
+}
+
+// put keeps an event. It reports false if there are enough of them.
+func (ec *eventCache) put(flags EventFlags, e driver.Event) bool {
+	ec.mu.Lock()
+	defer ec.mu.Unlock()
+	if len(ec.events[flags]) >= maxSpare {
+		return false
+	}
+	if ec.events == nil {
+		ec.events = make(map[EventFlags][]driver.Event)
+	}
+	ec.events[flags] = append(ec.events[flags], e)
+	return true
+}
+
+// all returns all events, which stay.
+func (ec *eventCache) all() (all []driver.Event) {
+	ec.mu.Lock()
+	defer ec.mu.Unlock()
+	for _, events := range ec.events {
+		all = append(all, events...)
+	}
+	return all
+}
+
+// createEvent creates a CUevent.
+func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
+	at.Context = c.raw
+	t := c.drv.tell(TraceEventCreate, 0, 0)
+	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
+	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
+	if res != driver.ResultSuccess {
+		return 0, c.failed("cuEventCreate", 0, res)
+	}
+	return e, nil
+}
+
+// queryEvent asks for a CUevent that this package has recorded for itself.
+func (c *contextCore) queryEvent(e driver.Event) driver.Result {
+	t := c.drv.tell(TraceEventQuery, e, 0)
+	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, e)
+	t.done(TraceEventQuery, e, 0, res)
+	return res
+}
+
+// destroyEvent destroys a CUevent.
+func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
+	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
+	if res != driver.ResultSuccess {
+		return c.failed("cuEventDestroy", uintptr(e), res)
+	}
+	return nil
+}
+
+// takeEvent returns a CUevent that nobody uses, created if need be. It may have
+// somebody else's record, perhaps a pending one, until it is recorded again.
+func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, error) {
+	if e, ok := c.spare.take(flags); ok {
+		return e, nil
+	}
+	return c.createEvent(flags, at)
+}
+
+// doneWith takes an event back that takeEvent gave, or destroys it.
+func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
+	if c.poison.Load() == nil && c.spare.put(flags, e) {
+		return
+	}
+	if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
+		c.drv.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
+	}
+}
+
+// endEvents destroys the events that the context keeps.
+func (c *contextCore) endEvents(at driver.At) {
+	all := c.spare.all()
+	if c.cells.pulse != 0 {
+		all = append(all, c.cells.pulse)
+	}
+	each(len(all), func(i int) {
+		if err := c.destroyEvent(all[i], at); err != nil {
+			c.drv.leak(Leak{Kind: "event", Handle: uintptr(all[i]), Err: err})
+		}
+	})
+}

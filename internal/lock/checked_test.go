@@ -1,0 +1,88 @@
+//go:build lockorder
+
+package lock
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// refused calls f, and returns what the check says about it, "" if nothing.
+func refused(f func()) (why string) {
+	defer func() {
+		if p := recover(); p != nil {
+			why = fmt.Sprint(p)
+		}
+	}()
+	f()
+	return ""
+}
+
+// TestOrder takes locks in wrong orders.
+func TestOrder(t *testing.T) {
+	var (
+		outer  Mutex[Exec]
+		graph  Mutex[Graph]
+		other  Mutex[Graph]
+		work   RWMutex[Work]
+		beside RWMutex[Work]
+	)
+	outer.Lock()
+	graph.Lock()
+	for name, f := range map[string]func(){"Exec": outer.Lock, "Graph": other.Lock, "a callback": func() { None("a callback") }} {
+		if why := refused(f); !strings.Contains(why, name) || !strings.Contains(why, "holds lock.Exec, lock.Graph") {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+	work.RLock()
+	beside.RLock()
+	if why := refused(func() { beside.TryLock() }); why != "" {
+		t.Errorf("TryLock waits for nobody: %s", why)
+	}
+	if why := refused(other.Lock); why == "" {
+		t.Error("Graph was taken after Work")
+	}
+	outer.Unlock() // in any order
+	beside.RUnlock()
+	work.RUnlock()
+	if why := refused(outer.Lock); why == "" {
+		t.Error("Exec was taken after Graph")
+	}
+	graph.Unlock()
+	None("a callback")
+
+	graph.Lock()
+	done := make(chan struct{})
+	go func() { // others may release it
+		defer close(done)
+		graph.Unlock()
+	}()
+	<-done
+	None("a callback")
+}
+
+// TestOrderComplete compares the order that is checked with the one that is documented.
+func TestOrderComplete(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "order.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.TypeSpec); ok {
+			want = append(want, "lock."+s.Name.Name)
+		}
+		return true
+	})
+	for _, place := range order {
+		got = append(got, fmt.Sprintf("%T", place))
+	}
+	if !slices.Equal(want, got) {
+		t.Errorf("checked are\n\t%v, documented\n\t%v", got, want)
+	}
+}
