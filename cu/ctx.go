@@ -72,7 +72,7 @@ type contextCore struct {
 	watched *watchQueue
 	// cells are the memory of its timelines.
 	cells cells
-	// owners counts the Contexts that are open.
+	// owners counts the Contexts that are open. It keeps nothing, and only wakes those who wait in the context.
 	owners atomic.Int32
 	// closings is how often the last one was closed.
 	closings atomic.Uint32

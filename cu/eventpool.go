@@ -41,7 +41,7 @@ func (ps *poolShare) free(at driver.At) (string, driver.Result) {
 // poolCore is a context's pool.
 type poolCore struct {
 	ctx    *contextCore
-	shares int // the context's mutex guards it
+	shares int // the context's mutex guards it, as the last share takes the pool from the context
 
 	// entries has a place for each event that the pool has ever lent at the same time
 	// as others: its index is part of the event's ids. It only grows, by what is lent, or

@@ -63,7 +63,8 @@ type partOf struct {
 	work lock.RWMutex[lock.Work]
 	// capture is nil if this package has not begun it.
 	capture atomic.Pointer[capture]
-	// users are the Streams of the CUstream. The context's mutex guards it.
+	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them takes the part out of the
+	// context's map: whoever finds it there has to be counted at once.
 	users int
 	// strange says that work on the stream has used what belongs to another context.
 	strange atomic.Bool

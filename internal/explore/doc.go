@@ -2,8 +2,9 @@
 //
 // Code that is to be explored uses the types of this package in place of those of sync/atomic and
 // sync, and its functions in place of go statements and of operations on channels. In a normal build
-// the types are aliases of the standard ones, and the functions are inlined: they cost nothing. Under
-// the build tag explore each operation is a scheduling point. There a test scheduler decides which
+// the types are aliases of the standard ones, and the functions are inlined: they cost nothing. (That
+// holds for packages that import sync/atomic, if only by the name _. The compiler of Go 1.26 does not
+// inline methods of packages that are not imported.) Under the build tag explore each operation is a scheduling point. There a test scheduler decides which
 // goroutine makes the next step, and only that one runs.
 //
 // Under the tag, a test hands a program of two or three goroutines to [Check]. Check runs the program
