@@ -602,7 +602,8 @@ func (e *Event) Query() (Status, error) {
 		if res != driver.ResultNotReady {
 			st, err = o.core.status(op, sl, res)
 		}
-		o.leave(sl)
+		sl.leave()
+		runtime.KeepAlive(o)
 		return st, err
 	}
 }
@@ -735,11 +736,13 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 // leave ends the call.
 func (iv *interval) leave() {
 	if iv.startSlot != nil {
-		iv.start.leave(iv.startSlot)
+		iv.startSlot.leave()
 	}
 	if iv.stopSlot != nil {
-		iv.stop.leave(iv.stopSlot)
+		iv.stopSlot.leave()
 	}
+	runtime.KeepAlive(iv.start)
+	runtime.KeepAlive(iv.stop)
 }
 
 // measure asks the driver for the time between the two records.
