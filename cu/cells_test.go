@@ -137,7 +137,7 @@ func TestTimelineMarks(t *testing.T) {
 
 // slowWrites is a driver that has writes of the value 5 wait before they do anything.
 type slowWrites struct {
-	*cusim.Driver
+	driver.Software
 	begun, goOn chan struct{}
 }
 
@@ -147,14 +147,14 @@ func (d slowWrites) StreamWriteValue64(
 		close(d.begun)
 		<-d.goOn
 	}
-	return d.Driver.StreamWriteValue64(th, s, p, value, flags)
+	return d.Software.StreamWriteValue64(th, s, p, value, flags)
 }
 
 // TestTimelineClosedBesideSignal closes a timeline while a signal is under way, which comes behind the mark.
 func TestTimelineClosedBesideSignal(t *testing.T) {
 	r := newSoft(t)
-	slow := slowWrites{r.sim, make(chan struct{}), make(chan struct{})}
-	drv := must(Open(WithSoftware(slow)))(t)
+	slow := slowWrites{r.sim.Software(), make(chan struct{}), make(chan struct{})}
+	drv := must(Open(WithSoftware(driver.Provide(slow))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	gate, s := must(gpu.NewTimeline(0))(t), must(gpu.NewStream(StreamNonBlocking))(t)

@@ -179,13 +179,23 @@ func (c *contextCore) endTails(at driver.At) {
 }
 
 // end ends the claim, when the work of timelines is done.
-func (c *contextCore) end(at driver.At) error {
-	d := c.drv
+func (c *contextCore) end(at driver.At) (err error) {
 	defer c.dropHostFuncs()
-	if err := c.endTimelines(); err != nil {
-		return err
-	}
-	left, in := c.leaveSlabs(), c.key // others may go on with it
+	each(2, func(step int) { // also if a tracer panics
+		switch {
+		case step == 0:
+			c.endTimelines(&err)
+		case err == nil:
+			err = c.endClaim(at)
+		}
+	})
+	return err
+}
+
+// endClaim ends the claim.
+func (c *contextCore) endClaim(at driver.At) error {
+	d := c.drv
+	left, in := c.leaveSlabs(at), c.key // others may go on with it
 	dev := c.primaryOf()
 	defer func() { d.slabs.putAll(left, in, dev) }()
 	switch c.claim {

@@ -62,7 +62,7 @@ type Option func(*options)
 
 type options struct {
 	path     string
-	software *driver.Software // nil without WithSoftware
+	software *driver.Provider // nil without WithSoftware
 	hook     func(Leak)
 	onWait   func(function string) // for tests: see driver.Table.OnWait
 }
@@ -73,9 +73,25 @@ func WithLibrary(path string) Option {
 }
 
 // WithSoftware makes Open use a driver that is written in Go instead of loading
-// a library. If s is nil Open fails with an error that matches [ErrNil].
-func WithSoftware(s driver.Software) Option {
-	return func(o *options) { o.software = &s }
+// a library: cusim's, or one of the program's own, see [driver.Unimplemented]. If p
+// or its driver is nil Open fails with an error that matches [ErrNil].
+func WithSoftware(p driver.Provider) Option {
+	return func(o *options) { o.software = &p }
+}
+
+// softwareOf returns the driver of p, or nil if either of them is.
+func softwareOf(p driver.Provider) driver.Software {
+	isNil := func(v any) bool {
+		r := reflect.ValueOf(v)
+		return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+	}
+	if isNil(p) {
+		return nil
+	}
+	if s := p.Software(); !isNil(s) {
+		return s
+	}
+	return nil
 }
 
 // WithLeakHook makes the driver report objects that the program forgot to
@@ -121,11 +137,12 @@ func Open(opts ...Option) (*Driver, error) {
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
 	if o.software != nil {
-		if s := reflect.ValueOf(*o.software); !s.IsValid() || s.Kind() == reflect.Pointer && s.IsNil() {
+		s := softwareOf(*o.software)
+		if s == nil {
 			return nil, mistake("Open", ErrNil, 0,
 				"the software driver is nil: pass what cusim.New returns, or leave WithSoftware out")
 		}
-		d.table.UseSoftware(*o.software)
+		d.table.UseSoftware(s)
 		d.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)

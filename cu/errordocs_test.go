@@ -42,8 +42,8 @@ var sections = []section{
 		"ErrNoDriver", cu.ErrNoDriver,
 		"No driver library could be loaded. The error wraps a `*loader.LoadError`, which lists every candidate with its own reason. On a platform for which NVIDIA ships no driver, " +
 			"such as macOS, it also matches `errors.ErrUnsupported`.",
-		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and go on without. " +
-			"A static program (`-tags cu_static`) also needs a glibc, which images made from scratch or Alpine's do not have: there a candidate's problem is `loader.NoGlibc`, and `loader.GlibcFailed` where glibc does not come up, as for want of files, memory or threads.",
+		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and continue without a GPU. " +
+			"A static program (`-tags cu_static`) also needs glibc, which scratch and Alpine images lack: there a candidate's problem is `loader.NoGlibc`. It is `loader.GlibcFailed` if glibc does not start, for example because files, memory or threads are limited.",
 		func(r *cu.Rig) error {
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
 			return err
@@ -52,7 +52,7 @@ var sections = []section{
 	},
 	{
 		"ErrNoDevice", cu.ErrNoDevice,
-		"There is a driver, and it sees no device.",
+		"There is a driver, but it sees no device.",
 		"Check that nvidia-smi lists a GPU, that `CUDA_VISIBLE_DEVICES` does not hide it, and that a container was started with it; `cuprobe doctor` does all of that.",
 		func(r *cu.Rig) error {
 			r.Tell("fake_fail", "cuInit", 1, int32(cu.ResultNoDevice)) // a machine without a GPU
@@ -64,7 +64,7 @@ var sections = []section{
 	{
 		"ErrClosed", cu.ErrClosed,
 		"The object was closed before the call, or, for a wait, during it. The driver would have crashed.",
-		"Close an object after its last use; `defer` its Close where it is made. Closing twice is no mistake.",
+		"Close an object after its last use; `defer` its Close where it is made. Closing twice is allowed.",
 		func(r *cu.Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			e.Close()
@@ -115,7 +115,7 @@ var sections = []section{
 	{
 		"ErrContextMismatch", cu.ErrContextMismatch,
 		"Objects of two contexts of one device were mixed where CUDA does not allow it.",
-		"Create both in one context: most programs need only `dev.PrimaryContext()`.",
+		"Create both in one context. Most programs need only `dev.PrimaryContext()`.",
 		func(r *cu.Rig) error {
 			other, _ := r.GPU.Device().NewContext(cu.ContextDefault)
 			defer other.Close()
@@ -152,7 +152,7 @@ var sections = []section{
 	},
 	{
 		"ErrNoCurrentStream", cu.ErrNoCurrentStream,
-		"The current stream was asked for, and the `context.Context` has none. No default stream takes its place.",
+		"The current stream was asked for, but the `context.Context` has none. No default stream is used instead.",
 		"Pass a context that `cu.WithStream(ctx, s)` has returned, or name the stream: `e.Record(s)`.",
 		func(r *cu.Rig) error {
 			var e cu.Event
@@ -162,8 +162,8 @@ var sections = []section{
 	},
 	{
 		"ErrReleased", cu.ErrReleased,
-		"A pooled event was given back to its pool before the call, by this copy of the value or another one. The pool may have handed it out again.",
-		"Release an event after its last use, and once. Waits, GPU waits and tickets that began before go on.",
+		"A pooled event was released before the call, by this copy of the value or another copy. The pool may have given it to somebody else since.",
+		"Release an event once, after its last use. Waits, GPU waits and tickets that began before the release continue.",
 		func(r *cu.Rig) error {
 			pool, _ := r.GPU.EventPool()
 			defer pool.Close()
@@ -175,7 +175,7 @@ var sections = []section{
 	},
 	{
 		"ErrNotInterprocess", cu.ErrNotInterprocess,
-		"A handle for other processes was asked for, of an event that was created without `EventInterprocess`.",
+		"A handle for other processes was requested for an event that was created without `EventInterprocess`.",
 		"Create it with `cu.EventInterprocess|cu.EventDisableTiming`, by `gpu.NewEvent` or `cu.LazyEvent`; pools have no such events.",
 		func(r *cu.Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
@@ -187,8 +187,8 @@ var sections = []section{
 	},
 	{
 		"ErrImported", cu.ErrImported,
-		"A handle for other processes was asked for, of an event that is another process's, and was opened here.",
-		"Only the process that created the event gives its handle out: pass on the one that the event was opened with, which stays good.",
+		"A handle for other processes was requested for an event that another process created and this one opened.",
+		"Only the process that created the event can export its handle. Pass on the handle that the event was opened with; it stays valid.",
 		func(r *cu.Rig) error {
 			var h cu.IPCEventHandle
 			h.UnmarshalText([]byte(os.Getenv("EVENT"))) // from another process
@@ -201,8 +201,8 @@ var sections = []section{
 	},
 	{
 		"ErrSameProcess", cu.ErrSameProcess,
-		"A handle was opened in the process whose event it is of.",
-		"Use the `*cu.Event` itself, also from other goroutines: handles are for other processes.",
+		"A handle was opened in the process that created the event.",
+		"Use the `*cu.Event` itself, also in other goroutines. Handles are for other processes.",
 		func(r *cu.Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
 			defer e.Close()
@@ -214,8 +214,8 @@ var sections = []section{
 	},
 	{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
-		"An earlier error, most often of a kernel, made the context unusable: every later call reports it, also those in contexts of other GPUs of the process, as two H200s showed. `gpu.Err()` keeps the first one.",
-		"The process cannot recover, as `cu.NeedsRestart(err)` says: what has to go on must go on in a new process. To find the kernel, run the program under compute-sanitizer.",
+		"An earlier error, most often of a kernel, made the context unusable. Every later call reports it. On two H200s, calls in contexts of the process's other GPUs reported it too. `gpu.Err()` keeps the first error.",
+		"The process cannot recover, and `cu.NeedsRestart(err)` is true: continue in a new process. To find the kernel, run the program under compute-sanitizer.",
 		func(r *cu.Rig) error {
 			r.Tell("fake_poison", r.GPU.Handle(), int32(cu.ResultIllegalAddress)) // a kernel writes wild
 			return r.Stream.Synchronize()
@@ -229,7 +229,7 @@ var sections = []section{
 			"of which the first is remembered as long as the driver is open. " +
 			"`gpu.Err()` keeps the first such error, and later errors with these results match `ErrDeviceLost`, too. " +
 			"No loss of a device has been observed on a GPU: only the software driver demonstrates it (`cusim.Driver.LoseDevice`, `cusim.Faults`).",
-		"Restart the process, as `cu.NeedsRestart(err)` says of this error and of `ErrContextPoisoned`. If that does not help, look for Xid messages in dmesg, and reset or drain the GPU.",
+		"Restart the process; `cu.NeedsRestart(err)` is true for this error and for `ErrContextPoisoned`. If that does not help, look for Xid messages in dmesg, and reset or drain the GPU.",
 		func(r *cu.Rig) error {
 			r.Tell("fake_fail", "cuMemGetInfo_v2", 1, int32(cu.ResultDeviceUnavailable)) // the GPU has fallen off the bus
 			_, _, err := r.GPU.MemInfo()
@@ -240,7 +240,7 @@ var sections = []section{
 	{
 		"Unsupported", errors.ErrUnsupported,
 		"The driver is too old for a function, or does not have it (`errors.ErrUnsupported`). The error wraps a `*cu.MissingError`, which names the function, the CUDA version that introduced it and the driver's.",
-		"Update the driver, or do without: `drv.Features()` and `cuprobe symbols` tell what there is.",
+		"Update the driver, or do without the function. `drv.Features()` and `cuprobe symbols` list what the driver has.",
 		func(r *cu.Rig) error {
 			_, err := r.Driver.Proc("cuStreamGetDevice") // of CUDA 12.8
 			return err
@@ -555,11 +555,11 @@ func TestErrorDocs(t *testing.T) {
 
 <!-- Written by "go test ./cu -run ErrorDocs -update", which runs every example. -->
 
-Every error of package cu is a ` + "`*cu.Error`" + `: it names the C function, the handle, what is wrong and what to do. Its method Doc names its section on this page.
-Ask with ` + "`errors.Is`" + ` for a mistake (` + "`cu.ErrClosed`" + `) or for the driver's code (` + "`cu.ResultOutOfMemory`" + `); a mistake that was found before the driver was asked also
-matches the code that the driver would have given. Work that is not done yet is no error, but ` + "`cu.Pending`" + `.
+Every error of package cu is a ` + "`*cu.Error`" + `: it names the C function, the handle, what is wrong and what to do. Its method ` + "`Doc`" + ` names its section on this page.
+To recognize an error, ask with ` + "`errors.Is`" + ` for a mistake (` + "`cu.ErrClosed`" + `) or for the driver's code (` + "`cu.ResultOutOfMemory`" + `). A mistake that is found before the driver is asked also
+matches the code that the driver would have returned. Work that is not done yet is no error: it is ` + "`cu.Pending`" + `.
 
-In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's primary context and a stream, and errors that do not matter are dropped.
+In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's primary context and a stream. Errors that do not matter are ignored.
 
 # Mistakes
 `)
@@ -573,7 +573,7 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**What to do.** %s\n", s.name, s.meaning, s.remedy)
 		write(i)
 	}
-	b.WriteString("\n# The driver's results\n\nWhere there is no example, only the driver, the GPU or foreign code can bring the error about.\n")
+	b.WriteString("\n# The driver's results\n\nWhere there is no example, only the driver, the GPU or other code can cause the error.\n")
 	for _, code := range resultCodes(t) {
 		r := cu.Result(code)
 		if cu.Remedy(r) == "" {

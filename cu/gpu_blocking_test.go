@@ -10,9 +10,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/cusim"
 )
 
-// mostStreams is with how many streams TestGPUBackgroundHoldsNobody ends: the driver waits for the GPU before it
+// mostStreams is with how many streams backgroundHoldsNobody ends: the driver waits for the GPU before it
 // makes the 36th, the 79th and the 122nd stream of a context.
 const mostStreams = 130
 
@@ -20,35 +22,59 @@ const mostStreams = 130
 // slow, and says nothing of what calls cost.
 const heldUp = 5 * time.Second
 
-// TestGPUBackgroundHoldsNobody holds a stream in a context with more and more streams, while goroutines wait for the
-// stream in all ways, and objects of all kinds that nobody refers to are collected. Calls on another stream return
-// meanwhile: nothing that the library does of its own accord waits for the GPU, as that would hold them up.
 func TestGPUBackgroundHoldsNobody(t *testing.T) {
-	gpu := gpuContext(t)
-	other := must(gpu.NewStream(StreamNonBlocking))(t)
-	defer other.Close()
-	capturing := must(gpu.NewStream(StreamNonBlocking))(t)
-	defer capturing.Close()
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
-	defer mod.Close()
-	spin := must(mod.Function("spin"))(t)
-	if err := errors.Join(spin.Launch(other, oneThread, U64(1)), other.Synchronize()); err != nil {
-		t.Fatal(err) // a kernel's first launch may wait
-	}
-	streams := []*Stream{other, capturing}
-	defer func() { closeAll(t, streams[2:]) }()
-	took := make(map[string][]time.Duration)
 	step := 1
 	if testing.Short() {
 		step = 11
 	}
-	for n := len(streams) + 1; n <= mostStreams; n++ {
+	backgroundHoldsNobody(t, gpuContext(t), step)
+}
+
+// TestBackgroundHoldsNobody does so on the software driver.
+func TestBackgroundHoldsNobody(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(sim), neverWait))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	backgroundHoldsNobody(t, gpu, 11)
+	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// backgroundHoldsNobody holds the last stream in a context with more and more streams, while goroutines wait for
+// the stream in all ways, and objects of all kinds that nobody refers to are collected. Calls on another stream return
+// meanwhile: nothing that the library does of its own accord waits for the GPU, as that would hold them up.
+//
+// Where the stream that is held is the only one, the other stream is the context's legacy default stream: that is there
+// without being made, and waits for no stream that is non-blocking. It cannot be captured: the held stream is, then,
+// which enqueues nothing; and no stream is forgotten. Of two streams, the other one is captured, too. From the fourth
+// stream on, it is held with each step's, and where the driver itself waits.
+func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
+	legacy := must(gpu.LegacyStream())(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("spin"))(t)
+	if err := errors.Join(spin.Launch(legacy, oneThread, U64(1)), legacy.Synchronize()); err != nil {
+		t.Fatal(err) // a kernel's first launch may wait
+	}
+	var streams []*Stream
+	defer func() { closeAll(t, streams) }()
+	took := make(map[string][]time.Duration)
+	for n := 1; n <= mostStreams; n++ {
 		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
-		if n%step == 0 || n%43 == 36 || n%43 == 35 {
-			b := &besideHeld{t: t, gpu: gpu, held: held, other: other, capturing: capturing, spin: spin, took: took}
-			b.run(n%43 == 36)
+		if n > 3 && n%step != 0 && n%43 != 36 && n%43 != 35 {
+			continue
 		}
+		other, capturing := streams[0], streams[0]
+		switch {
+		case n == 1:
+			other = legacy
+		case n > 2:
+			capturing = streams[1]
+		}
+		b := &besideHeld{t: t, gpu: gpu, streams: n, held: held, other: other, capturing: capturing, spin: spin, took: took}
+		b.run(n%43 == 36)
 	}
 	for _, name := range slices.Sorted(maps.Keys(took)) {
 		d := took[name]
@@ -61,6 +87,7 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 type besideHeld struct {
 	t                      *testing.T
 	gpu                    *Context
+	streams                int // that the program made
 	held, other, capturing *Stream
 	spin                   *Function
 	took                   map[string][]time.Duration
@@ -153,7 +180,7 @@ func (b *besideHeld) run(contexts bool) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		case <-time.After(heldUp):
-			t.Errorf("%s is held up, beside %d streams", c.name, len(b.gpu.own.core.parts))
+			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams, len(b.gpu.own.core.parts))
 			b.ok(tl.Set(1))
 			<-done
 		}
@@ -172,7 +199,10 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	t := b.t
 	mem, host := must(b.gpu.Alloc(1<<20))(t), must(b.gpu.AllocHost(1<<16, 0))(t)
 	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
-	s := must(b.gpu.NewStream(StreamNonBlocking))(t)
+	s := b.held
+	if b.streams > 1 {
+		s = must(b.gpu.NewStream(StreamNonBlocking))(t)
+	}
 	tl := must(b.gpu.NewTimeline(0))(t)
 	g := must(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
 	x := must(g.Instantiate())(t)

@@ -350,7 +350,7 @@ func TestGreenContextClosing(t *testing.T) {
 	r.sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
 	raw := g.core.raw
 	r.is(g.Close(), ResultUnknown)
-	if res := r.sim.GreenCtxDestroy(nil, raw); res != 0 {
+	if res := r.sim.Software().GreenCtxDestroy(nil, raw); res != 0 {
 		t.Errorf("what the fault has left: %v", res)
 	}
 }

@@ -198,7 +198,7 @@ func TestLentIsAsked(t *testing.T) {
 func TestFewQuestions(t *testing.T) {
 	const waiters = 1000
 	soft := &countedEvents{}
-	drv := must(Open(WithSoftware(soft)))(t)
+	drv := must(Open(WithSoftware(driver.Provide(soft))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	drv.ordered.Store(true)

@@ -395,33 +395,44 @@ func (c *contextCore) lookAtClosed() {
 }
 
 // endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its
-// own streams is done. An error says that some work may go on, so that the memory has to stay registered.
-func (c *contextCore) endTimelines() (err error) {
+// own streams is done. An error, which is there also if a tracer panics, says that some work may go on, so that the
+// memory has to stay registered.
+func (c *contextCore) endTimelines(err *error) {
 	k := &c.cells
 	k.drained.Store(true)
-	for _, tc := range k.closed { // nobody else is left to touch it
-		if e := tc.finishLate(); e != nil {
-			tc.keep(e)
-			err = e
-		}
-	}
+	closed := k.closed // nobody else is left to touch it
 	k.closed = nil
-	return err
+	each(len(closed), func(i int) {
+		tc := closed[i]
+		e := errTracer
+		each(3, func(step int) {
+			switch {
+			case step < 2 && e == errTracer: // again, if a tracer has panicked
+				e = tc.finishLate()
+			case step == 2 && e != nil:
+				*err = e
+				tc.keep(e)
+			}
+		})
+	})
 }
 
+// errTracer says why nobody knows about a timeline's work.
+var errTracer = errors.New("a tracer has panicked twice while the work was waited for")
+
 // leaveSlabs returns the slabs that the context has had, which it has no more. Those of a software driver are Go's
-// memory, and are unregistered.
-func (c *contextCore) leaveSlabs() []*slab {
+// memory, and are unregistered, unless the caller may not wait for the GPU.
+func (c *contextCore) leaveSlabs(at driver.At) []*slab {
 	k := &c.cells
 	k.mu.Lock()
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0
 	k.mu.Unlock()
 	c.forgetElsewhere()
-	if !c.drv.table.Software() {
+	if !c.drv.table.Software() || at.NoWait {
 		return left
 	}
-	at := driver.At{Context: c.raw, Relaxed: true}
+	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
 		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: c.failed("cuMemHostUnregister", uintptr(s.raw), res)})

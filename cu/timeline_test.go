@@ -234,7 +234,7 @@ func (r *soft) leaked(n int) (leaks []Leak) {
 }
 
 // stopped is a driver whose timers never fire.
-type stopped struct{ *cusim.Driver }
+type stopped struct{ driver.Software }
 
 func (stopped) Clock() driver.Clock { return stoppedClock{} }
 
@@ -249,7 +249,7 @@ func (stoppedClock) Stop()                               {}
 // TestTimelineWakes wakes goroutines that wait, and look at nothing any more by themselves.
 func TestTimelineWakes(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(stopped{sim})))(t)
+	drv := must(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	tl := must(gpu.NewTimeline(0))(t)

@@ -423,7 +423,7 @@ func TestArgumentMistakes(t *testing.T) {
 
 // softVersion is a software driver that can be opened, and no more.
 type softVersion struct {
-	driver.Software
+	driver.Unimplemented
 	version int32
 }
 
@@ -437,7 +437,7 @@ func TestSoftwareFeatures(t *testing.T) {
 		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true},
 		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true, GreenContexts: true},
 	} {
-		drv := must(Open(WithSoftware(softVersion{version: version}), neverWait))(t)
+		drv := must(Open(WithSoftware(driver.Provide(softVersion{version: version})), neverWait))(t)
 		if diff := cmp.Diff(want, must(drv.Features())(t)); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", version, diff)
 		}

@@ -123,7 +123,7 @@ type watcher struct {
 // bell is a driver's bell, and how many streams were told to ring it. It has a descriptor while the watcher's
 // goroutine runs.
 type bell struct {
-	*driver.Bell
+	*driver.Notifier
 	told atomic.Uint64
 }
 
@@ -286,7 +286,7 @@ func (w *watcher) wake(d *Driver) {
 		go w.run(d)
 	case w.rest > watchDeaf || w.rest > 0 && w.idle():
 		w.rest = 0
-		w.bell.Ring()
+		w.bell.Notify()
 	}
 }
 
@@ -468,19 +468,19 @@ func (w *watcher) run(d *Driver) {
 	began := time.Now()
 	w.mu.Lock()
 	if w.bell == nil {
-		w.bell = &bell{Bell: d.table.NewBell()}
+		w.bell = &bell{Notifier: d.table.NewNotifier()}
 		runtime.AddCleanup(d, func(b *bell) { b.Discard(b.told.Load()) }, w.bell)
 		w.saved = watchSaved
 	} else {
 		w.saved = min(w.saved+began.Sub(w.ended)/watchShare, watchSaved)
 	}
-	heard := w.bell.Heard()
+	heard := w.bell.Notified()
 	news, slow, looked, rush := began, began, began, 0
 	for w.goesOn() {
 		if w.news {
 			w.news, news = false, began
 		}
-		h := w.bell.Heard()
+		h := w.bell.Notified()
 		pause := watchSlow
 		if len(w.armed) < w.n {
 			pause = watchBehind
@@ -921,7 +921,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		polls.RUnlock()
 		var call driver.Callback
 		if res == driver.ResultSuccess {
-			call, res = w.bell.Ringer()
+			call, res = w.bell.Callback()
 		}
 		if res != driver.ResultSuccess {
 			w.noteArmed(d, a.watch, s, res)

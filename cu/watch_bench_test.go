@@ -14,7 +14,7 @@ import (
 // quickEvents is a software driver of events that cost nothing: they are pending, all of
 // them, or complete.
 type quickEvents struct {
-	driver.Software
+	driver.Unimplemented
 	pending atomic.Bool
 	events  atomic.Uintptr
 	streams atomic.Uintptr
@@ -72,7 +72,7 @@ func (q *quickEvents) EventQuery(*driver.Thread, driver.Event) driver.Result {
 func BenchmarkWatcher(b *testing.B) {
 	const waiters, of = 10_000, 16
 	soft := new(quickEvents)
-	drv := must(Open(WithSoftware(soft)))(b)
+	drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
 	gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
 	defer gpu.Close()
 	var streams []*Stream
@@ -151,7 +151,7 @@ func BenchmarkPendingRecords(b *testing.B) {
 	for name, oneEvent := range map[string]bool{"one-event": true, "events": false} {
 		b.Run(name, func(b *testing.B) {
 			soft := new(quickEvents)
-			drv := must(Open(WithSoftware(soft)))(b)
+			drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
 			gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
 			defer gpu.Close()
 			s := must(gpu.NewStream(StreamNonBlocking))(b)
@@ -184,7 +184,7 @@ func BenchmarkClosingWakes(b *testing.B) {
 		b.Run(map[bool]string{true: "streams", false: "contexts"}[contexts == 1], func(b *testing.B) {
 			soft := new(quickEvents)
 			soft.pending.Store(true)
-			drv := must(Open(WithSoftware(soft)))(b)
+			drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
 			var took time.Duration
 			for b.Loop() {
 				var gpus []*Context

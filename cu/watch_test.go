@@ -207,7 +207,7 @@ func TestWakeUpStreams(t *testing.T) {
 func TestRoundsKeepMemory(t *testing.T) {
 	for _, n := range []int{64, 4 * maxKept} {
 		soft := &quickEvents{}
-		drv := must(Open(WithSoftware(soft)))(t)
+		drv := must(Open(WithSoftware(driver.Provide(soft))))(t)
 		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		soft.pending.Store(true)

@@ -17,7 +17,7 @@ func (w *watcher) counts() waitCounts {
 	defer w.mu.Unlock()
 	n := waitCounts{waits: int(w.waiters.Load()) + w.others}
 	if b := w.bell; b != nil {
-		heard := b.Heard() // first: a stream that has rung was told to before
+		heard := b.Notified() // first: a stream that has rung was told to before
 		n.wakeups = max(0, int(b.told.Load()-heard))
 		n.descriptors, n.pages = b.Holds()
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // TestManyRecordsOfOneEvent waits for many pending records of one event: to add a wait, to find the one that others
@@ -19,7 +21,7 @@ func TestManyRecordsOfOneEvent(t *testing.T) {
 		records /= 10
 	}
 	soft := new(quickEvents)
-	drv := must(Open(WithSoftware(soft)))(t)
+	drv := must(Open(WithSoftware(driver.Provide(soft))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	for _, ends := range []string{"complete", "closed"} {

@@ -12,7 +12,7 @@ import (
 
 // wholeBlocked is a software driver whose calls about whole contexts do not return before they may.
 type wholeBlocked struct {
-	*cusim.Driver
+	driver.Software
 	begun, end         chan struct{}
 	created, destroyed atomic.Int32
 }
@@ -24,27 +24,27 @@ func (d *wholeBlocked) block() {
 
 func (d *wholeBlocked) CtxRecordEvent(th *driver.Thread, ctx driver.Context, e driver.Event) driver.Result {
 	d.block()
-	return d.Driver.CtxRecordEvent(th, ctx, e)
+	return d.Software.CtxRecordEvent(th, ctx, e)
 }
 
 func (d *wholeBlocked) CtxWaitEvent(th *driver.Thread, ctx driver.Context, e driver.Event) driver.Result {
 	d.block()
-	return d.Driver.CtxWaitEvent(th, ctx, e)
+	return d.Software.CtxWaitEvent(th, ctx, e)
 }
 
 func (d *wholeBlocked) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
 	d.created.Add(1)
-	return d.Driver.StreamCreate(th, flags)
+	return d.Software.StreamCreate(th, flags)
 }
 
 func (d *wholeBlocked) StreamDestroy(th *driver.Thread, s driver.Stream) driver.Result {
 	d.destroyed.Add(1)
-	return d.Driver.StreamDestroy(th, s)
+	return d.Software.StreamDestroy(th, s)
 }
 
-// TestStreamsBesideWholeContexts closes and makes streams while a call about all streams of the context is under
-// way, which NVIDIA's driver does not bear: the one is destroyed, and the other made, when the call has returned;
-// Close does not wait.
+// TestStreamsBesideWholeContexts closes and makes streams while a call about all streams of the context is under way.
+// An H100's driver crashed once in cuCtxWaitEvent, in a soak test, while other goroutines made such calls; the cause is
+// not known. So the one stream is destroyed, and the other made, when the call has returned; Close does not wait.
 func TestStreamsBesideWholeContexts(t *testing.T) {
 	for name, call := range map[string]func(gpu *Context, e *Event) error{
 		"cuCtxRecordEvent": func(gpu *Context, e *Event) error { return gpu.RecordEvent(e) },
@@ -57,8 +57,9 @@ func TestStreamsBesideWholeContexts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			sim := &wholeBlocked{Driver: cusim.New(), begun: make(chan struct{}), end: make(chan struct{})}
-			drv := must(Open(WithSoftware(sim), neverWait))(t)
+			soft := cusim.New()
+			sim := &wholeBlocked{Software: soft.Software(), begun: make(chan struct{}), end: make(chan struct{})}
+			drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait))(t)
 			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 			for range firstWakeUps { // they come with the first streams
 				ok(must(gpu.NewStream(StreamNonBlocking))(t).Close())
@@ -95,7 +96,7 @@ func TestStreamsBesideWholeContexts(t *testing.T) {
 				t.Errorf("%d streams were made and %d destroyed after %s", n, d, name)
 			}
 			ok(errors.Join(e.Close(), gpu.Close(), drv.Close()))
-			sim.Check(t)
+			soft.Check(t)
 		})
 	}
 }

@@ -11,4 +11,7 @@
 // Time is the machine's, or, with [VirtualTime], stands still until the test moves
 // it: then nothing that is pending completes by itself, and a thousand seconds pass
 // in an instant.
+//
+// This package makes a driver and controls it. The functions of the driver, such as
+// cuEventRecord, are those of [Driver.Software].
 package cusim

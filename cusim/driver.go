@@ -1,81 +1,19 @@
 package cusim
 
 import (
-	"fmt"
-	"math"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and needs no
-// closing.
-type Driver struct {
-	mu      sync.Mutex
-	changed *sync.Cond // something completed, or was released
+// Driver is a software driver. It is safe for concurrent use, and needs no closing.
+type Driver struct{ sim *sim.Driver }
 
-	version int32
-	clock   clock
-	engine  engine
-	objects objects
-	devices []*device
-	// attributes are those that DeviceAttribute has set.
-	attributes map[int32]int32
-	ready      bool // cuInit was called
-	ids        struct{ stream, event, capture, thread, split uint64 }
-
-	contextIDs  uint64
-	noThread    thread // stands for a thread that nobody pinned: it has nothing
-	misuses     []Misuse
-	kernels     map[string]Kernel
-	unknown     unknownKernels
-	faults      map[string]*fault
-	lost        driver.Result // the first sticky error: nothing works any more
-	unreachable bool          // objects can no longer be destroyed: see Census
-	captures    []*capture    // that are under way
-	space       addressSpace
-	waits       []*wait           // calls that wait for changed
-	lastMove    time.Time         // when something happened that they may wait for, while they do
-	hosts       map[int]*hostCall // that streams are calling, by the thread
-}
-
-var _ driver.Software = (*Driver)(nil)
-
-// Option changes what [New] makes.
-type Option func(*Driver)
-
-// Devices sets the number of devices; there is one otherwise.
-func Devices(n int) Option {
-	return func(d *Driver) {
-		d.devices = nil
-		for i := range n {
-			d.devices = append(d.devices, newDevice(i))
-		}
-	}
-}
-
-// Version sets the CUDA version that the driver supports, as the driver counts:
-// 12080 is 12.8. Functions that are newer are missing, as they are from a driver of
-// that age. It is 13000 otherwise.
-func Version(v int) Option {
-	return func(d *Driver) { d.version = int32(v) }
-}
-
-// VirtualTime makes time stand still until [Driver.Advance] moves it.
-func VirtualTime() Option {
-	return func(d *Driver) { d.clock.virtual = true }
-}
-
-// New returns a driver: one device, modelled on an H200, of CUDA 13.0, unless
-// options say otherwise.
+// New returns a driver: one device, modelled on an H200, of CUDA 13.0, unless options say
+// otherwise.
 func New(opts ...Option) *Driver {
-	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
-	d.changed = sync.NewCond(&d.mu)
-	d.clock.init()
-	d.engine.d = d
-	Devices(1)(d)
+	d := &Driver{sim.New()}
 	for _, o := range opts {
 		if o != nil {
 			o(d)
@@ -84,152 +22,50 @@ func New(opts ...Option) *Driver {
 	return d
 }
 
-// Clock returns the driver's time: package cu waits and measures by it.
-func (d *Driver) Clock() driver.Clock { return &d.clock }
+// Software returns the functions of the driver. Tests call them directly, or pass a
+// driver that changes some of them to [driver.Provide]. The methods of a type that
+// embeds the Driver change none of them. It returns nil for a nil driver.
+func (d *Driver) Software() driver.Software {
+	if d == nil || d.sim == nil {
+		return nil
+	}
+	return d.sim
+}
+
+// Option changes what [New] makes.
+type Option func(*Driver)
+
+// with is an option of the driver itself.
+func with(o sim.Option) Option { return func(d *Driver) { o(d.sim) } }
+
+// Devices sets the number of devices; there is one otherwise.
+func Devices(n int) Option { return with(sim.Devices(n)) }
+
+// DeviceAttribute sets an attribute that all devices have, by the number that CUDA has for
+// it (CUdevice_attribute). Without it they are those of an H200, and 0 for what the driver
+// does not have, such as managed memory and memory pools; docs/testing.md lists them. What a
+// device can do does not follow an attribute that is set.
+func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(which, value)) }
+
+// Version sets the CUDA version that the driver supports, as the driver counts:
+// 12080 is 12.8. Functions that are newer are missing, as they are from a driver of
+// that age. It is 13000 otherwise.
+func Version(v int) Option { return with(sim.Version(v)) }
+
+// VirtualTime makes time stand still until [Driver.Advance] moves it.
+func VirtualTime() Option { return with(sim.VirtualTime()) }
 
 // Advance moves the time of a driver with [VirtualTime]. What completes meanwhile
 // does so in the order of its times. Timers fire.
-func (d *Driver) Advance(by time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.clock.virtual || by < 0 {
-		return
-	}
-	d.engine.catchUp() // memory that streams wait for was written before this
-	now := d.clock.virtualNow()
-	target := later(now, int64(by))
-	for {
-		next, ok := d.engine.next()
-		if !ok || next > target {
-			break
-		}
-		now = max(now, next) // what a host function held up may be overdue
-		d.clock.set(now)
-		d.engine.advance(now)
-	}
-	d.clock.set(target)
-	d.engine.advance(target)
-	d.moved()
-}
+func (d *Driver) Advance(by time.Duration) { d.sim.Advance(by) }
 
-// later adds a duration to a time, up to the end of time.
-func later(at, by int64) int64 { return at + min(by, math.MaxInt64-at) }
+// Hold keeps a stream from beginning anything until Release: what is enqueued on
+// it stays pending. The stream is named by its handle, which cu.Stream.Handle returns.
+func (d *Driver) Hold(stream uintptr) { d.sim.Hold(stream) }
 
-// Misuse is a call that NVIDIA's driver may crash in, or never return from, or the launch
-// of a kernel that nobody has written in Go.
-type Misuse struct {
-	// Op is the C function.
-	Op string
-	// Handle is what it was called with.
-	Handle uintptr
-	// What says what is wrong with the handle.
-	What string
-	// Destroyed is where the handle was destroyed, if it was.
-	Destroyed string
-	// Count is how often it happened, one time after the other.
-	Count int
-}
+// Release lets a stream go on that was held.
+func (d *Driver) Release(stream uintptr) { d.sim.Release(stream) }
 
-// String says what was misused, and where it was destroyed.
-func (m Misuse) String() string {
-	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
-	if m.Destroyed != "" {
-		s += "; it was destroyed here:\n" + m.Destroyed
-	}
-	return s
-}
-
-// Misuses returns what was misused so far.
-func (d *Driver) Misuses() []Misuse {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return append([]Misuse(nil), d.misuses...)
-}
-
-// misuse notes a call that NVIDIA's driver may crash in.
-func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
-	m := Misuse{Op: op, Handle: h, What: what}
-	if len(destroyed) > 0 {
-		frames := runtime.CallersFrames(destroyed)
-		for {
-			f, more := frames.Next()
-			if f.Function != "" {
-				m.Destroyed += fmt.Sprintf("\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
-			}
-			if !more {
-				break
-			}
-		}
-	}
-	m.Count = 1
-	if n := len(d.misuses); n > 0 {
-		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
-			last.Count++
-			return
-		}
-	}
-	if len(d.misuses) < maxMisuses {
-		d.misuses = append(d.misuses, m)
-	}
-}
-
-// maxMisuses is how many misuses are kept: more would say no more.
-const maxMisuses = 1000
-
-const ok = driver.ResultSuccess
-
-// begin begins a call: it locks the driver, which the caller unlocks, lets
-// everything complete that is due, and returns what the call has to return at once,
-// if that is not success.
-func (d *Driver) begin(op string) driver.Result {
-	d.mu.Lock()
-	if h := d.host(); h != nil && !h.permits(op) {
-		return driver.ResultNotPermitted
-	}
-	if len(d.faults) > 0 {
-		if r := d.fault(op); r != ok {
-			return r
-		}
-	}
-	if !d.ready {
-		return driver.ResultNotInitialized
-	}
-	d.engine.catchUp()
-	return ok
-}
-
-// Init is cuInit.
-func (d *Driver) Init(_ *driver.Thread, flags uint32) driver.Result {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if r := d.fault("cuInit"); r != ok {
-		return r
-	}
-	switch {
-	case flags != 0:
-		return driver.ResultInvalidValue
-	case len(d.devices) == 0:
-		return driver.ResultNoDevice
-	}
-	d.ready = true
-	return ok
-}
-
-// DriverGetVersion is cuDriverGetVersion.
-func (d *Driver) DriverGetVersion(*driver.Thread) (int32, driver.Result) { return d.version, ok }
-
-// GetErrorName is cuGetErrorName.
-func (d *Driver) GetErrorName(_ *driver.Thread, code driver.Result) (string, driver.Result) {
-	if code.Name() == "" {
-		return "", driver.ResultInvalidValue
-	}
-	return code.Name(), ok
-}
-
-// GetErrorString is cuGetErrorString.
-func (d *Driver) GetErrorString(_ *driver.Thread, code driver.Result) (string, driver.Result) {
-	if code.Name() == "" {
-		return "", driver.ResultInvalidValue
-	}
-	return code.Text(), ok
-}
+// Finish releases every stream that is held, and, with [VirtualTime], moves the time
+// until nothing is pending that the time alone completes: for the end of a test.
+func (d *Driver) Finish() { d.sim.Finish() }

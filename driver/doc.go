@@ -1,7 +1,7 @@
 // Package driver is the CUDA driver's binary interface in Go: every symbol's
 // name and version, typed calls that return what C writes through pointers,
 // results, handle types, and the same functions as a Go interface, [Software],
-// for a driver that is not in C at all.
+// for a driver that is not in C at all. [Unimplemented] begins one.
 //
 // It knows nothing of lifetimes: a call with a destroyed handle reaches the
 // driver and crashes there. Package cu prevents that.

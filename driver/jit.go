@@ -19,12 +19,6 @@ type JITLog struct {
 	Info, Error string
 }
 
-// moduleLogger is a software driver that has something to say about the modules
-// that it loads. C hands the texts out through buffers among the options.
-type moduleLogger interface {
-	ModuleLoadLog(th *Thread, image []byte, options []JITOption) (m Module, log JITLog, res Result)
-}
-
 // jitLogSize is the room for each of the compiler's two logs, in bytes.
 const jitLogSize = 16 << 10
 
@@ -32,17 +26,19 @@ const jitLogSize = 16 << 10
 // options and with buffers for the compiler's logs. The image of a text has to
 // end with a NUL.
 func (t *Table) ModuleLoadJIT(at At, image []byte, options []JITOption) (m Module, log JITLog, res Result) {
-	if s, ok := t.soft.(moduleLogger); ok {
+	if t.soft != nil {
 		th, res := t.enter(at)
 		if res != ResultSuccess {
 			return 0, log, res
 		}
-		m, log, res = s.ModuleLoadLog(th, image, options)
+		m, log, res = t.soft.ModuleLoadLog(th, image, options)
 		if res = t.leave(at, th, res); res < popFailed {
 			t.ModuleUnload(at.undo(), m)
 			m = 0
 		}
-		return m, log, res
+		if res != missing(symModuleLoadDataEx) {
+			return m, log, res
+		}
 	}
 	keys := make([]uint32, 0, len(options)+5)
 	values := make([]uintptr, 0, len(options)+5)

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -15,7 +16,7 @@ import (
 // parameters, callbacks and threads all pass through [Software]. It writes down
 // what it is called for.
 type soft struct {
-	Software // what is missing panics
+	Unimplemented
 
 	log      []string
 	fail     map[string]Result
@@ -322,6 +323,77 @@ func createContext(tab *Table, at At) Result {
 	_, res := tab.CtxCreate(at, 0, 0)
 	return res
 }
+
+// TestUnimplemented calls everything that a driver without functions has.
+func TestUnimplemented(t *testing.T) {
+	var s Software = Unimplemented{}
+	tab := NewSoftware(s)
+	if tab.Clock() != (systemClock{}) || tab.CheckWait(1) != ResultSuccess {
+		t.Error("it has a clock, or objects to a wait")
+	}
+	const noFunctions = 2 // Clock and CheckWait
+	v, called := reflect.ValueOf(s), map[string]bool{}
+	for m, f := range v.Methods() {
+		var args []reflect.Value
+		for in := range f.Type().Ins() {
+			args = append(args, reflect.Zero(in))
+		}
+		if m.Type.NumIn() < 2 || m.Type.In(1) != reflect.TypeFor[*Thread]() {
+			continue
+		}
+		out := f.Call(args)
+		missing := tab.Missing(out[len(out)-1].Interface().(Result))
+		if missing == nil || called[missing.Symbol] && m.Name != "ModuleLoadLog" && m.Name != "ModuleLoadDataEx" {
+			t.Errorf("%s: %v", m.Name, missing)
+			continue
+		}
+		called[missing.Symbol] = true
+	}
+	if n := v.NumMethod() - noFunctions - 1; len(called) != n {
+		t.Errorf("%d symbols are missing, want %d", len(called), n)
+	}
+	if _, _, res := tab.ModuleLoadJIT(At{}, nil, nil); tab.Missing(res) == nil {
+		t.Errorf("a module: %v", res)
+	}
+}
+
+// TestModuleWithoutLog loads a module by a driver that keeps no log for its caller.
+func TestModuleWithoutLog(t *testing.T) {
+	tab := NewSoftware(noLog{})
+	if m, _, res := tab.ModuleLoadJIT(At{}, nil, []JITOption{{Option: 1, Value: 2}, {Option: 3, Value: 4}}); m != 1+2+3+4 || res != ResultSuccess {
+		t.Errorf("%v, %v", m, res)
+	}
+}
+
+// noLog is a driver whose module is the sum of the options.
+type noLog struct{ Unimplemented }
+
+func (noLog) ModuleLoadDataEx(_ *Thread, _ []byte, keys []uint32, values []uintptr) (m Module, _ Result) {
+	for i := range keys {
+		m += Module(keys[i]) + Module(values[i])
+	}
+	return m, ResultSuccess
+}
+
+// TestSoftwareWithoutCaptures relaxes a thread of a driver that has no captures: that is none of its calls'.
+func TestSoftwareWithoutCaptures(t *testing.T) {
+	tab := NewSoftware(noCaptures{})
+	if res := tab.EventQuery(At{Relaxed: true}, 1); res != ResultNotReady {
+		t.Errorf("a query: %v", res)
+	}
+	results := []Result{7}
+	if res := tab.EventQueryAll(At{Relaxed: true}, []Event{1}, results); res != 0 || results[0] != ResultNotReady {
+		t.Errorf("many queries: %v, %v", res, results)
+	}
+	if _, res := tab.EventCreate(At{Relaxed: true}, 0); tab.Missing(res) == nil {
+		t.Errorf("what it does not have: %v", res)
+	}
+}
+
+// noCaptures is a driver of one function.
+type noCaptures struct{ Unimplemented }
+
+func (noCaptures) EventQuery(*Thread, Event) Result { return ResultNotReady }
 
 // TestThread keeps what belongs to a thread from call to call.
 func TestThread(t *testing.T) {

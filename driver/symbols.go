@@ -43,8 +43,6 @@ type SymbolInfo struct {
 	// Current marks what Base means to a program compiled against the newest
 	// header.
 	Current bool
-	// Class says how an engine should call it.
-	Class ccall.Class
 }
 
 // NumSymbols is the number of symbols: valid values of [Symbol] are less.
@@ -55,7 +53,7 @@ func (s Symbol) Info() SymbolInfo {
 	f := &symbols[s]
 	return SymbolInfo{
 		Export: f.export, Base: f.base, Ask: f.ask, Version: int(f.version),
-		PerThread: f.perThread, ViaDlsym: f.viaDlsym, Current: f.current, Class: f.class,
+		PerThread: f.perThread, ViaDlsym: f.viaDlsym, Current: f.current,
 	}
 }
 

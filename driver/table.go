@@ -54,15 +54,18 @@ func NewSoftware(s Software) *Table {
 }
 
 // UseSoftware makes a new Table call a software driver, which lacks the functions
-// that are newer than the version that it says it supports. If s has a method
-// Clock() Clock, waits and measurements go by it. It comes before all calls.
+// that are newer than the version that it says it supports. One that says nothing
+// lacks only what it does not implement. It comes before all calls.
 func (t *Table) UseSoftware(s Software) {
-	t.soft, t.clock = s, systemClock{}
-	if s != nil {
-		t.version, _ = s.DriverGetVersion(nil)
+	t.soft, t.clock, t.version = s, systemClock{}, newest
+	if s == nil {
+		return
 	}
-	if c, ok := s.(interface{ Clock() Clock }); ok {
-		t.clock = c.Clock()
+	if v, res := s.DriverGetVersion(nil); res == ResultSuccess {
+		t.version = v
+	}
+	if c := s.Clock(); c != nil {
+		t.clock = c
 	}
 }
 
@@ -84,11 +87,10 @@ func (t *Table) Clock() Clock { return t.clock }
 func (t *Table) Software() bool { return t.soft != nil }
 
 // CheckWait returns what a call that waits for an event has to return instead, if that is
-// not success. A software driver may know that the wait would never end: it then has a
-// method of this name.
+// not success. A software driver may know that the wait would never end.
 func (t *Table) CheckWait(e Event) Result {
-	if s, ok := t.soft.(interface{ CheckWait(Event) Result }); ok {
-		return s.CheckWait(e)
+	if t.soft != nil {
+		return t.soft.CheckWait(e)
 	}
 	return ResultSuccess
 }
@@ -161,10 +163,6 @@ func (t *Table) Missing(r Result) *MissingError {
 	}
 	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
 }
-
-// NotImplemented is the result with which a software driver says that it does
-// not have a function.
-func NotImplemented(s Symbol) Result { return missing(s) }
 
 // call6 makes the call that a frame of six argument words describes.
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {

@@ -77,6 +77,9 @@ func (at At) undo() At {
 	return at
 }
 
+// noCaptureMode is the result of a software driver that has no capture, which nothing can disturb.
+const noCaptureMode = -1 - Result(symThreadExchangeStreamCaptureMode)
+
 // enter prepares a software driver's thread for a call.
 func (t *Table) enter(at At) (*Thread, Result) {
 	if at.plain() {
@@ -88,7 +91,7 @@ func (t *Table) enter(at At) (*Thread, Result) {
 	}
 	if at.Relaxed {
 		mode, res := t.soft.ThreadExchangeStreamCaptureMode(th, CU_STREAM_CAPTURE_MODE_RELAXED)
-		if res != ResultSuccess {
+		if res != ResultSuccess && res != noCaptureMode {
 			return nil, res
 		}
 		th.mode = mode
@@ -118,7 +121,8 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 // restore puts a software driver's capture mode back.
 func (t *Table) restore(at At, th *Thread, res Result) Result {
 	if at.Relaxed {
-		if _, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode); res == ResultSuccess && r != ResultSuccess {
+		_, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode)
+		if res == ResultSuccess && r != ResultSuccess && r != noCaptureMode {
 			res = restoreFailed.with(r)
 		}
 	}

@@ -98,14 +98,14 @@ type LaunchAttribute struct {
 }
 
 // Callback is a function that the driver calls when a stream reaches it: Addr
-// is a C function and Data its argument. A software driver calls Go instead, or
-// Told, which learns what C tells a callback of cuStreamAddCallback. It calls them on a
+// is a C function and Data its argument. A software driver calls Go instead, or GoStatus
+// with the status that C passes to a callback of cuStreamAddCallback. It calls them on a
 // goroutine that is locked to its thread, and knows by that which calls they make.
 type Callback struct {
-	Addr uintptr
-	Data uintptr
-	Go   func()
-	Told func(status Result)
+	Addr     uintptr
+	Data     uintptr
+	Go       func()
+	GoStatus func(status Result)
 	// Apart says that Go stands for a function that C's callback runs on another thread,
 	// and waits for: all calls may be made there.
 	Apart bool

@@ -3,9 +3,24 @@
 package driver
 
 // Software is a driver that is written in Go. Its methods are the calls of
-// Table with the thread that calls spelled out. What C returns through pointers
-// they return as values, before the result, so that no call has to allocate.
+// Table. What C returns through pointers they return as values, before the
+// result, so that no call has to allocate. They are called by any goroutine at
+// any time, with the thread that C takes from the operating system, or nil for
+// one in which nothing is current.
+//
+// Newer versions of this package add methods: a driver embeds [Unimplemented].
 type Software interface {
+	// Clock returns the time that waits and measurements go by. nil is the machine's.
+	Clock() Clock
+
+	// CheckWait returns what a call that is about to wait for an event, by asking for it
+	// again and again, has to return instead, because the wait would never end.
+	CheckWait(e Event) (res Result)
+
+	// ModuleLoadLog is ModuleLoadDataEx, and returns what the compiler says instead of
+	// storing it at addresses among the options.
+	ModuleLoadLog(th *Thread, image []byte, options []JITOption) (module Module, log JITLog, res Result)
+
 	// Init is cuInit.
 	Init(th *Thread, flags uint32) (res Result)
 

@@ -155,6 +155,9 @@ const (
 // numSymbols is how many ABIs of functions the driver API of CUDA 13.0 has.
 const numSymbols = 634
 
+// newest is the CUDA version that this package knows.
+const newest = 13000
+
 // symbols holds the facts about every function of the driver API, one row for
 // each ABI, sorted by the name that the library exports.
 var symbols = [numSymbols]symbolFacts{

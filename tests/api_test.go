@@ -13,13 +13,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// publicPackages are the packages whose exported names are a promise. One that
-// does not exist yet is left out.
-var publicPackages = []string{"cu", "cusim", "cutest", "cutrace", "loader"}
+// publicPackages are the packages whose exported names are a promise, sorted.
+var publicPackages = []string{"cu", "cusim", "cutest", "cutrace", "driver", "loader"}
 
 // TestAPI compares the exported declarations of the public packages with
 // testdata/api.txt, one line each, in the manner of Go's own api files. A line
@@ -58,8 +59,22 @@ func TestAPI(t *testing.T) {
 // publicAPI lists the exported API, sorted, from the compiler's export data.
 func publicAPI(t *testing.T) []string {
 	t.Helper()
+	_, public := loadPublic(t)
+	var lines []string
+	for name, pkg := range public {
+		for _, line := range packageAPI(pkg) {
+			lines = append(lines, fmt.Sprintf("pkg %s, %s\n", name, line))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// loadPublic loads the public packages, by their names, from the compiler's export data, and
+// returns what imports them and the packages that they import.
+func loadPublic(t *testing.T) (types.Importer, map[string]*types.Package) {
+	t.Helper()
 	args := []string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}
-	var paths []string
 	for _, p := range publicPackages {
 		// Reading the sources here lets go test see that they changed.
 		files, _ := filepath.Glob(filepath.Join(moduleRoot, p, "*.go"))
@@ -68,14 +83,9 @@ func publicAPI(t *testing.T) []string {
 				t.Fatal(err)
 			}
 		}
-		if len(files) > 0 {
-			paths = append(paths, modulePath+"/"+p)
-		}
+		args = append(args, modulePath+"/"+p)
 	}
-	if len(paths) == 0 {
-		t.Fatal("no public package")
-	}
-	cmd := exec.Command("go", append(args, paths...)...)
+	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = new(strings.Builder)
 	out, err := cmd.Output()
@@ -87,22 +97,35 @@ func publicAPI(t *testing.T) []string {
 		p, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		exports[p] = file
 	}
-	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) {
-		return os.Open(exports[p])
+	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) {
+		file, ok := exports[p]
+		if !ok {
+			return nil, fmt.Errorf("package %s is not among those that the public packages import", p)
+		}
+		return os.Open(file)
 	})
-
-	var lines []string
-	for _, p := range paths {
-		pkg, err := imp.Import(p)
-		if err != nil {
+	public := map[string]*types.Package{}
+	for _, p := range publicPackages {
+		if public[p], err = imports.Import(modulePath + "/" + p); err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range packageAPI(pkg) {
-			lines = append(lines, fmt.Sprintf("pkg %s, %s\n", strings.TrimPrefix(p, modulePath+"/"), line))
+	}
+	return imports, public
+}
+
+// TestPublicPackages holds publicPackages to be complete.
+func TestPublicPackages(t *testing.T) {
+	var want []string
+	for dir, files := range parseModule(t, moduleRoot).packages {
+		r, _ := ruleFor(dir)
+		if !r.program && !slices.Contains(strings.Split(dir, "/"), "internal") && !slices.ContainsFunc(files, sourceFile.isMain) {
+			want = append(want, dir)
 		}
 	}
-	slices.Sort(lines)
-	return slices.Compact(lines)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, publicPackages); diff != "" {
+		t.Errorf("publicPackages (-of the module +of the table):\n%s", diff)
+	}
 }
 
 // packageAPI lists the exported declarations of pkg.

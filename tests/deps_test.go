@@ -49,8 +49,9 @@ var rules = map[string]rule{
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
 	"cu":                  {imports: []string{"internal/clock", "driver", "internal/handle", "internal/lock", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
-	"cusim":               {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
-	"cusim/libcuda":       {imports: []string{"cusim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
+	"internal/sim":        {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
+	"cusim":               {imports: []string{"internal/sim", "driver"}},
+	"cusim/libcuda":       {imports: []string{"internal/sim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
 	"cutest":              {imports: []string{"cu", "cusim"}},
 	"cutrace":             {imports: []string{"cu"}},
@@ -73,7 +74,7 @@ var variables = map[string]string{
 	"internal/ccall.call14ABI0":  "set by the assembler",
 	"internal/ccall.eachABI0":    "set by the assembler",
 	"internal/ccall.scopeABI0":   "set by the assembler",
-	"internal/ccall.bellABI0":    "set by the assembler",
+	"internal/ccall.notifyABI0":  "set by the assembler",
 	"internal/ccall.alwaysFalse": "never set; keeps the compiler from knowing that",
 	"internal/ccall.escaped":     "never set; makes a frame escape to the heap",
 	"internal/ccall.funcs":       "C knows a Go function by a number, and by nothing else",
@@ -210,7 +211,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ from, to string }{
-		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"loader", "driver"}, {"internal/ccall", "loader"},
+		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"internal/sim", "cu"}, {"cu", "internal/sim"}, {"loader", "driver"}, {"internal/ccall", "loader"},
 	} {
 		if reach(tt.from)[tt.to] {
 			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -34,7 +32,7 @@ type page struct {
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(moduleRoot, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)
@@ -112,12 +110,12 @@ func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	return wrong
 }
 
-// exampleBodies returns what is between the braces of the examples of packages
-// cu, cutest and cutrace, one tab less indented.
+// exampleBodies returns what is between the braces of the examples of the public
+// packages, one tab less indented.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
-	for _, dir := range []string{"cu", "cutest", "cutrace"} {
+	for _, dir := range publicPackages {
 		found, err := filepath.Glob(filepath.Join(moduleRoot, dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -219,49 +217,8 @@ type vocabulary struct {
 // newVocabulary loads the public packages from the compiler's export data.
 func newVocabulary(t *testing.T) vocabulary {
 	t.Helper()
-	args := []string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}
-	for _, p := range publicPackages {
-		// Reading the sources here lets go test see that they changed.
-		files, _ := filepath.Glob(filepath.Join(moduleRoot, p, "*.go"))
-		for _, f := range files {
-			if _, err := os.ReadFile(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(files) > 0 {
-			args = append(args, modulePath+"/"+p)
-		}
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.Stderr = new(strings.Builder)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, cmd.Stderr)
-	}
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		p, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		exports[p] = file
-	}
-	v := vocabulary{public: map[string]*types.Package{}}
-	v.imports = importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) {
-		file, ok := exports[p]
-		if !ok {
-			return nil, fmt.Errorf("package %s is not among those that the public packages import", p)
-		}
-		return os.Open(file)
-	})
-	for _, p := range args {
-		name, ok := strings.CutPrefix(p, modulePath+"/")
-		if !ok {
-			continue
-		}
-		if v.public[name], err = v.imports.Import(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return v
+	imports, public := loadPublic(t)
+	return vocabulary{imports, public}
 }
 
 // name looks a name up. isName is false for what is not the name of something

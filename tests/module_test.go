@@ -31,6 +31,9 @@ type sourceFile struct {
 // isTest reports whether f is part of a test only.
 func (f sourceFile) isTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
+// isMain reports whether f is part of a program.
+func (f sourceFile) isMain() bool { return f.AST.Name.Name == "main" }
+
 // imports lists the import paths of f.
 func (f sourceFile) imports() []string {
 	var list []string

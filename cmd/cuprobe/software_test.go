@@ -281,7 +281,7 @@ func TestSoftSymbols(t *testing.T) {
 	const want = `driver   the software driver (cusim), CUDA 13.0
 
 the software driver is called from Go: it is no library, and has no functions to
-look up; what it has is listed by: go doc github.com/purecu/purecu/cusim.Driver
+look up; all are listed by: go doc github.com/purecu/purecu/driver.Software
 `
 	for _, args := range [][]string{{"symbols"}, {"symbols", "cuEvent"}, {"symbols", "-missing"}} {
 		r := probe{}.run(append(args, "-driver", "soft")...)

@@ -49,8 +49,8 @@ type symbolsReport struct {
 }
 
 // softNote is what there is to say of the software driver's functions.
-const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; what it has is listed by: " +
-	"go doc github.com/purecu/purecu/cusim.Driver"
+const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; all are listed by: " +
+	"go doc github.com/purecu/purecu/driver.Software"
 
 // symbolInfo is a function in one of its interfaces.
 type symbolInfo struct {

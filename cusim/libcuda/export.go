@@ -22,8 +22,8 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // theLibrary is what C's functions are about. It is set before any is called.
@@ -59,11 +59,11 @@ func cusimStart() C.int {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
 		return C.int(driver.ResultUnknown)
 	}
-	opts = append(opts, cusim.PinnedMemory(mapMemory, unmapMemory), cusim.OnUnknownKernel(func(name string) {
+	opts = append(opts, sim.PinnedMemory(mapMemory, unmapMemory), sim.OnUnknownKernel(func(name string) {
 		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse\n"
 		fmt.Fprintf(os.Stderr, says, name)
 	}))
-	l := newLibrary(cusim.New(opts...))
+	l := newLibrary(sim.New(opts...))
 	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }
 	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))

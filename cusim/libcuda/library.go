@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // library is the driver as C sees it.
 type library struct {
-	d     *cusim.Driver
+	d     *sim.Driver
 	ready atomic.Bool // cuInit has succeeded
 
 	// How C's functions are called: cgo knows that.
@@ -35,7 +35,7 @@ type library struct {
 const maxWords = 14
 
 // newLibrary returns a library of a driver.
-func newLibrary(d *cusim.Driver) *library {
+func newLibrary(d *sim.Driver) *library {
 	return &library{d: d, texts: make(map[string]uintptr)}
 }
 
@@ -81,7 +81,7 @@ func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	if f == 0 {
 		return driver.Callback{}
 	}
-	return driver.Callback{Told: func(status driver.Result) {
+	return driver.Callback{GoStatus: func(status driver.Result) {
 		l.callStream(uintptr(f), uintptr(stream), status, uintptr(data))
 	}}
 }

@@ -4,8 +4,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // TestFaultNames makes every call with a fault that is set for its name. The arguments
@@ -23,7 +23,7 @@ func TestFaultNames(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		l := newLibrary(cusim.New(cusim.Faults(cusim.Fault{Function: base, Every: true, Code: int(code)})))
+		l := newLibrary(sim.New(sim.Faults(sim.Fault{Function: base, Every: true, Code: int(code)})))
 		l.copyText = func(string) uintptr { return 0 }
 		met := false
 		for null := 0; null < maxWords && !met; null++ {

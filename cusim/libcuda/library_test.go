@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // numberOf returns the number of a call.
@@ -40,7 +40,7 @@ func TestFaultsOfMade(t *testing.T) {
 
 // TestOwnStreamFaults holds that a call meets a fault of its name once.
 func TestOwnStreamFaults(t *testing.T) {
-	d := cusim.New(cusim.Faults(cusim.Fault{Function: "cuMemsetD8", Code: 2}, cusim.Fault{Function: "cuMemsetD8Async", Code: 46}))
+	d := sim.New(sim.Faults(sim.Fault{Function: "cuMemsetD8", Code: 2}, sim.Fault{Function: "cuMemsetD8Async", Code: 46}))
 	d.Init(nil, 0)
 	for _, want := range []driver.Result{2, 46, driver.ResultInvalidContext} {
 		if r := (ownStream{d}).MemsetD8(new(driver.Thread), 0, 0, 1); r != want {
@@ -52,7 +52,7 @@ func TestOwnStreamFaults(t *testing.T) {
 // TestNowhereToPut holds that a call that makes something is not made where there is
 // nowhere to put it: it would find what is wrong with the module.
 func TestNowhereToPut(t *testing.T) {
-	l := newLibrary(cusim.New())
+	l := newLibrary(sim.New())
 	l.init(0)
 	if r := l.call(new(driver.Thread), numberOf(t, "cuModuleGetFunction"), &[maxWords]uint64{1: 0x1234560}); r != driver.ResultInvalidValue {
 		t.Errorf("got %v", r)

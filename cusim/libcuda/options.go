@@ -8,21 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // options returns what the environment says the driver is like.
-func options(getenv func(string) string) ([]cusim.Option, error) {
-	var list []cusim.Option
+func options(getenv func(string) string) ([]sim.Option, error) {
+	var list []sim.Option
 	for _, v := range []struct {
 		name  string
-		parse func(string) (cusim.Option, error)
+		parse func(string) (sim.Option, error)
 	}{
 		{"CUSIM_DEVICES", parseDevices},
 		{"CUSIM_DRIVER_VERSION", parseVersion},
 		{"CUSIM_FAULTS", parseFaults},
 		{"CUSIM_UNKNOWN_KERNELS", parseUnknown},
-		{"CUSIM_FAULT_RATE", func(s string) (cusim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
+		{"CUSIM_FAULT_RATE", func(s string) (sim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
 	} {
 		s := getenv(v.name)
 		if s == "" {
@@ -40,17 +40,17 @@ func options(getenv func(string) string) ([]cusim.Option, error) {
 // mostDevices is how many devices there can be.
 const mostDevices = 64
 
-func parseDevices(s string) (cusim.Option, error) {
+func parseDevices(s string) (sim.Option, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > mostDevices {
 		return nil, fmt.Errorf("this is no number from 0 to %d", mostDevices)
 	}
-	return cusim.Devices(n), nil
+	return sim.Devices(n), nil
 }
 
 // parseVersion reads a version as people write it, or as the driver counts. The
 // layer in C reads it the same way.
-func parseVersion(s string) (cusim.Option, error) {
+func parseVersion(s string) (sim.Option, error) {
 	major, minor, dotted := strings.Cut(s, ".")
 	v, err := strconv.Atoi(major)
 	if dotted && err == nil {
@@ -64,18 +64,18 @@ func parseVersion(s string) (cusim.Option, error) {
 	if err != nil || v < 11000 || v > 13000 {
 		return nil, fmt.Errorf("this is no version from 11.0 to 13.0")
 	}
-	return cusim.Version(v), nil
+	return sim.Version(v), nil
 }
 
-func parseUnknown(s string) (cusim.Option, error) {
+func parseUnknown(s string) (sim.Option, error) {
 	if s != "refuse" {
 		return nil, errors.New("refuse is the only value")
 	}
-	return cusim.RefuseUnknownKernels(), nil
+	return sim.RefuseUnknownKernels(), nil
 }
 
-func parseFaults(s string) (cusim.Option, error) {
-	var faults []cusim.Fault
+func parseFaults(s string) (sim.Option, error) {
+	var faults []sim.Fault
 	for one := range strings.SplitSeq(s, ",") {
 		f, err := parseFault(strings.TrimSpace(one))
 		if err != nil {
@@ -83,10 +83,10 @@ func parseFaults(s string) (cusim.Option, error) {
 		}
 		faults = append(faults, f)
 	}
-	return cusim.Faults(faults...), nil
+	return sim.Faults(faults...), nil
 }
 
-func parseFault(s string) (f cusim.Fault, err error) {
+func parseFault(s string) (f sim.Fault, err error) {
 	at := strings.IndexAny(s, "=~")
 	if at < 0 {
 		return f, fmt.Errorf("there is neither = and a code, nor ~ and a time")
@@ -133,7 +133,7 @@ func parseCode(s string) (int, error) {
 	return code, nil
 }
 
-func parseRate(s, seed string) (cusim.Option, error) {
+func parseRate(s, seed string) (sim.Option, error) {
 	random := uint64(1)
 	if seed != "" {
 		var err error
@@ -157,5 +157,5 @@ func parseRate(s, seed string) (cusim.Option, error) {
 	if err != nil || !(p >= 0 && p <= 1) { // nor what is no number
 		return nil, fmt.Errorf("%q is no probability", rate)
 	}
-	return cusim.FaultRate(random, p, code, functions...), nil
+	return sim.FaultRate(random, p, code, functions...), nil
 }

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // configured returns the driver of an environment.
-func configured(t *testing.T, env map[string]string) *cusim.Driver {
+func configured(t *testing.T, env map[string]string) *sim.Driver {
 	t.Helper()
 	opts, err := options(func(name string) string { return env[name] })
 	if err != nil {
 		t.Fatalf("%v: %v", env, err)
 	}
-	return cusim.New(opts...)
+	return sim.New(opts...)
 }
 
 func TestOptions(t *testing.T) {
@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %v", tt.variable, tt.value, got, tt.want)
 		}
 	}
-	if f, err := parseFault("cuInit@2+~5ms"); f != (cusim.Fault{Function: "cuInit", Nth: 2, Every: true, Slow: 5 * time.Millisecond}) || err != nil {
+	if f, err := parseFault("cuInit@2+~5ms"); f != (sim.Fault{Function: "cuInit", Nth: 2, Every: true, Slow: 5 * time.Millisecond}) || err != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

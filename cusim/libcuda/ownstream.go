@@ -3,14 +3,14 @@ package main
 import (
 	"unsafe"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
 )
 
 // ownStream makes the calls that copy and set memory in the order of the legacy
 // default stream in that of the thread's own: what is exported with _ptds. Each is made
 // of another call, whose faults it meets besides its own.
-type ownStream struct{ d *cusim.Driver }
+type ownStream struct{ d *sim.Driver }
 
 // perThread is the thread's own default stream.
 const perThread = driver.Stream(driver.CU_STREAM_PER_THREAD)

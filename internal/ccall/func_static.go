@@ -11,7 +11,7 @@ import (
 )
 
 // In a static program C cannot enter Go: its threads are unknown to Go's runtime. So the
-// C function that stands for Go's puts what it is called with on a list, rings a bell, and
+// C function that stands for Go's puts what it is called with on a list, notifications a notifier, and
 // waits, on its own thread, until a goroutine has made the call. It is in assembly.
 
 // hostCall is a call that C waits for, on the stack of the thread that waits.
@@ -22,7 +22,7 @@ type hostCall struct {
 }
 
 // The assembly's: its C function of one argument, the calls that nobody has taken yet,
-// whether somebody takes them, and the descriptor that rings the bell.
+// whether somebody takes them, and the descriptor that notifies.
 var (
 	hostABI0    uintptr
 	hostHead    uintptr
@@ -33,8 +33,8 @@ var (
 // host is the goroutine that takes the calls, as long as there are functions to call.
 var host struct {
 	// These are set once, before there is a goroutine.
-	call func(uintptr) uintptr
-	bell *Bell
+	call     func(uintptr) uintptr
+	notifier *Notifier
 
 	running bool // the mutex of funcs guards it
 }
@@ -43,11 +43,11 @@ var host struct {
 func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
-	bell := NewBell()
-	if !bell.open() { // it is never closed
+	notifier := NewNotifier()
+	if !notifier.open() { // it is never closed
 		return 0, errors.New("there is no eventfd")
 	}
-	host.call, host.bell, hostFD = f, bell, uintptr(bell.fd)
+	host.call, host.notifier, hostFD = f, notifier, uintptr(notifier.fd)
 	serveFuncs(len(funcs.named))
 	return hostABI0, nil
 }
@@ -55,13 +55,13 @@ func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 // serveFuncs has calls taken if there are so many functions. The mutex of funcs is held.
 func serveFuncs(n int) {
 	switch {
-	case host.bell == nil:
+	case host.notifier == nil:
 	case n > 0 && !host.running:
 		host.running = true
 		atomic.StoreUint32(&hostServing, 1)
 		go takeCalls()
 	case n == 0 && host.running:
-		host.bell.Ring()
+		host.notifier.Notify()
 	}
 }
 
@@ -69,7 +69,7 @@ func serveFuncs(n int) {
 // call that comes later finds that nobody takes it, and returns.
 func takeCalls() {
 	for serving := true; serving; {
-		host.bell.Wait(time.Hour)
+		host.notifier.Wait(time.Hour)
 		funcs.mu.Lock()
 		if len(funcs.named) == 0 {
 			serving, host.running = false, false

@@ -73,7 +73,7 @@ type target struct {
 // says. One more line here makes one more driver.
 func softwareDrivers() map[string]func() driver.Software {
 	return map[string]func() driver.Software{
-		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)) },
+		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)).Software() },
 	}
 }
 
@@ -101,7 +101,7 @@ func (tg target) open() (*driver.Table, error) {
 // option lets package cu use the target.
 func (tg target) option() cu.Option {
 	if tg.Software != "" {
-		return cu.WithSoftware(tg.software()())
+		return cu.WithSoftware(driver.Provide(tg.software()()))
 	}
 	return cu.WithLibrary(tg.Library)
 }

@@ -127,7 +127,7 @@ func rawHostPoison(c *raw) {
 	ran, e := newSlot(0), c.ended(timed, s)
 	slot := ccall.Heap(&callbackSlot{argument: uintptr(e)})
 	slot.status.Store(-1)
-	inside := driver.Callback{Told: func(r driver.Result) { slot.status.Store(int32(r)) }}
+	inside := driver.Callback{GoStatus: func(r driver.Result) { slot.status.Store(int32(r)) }}
 	if !c.Software() {
 		inside = driver.Callback{Addr: c.code(askInside()), Data: uintptr(unsafe.Pointer(slot))}
 		slot.first, slot.second = c.address("cuCtxGetCurrent"), c.address("cuEventQuery")

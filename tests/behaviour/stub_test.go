@@ -56,7 +56,7 @@ const stubName = "stub"
 // that are new. It has two devices, and knows nothing but which contexts are
 // current.
 type stub struct {
-	driver.Software // what is missing panics
+	driver.Unimplemented
 
 	last atomic.Uintptr
 }
@@ -179,7 +179,7 @@ func (*stub) LaunchHostFunc(_ thread, _ driver.Stream, f driver.Callback) driver
 }
 
 func (*stub) StreamAddCallback(_ thread, _ driver.Stream, f driver.Callback, _ uint32) driver.Result {
-	f.Told(ok)
+	f.GoStatus(ok)
 	return ok
 }
 
@@ -251,12 +251,6 @@ func (s *stub) ModuleLoadDataEx(thread, []byte, []uint32, []uintptr) (driver.Mod
 
 func (s *stub) ModuleGetFunction(thread, driver.Module, string) (driver.Function, driver.Result) {
 	return handle[driver.Function](s), ok
-}
-
-// FuncGetParamInfo does not say what a kernel takes.
-func (*stub) FuncGetParamInfo(thread, driver.Function, uint64) (offset, size uint64, _ driver.Result) {
-	sym, _ := driver.FindSymbol("cuFuncGetParamInfo")
-	return 0, 0, driver.NotImplemented(sym)
 }
 
 func (*stub) LaunchKernel(_ thread, _ driver.Function, gx, gy, gz, bx, by, bz, shared uint32, _ driver.Stream, _ driver.KernelParams) driver.Result {

@@ -525,7 +525,7 @@ func (op cuOp) fail(t *testing.T, code cu.Result) {
 		if n := sim.Census()["event"]; n != 2 {
 			t.Errorf("%d events are alive", n)
 		}
-		if r := sim.EventDestroy(nil, driver.Event(e.Handle)); r != ok && r != driver.Result(code) {
+		if r := sim.Software().EventDestroy(nil, driver.Event(e.Handle)); r != ok && r != driver.Result(code) {
 			t.Errorf("the event %#x: %v", e.Handle, r)
 		}
 	case code.Sticky():

@@ -115,7 +115,7 @@ func openLab(t tb, tg target) *lab {
 			opts = append(opts, cusim.Version(tg.Version))
 		}
 		l.sim = cusim.New(opts...)
-		l.Table = driver.NewSoftware(l.sim)
+		l.Table = driver.NewSoftware(l.sim.Software())
 	}
 	l.at.Thread = l.Pin()
 	t.Cleanup(l.at.Thread.Abandon) // whatever is current there

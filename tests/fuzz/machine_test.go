@@ -57,7 +57,7 @@ func simulated(name string, virtual bool, wrap func(driver.Software) driver.Soft
 			opts = append(opts, cusim.VirtualTime())
 		}
 		sim := cusim.New(opts...)
-		var s driver.Software = sim
+		s := sim.Software()
 		if wrap != nil {
 			s = wrap(s)
 		}
@@ -68,7 +68,7 @@ func simulated(name string, virtual bool, wrap func(driver.Software) driver.Soft
 // shared returns a target that is one software driver for all programs.
 func shared() target {
 	sim := cusim.New(cusim.VirtualTime())
-	return target{"shared", func() (*machine, error) { return onSoftware(sim, sim, true), nil }}
+	return target{"shared", func() (*machine, error) { return onSoftware(sim, sim.Software(), true), nil }}
 }
 
 // onSoftware returns a machine with a software driver: sim, or s around it.

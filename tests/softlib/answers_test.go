@@ -29,7 +29,7 @@ func answers(t *testing.T, env []string, scenario string) (results map[string]st
 
 // TestHostFuncTable holds that calls in a host function are answered as an H100 answers them.
 func TestHostFuncTable(t *testing.T) {
-	table, err := os.ReadFile(filepath.Join(moduleRoot, "cusim", "testdata", "hostfunc-h100-cuda13.0.tsv"))
+	table, err := os.ReadFile(filepath.Join(moduleRoot, "internal", "sim", "testdata", "hostfunc-h100-cuda13.0.tsv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ func emit(m *manifest, calls source, manifestName string) (map[string][]byte, er
 		{"driver/zsymbols.go", "driver", manifestName, emitSymbols(m, plan)},
 		{"driver/zcalls.go", "driver", manifestName + " and calls.tsv", emitCalls(plan)},
 		{"driver/zsoftware.go", "driver", manifestName + " and calls.tsv", emitSoftware(plan)},
+		{"driver/zunimplemented.go", "driver", manifestName + " and calls.tsv", emitUnimplemented(plan)},
 		{"driver/zresult.go", "driver", manifestName, emitDriverResults(m)},
 		{"driver/zenums.go", "driver", manifestName + " and calls.tsv", enums},
 		{"cu/zresult.go", "cu", manifestName, emitPublicResults(m)},

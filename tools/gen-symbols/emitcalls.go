@@ -41,25 +41,58 @@ func emitCalls(plan *callPlan) string {
 // emitSoftware writes the interface of the driver that is made of Go.
 func emitSoftware(plan *callPlan) string {
 	var b strings.Builder
-	for _, c := range plan.calls {
-		if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.role == roleGoPtr }) {
-			b.WriteString("import \"unsafe\"\n\n")
-			break
-		}
-	}
+	importUnsafe(&b, plan)
 	b.WriteString(`// Software is a driver that is written in Go. Its methods are the calls of
-// Table with the thread that calls spelled out. What C returns through pointers
-// they return as values, before the result, so that no call has to allocate.
+// Table. What C returns through pointers they return as values, before the
+// result, so that no call has to allocate. They are called by any goroutine at
+// any time, with the thread that C takes from the operating system, or nil for
+// one in which nothing is current.
+//
+// Newer versions of this package add methods: a driver embeds [Unimplemented].
 type Software interface {
+	// Clock returns the time that waits and measurements go by. nil is the machine's.
+	Clock() Clock
+
+	// CheckWait returns what a call that is about to wait for an event, by asking for it
+	// again and again, has to return instead, because the wait would never end.
+	CheckWait(e Event) (res Result)
+
+	// ModuleLoadLog is ModuleLoadDataEx, and returns what the compiler says instead of
+	// storing it at addresses among the options.
+	ModuleLoadLog(th *Thread, image []byte, options []JITOption) (module Module, log JITLog, res Result)
 `)
+	for _, c := range plan.calls {
+		fmt.Fprintf(&b, "\n// %s is %s.\n%s%s\n", c.method, c.fact.export, c.method, c.signature("th *Thread"))
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// emitUnimplemented writes the methods of a driver that has no function.
+func emitUnimplemented(plan *callPlan) string {
+	var b strings.Builder
+	importUnsafe(&b, plan)
 	for i, c := range plan.calls {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "// %s is %s.\n%s%s\n", c.method, c.fact.export, c.method, c.signature("th *Thread"))
+		fmt.Fprintf(&b, "// %s says that there is no %s.\nfunc (Unimplemented) %s%s {\nreturn ", c.method, c.fact.export, c.method, c.signature("th *Thread"))
+		for _, p := range c.outs() {
+			b.WriteString(p.outName() + ", ")
+		}
+		fmt.Fprintf(&b, "missing(%s)\n}\n", symName(c.fact.export))
 	}
-	b.WriteString("}\n")
 	return b.String()
+}
+
+// importUnsafe writes the import of unsafe, if a signature needs it.
+func importUnsafe(b *strings.Builder, plan *callPlan) {
+	for _, c := range plan.calls {
+		if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.role == roleGoPtr }) {
+			b.WriteString("import \"unsafe\"\n\n")
+			return
+		}
+	}
 }
 
 // signature writes the parameters, of which first comes first, and results.

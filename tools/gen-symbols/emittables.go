@@ -29,6 +29,7 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 	}
 	b.WriteString(")\n\n")
 	fmt.Fprintf(&b, "// numSymbols is how many ABIs of functions the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
+	fmt.Fprintf(&b, "// newest is the CUDA version that this package knows.\nconst newest = %d\n\n", m.version)
 	b.WriteString("// symbols holds the facts about every function of the driver API, one row for\n")
 	b.WriteString("// each ABI, sorted by the name that the library exports.\n")
 	b.WriteString("var symbols = [numSymbols]symbolFacts{\n")

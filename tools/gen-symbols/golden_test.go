@@ -122,6 +122,11 @@ type (
 	Callback struct { Addr, Data uintptr; Go func() }
 	At struct{ Thread *Thread; NoWait bool }
 	Thread struct{}
+	Unimplemented struct{}
+	Clock interface{}
+	JITOption struct{}
+	JITLog struct{}
+	Module uintptr
 	Table struct { soft Software; version int32; procs [numSymbols]atomic.Uintptr }
 )
 func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }

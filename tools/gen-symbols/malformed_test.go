@@ -230,7 +230,7 @@ func TestRun(t *testing.T) {
 	if err := run([]string{"emit", "-manifest", out, "-calls", "testdata/calls.tsv", "-root", root}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go" {
+	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go zunimplemented.go" {
 		t.Errorf("emit wrote %s", names)
 	}
 	for _, args := range [][]string{nil, {"frob"}, {"emit", "more"}, {"emit", "-frob"}, {"extract"}, {"emit", "-manifest", "no such file"}} {

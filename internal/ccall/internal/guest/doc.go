@@ -5,7 +5,7 @@
 // and the C runtime do before a C program's main is done here at run time, once: the
 // host's dynamic loader is mapped, a main program is invented for it in memory, and a
 // thread of which Go's runtime knows nothing begins in the loader as a new process would.
-// RATIONALE.md tells how, and why this is right; this is the map of it:
+// docs/design/static-program.md explains how, and why this is right. An overview:
 //
 //   - find.go finds the loader;
 //   - image.go maps it, and writes the invented program and the stack it begins with;

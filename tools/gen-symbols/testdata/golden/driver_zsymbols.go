@@ -29,6 +29,9 @@ const (
 // numSymbols is how many ABIs of functions the driver API of CUDA 9.2 has.
 const numSymbols = 24
 
+// newest is the CUDA version that this package knows.
+const newest = 9020
+
 // symbols holds the facts about every function of the driver API, one row for
 // each ABI, sorted by the name that the library exports.
 var symbols = [numSymbols]symbolFacts{

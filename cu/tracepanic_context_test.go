@@ -1,0 +1,83 @@
+package cu
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// unmarked is a software driver on which no stream can write a word, if refuse is set, and which counts the contexts
+// that are destroyed.
+type unmarked struct {
+	driver.Software
+	refuse    atomic.Bool
+	destroyed atomic.Int32
+}
+
+func (d *unmarked) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
+	if d.refuse.Load() {
+		return driver.ResultNotSupported
+	}
+	return d.Software.StreamWriteValue64(th, s, p, value, flags)
+}
+
+func (d *unmarked) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result {
+	d.destroyed.Add(1)
+	return d.Software.CtxDestroy(th, ctx)
+}
+
+// TestTracerPanicsBeforeRelease has a tracer panic, once or whenever it is called, while the context is given up and
+// asks whether the work of a closed timeline is done, which another context's stream has. After one panic the context
+// is destroyed. After two nobody knows of the work, so that the context is left as it is, and the timeline is reported.
+func TestTracerPanicsBeforeRelease(t *testing.T) {
+	for how, end := range map[string]func(){"panics": func() { panic("tracer") }, "ends": runtime.Goexit} {
+		for times, want := range map[string]int32{"once": 1, "always": 0} {
+			t.Run(how+" "+times, func(t *testing.T) {
+				ok := func(err error) {
+					t.Helper()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				sim := &unmarked{Software: cusim.New().Software()}
+				var leaks atomic.Int32
+				drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })))(t)
+				dev := must(drv.Device(0))(t)
+				gpu, other := must(dev.NewContext(0))(t), must(dev.NewContext(0))(t)
+				s := must(other.NewStream(StreamNonBlocking))(t)
+				tl, held := must(gpu.NewTimeline(0))(t), must(other.NewTimeline(0))(t)
+				ok(errors.Join(held.Block(s, 1), tl.Signal(s, 1)))
+				sim.refuse.Store(true) // no stream can mark the end of the timeline's work
+				ok(tl.Close())
+				ok(errors.Join(held.Set(1), s.Synchronize()))
+
+				hit, before := false, sim.destroyed.Load()
+				remove := drv.AddTracer(func(tr Trace) {
+					if tr.Op == TraceStreamQuery && (!hit || times == "always") {
+						hit = true
+						end()
+					}
+				})
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { recover() }()
+					gpu.Close()
+				})
+				wg.Wait()
+				remove()
+				if n := sim.destroyed.Load() - before; !hit || n != want {
+					t.Errorf("the tracer was called: %v; %d contexts were destroyed, not %d", hit, n, want)
+				}
+				if !eventually(func() bool { return leaks.Load() == 1-want }) {
+					t.Errorf("%d leaks were reported, not %d", leaks.Load(), 1-want)
+				}
+				ok(errors.Join(s.Close(), held.Close(), other.Close(), drv.Close()))
+			})
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package driver
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/internal/ccall"
+)
+
+// Notifier wakes the one goroutine that waits on it, its owner. Go code notifies it, or a stream that calls what
+// [Notifier.Callback] returned. Wait, Callback, Close and Discard are for the owner.
+type Notifier struct {
+	native *ccall.Notifier // nil with a software driver
+	// Else pending has room for one.
+	pending  chan struct{}
+	notified atomic.Uint64
+	clock    Clock
+	timer    Timer
+}
+
+// NewNotifier returns a notifier.
+func (t *Table) NewNotifier() *Notifier {
+	if t.soft == nil {
+		return &Notifier{native: ccall.NewNotifier()}
+	}
+	return &Notifier{pending: make(chan struct{}, 1), clock: t.clock}
+}
+
+// Notify wakes the goroutine that waits, or else the next one that will.
+func (b *Notifier) Notify() {
+	if b.native != nil {
+		b.native.Notify()
+		return
+	}
+	select {
+	case b.pending <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when somebody has called Notify since the last Wait returned, or when d has passed. It may return early.
+func (b *Notifier) Wait(d time.Duration) {
+	if b.native != nil {
+		b.native.Wait(d)
+		return
+	}
+	if b.timer == nil {
+		b.timer = b.clock.NewTimer(d)
+	} else {
+		b.timer.Reset(d)
+	}
+	select {
+	case <-b.pending:
+		b.timer.Stop()
+		select { // it may have fired just now
+		case <-b.timer.C():
+		default:
+		}
+	case <-b.timer.C():
+	}
+}
+
+// Notified returns how many streams have called back so far.
+func (b *Notifier) Notified() uint64 {
+	if b.native != nil {
+		return b.native.Notified()
+	}
+	return b.notified.Load()
+}
+
+// Holds returns how many file descriptors the notifier has now, which it has while somebody waits, and how many pages
+// of memory, while streams have yet to call back.
+func (b *Notifier) Holds() (descriptors, pages int) {
+	if b.native == nil {
+		return 0, 0
+	}
+	return b.native.Holds()
+}
+
+// Callback returns what a stream calls to wake the owner, for [Table.LaunchHostFunc], which may be called elsewhere.
+// It is for the notifier's owner. A stream does not notify after a sticky error. Where streams cannot do so
+// the result is ResultNotSupported, and ResultOperatingSystem where the system has no descriptor left for that.
+func (b *Notifier) Callback() (Callback, Result) {
+	if b.native == nil {
+		return Callback{Go: func() {
+			b.notified.Add(1)
+			b.Notify()
+		}}, ResultSuccess
+	}
+	fn, arg, ok := b.native.Callback()
+	switch {
+	case fn == 0:
+		return Callback{}, ResultNotSupported
+	case !ok:
+		return Callback{}, ResultOperatingSystem
+	}
+	return Callback{Addr: fn, Data: arg}, ResultSuccess
+}
+
+// Close gives the notifier's descriptor back, until the next Wait or Callback. armed is how many streams were given the
+// callback so far; those that have not yet may do so at any time. It reports false if one of them was about
+// to write to the descriptor, which stays then: call it again a little later.
+func (b *Notifier) Close(armed uint64) bool {
+	if b.native == nil {
+		return true
+	}
+	if !b.native.Close() {
+		return false
+	}
+	b.native.Forget(armed)
+	return true
+}
+
+// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call back, the little memory
+// that they need for that stays, and each garbage collection looks whether they have.
+func (b *Notifier) Discard(armed uint64) {
+	if b.native != nil && !(b.native.Close() && b.native.Forget(armed)) {
+		runtime.AddCleanup(new(*Notifier), func(b *Notifier) { b.Discard(armed) }, b)
+	}
+}

@@ -1,0 +1,379 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// capture is a capture that is under way: of one stream, and of those that joined.
+type capture struct {
+	id          uint64
+	mode        int32
+	thread      *thread // that began it
+	origin      *stream
+	streams     []*stream
+	events      []*event // whose newest record is part of it
+	graph       *graph
+	invalidated bool
+	lost        []*node // the ends of streams that were destroyed
+	// taken is set when the program gets the graph, or had it before.
+	taken bool
+}
+
+// work is something to be done on a stream: now, or, if the stream is being
+// captured, whenever the graph runs.
+type work struct {
+	ctx   *context // that it is done in; nil for that of the stream
+	node  nodeKindOf
+	event *event // of a record or a wait
+	// make returns the operation; nil for one that does nothing.
+	make func() *op
+}
+
+// op returns the operation for a stream.
+func (w *work) op() *op {
+	if w.make == nil {
+		return &op{}
+	}
+	return w.make()
+}
+
+// submit enqueues work on a stream, or adds it to the stream's capture.
+func (d *Driver) submit(s *stream, w *work) driver.Result {
+	c := s.capture
+	if c == nil {
+		d.engine.enqueue(s, w.op())
+		return ok
+	}
+	if c.invalidated {
+		return driver.ResultStreamCaptureInvalidated
+	}
+	w.ctx = s.ctx
+	n := c.graph.add(w, s.deps)
+	s.deps = []*node{n}
+	return ok
+}
+
+// invalidate invalidates a capture, and with it the events that stand for points in it. It
+// returns the result that says so.
+func (d *Driver) invalidate(c *capture, r driver.Result) driver.Result {
+	c.invalidated = true
+	c.forgetEvents()
+	return r
+}
+
+// forgetEvents makes the events that stand for points in the capture stand for
+// nothing.
+func (c *capture) forgetEvents() {
+	for _, e := range c.events {
+		e.state, e.capture, e.deps = invalid, nil, nil
+	}
+	c.events = nil
+}
+
+// invalidateContext invalidates the captures that streams of a context are part of, or only
+// those of blocking ones. It reports whether there are any.
+func (d *Driver) invalidateContext(c *context, blocking bool) (found bool) {
+	for _, s := range c.streams {
+		if s.capture != nil && (!blocking || s.blocking()) {
+			d.invalidate(s.capture, ok)
+			found = true
+		}
+	}
+	return found
+}
+
+// forbidden is for calls that may not be made while somebody captures, unless the
+// thread says that it knows what it does. It invalidates the captures. Calls that
+// conflict with every capture in a context, and with no other, name the context.
+func (d *Driver) forbidden(t *thread, c *context) driver.Result {
+	r := ok
+	for _, other := range d.captures {
+		switch {
+		case c != nil:
+			if !slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }) {
+				continue
+			}
+		case t.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || other.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED:
+			continue
+		case other.thread == t && t != &d.noThread:
+		case other.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && t.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL:
+		default:
+			continue
+		}
+		r = d.invalidate(other, driver.ResultStreamCaptureUnsupported)
+	}
+	return r
+}
+
+// legacyFree is for calls that are about a context's legacy default stream: not while a
+// blocking stream is being captured, for which it would have to wait.
+func (d *Driver) legacyFree(c *context) driver.Result {
+	if d.invalidateContext(c, true) {
+		return driver.ResultStreamCaptureImplicit
+	}
+	return ok
+}
+
+// uncaptured is for calls that nobody may make about a stream that is being captured.
+func (d *Driver) uncaptured(s *stream) driver.Result {
+	if s.capture != nil {
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	return ok
+}
+
+// captureValid is for calls that may be made about a stream while it is captured, unless
+// that has failed.
+func (s *stream) captureValid() driver.Result {
+	if s.capture != nil && s.capture.invalidated {
+		return driver.ResultStreamCaptureInvalidated
+	}
+	return ok
+}
+
+// forgetCaptured takes an event out of the capture that its newest record was part
+// of.
+func (d *Driver) forgetCaptured(e *event) {
+	if c := e.capture; c != nil {
+		c.events = slices.DeleteFunc(c.events, func(other *event) bool { return other == e })
+	}
+	e.capture, e.deps = nil, nil
+}
+
+// captureRecord makes an event stand for a point in a capture.
+func (d *Driver) captureRecord(e *event, s *stream) driver.Result {
+	c := s.capture
+	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		return driver.ResultStreamCaptureUnsupported
+	}
+	d.forgetCaptured(e)
+	e.state, e.capture, e.deps = captured, c, slices.Clone(s.deps)
+	c.events = append(c.events, e)
+	return ok
+}
+
+// join makes a stream wait for a point in a capture, of which it becomes part.
+func (d *Driver) join(s *stream, e *event) driver.Result {
+	c := e.capture
+	switch {
+	case s.kind == legacyStream:
+		return d.invalidate(c, driver.ResultStreamCaptureImplicit)
+	case s.capture == nil:
+		s.capture, s.deps = c, slices.Clone(e.deps)
+		c.streams = append(c.streams, s)
+		return ok
+	case s.capture != c:
+		d.invalidate(s.capture, ok)
+		return d.invalidate(c, driver.ResultStreamCaptureMerge)
+	}
+	for _, n := range e.deps {
+		if !slices.Contains(s.deps, n) {
+			s.deps = append(s.deps, n)
+		}
+	}
+	return ok
+}
+
+// abandon takes a stream that is destroyed out of its capture. It ends with its origin;
+// what others did has to have been joined nevertheless.
+func (d *Driver) abandon(s *stream) {
+	c := s.capture
+	if c.origin == s {
+		c.invalidated = true
+		d.finish(c)
+		return
+	}
+	c.lost = append(c.lost, s.deps...)
+	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool { return other == s })
+	s.capture, s.deps = nil, nil
+}
+
+// finish ends a capture.
+func (d *Driver) finish(c *capture) {
+	for _, s := range c.streams {
+		s.capture, s.deps = nil, nil
+	}
+	if !c.taken {
+		for _, n := range c.graph.nodes {
+			d.objects.remove(uintptr(n.handle))
+		}
+	}
+	c.forgetEvents()
+	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
+}
+
+// StreamBeginCapture is cuStreamBeginCapture_v2.
+func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
+	defer d.mu.Unlock()
+	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []*node, driver.Result) { return d.newGraph(), nil, ok })
+}
+
+// StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
+// part of a graph that there is already, after some of its nodes.
+func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode, mode int32) driver.Result {
+	const name = "cuStreamBeginCaptureToGraph"
+	defer d.mu.Unlock()
+	return d.beginCapture(name, th, h, mode, func() (*graph, []*node, driver.Result) {
+		if gh == 0 {
+			return nil, nil, driver.ResultInvalidValue
+		}
+		g, r := find[graph](d, name, graphKind, uintptr(gh))
+		if r != ok {
+			return nil, nil, driver.ResultInvalidValue
+		}
+		after, r := d.nodesOf(name, g, deps)
+		return g, after, r
+	})
+}
+
+// beginCapture begins a capture into a graph, after some of its nodes.
+func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []*node, driver.Result)) driver.Result {
+	s, t, r := d.askStream(name, th, h)
+	switch {
+	case r != ok && r != driver.ResultInvalidContext && !r.Sticky():
+		return r
+	case mode < driver.CU_STREAM_CAPTURE_MODE_GLOBAL || mode > driver.CU_STREAM_CAPTURE_MODE_RELAXED:
+		return driver.ResultInvalidValue
+	case r != ok:
+		return r
+	case s.kind == legacyStream:
+		if r := d.legacyFree(s.ctx); r != ok {
+			return r
+		}
+		return driver.ResultStreamCaptureUnsupported
+	case s.capture != nil:
+		return driver.ResultIllegalState
+	}
+	g, after, r := into()
+	if r != ok {
+		return r
+	}
+	d.ids.capture++
+	c := &capture{id: d.ids.capture, mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: g, taken: g.handle != 0}
+	s.capture, s.deps = c, after
+	d.captures = append(d.captures, c)
+	return ok
+}
+
+// StreamEndCapture is cuStreamEndCapture.
+func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Graph, driver.Result) {
+	defer d.mu.Unlock()
+	s, t, r := d.onStream("cuStreamEndCapture", th, h)
+	if r != ok {
+		return 0, r
+	}
+	c := s.capture
+	switch {
+	case c == nil:
+		return 0, driver.ResultIllegalState
+	case c.origin != s:
+		return 0, d.invalidate(c, driver.ResultStreamCaptureUnmatched)
+	}
+	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
+	c.taken = c.taken || joined && here && !c.invalidated
+	d.finish(c)
+	switch {
+	case c.invalidated:
+		return 0, driver.ResultStreamCaptureInvalidated
+	case !joined:
+		return 0, driver.ResultStreamCaptureUnjoined
+	case !here:
+		return 0, driver.ResultStreamCaptureWrongThread
+	}
+	if c.graph.handle == 0 {
+		c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
+	}
+	return c.graph.handle, ok
+}
+
+// joined reports whether the origin comes after everything that other streams did.
+func (c *capture) joined() bool {
+	before := make(map[*node]bool)
+	list := slices.Clone(c.origin.deps)
+	for len(list) > 0 {
+		n := list[len(list)-1]
+		list = list[:len(list)-1]
+		if !before[n] {
+			before[n] = true
+			list = append(list, n.after...)
+		}
+	}
+	ends := slices.Clone(c.lost)
+	for _, s := range c.streams {
+		ends = append(ends, s.deps...)
+	}
+	return !slices.ContainsFunc(ends, func(n *node) bool { return !before[n] })
+}
+
+// captureStatus returns what a stream's capture is like.
+func (s *stream) captureStatus() int32 {
+	switch {
+	case s.capture == nil:
+		return driver.CU_STREAM_CAPTURE_STATUS_NONE
+	case s.capture.invalidated:
+		return driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+	}
+	return driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+}
+
+// StreamIsCapturing is cuStreamIsCapturing.
+func (d *Driver) StreamIsCapturing(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.askStream("cuStreamIsCapturing", th, h)
+	if r == ok {
+		r = s.implicit()
+	}
+	if r != ok {
+		return 0, r
+	}
+	return s.captureStatus(), ok
+}
+
+// implicit is for calls that ask about a capture: the legacy default stream cannot
+// say, while a blocking stream is being captured.
+func (s *stream) implicit() driver.Result {
+	if s.kind == legacyStream {
+		for _, other := range s.ctx.streams {
+			if other.blocking() && other.capture != nil {
+				return driver.ResultStreamCaptureImplicit
+			}
+		}
+	}
+	return ok
+}
+
+// StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
+func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps driver.HostPtr, n uint64, r driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.askStream("cuStreamGetCaptureInfo", th, h)
+	if r == ok {
+		r = s.implicit()
+	}
+	if r != ok || s.capture == nil {
+		return 0, 0, 0, 0, 0, r
+	}
+	return s.captureStatus(), s.capture.id, 0, 0, uint64(len(s.deps)), ok
+}
+
+// StreamGetCaptureInfoV3 is cuStreamGetCaptureInfo_v3.
+func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps, edges driver.HostPtr, n uint64, r driver.Result) {
+	status, id, g, deps, n, r = d.StreamGetCaptureInfoV2(th, h)
+	return status, id, g, deps, 0, n, r
+}
+
+// ThreadExchangeStreamCaptureMode is cuThreadExchangeStreamCaptureMode. Like NVIDIA's
+// driver it takes modes that do not exist; here they are neither global nor relaxed.
+func (d *Driver) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuThreadExchangeStreamCaptureMode"); r != ok {
+		return 0, r
+	}
+	t := d.thread(th)
+	old := t.mode
+	if th != nil {
+		t.mode = mode
+	}
+	return old, ok
+}

@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TB is a cusim.TB.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Finish releases every stream that is held, and moves a virtual time until nothing is pending
+// that the time alone completes.
+func (d *Driver) Finish() {
+	d.mu.Lock()
+	for _, dev := range d.devices {
+		for _, c := range dev.contexts {
+			for _, s := range slices.Clone(c.streams) {
+				if s.held {
+					d.engine.release(s)
+				}
+			}
+		}
+	}
+	d.mu.Unlock()
+	for range 1000 { // work may enqueue more
+		d.mu.Lock()
+		at, pending := d.engine.next()
+		by := time.Duration(at - d.clock.now())
+		d.mu.Unlock()
+		if !d.clock.virtual || !pending {
+			return
+		}
+		d.Advance(max(by, 0))
+	}
+}
+
+// Census counts what was made and not destroyed, by kind. It counts nothing after the loss of
+// the device: a program that closes everything then cannot destroy anything.
+func (d *Driver) Census() map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.catchUp()
+	n := make(map[string]int)
+	if d.unreachable {
+		return n
+	}
+	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind} {
+		if live := d.objects.live[k]; live != 0 {
+			n[k.String()] = live
+		}
+	}
+	for i := range d.objects.places {
+		if p := &d.objects.places[i]; p.orphan() {
+			if n[p.kind.String()]--; n[p.kind.String()] == 0 {
+				delete(n, p.kind.String())
+			}
+		}
+	}
+	for _, dev := range d.devices {
+		if live := len(dev.contexts); live != 0 {
+			n["context"] += live
+		}
+	}
+	d.space.census(n)
+	return n
+}
+
+// Check reports what was not destroyed, and what was misused, as errors of a test.
+func (d *Driver) Check(t TB) {
+	t.Helper()
+	if n := d.Census(); len(n) > 0 {
+		var left []string
+		for _, k := range slices.Sorted(maps.Keys(n)) {
+			left = append(left, fmt.Sprintf("%d × %s", n[k], k))
+		}
+		t.Errorf("cusim: not closed at the end of the test: %s", strings.Join(left, ", "))
+	}
+	for _, m := range d.Misuses() {
+		t.Errorf("cusim: misuse: %v", m)
+	}
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// clock is the driver's time, in nanoseconds since it was made.
+type clock struct {
+	virtual bool
+	begin   time.Time
+
+	mu     sync.Mutex
+	at     int64 // the virtual time
+	timers map[*virtualTimer]bool
+}
+
+func (c *clock) init() {
+	c.begin = time.Now()
+	c.timers = make(map[*virtualTimer]bool)
+}
+
+// now returns the present time.
+func (c *clock) now() int64 {
+	if c.virtual {
+		return c.virtualNow()
+	}
+	return int64(time.Since(c.begin))
+}
+
+func (c *clock) virtualNow() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// set moves the virtual time, and fires timers.
+func (c *clock) set(at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+	for t := range c.timers {
+		if t.at <= at {
+			delete(c.timers, t)
+			t.fire(at)
+		}
+	}
+}
+
+// Now returns the present time.
+func (c *clock) Now() time.Time { return c.begin.Add(time.Duration(c.now())) }
+
+// NewTimer returns a timer that fires once after d.
+func (c *clock) NewTimer(d time.Duration) driver.Timer {
+	if !c.virtual {
+		return realTimer{time.NewTimer(d)}
+	}
+	t := &virtualTimer{clock: c, c: make(chan time.Time, 1)}
+	t.Reset(d)
+	return t
+}
+
+// realTimer is a timer of the machine's clock.
+type realTimer struct{ t *time.Timer }
+
+// C returns the channel on which the time is delivered.
+func (t realTimer) C() <-chan time.Time { return t.t.C }
+
+// Reset makes the timer fire once, after d.
+func (t realTimer) Reset(d time.Duration) { t.t.Reset(d) }
+
+// Stop keeps the timer from firing.
+func (t realTimer) Stop() { t.t.Stop() }
+
+// virtualTimer fires when the virtual time gets there; and now and then in between,
+// as whoever looked at the driver before he set the timer may have missed what the
+// newest Advance did. Who waits looks again.
+type virtualTimer struct {
+	clock *clock
+	c     chan time.Time
+	at    int64
+	exact bool // it fires when its time has come, and not before
+	real  *time.Timer
+}
+
+// lookAgain is how often a virtual timer fires by the machine's clock.
+const lookAgain = time.Millisecond
+
+// C returns the channel on which the time is delivered.
+func (t *virtualTimer) C() <-chan time.Time { return t.c }
+
+// Reset makes the timer fire when the virtual time has moved by d, and now and then
+// before.
+func (t *virtualTimer) Reset(d time.Duration) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.at = t.clock.at + min(int64(max(d, 1)), math.MaxInt64-t.clock.at)
+	t.clock.timers[t] = true
+	switch {
+	case t.exact:
+	case t.real == nil:
+		t.real = time.AfterFunc(lookAgain, t.tick)
+	default:
+		t.real.Reset(lookAgain)
+	}
+}
+
+// sleep waits until d has passed.
+func (c *clock) sleep(d time.Duration) {
+	if !c.virtual {
+		time.Sleep(d)
+		return
+	}
+	t := &virtualTimer{clock: c, c: make(chan time.Time, 1), exact: true}
+	t.Reset(d)
+	<-t.c
+}
+
+// tick fires the timer by the machine's clock.
+func (t *virtualTimer) tick() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	if t.clock.timers[t] {
+		delete(t.clock.timers, t)
+		t.fire(t.clock.at)
+	}
+}
+
+// fire lets the timer's channel have a time, unless it has one.
+func (t *virtualTimer) fire(at int64) {
+	select {
+	case t.c <- t.clock.begin.Add(time.Duration(at)):
+	default:
+	}
+}
+
+// Stop keeps the timer from firing.
+func (t *virtualTimer) Stop() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	delete(t.clock.timers, t)
+	if t.real != nil {
+		t.real.Stop()
+	}
+}

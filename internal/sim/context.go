@@ -1,0 +1,502 @@
+package sim
+
+import (
+	"math"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// context is a CUDA context. A primary context that is released and retained again
+// is a new one, with the same handle.
+type context struct {
+	handle    driver.Context
+	id        uint64
+	dev       *device
+	flags     uint32
+	primary   bool
+	leaving   bool // somebody waits for its work, to destroy it
+	destroyed bool
+	pending   pending
+	streams   []*stream
+	legacy    *stream
+	lane      *stream // of the records and waits of the whole context
+	gate      *op     // that everything enqueued from now on waits for, or nil
+	limits    map[int32]uint64
+	peers     map[*context]bool
+}
+
+// forget takes a stream out of a context. Its work goes on, holds the legacy default
+// stream up, and is part of what is going on in the context.
+func (c *context) forget(s *stream) {
+	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool {
+		return other == s || other.handle == 0 && other.idle()
+	})
+	if !s.idle() {
+		c.streams = append(c.streams, &stream{ctx: c, flags: s.flags, tail: s.tail, green: s.green})
+	}
+}
+
+// live returns ok if a context can be used.
+func (d *Driver) live(c *context) driver.Result {
+	switch {
+	case c == nil:
+		return driver.ResultInvalidContext
+	case c.destroyed:
+		return driver.ResultContextIsDestroyed
+	}
+	return d.lost
+}
+
+// inContext begins a call that needs a current context.
+func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, nil, r
+	}
+	t := d.thread(th)
+	c := t.current()
+	return c, t, d.live(c)
+}
+
+// of returns ok if what was made in a context can be used.
+func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
+	if c.destroyed {
+		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
+		return driver.ResultContextIsDestroyed
+	}
+	return d.lost
+}
+
+// hasRoom reports whether the device has memory for one more context.
+func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory }
+
+// newContext makes a context. The device has room for it.
+func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
+	d.contextIDs++
+	c := &context{id: d.contextIDs, dev: dev, flags: flags, primary: primary}
+	if primary && dev.primary != nil {
+		// The handle comes back.
+		c.handle = dev.primary.handle
+		_, p := d.objects.find(uintptr(c.handle))
+		p.object = c
+	} else {
+		c.handle = driver.Context(d.objects.add(contextKind, c))
+	}
+	c.lane = c.aside()
+	c.legacy = &stream{ctx: c, kind: legacyStream}
+	c.legacy.handle = driver.CU_STREAM_LEGACY
+	d.ids.stream++
+	c.legacy.id = d.ids.stream
+	c.streams = append(c.streams, c.legacy)
+	dev.contexts = append(dev.contexts, c)
+	dev.memory += contextMemory
+	return c
+}
+
+// end ends a context's life, after all work in it, unless that would never end: then it
+// says so. The driver is unlocked meanwhile.
+func (d *Driver) end(op string, c *context) driver.Result {
+	c.leaving = true
+	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
+	if r := d.wait(w); r == driver.ResultNotPermitted {
+		c.leaving = false
+		return r
+	}
+	c.destroyed = true
+	// Streams that were destroyed after an error are still part of their captures.
+	for _, other := range slices.Clone(d.captures) {
+		if slices.ContainsFunc(other.streams, func(s *stream) bool { return s.ctx == c }) {
+			d.finish(other)
+		}
+	}
+	for _, s := range c.streams {
+		if s.owner != nil {
+			delete(s.owner.own, c)
+		}
+	}
+	for i, other := range c.dev.contexts {
+		if other == c {
+			c.dev.contexts = append(c.dev.contexts[:i:i], c.dev.contexts[i+1:]...)
+		}
+	}
+	d.freeMemoryOf(c)
+	c.dev.memory -= contextMemory
+	return ok
+}
+
+// DevicePrimaryCtxRetain is cuDevicePrimaryCtxRetain.
+func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxRetain", dev)
+	if r == ok {
+		r = d.retain(v)
+	}
+	if r != ok {
+		return 0, r
+	}
+	return v.primary.handle, ok
+}
+
+// retain retains a device's primary context, which it makes if need be.
+func (d *Driver) retain(v *device) driver.Result {
+	switch {
+	case !v.active() && d.lost != ok:
+		return d.lost // there is no new one after an error
+	case !v.active() && !v.hasRoom():
+		return driver.ResultOutOfMemory
+	case !v.active():
+		v.primary = d.newContext(v, v.flags, true)
+	}
+	v.retained++
+	return ok
+}
+
+// release takes that back. The last one waits for all work.
+func (d *Driver) release(op string, v *device) (r driver.Result) {
+	if v.retained--; v.retained == 0 && v.active() {
+		if r = d.end(op, v.primary); r != ok {
+			v.retained++
+		}
+	}
+	return r
+}
+
+// DevicePrimaryCtxRelease is cuDevicePrimaryCtxRelease_v2.
+func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxRelease", dev)
+	if r != ok {
+		return r
+	}
+	if v.retained == 0 {
+		return driver.ResultInvalidContext
+	}
+	return d.release("cuDevicePrimaryCtxRelease", v)
+}
+
+// active reports whether the device has a primary context.
+func (v *device) active() bool { return v.primary != nil && !v.primary.leaving }
+
+// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2. Who has retained the context has to
+// release it nevertheless.
+func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxReset", dev)
+	if r != ok {
+		return r
+	}
+	if v.active() {
+		if r := d.end("cuDevicePrimaryCtxReset", v.primary); r != ok {
+			return r
+		}
+	}
+	v.flags = 0
+	return ok
+}
+
+// DevicePrimaryCtxGetState is cuDevicePrimaryCtxGetState.
+func (d *Driver) DevicePrimaryCtxGetState(_ *driver.Thread, dev driver.Device) (uint32, int32, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxGetState", dev)
+	if r != ok {
+		return 0, 0, r
+	}
+	if v.active() {
+		return v.flags, 1, ok
+	}
+	return v.flags, 0, ok
+}
+
+// contextFlags checks the flags of a context.
+func contextFlags(flags uint32) driver.Result {
+	sched := flags & driver.CU_CTX_SCHED_MASK
+	if flags&^uint32(driver.CU_CTX_FLAGS_MASK) != 0 || sched&(sched-1) != 0 {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// DevicePrimaryCtxSetFlags is cuDevicePrimaryCtxSetFlags_v2.
+func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDevicePrimaryCtxSetFlags", dev)
+	if r != ok {
+		return r
+	}
+	if r := contextFlags(flags); r != ok {
+		return r
+	}
+	v.flags = flags
+	if v.active() {
+		v.primary.flags = flags
+	}
+	return ok
+}
+
+// CtxCreate is cuCtxCreate_v4.
+func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuCtxCreate", dev)
+	if r == ok {
+		r = contextFlags(flags)
+	}
+	switch {
+	case r != ok:
+		return 0, r
+	case d.lost != ok:
+		return 0, d.lost
+	case !v.hasRoom():
+		return 0, driver.ResultOutOfMemory
+	}
+	c := d.newContext(v, flags, false)
+	t := d.thread(th)
+	if th != nil {
+		t.stack = append(t.stack, namedContext{context: c})
+	}
+	return c.handle, ok
+}
+
+// CtxCreateV2 is cuCtxCreate_v2.
+func (d *Driver) CtxCreateV2(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+	return d.CtxCreate(th, flags, dev)
+}
+
+// aboutContext begins a call about a context.
+func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	if ctx == 0 {
+		return nil, driver.ResultInvalidContext
+	}
+	c, r := find[context](d, op, contextKind, uintptr(ctx))
+	if r != ok {
+		return nil, driver.ResultInvalidContext
+	}
+	return c, ok
+}
+
+// aboutNamed begins a call that a green context's handle may be passed to as well.
+func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver.Result) {
+	c, r := (*context)(nil), d.begin(op)
+	if r != ok {
+		return namedContext{}, r
+	}
+	if object, _ := d.objects.find(uintptr(ctx)); object != nil {
+		if g, is := object.(*greenContext); is && g.asked {
+			return namedContext{g.ctx, g}, ok
+		}
+	}
+	if c, r = find[context](d, op, contextKind, uintptr(ctx)); r != ok {
+		return namedContext{}, driver.ResultInvalidContext
+	}
+	return namedContext{context: c}, ok
+}
+
+// CtxDestroy is cuCtxDestroy_v2.
+func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.aboutContext("cuCtxDestroy", ctx)
+	if r != ok {
+		return r
+	}
+	if c.primary || c.destroyed || c.leaving {
+		return driver.ResultInvalidContext
+	}
+	t := d.thread(th)
+	current := t.current() == c
+	if r := d.end("cuCtxDestroy", c); r != ok {
+		return r
+	}
+	if current && t.current() == c {
+		t.stack = t.stack[:len(t.stack)-1]
+	}
+	d.objects.remove(uintptr(c.handle))
+	return ok
+}
+
+// CtxGetDevice is cuCtxGetDevice.
+func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetDevice", th)
+	if c == nil { // what else is wrong with it does not matter
+		return 0, r
+	}
+	return driver.Device(c.dev.ordinal), ok
+}
+
+// CtxGetFlags is cuCtxGetFlags.
+func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetFlags", th)
+	if r != ok {
+		return 0, r
+	}
+	if c.primary {
+		return c.flags | driver.CU_CTX_MAP_HOST, ok
+	}
+	return c.flags, ok
+}
+
+// CtxSetFlags is cuCtxSetFlags.
+func (d *Driver) CtxSetFlags(th *driver.Thread, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxSetFlags", th)
+	if r == ok {
+		r = contextFlags(flags)
+	}
+	if r == ok {
+		c.flags = flags
+	}
+	return r
+}
+
+// CtxSynchronize is cuCtxSynchronize.
+func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
+	defer d.mu.Unlock()
+	c, t, r := d.inContext("cuCtxSynchronize", th)
+	if r == ok {
+		r = d.forbidden(t, c)
+	}
+	if r != ok {
+		return r
+	}
+	return d.drain("cuCtxSynchronize", uintptr(c.handle), c)
+}
+
+// CtxGetStreamPriorityRange is cuCtxGetStreamPriorityRange.
+func (d *Driver) CtxGetStreamPriorityRange(th *driver.Thread) (int32, int32, driver.Result) {
+	defer d.mu.Unlock()
+	_, _, r := d.inContext("cuCtxGetStreamPriorityRange", th)
+	return leastPriority, greatestPriority, r
+}
+
+// CtxGetApiVersion is cuCtxGetApiVersion.
+func (d *Driver) CtxGetApiVersion(_ *driver.Thread, ctx driver.Context) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	_, r := d.aboutContext("cuCtxGetApiVersion", ctx)
+	return 3020, r
+}
+
+// CtxGetId is cuCtxGetId.
+func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	if ctx == 0 {
+		_, t, r := d.inContext("cuCtxGetId", th)
+		if r != ok {
+			return 0, r
+		}
+		return t.top().number(), ok
+	}
+	c, r := d.aboutNamed("cuCtxGetId", ctx)
+	if r != ok {
+		return 0, r
+	}
+	if c.destroyed {
+		return 0, driver.ResultContextIsDestroyed
+	}
+	return c.number(), ok
+}
+
+// limits are those of an H200.
+func limits() map[int32]uint64 {
+	return map[int32]uint64{
+		driver.CU_LIMIT_STACK_SIZE:                       1024,
+		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 1 << 20,
+		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
+		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
+		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
+		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         0,
+	}
+}
+
+// CtxGetLimit is cuCtxGetLimit.
+func (d *Driver) CtxGetLimit(th *driver.Thread, limit int32) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxGetLimit", th)
+	if r != ok {
+		return 0, r
+	}
+	if v, set := c.limits[limit]; set {
+		return v, ok
+	}
+	v, known := limits()[limit]
+	switch {
+	case known:
+		return v, ok
+	case limit < 0 || limit >= driver.CU_LIMIT_MAX:
+		return 0, driver.ResultInvalidValue
+	}
+	return 0, driver.ResultUnsupportedLimit
+}
+
+// CtxSetLimit is cuCtxSetLimit.
+func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) driver.Result {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuCtxSetLimit", th)
+	if r != ok {
+		return r
+	}
+	if _, known := limits()[limit]; !known {
+		if limit < 0 || limit >= driver.CU_LIMIT_MAX {
+			return driver.ResultInvalidValue
+		}
+		return driver.ResultUnsupportedLimit
+	}
+	if c.limits == nil {
+		c.limits = make(map[int32]uint64)
+	}
+	c.limits[limit] = value
+	return ok
+}
+
+// peer begins a call about another context.
+func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *context, r driver.Result) {
+	if c, _, r = d.inContext(op, th); r != ok {
+		return nil, nil, r
+	}
+	if peer == 0 {
+		return nil, nil, driver.ResultInvalidContext
+	}
+	p, r = find[context](d, op, contextKind, uintptr(peer))
+	switch {
+	case r != ok || p.destroyed:
+		return nil, nil, driver.ResultInvalidContext
+	}
+	return c, p, ok
+}
+
+// CtxEnablePeerAccess is cuCtxEnablePeerAccess.
+func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	c, p, r := d.peer("cuCtxEnablePeerAccess", th, peer)
+	switch {
+	case r != ok:
+		return r
+	case flags != 0:
+		return driver.ResultInvalidValue
+	case p.dev == c.dev:
+		return driver.ResultPeerAccessUnsupported
+	case c.peers[p]:
+		return driver.ResultPeerAccessAlreadyEnabled
+	}
+	if c.peers == nil {
+		c.peers = make(map[*context]bool)
+	}
+	c.peers[p] = true
+	return ok
+}
+
+// CtxDisablePeerAccess is cuCtxDisablePeerAccess.
+func (d *Driver) CtxDisablePeerAccess(th *driver.Thread, peer driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	c, p, r := d.peer("cuCtxDisablePeerAccess", th, peer)
+	switch {
+	case r != ok:
+		return r
+	case !c.peers[p]:
+		return driver.ResultPeerAccessNotEnabled
+	}
+	delete(c.peers, p)
+	return ok
+}

@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// device is a GPU.
+type device struct {
+	ordinal  int
+	primary  *context
+	retained int
+	flags    uint32 // of the primary context
+	contexts []*context
+	memory   uint64 // in use, in bytes
+}
+
+// What an H200 has.
+const (
+	deviceMemory     = 150_110_011_392 // bytes
+	leastPriority    = 0
+	greatestPriority = -5
+)
+
+func newDevice(ordinal int) *device { return &device{ordinal: ordinal} }
+
+// DeviceAttribute is cusim.DeviceAttribute.
+func DeviceAttribute(which, value int) Option {
+	return func(d *Driver) {
+		if d.attributes == nil {
+			d.attributes = make(map[int32]int32)
+		}
+		d.attributes[int32(which)] = int32(value)
+	}
+}
+
+// attribute returns an attribute of a device.
+func (d *Driver) attribute(ordinal int, a int32) int32 {
+	if v, set := d.attributes[a]; set {
+		return v
+	}
+	switch {
+	case a == driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+		return int32(0x3b + ordinal)
+	case missing[a]:
+		return 0
+	}
+	return attributes[a]
+}
+
+// device returns a device.
+func (d *Driver) device(dev driver.Device) (*device, driver.Result) {
+	if dev < 0 || int(dev) >= len(d.devices) {
+		return nil, driver.ResultInvalidDevice
+	}
+	return d.devices[dev], ok
+}
+
+// DeviceGetCount is cuDeviceGetCount.
+func (d *Driver) DeviceGetCount(*driver.Thread) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuDeviceGetCount"); r != ok {
+		return 0, r
+	}
+	return int32(len(d.devices)), ok
+}
+
+// DeviceGet is cuDeviceGet.
+func (d *Driver) DeviceGet(_ *driver.Thread, ordinal int32) (driver.Device, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuDeviceGet"); r != ok {
+		return 0, r
+	}
+	_, r := d.device(driver.Device(ordinal))
+	return driver.Device(ordinal), r
+}
+
+// aboutDevice begins a call about a device.
+func (d *Driver) aboutDevice(op string, dev driver.Device) (*device, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	return d.device(dev)
+}
+
+// setText copies a text to a buffer, with a NUL.
+func setText(buf []byte, text string) driver.Result {
+	if len(buf) == 0 {
+		return driver.ResultInvalidValue
+	}
+	n := copy(buf[:len(buf)-1], text)
+	buf[n] = 0
+	return ok
+}
+
+// DeviceGetName is cuDeviceGetName.
+func (d *Driver) DeviceGetName(_ *driver.Thread, name []byte, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetName", dev); r != ok {
+		return r
+	}
+	return setText(name, "Simulated H200")
+}
+
+// DeviceGetUUID is cuDeviceGetUuid_v2.
+func (d *Driver) DeviceGetUUID(_ *driver.Thread, dev driver.Device) (driver.UUID, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetUuid", dev); r != ok {
+		return driver.UUID{}, r
+	}
+	return driver.UUID{0xc5, 0x51, 0x40, 15: byte(dev)}, ok
+}
+
+// DeviceGetUUIDV1 is cuDeviceGetUuid.
+func (d *Driver) DeviceGetUUIDV1(th *driver.Thread, dev driver.Device) (driver.UUID, driver.Result) {
+	return d.DeviceGetUUID(th, dev)
+}
+
+func pciBusID(ordinal int) string { return fmt.Sprintf("0000:%02X:00.0", 0x3b+ordinal) }
+
+// DeviceGetPCIBusId is cuDeviceGetPCIBusId.
+func (d *Driver) DeviceGetPCIBusId(_ *driver.Thread, id []byte, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetPCIBusId", dev); r != ok {
+		return r
+	}
+	return setText(id, pciBusID(int(dev)))
+}
+
+// DeviceGetByPCIBusId is cuDeviceGetByPCIBusId.
+func (d *Driver) DeviceGetByPCIBusId(_ *driver.Thread, id string) (driver.Device, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuDeviceGetByPCIBusId"); r != ok {
+		return 0, r
+	}
+	var domain, bus, slot, function int
+	if n, _ := fmt.Sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function); n != 4 {
+		domain, function = 0, 0
+		if n, _ := fmt.Sscanf(id, "%x:%x:%x", &domain, &bus, &slot); n != 3 {
+			domain = 0
+			if n, _ := fmt.Sscanf(id, "%x:%x.%x", &bus, &slot, &function); n != 3 {
+				return 0, driver.ResultInvalidValue
+			}
+		}
+	}
+	if domain != 0 || slot != 0 || function != 0 || bus < 0x3b || bus >= 0x3b+len(d.devices) {
+		return 0, driver.ResultInvalidDevice
+	}
+	return driver.Device(bus - 0x3b), ok
+}
+
+// DeviceGetAttribute is cuDeviceGetAttribute.
+func (d *Driver) DeviceGetAttribute(_ *driver.Thread, which int32, dev driver.Device) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetAttribute", dev); r != ok {
+		return 0, r
+	}
+	if which <= 0 || which >= driver.CU_DEVICE_ATTRIBUTE_MAX {
+		return 0, driver.ResultInvalidValue
+	}
+	return d.attribute(int(dev), which), ok
+}
+
+// DeviceTotalMem is cuDeviceTotalMem_v2.
+func (d *Driver) DeviceTotalMem(_ *driver.Thread, dev driver.Device) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceTotalMem", dev); r != ok {
+		return 0, r
+	}
+	return deviceMemory, ok
+}
+
+// DeviceCanAccessPeer is cuDeviceCanAccessPeer.
+func (d *Driver) DeviceCanAccessPeer(_ *driver.Thread, dev, peer driver.Device) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceCanAccessPeer", dev); r != ok {
+		return 0, r
+	}
+	if _, r := d.device(peer); r != ok {
+		return 0, r
+	}
+	if dev == peer {
+		return 0, ok
+	}
+	return 1, ok
+}
+
+// DeviceGetP2PAttribute is cuDeviceGetP2PAttribute.
+func (d *Driver) DeviceGetP2PAttribute(_ *driver.Thread, attribute int32, dev, peer driver.Device) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetP2PAttribute", dev); r != ok {
+		return 0, r
+	}
+	if _, r := d.device(peer); r != ok || dev == peer {
+		return 0, driver.ResultInvalidDevice
+	}
+	switch attribute {
+	case driver.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+		return 0, ok
+	case driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+		driver.CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+		return 1, ok
+	}
+	return 0, driver.ResultInvalidValue
+}

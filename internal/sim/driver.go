@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Driver is a software driver. It is safe for concurrent use, and needs no
+// closing.
+type Driver struct {
+	mu      sync.Mutex
+	changed *sync.Cond // something completed, or was released
+
+	version int32
+	clock   clock
+	engine  engine
+	objects objects
+	devices []*device
+	// attributes are those that DeviceAttribute has set.
+	attributes map[int32]int32
+	ready      bool // cuInit was called
+	ids        struct{ stream, event, capture, thread, split uint64 }
+
+	contextIDs  uint64
+	noThread    thread // stands for a thread that nobody pinned: it has nothing
+	misuses     []Misuse
+	kernels     map[string]Kernel
+	unknown     unknownKernels
+	faults      map[string]*fault
+	lost        driver.Result // the first sticky error: nothing works any more
+	unreachable bool          // objects can no longer be destroyed: see Census
+	captures    []*capture    // that are under way
+	space       addressSpace
+	waits       []*wait           // calls that wait for changed
+	lastMove    time.Time         // when something happened that they may wait for, while they do
+	hosts       map[int]*hostCall // that streams are calling, by the thread
+}
+
+var _ driver.Software = (*Driver)(nil)
+
+// Option changes what [New] makes.
+type Option func(*Driver)
+
+// Devices is cusim.Devices.
+func Devices(n int) Option {
+	return func(d *Driver) {
+		d.devices = nil
+		for i := range n {
+			d.devices = append(d.devices, newDevice(i))
+		}
+	}
+}
+
+// Version is cusim.Version.
+func Version(v int) Option {
+	return func(d *Driver) { d.version = int32(v) }
+}
+
+// VirtualTime is cusim.VirtualTime.
+func VirtualTime() Option {
+	return func(d *Driver) { d.clock.virtual = true }
+}
+
+// New is cusim.New.
+func New(opts ...Option) *Driver {
+	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
+	d.changed = sync.NewCond(&d.mu)
+	d.clock.init()
+	d.engine.d = d
+	Devices(1)(d)
+	for _, o := range opts {
+		if o != nil {
+			o(d)
+		}
+	}
+	return d
+}
+
+// Clock returns the driver's time: package cu waits and measures by it.
+func (d *Driver) Clock() driver.Clock { return &d.clock }
+
+// Advance moves the virtual time. What completes meanwhile does so in the order of its times.
+// Timers fire.
+func (d *Driver) Advance(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.clock.virtual || by < 0 {
+		return
+	}
+	d.engine.catchUp() // memory that streams wait for was written before this
+	now := d.clock.virtualNow()
+	target := later(now, int64(by))
+	for {
+		next, ok := d.engine.next()
+		if !ok || next > target {
+			break
+		}
+		now = max(now, next) // what a host function held up may be overdue
+		d.clock.set(now)
+		d.engine.advance(now)
+	}
+	d.clock.set(target)
+	d.engine.advance(target)
+	d.moved()
+}
+
+// later adds a duration to a time, up to the end of time.
+func later(at, by int64) int64 { return at + min(by, math.MaxInt64-at) }
+
+// Misuse is a cusim.Misuse.
+type Misuse struct {
+	Op        string
+	Handle    uintptr
+	What      string
+	Destroyed string
+	Count     int
+}
+
+// String says what was misused, and where it was destroyed.
+func (m Misuse) String() string {
+	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
+	if m.Destroyed != "" {
+		s += "; it was destroyed here:\n" + m.Destroyed
+	}
+	return s
+}
+
+// Misuses returns what was misused so far.
+func (d *Driver) Misuses() []Misuse {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]Misuse(nil), d.misuses...)
+}
+
+// misuse notes a call that NVIDIA's driver may crash in.
+func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
+	m := Misuse{Op: op, Handle: h, What: what}
+	if len(destroyed) > 0 {
+		frames := runtime.CallersFrames(destroyed)
+		for {
+			f, more := frames.Next()
+			if f.Function != "" {
+				m.Destroyed += fmt.Sprintf("\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	m.Count = 1
+	if n := len(d.misuses); n > 0 {
+		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
+			last.Count++
+			return
+		}
+	}
+	if len(d.misuses) < maxMisuses {
+		d.misuses = append(d.misuses, m)
+	}
+}
+
+// maxMisuses is how many misuses are kept: more would say no more.
+const maxMisuses = 1000
+
+const ok = driver.ResultSuccess
+
+// begin begins a call: it locks the driver, which the caller unlocks, lets
+// everything complete that is due, and returns what the call has to return at once,
+// if that is not success.
+func (d *Driver) begin(op string) driver.Result {
+	d.mu.Lock()
+	if h := d.host(); h != nil && !h.permits(op) {
+		return driver.ResultNotPermitted
+	}
+	if len(d.faults) > 0 {
+		if r := d.fault(op); r != ok {
+			return r
+		}
+	}
+	if !d.ready {
+		return driver.ResultNotInitialized
+	}
+	d.engine.catchUp()
+	return ok
+}
+
+// Init is cuInit.
+func (d *Driver) Init(_ *driver.Thread, flags uint32) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.fault("cuInit"); r != ok {
+		return r
+	}
+	switch {
+	case flags != 0:
+		return driver.ResultInvalidValue
+	case len(d.devices) == 0:
+		return driver.ResultNoDevice
+	}
+	d.ready = true
+	return ok
+}
+
+// DriverGetVersion is cuDriverGetVersion.
+func (d *Driver) DriverGetVersion(*driver.Thread) (int32, driver.Result) { return d.version, ok }
+
+// GetErrorName is cuGetErrorName.
+func (d *Driver) GetErrorName(_ *driver.Thread, code driver.Result) (string, driver.Result) {
+	if code.Name() == "" {
+		return "", driver.ResultInvalidValue
+	}
+	return code.Name(), ok
+}
+
+// GetErrorString is cuGetErrorString.
+func (d *Driver) GetErrorString(_ *driver.Thread, code driver.Result) (string, driver.Result) {
+	if code.Name() == "" {
+		return "", driver.ResultInvalidValue
+	}
+	return code.Text(), ok
+}

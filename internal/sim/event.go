@@ -1,0 +1,400 @@
+package sim
+
+import (
+	"github.com/purecu/purecu/driver"
+)
+
+// eventState is what an event stands for.
+type eventState uint8
+
+const (
+	empty    eventState = iota // it was never recorded: it is complete
+	recorded                   // a point in a stream's work
+	captured                   // a point in a capture
+	invalid                    // nothing: the capture has ended
+)
+
+// point is a point in a stream's work. It is copied before anybody waits for it,
+// as the event may be recorded again meanwhile.
+type point struct {
+	op *op     // that completes there; nil if it was complete when it was recorded
+	at int64   // when it was reached, if op is nil
+	on *stream // that it is on, or nil
+}
+
+// reached reports whether the point was reached, and when.
+func (p *point) reached() (int64, bool) {
+	if p.op == nil {
+		return p.at, true
+	}
+	if !p.op.done {
+		return 0, false
+	}
+	p.at, p.op = p.op.at, nil
+	return p.at, true
+}
+
+// event is a CUevent.
+type event struct {
+	handle driver.Event
+	id     uint64
+	ctx    *context
+	flags  uint32
+	state  eventState
+	point  point
+
+	capture *capture // that the newest record is part of
+	deps    []*node  // what it stands for there
+
+	ipc    *ipcEvent // what it has in common with other processes, or nil
+	orphan bool      // it was opened when there was nothing left to share
+}
+
+// event returns an event by its handle.
+func (d *Driver) event(op string, h driver.Event) (*event, driver.Result) {
+	e, r := find[event](d, op, eventKind, uintptr(h))
+	if r != ok {
+		return nil, r
+	}
+	if e.ipc != nil {
+		e.ipc.sync()
+	}
+	return e, d.of(op, e.ctx, uintptr(h), eventKind)
+}
+
+// timed reports whether the event records the time.
+func (e *event) timed() bool { return e.flags&driver.CU_EVENT_DISABLE_TIMING == 0 }
+
+// EventCreate is cuEventCreate.
+func (d *Driver) EventCreate(th *driver.Thread, flags uint32) (driver.Event, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuEventCreate", th)
+	if r != ok {
+		return 0, r
+	}
+	const known = driver.CU_EVENT_BLOCKING_SYNC | driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_INTERPROCESS
+	if flags&^uint32(known) != 0 ||
+		flags&driver.CU_EVENT_INTERPROCESS != 0 && flags&driver.CU_EVENT_DISABLE_TIMING == 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	return d.newEvent(c, flags).handle, ok
+}
+
+// newEvent makes an event. One that processes share counts as recorded: another
+// process may have done it.
+func (d *Driver) newEvent(c *context, flags uint32) *event {
+	e := &event{ctx: c, flags: flags}
+	if flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		e.state = recorded
+	}
+	d.ids.event++
+	e.id = d.ids.event
+	e.handle = driver.Event(d.objects.add(eventKind, e))
+	return e
+}
+
+// EventDestroy is cuEventDestroy_v2.
+func (d *Driver) EventDestroy(_ *driver.Thread, h driver.Event) driver.Result {
+	const name = "cuEventDestroy"
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	e, r := d.event(name, h)
+	if e == nil {
+		return r
+	}
+	d.forgetCaptured(e)
+	d.objects.remove(uintptr(h))
+	if e.ipc != nil {
+		e.ipc.destroy()
+		e.ipc = nil // nodes of graphs may still have the event
+	}
+	return r
+}
+
+// EventRecord is cuEventRecord.
+func (d *Driver) EventRecord(th *driver.Thread, h driver.Event, s driver.Stream) driver.Result {
+	return d.record("cuEventRecord", th, h, s, driver.CU_EVENT_RECORD_DEFAULT)
+}
+
+// EventRecordWithFlags is cuEventRecordWithFlags.
+func (d *Driver) EventRecordWithFlags(th *driver.Thread, h driver.Event, s driver.Stream, flags uint32) driver.Result {
+	return d.record("cuEventRecordWithFlags", th, h, s, flags)
+}
+
+func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driver.Stream, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	if eh == 0 {
+		return driver.ResultInvalidHandle
+	}
+	e, r := d.event(name, eh)
+	if r != ok {
+		return r
+	}
+	s, r := d.usable(name, d.thread(th), sh)
+	switch {
+	case r != ok:
+		return r
+	case flags&^uint32(driver.CU_EVENT_RECORD_EXTERNAL) != 0:
+		return driver.ResultInvalidValue
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
+		return driver.ResultIllegalState
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
+		return d.submit(s, &work{node: eventRecordNode, event: e})
+	case s.captureValid() != ok:
+		return s.captureValid()
+	case e.ctx != s.ctx:
+		return driver.ResultInvalidHandle
+	}
+	return d.recordEvent(e, s)
+}
+
+// recordEvent records an event on a stream of its context, or in the stream's capture.
+func (d *Driver) recordEvent(e *event, s *stream) driver.Result {
+	if s.capture != nil {
+		return d.captureRecord(e, s)
+	}
+	d.forgetCaptured(e)
+	e.mark(d, s)
+	return ok
+}
+
+// mark makes the event mark the end of what is on a stream.
+func (e *event) mark(d *Driver, s *stream) {
+	var behind []*op
+	if e.ipc == nil && s.idle() && !s.held && e.earlier() == nil {
+		if behind = s.barriers(); len(behind) == 0 {
+			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
+			return
+		}
+	}
+	o, on := &op{}, s
+	if len(behind) > 0 && e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream {
+		on = s.ctx.aside() // it stands for what the stream would have to wait for, and nothing is put on that
+	}
+	d.engine.enqueue(on, o, append(behind, e.recordBy(o))...)
+	e.point.on = s
+}
+
+// earlier returns what the next record of an event that processes share has to follow, in
+// this process: the record before, if it is not complete. Of others it is nothing.
+func (e *event) earlier() *op {
+	if o := e.point.op; e.flags&driver.CU_EVENT_INTERPROCESS != 0 && o != nil && !o.done {
+		return o
+	}
+	return nil
+}
+
+// recordBy makes an operation the event's newest record. It returns what the operation
+// has to follow, or nil: a record that processes share does not outrun the one before.
+func (e *event) recordBy(o *op) (after *op) {
+	after = e.earlier()
+	if e.ipc != nil {
+		after = e.ipc.issue(o)
+	}
+	e.state, e.point = recorded, point{op: o}
+	return after
+}
+
+// EventQuery is cuEventQuery.
+func (d *Driver) EventQuery(th *driver.Thread, h driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	e, r := d.askEvent("cuEventQuery", th, h)
+	if r != ok {
+		return r
+	}
+	if !e.complete() {
+		return driver.ResultNotReady
+	}
+	return ok
+}
+
+// complete reports whether the newest record is complete.
+func (e *event) complete() bool {
+	_, done := e.point.reached()
+	return done
+}
+
+// askEvent begins a call that asks for an event's status.
+func (d *Driver) askEvent(name string, th *driver.Thread, h driver.Event) (*event, driver.Result) {
+	if r := d.begin(name); r != ok {
+		// NULL is refused before anything else, also before cuInit.
+		if h == 0 && r == driver.ResultNotInitialized {
+			return nil, driver.ResultInvalidHandle
+		}
+		return nil, r
+	}
+	e, r := d.event(name, h)
+	if r != ok {
+		return nil, r
+	}
+	switch e.state {
+	case captured:
+		return nil, d.invalidate(e.capture, driver.ResultCapturedEvent)
+	case invalid:
+		return nil, driver.ResultInvalidValue
+	}
+	return e, d.forbidden(d.thread(th), nil)
+}
+
+// EventSynchronize is cuEventSynchronize. It waits for the record of its time.
+func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Result {
+	defer d.mu.Unlock()
+	e, r := d.askEvent("cuEventSynchronize", th, h)
+	if r != ok {
+		return r
+	}
+	return d.wait(&wait{op: "cuEventSynchronize", handle: uintptr(h), ops: []*op{e.point.op}})
+}
+
+// EventElapsedTime is cuEventElapsedTime.
+func (d *Driver) EventElapsedTime(_ *driver.Thread, start, end driver.Event) (float32, driver.Result) {
+	return d.elapsed("cuEventElapsedTime", start, end)
+}
+
+// EventElapsedTimeV2 is cuEventElapsedTime_v2.
+func (d *Driver) EventElapsedTimeV2(_ *driver.Thread, start, end driver.Event) (float32, driver.Result) {
+	return d.elapsed("cuEventElapsedTime", start, end)
+}
+
+func (d *Driver) elapsed(name string, start, end driver.Event) (float32, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return 0, r
+	}
+	a, r := d.event(name, start)
+	if r != ok {
+		return 0, r
+	}
+	b, r := d.event(name, end)
+	if r != ok {
+		return 0, r
+	}
+	for _, e := range []*event{a, b} {
+		switch {
+		case e.state == captured:
+			return 0, driver.ResultCapturedEvent // which does not disturb the capture
+		case e.state == invalid:
+			return 0, driver.ResultInvalidValue
+		case e.state == empty || !e.timed():
+			return 0, driver.ResultInvalidHandle
+		}
+	}
+	if a.ctx != b.ctx {
+		return 0, driver.ResultInvalidHandle
+	}
+	from, began := a.point.reached()
+	to, ended := b.point.reached()
+	if !began || !ended {
+		return 0, driver.ResultNotReady
+	}
+	return float32(float64(to-from) / 1e6), ok
+}
+
+// CtxRecordEvent is cuCtxRecordEvent: the event marks the end of what is on all
+// streams of a context.
+func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.Event) driver.Result {
+	c, e, r := d.contextEvent("cuCtxRecordEvent", ctx, h)
+	defer d.mu.Unlock()
+	switch {
+	case r != ok:
+		return r
+	case e.ctx != c:
+		return driver.ResultInvalidHandle
+	}
+	if d.invalidateContext(c, false) {
+		return driver.ResultStreamCaptureUnsupported
+	}
+	d.recordAll(c.lane, c.tails(), e)
+	return ok
+}
+
+// CtxWaitEvent is cuCtxWaitEvent: all that is enqueued in a context from now on
+// waits for the event.
+func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Event) driver.Result {
+	c, e, r := d.contextEvent("cuCtxWaitEvent", ctx, h)
+	defer d.mu.Unlock()
+	switch {
+	case r != ok:
+		return r
+	case d.foreign("cuCtxWaitEvent", e, c) != ok:
+		return driver.ResultInvalidHandle
+	case d.invalidateContext(c, false):
+		return driver.ResultStreamCaptureUnsupported
+	case e.state == invalid:
+		return driver.ResultInvalidValue
+	case e.state == captured: // in another context
+		return d.invalidate(e.capture, driver.ResultCapturedEvent)
+	}
+	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
+		c.gate = o
+	}
+	return ok
+}
+
+// recordAll makes the event mark the end of what is on several streams, and on the lane
+// for what is about all of them.
+func (d *Driver) recordAll(lane *stream, tails []*op, e *event) {
+	d.forgetCaptured(e)
+	o := &op{}
+	d.engine.enqueue(lane, o, append(tails, e.recordBy(o))...)
+}
+
+// waitAll makes what is enqueued on several streams from now on wait for the event. It
+// returns what that has to wait for, or nil. It is on the lane for what is about all of
+// them, behind earlier records and waits, also if the event is complete.
+func (d *Driver) waitAll(lane *stream, tails []*op, e *event) *op {
+	after := []*op{e.point.op}
+	switch {
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too
+		after = append(after, tails...)
+	case e.state == empty, (after[0] == nil || after[0].done) && lane.idle():
+		return nil
+	}
+	o := &op{}
+	d.engine.enqueue(lane, o, after...)
+	return o
+}
+
+// foreign refuses what NVIDIA's driver crashes in: that another context waits for an event
+// of several processes.
+func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
+	if e.ctx == c || e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
+		return ok
+	}
+	d.misuse(name, uintptr(e.handle), "an event of several processes can only be waited for in its own context", nil)
+	return driver.ResultInvalidHandle
+}
+
+// aside returns a stream for what is on none of the context's.
+func (c *context) aside() *stream {
+	return &stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}
+}
+
+// tails returns the newest operations of all streams.
+func (c *context) tails() []*op { return tails(c.streams) }
+
+// tails returns the newest operations of streams.
+func tails(streams []*stream) (list []*op) {
+	for _, s := range streams {
+		list = append(list, s.tail)
+	}
+	return list
+}
+
+// contextEvent begins a call about a context and an event.
+func (d *Driver) contextEvent(name string, ctx driver.Context, h driver.Event) (*context, *event, driver.Result) {
+	c, r := d.aboutContext(name, ctx)
+	if r == ok {
+		r = d.live(c)
+	}
+	if r != ok {
+		return nil, nil, r
+	}
+	e, r := d.event(name, h)
+	return c, e, r
+}

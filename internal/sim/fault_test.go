@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/purecu/purecu/driver"
+)
+
+// TestFaults sets faults, and makes calls.
+func TestFaults(t *testing.T) {
+	type results []driver.Result
+	for _, tt := range []struct {
+		name   string
+		faults []Fault
+		want   results // of calls of cuCtxGetDevice
+	}{
+		{"none", nil, results{0, 0}},
+		{"first", []Fault{{Function: "cuCtxGetDevice", Code: 2}}, results{2, 0, 0}},
+		{"first, by number", []Fault{{Function: "cuCtxGetDevice", Nth: 1, Code: 2}}, results{2, 0, 0}},
+		{"third", []Fault{{Function: "cuCtxGetDevice", Nth: 3, Code: 719}}, results{0, 0, 719, 0}},
+		{"from the second", []Fault{{Function: "cuCtxGetDevice", Nth: 2, Every: true, Code: 2}}, results{0, 2, 2, 2}},
+		{"by a version's name", []Fault{{Function: "cuCtxGetDevice_v2", Code: 2}}, results{2, 0}},
+		{"another function", []Fault{{Function: "cuCtxGetFlags", Code: 2}}, results{0, 0}},
+		{"any function", []Fault{{Nth: 2, Code: 2}}, results{0, 2, 0}},
+		{"several", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Nth: 3, Code: 3}}, results{2, 0, 3, 0}},
+		{"several at once", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Code: 3}}, results{2, 0}},
+		{"a code that nobody knows", []Fault{{Function: "cuCtxGetDevice", Code: 12345}}, results{12345, 0}},
+		{"no code", []Fault{{Function: "cuCtxGetDevice"}}, results{0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLab(t)
+			for _, f := range tt.faults {
+				r.Inject(f)
+			}
+			var got results
+			for range tt.want {
+				_, res := r.CtxGetDevice(r.th)
+				got = append(got, res)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			r.ClearFaults()
+			_, res := r.CtxGetDevice(r.th)
+			r.want("afterwards", ok, res)
+		})
+	}
+}
+
+// TestFaultOption sets faults when the driver is made.
+func TestFaultOption(t *testing.T) {
+	d := New(Faults(Fault{Function: "cuInit", Code: 100}, Fault{Function: "cuDeviceGetCount", Code: 3}))
+	_, count := d.DeviceGetCount(nil)
+	if diff := cmp.Diff([]driver.Result{100, 3, 0}, []driver.Result{d.Init(nil, 0), count, d.Init(nil, 0)}); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+}
+
+// TestFaultHasNoEffect makes an allocation fail: nothing is left of it.
+func TestFaultHasNoEffect(t *testing.T) {
+	r := newLab(t, Faults(Fault{Function: "cuMemAlloc", Code: 2}))
+	_, res := r.MemAlloc(r.th, 1)
+	r.want("alloc", driver.ResultOutOfMemory, res)
+	if free, _, _ := r.MemGetInfo(r.th); free != mostFree {
+		t.Errorf("%d bytes are in use", mostFree-free)
+	}
+}
+
+// TestFaultRate makes a part of the calls fail: the same ones each time.
+func TestFaultRate(t *testing.T) {
+	const n = 1000
+	run := func(seed uint64, p float64, functions ...string) (failed []int) {
+		d := New(FaultRate(seed, p, 719, functions...))
+		for d.Init(nil, 0) != ok {
+		}
+		for i := range n {
+			switch _, res := d.DeviceGetCount(nil); res {
+			case ok:
+			case driver.ResultLaunchFailed:
+				failed = append(failed, i)
+			default:
+				t.Fatalf("got %v", res)
+			}
+		}
+		return failed
+	}
+	one := run(1, 0.25, "cuDeviceGetCount")
+	if len(one) < 150 || len(one) > 350 {
+		t.Errorf("%d of %d calls failed, and a quarter should have", len(one), n)
+	}
+	if diff := cmp.Diff(one, run(1, 0.25, "cuDeviceGetCount")); diff != "" {
+		t.Errorf("the same seed again (-want +got):\n%s", diff)
+	}
+	if cmp.Equal(one, run(2, 0.25, "cuDeviceGetCount")) {
+		t.Error("another seed makes the same calls fail")
+	}
+	if got := run(1, 1, "cuDeviceGet"); got != nil {
+		t.Errorf("%d calls failed of a function that was not named", len(got))
+	}
+	if got := run(1, 0.25); len(got) < 150 || len(got) > 350 {
+		t.Errorf("with no function named %d of %d calls failed", len(got), n)
+	}
+}
+
+// TestSlow makes a call slow, in virtual time: others are not.
+func TestSlow(t *testing.T) {
+	r := newLab(t, VirtualTime())
+	r.Inject(Fault{Function: "cuCtxGetDevice", Slow: time.Hour, Code: 2})
+	done := make(chan driver.Result)
+	th := r.otherThread()
+	go func() {
+		_, res := r.CtxGetDevice(th)
+		done <- res
+	}()
+	for {
+		r.clock.mu.Lock()
+		n := len(r.clock.timers)
+		r.clock.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	_, res := r.CtxGetFlags(r.th)
+	r.want("another call", ok, res)
+	r.Advance(time.Hour - 1)
+	select {
+	case <-done:
+		t.Error("it was not slow enough")
+	default:
+	}
+	r.Advance(1)
+	r.want("the slow one", driver.ResultOutOfMemory, <-done)
+}
+
+// TestPoison poisons with no code, and with two: the first stays, for every device.
+func TestPoison(t *testing.T) {
+	r := newLab(t, Devices(2))
+	th := new(driver.Thread)
+	r.CtxSetCurrent(th, r.primary(1))
+	r.Poison(0)
+	r.must(r.CtxSynchronize(r.th))
+	r.Poison(700)
+	r.Poison(719)
+	r.want("the device", driver.ResultIllegalAddress, r.CtxSynchronize(r.th))
+	r.want("another one", driver.ResultIllegalAddress, r.CtxSynchronize(th))
+	r.must(r.DevicePrimaryCtxRelease(nil, 1))
+}

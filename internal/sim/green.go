@@ -1,0 +1,313 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// greenContext is a CUgreenCtx: a share of a device's multiprocessors, and the streams
+// whose work they do. Everything else is the primary context's, which it retains. How many
+// multiprocessors there are changes nothing about how long work takes here.
+//
+// When a stream was asked for its context it can be current by its handle, and then stands for
+// the primary context.
+type greenContext struct {
+	handle    driver.GreenCtx
+	id        uint64 // as that of a context
+	asked     bool   // a stream was asked for its context: now the handle is one of a context, too
+	ctx       *context
+	share     share
+	lane      *stream // of the records and waits of the whole green context
+	gate      *op     // that everything enqueued from now on waits for, or nil
+	destroyed bool
+}
+
+// share is a number of a device's multiprocessors.
+type share struct {
+	dev   int
+	count uint32
+	split uint64 // which split it is part of, counted from 1, or 0 for what may be split
+	index uint64 // which part of that
+}
+
+// resource returns the share as C has it. What is the driver's own there says the rest.
+func (s share) resource() (r driver.DevResource) {
+	if s.count > 0 {
+		r.SetSMCount(s.count)
+		r[1], r[2], r[3] = uint64(s.dev), s.split, s.index
+	}
+	return r
+}
+
+// shareOf is the way back.
+func shareOf(r *driver.DevResource) (share, driver.Result) {
+	n := r.SMCount()
+	if n == 0 {
+		return share{}, driver.ResultInvalidResourceType
+	}
+	return share{dev: int(r[1]), count: n, split: r[2], index: r[3]}, ok
+}
+
+// The shares of an H200 come in steps, from which a flag frees them.
+const (
+	shareStep     = 8
+	fineShareStep = 2
+)
+
+// descriptor is a CUdevResourceDesc. Nothing destroys one.
+type descriptor struct{ share }
+
+// DeviceGetDevResource is cuDeviceGetDevResource.
+func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ int32) (driver.DevResource, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceGetDevResource", dev)
+	if r == ok && typ != driver.CU_DEV_RESOURCE_TYPE_SM {
+		r = driver.ResultInvalidResourceType
+	}
+	if r != ok {
+		return driver.DevResource{}, r
+	}
+	n := attributes[driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]
+	return share{dev: v.ordinal, count: uint32(n)}.resource(), ok
+}
+
+// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount.
+func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.DevResource, input driver.DevResource, flags, least uint32) (n uint32, rest driver.DevResource, r driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuDevSmResourceSplitByCount"); r != ok {
+		return 0, rest, r
+	}
+	whole, r := shareOf(&input)
+	step := uint32(shareStep)
+	if flags&driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 {
+		step = fineShareStep
+	}
+	switch {
+	case r != ok:
+		return 0, rest, r
+	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // what that does depends on where the multiprocessors are
+		return 0, rest, driver.ResultNotSupported
+	case flags&^uint32(driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0, least > whole.count:
+		return 0, rest, driver.ResultInvalidValue
+	case whole.split != 0: // a part has to become a green context first
+		return 0, rest, driver.ResultInvalidResourceConfiguration
+	}
+	size := max((least+step-1)/step*step, step)
+	if n = whole.count / size; n == 0 {
+		return 0, rest, driver.ResultInvalidResourceConfiguration
+	}
+	if result == nil {
+		return n, rest, ok
+	}
+	n = min(n, uint32(len(result)))
+	d.ids.split++
+	for i := range n {
+		result[i] = share{dev: whole.dev, count: size, split: d.ids.split, index: uint64(i)}.resource()
+	}
+	rest = share{dev: whole.dev, count: whole.count - n*size, split: d.ids.split, index: uint64(n)}.resource()
+	return n, rest, ok
+}
+
+// DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of
+// one split.
+func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
+	defer d.mu.Unlock()
+	r := d.begin("cuDevResourceGenerateDesc")
+	if r == ok && len(resources) == 0 {
+		r = driver.ResultInvalidValue
+	}
+	var all share
+	var seen []uint64
+	for i := range resources {
+		if r != ok {
+			break
+		}
+		var s share
+		s, r = shareOf(&resources[i])
+		switch {
+		case r != ok:
+		case i == 0:
+			all = s
+		case s.dev != all.dev, s.split == 0, s.split != all.split, slices.Contains(seen, s.index):
+			r = driver.ResultInvalidResourceConfiguration
+		default:
+			all.count += s.count
+		}
+		seen = append(seen, s.index)
+	}
+	if r != ok {
+		return 0, r
+	}
+	all.split, all.index = 0, 0
+	return driver.DevResourceDesc(d.objects.add(descriptorKind, &descriptor{all})), ok
+}
+
+// GreenCtxCreate is cuGreenCtxCreate.
+func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, dev driver.Device, flags uint32) (driver.GreenCtx, driver.Result) {
+	const name = "cuGreenCtxCreate"
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice(name, dev)
+	switch {
+	case r != ok:
+		return 0, r
+	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM, desc == 0:
+		return 0, driver.ResultInvalidValue
+	}
+	its, r := find[descriptor](d, name, descriptorKind, uintptr(desc))
+	switch {
+	case r != ok:
+		return 0, driver.ResultInvalidValue
+	case its.dev != v.ordinal:
+		return 0, driver.ResultInvalidDevice
+	case d.lost != ok:
+		return 0, d.lost
+	}
+	if r := d.retain(v); r != ok {
+		return 0, r
+	}
+	d.contextIDs++
+	g := &greenContext{id: d.contextIDs, ctx: v.primary, share: its.share, lane: v.primary.aside()}
+	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
+	return g.handle, ok
+}
+
+// aboutGreen begins a call about a green context.
+func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	if h == 0 {
+		return nil, driver.ResultInvalidContext
+	}
+	g, r := find[greenContext](d, op, greenKind, uintptr(h))
+	if r != ok {
+		return nil, driver.ResultInvalidContext
+	}
+	return g, d.live(g.ctx)
+}
+
+// streams returns those of the green context.
+func (g *greenContext) streams() (list []*stream) {
+	for _, s := range g.ctx.streams {
+		if s.green == g {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// GreenCtxDestroy is cuGreenCtxDestroy. It waits for what is on the green context's
+// streams, which are of no use any more, but to be destroyed.
+func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Result {
+	defer d.mu.Unlock()
+	g, r := d.aboutGreen("cuGreenCtxDestroy", h)
+	switch {
+	case g == nil:
+		return r
+	case g.destroyed:
+		return driver.ResultInvalidContext
+	}
+	const name = "cuGreenCtxDestroy"
+	v := g.ctx.dev
+	g.destroyed = true
+	waited := d.wait(&wait{op: name, handle: uintptr(h), ops: tails(g.streams())})
+	if waited != driver.ResultNotPermitted {
+		waited = d.release(name, v)
+	}
+	if waited == driver.ResultNotPermitted {
+		g.destroyed = false
+		return waited
+	}
+	for _, s := range g.streams() {
+		if s.capture != nil && r == ok {
+			d.abandon(s)
+		}
+	}
+	d.objects.remove(uintptr(h))
+	return r
+}
+
+// GreenCtxGetDevResource is cuGreenCtxGetDevResource.
+func (d *Driver) GreenCtxGetDevResource(_ *driver.Thread, h driver.GreenCtx, typ int32) (driver.DevResource, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.aboutGreen("cuGreenCtxGetDevResource", h)
+	if r == ok && typ != driver.CU_DEV_RESOURCE_TYPE_SM {
+		r = driver.ResultInvalidResourceType
+	}
+	if r != ok {
+		return driver.DevResource{}, r
+	}
+	return g.share.resource(), ok
+}
+
+// GreenCtxStreamCreate is cuGreenCtxStreamCreate.
+func (d *Driver) GreenCtxStreamCreate(_ *driver.Thread, h driver.GreenCtx, flags uint32, priority int32) (driver.Stream, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.aboutGreen("cuGreenCtxStreamCreate", h)
+	switch {
+	case r != ok:
+		return 0, r
+	case flags != driver.CU_STREAM_NON_BLOCKING:
+		return 0, driver.ResultInvalidValue
+	}
+	s := d.newStream(g.ctx, flags, priority)
+	s.green = g
+	return s.handle, ok
+}
+
+// greenEvent begins a call about a green context and an event: not while a stream of the
+// green context is being captured.
+func (d *Driver) greenEvent(name string, h driver.GreenCtx, eh driver.Event) (*greenContext, *event, driver.Result) {
+	g, r := d.aboutGreen(name, h)
+	if r != ok {
+		return nil, nil, r
+	}
+	e, r := d.event(name, eh)
+	if r == ok && e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		r = driver.ResultNotSupported // NVIDIA's driver may crash: nobody knows
+	}
+	if r != ok {
+		return nil, nil, r
+	}
+	for _, s := range g.streams() {
+		if s.capture != nil {
+			r = d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+		}
+	}
+	return g, e, r
+}
+
+// GreenCtxRecordEvent is cuGreenCtxRecordEvent: the event marks the end of what is on all
+// streams of a green context.
+func (d *Driver) GreenCtxRecordEvent(_ *driver.Thread, h driver.GreenCtx, eh driver.Event) driver.Result {
+	g, e, r := d.greenEvent("cuGreenCtxRecordEvent", h, eh)
+	defer d.mu.Unlock()
+	switch {
+	case r != ok:
+		return r
+	case e.ctx != g.ctx:
+		return driver.ResultInvalidHandle
+	}
+	d.recordAll(g.lane, tails(g.streams()), e)
+	return ok
+}
+
+// GreenCtxWaitEvent is cuGreenCtxWaitEvent: all that is enqueued in a green context from
+// now on waits for the event.
+func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh driver.Event) driver.Result {
+	g, e, r := d.greenEvent("cuGreenCtxWaitEvent", h, eh)
+	defer d.mu.Unlock()
+	switch {
+	case r != ok:
+		return r
+	case e.state == invalid:
+		return driver.ResultInvalidValue
+	case e.state == captured:
+		return d.invalidate(e.capture, driver.ResultCapturedEvent)
+	}
+	if o := d.waitAll(g.lane, tails(g.streams()), e); o != nil {
+		g.gate = o
+	}
+	return ok
+}

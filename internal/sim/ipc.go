@@ -1,0 +1,494 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Processes share an event by two numbers in memory that both have mapped: that of
+// the newest record, and that of the newest record that is complete. Whoever records
+// the event, in whatever process, raises the first when the record is enqueued and
+// the second when the stream gets there, which is never before the record that
+// came first. The event is complete when the numbers are equal.
+//
+// Nobody tells a process that another one's record is complete: it looks, in real
+// time also where its own time is virtual, as the other process does not know that
+// time. A record that never runs, because its process died or its device has a
+// sticky error, stays pending for everybody, and so do all later ones.
+
+// ipcSlot is what processes share of an event. Bit 31 of the state says that the
+// event can be opened, the bits below count the processes' events that use the slot,
+// and those above are the slot's generation: how often it was given to an event.
+type ipcSlot struct {
+	state    atomic.Uint64
+	issued   atomic.Uint64
+	complete atomic.Uint64
+	_        [5]uint64 // slots do not share cache lines
+}
+
+const (
+	ipcOpen       = 1 << 31
+	ipcUsers      = ipcOpen - 1
+	ipcGeneration = 32
+)
+
+// join makes one more event use the slot, if its event can be opened and the
+// generation is the slot's.
+func (s *ipcSlot) join(generation uint32) bool {
+	for {
+		v := s.state.Load()
+		if v>>ipcGeneration != uint64(generation) || v&ipcOpen == 0 || v&ipcUsers == ipcUsers {
+			return false
+		}
+		if s.state.CompareAndSwap(v, v+1) {
+			return true
+		}
+	}
+}
+
+// reached reports whether a record is complete.
+func (s *ipcSlot) reached(record uint64) bool { return s.complete.Load() >= record }
+
+// ipcPage is the layout of a file of slots.
+type ipcPage struct {
+	magic   uint64
+	version uint64
+	id      ipcID
+	_       [4]uint64
+	slots   [255]ipcSlot
+}
+
+// ipcID tells a file from all others that there ever were.
+type ipcID [16]byte
+
+const (
+	ipcMagic   = 0x7665_7563_6572_7570 // "purecuev" in memory
+	ipcVersion = 1
+)
+
+// errNoIPCFile is for a file that is not there, or is another one.
+var errNoIPCFile = errors.New("there is no such file of shared events")
+
+// ipcFile is a file of slots that is mapped.
+type ipcFile struct {
+	*ipcMapping
+	page *ipcPage
+	mine bool // this driver made it
+	used int  // slots that this driver's events use
+	next int  // where to look for a free slot
+}
+
+// take gives a free slot to an event.
+func (f *ipcFile) take() (slot int, found bool) {
+	for range f.page.slots {
+		i := f.next
+		f.next = (f.next + 1) % len(f.page.slots)
+		s := &f.page.slots[i]
+		v := s.state.Load()
+		if v&(ipcOpen|ipcUsers) != 0 {
+			continue
+		}
+		// Nobody changes a free slot but the process that made the file. After four
+		// thousand million events the generations begin again.
+		s.issued.Store(0)
+		s.complete.Store(0)
+		s.state.Store((v>>ipcGeneration+1)<<ipcGeneration | ipcOpen | 1)
+		return i, true
+	}
+	return 0, false
+}
+
+// ipcEvent is what an event has in common with other processes.
+type ipcEvent struct {
+	d          *Driver
+	e          *event
+	file       *ipcFile
+	slot       *ipcSlot
+	index      int
+	generation uint32
+	known      uint64 // the record that the event's point stands for
+	relays     []ipcRelay
+	uses       int // the event itself, and operations under way
+
+	timer *time.Timer
+	armed bool
+	every time.Duration
+}
+
+// ipcRelay is an operation that stands for a record in another process. It is on no
+// stream: this process's operations follow it, and it completes when the other
+// process says so.
+type ipcRelay struct {
+	op    *op
+	until uint64
+}
+
+// newIPCEvent connects an event with a slot, of which it is already a user.
+func (d *Driver) newIPCEvent(e *event, f *ipcFile, index int, generation uint32) {
+	f.used++
+	e.ipc = &ipcEvent{d: d, e: e, file: f, slot: &f.page.slots[index], index: index, generation: generation, uses: 1}
+}
+
+// release ends one use of the slot.
+func (v *ipcEvent) release() {
+	if v.uses--; v.uses > 0 {
+		return
+	}
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+	v.slot.state.Add(^uint64(0))
+	v.slot = nil
+	if v.file.used--; v.file.used == 0 {
+		v.file.close()
+	}
+}
+
+// destroy ends the event's own use of the slot. If it is the one that handles stand
+// for, they cannot be opened any more. Others that have it open keep it.
+func (v *ipcEvent) destroy() {
+	if v.file.mine {
+		v.slot.state.And(^uint64(ipcOpen))
+	}
+	if len(v.d.waits) == 0 { // somebody who waits may wait for any of them
+		v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
+			unused := len(r.op.next) == 0
+			if unused {
+				v.release()
+			}
+			return unused
+		})
+	}
+	v.release()
+}
+
+// sync makes the event's point what it is for all processes: others may have
+// recorded the event, or completed it.
+func (v *ipcEvent) sync() {
+	v.settle()
+	newest := v.slot.issued.Load()
+	if newest == v.known {
+		return
+	}
+	v.known = newest
+	v.e.state, v.e.point = recorded, point{at: v.d.clock.now()}
+	if !v.slot.reached(newest) {
+		v.e.point = point{op: v.relay(newest)}
+	}
+}
+
+// relay returns an operation that completes when a record is complete.
+func (v *ipcEvent) relay(until uint64) *op {
+	o := &op{}
+	v.relays = append(v.relays, ipcRelay{o, until})
+	v.uses++
+	v.every = pollEvery
+	v.arm()
+	return o
+}
+
+// settle completes what stands for records that are complete.
+func (v *ipcEvent) settle() {
+	settled := false
+	v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
+		if !v.slot.reached(r.until) {
+			return false
+		}
+		r.op.done, r.op.at = true, v.d.clock.now()
+		v.d.engine.over(r.op)
+		v.uses-- // not the last one: see the callers
+		settled = true
+		return true
+	})
+	if settled {
+		v.d.engine.run()
+		v.d.engine.arm()
+	}
+}
+
+// issue makes an operation the newest record of the event: its completion is seen by
+// all processes. It returns what the operation has to follow, or nil. The event's
+// point is what sync made it.
+func (v *ipcEvent) issue(o *op) (after *op) {
+	record := v.slot.issued.Add(1)
+	switch {
+	case v.slot.reached(record - 1):
+	case v.known == record-1:
+		after = v.e.point.op
+	default: // another process was faster
+		after = v.relay(record - 1)
+	}
+	v.known = record
+	v.completes(o, record)
+	return after
+}
+
+// completes makes the completion of an operation that of a record. If it never runs
+// the record stays pending.
+func (v *ipcEvent) completes(o *op, record uint64) {
+	v.uses++
+	effect := o.effect
+	o.visible = true
+	o.effect = func() {
+		if effect != nil {
+			effect()
+		}
+		v.slot.complete.Store(record)
+		v.release()
+	}
+	o.dropped = v.release
+}
+
+// pollMost is how often, at least, a process looks whether another one's record is
+// complete. It begins with pollEvery.
+const pollMost = time.Millisecond
+
+// arm sees to it that somebody looks whether records of other processes are
+// complete.
+func (v *ipcEvent) arm() {
+	switch {
+	case v.armed:
+		return
+	case v.timer == nil:
+		v.timer = time.AfterFunc(v.every, v.fire)
+	default:
+		v.timer.Reset(v.every)
+	}
+	v.armed = true
+}
+
+// fire is what the timer calls.
+func (v *ipcEvent) fire() {
+	v.d.mu.Lock()
+	defer v.d.mu.Unlock()
+	v.armed = false
+	if len(v.relays) == 0 {
+		return
+	}
+	v.d.engine.catchUp()
+	v.uses++ // until settle has returned
+	v.settle()
+	if len(v.relays) > 0 {
+		v.every = min(2*v.every, pollMost)
+		v.arm()
+	}
+	v.release()
+}
+
+// The handle of an event, in bytes:
+//
+//	 0  8  magic
+//	 8  4  version
+//	12  4  slot
+//	16  4  the slot's generation
+//	20  4  process
+//	24  4  the file's descriptor in that process, -1 if the file has a name
+//	28  4  0
+//	32  8  what the process's number is valid in, as far as that is known
+//	40 16  id of the file
+//	56  8  FNV-1a of all that
+type ipcHandle struct {
+	slot, generation uint32
+	pid              uint32
+	fd               int32
+	namespace        uint64
+	file             ipcID
+}
+
+func (h *ipcHandle) sum(b []byte) uint64 {
+	f := fnv.New64a()
+	f.Write(b)
+	return f.Sum64()
+}
+
+// encode returns the handle's bytes.
+func (h *ipcHandle) encode() (b driver.IPCEventHandle) {
+	le := binary.LittleEndian
+	le.PutUint64(b[0:], ipcMagic)
+	le.PutUint32(b[8:], ipcVersion)
+	le.PutUint32(b[12:], h.slot)
+	le.PutUint32(b[16:], h.generation)
+	le.PutUint32(b[20:], h.pid)
+	le.PutUint32(b[24:], uint32(h.fd))
+	le.PutUint64(b[32:], h.namespace)
+	copy(b[40:56], h.file[:])
+	le.PutUint64(b[56:], h.sum(b[:56]))
+	return b
+}
+
+// decode reads a handle's bytes, and reports whether they are a handle.
+func (h *ipcHandle) decode(b driver.IPCEventHandle) bool {
+	le := binary.LittleEndian
+	if le.Uint64(b[0:]) != ipcMagic || le.Uint32(b[8:]) != ipcVersion || le.Uint64(b[56:]) != h.sum(b[:56]) {
+		return false
+	}
+	*h = ipcHandle{
+		slot: le.Uint32(b[12:]), generation: le.Uint32(b[16:]),
+		pid: le.Uint32(b[20:]), fd: int32(le.Uint32(b[24:])), namespace: le.Uint64(b[32:]),
+	}
+	copy(h.file[:], b[40:56])
+	return h.slot < uint32(len(ipcPage{}.slots))
+}
+
+// mapped returns the file of slots that the driver has mapped and that fits. Events
+// know their files; no list of files is kept.
+func (d *Driver) mapped(fits func(*ipcFile) bool) *ipcFile {
+	for _, p := range slices.Backward(d.objects.places) {
+		if e, is := p.object.(*event); is && e.ipc != nil && fits(e.ipc.file) {
+			return e.ipc.file
+		}
+	}
+	return nil
+}
+
+// export gives an event a slot, in a new file if there is none that has one.
+func (d *Driver) export(e *event) error {
+	index := 0
+	var full *ipcFile // neighbours share it
+	f := d.mapped(func(f *ipcFile) (found bool) {
+		if f.mine && f != full {
+			index, found = f.take()
+			full = f
+		}
+		return found
+	})
+	if f == nil {
+		var err error
+		if f, err = newIPCFile(false); err != nil {
+			return err
+		}
+		index, _ = f.take()
+	}
+	d.share(e, f, index)
+	return nil
+}
+
+// share connects an event with a slot that was taken for it.
+func (d *Driver) share(e *event, f *ipcFile, index int) {
+	generation := uint32(f.page.slots[index].state.Load() >> ipcGeneration)
+	d.newIPCEvent(e, f, index, generation)
+	if o := e.point.op; o != nil && !o.done {
+		e.ipc.known = e.ipc.slot.issued.Add(1)
+		e.ipc.completes(o, e.ipc.known)
+		d.engine.arm() // it can be seen from outside now
+	}
+}
+
+// IpcGetEventHandle is cuIpcGetEventHandle. An event that is another process's has
+// no handle here.
+func (d *Driver) IpcGetEventHandle(_ *driver.Thread, h driver.Event) (handle driver.IPCEventHandle, r driver.Result) {
+	const name = "cuIpcGetEventHandle"
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return handle, r
+	}
+	e, r := d.event(name, h)
+	switch {
+	case r != ok:
+		return handle, r
+	case e.flags&driver.CU_EVENT_INTERPROCESS == 0, e.orphan, e.ipc != nil && !e.ipc.file.mine:
+		return handle, driver.ResultInvalidHandle
+	}
+	if e.ipc == nil {
+		if err := d.export(e); err != nil {
+			return handle, ipcResult(err)
+		}
+	}
+	v := e.ipc
+	made := ipcHandle{
+		slot: uint32(v.index), generation: v.generation,
+		pid: uint32(os.Getpid()), fd: v.file.descriptor(), namespace: pidNamespace(), file: v.file.page.id,
+	}
+	return made.encode(), ok
+}
+
+// ipcResult returns the result for a file that could not be mapped.
+func ipcResult(err error) driver.Result {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return driver.ResultNotSupported
+	}
+	return driver.ResultMapFailed
+}
+
+// gone reports whether a file could not be mapped as it is not there any more.
+func gone(err error) bool { return errors.Is(err, errNoIPCFile) || errors.Is(err, fs.ErrNotExist) }
+
+// IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current
+// context, on whatever device. When its event was destroyed, or its process ended while
+// this driver had none of that process's events, a handle can be opened as on an H200, but
+// what it stands for is complete and nobody else's; what was opened before goes on.
+func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHandle) (driver.Event, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuIpcOpenEventHandle", th)
+	if r != ok {
+		return 0, r
+	}
+	var h ipcHandle
+	switch {
+	case !h.decode(handle):
+		return 0, driver.ResultMapFailed
+	case h.pid == uint32(os.Getpid()) && h.namespace == pidNamespace():
+		return 0, driver.ResultInvalidContext
+	}
+	f := d.mapped(func(f *ipcFile) bool { return !f.mine && f.page.id == h.file })
+	if f == nil {
+		var err error
+		f, err = openIPCFile(&h)
+		if err != nil && !gone(err) {
+			return 0, ipcResult(err)
+		}
+	}
+	e := d.newEvent(c, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
+	if f != nil && f.page.slots[h.slot].join(h.generation) {
+		d.newIPCEvent(e, f, int(h.slot), h.generation)
+		return e.handle, ok
+	}
+	if f != nil && f.used == 0 {
+		f.close()
+	}
+	e.orphan = true
+	d.misuse("cuIpcOpenEventHandle", uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
+	return e.handle, ok
+}
+
+// IpcGetMemHandle is cuIpcGetMemHandle, which is not supported.
+func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle driver.IPCMemHandle, r driver.Result) {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuIpcGetMemHandle", th); r != ok {
+		return handle, r
+	}
+	if d.space.of(uint64(p), deviceBlock) == nil {
+		return handle, driver.ResultInvalidValue
+	}
+	return handle, driver.ResultNotSupported
+}
+
+// IpcOpenMemHandle is cuIpcOpenMemHandle_v2, which is not supported.
+func (d *Driver) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, flags uint32) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	_, _, r := d.inContext("cuIpcOpenMemHandle", th)
+	switch {
+	case r != ok:
+		return 0, r
+	case flags&^uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0:
+		return 0, driver.ResultInvalidValue
+	}
+	return 0, driver.ResultNotSupported
+}
+
+// IpcCloseMemHandle is cuIpcCloseMemHandle, which is not supported.
+func (d *Driver) IpcCloseMemHandle(th *driver.Thread, _ driver.DevicePtr) driver.Result {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuIpcCloseMemHandle", th); r != ok {
+		return r
+	}
+	return driver.ResultNotSupported
+}

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Kernel is a cusim.Kernel.
+type Kernel struct {
+	Time func(l *Launch) time.Duration
+	Run  func(l *Launch)
+}
+
+// WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.
+func WithKernel(name string, k Kernel) Option {
+	return func(d *Driver) { d.kernels[name] = k }
+}
+
+// Dim3 is a number of blocks or threads in three dimensions.
+type Dim3 struct{ X, Y, Z uint32 }
+
+// count returns the product of the dimensions, which were checked.
+func (d Dim3) count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
+
+// Launch is a cusim.Launch.
+type Launch struct {
+	Name        string
+	Grid, Block Dim3
+	SharedMem   uint32
+
+	d      *Driver
+	module *module
+	args   [][]byte
+	code   driver.Result
+}
+
+// Threads returns how many threads the launch has.
+func (l *Launch) Threads() uint64 {
+	n := l.Grid.count()
+	if b := l.Block.count(); n <= math.MaxUint64/b {
+		return n * b
+	}
+	return math.MaxUint64
+}
+
+// Args returns how many arguments there are.
+func (l *Launch) Args() int { return len(l.args) }
+
+// Bytes returns the value of argument i, counted from 0. If there is none the kernel panics.
+func (l *Launch) Bytes(i int) []byte { return l.args[i] }
+
+// U32 returns argument i, of 32 bits.
+func (l *Launch) U32(i int) uint32 { return binary.LittleEndian.Uint32(l.args[i]) }
+
+// U64 returns argument i, of 64 bits. An address is one.
+func (l *Launch) U64(i int) uint64 { return binary.LittleEndian.Uint64(l.args[i]) }
+
+// F32 returns argument i, a 32-bit float.
+func (l *Launch) F32(i int) float32 { return math.Float32frombits(l.U32(i)) }
+
+// F64 returns argument i, a 64-bit float.
+func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
+
+// Mem returns the memory from the address that argument i is to the end of the
+// allocation. If nothing is there the device has a fault, and Mem returns nil.
+func (l *Launch) Mem(i int) []byte {
+	addr := l.U64(i)
+	b := l.d.space.at(addr)
+	if b == nil {
+		l.Fault(int(driver.ResultIllegalAddress))
+		return nil
+	}
+	return b.bytes()[addr-b.addr:]
+}
+
+// Global returns the memory of a variable of the kernel's module. If there is none
+// the device has a fault, and Global returns nil.
+func (l *Launch) Global(name string) []byte {
+	b := l.module.variables[name]
+	if b == nil {
+		l.Fault(int(driver.ResultIllegalAddress))
+		return nil
+	}
+	return b.bytes()
+}
+
+// Fault makes the launch fail with a code. The first code counts.
+func (l *Launch) Fault(code int) {
+	if l.code == ok {
+		l.code = driver.Result(code)
+	}
+}
+
+// guard calls a part of a kernel. Nothing that it does may get out.
+func (l *Launch) guard(f func()) {
+	// On a goroutine of its own: a kernel of a test may end its goroutine
+	// (testing.T.FailNow), and the driver has to go on.
+	ended := make(chan struct{})
+	go func() {
+		returned := false
+		defer close(ended)
+		defer func() {
+			switch e := recover().(type) {
+			case nil:
+				if !returned {
+					l.Fault(int(driver.ResultLaunchFailed))
+					l.d.misuse(l.Name, 0, "the kernel ended its goroutine", nil)
+				}
+			case runtime.Error:
+				l.Fault(int(driver.ResultIllegalAddress))
+				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+			default:
+				l.Fault(int(driver.ResultLaunchFailed))
+				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+			}
+		}()
+		// Memory that other code has may be gone.
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		f()
+		returned = true
+	}()
+	<-ended
+}
+
+// kernelTime is how long a kernel takes that does not say so.
+const kernelTime = 5 * time.Microsecond
+
+// builtinKernels are those that the driver knows.
+func builtinKernels() map[string]Kernel {
+	return map[string]Kernel{
+		"cusim_spin": {
+			Time: func(l *Launch) time.Duration { return time.Duration(min(l.U64(0), math.MaxInt64)) },
+		},
+		"cusim_illegal_address": fails(driver.ResultIllegalAddress),
+		"cusim_assert":          fails(driver.ResultAssert),
+		"cusim_misaligned":      fails(driver.ResultMisalignedAddress),
+		"cusim_trap":            fails(driver.ResultLaunchFailed),
+		"cusim_fill_u32": {Run: func(l *Launch) {
+			each(l, 2, func(i int, m [][]byte) { binary.LittleEndian.PutUint32(m[0][i:], l.U32(1)) }, 0)
+		}},
+		"cusim_add_f32": {Run: func(l *Launch) {
+			each(l, 3, func(i int, m [][]byte) { putF32(m[0][i:], f32(m[1][i:])+f32(m[2][i:])) }, 0, 1, 2)
+		}},
+		"cusim_axpy_f32": {Run: func(l *Launch) {
+			a := l.F32(2)
+			each(l, 3, func(i int, m [][]byte) { putF32(m[0][i:], f32(m[0][i:])+float32(a*f32(m[1][i:]))) }, 0, 1)
+		}},
+	}
+}
+
+// faultTime is how long a kernel takes that has a fault. A GPU notices it some time after the
+// launch: what a program enqueues at once is still taken.
+const faultTime = time.Millisecond
+
+// fails returns a kernel that has a fault.
+func fails(code driver.Result) Kernel {
+	return Kernel{
+		Time: func(*Launch) time.Duration { return faultTime },
+		Run:  func(l *Launch) { l.Fault(int(code)) },
+	}
+}
+
+// each calls f for each thread of a launch that has an element: with where in bytes
+// it is, and with the memory behind the named arguments. Argument count says how
+// many elements there are.
+func each(l *Launch, count int, f func(at int, m [][]byte), args ...int) {
+	n := int(min(uint64(l.U32(count)), l.Threads()))
+	var m [][]byte
+	for _, i := range args {
+		m = append(m, l.Mem(i))
+	}
+	if l.code != ok {
+		return
+	}
+	for i := range n {
+		f(4*i, m)
+	}
+}
+
+func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
+
+func putF32(b []byte, v float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(v)) }

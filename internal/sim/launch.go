@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// LaunchKernel is cuLaunchKernel.
+func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
+	return d.launch("cuLaunchKernel", th, f, &c, launchOptions{}, p)
+}
+
+// LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the
+// device at a time.
+func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
+	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
+		SharedMemBytes: shared, Stream: h}
+	return d.launch("cuLaunchCooperativeKernel", th, f, &c, launchOptions{cooperative: true}, p)
+}
+
+// LaunchKernelEx is cuLaunchKernelEx.
+func (d *Driver) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
+	p driver.KernelParams) driver.Result {
+	if c == nil {
+		defer d.mu.Unlock()
+		if r := d.begin("cuLaunchKernelEx"); r != ok {
+			return r
+		}
+		return driver.ResultInvalidValue
+	}
+	return d.launch("cuLaunchKernelEx", th, f, c, launchOptions{}, p)
+}
+
+func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *driver.LaunchConfig, o launchOptions,
+	p driver.KernelParams) driver.Result {
+	defer d.reportUnknown()
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	f, r := d.function(name, h)
+	if r != ok {
+		return r
+	}
+	s, r := d.usable(name, d.thread(th), c.Stream)
+	switch {
+	case r != ok:
+		return r
+	case f.module.ctx != s.ctx:
+		return driver.ResultInvalidHandle
+	}
+	if r := d.launchAttributes(name, s, c, &o); r != ok {
+		return r
+	}
+	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
+	if r = f.fits(grid, block, c.SharedMemBytes); r == ok {
+		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)
+	}
+	if r != ok {
+		if s.capture != nil {
+			d.invalidate(s.capture, ok)
+		}
+		return r
+	}
+	args, r := d.arguments(name, h, f, p)
+	if r == ok {
+		r = d.known(name, f)
+	}
+	switch {
+	case r == driver.ResultLaunchOutOfResources && s.capture != nil:
+		return driver.ResultInvalidValue // so it was seen of an H100, and the capture goes on
+	case r != ok:
+		return r
+	}
+	shared := c.SharedMemBytes // the configuration is the caller's
+	r = d.submit(s, &work{node: kernelNode, make: func() *op {
+		if f.module.unloaded {
+			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
+			return &op{}
+		}
+		return d.kernelOp(&Launch{Name: f.name, Grid: grid, Block: block, SharedMem: shared, d: d, module: f.module, args: args})
+	}})
+	for _, e := range o.events {
+		if r == ok {
+			r = d.recordEvent(e, s)
+		}
+	}
+	return r
+}
+
+// fits checks the shape of a launch.
+func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
+	most := attributes
+	for _, n := range []struct {
+		n     uint32
+		limit int32
+	}{
+		{grid.X, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
+		{grid.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
+		{grid.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
+		{block.X, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
+		{block.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
+		{block.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
+	} {
+		if n.n == 0 || n.n > uint32(most[n.limit]) {
+			return driver.ResultInvalidValue
+		}
+	}
+	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) ||
+		block.count() > uint64(f.maxThreads) ||
+		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// arguments copies the values of a launch's arguments. NVIDIA's driver knows only
+// where they are: one that is missing or too short lets it read whatever is there.
+func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
+	if p.Extra != nil {
+		data, r := unpack(p.Extra)
+		switch other := p.Array != nil || len(p.Ptrs) > 0; {
+		case r != ok:
+			return nil, r
+		case other && data.size > 0:
+			return nil, driver.ResultInvalidValue
+		case !other && data != packed{}:
+			return f.unpacked(data)
+		}
+	}
+	if p.Array != nil {
+		p.Ptrs = pointers(p.Array, len(f.params))
+	}
+	if len(p.Ptrs) < len(f.params) {
+		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.name, len(f.params), len(p.Ptrs)), nil)
+		return nil, driver.ResultInvalidValue
+	}
+	args := make([][]byte, len(f.params))
+	for i, param := range f.params {
+		if p.Ptrs[i] == nil {
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d is NULL", f.name, i), nil)
+			return nil, driver.ResultInvalidValue
+		}
+		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.size {
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d", f.name, i, p.Sizes[i], param.size), nil)
+			return nil, driver.ResultInvalidValue
+		}
+		args[i] = argument(p.Ptrs[i], param.size)
+	}
+	return args, ok
+}
+
+// mostArguments is how many bytes the arguments of a kernel have at most.
+const mostArguments = 32764
+
+// unpacked returns the values of arguments that lie one behind the other. What is
+// missing at their end is zero. There may not be more than the parameters, not even what
+// pads a struct of them.
+func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
+	want := uint64(0)
+	if n := len(f.params); n > 0 {
+		want = f.params[n-1].offset + f.params[n-1].size
+	}
+	switch {
+	case data.size > mostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
+		return nil, driver.ResultInvalidValue
+	case data.size > want:
+		return nil, driver.ResultLaunchOutOfResources
+	}
+	all := make([]byte, want)
+	if data.size > 0 {
+		copy(all, argument(data.data, min(data.size, want)))
+	}
+	args := make([][]byte, len(f.params))
+	for i, param := range f.params {
+		args[i] = all[param.offset:][:param.size:param.size]
+	}
+	return args, ok
+}
+
+// kernelOp returns the operation of a launch.
+func (d *Driver) kernelOp(l *Launch) *op {
+	k := d.kernels[l.Name]
+	o := &op{visible: k.Run != nil} // whatever it does can be seen
+	o.begin = func() {
+		took := kernelTime
+		if k.Time != nil {
+			l.guard(func() { took = max(k.Time(l), 0) })
+		}
+		o.duration = int64(took)
+	}
+	o.effect = func() {
+		if k.Run != nil && l.code == ok {
+			l.guard(func() { k.Run(l) })
+		}
+		if l.code != ok {
+			d.poison(l.code)
+		}
+	}
+	return o
+}

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// launchOptions are what a launch has besides its shape.
+type launchOptions struct {
+	cooperative        bool
+	cluster, preferred Dim3     // all 0 where there are none
+	events             []*event // recorded behind the kernel
+}
+
+// The most blocks of a cluster: of any kernel, and of one that may have more than all
+// devices can run (CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED).
+const (
+	mostInCluster   = 8
+	mostNonPortable = 16
+)
+
+// launchAttributes takes over the attributes of a launch, of which later ones count. Most
+// are only checked: they say how a GPU should run the kernel, and every way is right.
+func (d *Driver) launchAttributes(name string, s *stream, c *driver.LaunchConfig, o *launchOptions) driver.Result {
+	list, r := attributesOf(c)
+	for _, a := range list {
+		if r == ok {
+			r = d.launchAttribute(name, s, &a, o)
+		}
+	}
+	return r
+}
+
+func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribute, o *launchOptions) driver.Result {
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Value[4*i:]) }
+	valid := true
+	switch a.ID {
+	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // an address, a size, a ratio, and what hits and misses are
+		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
+		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])
+		valid = size <= most && ratio >= 0 && ratio <= 1 &&
+			hit <= driver.CU_ACCESS_PROPERTY_PERSISTING && miss < driver.CU_ACCESS_PROPERTY_PERSISTING
+	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+		o.cooperative = word(0) != 0
+	case driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		o.cluster = Dim3{word(0), word(1), word(2)}
+		return o.cluster.ofBlocks()
+	case driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+		o.preferred = Dim3{word(0), word(1), word(2)}
+		return o.preferred.ofBlocks()
+	case driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		valid = word(0) <= driver.CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
+	case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, driver.CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		return d.launchEvent(name, s, driver.Event(binary.LittleEndian.Uint64(a.Value[:])), word(2), o)
+	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		domains := byte(attributes[driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT])
+		valid = a.Value[0] < domains && a.Value[1] < domains
+	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, driver.CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+		valid = word(0) <= 1
+	case driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: // no node is, as kernels cannot update them
+		if s.capture == nil || word(0) == 1 {
+			return driver.ResultNotSupported
+		}
+		valid = word(0) == 0
+	case driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		valid = word(0) <= 100 // percent
+	default: // also what is for streams only
+		valid = false
+	}
+	if !valid {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// launchEvent takes over an event that a launch records when all blocks have begun, or
+// have said that what waits for the event may go on. Here it is recorded behind the
+// kernel, which is never too early.
+func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint32, o *launchOptions) driver.Result {
+	if h == 0 {
+		return driver.ResultInvalidHandle
+	}
+	e, r := d.event(name, h)
+	switch {
+	case r != ok:
+		return r
+	case flags&^uint32(driver.CU_EVENT_RECORD_EXTERNAL) != 0:
+		return driver.ResultInvalidValue
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
+		return driver.ResultIllegalState
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && s.capture != nil:
+		return driver.ResultStreamCaptureUnsupported // the capture goes on
+	case flags == driver.CU_EVENT_RECORD_EXTERNAL,
+		e.flags&(driver.CU_EVENT_DISABLE_TIMING|driver.CU_EVENT_INTERPROCESS) != driver.CU_EVENT_DISABLE_TIMING:
+		return driver.ResultNotSupported
+	case e.ctx != s.ctx:
+		return driver.ResultInvalidHandle
+	}
+	o.events = append(o.events, e)
+	return ok
+}
+
+// ofBlocks checks the dimensions of a cluster: none is 0, or all are.
+func (d Dim3) ofBlocks() driver.Result {
+	if d != (Dim3{}) && d.count() == 0 {
+		return driver.ResultInvalidClusterSize
+	}
+	return ok
+}
+
+// fitsTogether checks that blocks that have to run at a time can.
+func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
+	if o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors {
+		return driver.ResultCooperativeLaunchTooLarge
+	}
+	most := uint64(mostInCluster)
+	if f.attributes[driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0 {
+		most = mostNonPortable
+	}
+	switch none := (Dim3{}); {
+	case o.cluster != none && (o.cluster.count() > most || !grid.divisibleBy(o.cluster)),
+		o.preferred != none && (o.cluster == none || !o.preferred.divisibleBy(o.cluster)):
+		return driver.ResultInvalidClusterSize
+	}
+	return ok
+}
+
+// divisibleBy reports whether each dimension is a multiple of another.
+func (d Dim3) divisibleBy(by Dim3) bool { return d.X%by.X == 0 && d.Y%by.Y == 0 && d.Z%by.Z == 0 }

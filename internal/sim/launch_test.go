@@ -1,0 +1,459 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/purecu/purecu/driver"
+)
+
+// TestLaunchAnswers launches kernels in shapes that are right and wrong.
+func TestLaunchAnswers(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	one := Dim3{1, 1, 1}
+	for _, tt := range []struct {
+		name        string
+		grid, block Dim3
+		shared      uint32
+		cooperative bool
+		want        driver.Result
+	}{
+		{"one", one, one, 0, false, ok},
+		{"largest grid", Dim3{1<<31 - 1, 65535, 65535}, one, 0, false, ok},
+		{"grid X", Dim3{1 << 31, 1, 1}, one, 0, false, invalid},
+		{"grid Y", Dim3{1, 65536, 1}, one, 0, false, invalid},
+		{"grid Z", Dim3{1, 1, 65536}, one, 0, false, invalid},
+		{"no blocks", Dim3{0, 1, 1}, one, 0, false, invalid},
+		{"flat grid", Dim3{1, 0, 1}, one, 0, false, invalid},
+		{"block X", one, Dim3{1024, 1, 1}, 0, false, ok},
+		{"too large X", one, Dim3{1025, 1, 1}, 0, false, invalid},
+		{"block Z", one, Dim3{1, 1, 64}, 0, false, ok},
+		{"too large Z", one, Dim3{1, 1, 65}, 0, false, invalid},
+		{"too large", one, Dim3{32, 32, 2}, 0, false, invalid},
+		{"no threads", one, Dim3{1, 1, 0}, 0, false, invalid},
+		{"shared", one, one, 48 << 10, false, ok},
+		{"too much shared", one, one, 48<<10 + 1, false, invalid},
+		{"cooperative", Dim3{264, 1, 1}, Dim3{1024, 1, 1}, 0, true, ok},
+		{"cooperative too large", Dim3{265, 1, 1}, Dim3{1024, 1, 1}, 0, true, driver.ResultCooperativeLaunchTooLarge},
+		{"cooperative with shared", Dim3{4 * 132, 1, 1}, Dim3{32, 1, 1}, 48 << 10, true, ok},
+		{"cooperative with too much shared", Dim3{4*132 + 1, 1, 1}, Dim3{32, 1, 1}, 48 << 10, true, driver.ResultCooperativeLaunchTooLarge},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLab(t)
+			f, launch := r.kernel("k", ""), r.LaunchKernel
+			if tt.cooperative {
+				launch = r.LaunchCooperativeKernel
+			}
+			r.want("launch", tt.want, launch(r.th, f, tt.grid.X, tt.grid.Y, tt.grid.Z, tt.block.X, tt.block.Y, tt.block.Z, tt.shared, 0, driver.KernelParams{}))
+		})
+	}
+	t.Run("shared by attribute", func(t *testing.T) {
+		r := newLab(t)
+		f := r.kernel("k", "")
+		r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100<<10))
+		r.want("launch", ok, r.LaunchKernel(r.th, f, 1, 1, 1, 1, 1, 1, 100<<10, 0, driver.KernelParams{}))
+		r.want("launch", invalid, r.LaunchKernel(r.th, f, 1, 1, 1, 1, 1, 1, 100<<10+1, 0, driver.KernelParams{}))
+	})
+	t.Run("threads by the text", func(t *testing.T) {
+		r := newLab(t)
+		f, res := r.ModuleGetFunction(r.th, r.load(header+".entry k() .maxntid 64 { ret; }"), "k")
+		r.must(res)
+		r.want("launch", ok, r.launchOn(0, f, 64, driver.KernelParams{}))
+		r.want("launch", invalid, r.launchOn(0, f, 65, driver.KernelParams{}))
+	})
+	t.Run("in another context", func(t *testing.T) {
+		r := newLab(t)
+		f := r.kernel("k", "")
+		th := new(driver.Thread)
+		c, res := r.CtxCreate(th, 0, 0)
+		r.must(res)
+		s, res := r.StreamCreate(th, 0)
+		r.must(res)
+		r.want("stream", driver.ResultInvalidHandle, r.launchOn(s, f, 1, driver.KernelParams{}))
+		r.want("default stream", driver.ResultInvalidHandle, r.LaunchKernel(th, f, 1, 1, 1, 1, 1, 1, 0, 0, driver.KernelParams{}))
+		r.must(r.StreamDestroy(th, s))
+		r.must(r.CtxDestroy(th, c))
+	})
+	t.Run("NULL", func(t *testing.T) {
+		r := newLab(t)
+		r.want("launch", driver.ResultInvalidHandle, r.launchOn(0, 0, 1, driver.KernelParams{}))
+	})
+}
+
+// TestArguments passes arguments, right and wrong.
+func TestArguments(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	value := uint64(7)
+	p := unsafe.Pointer(&value)
+	for _, tt := range []struct {
+		name   string
+		params driver.KernelParams
+		want   driver.Result
+		misuse int
+	}{
+		{"right", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p}, Sizes: []uint32{4, 8}}, ok, 0},
+		{"sizes unknown", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p}, Sizes: []uint32{0, 0}}, ok, 0},
+		{"no sizes", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p}}, ok, 0},
+		{"more than it takes", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p, p}, Sizes: []uint32{4, 8, 8}}, ok, 0},
+		{"larger than it takes", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p}, Sizes: []uint32{8, 8}}, ok, 0},
+		{"too few", driver.KernelParams{Ptrs: []unsafe.Pointer{p}, Sizes: []uint32{4}}, invalid, 1},
+		{"none", driver.KernelParams{}, invalid, 1},
+		{"too short", driver.KernelParams{Ptrs: []unsafe.Pointer{p, p}, Sizes: []uint32{4, 4}}, invalid, 1},
+		{"NULL", driver.KernelParams{Ptrs: []unsafe.Pointer{p, nil}, Sizes: []uint32{4, 8}}, invalid, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []any
+			r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) {
+				got = []any{l.Name, l.Args(), l.U32(0), l.U64(1), l.F64(1), len(l.Bytes(0)), l.Threads(), l.SharedMem}
+			}}))
+			r.want("launch", tt.want, r.LaunchKernel(r.th, r.kernel("k", ".param .u32 a, .param .u64 b"), 2, 3, 1, 32, 1, 2, 5, 0, tt.params))
+			r.must(r.CtxSynchronize(r.th))
+			var want []any
+			if tt.want == ok {
+				want = []any{"k", 2, uint32(7), uint64(7), math.Float64frombits(7), 4, uint64(2 * 3 * 64), uint32(5)}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the kernel saw (-want +got):\n%s", diff)
+			}
+			if n := r.takeMisuses(); n != tt.misuse {
+				t.Errorf("%d misuses, want %d", n, tt.misuse)
+			}
+		})
+	}
+}
+
+// TestKernelTime launches kernels while time stands still: what they do happens when
+// they end, with the arguments as they were.
+func TestKernelTime(t *testing.T) {
+	r := newLab(t, VirtualTime(), WithKernel("store", Kernel{
+		Time: func(l *Launch) time.Duration { return time.Duration(l.U32(1)) * time.Second },
+		Run:  func(l *Launch) { copy(l.Mem(0), "stored") },
+	}), WithKernel("backwards", Kernel{Time: func(*Launch) time.Duration { return -time.Hour }}), WithKernel("empty", Kernel{}))
+	s, p := r.newStream(), r.alloc("------")
+	args := params(p, uint32(10))
+	r.must(r.launchOn(s, r.kernel("store", ".param .u64 p, .param .u32 seconds"), 1, args))
+	*(*uint64)(args.Ptrs[0]), *(*uint32)(args.Ptrs[1]) = 0, 0
+	for _, step := range []struct {
+		by      time.Duration
+		content string
+		status  driver.Result
+	}{
+		{0, "------", driver.ResultNotReady}, {10*time.Second - 1, "------", driver.ResultNotReady}, {1, "stored", ok},
+	} {
+		r.Advance(step.by)
+		r.want("query", step.status, r.StreamQuery(r.th, s))
+		if got := r.read(p, 6); got != step.content {
+			t.Errorf("the memory has %q, want %q", got, step.content)
+		}
+	}
+	r.must(r.launchOn(s, r.kernel("empty", ""), 1, driver.KernelParams{}))
+	r.Advance(kernelTime - 1)
+	r.want("a kernel that nobody wrote", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.Advance(1)
+	r.want("a kernel that nobody wrote", ok, r.StreamQuery(r.th, s))
+	r.must(r.launchOn(s, r.kernel("backwards", ""), 1, driver.KernelParams{}))
+	r.want("a kernel that takes less than nothing", ok, r.StreamQuery(r.th, s))
+	r.spin(s, time.Hour)
+	r.Advance(time.Hour - 1)
+	r.want("cusim_spin", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.Advance(1)
+	r.want("cusim_spin", ok, r.StreamQuery(r.th, s))
+}
+
+// TestBuiltinKernels runs the kernels that the driver knows.
+func TestBuiltinKernels(t *testing.T) {
+	floats := func(v ...float32) string {
+		var b []byte
+		for _, v := range v {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		return string(b)
+	}
+	for _, tt := range []struct {
+		name, params string
+		args         func(p, x, y driver.DevicePtr) driver.KernelParams
+		threads      uint32
+		want         string
+	}{
+		{"cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n",
+			func(p, _, _ driver.DevicePtr) driver.KernelParams { return params(p, uint32(0x64636261), uint32(2)) }, 32,
+			"abcdabcd" + floats(3)},
+		{"cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n",
+			func(p, _, _ driver.DevicePtr) driver.KernelParams { return params(p, uint32(0x64636261), uint32(3)) }, 1,
+			"abcd" + floats(2, 3)},
+		{"cusim_add_f32", ".param .u64 dst, .param .u64 x, .param .u64 y, .param .u32 n",
+			func(p, x, y driver.DevicePtr) driver.KernelParams { return params(p, x, y, uint32(3)) }, 32, floats(11, 22, 33)},
+		{"cusim_axpy_f32", ".param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n",
+			func(p, x, _ driver.DevicePtr) driver.KernelParams { return params(p, x, float32(0.5), uint32(3)) }, 32, floats(6, 12, 18)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLab(t)
+			p, x, y := r.alloc(floats(1, 2, 3)), r.alloc(floats(10, 20, 30)), r.alloc(floats(1, 2, 3))
+			r.must(r.launchOn(0, r.kernel(tt.name, tt.params), tt.threads, tt.args(p, x, y)))
+			r.must(r.CtxSynchronize(r.th))
+			if diff := cmp.Diff(tt.want, r.read(p, 12)); diff != "" {
+				t.Errorf("memory (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKernelFaults runs kernels that fail.
+func TestKernelFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		kernel Kernel
+		arg    uint64
+		want   driver.Result
+		misuse string // a part of it
+	}{
+		{"cusim_illegal_address", builtinKernels()["cusim_illegal_address"], 0, driver.ResultIllegalAddress, ""},
+		{"fault", Kernel{Run: func(l *Launch) { l.Fault(719); l.Fault(700) }}, 0, driver.ResultLaunchFailed, ""},
+		{"nowhere", Kernel{Run: func(l *Launch) { l.Mem(0) }}, 64, driver.ResultIllegalAddress, ""},
+		{"over the end", Kernel{Run: func(l *Launch) { l.Mem(0)[4] = 1 }}, 0, driver.ResultIllegalAddress, "index out of range"},
+		{"no such argument", Kernel{Run: func(l *Launch) { l.U32(1) }}, 0, driver.ResultIllegalAddress, "index out of range"},
+		{"panic", Kernel{Run: func(*Launch) { panic("oops") }}, 0, driver.ResultLaunchFailed, "the kernel panicked: oops"},
+		{"panic in Time", Kernel{Time: func(*Launch) time.Duration { panic("oops") }}, 0, driver.ResultLaunchFailed, "the kernel panicked: oops"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLab(t, WithKernel("k", tt.kernel))
+			s, p := r.newStream(), r.alloc("abcd")
+			if tt.arg != 0 {
+				p = driver.DevicePtr(tt.arg)
+			}
+			r.must(r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(p)))
+			r.want("synchronize", tt.want, r.StreamSynchronize(r.th, s))
+			_, res := r.EventCreate(r.th, 0)
+			r.want("afterwards", tt.want, res)
+			var misuses []string
+			for _, m := range r.Misuses() {
+				misuses = append(misuses, m.String())
+			}
+			if got := strings.Join(misuses, "\n"); !strings.Contains(got, tt.misuse) || (got == "") != (tt.misuse == "") {
+				t.Errorf("misuse is %q, want %q", got, tt.misuse)
+			}
+			r.takeMisuses()
+		})
+	}
+}
+
+// TestKernelOnForeignMemory runs a kernel on memory that was registered, and is not
+// there.
+func TestKernelOnForeignMemory(t *testing.T) {
+	const nowhere = driver.HostPtr(1 << 15)
+	r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 1 }}))
+	s := r.newStream()
+	r.must(r.MemHostRegister(r.th, nowhere, page, 0))
+	r.must(r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(uint64(nowhere))))
+	r.want("synchronize", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
+	r.want("unregister", driver.ResultIllegalAddress, r.MemHostUnregister(r.th, nowhere))
+	if n := r.takeMisuses(); n != 1 {
+		t.Errorf("%d misuses", n)
+	}
+}
+
+// TestVisible enqueues what changes memory of the host: it happens although nobody
+// calls the driver.
+func TestVisible(t *testing.T) {
+	for name, call := range map[string]func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result{
+		"copy": func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result {
+			return r.MemcpyDtoHAsync(r.th, host, p, 1, s)
+		},
+		"memset": func(r *lab, s driver.Stream, host driver.HostPtr, _ driver.DevicePtr) driver.Result {
+			return r.MemsetD8Async(r.th, driver.DevicePtr(host), 'x', 1, s)
+		},
+		"kernel": func(r *lab, s driver.Stream, host driver.HostPtr, _ driver.DevicePtr) driver.Result {
+			return r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(uint64(host)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 'x' }}))
+			s, p := r.newStream(), r.alloc("x")
+			b, host := r.pinned("-")
+			r.must(call(r, s, host, p))
+			look := func() string {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return string(b)
+			}
+			for i := 0; look() != "x"; i++ {
+				if i == 10_000 {
+					t.Fatalf("it has %q", look())
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestPoisonDropsWork poisons a driver that has work to do, of which another device waits
+// for a part: that one is lost, too.
+func TestPoisonDropsWork(t *testing.T) {
+	r := newLab(t, VirtualTime(), Devices(2))
+	th := new(driver.Thread)
+	c := r.primary(1)
+	r.must(r.CtxSetCurrent(th, c))
+	other, res := r.StreamCreate(th, driver.CU_STREAM_NON_BLOCKING)
+	r.must(res)
+	s, held := r.newStream(), r.newStream()
+	e, res := r.EventCreate(r.th, 0)
+	r.must(res)
+	b, _ := r.pinned("-")
+	p := driver.DevicePtr(sliceAddress(b))
+	r.spin(s, time.Hour)
+	r.must(r.MemsetD8Async(r.th, p, 'x', 1, s))
+	r.must(r.EventRecord(r.th, e, s))
+	r.must(r.StreamWaitEvent(r.th, held, e, 0))
+	r.must(r.StreamWaitValue32(r.th, r.newStream(), r.alloc("\x00\x00\x00\x00"), 1, 0))
+	r.Hold(uintptr(held))
+	r.must(r.MemsetD8Async(r.th, p, 'y', 1, held))
+	idle := r.newStream()
+	r.Hold(uintptr(idle))
+	r.must(r.MemsetD8Async(r.th, p, 'z', 1, idle))
+	r.must(r.StreamWaitEvent(th, other, e, 0))
+	r.want("the other device", driver.ResultNotReady, r.StreamQuery(th, other))
+	done := make(chan driver.Result)
+	waiter := r.otherThread()
+	go func() { done <- r.StreamSynchronize(waiter, s) }()
+	r.blocked(1)
+	r.Poison(700)
+	r.Poison(719)
+	if !r.devices[0].contexts[0].pending.none() {
+		t.Error("operations are pending")
+	}
+	r.want("the one that waited", driver.ResultIllegalAddress, <-done)
+	r.want("the device", driver.ResultIllegalAddress, r.CtxSynchronize(r.th))
+	r.want("the other device", driver.ResultIllegalAddress, r.StreamQuery(th, other))
+	r.Release(uintptr(held))
+	r.Advance(2 * time.Hour)
+	if string(b) != "-" {
+		t.Errorf("memory was set to %q", b)
+	}
+	r.want("destroy", driver.ResultIllegalAddress, r.EventDestroy(r.th, e))
+	r.want("destroy on the other device", driver.ResultIllegalAddress, r.StreamDestroy(th, other))
+	r.must(r.DevicePrimaryCtxRelease(nil, 1))
+}
+
+// TestPoisonBeginsNothing poisons a device: nothing begins any more, and what does not
+// run hears of it once.
+func TestPoisonBeginsNothing(t *testing.T) {
+	for name, poison := range map[string]func(r *lab) *op{
+		"from outside": func(r *lab) *op { return &op{duration: 1} },
+		"by the end of an operation": func(r *lab) *op {
+			return &op{effect: func() { r.poison(driver.ResultLaunchFailed) }}
+		},
+		"by the beginning of an operation": func(r *lab) *op {
+			return &op{duration: 1, begin: func() { r.poison(driver.ResultLaunchFailed) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, VirtualTime())
+			h := r.newStream()
+			r.mu.Lock()
+			s, _ := find[stream](r.Driver, "", streamKind, uintptr(h))
+			began, dropped := 0, 0
+			r.engine.enqueue(s, &op{duration: 1})
+			first := poison(r)
+			r.engine.enqueue(s, first)
+			for range 2 {
+				r.engine.enqueue(s, &op{begin: func() { began++ }, dropped: func() { dropped++ }})
+			}
+			r.mu.Unlock()
+			if name != "from outside" {
+				r.Advance(1)
+			}
+			r.Poison(719)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if began != 0 || dropped != 2 || !first.done || !s.ctx.pending.none() || len(r.engine.running) != 0 {
+				t.Errorf("%d began, %d were dropped, %d run", began, dropped, len(r.engine.running))
+			}
+		})
+	}
+}
+
+// TestGlobal runs a kernel that uses a variable of its module.
+func TestGlobal(t *testing.T) {
+	r := newLab(t, WithKernel("count", Kernel{Run: func(l *Launch) { l.Global("n")[0]++ }}),
+		WithKernel("wild", Kernel{Run: func(l *Launch) { l.Global("nosuch") }}))
+	m := r.load(header + ".global .u32 n = 41; .entry count() { ret; } .entry wild() { ret; }")
+	p, size, res := r.ModuleGetGlobal(r.th, m, "n")
+	r.must(res)
+	for _, tt := range []struct {
+		name string
+		want driver.Result
+	}{{"count", ok}, {"wild", driver.ResultIllegalAddress}} {
+		f, res := r.ModuleGetFunction(r.th, m, tt.name)
+		r.must(res)
+		r.must(r.launchOn(0, f, 1, driver.KernelParams{}))
+		r.want(tt.name, tt.want, r.CtxSynchronize(r.th))
+		if b := make([]byte, size); tt.want == ok {
+			r.must(r.MemcpyDtoH(r.th, b, p))
+			if string(b) != "*\x00\x00\x00" {
+				t.Errorf("the variable is %q", b)
+			}
+		}
+	}
+}
+
+// TestGraphOfKernels captures a launch, and runs it twice.
+func TestGraphOfKernels(t *testing.T) {
+	r := newLab(t, WithKernel("add", Kernel{Run: func(l *Launch) { l.Mem(0)[0] += byte(l.U32(1)) }}))
+	s, p := r.newStream(), r.alloc("a")
+	f := r.kernel("add", ".param .u64 p, .param .u32 n")
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
+	r.must(r.launchOn(s, f, 1, params(p, uint32(1))))
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	x, res := r.GraphInstantiateWithFlags(r.th, g, 0)
+	r.must(res)
+	r.must(r.GraphDestroy(r.th, g))
+	for _, want := range []string{"b", "c"} {
+		r.must(r.GraphLaunch(r.th, x, s))
+		r.must(r.StreamSynchronize(r.th, s))
+		if got := r.read(p, 1); got != want {
+			t.Errorf("the memory has %q, want %q", got, want)
+		}
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+}
+
+// TestLegacyInCapture gives the legacy default stream work while a blocking stream is
+// being captured.
+func TestLegacyInCapture(t *testing.T) {
+	for name, call := range map[string]func(r *lab, f driver.Function, p driver.DevicePtr) driver.Result{
+		"launch": func(r *lab, f driver.Function, _ driver.DevicePtr) driver.Result {
+			return r.launchOn(0, f, 1, driver.KernelParams{})
+		},
+		"memset": func(r *lab, _ driver.Function, p driver.DevicePtr) driver.Result {
+			return r.MemsetD8Async(r.th, p, 1, 1, 0)
+		},
+		"host function": func(r *lab, _ driver.Function, _ driver.DevicePtr) driver.Result {
+			return r.LaunchHostFunc(r.th, 0, driver.Callback{Go: func() {}})
+		},
+		"copy": func(r *lab, _ driver.Function, p driver.DevicePtr) driver.Result {
+			return r.MemcpyHtoD(r.th, p, []byte("y"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			f, p := r.kernel("k", ""), r.alloc("x")
+			s, res := r.StreamCreate(r.th, 0)
+			r.must(res)
+			r.want("before", ok, call(r, f, p))
+			r.must(r.CtxSynchronize(r.th))
+			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+			r.want(name, driver.ResultStreamCaptureImplicit, call(r, f, p))
+			_, res = r.StreamEndCapture(r.th, s)
+			r.want("end", driver.ResultStreamCaptureInvalidated, res)
+			r.want("afterwards", ok, call(r, f, p))
+			r.must(r.CtxSynchronize(r.th))
+			r.must(r.StreamDestroy(r.th, s))
+		})
+	}
+}

@@ -1,0 +1,430 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// blockKind is what a block of memory is.
+type blockKind uint8
+
+const (
+	deviceBlock     blockKind = iota // of cuMemAlloc and cuMemAllocAsync
+	moduleBlock                      // of a module's variable
+	pinnedBlock                      // of cuMemHostAlloc
+	registeredBlock                  // other code's, that cuMemHostRegister pinned
+	pageableBlock                    // other code's, and not registered
+)
+
+// onHost reports whether the memory is the host's.
+func (k blockKind) onHost() bool { return k >= pinnedBlock }
+
+// foreign reports whether other code has the memory, and could unmap it.
+func (k blockKind) foreign() bool { return k >= registeredBlock }
+
+// block is a piece of memory with one owner.
+type block struct {
+	addr, size uint64
+	kind       blockKind
+	ctx        *context
+	flags      uint32 // of pinned and of registered memory
+	// data is the content. The device's memory has none before its first use: a
+	// hundred gigabytes that nobody touches cost nothing.
+	data []byte
+	// leaving says that cuMemFreeAsync was called, gone that the block is freed.
+	leaving, gone bool
+}
+
+// bytes returns the content.
+func (b *block) bytes() []byte {
+	if b.data == nil {
+		b.data = newBytes(b.size)
+	}
+	return b.data[:b.size]
+}
+
+// end returns the address behind the block.
+func (b *block) end() uint64 { return b.addr + b.size }
+
+// addressSpace is the memory that the devices and the host share: an address says
+// where it belongs.
+type addressSpace struct {
+	blocks []*block // by their addresses
+	next   uint64   // where on the devices there was no memory yet
+	pinned uint64   // bytes
+
+	// Where pinned memory comes from: PinnedMemory's, or nil for the heap.
+	alloc func(size uint64) []byte
+	free  func(memory []byte)
+}
+
+const (
+	// deviceBase is where the devices' addresses begin. They are numbers like
+	// those of a GPU, but above all that a process can have: no memory of the
+	// host has such an address, and who uses one as a pointer fails at once.
+	deviceBase = 0x1_7f00_0000_0000
+	// alignment is that of the devices' memory, in bytes.
+	alignment = 512
+	// page is the alignment of pinned memory, in bytes.
+	page = 4096
+	// mostPinned is how much memory can be pinned, in bytes.
+	mostPinned = 1 << 35
+	// contextMemory is how much of a device's memory a context takes for itself, in bytes.
+	// So much was in use on an H100 (driver 580.159.04, CUDA 13.0) beside one context that had
+	// two streams, a module and 64 bytes of memory. Other versions of the driver take another amount.
+	contextMemory = 556_597_248
+)
+
+// after returns the index of the first block that ends behind an address.
+func (a *addressSpace) after(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(a.blocks, addr, func(b *block, addr uint64) int {
+		if b.end() <= addr {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// at returns the block that has an address, or nil.
+func (a *addressSpace) at(addr uint64) *block {
+	if i := a.after(addr); i < len(a.blocks) && a.blocks[i].addr <= addr {
+		return a.blocks[i]
+	}
+	return nil
+}
+
+// of returns the block that begins at an address, if it is of one of the kinds
+// and nobody has asked for its end, or nil.
+func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
+	if b := a.at(addr); b != nil && b.addr == addr && !b.leaving && slices.Contains(kinds, b.kind) {
+		return b
+	}
+	return nil
+}
+
+// taken reports whether a block has any byte of a range.
+func (a *addressSpace) taken(addr, n uint64) bool {
+	i := a.after(addr)
+	return i < len(a.blocks) && a.blocks[i].addr < addr+n
+}
+
+// add adds a block.
+func (a *addressSpace) add(b *block) {
+	i, _ := slices.BinarySearchFunc(a.blocks, b.addr, func(o *block, addr uint64) int { return cmp.Compare(o.addr, addr) })
+	a.blocks = slices.Insert(a.blocks, i, b)
+}
+
+// remove removes a block. Work that was given it before keeps its content.
+func (a *addressSpace) remove(b *block) {
+	if b.gone {
+		return
+	}
+	b.gone = true
+	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
+		a.blocks = slices.Delete(a.blocks, i, i+1)
+	}
+	switch b.kind {
+	case deviceBlock, moduleBlock:
+		b.ctx.dev.memory -= rounded(b.size)
+	case pinnedBlock:
+		a.pinned -= b.size
+		if a.free != nil {
+			a.free(b.data)
+		}
+	}
+}
+
+// pages returns zeroed memory that begins at a page, and its address, or nil if there
+// is none.
+func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
+	if a.alloc == nil {
+		return newPages(size)
+	}
+	data = a.alloc(size)
+	return data, addressOf(data)
+}
+
+// PinnedMemory sets where the pinned memory of cuMemHostAlloc comes from, which is Go's
+// heap otherwise. It is for programs in which C has its addresses, and may still have
+// them when it is freed: memory of Go's that is gone must not be pointed to. alloc
+// returns zeroed memory that begins at a page and is not Go's, or nil; free takes it
+// back. Neither may call the driver. What the program does not free stays.
+func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Option {
+	return func(d *Driver) { d.space.alloc, d.space.free = alloc, free }
+}
+
+// census counts what the program has to free.
+func (a *addressSpace) census(n map[string]int) {
+	for _, b := range a.blocks {
+		switch b.kind {
+		case deviceBlock:
+			n["device memory"]++
+		case pinnedBlock, registeredBlock:
+			n["host memory"]++
+		}
+	}
+}
+
+// rounded returns how much of a device's memory a block takes.
+func rounded(size uint64) uint64 { return (size + alignment - 1) &^ (alignment - 1) }
+
+// newDeviceBlock takes memory of a device. Addresses are used once: memory that
+// was freed is never mistaken for that which came after it. Behind each block
+// there is room, so that what runs over its end hits nothing.
+func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, driver.Result) {
+	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
+		return nil, driver.ResultOutOfMemory
+	}
+	a := &d.space
+	if a.next == 0 {
+		a.next = deviceBase
+	}
+	b := &block{addr: a.next, size: size, kind: k, ctx: c}
+	a.next += rounded(size) + alignment
+	c.dev.memory += rounded(size)
+	a.add(b)
+	return b, ok
+}
+
+// freeMemoryOf frees all memory of a context.
+func (d *Driver) freeMemoryOf(c *context) {
+	for _, b := range slices.Clone(d.space.blocks) {
+		if b.ctx == c {
+			d.space.remove(b)
+		}
+	}
+}
+
+// MemGetInfo is cuMemGetInfo_v2.
+func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuMemGetInfo", th)
+	if r != ok {
+		return 0, 0, r
+	}
+	return deviceMemory - c.dev.memory, deviceMemory, ok
+}
+
+// aboutMemory begins a call that allocates: not while somebody captures.
+func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Result) {
+	c, t, r := d.inContext(op, th)
+	if r == ok {
+		r = d.forbidden(t, nil)
+	}
+	return c, r
+}
+
+// freeing makes a call that frees: not while somebody captures. It returns none for
+// a block that there is not. After a sticky error, which it returns, the memory is
+// freed too: nobody gets another chance.
+func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
+	if r := d.begin(op); r != ok {
+		return r
+	}
+	t := d.thread(th)
+	if r := d.forbidden(t, nil); r != ok {
+		return r
+	}
+	c, b := t.current(), d.space.of(addr, k)
+	if k == deviceBlock {
+		// It needs no current context: the memory knows its own.
+		switch {
+		case b != nil:
+			return cmp.Or(d.live(b.ctx), d.free(op, b))
+		case c != nil:
+			return cmp.Or(d.lost, none)
+		}
+		return none
+	}
+	r := d.live(c)
+	if r != ok && (c == nil || r != d.lost) {
+		return r
+	}
+	if b == nil {
+		return cmp.Or(r, none)
+	}
+	return cmp.Or(r, d.free(op, b))
+}
+
+// MemAlloc is cuMemAlloc_v2.
+func (d *Driver) MemAlloc(th *driver.Thread, size uint64) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	c, r := d.aboutMemory("cuMemAlloc", th)
+	switch {
+	case r != ok:
+		return 0, r
+	case size == 0:
+		return 0, driver.ResultInvalidValue
+	}
+	b, r := d.newDeviceBlock(c, size, deviceBlock)
+	if r != ok {
+		return 0, r
+	}
+	return driver.DevicePtr(b.addr), ok
+}
+
+// MemFree is cuMemFree_v2. It waits for all work in the memory's context. To free
+// NULL does nothing.
+func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
+	defer d.mu.Unlock()
+	none := driver.ResultInvalidValue
+	if p == 0 {
+		none = ok
+	}
+	return d.freeing("cuMemFree", th, uint64(p), deviceBlock, none)
+}
+
+// free frees a block after all work in its context, unless that would never end. The
+// driver is unlocked meanwhile.
+func (d *Driver) free(op string, b *block) driver.Result {
+	b.leaving = true
+	r := d.drain(op, uintptr(b.addr), b.ctx)
+	if r == driver.ResultNotPermitted {
+		b.leaving = false
+		return r
+	}
+	d.space.remove(b)
+	return r
+}
+
+// MemAllocAsync is cuMemAllocAsync. The address is known at once; memory that is
+// about to be freed is not used again before that.
+func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemAllocAsync", th, h)
+	switch {
+	case r != ok:
+		return 0, r
+	case size == 0:
+		return 0, driver.ResultInvalidValue
+	case s.capture != nil: // graphs have no nodes for it here
+		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	b, r := d.newDeviceBlock(s.ctx, size, deviceBlock)
+	if r != ok {
+		return 0, r
+	}
+	return driver.DevicePtr(b.addr), ok
+}
+
+// MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream gets there.
+func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemFreeAsync", th, h)
+	if r != ok {
+		return r
+	}
+	b := d.space.of(uint64(p), deviceBlock)
+	switch {
+	case b == nil:
+		return driver.ResultInvalidValue
+	case s.capture != nil:
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	b.leaving = true
+	return d.submit(s, &work{node: emptyNode, make: func() *op {
+		return &op{effect: func() { d.space.remove(b) }}
+	}})
+}
+
+// MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is Go's: its
+// garbage collector moves nothing that is on the heap, and the driver holds on to it
+// until it is freed. The device knows it by the same address.
+func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
+	const known = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP | driver.CU_MEMHOSTALLOC_WRITECOMBINED
+	defer d.mu.Unlock()
+	c, r := d.aboutMemory("cuMemHostAlloc", th)
+	switch {
+	case r != ok:
+		return 0, r
+	case size == 0 || flags&^uint32(known) != 0:
+		return 0, driver.ResultInvalidValue
+	case size > mostPinned-d.space.pinned:
+		return 0, driver.ResultOutOfMemory
+	}
+	data, addr := d.space.pages(size)
+	if data == nil {
+		return 0, driver.ResultOutOfMemory
+	}
+	d.space.pinned += size
+	d.space.add(&block{addr: addr, size: size, kind: pinnedBlock, ctx: c, flags: flags, data: data})
+	return driver.HostPtr(addr), ok
+}
+
+// MemFreeHost is cuMemFreeHost. It waits for all work in the memory's context.
+func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result {
+	defer d.mu.Unlock()
+	return d.freeing("cuMemFreeHost", th, uint64(p), pinnedBlock, driver.ResultInvalidValue)
+}
+
+// aboutHost begins a call about pinned memory.
+func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*block, driver.Result) {
+	if _, _, r := d.inContext(op, th); r != ok {
+		return nil, r
+	}
+	b := d.space.at(uint64(p))
+	if b == nil || !b.kind.onHost() || b.leaving {
+		return nil, driver.ResultInvalidValue
+	}
+	return b, ok
+}
+
+// MemHostGetDevicePointer is cuMemHostGetDevicePointer_v2: with unified addresses
+// it is the same one, and all pinned memory is mapped.
+func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, flags uint32) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	_, r := d.aboutHost("cuMemHostGetDevicePointer", th, p)
+	switch {
+	case r != ok:
+		return 0, r
+	case flags != 0:
+		return 0, driver.ResultInvalidValue
+	}
+	return driver.DevicePtr(p), ok
+}
+
+// MemHostGetFlags is cuMemHostGetFlags.
+func (d *Driver) MemHostGetFlags(th *driver.Thread, p driver.HostPtr) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	b, r := d.aboutHost("cuMemHostGetFlags", th, p)
+	if r != ok {
+		return 0, r
+	}
+	return b.flags, ok
+}
+
+// MemHostRegister is cuMemHostRegister_v2. It is for memory that stays where it
+// is and outlives its registration.
+func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint64, flags uint32) driver.Result {
+	const known = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP |
+		driver.CU_MEMHOSTREGISTER_IOMEMORY | driver.CU_MEMHOSTREGISTER_READ_ONLY
+	addr := uint64(p)
+	defer d.mu.Unlock()
+	c, r := d.aboutMemory("cuMemHostRegister", th)
+	switch {
+	case r != ok:
+		return r
+	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
+		return driver.ResultInvalidValue
+	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0:
+		return driver.ResultNotSupported
+	case d.space.taken(addr, size):
+		return driver.ResultHostMemoryAlreadyRegistered
+	}
+	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, data: foreignBytes(p, size)})
+	return ok
+}
+
+// MemHostUnregister is cuMemHostUnregister. It waits for all work in the context
+// of the registration.
+func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
+	defer d.mu.Unlock()
+	none := driver.ResultHostMemoryNotRegistered
+	if p == 0 {
+		none = driver.ResultInvalidValue
+	}
+	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, none)
+}

@@ -1,0 +1,402 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// span is a part of a block.
+type span struct {
+	*block
+	off, n uint64
+}
+
+// bytes returns the content.
+func (s span) bytes() []byte { return s.block.bytes()[s.off : s.off+s.n] }
+
+// span returns the memory of a range.
+func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
+	b := a.at(addr)
+	if b == nil || b.leaving || n > b.end()-addr {
+		return span{}, driver.ResultInvalidValue
+	}
+	return span{b, addr - b.addr, n}, ok
+}
+
+// hostSpan returns the memory of a range on the host, which may be memory that
+// the driver knows nothing of.
+func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result) {
+	addr := uint64(p)
+	if a.at(addr) != nil {
+		return a.span(addr, n)
+	}
+	if p == 0 || addr+n < addr || addr+n > deviceBase || a.taken(addr, n) {
+		return span{}, driver.ResultInvalidValue
+	}
+	return pageable(foreignBytes(p, n)), ok
+}
+
+// pageable returns memory of the host that the driver knows nothing of. If it is C's
+// it may not even be there.
+func pageable(b []byte) span {
+	n := uint64(len(b))
+	return span{&block{size: n, kind: pageableBlock, data: b}, 0, n}
+}
+
+// What the time that copies take is modelled on: a fixed part, and bytes a
+// nanosecond between the host and a device, and within devices.
+const (
+	copyTime      = int64(2 * time.Microsecond)
+	hostBandwidth = 50
+	bandwidth     = 2000
+)
+
+// duration returns how long it takes to move bytes.
+func duration(n uint64, hosts ...blockKind) int64 {
+	for _, k := range hosts {
+		if k.onHost() {
+			return copyTime + int64(n/hostBandwidth)
+		}
+	}
+	return copyTime + int64(n/bandwidth)
+}
+
+// access makes an operation touch memory: f is called when it completes, if all of
+// the memory is still there. Otherwise the device has a fault, as it would if a
+// graph ran that was made before its memory was freed.
+func (d *Driver) access(o *op, f func(), spans ...span) *op {
+	o.effect = func() {
+		foreign := false
+		for _, s := range spans {
+			if s.gone {
+				d.poison(driver.ResultIllegalAddress)
+				return
+			}
+			foreign = foreign || s.kind.foreign()
+		}
+		if !foreign {
+			f()
+		} else if !touch(f) {
+			d.poison(driver.ResultIllegalAddress)
+		}
+	}
+	for _, s := range spans {
+		o.visible = o.visible || s.kind.onHost()
+	}
+	return o
+}
+
+// transfer copies bytes. What was never written is zero: it is not made for that.
+func transfer(dst, src span) {
+	switch {
+	case src.data != nil:
+		copy(dst.bytes(), src.bytes())
+	case dst.data != nil:
+		clear(dst.bytes())
+	}
+}
+
+// enqueueCopy enqueues a copy.
+func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Result {
+	if dst.n == 0 {
+		return ok
+	}
+	pageable := s.capture == nil && (dst.kind == pageableBlock || src.kind == pageableBlock)
+	if pageable && src.kind == pageableBlock {
+		// The program may use it again when the call has returned.
+		staged := newBytes(src.n)
+		if !touch(func() { copy(staged, src.bytes()) }) {
+			return driver.ResultInvalidValue
+		}
+		src = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
+	}
+	var done *op
+	r := d.submit(s, &work{node: memcpyNode, make: func() *op {
+		done = d.access(&op{duration: duration(dst.n, dst.kind, src.kind)}, func() { transfer(dst, src) }, dst, src)
+		return done
+	}})
+	if r == ok && pageable && dst.kind == pageableBlock {
+		return d.await(name, done)
+	}
+	return r
+}
+
+// await waits for an operation, or drops what it does if that would never end. The driver
+// is unlocked meanwhile.
+func (d *Driver) await(name string, o *op) driver.Result {
+	r := d.wait(&wait{op: name, ops: []*op{o}})
+	if !o.done {
+		o.effect = nil
+	}
+	return r
+}
+
+// now begins a call that copies at once, in the order of the legacy default
+// stream.
+func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
+	c, t, r := d.inContext(op, th)
+	if r == ok {
+		r = d.legacyFree(c)
+	}
+	if r == ok {
+		r = d.forbidden(t, nil)
+	}
+	return c, r
+}
+
+// copyNow does what a copy does, and returns when it is done if wait says so. It
+// takes no time of the model: with virtual time nobody could end the call.
+func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
+	o := d.access(&op{}, f, spans...)
+	d.engine.enqueue(c.legacy, o)
+	if !wait {
+		return d.lost
+	}
+	return d.await(name, o)
+}
+
+// MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for its turn.
+func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now("cuMemcpyHtoD", th)
+	if r != ok || len(src) == 0 {
+		return r
+	}
+	to, r := d.space.span(uint64(dst), uint64(len(src)))
+	if r != ok {
+		return r
+	}
+	from := pageable(src)
+	return d.copyNow("cuMemcpyHtoD", c, true, func() { transfer(to, from) }, to, from)
+}
+
+// MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for its turn.
+func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now("cuMemcpyDtoH", th)
+	if r != ok || len(dst) == 0 {
+		return r
+	}
+	from, r := d.space.span(uint64(src), uint64(len(dst)))
+	if r != ok {
+		return r
+	}
+	to := pageable(dst)
+	return d.copyNow("cuMemcpyDtoH", c, true, func() { transfer(to, from) }, to, from)
+}
+
+// spans returns the memory of both ends of a copy.
+func (d *Driver) spans(dst, src driver.DevicePtr, n uint64) (to, from span, r driver.Result) {
+	if n == 0 {
+		return span{}, span{}, ok
+	}
+	if to, r = d.space.span(uint64(dst), n); r == ok {
+		from, r = d.space.span(uint64(src), n)
+	}
+	return to, from, r
+}
+
+// MemcpyDtoD is cuMemcpyDtoD_v2. It does not wait for the copy.
+func (d *Driver) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now("cuMemcpyDtoD", th)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, from, r := d.spans(dst, src, n)
+	if r != ok {
+		return r
+	}
+	return d.copyNow("cuMemcpyDtoD", c, false, func() { transfer(to, from) }, to, from)
+}
+
+// MemcpyPeer is cuMemcpyPeer. It does not wait for the copy.
+func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
+	const name = "cuMemcpyPeer"
+	defer d.mu.Unlock()
+	c, r := d.now(name, th)
+	if r != ok {
+		return r
+	}
+	if r := d.peers(name, dstCtx, srcCtx); r != ok || n == 0 {
+		return r
+	}
+	to, from, r := d.spans(dst, src, n)
+	if r != ok {
+		return r
+	}
+	return d.copyNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
+}
+
+// peers checks the contexts of a copy between devices.
+func (d *Driver) peers(name string, ctxs ...driver.Context) driver.Result {
+	for _, h := range ctxs {
+		if h == 0 {
+			return driver.ResultInvalidContext
+		}
+		c, r := find[context](d, name, contextKind, uintptr(h))
+		if r != ok {
+			return driver.ResultInvalidContext
+		}
+		if r := d.live(c); r != ok {
+			return r
+		}
+	}
+	return ok
+}
+
+// MemcpyHtoDAsync is cuMemcpyHtoDAsync_v2.
+func (d *Driver) MemcpyHtoDAsync(th *driver.Thread, dst driver.DevicePtr, src driver.HostPtr, n uint64, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemcpyHtoDAsync", th, h)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, r := d.space.span(uint64(dst), n)
+	if r != ok {
+		return r
+	}
+	from, r := d.space.hostSpan(src, n)
+	if r != ok {
+		return r
+	}
+	return d.enqueueCopy("cuMemcpyHtoDAsync", s, to, from)
+}
+
+// MemcpyDtoHAsync is cuMemcpyDtoHAsync_v2.
+func (d *Driver) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemcpyDtoHAsync", th, h)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, r := d.space.hostSpan(dst, n)
+	if r != ok {
+		return r
+	}
+	from, r := d.space.span(uint64(src), n)
+	if r != ok {
+		return r
+	}
+	return d.enqueueCopy("cuMemcpyDtoHAsync", s, to, from)
+}
+
+// MemcpyDtoDAsync is cuMemcpyDtoDAsync_v2.
+func (d *Driver) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemcpyDtoDAsync", th, h)
+	if r != ok {
+		return r
+	}
+	to, from, r := d.spans(dst, src, n)
+	if r != ok {
+		return r
+	}
+	return d.enqueueCopy("cuMemcpyDtoDAsync", s, to, from)
+}
+
+// MemcpyPeerAsync is cuMemcpyPeerAsync.
+func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64, h driver.Stream) driver.Result {
+	const name = "cuMemcpyPeerAsync"
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok {
+		return r
+	}
+	if r := d.peers(name, dstCtx, srcCtx); r != ok {
+		return r
+	}
+	to, from, r := d.spans(dst, src, n)
+	if r != ok {
+		return r
+	}
+	return d.enqueueCopy("cuMemcpyPeerAsync", s, to, from)
+}
+
+// pattern returns the memory of a memset, and what sets it.
+func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, func(), driver.Result) {
+	size := uint64(len(value))
+	if uint64(dst)%size != 0 || n > 1<<62/size {
+		return span{}, nil, driver.ResultInvalidValue
+	}
+	to, r := d.space.span(uint64(dst), n*size)
+	if r != ok {
+		return span{}, nil, r
+	}
+	zero := !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
+	return to, func() {
+		if zero && to.data == nil {
+			return
+		}
+		b := to.bytes()
+		for done := copy(b, value); done < len(b); done *= 2 {
+			copy(b[done:], b[:done])
+		}
+	}, ok
+}
+
+// memset sets memory in the order of the legacy default stream, and does not wait
+// for it if it is a device's.
+func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now(op, th)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, set, r := d.pattern(dst, value, n)
+	if r != ok {
+		return r
+	}
+	if !c.reaches(to.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.copyNow(op, c, to.kind.onHost(), set, to)
+}
+
+// reaches reports whether the context's device can set memory, which may be another one's:
+// to copy it needs no more than two devices.
+func (c *context) reaches(b *block) bool {
+	return b.kind.onHost() || b.ctx.dev == c.dev || c.peers[b.ctx]
+}
+
+// memsetAsync enqueues the setting of memory.
+func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, set, r := d.pattern(dst, value, n)
+	if r != ok {
+		return r
+	}
+	if s.capture == nil && !s.ctx.reaches(to.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.submit(s, &work{node: memsetNode, make: func() *op {
+		return d.access(&op{duration: duration(to.n, to.kind)}, set, to)
+	}})
+}
+
+// MemsetD8 is cuMemsetD8_v2.
+func (d *Driver) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64) driver.Result {
+	return d.memset("cuMemsetD8", th, dst, []byte{v}, n)
+}
+
+// MemsetD32 is cuMemsetD32_v2.
+func (d *Driver) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64) driver.Result {
+	return d.memset("cuMemsetD32", th, dst, binary.LittleEndian.AppendUint32(nil, v), n)
+}
+
+// MemsetD8Async is cuMemsetD8Async.
+func (d *Driver) MemsetD8Async(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64, h driver.Stream) driver.Result {
+	return d.memsetAsync("cuMemsetD8Async", th, dst, []byte{v}, n, h)
+}
+
+// MemsetD32Async is cuMemsetD32Async.
+func (d *Driver) MemsetD32Async(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64, h driver.Stream) driver.Result {
+	return d.memsetAsync("cuMemsetD32Async", th, dst, binary.LittleEndian.AppendUint32(nil, v), n, h)
+}

@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// newBytes returns zeroed memory that is aligned for words.
+func newBytes(size uint64) []byte {
+	words := make([]uint64, (size+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
+}
+
+// newPages returns zeroed memory that begins at a page, and its address.
+func newPages(size uint64) (data []byte, addr uint64) {
+	data = make([]byte, size+page-1)
+	skip := -addressOf(data) & (page - 1)
+	data = data[skip : skip+size : skip+size]
+	return data, addressOf(data)
+}
+
+// addressOf returns the address of memory that does not move.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// foreignBytes returns memory that other code has, and that has to stay where
+// it is. It is read and written by touch alone.
+func foreignBytes(p driver.HostPtr, n uint64) []byte {
+	// Written this way because the address comes as a number.
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+}
+
+// touch calls f, which touches memory that other code has, and reports whether
+// it was there.
+func touch(f func()) (there bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { there = recover() == nil }()
+	f()
+	return there
+}
+
+// pointers returns an array of C's.
+func pointers(array unsafe.Pointer, n int) []unsafe.Pointer {
+	return unsafe.Slice((*unsafe.Pointer)(array), n)
+}
+
+// packed is what an array of CU_LAUNCH_PARAM_… says: where a kernel's arguments lie one
+// behind the other, and how many bytes they have.
+type packed struct {
+	data unsafe.Pointer
+	size uint64
+}
+
+// unpack reads such an array.
+func unpack(extra unsafe.Pointer) (p packed, r driver.Result) {
+	for at := extra; ; at = unsafe.Add(at, 2*unsafe.Sizeof(at)) {
+		key, value := *(*uintptr)(at), (*unsafe.Pointer)(unsafe.Add(at, unsafe.Sizeof(at)))
+		switch {
+		case key == driver.CU_LAUNCH_PARAM_END_AS_INT:
+			return p, ok
+		case key == driver.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT:
+			p.data = *value
+		case key == driver.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && *value != nil: // NVIDIA's driver crashes without
+			p.size = *(*uint64)(*value)
+		default:
+			return p, driver.ResultInvalidValue
+		}
+	}
+}
+
+// attributesOf returns the attributes of a launch.
+func attributesOf(c *driver.LaunchConfig) ([]driver.LaunchAttribute, driver.Result) {
+	if c.Count > 0 && c.Attributes == nil {
+		return nil, driver.ResultInvalidValue
+	}
+	return unsafe.Slice(c.Attributes, c.Count), ok
+}
+
+// argument copies the value of a kernel's argument.
+func argument(p unsafe.Pointer, n uint64) []byte {
+	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
+}
+
+// load32 and its like access a word of memory that the program may access at the
+// same time. The address is aligned.
+
+func load32(b []byte) uint32 { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0]))) }
+
+func load64(b []byte) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&b[0]))) }
+
+func store32(b []byte, v uint32) { atomic.StoreUint32((*uint32)(unsafe.Pointer(&b[0])), v) }
+
+func store64(b []byte, v uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[0])), v) }

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"github.com/purecu/purecu/driver"
+)
+
+// word returns the memory of an aligned word.
+func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
+	if uint64(p)%size != 0 {
+		return span{}, driver.ResultInvalidValue
+	}
+	return d.space.span(uint64(p), size)
+}
+
+// passes reports whether a value in memory is what a stream waits for. signed
+// makes a difference signed, as numbers may have wrapped around.
+func passes(have, want uint64, flags uint32, all uint64, signed func(uint64) int64) bool {
+	switch flags {
+	case driver.CU_STREAM_WAIT_VALUE_GEQ:
+		return signed(have-want) >= 0
+	case driver.CU_STREAM_WAIT_VALUE_EQ:
+		return have == want
+	case driver.CU_STREAM_WAIT_VALUE_AND:
+		return have&want != 0
+	}
+	return ^(have|want)&all != 0
+}
+
+// passes32 is passes for 32 bits.
+func passes32(have, want, flags uint32) bool {
+	return passes(uint64(have), uint64(want), flags, 1<<32-1, func(v uint64) int64 { return int64(int32(v)) })
+}
+
+// passes64 is passes for 64 bits.
+func passes64(have, want uint64, flags uint32) bool {
+	return passes(have, want, flags, 1<<64-1, func(v uint64) int64 { return int64(v) })
+}
+
+// waitValue makes a stream wait until a word in memory passes.
+func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p driver.DevicePtr, size uint64, flags uint32, passes func([]byte) bool) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	switch {
+	case r != ok:
+		return r
+	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // the attribute says so
+		return driver.ResultNotSupported
+	case flags > driver.CU_STREAM_WAIT_VALUE_NOR:
+		return driver.ResultInvalidValue
+	}
+	w, r := d.word(p, size)
+	if r != ok {
+		return r
+	}
+	return d.submit(s, &work{node: batchMemOpNode, make: func() *op {
+		o := d.access(&op{}, func() { passes(w.bytes()) }, w)
+		o.ready = func() bool { return d.look(w, passes) }
+		return o
+	}})
+}
+
+// look reports whether a word passes. If the memory is not there any more the
+// operation goes on, and has a fault.
+func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
+	switch {
+	case w.gone:
+		return true
+	case !w.kind.foreign():
+		return passes(w.bytes())
+	}
+	return !touch(func() { yes = passes(w.bytes()) }) || yes
+}
+
+// writeValue makes a stream write a word.
+func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p driver.DevicePtr, size uint64, flags uint32, write func([]byte)) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	switch {
+	case r != ok:
+		return r
+	case flags&^uint32(driver.CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0:
+		return driver.ResultInvalidValue
+	}
+	w, r := d.word(p, size)
+	if r != ok {
+		return r
+	}
+	return d.submit(s, &work{node: batchMemOpNode, make: func() *op {
+		return d.access(&op{}, func() { write(w.bytes()) }, w)
+	}})
+}
+
+// StreamWaitValue32 is cuStreamWaitValue32_v2.
+func (d *Driver) StreamWaitValue32(th *driver.Thread, h driver.Stream, p driver.DevicePtr, v, flags uint32) driver.Result {
+	return d.waitValue("cuStreamWaitValue32", th, h, p, 4, flags, func(b []byte) bool { return passes32(load32(b), v, flags) })
+}
+
+// StreamWaitValue64 is cuStreamWaitValue64_v2.
+func (d *Driver) StreamWaitValue64(th *driver.Thread, h driver.Stream, p driver.DevicePtr, v uint64, flags uint32) driver.Result {
+	return d.waitValue("cuStreamWaitValue64", th, h, p, 8, flags, func(b []byte) bool { return passes64(load64(b), v, flags) })
+}
+
+// StreamWriteValue32 is cuStreamWriteValue32_v2.
+func (d *Driver) StreamWriteValue32(th *driver.Thread, h driver.Stream, p driver.DevicePtr, v, flags uint32) driver.Result {
+	return d.writeValue("cuStreamWriteValue32", th, h, p, 4, flags, func(b []byte) { store32(b, v) })
+}
+
+// StreamWriteValue64 is cuStreamWriteValue64_v2.
+func (d *Driver) StreamWriteValue64(th *driver.Thread, h driver.Stream, p driver.DevicePtr, v uint64, flags uint32) driver.Result {
+	return d.writeValue("cuStreamWriteValue64", th, h, p, 8, flags, func(b []byte) { store64(b, v) })
+}

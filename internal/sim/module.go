@@ -1,0 +1,389 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// module is a CUmodule.
+type module struct {
+	handle    driver.Module
+	ctx       *context
+	functions map[string]*function
+	variables map[string]*block
+	unloaded  bool
+}
+
+// function is a CUfunction: a kernel of a module.
+type function struct {
+	handle     driver.Function // 0 until somebody asks for it
+	module     *module
+	name       string
+	params     []param
+	maxThreads int32 // of a block
+	attributes map[int32]int32
+	idle       bool // it does nothing but return
+}
+
+// param is a parameter of a kernel, in bytes.
+type param struct{ offset, size uint64 }
+
+// What a multiprocessor of an H200 has to share out among blocks.
+const (
+	multiprocessors  = 132
+	mostBlocks       = 32
+	mostThreads      = 2048
+	registers        = 65536
+	sharedMemory     = 228 << 10
+	sharedOfBlock    = 227 << 10 // that a block can have
+	sharedUnlessMore = 48 << 10  // that a block can have unless its kernel's attribute says more
+	sharedOfSystem   = 1 << 10   // that a block has besides
+	registersEach    = 16        // that kernels use here
+	warp             = 32
+)
+
+// ModuleLoadData is cuModuleLoadData.
+func (d *Driver) ModuleLoadData(th *driver.Thread, image []byte) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	m, _, r := d.loadModule("cuModuleLoadData", th, image, nil)
+	return m, r
+}
+
+// ModuleLoadLog is cuModuleLoadDataEx with the compiler's logs as values.
+func (d *Driver) ModuleLoadLog(th *driver.Thread, image []byte, options []driver.JITOption) (driver.Module, driver.JITLog, driver.Result) {
+	defer d.mu.Unlock()
+	return d.loadModule("cuModuleLoadDataEx", th, image, options)
+}
+
+// ModuleLoadDataEx is cuModuleLoadDataEx. The options may name buffers for the
+// compiler's logs, which end with a NUL; their sizes are replaced by what was
+// written.
+func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uint32, values []uintptr) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	if len(options) != len(values) {
+		if r := d.begin("cuModuleLoadDataEx"); r != ok {
+			return 0, r
+		}
+		return 0, driver.ResultInvalidValue
+	}
+	list := make([]driver.JITOption, len(options))
+	for i := range options {
+		list[i] = driver.JITOption{Option: options[i], Value: values[i]}
+	}
+	m, log, r := d.loadModule("cuModuleLoadDataEx", th, image, list)
+	for _, t := range []struct {
+		buffer, size uint32
+		text         string
+	}{
+		{driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, log.Info},
+		{driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, log.Error},
+	} {
+		at, size := slices.Index(options, t.buffer), slices.Index(options, t.size)
+		if at < 0 || size < 0 || values[at] == 0 || values[size] == 0 {
+			continue
+		}
+		text := append([]byte(t.text), 0)
+		if n := int(min(values[size], 1<<30)); len(text) > n {
+			text = append(text[:n-1], 0)
+		}
+		if touch(func() { copy(foreignBytes(driver.HostPtr(values[at]), uint64(len(text))), text) }) {
+			values[size] = uintptr(len(text))
+		}
+	}
+	return m, r
+}
+
+// loadModule loads a module. The caller unlocks the driver.
+func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options []driver.JITOption) (_ driver.Module, log driver.JITLog, _ driver.Result) {
+	c, _, r := d.inContext(op, th)
+	if r != ok {
+		return 0, log, r
+	}
+	verbose := false
+	for _, o := range options {
+		if o.Option >= driver.CU_JIT_NUM_OPTIONS {
+			return 0, log, driver.ResultInvalidValue
+		}
+		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
+	}
+	if log.Error, r = imageKind(image); r != ok {
+		return 0, log, r
+	}
+	code, problem := parsePTX(image, d.version)
+	if problem != nil {
+		log.Error = problem.text
+		return 0, log, problem.code
+	}
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block)}
+	for _, v := range code.variables {
+		b, r := d.newDeviceBlock(c, v.size, moduleBlock)
+		if r != ok {
+			m.freeVariables(d)
+			return 0, log, r
+		}
+		copy(b.bytes(), v.content)
+		m.variables[v.name] = b
+	}
+	for _, e := range code.entries {
+		m.functions[e.name] = &function{module: m, name: e.name, params: e.params, maxThreads: e.maxThreads, idle: e.idle, attributes: map[int32]int32{
+			driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
+			driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
+			driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
+			driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
+			driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
+			driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
+			driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
+			driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
+			driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
+		}}
+	}
+	if verbose {
+		var lines []string
+		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
+			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
+				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
+			if _, written := d.kernels[name]; !written {
+				line += "; it does nothing, as nobody has written it in Go: see WithKernel"
+			}
+			lines = append(lines, line)
+		}
+		log.Info = strings.Join(lines, "\n")
+	}
+	m.handle = driver.Module(d.objects.add(moduleKind, m))
+	return m.handle, log, ok
+}
+
+// imageKind returns ok for what may be a text in PTX, else what is wrong.
+func imageKind(image []byte) (string, driver.Result) {
+	text, _, _ := bytes.Cut(image, []byte{0})
+	text = bytes.TrimLeft(text, " \t\r\n")
+	switch {
+	case bytes.HasPrefix(image, []byte("\x7fELF")), // a cubin
+		bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")): // a fatbin
+		return "cusim: fatal: code for a GPU cannot be run without one: load PTX, and write its kernels in Go, with WithKernel", driver.ResultNoBinaryForGPU
+	case !bytes.HasPrefix(text, []byte(".")) && !bytes.HasPrefix(text, []byte("//")) && !bytes.HasPrefix(text, []byte("/*")):
+		return "cusim: fatal: the image is neither a text in PTX nor code for a GPU", driver.ResultInvalidImage
+	}
+	return "", ok
+}
+
+func (m *module) freeVariables(d *Driver) {
+	for _, b := range m.variables {
+		d.space.remove(b)
+	}
+}
+
+// aboutModule begins a call about a module.
+func (d *Driver) aboutModule(op string, h driver.Module) (*module, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	m, r := find[module](d, op, moduleKind, uintptr(h))
+	if r != ok {
+		return nil, r
+	}
+	return m, d.of(op, m.ctx, uintptr(h), moduleKind)
+}
+
+// ModuleUnload is cuModuleUnload. It waits for all work in the module's context.
+func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result {
+	const op = "cuModuleUnload"
+	defer d.mu.Unlock()
+	m, r := d.aboutModule(op, h)
+	if m == nil {
+		return r
+	}
+	if r == ok {
+		if r = d.forbidden(d.thread(th), nil); r != ok {
+			return r
+		}
+		if r = d.drain(op, uintptr(h), m.ctx); r == driver.ResultNotPermitted {
+			return r
+		}
+		if object, _ := d.objects.find(uintptr(h)); object != m {
+			return driver.ResultInvalidHandle // somebody else was faster
+		}
+	}
+	for _, f := range m.functions {
+		if f.handle != 0 {
+			d.objects.remove(uintptr(f.handle))
+		}
+	}
+	m.freeVariables(d)
+	m.unloaded = true
+	d.objects.remove(uintptr(h))
+	return r
+}
+
+// ModuleGetFunction is cuModuleGetFunction.
+func (d *Driver) ModuleGetFunction(_ *driver.Thread, h driver.Module, name string) (driver.Function, driver.Result) {
+	defer d.mu.Unlock()
+	m, r := d.aboutModule("cuModuleGetFunction", h)
+	if r != ok {
+		return 0, r
+	}
+	f := m.functions[name]
+	switch {
+	case name == "":
+		return 0, driver.ResultInvalidValue
+	case f == nil:
+		return 0, driver.ResultNotFound
+	case f.handle == 0:
+		f.handle = driver.Function(d.objects.add(functionKind, f))
+	}
+	return f.handle, ok
+}
+
+// ModuleGetGlobal is cuModuleGetGlobal_v2.
+func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module, name string) (driver.DevicePtr, uint64, driver.Result) {
+	defer d.mu.Unlock()
+	m, r := d.aboutModule("cuModuleGetGlobal", h)
+	if r != ok {
+		return 0, 0, r
+	}
+	b := m.variables[name]
+	switch {
+	case name == "":
+		return 0, 0, driver.ResultInvalidValue
+	case b == nil:
+		return 0, 0, driver.ResultNotFound
+	}
+	return driver.DevicePtr(b.addr), b.size, ok
+}
+
+// function returns a kernel by its handle.
+func (d *Driver) function(op string, h driver.Function) (*function, driver.Result) {
+	f, r := find[function](d, op, functionKind, uintptr(h))
+	if r != ok {
+		return nil, r
+	}
+	return f, d.of(op, f.module.ctx, uintptr(h), functionKind)
+}
+
+// aboutFunction begins a call about a kernel.
+func (d *Driver) aboutFunction(op string, h driver.Function) (*function, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	return d.function(op, h)
+}
+
+// FuncGetAttribute is cuFuncGetAttribute.
+func (d *Driver) FuncGetAttribute(_ *driver.Thread, attribute int32, h driver.Function) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncGetAttribute", h)
+	switch {
+	case r != ok:
+		return 0, r
+	case attribute < 0 || attribute >= driver.CU_FUNC_ATTRIBUTE_MAX:
+		return 0, driver.ResultInvalidValue
+	}
+	return f.attributes[attribute], ok
+}
+
+// FuncSetAttribute is cuFuncSetAttribute.
+func (d *Driver) FuncSetAttribute(_ *driver.Thread, h driver.Function, attribute, value int32) driver.Result {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncSetAttribute", h)
+	if r != ok {
+		return r
+	}
+	var least, most int32
+	switch attribute {
+	case driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		most = sharedOfBlock - f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	case driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		least, most = -1, 100
+	case driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+		most = 16
+	case driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+		most = 1
+	case driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		most = 2
+	default: // the others are for reading
+		return driver.ResultInvalidValue
+	}
+	if value < least || value > most {
+		return driver.ResultInvalidValue
+	}
+	f.attributes[attribute] = value
+	return ok
+}
+
+// FuncGetName is cuFuncGetName.
+func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncGetName", h)
+	if r != ok {
+		return "", r
+	}
+	return f.name, ok
+}
+
+// FuncGetParamInfo is cuFuncGetParamInfo.
+func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function, i uint64) (offset, size uint64, r driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncGetParamInfo", h)
+	switch {
+	case r != ok:
+		return 0, 0, r
+	case i >= uint64(len(f.params)):
+		return 0, 0, driver.ResultInvalidValue
+	}
+	return f.params[i].offset, f.params[i].size, ok
+}
+
+// active returns how many blocks of so many threads a multiprocessor can have at a
+// time.
+func (f *function) active(threads int32, dynamic uint64) int32 {
+	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
+	if threads > f.maxThreads || shared > sharedOfBlock {
+		return 0
+	}
+	threads = (threads + warp - 1) / warp * warp
+	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach), int32(sharedMemory/(shared+sharedOfSystem)))
+}
+
+// OccupancyMaxActiveBlocksPerMultiprocessor is
+// cuOccupancyMaxActiveBlocksPerMultiprocessor.
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h driver.Function, threads int32, dynamic uint64) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuOccupancyMaxActiveBlocksPerMultiprocessor", h)
+	switch {
+	case r != ok:
+		return 0, r
+	case threads <= 0:
+		return 0, driver.ResultInvalidValue
+	}
+	return f.active(threads, dynamic), ok
+}
+
+// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
+func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, dynamic uint64, limit int32) (grid, block int32, r driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuOccupancyMaxPotentialBlockSize", h)
+	switch {
+	case r != ok:
+		return 0, 0, r
+	case limit < 0:
+		return 0, 0, driver.ResultInvalidValue
+	case limit == 0 || limit > f.maxThreads:
+		limit = f.maxThreads
+	}
+	best := int32(0) // threads of a multiprocessor
+	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {
+		if n := f.active(threads, dynamic); n*threads > best {
+			best, grid, block = n*threads, n*multiprocessors, threads
+		}
+	}
+	if best == 0 {
+		return 0, 0, driver.ResultInvalidValue
+	}
+	return grid, block, ok
+}

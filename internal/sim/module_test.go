@@ -1,0 +1,375 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/purecu/purecu/driver"
+)
+
+// TestModuleImages loads images that are good and bad.
+func TestModuleImages(t *testing.T) {
+	const (
+		invalidImage = driver.ResultInvalidImage
+		invalidPTX   = driver.ResultInvalidPTX
+	)
+	for _, tt := range []struct {
+		name, image string
+		want        driver.Result
+		log         string // a part of it
+	}{
+		{"nothing", "", invalidImage, "neither"},
+		{"a NUL", "\x00" + header, invalidImage, "neither"},
+		{"garbage", "\xff\xfe\x01", invalidImage, "neither"},
+		{"another text", "int main() {}", invalidImage, "neither"},
+		{"a cubin", "\x7fELF\x02\x01\x01", driver.ResultNoBinaryForGPU, "WithKernel"},
+		{"a fatbin", "\x50\xed\x55\xba\x01\x00", driver.ResultNoBinaryForGPU, "WithKernel"},
+		{"header only", header, ok, ""},
+		{"with a NUL, and what is behind it", header + "\x00 {{{", ok, ""},
+		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
+		{"several targets", ".version 7.0 .target sm_80, debug .address_size 64", ok, ""},
+		{"a target with a letter", ".version 8.0 .target sm_90a", ok, ""},
+		{"unknown directive", ".entyr oops", invalidPTX, `line 1: fatal: syntax error at ".entyr"`},
+		{"unknown directive behind the header", header + ".entyr oops", invalidPTX, `line 4: fatal: syntax error at ".entyr"`},
+		{"no version", ".target sm_50 .visible .entry k() { ret; }", invalidPTX, "does not begin with .version"},
+		{"no target", ".version 7.0\n.visible .entry k() { ret; }", invalidPTX, "not followed by .target"},
+		{"no number", ".version seven", invalidPTX, "is no version"},
+		{"no architecture", ".version 7.0 .target debug", invalidPTX, "names no architecture"},
+		{"odd architecture", ".version 7.0 .target sm_", invalidPTX, "no target"},
+		{"newer than the device", ".version 8.6 .target sm_100", invalidPTX, "sm_90"},
+		{"newer than the driver", ".version 9.1 .target sm_90", driver.ResultUnsupportedPTXVersion, "up to 9.0"},
+		{"32 bits", ".version 7.0 .target sm_50 .address_size 32", invalidPTX, "64 bits"},
+		{"a comment without an end", header + "/* ", invalidPTX, "comment"},
+		{"a string without an end", header + `.pragma "x`, invalidPTX, "string"},
+		{"a body without an end", header + ".entry k() { ret; ", invalidPTX, "not closed"},
+		{"a body without a beginning", header + ".entry k() ret; }", invalidPTX, ""},
+		{"one brace too many", header + ".entry k() { { ret; } } }", invalidPTX, `syntax error at "}"`},
+		{"nested braces", header + ".entry k() { { ret; } }", ok, ""},
+		{"no body", header + ".entry k()", invalidPTX, "no body"},
+		{"a prototype", header + ".entry k();", ok, ""},
+		{"odd parameters", header + ".entry k(.param .what x) { ret; }", invalidPTX, "parameters"},
+		{"parameters without an end", header + ".entry k(.param .u64 x", invalidPTX, ""},
+		{"threads", header + ".entry k() .maxntid 32, 2, 1 .minnctapersm 2 { ret; }", ok, ""},
+		{"threads without a number", header + ".entry k() .maxntid many { ret; }", invalidPTX, ".maxntid"},
+		{"a function", header + ".visible .func (.param .b32 r) f(.param .b32 a) { ret; }", ok, ""},
+		{"a prototype of a function", header + ".extern .func (.param .b32 r) printf(.param .b64 a, .param .b64 b);", ok, ""},
+		{"a function without an end", header + ".func f() {", invalidPTX, "not closed"},
+		{"a function without a body", header + ".func f()", invalidPTX, "no body"},
+		{"debug information", header + ".file 1 \"a.cu\", 1, 2\n.section .debug_str { info: .b8 1 }\n.entry k() { .loc 1 2 3 ret; }", ok, ""},
+		{"a section without braces", header + ".section .debug_str", invalidPTX, "no braces"},
+		{"a section without an end", header + ".section .debug_str {", invalidPTX, "not closed"},
+		{"shared memory", header + ".shared .align 4 .b8 s[16]; .extern .shared .b8 t[]; .pragma \"nounroll\";", ok, ""},
+		{"shared memory without an end", header + ".shared .b8 s[16]", invalidPTX, "semicolon"},
+		{"a variable without a type", header + ".global x;", invalidPTX, "no type"},
+		{"a variable without a name", header + ".global .u32 ;", invalidPTX, "no name"},
+		{"a variable without an end", header + ".global .u32 x = 1", invalidPTX, "semicolon"},
+		{"a variable of an unknown type", header + ".global .u33 x;", invalidPTX, ".u33"},
+		{"a variable of no length", header + ".global .u32 x[0];", invalidPTX, "length"},
+		{"a variable of too much", header + ".global .u32 x[1099511627776];", invalidPTX, "length"},
+		{"a variable of more than the device has", header + ".global .b8 x[500000000000];", driver.ResultOutOfMemory, ""},
+		{"too many values", header + ".global .u32 x[1] = {1, 2};", invalidPTX, "more than it can hold"},
+		{"values without an end", header + ".global .u32 x[2] = {1, 2", invalidPTX, ""},
+		{"values without commas", header + ".global .u32 x[2] = {1 2};", invalidPTX, "comma"},
+		{"a value that is no number", header + ".global .u64 x = generic(y);", driver.ResultNotSupported, "numbers only"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLab(t)
+			m, log, res := r.ModuleLoadLog(r.th, []byte(tt.image), nil)
+			r.want("cuModuleLoadDataEx", tt.want, res)
+			if !strings.Contains(log.Error, tt.log) {
+				t.Errorf("the log is %q, want %q in it", log.Error, tt.log)
+			}
+			if silent := res == ok || res == driver.ResultOutOfMemory; silent != (log.Error == "") {
+				t.Errorf("the log is %q", log.Error)
+			}
+			if m != 0 {
+				r.must(r.ModuleUnload(r.th, m))
+			}
+			if free, _, _ := r.MemGetInfo(r.th); free != mostFree {
+				t.Errorf("%d bytes are left", mostFree-free)
+			}
+		})
+	}
+}
+
+// TestNewestPTX has the newest version of PTX of every driver since CUDA 11.0.
+func TestNewestPTX(t *testing.T) {
+	for version, want := range map[int32]int{
+		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88, 13000: 90,
+	} {
+		if got := newestPTX(version); got != want {
+			t.Errorf("CUDA %d: %d, want %d", version, got, want)
+		}
+	}
+}
+
+// TestVariables looks at variables of modules.
+func TestVariables(t *testing.T) {
+	words := func(v ...uint32) (b []byte) {
+		for _, v := range v {
+			b = binary.LittleEndian.AppendUint32(b, v)
+		}
+		return b
+	}
+	for text, want := range map[string][]byte{
+		".global .align 4 .u32 v = 41;":                     words(41),
+		".visible .global .align 4 .s32 v = -2;":            words(0xffff_fffe),
+		".const .align 8 .u64 v = 0x100000002U;":            words(2, 1),
+		".global .align 4 .u32 v;":                          words(0),
+		".global .align 4 .u32 v[3] = {1, 2};":              words(1, 2, 0),
+		".global .align 4 .u32 v[2][2] = {{1, 2}, {3}};":    words(1, 2, 3, 0),
+		".global .align 1 .b8 v[] = {104, 0x69, 041, 0};":   []byte("hi!\x00"),
+		".global .align 4 .f32 v = 0f3F800000;":             words(math.Float32bits(1)),
+		".global .align 4 .f32 v[2] = {1.5, -0.25};":        words(math.Float32bits(1.5), math.Float32bits(-0.25)),
+		".global .align 8 .f64 v = 0d3FF0000000000000;":     words(0, 0x3ff0_0000),
+		".global .align 8 .f64 v = 2;":                      words(0, 0x4000_0000),
+		".global .align 2 .u16 v = 0xffff;":                 {0xff, 0xff},
+		".global .align 16 .v4 .u32 v = {1, 2, 3, 4};":      words(1, 2, 3, 4),
+		".weak .global .attribute(.managed) .u32 v = 0b11;": words(3),
+	} {
+		t.Run(text, func(t *testing.T) {
+			r := newLab(t)
+			p, n, res := r.ModuleGetGlobal(r.th, r.load(header+text), "v")
+			r.must(res)
+			if diff := cmp.Diff(want, []byte(r.read(p, int(n)))); diff != "" {
+				t.Errorf("content (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestModuleNames asks for what modules have, and for what they do not.
+func TestModuleNames(t *testing.T) {
+	r := newLab(t)
+	m, res := r.ModuleLoadData(r.th, []byte(header+".global .u32 v; .extern .global .u32 elsewhere; .entry k() { ret; } .func f() { ret; }"))
+	r.must(res)
+	for name, want := range map[string][2]driver.Result{
+		"v":         {driver.ResultNotFound, ok},
+		"k":         {ok, driver.ResultNotFound},
+		"f":         {driver.ResultNotFound, driver.ResultNotFound},
+		"elsewhere": {driver.ResultNotFound, driver.ResultNotFound},
+		"":          {driver.ResultInvalidValue, driver.ResultInvalidValue},
+	} {
+		_, function := r.ModuleGetFunction(r.th, m, name)
+		_, _, global := r.ModuleGetGlobal(r.th, m, name)
+		if diff := cmp.Diff(want, [2]driver.Result{function, global}); diff != "" {
+			t.Errorf("function and variable %q (-want +got):\n%s", name, diff)
+		}
+	}
+	f, res := r.ModuleGetFunction(r.th, m, "k")
+	r.must(res)
+	if again, _ := r.ModuleGetFunction(r.th, m, "k"); again != f {
+		t.Errorf("the function is %#x, and then %#x", f, again)
+	}
+	name, res := r.FuncGetName(r.th, f)
+	if r.must(res); name != "k" {
+		t.Errorf("its name is %q", name)
+	}
+	_, res = r.ModuleGetFunction(r.th, 0, "k")
+	r.want("of no module", driver.ResultInvalidHandle, res)
+	r.must(r.ModuleUnload(r.th, m))
+	for what, call := range map[string]func() driver.Result{
+		"function": func() driver.Result { _, res := r.FuncGetName(r.th, f); return res },
+		"module":   func() driver.Result { _, res := r.ModuleGetFunction(r.th, m, "k"); return res },
+		"unload":   func() driver.Result { return r.ModuleUnload(r.th, m) },
+		"launch":   func() driver.Result { return r.launchOn(0, f, 1, driver.KernelParams{}) },
+	} {
+		r.want(what+" after the end", driver.ResultInvalidHandle, call())
+	}
+	if n := r.takeMisuses(); n != 4 {
+		t.Errorf("%d were noted", n)
+	}
+}
+
+// TestParams asks for the parameters of kernels: where they are, and how large.
+func TestParams(t *testing.T) {
+	for text, want := range map[string][]param{
+		"": nil,
+		".param .u32 a, .param .u64 b, .param .u8 c":                         {{0, 4}, {8, 8}, {16, 1}},
+		".param .align 8 .b8 a[12], .param .f32 b":                           {{0, 12}, {12, 4}},
+		".param .u8 a, .param .align 4 .b8 b[16], .param .b16 c[3]":          {{0, 1}, {4, 16}, {20, 6}},
+		".param .u32 a, .param .u64 .ptr .global .align 64 b, .param .f64 c": {{0, 4}, {8, 8}, {16, 8}},
+	} {
+		r := newLab(t)
+		f := r.kernel("k", text)
+		var got []param
+		for i := uint64(0); ; i++ {
+			offset, size, res := r.FuncGetParamInfo(r.th, f, i)
+			if res == driver.ResultInvalidValue {
+				break
+			}
+			r.must(res)
+			got = append(got, param{offset, size})
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(param{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// TestAttributes asks for the attributes of a kernel, and sets some.
+func TestAttributes(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".const .align 2 .b8 c[6]; .entry k() .maxntid 64, 4, 1 " +
+		"{ .shared .align 4 .b8 s[1000]; .shared .f32 t[6]; .local .align 16 .b8 l[17]; ret; } .global .u64 g; .const .u64 d[2];")
+	f, res := r.ModuleGetFunction(r.th, m, "k")
+	r.must(res)
+	for attribute, want := range map[int32]int32{
+		driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            256,
+		driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                1024,
+		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 24,
+		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 17,
+		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         16,
+		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      50,
+		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   90,
+		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    47 << 10,
+		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
+	} {
+		if got, res := r.FuncGetAttribute(r.th, attribute, f); res != ok || got != want {
+			t.Errorf("attribute %d is %d, %v; want %d", attribute, got, res, want)
+		}
+	}
+	for _, attribute := range []int32{-1, driver.CU_FUNC_ATTRIBUTE_MAX} {
+		_, res := r.FuncGetAttribute(r.th, attribute, f)
+		r.want("unknown attribute", driver.ResultInvalidValue, res)
+		r.want("set an unknown attribute", driver.ResultInvalidValue, r.FuncSetAttribute(r.th, f, attribute, 0))
+	}
+	for _, tt := range []struct {
+		attribute, value int32
+		want             driver.Result
+	}{
+		{driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 226 << 10, ok},
+		{driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 226<<10 + 1, driver.ResultInvalidValue},
+		{driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, -1, driver.ResultInvalidValue},
+		{driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, ok},
+		{driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 101, driver.ResultInvalidValue},
+		{driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, ok},
+		{driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 8, ok},
+		{driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 3, driver.ResultInvalidValue},
+		{driver.CU_FUNC_ATTRIBUTE_NUM_REGS, 8, driver.ResultInvalidValue},
+	} {
+		before, res := r.FuncGetAttribute(r.th, tt.attribute, f)
+		r.must(res)
+		r.want("set", tt.want, r.FuncSetAttribute(r.th, f, tt.attribute, tt.value))
+		want := before
+		if tt.want == ok {
+			want = tt.value
+		}
+		if got, _ := r.FuncGetAttribute(r.th, tt.attribute, f); got != want {
+			t.Errorf("attribute %d, set to %d, is %d", tt.attribute, tt.value, got)
+		}
+	}
+}
+
+// TestOccupancy asks how many blocks fit.
+func TestOccupancy(t *testing.T) {
+	r := newLab(t)
+	f := r.kernel("k", "")
+	for _, tt := range []struct {
+		threads int32
+		shared  uint64
+		want    int32
+		res     driver.Result
+	}{
+		{1, 0, 32, ok}, {64, 0, 32, ok}, {65, 0, 21, ok}, {256, 0, 8, ok}, {1024, 0, 2, ok}, {1025, 0, 0, ok},
+		{32, 75 << 10, 3, ok}, {32, 227 << 10, 1, ok}, {32, 227<<10 + 1, 0, ok}, {32, 1<<64 - 1, 0, ok},
+		{0, 0, 0, driver.ResultInvalidValue}, {-1, 0, 0, driver.ResultInvalidValue},
+	} {
+		got, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, tt.threads, tt.shared)
+		if got != tt.want || res != tt.res {
+			t.Errorf("%d threads, %d bytes: %d, %v; want %d, %v", tt.threads, tt.shared, got, res, tt.want, tt.res)
+		}
+	}
+	for _, tt := range []struct {
+		shared      uint64
+		limit       int32
+		grid, block int32
+		res         driver.Result
+	}{
+		{0, 0, 264, 1024, ok}, {0, 2000, 264, 1024, ok}, {0, 256, 1056, 256, ok}, {0, 1000, 528, 512, ok}, {100 << 10, 0, 264, 1024, ok},
+		{1 << 20, 0, 0, 0, driver.ResultInvalidValue}, {0, -1, 0, 0, driver.ResultInvalidValue},
+	} {
+		grid, block, res := r.OccupancyMaxPotentialBlockSize(r.th, f, tt.shared, tt.limit)
+		if grid != tt.grid || block != tt.block || res != tt.res {
+			t.Errorf("%d bytes, up to %d threads: %d blocks of %d, %v; want %d of %d, %v",
+				tt.shared, tt.limit, grid, block, res, tt.grid, tt.block, tt.res)
+		}
+	}
+}
+
+// TestLogs gets the compiler's logs as a program in C does.
+func TestLogs(t *testing.T) {
+	r := newLab(t)
+	for _, tt := range []struct {
+		image, info, error string
+		size               int
+	}{
+		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as nobody has written it in Go: see WithKernel", "", 300},
+		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
+		{".entyr", "", "cusim: li", 10},
+	} {
+		info, problem := make([]byte, 300), make([]byte, 300)
+		options := []uint32{driver.CU_JIT_LOG_VERBOSE, driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+			driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES}
+		values := []uintptr{1, uintptr(sliceAddress(info)), uintptr(tt.size), uintptr(sliceAddress(problem)), uintptr(tt.size)}
+		m, res := r.ModuleLoadDataEx(r.th, []byte(tt.image), options, values)
+		if (res == ok) != (tt.error == "") {
+			t.Errorf("%q: %v", tt.image, res)
+		}
+		got := []string{string(info[:values[2]]), string(problem[:values[4]])}
+		if diff := cmp.Diff([]string{tt.info + "\x00", tt.error + "\x00"}, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.image, diff)
+		}
+		if m != 0 {
+			r.must(r.ModuleUnload(r.th, m))
+		}
+	}
+	_, res := r.ModuleLoadDataEx(r.th, []byte(header), []uint32{1}, nil)
+	r.want("an option without a value", driver.ResultInvalidValue, res)
+	_, res = r.ModuleLoadDataEx(r.th, []byte(header), []uint32{driver.CU_JIT_NUM_OPTIONS}, []uintptr{0})
+	r.want("an unknown option", driver.ResultInvalidValue, res)
+}
+
+// FuzzPTX loads texts. What is accepted has kernels that can be asked for.
+func FuzzPTX(f *testing.F) {
+	for _, seed := range []string{
+		header, header + ".visible .entry k(.param .u64 a, .param .align 8 .b8 b[12]) .maxntid 32 { .shared .b8 s[3]; ret; }",
+		header + ".global .align 4 .u32 v[2][] = {{1}, {-2, 0x3}};", header + ".file 1 \"x\"\n.const .f64 c = 0d3FF0000000000000;",
+		".version 9.9 .target sm_90", ".entyr oops", header + ".func f(){{}}", header + "/* */ .section .d {}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		code, problem := parsePTX([]byte(text), 13000)
+		if (code == nil) == (problem == nil) {
+			t.Fatalf("%q: %v and %v", text, code, problem)
+		}
+		if problem != nil {
+			if problem.code == ok || problem.text == "" {
+				t.Fatalf("%q: a problem without a word: %+v", text, problem)
+			}
+			return
+		}
+		for _, e := range code.entries {
+			if e.name == "" || e.maxThreads < 1 || e.maxThreads > 1024 || e.shared < 0 {
+				t.Fatalf("%q: %+v", text, e)
+			}
+			end := uint64(0)
+			for _, p := range e.params {
+				if p.size == 0 || p.offset < end {
+					t.Fatalf("%q: %+v", text, e)
+				}
+				end = p.offset + p.size
+			}
+		}
+		for _, v := range code.variables {
+			if v.name == "" || v.size == 0 || uint64(len(v.content)) > v.size {
+				t.Fatalf("%q: %+v", text, v)
+			}
+		}
+	})
+}

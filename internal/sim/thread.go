@@ -1,0 +1,158 @@
+package sim
+
+import "github.com/purecu/purecu/driver"
+
+// thread is what the driver keeps for a thread.
+type thread struct {
+	id    uint64
+	stack []namedContext
+	mode  int32 // of capture
+	own   map[*context]*stream
+}
+
+// namedContext is what is current in a thread: a context, in the name of a green context whose
+// part of it is meant, or in its own.
+type namedContext struct {
+	*context
+	green *greenContext
+}
+
+// name returns the handle that it is current by, and number its id.
+func (c namedContext) name() driver.Context {
+	if c.green != nil {
+		return driver.Context(c.green.handle)
+	}
+	return c.handle
+}
+
+func (c namedContext) number() uint64 {
+	if c.green != nil {
+		return c.green.id
+	}
+	return c.id
+}
+
+// thread returns the state of a thread.
+func (d *Driver) thread(th *driver.Thread) *thread {
+	if th == nil {
+		return &d.noThread
+	}
+	t, is := th.Local.(*thread)
+	if !is {
+		d.ids.thread++
+		t = &thread{id: d.ids.thread}
+		th.Local = t
+	}
+	return t
+}
+
+// EndThread forgets what the driver keeps for a thread that has ended. What is on its
+// default streams is still done.
+func (d *Driver) EndThread(th *driver.Thread) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c, s := range d.thread(th).own {
+		if s.capture != nil {
+			if s.capture.invalidated {
+				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD), "a capture of its default stream has failed, and nobody ended it", nil)
+			}
+			d.abandon(s)
+		}
+		c.forget(s)
+	}
+	th.Local = nil
+}
+
+// top returns what is current in the thread. A context that was destroyed is current
+// until something else is, or, if it was a primary one, until there is a new one, which
+// has its handle.
+func (t *thread) top() (c namedContext) {
+	if len(t.stack) == 0 {
+		return c
+	}
+	c = t.stack[len(t.stack)-1]
+	if c.primary && c.destroyed {
+		c.context = c.dev.primary
+	}
+	return c
+}
+
+// current returns the thread's current context.
+func (t *thread) current() *context { return t.top().context }
+
+// CtxPushCurrent is cuCtxPushCurrent_v2.
+func (d *Driver) CtxPushCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	if ctx == 0 {
+		if r := d.begin("cuCtxPushCurrent"); r != ok {
+			return r
+		}
+		return driver.ResultInvalidValue
+	}
+	c, r := d.aboutNamed("cuCtxPushCurrent", ctx)
+	if r != ok {
+		return r
+	}
+	if c.destroyed {
+		return driver.ResultContextIsDestroyed
+	}
+	if t := d.thread(th); th != nil {
+		t.stack = append(t.stack, c)
+	}
+	return ok
+}
+
+// CtxPopCurrent is cuCtxPopCurrent_v2.
+func (d *Driver) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuCtxPopCurrent"); r != ok {
+		return 0, r
+	}
+	t := d.thread(th)
+	c := t.top()
+	if c.context == nil {
+		return 0, driver.ResultInvalidContext
+	}
+	t.stack = t.stack[:len(t.stack)-1]
+	return c.name(), ok
+}
+
+// CtxGetCurrent is cuCtxGetCurrent.
+func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuCtxGetCurrent"); r != ok {
+		return 0, r
+	}
+	if c := d.thread(th).top(); c.context != nil {
+		return c.name(), ok
+	}
+	return 0, ok
+}
+
+// CtxSetCurrent is cuCtxSetCurrent: it takes the place of the top of the stack.
+func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
+	defer d.mu.Unlock()
+	var c namedContext
+	if ctx != 0 {
+		var r driver.Result
+		if c, r = d.aboutNamed("cuCtxSetCurrent", ctx); r != ok {
+			return r
+		}
+		if c.destroyed && !c.primary {
+			return driver.ResultContextIsDestroyed
+		}
+	} else if r := d.begin("cuCtxSetCurrent"); r != ok {
+		return r
+	}
+	t := d.thread(th)
+	if th == nil {
+		return ok
+	}
+	if n := len(t.stack); n > 0 {
+		t.stack = t.stack[:n-1]
+	}
+	if c.context != nil {
+		t.stack = append(t.stack, c)
+	}
+	return ok
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// TestUnknownKernels launches kernels that nobody has written.
+func TestUnknownKernels(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts []Option
+		want driver.Result
+		does string
+	}{
+		"ignored": {nil, ok, "does nothing"},
+		"refused": {[]Option{RefuseUnknownKernels()}, driver.ResultNotSupported, "is refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []string
+			var r *lab
+			r = newLab(t, append(tt.opts, OnUnknownKernel(func(name string) {
+				r.CtxGetCurrent(r.th) // the driver can be called
+				told = append(told, name)
+			}))...)
+			s := r.newStream()
+			// What does nothing need not be written.
+			idle, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"), "idle")
+			r.must(res)
+			saxpy, other, known := r.kernel("saxpy", ""), r.kernel("other", ""), r.kernel("k", "")
+			for range 2 {
+				r.want("saxpy", tt.want, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
+				r.want("other", tt.want, r.launchOn(s, other, 1, driver.KernelParams{}))
+				r.must(r.launchOn(s, known, 1, driver.KernelParams{}))
+				r.must(r.launchOn(s, idle, 1, params(uint64(1))))
+			}
+			r.want("the wrong grid", driver.ResultInvalidValue, r.launchOn(s, saxpy, 0, driver.KernelParams{}))
+			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+			r.want("captured", tt.want, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
+			g, res := r.StreamEndCapture(r.th, s)
+			r.must(res)
+			r.must(r.GraphDestroy(r.th, g))
+			r.must(r.StreamSynchronize(r.th, s))
+			if diff := cmp.Diff([]string{"saxpy", "other"}, told); diff != "" {
+				t.Errorf("it was said of (-want +got):\n%s", diff)
+			}
+			says := func(kernel string) string {
+				return "kernel \"" + kernel + "\" is unknown, and its launch " + tt.does +
+					": say what it does with WithKernel, which takes an empty Kernel if that is nothing"
+			}
+			want := []Misuse{
+				{Op: "cuLaunchKernel", Handle: uintptr(saxpy), What: says("saxpy"), Count: 3},
+				{Op: "cuLaunchKernel", Handle: uintptr(other), What: says("other"), Count: 2},
+			}
+			if diff := cmp.Diff(want, r.Misuses()); diff != "" {
+				t.Errorf("misuses (-want +got):\n%s", diff)
+			}
+			var complaints complaints
+			r.Check(&complaints)
+			if n := len(slices.DeleteFunc(complaints, func(c string) bool { return c != "cusim: misuse: %v" })); n != 2 {
+				t.Errorf("Check complains %d times", n)
+			}
+			r.takeMisuses()
+		})
+	}
+}
+
+// complaints are what Check says.
+type complaints []string
+
+func (c *complaints) Helper() {}
+
+func (c *complaints) Errorf(format string, _ ...any) { *c = append(*c, format) }
+
+// TestCensusOfDestroyedContext holds that what was made in a context goes with it.
+func TestCensusOfDestroyedContext(t *testing.T) {
+	r := newLab(t)
+	c, res := r.CtxCreate(r.th, 0, 0)
+	r.must(res)
+	_, _, res = r.ModuleLoadLog(r.th, []byte(header+".global .u64 g;"), nil)
+	r.must(res)
+	_, res = r.EventCreate(r.th, 0)
+	r.must(res)
+	_, res = r.StreamCreate(r.th, 0)
+	r.must(res)
+	want := map[string]int{"context": 2, "module": 1, "event": 1, "stream": 1}
+	if diff := cmp.Diff(want, r.Census()); diff != "" {
+		t.Errorf("before (-want +got):\n%s", diff)
+	}
+	r.must(r.CtxDestroy(r.th, c))
+	if diff := cmp.Diff(map[string]int{"context": 1}, r.Census()); diff != "" {
+		t.Errorf("after (-want +got):\n%s", diff)
+	}
+}
+
+// TestMemoryOfContexts holds that a context takes memory of its device.
+func TestMemoryOfContexts(t *testing.T) {
+	r := newLab(t)
+	free := func() uint64 { n, _, _ := r.MemGetInfo(r.th); return n }
+	before := free()
+	c, res := r.CtxCreate(r.th, 0, 0)
+	r.must(res)
+	if n := before - free(); n != contextMemory {
+		t.Errorf("the second context takes %d bytes", n)
+	}
+	p, res := r.MemAlloc(r.th, free())
+	r.must(res)
+	if free() != 0 {
+		t.Errorf("%d bytes are free", free())
+	}
+	_, res = r.CtxCreate(r.th, 0, 0)
+	r.want("a context without memory", driver.ResultOutOfMemory, res)
+	r.must(r.MemFree(r.th, p))
+	r.must(r.CtxDestroy(r.th, c))
+	if free() != before {
+		t.Errorf("%d bytes are free, %d were", free(), before)
+	}
+}

@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// wait is a call that waits: for operations, or for all in a context up to a number.
+type wait struct {
+	op     string  // the C function
+	handle uintptr // what it is about, or 0
+	ops    []*op
+	ctx    *context
+	last   uint64
+
+	host   *hostCall // the function on the host that makes the call, or nil
+	begun  time.Time
+	caller []uintptr
+}
+
+// over reports whether there is nothing left to wait for.
+func (w *wait) over() bool {
+	if w.ctx != nil {
+		return w.ctx.pending.none() || w.ctx.pending.oldest.number > w.last
+	}
+	return !slices.ContainsFunc(w.ops, func(o *op) bool { return o != nil && !o.done })
+}
+
+// needs reports whether an operation has to complete before the call can return.
+func (w *wait) needs(o *op) bool {
+	seen := make(map[*op]bool)
+	for list := []*op{o}; len(list) > 0; {
+		o, list = list[len(list)-1], list[:len(list)-1]
+		switch {
+		case o.done || seen[o]:
+			continue
+		case w.ctx != nil && o.s.ctx == w.ctx && o.number <= w.last, w.ctx == nil && slices.Contains(w.ops, o):
+			return true
+		}
+		seen[o] = true
+		list = append(list, o.next...)
+	}
+	return false
+}
+
+// wait waits until a call is over, or there is a sticky error, which it returns. A wait that
+// would never end is a misuse, and not permitted. Meanwhile the driver is unlocked.
+func (d *Driver) wait(w *wait) driver.Result {
+	d.engine.catchUp()
+	if w.over() || d.lost != ok {
+		return d.lost
+	}
+	if w.host = d.host(); w.host != nil {
+		if d.endless(w) {
+			d.misuse(w.op, w.handle, endlessWait, nil)
+			return driver.ResultNotPermitted
+		}
+		w.host.waits = w
+		defer func() { w.host.waits = nil }()
+	}
+	w.begun, w.caller = time.Now(), make([]uintptr, 32)
+	w.caller = w.caller[:runtime.Callers(2, w.caller)]
+	d.waits = append(d.waits, w)
+	for !w.over() && d.lost == ok {
+		d.engine.arm()
+		d.changed.Wait()
+		d.engine.catchUp()
+	}
+	d.waits = slices.DeleteFunc(d.waits, func(other *wait) bool { return other == w })
+	return d.lost
+}
+
+// CheckWait is for package cu, which waits by asking again and again: it returns
+// CUDA_ERROR_NOT_PERMITTED if the call that is about to do that is made in a function that
+// a stream calls, and would wait for the end of that.
+func (d *Driver) CheckWait(h driver.Event) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	host := d.host()
+	if host == nil {
+		return ok
+	}
+	d.engine.catchUp()
+	object, _ := d.objects.find(uintptr(h))
+	if e, is := object.(*event); !is || !d.endless(&wait{ops: []*op{e.point.op}, host: host}) {
+		return ok
+	}
+	d.misuse("cuEventQuery", uintptr(h), endlessWait, nil)
+	return driver.ResultNotPermitted
+}
+
+const endlessWait = "a host function waits for what comes after it: this would never end; let the function return, " +
+	"and another goroutine wait"
+
+// endless reports whether a call that a function on the host makes waits for the end of that
+// function, also by way of others that wait.
+func (d *Driver) endless(w *wait) bool {
+	seen := make(map[*hostCall]bool)
+	for list := []*wait{w}; len(list) > 0; {
+		next := list[0]
+		list = list[1:]
+		for _, h := range d.hosts {
+			switch {
+			case seen[h] || h.op == nil || !next.needs(h.op):
+			case h == w.host:
+				return true
+			case h.waits != nil:
+				seen[h] = true
+				list = append(list, h.waits)
+			}
+		}
+	}
+	return false
+}
+
+// moved notes that something happened that calls may wait for.
+func (d *Driver) moved() {
+	if len(d.waits) > 0 {
+		d.lastMove = time.Now()
+	}
+}
+
+// Blocked is a cusim.Blocked.
+type Blocked struct {
+	Function string
+	Handle   uintptr
+	Held     []uintptr
+	Reasons  []string
+	Caller   string
+	For      time.Duration
+}
+
+// String says who waits, for what, and how that goes on.
+func (b Blocked) String() string {
+	on := ""
+	if b.Handle != 0 {
+		on = fmt.Sprintf("(%#x)", b.Handle)
+	}
+	return fmt.Sprintf("%s%s has waited for %v: %s\ncalled from\n%s", b.Function, on, b.For.Round(time.Millisecond),
+		strings.Join(b.Reasons, "; "), b.Caller)
+}
+
+// Blocked returns the calls that wait for what does not go on by itself.
+func (d *Driver) Blocked() (list []Blocked) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.catchUp()
+	for _, w := range d.waits {
+		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller)}
+		if d.obstacles(w, &b); len(b.Reasons) == 0 {
+			continue
+		}
+		since := w.begun
+		if d.lastMove.After(since) {
+			since = d.lastMove
+		}
+		b.For = time.Since(since)
+		list = append(list, b)
+	}
+	return list
+}
+
+// obstacles says what a call waits for.
+func (d *Driver) obstacles(w *wait, b *Blocked) {
+	because := func(format string, args ...any) { b.Reasons = append(b.Reasons, fmt.Sprintf(format, args...)) }
+	for _, dev := range d.devices {
+		for _, c := range dev.contexts {
+			for _, s := range c.streams {
+				if s.held && slices.ContainsFunc(s.parked, w.needs) {
+					b.Held = append(b.Held, uintptr(s.handle))
+					because("stream %#x is held, and goes on with Release(%#[1]x), or Finish", uintptr(s.handle))
+				}
+			}
+		}
+	}
+	if d.clock.virtual {
+		last := int64(-1)
+		for _, o := range d.engine.running {
+			if w.needs(o) {
+				last = max(last, o.at)
+			}
+		}
+		if last >= 0 {
+			because("the virtual time stands still, and work ends with Advance(%v), or Finish",
+				time.Duration(max(last-d.clock.now(), 0)))
+		}
+	}
+	for _, o := range d.engine.polled {
+		if w.needs(o) {
+			because("stream %#x waits for a value in memory, such as a timeline's", uintptr(o.s.handle))
+		}
+	}
+	for _, o := range d.engine.outside {
+		if w.needs(o) {
+			because("stream %#x calls a host function that has not returned", uintptr(o.s.handle))
+		}
+	}
+}
+
+// frames returns the callers outside of the driver, innermost first.
+func frames(pcs []uintptr) string {
+	var b strings.Builder
+	for f, more := runtime.CallersFrames(pcs), true; more; {
+		var frame runtime.Frame
+		frame, more = f.Next()
+		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
+		if frame.Function == "" || inside("purecu/internal/sim.(*Driver).") || inside("purecu/driver.") || strings.HasPrefix(frame.Function, "runtime.") {
+			continue
+		}
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)
+	}
+	return b.String()
+}
