@@ -283,7 +283,7 @@ func TestTimelineWakes(t *testing.T) {
 		t.Errorf("a wait that was given up: %v", err)
 	}
 	asleep = func() {
-		for tl.core.state.Load() < 3*refOne {
+		for tl.core.Calls() < 3 {
 			runtime.Gosched()
 		}
 	}
@@ -525,7 +525,7 @@ func TestTimelineStorm(t *testing.T) {
 							if !reached(now, v) {
 								return fmt.Errorf("it went from %d back to %d", v, now)
 							}
-							if v = now; tl.core.closed() {
+							if v = now; tl.core.Closed() {
 								break
 							}
 							runtime.Gosched()

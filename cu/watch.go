@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -130,7 +131,7 @@ type bell struct {
 // a call in flight.
 type watch struct {
 	slot *slot
-	gen  uint64 // of the slot, when no record was under way any more
+	gen  handle.Gen // of the slot, when no record was under way any more
 	// queue is nil when the outcome is known, or nobody is interested any more.
 	queue *watchQueue
 	// order is the record's place among those of its stream, while the watch is in the heap; else it is 0.
@@ -234,7 +235,7 @@ func (t *told) tell() {
 func letGo(slots []*slot) {
 	for _, sl := range slots {
 		late := &sl.drv.watch.late
-		sl.leaveElsewhere()
+		sl.ReleaseLater(sl)
 		late.Add(-1)
 	}
 }
@@ -252,8 +253,8 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 		if shared {
 			sl.watch = of
 		}
-		sl.watchers.Add(1)
-		sl.acquire() // also if it is being closed
+		sl.Watch()
+		sl.Retain() // also if it is being closed
 		c.addWatch(of)
 		w.put(d, of)
 	}
@@ -269,7 +270,7 @@ func (d *Driver) watchSlot(sl *slot, s *watchSub, stream *streamCore) {
 	switch {
 	case sl.gone():
 		w.end(&t, outcome{watch: of, final: true, err: errClosedMeanwhile(sl)})
-	case stream != nil && stream.closed():
+	case stream != nil && stream.Closed():
 		w.end(&t, outcome{watch: of, final: true, err: errStreamClosedMeanwhile(stream)})
 	}
 	w.wake(d)
@@ -496,7 +497,7 @@ func (w *watcher) run(d *Driver) {
 		if all {
 			for _, tc := range w.timelines {
 				if tc.pulsing.CompareAndSwap(false, true) {
-					tc.acquire() // who waits has a call in flight
+					tc.Retain() // who waits has a call in flight
 					w.late.Add(1)
 					r.pulses = append(r.pulses, tc)
 				}
@@ -710,9 +711,9 @@ func (of *watch) asleep() bool { return of.ringer != 0 && !of.slot.foreign() }
 func (r *round) take(of *watch) {
 	sl := of.slot
 	of.round = r.n
-	g := sl.gen.Load()
+	g := sl.Gen()
 	switch {
-	case g&genBusy != 0:
+	case g.Busy():
 		r.version, r.again = 0, true // the record ends soon
 		r.careful = append(r.careful, of)
 	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
@@ -772,7 +773,7 @@ func (w *watcher) ask(d *Driver, r *round) (hits int) {
 }
 
 // overtaken reports whether another record has begun since the round has begun: nobody waits for this one any more.
-func (of *watch) overtaken() bool { return of.slot.gen.Load() != of.gen }
+func (of *watch) overtaken() bool { return of.slot.Gen() != of.gen }
 
 // tellOf ends the watches that have an outcome, and returns how many there were: on another
 // goroutine if tracers are told, which may wait for something.
@@ -793,7 +794,7 @@ func (w *watcher) tellOf(d *Driver, r *round) (n int) {
 	r.version = 0
 	for _, o := range outs {
 		o.watch.ending = true
-		o.watch.slot.acquire() // the event is not destroyed before tracers are told
+		o.watch.slot.Retain() // the event is not destroyed before tracers are told
 	}
 	go func() {
 		defer func() { // also if a tracer ends the goroutine
@@ -870,7 +871,7 @@ func (w *watcher) endAll(t *told, outs []outcome, before bool) {
 			case of.slot.foreign():
 				w.loosen(of)
 			default:
-				of.slot.remember(of.slot.gen.Load(), driver.ResultSuccess)
+				of.slot.remember(of.slot.Gen(), driver.ResultSuccess)
 				q.completed++
 				w.end(t, outcome{watch: of, final: true})
 			}
@@ -929,7 +930,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 		w.mu.Lock()
 		a.watch.arming = true
 		w.mu.Unlock()
-		a.watch.slot.acquire() // also if it was closed: the watch is in use
+		a.watch.slot.Retain() // also if it was closed: the watch is in use
 		w.late.Add(1)
 		w.bell.told.Add(1) // before the stream may call it
 		// While other calls wait for the GPU, this one waits for them: the watcher must not.
@@ -939,7 +940,7 @@ func (w *watcher) ring(d *Driver, r *round, now time.Time) {
 				w.bell.told.Add(^uint64(0))
 			}
 			w.noteArmed(d, a.watch, s, res)
-			a.watch.slot.leaveElsewhere()
+			a.watch.slot.ReleaseLater(a.watch.slot)
 			w.late.Add(-1)
 		}()
 	}

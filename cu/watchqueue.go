@@ -225,7 +225,7 @@ func (w *watcher) drop(t *told, of *watch) {
 		w.disarm(of)
 		w.bare = w.bare || q.n > 0
 	}
-	sl.watchers.Add(-1)
+	sl.Unwatch()
 	w.late.Add(1)
 	if w.asking {
 		w.dead = append(w.dead, sl)

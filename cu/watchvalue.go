@@ -55,7 +55,7 @@ func (d *Driver) watchValue(tc *timelineCore, v *valueWait) {
 	heap.Push(&tc.waiting, v)
 	w.news = true
 	// Whoever raises the counter, or closes the timeline, looks for waits after that.
-	if tc.closed() {
+	if tc.Closed() {
 		w.endValues(tc, errTimelineClosed(tc))
 	} else {
 		w.endReached(tc)

@@ -41,12 +41,14 @@ var rules = map[string]rule{
 	"internal/ccall/internal/guest":   {unsafe: []string{"*"}},
 	"internal/ccall/internal/cgocost": {cgo: true},
 
+	"internal/explore":    {},
+	"internal/handle":     {imports: []string{"internal/explore"}},
 	"internal/clock":      {unsafe: []string{"count_windows.go"}},
 	"internal/lock":       {},
 	"internal/ptx":        {},
 	"loader":              {imports: []string{"internal/ccall"}},
 	"driver":              {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                  {imports: []string{"internal/clock", "driver", "internal/lock", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
+	"cu":                  {imports: []string{"internal/clock", "driver", "internal/handle", "internal/lock", "internal/ptx", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "page.go"}},
 	"internal/sim":        {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":               {imports: []string{"internal/sim", "driver"}},
 	"cusim/libcuda":       {imports: []string{"internal/sim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
@@ -97,7 +99,8 @@ var variables = map[string]string{
 	"internal/ccall/internal/guest.goHandler":        "the assembler's part of process",
 	"internal/ccall/internal/guest.ownPID":           "the assembler's part of process",
 
-	"internal/lock.held": "what goroutines hold is known where it is checked, which is in tests only",
+	"internal/explore.current": "types that stand for the standard ones find the test's scheduler by nothing else",
+	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
 	"driver.results": "a generated table that is only read",
 	"driver.symbols": "a generated table that is only read",
@@ -106,6 +109,7 @@ var variables = map[string]string{
 // calls holds the calls in libraries that are forbidden elsewhere, and why
 // each is right, as "file: call".
 var calls = map[string]string{
+	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
 	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",
 }
 

@@ -1,0 +1,218 @@
+//go:build explore
+
+package explore
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Bool stands for [atomic.Bool].
+type Bool struct{ v atomic.Bool }
+
+// Load loads the value.
+func (x *Bool) Load() bool { step("Bool.Load"); return x.v.Load() }
+
+// Store stores a value.
+func (x *Bool) Store(v bool) { step("Bool.Store"); x.v.Store(v) }
+
+// Swap stores a value and returns the former one.
+func (x *Bool) Swap(v bool) bool { step("Bool.Swap"); return x.v.Swap(v) }
+
+// CompareAndSwap stores a value if the former one is old.
+func (x *Bool) CompareAndSwap(old, v bool) bool {
+	step("Bool.CompareAndSwap")
+	return x.v.CompareAndSwap(old, v)
+}
+
+// Pointer stands for [atomic.Pointer].
+type Pointer[T any] struct{ v atomic.Pointer[T] }
+
+// Load loads the pointer.
+func (x *Pointer[T]) Load() *T { step("Pointer.Load"); return x.v.Load() }
+
+// Store stores a pointer.
+func (x *Pointer[T]) Store(v *T) { step("Pointer.Store"); x.v.Store(v) }
+
+// Swap stores a pointer and returns the former one.
+func (x *Pointer[T]) Swap(v *T) *T { step("Pointer.Swap"); return x.v.Swap(v) }
+
+// CompareAndSwap stores a pointer if the former one is old.
+func (x *Pointer[T]) CompareAndSwap(old, v *T) bool {
+	step("Pointer.CompareAndSwap")
+	return x.v.CompareAndSwap(old, v)
+}
+
+// Mutex stands for [sync.Mutex].
+type Mutex struct {
+	mu     sync.Mutex // where no program runs
+	locked atomic.Bool
+}
+
+// Lock locks the mutex.
+func (m *Mutex) Lock() {
+	if !wait("Mutex.Lock", func() bool { return !m.locked.Load() }) {
+		m.mu.Lock()
+		return
+	}
+	m.locked.Store(true)
+}
+
+// TryLock locks the mutex if it is not locked.
+func (m *Mutex) TryLock() bool {
+	if !step("Mutex.TryLock") {
+		return m.mu.TryLock()
+	}
+	return m.locked.CompareAndSwap(false, true)
+}
+
+// Unlock unlocks the mutex.
+func (m *Mutex) Unlock() {
+	if !step("Mutex.Unlock") {
+		m.mu.Unlock()
+		return
+	}
+	if !m.locked.CompareAndSwap(true, false) {
+		fail("unlock of an unlocked Mutex")
+	}
+}
+
+// RWMutex stands for [sync.RWMutex]. Unlike that it does not let a waiting writer keep new readers out.
+type RWMutex struct {
+	mu      sync.RWMutex // where no program runs
+	locked  atomic.Bool
+	readers atomic.Int32
+}
+
+// Lock locks the mutex for writing.
+func (m *RWMutex) Lock() {
+	if !wait("RWMutex.Lock", func() bool { return !m.locked.Load() && m.readers.Load() == 0 }) {
+		m.mu.Lock()
+		return
+	}
+	m.locked.Store(true)
+}
+
+// Unlock unlocks the mutex for writing.
+func (m *RWMutex) Unlock() {
+	if !step("RWMutex.Unlock") {
+		m.mu.Unlock()
+		return
+	}
+	if !m.locked.CompareAndSwap(true, false) {
+		fail("unlock of an unlocked RWMutex")
+	}
+}
+
+// RLock locks the mutex for reading.
+func (m *RWMutex) RLock() {
+	if !wait("RWMutex.RLock", func() bool { return !m.locked.Load() }) {
+		m.mu.RLock()
+		return
+	}
+	m.readers.Add(1)
+}
+
+// TryRLock locks the mutex for reading if it is not locked for writing.
+func (m *RWMutex) TryRLock() bool {
+	if !step("RWMutex.TryRLock") {
+		return m.mu.TryRLock()
+	}
+	if m.locked.Load() {
+		return false
+	}
+	m.readers.Add(1)
+	return true
+}
+
+// RUnlock unlocks the mutex for reading.
+func (m *RWMutex) RUnlock() {
+	if !step("RWMutex.RUnlock") {
+		m.mu.RUnlock()
+		return
+	}
+	if m.readers.Add(-1) < 0 {
+		fail("unlock of an unlocked RWMutex")
+	}
+}
+
+// Go starts a goroutine.
+func Go(f func()) {
+	if !step("go") {
+		go f()
+		return
+	}
+	current.start(f)
+}
+
+// Gosched lets another goroutine make a step before this one goes on, if one can.
+func Gosched() { yield() }
+
+// Send sends on a channel that has a buffer.
+func Send[T any](ch chan<- T, v T) {
+	wait("send", func() bool { return len(ch) < cap(ch) })
+	ch <- v
+}
+
+// TrySend sends on a channel that has a buffer, unless that is full.
+func TrySend[T any](ch chan<- T, v T) bool {
+	step("try to send")
+	select {
+	case ch <- v:
+		return true
+	default:
+		return false
+	}
+}
+
+// Receive receives from a channel.
+func Receive[T any](ch <-chan T) (v T, ok bool) {
+	wait("receive", func() bool { return ready(ch) })
+	v, ok = <-ch
+	return v, ok
+}
+
+// Either receives from the first of two channels that is ready, and reports which: 0 or 1.
+func Either[A, B any](a <-chan A, b <-chan B) int {
+	if !wait("receive from either", func() bool { return ready(a) || ready(b) }) {
+		select {
+		case <-a:
+			return 0
+		case <-b:
+			return 1
+		}
+	}
+	which := 0
+	switch inA, inB := ready(a), ready(b); {
+	case inA && inB:
+		which = Choose(2)
+	case inB:
+		which = 1
+	}
+	if which == 0 {
+		<-a
+	} else {
+		<-b
+	}
+	return which
+}
+
+// ready reports whether a value can be received, or the channel is closed. Nobody sends on it
+// meanwhile, and nobody sends on one without a buffer.
+func ready[T any](ch <-chan T) bool {
+	if len(ch) > 0 {
+		return true
+	}
+	select {
+	case <-ch:
+		return true // it is closed
+	default:
+		return false
+	}
+}
+
+// Close closes a channel.
+func Close[T any](ch chan<- T) {
+	step("close")
+	close(ch)
+}
