@@ -3,7 +3,7 @@
 # Flags for the test targets: make test TESTFLAGS=-v
 TESTFLAGS =
 
-.PHONY: help test race lint generate bench model fuzz soak ci gpu
+.PHONY: help test race lint generate bench model explore fuzz soak ci gpu
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,6 +25,12 @@ bench: ## run the benchmarks
 
 model: ## run ten million operations against the model of handles (minutes)
 	go test ./cu -run TestHandleModel -race -model.ops=10000000 -timeout 60m
+
+explore: ## explore more schedules of lock-free code, and leave out each of its operations (minutes)
+	go test -tags explore ./internal/explore ./internal/handle -timeout 60m -explore.preemptions=3 -explore.random=20000
+	go test -tags explore ./internal/handle -timeout 60m -run TestMutations -handle.mutate
+	go test -tags explore ./internal/watch -timeout 60m -explore.random=20000
+	go test -tags explore ./internal/watch -timeout 60m -run TestMutations -watch.mutate
 
 fuzz: ## run a million random sequences of calls (minutes); TESTFLAGS=-fuzz.from=SEED goes on from there
 	CGO_ENABLED=0 go test ./tests/fuzz -run TestSequences -v -timeout 2h -fuzz.n=1000000 $(TESTFLAGS)

@@ -64,7 +64,7 @@ func TestAllocations(t *testing.T) {
 		"Stream.Priority":         func() { must(r.s.Priority())(t) },
 		"refs": func() {
 			sl := complete.core().slot.Load()
-			sl.acquire()
+			sl.Acquire(sl)
 			sl.leave()
 		},
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 )
 
 // BatchError is the error of a call about several items of which some failed. It matches
@@ -98,9 +99,9 @@ type batchItem struct {
 	place int
 	owner *eventOwner
 	slot  *slot
-	gen   uint64  // of the slot of a query or a wait, when it was put here
-	on    *Stream // of a record
-	noted uint64  // of a record: see slot.noteOrder
+	gen   handle.Gen // of the slot of a query or a wait, when it was put here
+	on    *Stream    // of a record
+	noted handle.Gen // of a record: see slot.noteOrder
 }
 
 // batch returns an empty batch.
@@ -175,7 +176,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 		if o == nil {
 			continue // it was never recorded
 		}
-		if sl := o.core.slot.Load(); sl != nil && sl.complete() {
+		if sl := o.core.slot.Load(); sl != nil && sl.Complete() {
 			continue
 		}
 		d := o.core.ctx.drv
@@ -194,7 +195,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 			statuses[i] = StatusUnknown
 			errs.add(i, err)
 			continue
-		case sl.unrecorded():
+		case sl.Unrecorded():
 			o.leave(sl)
 			continue
 		case sl.hasPrior():
@@ -208,7 +209,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 			b.query(statuses, &errs)
 			b.drv = d
 		}
-		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.gen.Load()})
+		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.Gen()})
 	}
 	if b != nil {
 		b.query(statuses, &errs)
@@ -282,11 +283,10 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		return it, false
 	}
 	sl := o.core.slot.Load()
-	if sl == nil || sl.moves(RecordDefault) || sl.gen.Load()&genBusy != 0 || sc.begin(op) != nil {
+	if sl == nil || sl.moves(RecordDefault) || sl.Gen().Busy() || sc.begin(op) != nil {
 		return it, false
 	}
-	if !sl.beginRecord() && sl.elsewhere(RecordDefault) { // as in eventCore.record
-		sl.endRecord()
+	if !sl.Begin(sl) {
 		s.leave()
 		return it, false
 	}
@@ -310,9 +310,9 @@ func (b *batch) record(errs *batchErrors) {
 			sl.overtaken(sc)
 		}
 		if res == driver.ResultSuccess && !sl.recorded() {
-			sl.marks.Or(slotRecorded)
+			sl.Mark(slotRecorded)
 		}
-		sl.endRecord()
+		sl.End(sl)
 		if res != driver.ResultSuccess {
 			errs.add(it.place, sl.core.ctx.fail(errs.op, uintptr(sl.raw), res))
 		}
@@ -354,7 +354,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 		case err != nil:
 			errs.add(i, err)
 			continue
-		case sl.unrecorded():
+		case sl.Unrecorded():
 			o.leave(sl)
 			continue
 		case sl.hasPrior():
@@ -366,7 +366,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 		case b.n == batchSize:
 			b.wait(sc, &errs)
 		}
-		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.gen.Load()})
+		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.Gen()})
 	}
 	if b != nil {
 		b.wait(sc, &errs)

@@ -153,11 +153,11 @@ func TestRecordAll(t *testing.T) {
 	// An event whose record is under way is not recorded together with others, and the
 	// batches that are kept hold nothing.
 	sl := good.core().slot.Load()
-	sl.beginRecord()
+	sl.Begin(sl)
 	if _, fits := beginTogether("cuEventRecord", good, r.s); fits {
 		t.Error("a record beside another one of the event fits")
 	}
-	sl.endRecord()
+	sl.End(sl)
 	b := r.drv.batch()
 	if b.drv = nil; b.n != 0 || slices.ContainsFunc(b.items[:], func(it batchItem) bool { return it != batchItem{} }) {
 		t.Error("a kept batch is not empty")

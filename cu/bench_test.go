@@ -89,7 +89,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/refs", func(b *testing.B) {
 		for b.Loop() {
-			sl.acquire()
+			sl.Acquire(sl)
 			sl.leave()
 		}
 	})

@@ -157,18 +157,18 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		r.hold(held)
 		r.ok(pending.Record(held))
 		sl := e.core().slot.Load()
-		sl.watchers.Add(1)
+		sl.Watch()
 		g := must(r.gpu.NewGraph())(t)
 		added := make(chan error)
 		go func() {
 			_, err := g.AddEventRecord(e)
 			added <- err
 		}()
-		eventually(func() bool { return sl.watchers.Load() == 2 })
+		eventually(func() bool { return sl.Watchers() == 2 })
 		r.returns("a wait", func() error { return waitEnds(pending) })
 		goOn()
 		r.ok(<-added)
-		sl.watchers.Add(-1)
+		sl.Unwatch()
 		r.ok(g.Close())
 		r.release(held)
 	})
@@ -303,8 +303,8 @@ func TestOrderOfSuccessors(t *testing.T) {
 			}
 			r.ok(ticket.Wait(r.patient()))
 			for i, sl := range append(slots[:], &core.first) {
-				if n := sl.watchers.Load(); n != 0 || sl.calls.closed() != (sl != want) {
-					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.calls.closed())
+				if n := sl.Watchers(); n != 0 || sl.Closed() != (sl != want) {
+					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.Closed())
 				}
 			}
 		})

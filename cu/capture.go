@@ -298,7 +298,7 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 // captures is held.
 func (c *capture) join(sc *streamCore) {
 	if sc.part.capture.Load() != c {
-		sc.acquire() // also if it is being closed: the caller has a call in flight
+		sc.Retain() // also if it is being closed: the caller has a call in flight
 		sc.part.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
@@ -371,7 +371,7 @@ func (c *captures) all() map[*capture]*streamCore {
 	defer c.mu.Unlock()
 	all := make(map[*capture]*streamCore, len(c.byID))
 	for _, of := range c.byID {
-		of.streams[0].acquire() // also if it is being closed, as the capture has a call in flight
+		of.streams[0].Retain() // also if it is being closed, as the capture has a call in flight
 		all[of] = of.streams[0]
 	}
 	return all
@@ -561,7 +561,7 @@ func (sc *streamCore) joined() {
 // holder is what a graph may use, and keeps from being destroyed like a call in
 // flight: memory, a module, a slot of an event, a host function.
 type holder interface {
-	acquire() bool
+	Retain()
 	leave()
 }
 
@@ -584,7 +584,7 @@ func (u *uses) add(h holder) {
 		u.held = make(map[holder]int)
 	}
 	if u.held[h]++; u.held[h] == 1 {
-		h.acquire() // also if it was closed meanwhile
+		h.Retain() // also if it was closed meanwhile
 	}
 }
 
@@ -625,7 +625,7 @@ func (u *uses) launched() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sl := range u.yet {
-		sl.marks.Or(slotRecorded)
+		sl.Mark(slotRecorded)
 	}
 	u.yet = nil
 }
@@ -635,7 +635,7 @@ func (u *uses) exposed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sl := range u.yet {
-		sl.marks.Or(slotExposed)
+		sl.Mark(slotExposed)
 	}
 }
 

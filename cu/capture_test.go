@@ -475,7 +475,7 @@ func TestGraphKeeps(t *testing.T) {
 	r.ok(x.Launch(r.s))
 	closed := make(chan error)
 	go func() { closed <- x.Close() }()
-	eventually(func() bool { return x.core.closed() })
+	eventually(func() bool { return x.core.Closed() })
 	kept("a launch is under way", 0, 1)
 	r.sim.Release(r.s.Handle())
 	r.ok(<-closed)

@@ -218,7 +218,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				e.core().slot.Load().marks.Store(slotForeign)
+				e.core().slot.Load().Mark(slotForeign)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -408,7 +408,7 @@ func TestOldContext(t *testing.T) {
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
 	core := &contextCore{drv: r.drv, raw: now.own.core.raw, dev: now.own.core.dev}
-	core.users.Store(1)
+	core.users.Revive()
 	s := &Stream{core: new(streamCore)}
 	s.core.raw, s.core.ctx = r.s.core.raw, core
 	err := e.Record(s)
@@ -418,7 +418,7 @@ func TestOldContext(t *testing.T) {
 	other := new(Event)
 	other.owner.Store(&eventOwner{core: &eventCore{ctx: core}})
 	other.core().slot.Store(&slot{core: other.core()})
-	core.users.Add(1)
+	core.users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("Since: %v", err)
 	}
@@ -619,7 +619,7 @@ func TestLateGiveUp(t *testing.T) {
 		t.Fatal(res)
 	}
 	old := &contextCore{drv: r.drv, raw: now.raw, dev: now.dev, device: now.device, key: now.key, claim: retained}
-	old.users.Store(1)
+	old.users.Revive()
 	r.ok(old.release())
 	if r.drv.contexts[now.key] != now {
 		t.Error("the context lost its place to one that went before it")

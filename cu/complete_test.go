@@ -169,7 +169,7 @@ func TestRecordBesideQuery(t *testing.T) {
 				r.tell("fake_unblock", fn)
 				if i == 0 && c.record != 0 && c.recordEndFirst {
 					// The record has left C; let it leave Go too.
-					for e.core().slot.Load().gen.Load()&genBusy != 0 {
+					for e.core().slot.Load().Gen().Busy() {
 						time.Sleep(time.Millisecond)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -27,7 +28,7 @@ type Context struct {
 
 // contextOwner is one Context's share in a core.
 type contextOwner struct {
-	refs
+	handle.Refs
 	core *contextCore
 }
 
@@ -47,7 +48,7 @@ type contextCore struct {
 	poison, loss atomic.Pointer[firstError]
 	// users are those that keep the claim. Without any the context is abandoned, until a call that may wait for the GPU
 	// gives it up, or somebody asks for it again. The driver's mutex is held where the first user comes.
-	users atomic.Int64
+	users handle.Users
 	// abandoned says that the driver has the context on its list of these, and givingUp that somebody gives it up, or
 	// has. The driver's mutex guards both.
 	abandoned, givingUp bool
@@ -72,7 +73,7 @@ type contextCore struct {
 	watched watch.Domain
 	// cells are the memory of its timelines.
 	cells cells
-	// owners counts the Contexts that are open.
+	// owners counts the Contexts that are open. It keeps nothing, and only wakes those who wait in the context.
 	owners atomic.Int32
 	// closings is how often the last one was closed.
 	closings atomic.Uint32
@@ -123,26 +124,11 @@ type contextKey struct {
 
 // hold counts one more user, unless there is none left, in which case the claim
 // is being given up.
-func (c *contextCore) hold() bool {
-	for {
-		n := c.users.Load()
-		if n == 0 {
-			return false
-		}
-		if c.users.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// drop takes a user away. If it was the last one the caller has to call abandon, or to give the context up.
-func (c *contextCore) drop() (last bool) {
-	return c.users.Add(-1) == 0
-}
+func (c *contextCore) hold() bool { return c.users.Hold() }
 
 // childDone takes a user away, and does not wait for the GPU: see abandon.
 func (c *contextCore) childDone() {
-	if c.drop() {
+	if c.users.Drop() {
 		c.abandon()
 	}
 }
@@ -179,7 +165,7 @@ func (c *contextCore) endTails(at driver.At) {
 			t.err = err
 			c.mu.Unlock()
 		}
-		if !t.closed() { // the context is poisoned, or nobody knows
+		if !t.Closed() { // the context is poisoned, or nobody knows
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {
@@ -369,7 +355,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 		}
 	} else {
 		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, claim: hold}
-		core.users.Store(1)
+		core.users.Revive()
 		d.contexts[key] = core
 	}
 	d.mu.Unlock()
@@ -412,7 +398,7 @@ func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")
 	}
-	first, last := c.own.close()
+	first, last := c.own.Close()
 	if first {
 		c.cleanup.Stop()
 		if core := c.own.core; core.owners.Add(-1) == 0 {
@@ -431,7 +417,7 @@ func (c *Context) Close() error {
 
 // forgotten closes an owner that the garbage collector found.
 func (o *contextOwner) forgotten() {
-	if first, last := o.close(); first {
+	if first, last := o.Close(); first {
 		o.core.owners.Add(-1) // who waits goes on
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Forgotten: true})
 		if last {
@@ -440,22 +426,22 @@ func (o *contextOwner) forgotten() {
 	}
 }
 
+// Last takes the owner away from the users of the context. Who enters a Context holds no lock.
+func (o *contextOwner) Last(bool) { o.core.childDone() }
+
 // enter begins an operation in the context, and leave ends it.
 func (c *Context) enter(op string) (*contextCore, error) {
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
 	}
-	if !c.own.acquire() {
-		c.leave()
+	if !c.own.Acquire(c.own) {
 		return nil, errClosed(op, "context", uintptr(c.own.core.raw))
 	}
 	return c.own.core, nil
 }
 
 func (c *Context) leave() {
-	if c.own.release() {
-		c.own.core.childDone()
-	}
+	c.own.Release(c.own)
 	runtime.KeepAlive(c)
 }
 
@@ -471,7 +457,7 @@ func (c *Context) Device() *Device {
 // good until the Context is closed or collected. For a nil or a closed Context it
 // is 0.
 func (c *Context) Handle() uintptr {
-	if c == nil || c.own == nil || c.own.closed() {
+	if c == nil || c.own == nil || c.own.Closed() {
 		return 0
 	}
 	return uintptr(c.own.core.raw)

@@ -97,7 +97,7 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
 		return o.core.strange(op, "context", c) // the driver would crash
 	}
-	if sl.unrecorded() {
+	if sl.Unrecorded() {
 		return nil
 	}
 	slots := []*slot{sl}

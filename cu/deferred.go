@@ -234,7 +234,7 @@ func (c *contextCore) release() error {
 	c.drv.watch.Settle(c.drv.table.Clock())
 	c.freeDeferred()
 	freed = true
-	if !c.drop() {
+	if !c.users.Drop() {
 		return nil
 	}
 	if c.takeOver() {
@@ -251,7 +251,7 @@ func (c *contextCore) abandon() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case c.users.Load() != 0 || c.givingUp || c.abandoned:
+	case !c.users.None() || c.givingUp || c.abandoned:
 	case c.claim == borrowed:
 		// Its owner may destroy the context from now on. To let go of it does not wait, as nothing is freed.
 		c.givingUp = true
@@ -283,7 +283,7 @@ func (c *contextCore) reviveLocked() bool {
 		return false
 	}
 	c.unlistAbandoned()
-	c.users.Add(1)
+	c.users.Revive()
 	return true
 }
 
@@ -291,7 +291,7 @@ func (c *contextCore) reviveLocked() bool {
 func (c *contextCore) takeOver() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
-	if left, _ := c.deferred.size(); left > 0 || c.users.Load() != 0 || c.givingUp {
+	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.givingUp {
 		return false
 	}
 	c.givingUp = true

@@ -173,7 +173,7 @@ func TestOutOfMemory(t *testing.T) {
 // inFlight closes memory while a call on it is in flight.
 func (r *soft) inFlight(m *memCore, close func() error) {
 	r.t.Helper()
-	m.acquire()
+	m.Retain()
 	r.ok(close())
 	m.leave()
 }

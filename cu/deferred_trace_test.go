@@ -14,7 +14,7 @@ func (r *soft) deferCopies(pairs int) {
 		host, mem := must(r.gpu.AllocHost(8, HostPortable))(r.t), must(r.gpu.Alloc(8))(r.t)
 		r.ok(r.s.Copy(mem, host))
 		for _, rs := range []*resource{&host.core.resource, &mem.core.resource} {
-			r.ok(rs.enter("test"))
+			r.ok(rs.Enter(rs, "test"))
 			defer rs.leave()
 		}
 		r.ok(host.Close())

@@ -78,7 +78,7 @@ func (m *DeviceMem) Span(off, size uint64) Span { return m.span().Span(off, size
 // is good until the DeviceMem is closed or collected. For nil and for closed
 // memory it is 0.
 func (m *DeviceMem) Handle() uint64 {
-	if m == nil || m.core == nil || m.core.closed() {
+	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
 	m.core.exposed.Store(true)
@@ -132,7 +132,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*driver.Table, driv
 		return errNil(op, "device memory")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)

@@ -143,7 +143,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	ec := ownEvent(core, flags, driver.Event(handle))
 	ec.foreign = true
-	ec.first.marks.Or(slotForeign)
+	ec.first.Mark(slotForeign)
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
@@ -554,7 +554,7 @@ func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, err
 // mismatch returns the error for recording the event on a stream of another
 // context. The driver comes first, then what is closed, then the context.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
-	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.closed() {
+	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.Closed() {
 		return errClosed(op, "stream", uintptr(sc.raw))
 	}
 	return c.strange(op, "stream", sc.ctx)
@@ -588,12 +588,11 @@ func (e *Event) Query() (Status, error) {
 		if sl == nil {
 			return StatusUnknown, errClosed(op, "event", uintptr(o.core.first.raw))
 		}
-		if sl.complete() {
+		if sl.Complete() {
 			return Complete, nil
 		}
-		if !sl.acquire() {
-			sl.leave() // it was retired, or the event was closed, just now
-			continue
+		if !sl.Acquire(sl) {
+			continue // it was retired, or the event was closed, just now
 		}
 		t, res := sl.queryFirst(driver.At{})
 		if t.to != nil {
@@ -603,7 +602,8 @@ func (e *Event) Query() (Status, error) {
 		if res != driver.ResultNotReady {
 			st, err = o.core.status(op, sl, res)
 		}
-		o.leave(sl)
+		sl.leave()
+		runtime.KeepAlive(o)
 		return st, err
 	}
 }
@@ -736,11 +736,13 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 // leave ends the call.
 func (iv *interval) leave() {
 	if iv.startSlot != nil {
-		iv.start.leave(iv.startSlot)
+		iv.startSlot.leave()
 	}
 	if iv.stopSlot != nil {
-		iv.stop.leave(iv.stopSlot)
+		iv.stopSlot.leave()
 	}
+	runtime.KeepAlive(iv.start)
+	runtime.KeepAlive(iv.stop)
 }
 
 // measure asks the driver for the time between the two records.

@@ -41,7 +41,7 @@ func (ps *poolShare) free(at driver.At) (string, driver.Result) {
 // poolCore is a context's pool.
 type poolCore struct {
 	ctx    *contextCore
-	shares int // the context's mutex guards it
+	shares int // the context's mutex guards it, as the last share takes the pool from the context
 
 	// entries has a place for each event that the pool has ever lent at the same time
 	// as others: its index is part of the event's ids. It only grows, by what is lent, or
@@ -210,7 +210,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	if p == nil || p.share == nil {
 		return Pooled{}, errNil(op, "event pool")
 	}
-	if p.share.closed() {
+	if p.share.Closed() {
 		return Pooled{}, errClosed(op, "event pool", 0)
 	}
 	f := lazyFlags(flags)
@@ -248,7 +248,7 @@ func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
 	// then the calls are looked at: at least one sees the other. Waits and tickets are
 	// calls in flight. Where the event has moved on to another slot there may be some on
 	// earlier ones.
-	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.unused() {
+	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.Unused() {
 		// Somebody may have guessed the id, and recorded the event, or released it.
 		busy := s - entryLent + entryBusy
 		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
@@ -333,7 +333,7 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	if p == nil || p.share == nil {
 		return Pooled{}, errNil(op, "event pool")
 	}
-	if p.share.closed() {
+	if p.share.Closed() {
 		return Pooled{}, errClosed(op, "event pool", 0)
 	}
 	entries := *p.share.pool.entries.Load()
@@ -388,7 +388,7 @@ func (p *EventPool) Stats() PoolStats {
 // were. The errors go to the leak hook. Others may acquire and release meanwhile: Trim
 // destroys no more events than the pool had places for when it began.
 func (p *EventPool) Trim() int {
-	if p == nil || p.share == nil || p.share.closed() {
+	if p == nil || p.share == nil || p.share.Closed() {
 		return 0
 	}
 	pool, n := p.share.pool, 0
@@ -551,7 +551,7 @@ func (p Pooled) Release() error {
 		if c = en.core.Load(); c == nil {
 			return errReleased("Release", 0) // just now, by a copy
 		}
-		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.unused() {
+		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.Unused() {
 			inUse = entryBusy
 		}
 		if en.state.CompareAndSwap(s, s&^(entryOne-1)|inUse) {
@@ -572,12 +572,6 @@ func (p Pooled) Release() error {
 		c.release()
 	}
 	return nil
-}
-
-// unused reports whether no call is in flight on the slot, and others know nothing of its
-// CUevent.
-func (sl *slot) unused() bool {
-	return sl.calls.state.Load() == 0 && sl.gen.Load()&genBusy == 0 && !sl.foreign()
 }
 
 // release takes a core out of service. Waits go on; the CUevent is used again when the
@@ -605,17 +599,14 @@ func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
 		if sl == nil {
 			return nil, false, p.errGone(op, c)
 		}
-		entered := sl.acquire()
-		if entered {
-			if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryLent != 0 {
-				return sl, s&entryRecorded != 0, nil
-			}
+		if !sl.Acquire(sl) {
+			continue // it was retired, or closed, just now
+		}
+		if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryLent != 0 {
+			return sl, s&entryRecorded != 0, nil
 		}
 		sl.leave()
-		if entered {
-			return nil, false, errReleased(op, uintptr(sl.raw))
-		}
-		// It was retired, or closed, just now.
+		return nil, false, errReleased(op, uintptr(sl.raw))
 	}
 }
 
@@ -688,7 +679,7 @@ func (p Pooled) Query() (Status, error) {
 		return StatusUnknown, err
 	}
 	defer p.leave(sl)
-	if !recorded || sl.complete() {
+	if !recorded || sl.Complete() {
 		return Complete, nil
 	}
 	return sl.core.status(op, sl, sl.query(driver.At{}))
@@ -707,11 +698,11 @@ func (p Pooled) Wait(ctx context.Context) error {
 		return err
 	}
 	defer p.leave(sl)
-	if !recorded || sl.complete() {
+	if !recorded || sl.Complete() {
 		return nil
 	}
-	sl.watchers.Add(1)
-	defer sl.watchers.Add(-1)
+	sl.Watch()
+	defer sl.Unwatch()
 	_, err = sl.wait(ctx)
 	return err
 }
@@ -742,7 +733,7 @@ func (p Pooled) Ticket() (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !recorded || sl.complete() {
+	if !recorded || sl.Complete() {
 		now := sl.drv.calls.Clock().Now()
 		p.leave(sl)
 		return completeTicket(now), nil

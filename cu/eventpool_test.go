@@ -100,7 +100,7 @@ func TestPoolLateCall(t *testing.T) {
 		}
 		sl := e.entry.core.Load().slot.Load()
 		r.ok(e.Release())
-		if !sl.acquire() {
+		if !sl.Acquire(sl) {
 			t.Fatal("the slot is closed")
 		}
 		next := must(pool.Acquire())(t)
@@ -124,7 +124,7 @@ func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 	for range 5_000 {
 		e := must(pool.Acquire())(t)
 		sl := e.entry.core.Load().slot.Load()
-		sl.acquire() // as a wait in flight
+		sl.Retain() // as a wait in flight
 		var firsts atomic.Int32
 		var wg sync.WaitGroup
 		for range 2 {

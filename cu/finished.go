@@ -60,7 +60,7 @@ func (sc *streamCore) ended() (bool, error) {
 		return true, nil
 	case t.err != nil:
 		return false, fmt.Errorf("%w: %v", errNoTail, t.err)
-	case t.query(ctx) != driver.ResultSuccess:
+	case t.query() != driver.ResultSuccess:
 		return false, nil
 	}
 	ctx.dropTail(sc, t)
@@ -73,7 +73,7 @@ func (sc *streamCore) idle() bool {
 	if sc.foreign && !sc.pooled || sc.lent.Load() || sc.at.Thread != nil {
 		return false
 	}
-	if sc.state.Load() >= refOne {
+	if sc.Calls() != 0 {
 		return false // a call may wait, as the stream's queue is full, and the question would wait for the call
 	}
 	leave, ok := sc.visit()
@@ -127,8 +127,7 @@ func (sc *streamCore) visit() (leave func(), ok bool) {
 	if sc.lasts() {
 		return ctx.childDone, true
 	}
-	if !sc.acquire() {
-		sc.leave()
+	if !sc.Acquire(sc) {
 		ctx.childDone()
 		return nil, false
 	}
@@ -185,7 +184,7 @@ func (tc *timelineCore) usedOn(sc *streamCore) {
 // not count there.
 func (tc *timelineCore) usedLike(graph *usage) {
 	tc.usage.noteAll(graph)
-	if !tc.closed() {
+	if !tc.Closed() {
 		return // Close marks the streams
 	}
 	tc.marksMu.Lock()
@@ -292,7 +291,7 @@ func (tc *timelineCore) takeMore() (cell, error) {
 
 // forgotten closes a timeline that the garbage collector found. A graph may still use it.
 func (tc *timelineCore) forgotten() {
-	first, last := tc.close()
+	first, last := tc.Close()
 	if first {
 		tc.ctx.cells.count(-1, 1)
 		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Forgotten: true})

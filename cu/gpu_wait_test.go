@@ -470,7 +470,7 @@ func TestGPULegacyStreamOfStrangers(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return gpu.own.core.users.Load() == 0 }) {
+	if !eventually(func() bool { return gpu.own.core.users.None() }) {
 		t.Error("nobody gives the context up")
 	}
 	if err := host.Close(); err != nil {

@@ -72,7 +72,7 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "graph")
 	}
-	if err := g.core.enter(op); err != nil {
+	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
 	}
 	g.core.mu.Lock()
@@ -112,7 +112,7 @@ func (g *Graph) Close() error {
 // as this package. What it adds is not kept by the graph. For a nil or a closed Graph
 // it is 0.
 func (g *Graph) Handle() uintptr {
-	if g == nil || g.core == nil || g.core.closed() {
+	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
 	}
 	g.core.uses.exposed()
@@ -278,7 +278,7 @@ func (n GraphNode) SetEvent(e *Event) error {
 		return errNil(graphRecordSetOp, "graph node")
 	}
 	gc := n.graph.core
-	if err := gc.resource.enter(graphRecordSetOp); err != nil {
+	if err := gc.Enter(gc, graphRecordSetOp); err != nil {
 		return err
 	}
 	defer gc.leave()
@@ -418,7 +418,7 @@ func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Gr
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(op, "graph")
 	}
-	if err := g.core.enter(op); err != nil {
+	if err := g.core.Enter(g.core, op); err != nil {
 		return GraphNode{}, err
 	}
 	defer g.core.leave()
@@ -619,7 +619,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(beginToGraphOp, "graph")
 	}
-	if err := g.core.enter(beginToGraphOp); err != nil {
+	if err := g.core.Enter(g.core, beginToGraphOp); err != nil {
 		return GraphNode{}, err
 	}
 	defer g.core.leave()

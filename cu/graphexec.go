@@ -83,7 +83,7 @@ func (x *GraphExec) enter(op string) (*execCore, error) {
 	if x == nil || x.core == nil {
 		return nil, errNil(op, "executable graph")
 	}
-	if err := x.core.enter(op); err != nil {
+	if err := x.core.Enter(x.core, op); err != nil {
 		return nil, err
 	}
 	x.core.mu.Lock()
@@ -111,7 +111,7 @@ func (x *GraphExec) Close() error {
 // until the GraphExec is closed or collected, and that code must not call at the same
 // time as this package. For a nil or a closed GraphExec it is 0.
 func (x *GraphExec) Handle() uintptr {
-	if x == nil || x.core == nil || x.core.closed() {
+	if x == nil || x.core == nil || x.core.Closed() {
 		return 0
 	}
 	x.core.exposed.Store(true)
@@ -238,12 +238,12 @@ func (xc *execCore) outlive(old *uses) {
 			h.usedLike(xc.usage)
 		case *slot:
 			if launched && !uses.has(h) {
-				h.acquire() // as a holder, also if the event was closed
+				h.Retain() // as a holder, also if the event was closed
 				xc.leaveLate(h.late())
 			}
 		case *hostFunc:
 			if launched && !uses.has(h) {
-				h.acquire()
+				h.Retain()
 				xc.leaveLate(latecomer{h, "host function", 0})
 			}
 		}
@@ -332,7 +332,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		return errNil(op, "executable graph")
 	}
 	xc := x.core
-	if err := xc.resource.enter(op); err != nil {
+	if err := xc.Enter(xc, op); err != nil {
 		return err
 	}
 	defer xc.leave()

@@ -88,7 +88,7 @@ func (r SMResource) enter(op string) error {
 	if r.of == nil {
 		return nil
 	}
-	return r.of.enter(op)
+	return r.of.Enter(r.of, op)
 }
 
 func (r SMResource) leave() {
@@ -182,7 +182,7 @@ func (g *GreenContext) enter(op string) (*greenCore, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "green context")
 	}
-	return g.core, g.core.resource.enter(op)
+	return g.core, g.core.Enter(g.core, op)
 }
 
 func (g *GreenContext) leave() {
@@ -204,7 +204,7 @@ func (g *GreenContext) Close() error {
 // cuCtxFromGreenCtx by [Driver.Proc]. It is good until the GreenContext is closed or
 // collected, and 0 for a nil or a closed one.
 func (g *GreenContext) Handle() uintptr {
-	if g == nil || g.core == nil || g.core.closed() {
+	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
 	}
 	return uintptr(g.core.raw)
@@ -245,7 +245,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	gc.acquire() // for the stream; a Close beside this waits for it
+	gc.Retain() // for the stream; a Close beside this waits for it
 	s := newStream(ctx, raw, driver.At{}, false)
 	s.core.flags, s.core.green = StreamNonBlocking, gc
 	return s, nil

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -107,23 +108,22 @@ func (sc *streamCore) hostFunc(f func()) error {
 // does until it is called; then it is dropped, and the driver may still call it, to no
 // effect.
 type hostFunc struct {
-	refs
+	handle.Refs
 	callback driver.Callback
 }
 
 // name makes the function known. The caller ends the call that is in flight on it then.
 func (h *hostFunc) name(t *driver.Table, f func()) (err error) {
-	h.acquire()
-	h.markClosed() // it goes with the last that holds it
+	h.Retain()
+	h.Close() // it goes with the last that holds it
 	h.callback, err = t.NewCallback(f)
 	return err
 }
 
-func (h *hostFunc) leave() {
-	if h.release() {
-		h.callback.Drop()
-	}
-}
+func (h *hostFunc) leave() { h.Release(h) }
+
+// Last drops the function when nobody holds it any more.
+func (h *hostFunc) Last(bool) { h.callback.Drop() }
 
 // hostCalls are functions that the streams of a context have yet to call.
 type hostCalls struct {
@@ -133,7 +133,7 @@ type hostCalls struct {
 
 // add adds a function, on which the caller has a call in flight.
 func (c *hostCalls) add(h *hostFunc) {
-	h.acquire()
+	h.Retain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending == nil {

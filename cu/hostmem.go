@@ -84,7 +84,7 @@ func (m *HostMem) Span(off, size uint64) Span { return m.span().Span(off, size) 
 // is good until the HostMem is closed or collected. For nil and for closed memory
 // it is 0.
 func (m *HostMem) Handle() uintptr {
-	if m == nil || m.core == nil || m.core.closed() {
+	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
 	m.core.exposed.Store(true)
@@ -103,7 +103,7 @@ func (m *HostMem) View(f func(b []byte) error) error {
 		return mistake(op, ErrNil, 0, "the function is nil: pass what is to be done with the memory")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)

@@ -347,7 +347,7 @@ func TestIPCCalls(t *testing.T) {
 		t.Error("what has moved is still there")
 	}
 	for _, e := range []*Event{moved, lazy, wrapped} {
-		if e.Ticket(); e.core().slot.Load().unrecorded() {
+		if e.Ticket(); e.core().slot.Load().Unrecorded() {
 			t.Error("it does not count as recorded")
 		}
 		r.ok(e.Record(r.s))
@@ -380,7 +380,7 @@ func TestIPCCalls(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
 		slot := e.core().slot.Load()
-		if !eventually(func() bool { return slot.watchers.Load() >= 1 }) {
+		if !eventually(func() bool { return slot.Watchers() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))

@@ -134,7 +134,7 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 // ends the telling, where no lock is held.
 func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []Arg) (t telling, res driver.Result, err error) {
 	mc := f.mod.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return t, 0, err
 	}
 	defer runtime.KeepAlive(f)
@@ -279,11 +279,10 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch,
 					Detail: fmt.Sprintf("argument %d is memory of %v, the kernel is of %v: open one driver and share it", i, mc.ctx.drv, sc.ctx.drv)}
 			}
-			ok := mc.acquire()
-			lf.mem = append(lf.mem, mc)
-			if !ok {
+			if !mc.Acquire(mc) {
 				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i)}
 			}
+			lf.mem = append(lf.mem, mc)
 			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
 				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
 				e.Detail = fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)

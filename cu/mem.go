@@ -205,7 +205,7 @@ func (s Span) enter(op string) error {
 	case s.err != nil:
 		return &Error{Op: op, Result: ResultInvalidValue, Err: s.err, Detail: "choose a span within the memory"}
 	}
-	return s.mem.enter(op)
+	return s.mem.Enter(s.mem, op)
 }
 
 func (s Span) leave() {

@@ -148,7 +148,7 @@ func (m *Module) Close() error {
 // good until the Module is closed or collected. For a nil or a closed Module it
 // is 0.
 func (m *Module) Handle() uintptr {
-	if m == nil || m.core == nil || m.core.closed() {
+	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
 	return uintptr(m.core.raw)
@@ -163,7 +163,7 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, errNil(op, "module")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
@@ -205,7 +205,7 @@ func (m *Module) Function(name string) (*Function, error) {
 		return nil, errNil(op, "module")
 	}
 	mc := m.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
@@ -269,7 +269,7 @@ func (f *Function) Params() (sizes []uint64, known bool) {
 // good until the Module is closed or collected. For nil, and once the Module is
 // closed, it is 0.
 func (f *Function) Handle() uintptr {
-	if f == nil || f.mod == nil || f.mod.core.closed() {
+	if f == nil || f.mod == nil || f.mod.core.Closed() {
 		return 0
 	}
 	return uintptr(f.raw)
@@ -339,7 +339,7 @@ func askFunction[T any](f *Function, op string, call func(t *driver.Table, at dr
 		return v, errNil(op, "function")
 	}
 	mc := f.mod.core
-	if err := mc.enter(op); err != nil {
+	if err := mc.Enter(mc, op); err != nil {
 		return v, err
 	}
 	defer runtime.KeepAlive(f)

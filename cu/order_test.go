@@ -54,15 +54,15 @@ func TestRecordOrder(t *testing.T) {
 	places("again", 4, 2, 1, 3)
 
 	sl := events[2].core().slot.Load()
-	streams[0].core.acquire()
+	streams[0].core.Retain()
 	record(1, 0)
 	streams[0].core.leave()
 	places("beside another call on the stream", 4, 0, 1, 3)
 
-	sl.beginRecord()
+	sl.Begin(sl)
 	record(2, 1)
 	places("beside another record of the event", 4, 0, 0, 3)
-	sl.endRecord()
+	sl.End(sl)
 	places("after it", 4, 0, 0, 3)
 
 	sim.Inject(cusim.Fault{Function: "cuEventRecord", Code: int(ResultOutOfMemory)})
@@ -293,13 +293,13 @@ func TestOrderOfItsStream(t *testing.T) {
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()
 	for _, sc := range []*streamCore{streams[0].core, nil} {
-		sl.beginRecord()
+		sl.Begin(sl)
 		sl.recordedOn(sc)
 		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner
 			t.Fatal(err)
 		}
 		if sc != nil {
-			sc.acquire()
+			sc.Retain()
 		}
 		if order := sl.noteOrder(sc); order != 0 {
 			t.Errorf("the order is %x", order)
@@ -307,7 +307,7 @@ func TestOrderOfItsStream(t *testing.T) {
 		if sc != nil {
 			sc.leave()
 		}
-		sl.endRecord()
+		sl.End(sl)
 		if n := placeOf(e); n != 0 {
 			t.Errorf("the record is number %d", n)
 		}

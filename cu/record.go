@@ -1,6 +1,9 @@
 package cu
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
+)
 
 // recordArgs say what is recorded, and by which function. The caller holds a reference
 // to it.
@@ -42,20 +45,18 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 		return false, nil
 	}
 	drv := sl.drv
-	if sl.watchers.Load() != 0 || drv.oneByOne() {
+	if sl.Watched() || drv.oneByOne() {
 		return false, nil // before it is counted, as a waiter's order goes by the count
 	}
-	if !sc.acquire() {
-		sc.leave()
+	if !sc.Acquire(sc) {
 		return false, nil
 	}
-	if !sl.beginRecord() {
-		sl.endRecord()
+	if !sl.Begin(sl) {
 		sc.leave()
 		return false, nil
 	}
 	sl.recordedOn(sc)
-	noted := uint64(0)
+	noted := handle.Gen(0)
 	if drv.ordered.Load() {
 		noted = sl.noteOrder(sc)
 	}
@@ -67,9 +68,9 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 		sl.overtaken(sc)
 	}
 	if res == driver.ResultSuccess && !sl.recorded() {
-		sl.marks.Or(slotRecorded)
+		sl.Mark(slotRecorded)
 	}
-	sl.endRecord()
+	sl.End(sl)
 	sc.leave()
 	if res != driver.ResultSuccess {
 		return true, c.ctx.fail(op, uintptr(sl.raw), res)
@@ -88,9 +89,8 @@ func (c *eventCore) record(op string, a recordArgs) error {
 			return c.recordElsewhere(op, a)
 		}
 		// A waiter counts itself, and then looks whether a record is under way: see ask.
-		if !sl.beginRecord() && sl.elsewhere(a.flags) {
-			sl.endRecord() // since a moment ago it is waited for, or out of service
-			continue
+		if !sl.Begin(sl) {
+			continue // since a moment ago it is waited for, or out of service
 		}
 		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
 		res := sl.record(a)
@@ -124,8 +124,6 @@ type recording struct {
 	// slot was recorded; it is nil if none was.
 	slot *slot
 	res  driver.Result
-	// begun is a slot with a record under way that was not made.
-	begun *slot
 	// again says that there has to be another one.
 	again bool
 	next  successor
@@ -143,7 +141,7 @@ func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 	if sl == nil {
 		sl = c.slot.Load()
 	}
-	if sl == nil || !r.begin(sl, a.flags) {
+	if sl == nil || !r.begin(sl) {
 		return r
 	}
 	r.slot, r.res = sl, sl.record(a)
@@ -161,7 +159,7 @@ func (r *recording) node(a recordArgs) {
 	captured := a.stream.beginWork() // before the event's lock, as others enqueue work on the stream
 	defer a.stream.endWork()
 	sl, open := r.c.settle(&r.next, func(sl *slot) bool {
-		if !r.begin(sl, a.flags) {
+		if !r.begin(sl) {
 			return false
 		}
 		r.slot, r.res = sl, sl.recordNode(a, captured)
@@ -174,12 +172,9 @@ func (r *recording) node(a recordArgs) {
 
 // begin begins a record on a slot. If it reports false another one has to be made, as the slot was
 // closed, or somebody has begun to wait, just now.
-func (r *recording) begin(sl *slot, flags RecordFlags) bool {
-	if !sl.beginRecord() && sl.elsewhere(flags) {
-		r.begun, r.again = sl, true
-		return false
-	}
-	return true
+func (r *recording) begin(sl *slot) bool {
+	r.again = !sl.Begin(sl)
+	return !r.again
 }
 
 // finish tells tracers of the record, and lets go of the slots. again says that another one
@@ -187,8 +182,6 @@ func (r *recording) begin(sl *slot, flags RecordFlags) bool {
 func (r *recording) finish(op string) (again bool, err error) {
 	defer r.next.leave()
 	switch {
-	case r.begun != nil:
-		r.begun.endRecord() // which may destroy the CUevent, so that no lock may be held
 	case r.slot != nil:
 		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
 			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
@@ -201,32 +194,23 @@ func (r *recording) finish(op string) (again bool, err error) {
 
 // moves reports whether a record may have to go to another slot.
 func (sl *slot) moves(flags RecordFlags) bool {
-	return (sl.watchers.Load() != 0 || flags&RecordExternal != 0 || sl.worn()) && !sl.foreign()
+	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.foreign()
 }
-
-// elsewhere reports whether a record that beginRecord has doubts about must not be made on
-// the slot. Who takes a slot out of service counts as its watcher until it is closed, so
-// that the watchers have to be looked at first.
-func (sl *slot) elsewhere(flags RecordFlags) bool { return sl.moves(flags) || sl.calls.closed() }
-
-// worn reports whether the slot's counter has too little room for more records. The event
-// gets another slot, unless others know the CUevent: then the count serves for nothing.
-func (sl *slot) worn() bool { return sl.gen.Load()&genWorn != 0 }
 
 // tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
 // record is not under way any more; but the CUevent stays until they have been told.
 func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
 	if t.to == nil {
-		sl.endRecord()
+		sl.End(sl)
 		return
 	}
-	sl.acquire() // also if the event was closed
-	sl.endRecord()
+	sl.Retain() // also if the event was closed
+	sl.End(sl)
 	defer sl.leave() // also if one panics
 	t.end(TraceEventRecord, sl.raw, on, res)
 }
 
-// record calls the driver, between beginRecord and endRecord.
+// record calls the driver, between Begin and End.
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
@@ -235,7 +219,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 	}
 	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
 		if !sl.recorded() {
-			sl.marks.Or(slotRecorded)
+			sl.Mark(slotRecorded)
 		}
 	}
 	return res
@@ -243,7 +227,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 
 func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	sl.recordedOn(a.stream)
-	noted := uint64(0)
+	noted := handle.Gen(0)
 	if sl.drv.ordered.Load() {
 		noted = sl.noteOrder(a.stream)
 	}
@@ -282,10 +266,10 @@ func (sl *slot) recordedOn(sc *streamCore) {
 // An order is known only if the record is alone: no other call on the stream, nor a record on the
 // slot, is in flight now. So the calls of those with a lower one have returned when this one is
 // made, and the stream completes them before. What may become part of a capture has no order.
-func (sl *slot) noteOrder(sc *streamCore) (noted uint64) {
-	order, g := uint64(0), sl.gen.Load()
+func (sl *slot) noteOrder(sc *streamCore) (noted handle.Gen) {
+	order, g := uint64(0), sl.Gen()
 	// Another record, which is over, may have noted another stream since.
-	if g&genBusy == 1 && sc != nil && sl.on.Load() == sc.serial {
+	if g.Sole() && sc != nil && sl.on.Load() == sc.serial {
 		order = sc.nextRecord()
 	}
 	sl.order.Store(order)
@@ -298,7 +282,7 @@ func (sl *slot) noteOrder(sc *streamCore) (noted uint64) {
 // nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
 // may capture what is theirs, or was lent to them, and nobody here knows.
 func (sc *streamCore) nextRecord() uint64 {
-	if sc.ctx.drv.captures.n.Load() != 0 || sc.state.Load() != refOne || sc.foreign || sc.lent.Load() {
+	if sc.ctx.drv.captures.n.Load() != 0 || !sc.Sole() || sc.foreign || sc.lent.Load() {
 		return 0
 	}
 	sc.records++ // whoever else is alone was, or will be, at another time
@@ -306,8 +290,8 @@ func (sc *streamCore) nextRecord() uint64 {
 }
 
 // confirm withdraws an order that was noted when gen was g, unless the record has become the slot's newest for sure.
-func (sl *slot) confirm(g uint64, res driver.Result) {
-	if res != driver.ResultSuccess || sl.gen.Load() != g {
+func (sl *slot) confirm(g handle.Gen, res driver.Result) {
+	if res != driver.ResultSuccess || sl.Gen() != g {
 		sl.order.Store(0)
 	}
 }
@@ -315,12 +299,12 @@ func (sl *slot) confirm(g uint64, res driver.Result) {
 // position returns the serial of the stream that the newest record is on, and its order there; 0 for
 // what is not known, or may change. A record notes both while it is under way.
 func (sl *slot) position() (on, order uint64) {
-	g := sl.gen.Load()
+	g := sl.Gen()
 	on, order = sl.on.Load(), sl.order.Load()
 	if on == 0 || sl.foreign() {
 		return 0, 0
 	}
-	if g&genBusy != 0 || sl.gen.Load() != g {
+	if g.Busy() || sl.Gen() != g {
 		return on, 0
 	}
 	return on, order
@@ -346,7 +330,7 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 	res := c.use(sl, func() driver.Result { return sl.callRecord(a) })
 	if res == driver.ResultSuccess {
-		sl.marks.Or(slotNode)
+		sl.Mark(slotNode)
 		if c != nil {
 			c.uses.records(sl)
 		}
@@ -361,7 +345,7 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 // of the capture, though a later one is not. The other way round it never is: a record in the
 // capture notes that before and after the call, and one that leaves the capture before.
 func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
-	g := sl.gen.Load()
+	g := sl.Gen()
 	before := sl.captured.Swap(c)
 	if c != nil {
 		sl.drv.captures.awaitPolls()
@@ -370,7 +354,7 @@ func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
 	switch {
 	case res == driver.ResultSuccess && c != nil:
 		sl.captured.Store(c)
-	case res != driver.ResultSuccess && g&genBusy == 1 && sl.gen.Load() == g: // no other record may have noted something
+	case res != driver.ResultSuccess && g.Sole() && sl.Gen() == g: // no other record may have noted something
 		sl.captured.CompareAndSwap(c, before)
 	}
 	return res

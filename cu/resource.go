@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 )
 
 // object is a handle of a kind that has no more to its life than being created,
@@ -22,7 +23,7 @@ type object interface {
 // resource is the life of an object, which contains it. The object is what the
 // owner, such as a Stream, points to, and what calls in flight hold on to.
 type resource struct {
-	refs
+	handle.Refs
 	ctx  *contextCore
 	self object
 	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
@@ -45,31 +46,23 @@ func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.
 	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
 }
 
-// enter begins a call.
-func (r *resource) enter(op string) error {
-	if r.acquire() {
-		return nil
-	}
-	return r.refuse(op)
-}
+// leave ends a call that Enter or Acquire has begun.
+func (r *resource) leave() { r.Release(r) }
 
-// refuse takes a call back that began after the resource was closed.
-func (r *resource) refuse(op string) error {
-	r.leave()
+// Refused returns the error of a call that began after the resource was closed.
+func (r *resource) Refused(op string) error {
 	return errClosed(op, r.self.kind(), r.self.handle())
 }
 
-// leave ends a call.
-func (r *resource) leave() {
-	if r.release() {
-		r.destroyLate(false)
-	}
+// Last destroys the resource when the last call on it has ended.
+func (r *resource) Last(later bool) {
+	r.ctx.drv.last(later, func() { r.destroyLate(false) })
 }
 
 // closeOwned is the owner's Close. It disturbs nobody's capture. Where the driver may wait, what is deferred is
 // freed, too.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
-	first, last := r.close()
+	first, last := r.Close()
 	if first {
 		cleanup.Stop()
 	}
@@ -96,7 +89,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 // forgotten closes a resource whose owner the garbage collector found. Another
 // object that is part of it may still be in use.
 func (r *resource) forgotten() {
-	switch first, last := r.close(); {
+	switch first, last := r.Close(); {
 	case last:
 		r.destroyLate(true)
 	case first:

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -17,25 +18,12 @@ import (
 // that precedes an event's first slot, fill a cache line: between two calls the
 // driver has thrown most of the cache's content out.
 type slot struct {
-	// calls counts the calls in flight, but for records, which gen counts. The
-	// CUevent is destroyed when the slot is closed and neither is left. It is
-	// not embedded: its release alone would lose the destruction.
-	calls refs
-	// gen counts the records that were begun, in steps of genOne, plus those
-	// that are under way.
-	gen atomic.Uint64
-	// done is the value of gen whose record is known to have completed; 0 if
-	// none is.
-	done atomic.Uint64
-	raw  driver.Event
-	drv  *Driver
+	// Records keeps the CUevent for the calls and records under way, and knows whether the newest record has completed.
+	handle.Records
+	raw driver.Event
+	drv *Driver
 	// on is the serial of the stream of the newest record, 0 if that is none with an order of its own.
-	on atomic.Uint64
-	// watchers counts those who wait for the present record.
-	watchers atomic.Int32
-	// marks holds slotRetired and the others.
-	marks atomic.Uint32
-
+	on   atomic.Uint64
 	core *eventCore
 	// captured is the capture that the newest record is part of, if it is still under
 	// way and this package's.
@@ -53,11 +41,11 @@ type slot struct {
 
 // Marks of a slot. They are never taken back.
 const (
-	// slotRetired says that the event has moved on to another slot.
-	slotRetired = 1 << iota
 	// slotForeign says that others may record the CUevent: then its completion
 	// is not remembered, and it keeps its place, also while somebody waits.
-	slotForeign
+	slotForeign = handle.MarkExposed
+	// slotRetired says that the event has moved on to another slot.
+	slotRetired = handle.FirstMark << (iota - 1)
 	// slotRecorded says that some record succeeded. It is the slot's own: an
 	// event's earlier slot may have none when a later one has.
 	slotRecorded
@@ -70,81 +58,11 @@ const (
 	slotExposed
 )
 
-const (
-	genOne  = 1 << 24    // one more record
-	genBusy = genOne - 1 // the records under way
-	// genWorn are the bits that say that the slot is no good for more records: half of those that can be counted were
-	// begun, or half of those that can be under way at once are. The event moves on to another slot then, so that no
-	// value of gen comes back, and done is about no other record than the one that it was stored for.
-	//
-	// Where others know the CUevent it stays. Then no completion is remembered, and the records may come back to the
-	// beginning. What is left as a limit are 1<<24 records of such an event that are under way at once: each is a
-	// goroutine in the call, and their stacks have 32 GiB at least.
-	genWorn = 1<<63 | 1<<23
-)
+// leave ends a call that Acquire has begun.
+func (sl *slot) leave() { sl.Release(sl) }
 
-// beginRecord begins a record: it counts it, and keeps the CUevent until
-// endRecord, which the caller has to call. If it reports false the record may not
-// belong on this slot: see elsewhere.
-//
-// One addition does both. It and the closing of refs are atomic operations on
-// different words, each followed by a look at the other's: at least one of the
-// two sees the other. So are it and the counting of a watcher.
-func (sl *slot) beginRecord() bool {
-	return sl.gen.Add(genOne+1)&genWorn == 0 && sl.watchers.Load() == 0 && !sl.calls.closed()
-}
-
-// endRecord ends a record.
-func (sl *slot) endRecord() {
-	sl.gen.Add(^uint64(0))
-	if sl.calls.closed() {
-		sl.destroyIfIdle()
-	}
-}
-
-// acquire begins any other call, and leave ends it. If acquire reports false the
-// slot is closed, and the caller must still call leave.
-func (sl *slot) acquire() bool { return sl.calls.acquire() }
-
-func (sl *slot) leave() {
-	if sl.calls.state.Add(-refOne) == refClosed {
-		sl.destroyIfIdle()
-	}
-}
-
-// leaveElsewhere is leave for those who must not run what tracers do: the CUevent is
-// destroyed on another goroutine.
-func (sl *slot) leaveElsewhere() {
-	if sl.calls.state.Add(-refOne) == refClosed {
-		w := &sl.drv.watch
-		w.AddLate(1)
-		go func() {
-			defer w.AddLate(-1)
-			sl.destroyIfIdle()
-		}()
-	}
-}
-
-// destroyIfIdle destroys the CUevent of a closed slot, unless a call or a record is
-// under way, which will get here too, or somebody else was faster.
-func (sl *slot) destroyIfIdle() {
-	if sl.idle() {
-		sl.destroyLate()
-	}
-}
-
-// idle reports true to one caller, and only if the slot is closed and nothing
-// is under way: that caller has to destroy the CUevent.
-func (sl *slot) idle() bool {
-	return sl.gen.Load()&genBusy == 0 && sl.calls.takeDestruction()
-}
-
-// close lets no further call begin. If it reports true, the caller has to
-// destroy the CUevent.
-func (sl *slot) close() (last bool) {
-	_, idle := sl.calls.markClosed()
-	return idle && sl.idle()
-}
+// Last destroys the CUevent when the last call on a closed slot has ended.
+func (sl *slot) Last(later bool) { sl.drv.last(later, sl.destroyLate) }
 
 // handle returns the CUevent, 0 for no slot.
 func (sl *slot) handle() uintptr {
@@ -155,25 +73,25 @@ func (sl *slot) handle() uintptr {
 }
 
 // recorded reports whether some record succeeded.
-func (sl *slot) recorded() bool { return sl.marks.Load()&slotRecorded != 0 }
+func (sl *slot) recorded() bool { return sl.Marks()&slotRecorded != 0 }
 
 // once reports whether the event was recorded as far as [Event.RecordOnce] is concerned:
 // also in a capture, for a graph, and before it came to this slot.
 func (sl *slot) once() bool {
-	return sl.marks.Load()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
+	return sl.Marks()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
 }
 
 // timed reports whether the driver can be asked for the time of the newest record.
 func (sl *slot) timed() bool {
-	m := sl.marks.Load()
+	m := sl.Marks()
 	return m&(slotRecorded|slotExposed) != 0 || m&(slotForeign|slotHasPrior) == slotForeign
 }
 
 // hasPrior reports whether the slot stands for prior's record, too.
-func (sl *slot) hasPrior() bool { return sl.marks.Load()&(slotHasPrior|slotRecorded) == slotHasPrior }
+func (sl *slot) hasPrior() bool { return sl.Marks()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
 // foreign reports whether others may record the CUevent.
-func (sl *slot) foreign() bool { return sl.marks.Load()&slotForeign != 0 }
+func (sl *slot) foreign() bool { return sl.Exposed() }
 
 // lend notes that others may record the CUevent from now on. When it returns nobody polls
 // it any more without having heard of that.
@@ -181,8 +99,8 @@ func (sl *slot) lend() {
 	if sl.foreign() {
 		return
 	}
-	sl.marks.Or(slotForeign)
-	if sl.watchers.Load() != 0 {
+	sl.Mark(slotForeign)
+	if sl.Watched() {
 		sl.drv.watch.ItemExposed()
 		sl.drv.captures.awaitPolls()
 	}
@@ -193,32 +111,19 @@ func (sl *slot) gone() bool { return sl.core.slot.Load() == nil && !sl.core.rele
 
 // finish lets go of a slot that is out of its event's service.
 func (sl *slot) finish() {
-	if sl.close() {
+	if sl.Close() {
 		sl.destroyLate()
 	}
 }
 
 // retire takes a slot out of service that nobody but the caller has seen.
 func (sl *slot) retire() {
-	sl.marks.Or(slotRetired)
+	sl.Mark(slotRetired)
 	sl.finish()
 }
 
 // shared reports whether processes share the CUevent.
 func (sl *slot) shared() bool { return sl.core.flags&EventInterprocess != 0 }
-
-// complete reports whether the newest record is known to have completed. It
-// asks nobody.
-func (sl *slot) complete() bool {
-	g := sl.gen.Load()
-	return g != 0 && sl.done.Load() == g && !sl.foreign()
-}
-
-// unrecorded reports whether no record of the CUevent was ever begun. Such an
-// event is complete, and the driver need not be asked.
-func (sl *slot) unrecorded() bool {
-	return sl.gen.Load() == 0 && !sl.foreign()
-}
 
 // query asks the driver for the status, and remembers completion.
 func (sl *slot) query(at driver.At) driver.Result {
@@ -229,7 +134,7 @@ func (sl *slot) query(at driver.At) driver.Result {
 
 // queryFirst is query, and leaves it to the caller to tell tracers.
 func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
-	if sl.unrecorded() {
+	if sl.Unrecorded() {
 		return t, driver.ResultSuccess
 	}
 	if sl.hasPrior() {
@@ -237,7 +142,7 @@ func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
 			return t, res
 		}
 	}
-	g := sl.gen.Load()
+	g := sl.Gen()
 	t = sl.drv.tell(TraceEventQuery, sl.raw, 0)
 	res = sl.drv.calls.EventQuery(at, sl.raw)
 	sl.remember(g, res)
@@ -246,7 +151,7 @@ func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
 
 // synchronize lets the driver wait, and remembers completion.
 func (sl *slot) synchronize(at driver.At) driver.Result {
-	if sl.unrecorded() {
+	if sl.Unrecorded() {
 		return driver.ResultSuccess
 	}
 	if sl.hasPrior() {
@@ -255,20 +160,17 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 		}
 	}
 	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
-	g := sl.gen.Load()
+	g := sl.Gen()
 	res := sl.drv.calls.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
 	t.done(TraceEventSynchronize, sl.raw, 0, res)
 	return res
 }
 
-// remember notes that the driver reported completion with res, when asked after
-// gen was g. That is about generation g only if no record was under way then,
-// and none has begun since. (Values of gen never come back, so done would not be
-// believed otherwise either; but done should not have to say what is not known.)
-func (sl *slot) remember(g uint64, res driver.Result) {
-	if res == driver.ResultSuccess && g&genBusy == 0 && sl.gen.Load() == g && !sl.foreign() {
-		sl.done.Store(g)
+// remember notes that the driver has answered res, when asked after gen was g.
+func (sl *slot) remember(g handle.Gen, res driver.Result) {
+	if res == driver.ResultSuccess {
+		sl.Remember(g)
 	}
 }
 
@@ -279,12 +181,12 @@ func (sl *slot) destroy(at driver.At) error {
 	defer ctx.childDone() // also if a tracer panics
 	if sl.prior != nil {
 		defer sl.prior.leave()
-		sl.prior.watchers.Add(-1)
+		sl.prior.Unwatch()
 	}
 	if sl.core.foreign {
 		return nil
 	}
-	keep := sl.marks.Load()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
+	keep := sl.Marks()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
 	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
@@ -344,7 +246,7 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
-		c.first.marks.Store(slotForeign)
+		c.first.Mark(slotForeign)
 	}
 	c.slot.Store(&c.first)
 	return c
@@ -373,10 +275,10 @@ func (c *eventCore) enter(op string) (*slot, error) {
 		if sl == nil {
 			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
-		if sl.acquire() {
+		if sl.Acquire(sl) {
 			return sl, nil
 		}
-		sl.leave() // it was retired, or the event was closed, just now
+		// It was retired, or the event was closed, just now.
 	}
 }
 
@@ -385,7 +287,7 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	for {
 		c.moving.Lock()
 		sl := c.slot.Load()
-		if sl != nil && sl.acquire() {
+		if sl != nil && sl.Acquire(sl) {
 			sl.lend()
 			c.moving.Unlock()
 			return sl, nil
@@ -394,7 +296,6 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 		if sl == nil {
 			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
-		sl.leave() // not under the lock, as it may destroy the CUevent
 	}
 }
 
@@ -408,15 +309,13 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 		}
 		acquired := false
 		sl, open := c.settle(&next, func(sl *slot) bool {
-			acquired = sl.acquire()
+			acquired = sl.Acquire(sl)
 			return acquired
 		})
 		next.leave()
 		switch {
 		case acquired:
 			return sl, nil
-		case sl != nil:
-			sl.leave() // the event was closed just now
 		case !open:
 			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
@@ -430,7 +329,7 @@ func (sl *slot) mayBeCaptured() bool {
 		return false
 	}
 	c := sl.captured.Load()
-	return c != nil && !c.over.Load() || sl.foreign() || sl.gen.Load()&genBusy != 0
+	return c != nil && !c.over.Load() || sl.foreign() || sl.Gen().Busy()
 }
 
 // poll is query for those who wait, each of which is counted among the watchers before.
@@ -451,10 +350,10 @@ func (sl *slot) poll() driver.Result {
 // capture. Where nobody else knows the CUevent it also sees that there is a watcher, and
 // goes elsewhere.
 func (sl *slot) ask() (res driver.Result, asked bool) {
-	if sl.unrecorded() {
+	if sl.Unrecorded() {
 		return driver.ResultSuccess, false
 	}
-	if sl.hasPrior() && !sl.prior.complete() {
+	if sl.hasPrior() && !sl.prior.Complete() {
 		if res, asked = sl.prior.ask(); res != driver.ResultSuccess {
 			return res, asked
 		}
@@ -462,8 +361,8 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	captures := &sl.drv.captures
 	captures.polls.RLock()
 	defer captures.polls.RUnlock()
-	g := sl.gen.Load()
-	if g&genBusy != 0 && (!sl.foreign() || captures.n.Load() != 0) {
+	g := sl.Gen()
+	if g.Busy() && (!sl.foreign() || captures.n.Load() != 0) {
 		return driver.ResultNotReady, false
 	}
 	if sl.inCapture() {
@@ -486,9 +385,9 @@ func (sl *slot) inCapture() bool {
 // a capture stands for nothing that could be waited for while a graph records the event.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
-		return sl.watchers.Load() == 0 || sl.foreign() || sl.captured.Load() != nil
+		return !sl.Watched() || sl.foreign() || sl.captured.Load() != nil
 	}
-	return sl.foreign() || sl.watchers.Load() == 0 && !sl.worn()
+	return sl.Stays()
 }
 
 // successor is a slot that an event can move on to.
@@ -533,10 +432,10 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	next.slot = c.newSlot(raw)
 	next.slot.place = place
 	if graph {
-		old.acquire() // for the slot, also if the event was closed
-		old.watchers.Add(1)
+		old.Retain() // for the slot, also if the event was closed
+		old.Watch()
 		next.slot.prior = old
-		next.slot.marks.Store(slotForeign | slotHasPrior)
+		next.slot.Mark(slotForeign | slotHasPrior)
 	}
 	ready = true
 	return next, nil
@@ -556,15 +455,14 @@ func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place u
 			c.moving.Unlock()
 			return nil, 0, nil
 		}
-		if old.acquire() {
-			old.watchers.Add(1)
+		if old.Acquire(old) {
+			old.Watch()
 			c.places++
 			place = c.places
 			c.moving.Unlock()
 			return old, place, nil
 		}
-		c.moving.Unlock()
-		old.leave() // the event was closed just now; not under the lock, as it may destroy the CUevent
+		c.moving.Unlock() // the event was closed just now
 	}
 }
 
@@ -572,7 +470,7 @@ func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place u
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic
-		defer of.watchers.Add(-1)
+		defer of.Unwatch()
 	}
 	if n.slot != nil {
 		n.slot.retire()
@@ -612,7 +510,7 @@ func (c *eventCore) moveOn(n *successor) bool {
 	before := n.of
 	done := c.takePlace(n)
 	if n.of != before {
-		before.watchers.Add(-1)
+		before.Unwatch()
 		before.leave() // not under the lock, as it may destroy the CUevent
 	}
 	return done
@@ -632,22 +530,22 @@ func (c *eventCore) takePlace(n *successor) bool {
 		return true
 	case old != n.of:
 		// Records that begin from here on see the watcher, or are seen here.
-		old.watchers.Add(1)
-		if old.gen.Load()/genOne != 1 { // it was recorded again since
-			old.watchers.Add(-1)
+		old.Watch()
+		if old.Gen().Count() != 1 { // it was recorded again since
+			old.Unwatch()
 			return false
 		}
 	}
 	moved := c.slot.CompareAndSwap(old, n.slot)
 	switch {
 	case moved && old != n.of:
-		old.acquire() // nobody else closes it
+		old.Retain() // nobody else closes it
 		n.of = old
 		fallthrough
 	case moved:
 		n.slot = old
 	case old != n.of:
-		old.watchers.Add(-1)
+		old.Unwatch()
 	}
 	return true
 }
@@ -658,7 +556,7 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	if sl == nil {
 		return false, nil
 	}
-	last := sl.close()
+	last := sl.Close()
 	// Whoever adds a wait looks whether the event is closed after that.
 	if !c.waits.Empty() && !c.released.Load() {
 		c.ctx.drv.watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*slot)) })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -63,7 +64,8 @@ type partOf struct {
 	work lock.RWMutex[lock.Work]
 	// capture is nil if this package has not begun it.
 	capture atomic.Pointer[capture]
-	// users are the Streams of the CUstream. The context's mutex guards it.
+	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them takes the part out of the
+	// context's map: whoever finds it there has to be counted at once.
 	users int
 	// strange says that work on the stream has used what belongs to another context.
 	strange atomic.Bool
@@ -293,8 +295,8 @@ func (s *Stream) enter(op string) (*streamCore, error) {
 
 // begin begins a call.
 func (sc *streamCore) begin(op string) error {
-	if !sc.acquire() {
-		return sc.refuse(op)
+	if err := sc.Enter(sc, op); err != nil {
+		return err
 	}
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		sc.leave()
@@ -346,7 +348,7 @@ func (s *Stream) Close() error {
 // good until the Stream is closed or collected. For a default stream it is
 // CUDA's small number, for a nil or a closed Stream 0.
 func (s *Stream) Handle() uintptr {
-	if s == nil || s.core == nil || s.core.closed() {
+	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
 	}
 	if !s.core.lent.Load() {
@@ -519,8 +521,7 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {
 		return false, nil
 	}
-	if !sc.acquire() {
-		sc.leave()
+	if !sc.Acquire(sc) {
 		return false, nil
 	}
 	sl := c.slot.Load()
@@ -528,13 +529,17 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 		sc.leave()
 		return false, nil
 	}
-	if !sl.acquire() || sl.hasPrior() {
+	if !sl.Acquire(sl) {
+		sc.leave()
+		return false, nil
+	}
+	if sl.hasPrior() {
 		sl.leave()
 		sc.leave()
 		return false, nil
 	}
 	res := driver.ResultSuccess
-	if g := sl.gen.Load(); !sl.unrecorded() {
+	if g := sl.Gen(); !sl.Unrecorded() {
 		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		if drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)
@@ -550,8 +555,8 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 
 // overtakenWait is called when there are captures after a wait that took place without regard to any, for a slot
 // whose gen was g before: a record in a capture may have come between.
-func (sc *streamCore) overtakenWait(sl *slot, g uint64) {
-	if sl.gen.Load() != g || sl.mayBeCaptured() {
+func (sc *streamCore) overtakenWait(sl *slot, g handle.Gen) {
+	if sl.Gen() != g || sl.mayBeCaptured() {
 		sc.joined() // without waiting for other work on the stream, as this call is made
 	}
 }
@@ -595,7 +600,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if o.core.flags&EventInterprocess != 0 {
 		return sc.waitShared(op, sl, flags)
 	}
-	if sl.unrecorded() && flags == WaitDefault {
+	if sl.Unrecorded() && flags == WaitDefault {
 		return nil
 	}
 	if sl.hasPrior() {
@@ -611,7 +616,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
-		g, captured := sl.gen.Load(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
+		g, captured := sl.Gen(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
 		res = sc.waitEvent(sl.raw, captured)
 		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)
@@ -649,7 +654,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if sc.same(other.core) && !other.core.closed() {
+	if sc.same(other.core) && !other.core.Closed() {
 		return nil // it is in order as it is
 	}
 	oc, err := other.enter(op)

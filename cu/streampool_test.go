@@ -180,7 +180,7 @@ func (r *soft) strangersOnLegacyOf(gpu *Context) (_ *Context, legacy *Stream, ho
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
 	core := gpu.own.core
-	if !eventually(func() bool { return core.users.Load() == 0 }) {
+	if !eventually(func() bool { return core.users.None() }) {
 		r.t.Fatal("nobody gives the context up")
 	}
 	closed := make(chan error, 1)

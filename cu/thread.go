@@ -153,7 +153,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	}
 	if t.stream == nil {
 		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
-		t.stream.core.acquire() // until the end
+		t.stream.core.Retain() // until the end
 	}
 	return t.stream, nil
 }

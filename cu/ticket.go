@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -32,9 +33,9 @@ type Ticket struct {
 // ticketCore is what a ticket holds on to until the outcome is known, or the
 // ticket is collected. Calls in flight on it keep the slot's CUevent.
 type ticketCore struct {
-	refs
+	handle.Refs
 	slot *slot
-	// result is nil until it is known. It is set once, before refs is closed,
+	// result is nil until it is known. It is set once, before Refs is closed,
 	// and success is one too.
 	result atomic.Pointer[ticketResult]
 
@@ -67,7 +68,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sl.complete() || sl.unrecorded() {
+	if sl.Complete() || sl.Unrecorded() {
 		o.leave(sl)
 		return completeTicket(sl.drv.calls.Clock().Now()), nil
 	}
@@ -80,7 +81,7 @@ func completeTicket(now time.Time) *Ticket { return &Ticket{known: now} }
 // newTicket returns a ticket for a slot's record. The call that is in flight on the slot
 // becomes the ticket's.
 func newTicket(o *eventOwner, sl *slot) *Ticket {
-	sl.watchers.Add(1)
+	sl.Watch()
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
 	t.cleanup = runtime.AddCleanup(t, (*ticketCore).collected, t.core)
 	return t
@@ -123,32 +124,29 @@ func (tc *ticketCore) settle(err error) error {
 	if sub != nil {
 		tc.slot.drv.watch.Cancel(sub)
 	}
-	if _, last := tc.close(); last {
-		tc.letGo()
+	if _, last := tc.Close(); last {
+		tc.Last(false)
 	}
 	return err
 }
 
-func (tc *ticketCore) letGo() {
-	tc.slot.watchers.Add(-1)
-	tc.slot.leave()
-}
-
-// leave ends a call on the ticket's slot, which acquire has begun. If that reported false
-// the result is known, and leave must still be called.
-func (tc *ticketCore) leave() {
-	if tc.release() {
-		tc.letGo()
+// Last lets go of the slot when the result is known, and the last call on the ticket has ended.
+func (tc *ticketCore) Last(later bool) {
+	tc.slot.Unwatch()
+	if later {
+		tc.slot.ReleaseLater(tc.slot)
+	} else {
+		tc.slot.leave()
 	}
 }
 
 // want adds something that is to be done with the result. It reports false if that is
 // known, and calls nothing then.
 func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
-	defer tc.leave()
-	if !tc.acquire() {
+	if !tc.Acquire(tc) {
 		return false
 	}
+	defer tc.Release(tc)
 	tc.mu.Lock()
 	if tc.result.Load() != nil {
 		tc.mu.Unlock()
@@ -190,10 +188,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return nil
 	}
 	defer runtime.KeepAlive(t)
-	defer tc.leave()
-	if !tc.acquire() {
+	if !tc.Acquire(tc) {
 		return tc.result.Load().err // it is set before the core is closed
 	}
+	defer tc.Release(tc)
 	final, err := tc.slot.wait(ctx)
 	if !final {
 		return err

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -34,7 +35,7 @@ type Timeline struct {
 // timelineCore is the life of a timeline: of its cell, which another timeline gets when it is closed,
 // nobody calls it any more, and all work that uses it is done.
 type timelineCore struct {
-	refs
+	handle.Refs
 	ctx  *contextCore
 	cell cell
 	word *atomic.Uint64   // the counter, in the cell
@@ -129,27 +130,21 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	return tl, nil
 }
 
-// enter begins a call, and leave ends it.
-func (tc *timelineCore) enter(op string) error {
-	if tc.acquire() {
-		return nil
-	}
-	tc.leave()
-	return errClosed(op, tc.kind(), tc.handle())
-}
+// leave ends a call that Enter has begun.
+func (tc *timelineCore) leave() { tc.Release(tc) }
 
-func (tc *timelineCore) leave() {
-	if tc.release() {
-		tc.retire()
-	}
-}
+// Refused returns the error of a call that began after the timeline was closed.
+func (tc *timelineCore) Refused(op string) error { return errClosed(op, tc.kind(), tc.handle()) }
+
+// Last lets go of the cell when the last call on the timeline has ended.
+func (tc *timelineCore) Last(later bool) { tc.ctx.drv.last(later, tc.retire) }
 
 // enter begins a call on the timeline, and leave ends it.
 func (t *Timeline) enter(op string) (*timelineCore, error) {
 	if t == nil || t.core == nil {
 		return nil, errNil(op, "timeline")
 	}
-	return t.core, t.core.enter(op)
+	return t.core, t.core.Enter(t.core, op)
 }
 
 func (t *Timeline) leave() {
@@ -212,7 +207,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		tc.raises.Add(1)
 	}
 	captured, res := tc.use(sc, func() driver.Result { return call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags) })
-	if !captured && tc.closed() { // Close may have marked the end of the stream's work before this
+	if !captured && tc.Closed() { // Close may have marked the end of the stream's work before this
 		tc.mark(sc)
 	}
 	if res != driver.ResultSuccess {
@@ -314,7 +309,7 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	over, err := w.Poll(func() (over bool, err error) {
 		switch {
 		case watch.Reached(word.Load(), value):
-		case tc.closed():
+		case tc.Closed():
 			err = errTimelineClosed(tc)
 		case tc.ctx.closings.Load() != closings:
 			err = errTimelineContextClosed(tc)
@@ -383,8 +378,10 @@ func (t *Timeline) Close() error {
 		return errNil("Timeline.Close", "timeline")
 	}
 	tc := t.core
-	tc.acquire() // nobody takes the cell away before all is marked
-	if first, _ := tc.markClosed(); first {
+	if !tc.Acquire(tc) { // nobody takes the cell away before all is marked
+		return nil
+	}
+	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
 		tc.ctx.cells.count(-1, 1)
 		tc.ctx.drv.watch.EndCounter(&tc.waits, errTimelineClosed(tc))
@@ -410,7 +407,7 @@ func (t *Timeline) Device() *Device {
 // then, as nobody here knows of it, and another timeline may get the memory at once. For a nil or a closed
 // Timeline it is 0.
 func (t *Timeline) Handle() uint64 {
-	if t == nil || t.core == nil || t.core.closed() {
+	if t == nil || t.core == nil || t.core.Closed() {
 		return 0
 	}
 	return uint64(t.core.raw)

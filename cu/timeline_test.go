@@ -282,7 +282,7 @@ func TestTimelineWakes(t *testing.T) {
 		t.Errorf("a wait that was given up: %v", err)
 	}
 	asleep = func() {
-		for tl.core.state.Load() < 3*refOne {
+		for tl.core.Calls() < 3 {
 			runtime.Gosched()
 		}
 	}
@@ -524,7 +524,7 @@ func TestTimelineStorm(t *testing.T) {
 							if !watch.Reached(now, v) {
 								return fmt.Errorf("it went from %d back to %d", v, now)
 							}
-							if v = now; tl.core.closed() {
+							if v = now; tl.core.Closed() {
 								break
 							}
 							runtime.Gosched()

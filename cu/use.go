@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -153,7 +154,8 @@ var errNoTail = errors.New("a stream is gone, and nothing marks the end of its w
 // is known to be complete, and the event is given back when nobody is asking for it any
 // more.
 type tail struct {
-	refs
+	handle.Refs
+	ctx   *contextCore
 	err   error // why there is no event
 	event driver.Event
 	// lost is how many tails without an event the context had, with this one if it is another, when the stream was
@@ -162,19 +164,21 @@ type tail struct {
 }
 
 // query asks whether the tail is complete.
-func (t *tail) query(c *contextCore) driver.Result {
-	res := driver.ResultSuccess
-	defer func() { // also if a tracer panics
-		if t.release() {
-			c.doneWith(EventDisableTiming, t.event)
-		}
-	}()
-	if t.acquire() {
-		if res = c.queryEvent(t.event); res == driver.ResultSuccess {
-			t.markClosed()
-		}
+func (t *tail) query() driver.Result {
+	if !t.Acquire(t) {
+		return driver.ResultSuccess
+	}
+	defer t.Release(t) // also if a tracer panics
+	res := t.ctx.queryEvent(t.event)
+	if res == driver.ResultSuccess {
+		t.Close()
 	}
 	return res
+}
+
+// Last gives the event back when nobody asks for it any more.
+func (t *tail) Last(later bool) {
+	t.ctx.drv.last(later, func() { t.ctx.doneWith(EventDisableTiming, t.event) })
 }
 
 // over reports whether the stream is gone and all its work known to be done.
@@ -204,7 +208,7 @@ func (sc *streamCore) leaveTail() {
 		return
 	}
 	ctx := sc.ctx
-	t := &tail{err: errNoTail} // unless it is marked: a tracer may panic
+	t := &tail{ctx: ctx, err: errNoTail} // unless it is marked: a tracer may panic
 	var m marking
 	mark := func() error {
 		ctx.mu.Lock()
@@ -272,7 +276,7 @@ func (c *contextCore) dropTails() {
 	tails := maps.Clone(c.tails)
 	c.mu.Unlock()
 	for sc, t := range tails {
-		if t.err == nil && t.query(c) == driver.ResultSuccess {
+		if t.err == nil && t.query() == driver.ResultSuccess {
 			c.dropTail(sc, t)
 		}
 	}
@@ -411,7 +415,7 @@ func (sc *streamCore) waitIdle() error {
 		defer ctx.doneWith(EventDisableTiming, e)
 		return ctx.waitEvent(e)
 	}
-	if sc.acquire() {
+	if sc.Acquire(sc) {
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
 			sc.leave()
 			return errBusy // only its thread can mark it, and does when it is closed
@@ -423,7 +427,6 @@ func (sc *streamCore) waitIdle() error {
 		defer ctx.doneWith(EventDisableTiming, e)
 		return ctx.waitEvent(e)
 	}
-	sc.leave()
 	if !sc.freed.Load() {
 		return errBusy // a call on it is in flight
 	}
@@ -451,10 +454,10 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if t.err != nil {
 		return fmt.Errorf("%w: %v", errNoTail, t.err) // not %w: it is final, also if the stream was busy then
 	}
-	if err := c.waitFor("cuEventQuery", func() driver.Result { return t.query(c) }); err != nil {
+	if err := c.waitFor("cuEventQuery", func() driver.Result { return t.query() }); err != nil {
 		return err
 	}
-	if t.closed() {
+	if t.Closed() {
 		c.dropTail(sc, t)
 	}
 	return nil

@@ -39,11 +39,11 @@ func (e *Event) Wait(ctx context.Context) error {
 		return err
 	}
 	defer o.leave(sl)
-	if sl.complete() {
+	if sl.Complete() {
 		return nil
 	}
-	sl.watchers.Add(1)
-	defer sl.watchers.Add(-1)
+	sl.Watch()
+	defer sl.Unwatch()
 	_, err = sl.wait(ctx)
 	return err
 }
@@ -68,7 +68,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 			final = ctxCore.poison.Load() != nil
 		case sl.gone():
 			err = errClosedMeanwhile(sl)
-		case stream != nil && stream.closed():
+		case stream != nil && stream.Closed():
 			err = errStreamClosedMeanwhile(stream)
 		case ctxCore.closings.Load() != closings:
 			final, err = false, errContextClosedMeanwhile(sl)
@@ -157,12 +157,12 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	// A watcher of both, from start to end: neither is recorded over.
 	slots := [...]*slot{iv.stopSlot, iv.startSlot}
 	for _, sl := range slots {
-		sl.watchers.Add(1)
-		defer sl.watchers.Add(-1)
+		sl.Watch()
+		defer sl.Unwatch()
 	}
 	for {
 		for _, sl := range slots {
-			if sl.complete() {
+			if sl.Complete() {
 				continue
 			}
 			if _, err := sl.wait(ctx); err != nil {
@@ -208,10 +208,10 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 		switch {
 		case err != nil:
 			a.err = err
-		case sl.complete() || sl.unrecorded():
+		case sl.Complete() || sl.Unrecorded():
 			a.owner.leave(sl)
 		default:
-			sl.watchers.Add(1)
+			sl.Watch()
 			a.slot = sl
 			pending++
 		}
@@ -244,7 +244,7 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 			return
 		}
 		defer a.owner.leave(a.slot) // also if a tracer panics
-		defer a.slot.watchers.Add(-1)
+		defer a.slot.Unwatch()
 		switch {
 		case !a.watched || a.err != nil:
 		case !a.slot.drv.watch.Cancel(&a.sub):
@@ -347,7 +347,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		sl.watchers.Add(-1)
+		sl.Unwatch()
 		sl.retire()
 	}()
 	_, err = sl.waitFor(ctx, sc)
@@ -368,14 +368,15 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	}
 	c := newPooledCore(sc.ctx, EventDisableTiming, e)
 	sl := &c.first
-	sl.gen.Store(genOne) // it is recorded
-	sl.marks.Store(slotRecorded)
+	sl.Begin(sl)
+	sl.End(sl) // it is recorded
+	sl.Mark(slotRecorded)
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)
 		if order != 0 {
 			sl.order.Store(order)
 		}
 	}
-	sl.watchers.Add(1)
+	sl.Watch()
 	return sl, nil
 }

@@ -736,8 +736,8 @@ func TestDoneBesideOutcome(t *testing.T) {
 		}
 		ticket := must(e.Ticket())(t)
 		tc := ticket.core
-		calls := func(n int64) {
-			if !eventually(func() bool { return tc.state.Load()/refOne == n }) {
+		calls := func(n int) {
+			if !eventually(func() bool { return tc.Calls() == n }) {
 				t.Errorf("there are not %d calls in flight", n)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -161,50 +162,43 @@ func (d *Driver) armResult(res driver.Result) watch.ArmResult {
 // A slot is an item of the watcher: its CUevent is what is asked for, and gen the generation.
 
 // Look also tells which items need care: what others may record, and what is part of a capture.
-func (sl *slot) Look() (handle uintptr, generation uint64, how watch.Access) {
-	g := sl.gen.Load()
+func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
+	g := sl.Gen()
 	switch {
-	case g&genBusy != 0:
+	case g.Busy():
 		how = watch.Changing // the record ends soon
 	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
 		how = watch.Alone
 	}
-	return uintptr(sl.raw), g, how
+	return uintptr(sl.raw), uint64(g), how
 }
 
-// Generation is gen.
-func (sl *slot) Generation() uint64 { return sl.gen.Load() }
+// Generation is the slot's.
+func (sl *slot) Generation() uint64 { return uint64(sl.Gen()) }
 
-// Completed is remember.
-func (sl *slot) Completed(generation uint64) { sl.remember(generation, driver.ResultSuccess) }
+// Completed notes that the record has completed that the slot had in a generation.
+func (sl *slot) Completed(generation uint64) { sl.Remember(handle.Gen(generation)) }
 
 // Position is position.
 func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
 
-// Exposed is foreign.
-func (sl *slot) Exposed() bool { return sl.foreign() }
-
 // Shared is where the watcher keeps the shared wait.
 func (sl *slot) Shared() *watch.Shared { return &sl.watch }
 
-// Watched counts the watcher's waits as others who wait.
-func (sl *slot) Watched(n int32) { sl.watchers.Add(n) }
+// Drop ends what Retain has begun.
+func (sl *slot) Drop() { sl.ReleaseLater(sl) }
 
-// Retain keeps the CUevent, also if the event is being closed, and Release lets it go.
-func (sl *slot) Retain()  { sl.acquire() }
-func (sl *slot) Release() { sl.leaveElsewhere() }
-
-// Closed returns the error of waits for an event that is closed.
-func (sl *slot) Closed() error {
+// ErrClosed returns the error of waits for an event that is closed.
+func (sl *slot) ErrClosed() error {
 	if sl.gone() {
 		return errClosedMeanwhile(sl)
 	}
 	return nil
 }
 
-// Closed returns the error of waits for a stream that is closed.
-func (sc *streamCore) Closed() error {
-	if sc.closed() {
+// ErrClosed returns the error of waits for a stream that is closed.
+func (sc *streamCore) ErrClosed() error {
+	if sc.Closed() {
 		return errStreamClosedMeanwhile(sc)
 	}
 	return nil
@@ -215,9 +209,9 @@ func (sc *streamCore) Closed() error {
 // Load is the counter.
 func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
 
-// Closed returns the error of waits for a timeline that is closed.
-func (tc *timelineCore) Closed() error {
-	if tc.closed() {
+// ErrClosed returns the error of waits for a timeline that is closed.
+func (tc *timelineCore) ErrClosed() error {
+	if tc.Closed() {
 		return errTimelineClosed(tc)
 	}
 	return nil
@@ -226,9 +220,8 @@ func (tc *timelineCore) Closed() error {
 // Works is works.
 func (tc *timelineCore) Works() error { return tc.works() }
 
-// Retain keeps the counter, and Release lets it go.
-func (tc *timelineCore) Retain()  { tc.acquire() }
-func (tc *timelineCore) Release() { tc.leave() }
+// Drop ends what Retain has begun.
+func (tc *timelineCore) Drop() { tc.leave() }
 
 // closedContext wakes those who wait for anything of a context that is closed.
 func (d *Driver) closedContext(c *contextCore) {

@@ -12,11 +12,11 @@ import (
 // taken for one that has completed.
 func TestRecordsWrap(t *testing.T) {
 	for name, c := range map[string]struct {
-		gen   uint64 // records so far
-		known bool
+		records uint64 // so far
+		known   bool
 	}{
-		"half of what can be counted":      {gen: 1<<63 - genOne},
-		"all, and others know the CUevent": {gen: math.MaxUint64 - genBusy, known: true},
+		"half of what can be counted":      {records: 1<<39 - 1},
+		"all, and others know the CUevent": {records: 1<<40 - 1, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -28,10 +28,9 @@ func TestRecordsWrap(t *testing.T) {
 			if c.known {
 				e.Handle()
 			}
-			first.gen.Store(c.gen)
+			first.Skip(c.records - first.Gen().Count())
 			r.hold(held)
-			for i := range uint64(3) {
-				first.done.Store(c.gen + (i+1)*genOne) // which completed when gen had this value before
+			for range 3 {
 				r.ok(e.Record(held))
 				r.status(e, Pending)
 				r.ok(waitEnds(e))
@@ -54,16 +53,19 @@ func TestOrderWraps(t *testing.T) {
 	drv.ordered.Store(true)
 	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()
-	s.core.acquire()
-	sl.beginRecord()
+	s.core.Retain()
+	sl.Begin(sl)
 	sl.recordedOn(s.core)
 	noted := sl.noteOrder(s.core)
 	if noted == 0 {
 		t.Fatal("a record that is alone has no order")
 	}
-	sl.gen.Add(genOne << 16)
+	for range 1 << 16 {
+		sl.Begin(sl)
+		sl.End(sl)
+	}
 	sl.confirm(noted, driver.ResultSuccess)
-	sl.endRecord()
+	sl.End(sl)
 	s.core.leave()
 	if n := placeOf(e); n != 0 {
 		t.Errorf("the record is number %d, and others came between", n)

@@ -83,7 +83,7 @@ func (w *Watcher) start(of *Wait, up WakeUp) {
 	notified := w.notifier.Notified()
 	explore.Go(func() {
 		w.noteArmed(of, up, up.Start(), notified)
-		of.item.Release()
+		of.item.Drop()
 		w.late.Add(-1)
 	})
 }

@@ -182,7 +182,8 @@ func (it *fakeItem) Position() (uint64, uint64) {
 }
 func (it *fakeItem) Exposed() bool   { return it.exposed.Load() }
 func (it *fakeItem) Shared() *Shared { return &it.shared }
-func (it *fakeItem) Watched(n int32) { it.watched.Add(n) }
+func (it *fakeItem) Watch()          { it.watched.Add(1) }
+func (it *fakeItem) Unwatch()        { it.watched.Add(-1) }
 
 func (it *fakeItem) Retain() {
 	it.d.mu.Lock()
@@ -190,8 +191,8 @@ func (it *fakeItem) Retain() {
 	it.refs++
 }
 
-func (it *fakeItem) Release() {
-	it.use("Release")
+func (it *fakeItem) Drop() {
+	it.use("Drop")
 	it.d.mu.Lock()
 	it.refs--
 	gone, owned := it.refs == 0, it.owned
@@ -209,7 +210,7 @@ func (it *fakeItem) disown() {
 	it.d.mu.Lock()
 	it.owned = false
 	it.d.mu.Unlock()
-	it.Release()
+	it.Drop()
 }
 
 // use fails if the item was destroyed.
@@ -314,7 +315,7 @@ func (d *fakeDevice) Trace(items []Item, _ []Answer) {
 		if d.trace != nil {
 			d.trace(it)
 		}
-		it.Release()
+		it.Drop()
 	}
 }
 
@@ -386,8 +387,8 @@ func (d *fakeDevice) event(sequence, number uint64) *fakeEvent {
 	return e
 }
 
-// Closed returns why nobody can wait.
-func (e *fakeEvent) Closed() error {
+// ErrClosed returns why nobody can wait.
+func (e *fakeEvent) ErrClosed() error {
 	if e.closed.Load() {
 		return errClosed
 	}
@@ -408,7 +409,7 @@ func (e *fakeEvent) enter() *fakeItem {
 // record makes another record. It returns the item that has it.
 func (e *fakeEvent) record(number uint64) *fakeItem {
 	it := e.enter()
-	defer it.Release()
+	defer it.Drop()
 	e.d.do(func() { it.generation.Add(3) })
 	e.d.beat.Add(1)
 	if it.watched.Load() == 0 || it.exposed.Load() {
@@ -426,7 +427,7 @@ func (e *fakeEvent) record(number uint64) *fakeItem {
 // expose lets other code record the event.
 func (e *fakeEvent) expose() {
 	it := e.enter()
-	defer it.Release()
+	defer it.Drop()
 	e.d.do(func() { it.exposed.Store(true) })
 	e.d.beat.Add(1)
 	if it.watched.Load() != 0 {
@@ -455,7 +456,7 @@ func (e *fakeEvent) wait(done <-chan struct{}) error {
 	if it == nil {
 		return errClosed
 	}
-	defer it.Release()
+	defer it.Drop()
 	e.d.do(func() { it.watched.Add(1) })
 	defer it.watched.Add(-1)
 	e.d.beat.Add(1)
@@ -482,7 +483,7 @@ func (e *fakeEvent) notifyMe(f func(error)) *Sub {
 	it.watched.Add(1)
 	s := &Sub{Call: func(s *Sub) {
 		it.watched.Add(-1)
-		it.Release()
+		it.Drop()
 		f(s.Err)
 	}}
 	e.d.w.Add(it, Scope{&e.group, &e.d.domain, e}, s)
@@ -506,7 +507,7 @@ func (d *fakeDevice) line() *fakeLine {
 }
 
 func (l *fakeLine) Load() uint64 { return l.value.Load() }
-func (l *fakeLine) Closed() error {
+func (l *fakeLine) ErrClosed() error {
 	if l.closed.Load() {
 		return errClosed
 	}
@@ -518,8 +519,8 @@ func (l *fakeLine) Works() error {
 	}
 	return nil
 }
-func (l *fakeLine) Retain()  { l.refs.Add(1) }
-func (l *fakeLine) Release() { l.refs.Add(-1) }
+func (l *fakeLine) Retain() { l.refs.Add(1) }
+func (l *fakeLine) Drop()   { l.refs.Add(-1) }
 
 func (l *fakeLine) set(v uint64) {
 	l.d.do(func() { l.value.Store(v) })

@@ -40,11 +40,12 @@ type Item interface {
 	Exposed() bool
 	// Shared returns where the watcher keeps the wait that is shared.
 	Shared() *Shared
-	// Watched adds to the number of waits.
-	Watched(n int32)
-	// Retain keeps the handle until Release, which runs no code of the program.
+	// Watch counts a wait, and Unwatch counts it off.
+	Watch()
+	Unwatch()
+	// Retain keeps the handle until Drop, which runs no code of the program.
 	Retain()
-	Release()
+	Drop()
 }
 
 // Shared is the part of an item where the watcher keeps the wait for its present generation.
@@ -55,14 +56,14 @@ type Shared struct{ wait *Wait }
 type Word interface {
 	// Load returns the number.
 	Load() uint64
-	// Closed returns why nobody can wait any more, or nil.
-	Closed() error
+	// ErrClosed returns why nobody can wait any more, or nil.
+	ErrClosed() error
 	// Works returns an error if nothing raises the number any more. It may block: it is called
 	// on a goroutine of its own.
 	Works() error
-	// Retain keeps the word until Release, which is called on a goroutine of its own.
+	// Retain keeps the word until Drop, which is called on a goroutine of its own.
 	Retain()
-	Release()
+	Drop()
 }
 
 // Scope says what a wait ends with, besides its item.
@@ -79,8 +80,8 @@ type Scope struct {
 // Owner is something that can be closed while it is waited for. Whoever closes it ends the
 // waits of its group after that.
 type Owner interface {
-	// Closed returns why nobody can wait any more, or nil.
-	Closed() error
+	// ErrClosed returns why nobody can wait any more, or nil.
+	ErrClosed() error
 }
 
 // Group is a set of waits that end together, as those for one event do. The zero Group is empty.
@@ -108,7 +109,7 @@ type Source interface {
 	// if another wait may end in another way.
 	Outcome(item Item, a Answer) (final bool, err error)
 	// Traced reports whether Trace has to be called, on a goroutine of its own, before outcomes
-	// are known. Trace releases each item, which was retained for it.
+	// are known. Trace drops each item, which was retained for it.
 	Traced() bool
 	Trace(items []Item, answers []Answer)
 	// Crowded says that many waits exist, so that it is worthwhile to number items.

@@ -28,9 +28,9 @@ const (
 )
 
 var mutations = []mutation{
-	{"watcher.go", "in.Owner.Closed(); err != nil {", "in.Owner.Closed(); err != nil && false {", "", ""},
+	{"watcher.go", "in.Owner.ErrClosed(); err != nil {", "in.Owner.ErrClosed(); err != nil && false {", "", ""},
 	{"watcher.go", "	w.wake()\n	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// add adds", "	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// add adds", "", ""},
-	{"watcher.go", "c.word.Closed(); err != nil {", "c.word.Closed(); err != nil && false {", "", ""},
+	{"watcher.go", "c.word.ErrClosed(); err != nil {", "c.word.ErrClosed(); err != nil && false {", "", ""},
 	{"watcher.go", "	} else {\n		w.endReached(&n, c)\n	}", "	}", "", nextRound},
 	{"watcher.go", "	w.endReached(nil, c) // that wakes them at once, and allocates nothing\n", "", "", nextRound},
 	{"watcher.go", "			w.drop(&n, of)\n			w.wakeAfter()\n", "			w.drop(&n, of)\n", "", ""},
@@ -42,7 +42,7 @@ var mutations = []mutation{
 		"the stream notifies all the same when the first completes, which is before the others do"},
 	{"watcher.go", "		shared.wait = nil\n", "", "", ""},
 	{"watcher.go", "	if w.loop.asking {\n", "	if false {\n", "", ""},
-	{"watcher.go", "	of.item.Watched(-1)\n", "", "", ""},
+	{"watcher.go", "	of.item.Unwatch()\n", "", "", ""},
 	{"watcher.go", "	of.group.remove(of)\n", "", "", ""},
 	{"watcher.go", "		item.Retain()\n", "", "", ""},
 	{"arm.go", "if w.notifier.Notified() != notified {", "if false {", "two_wait_in_order", ""},

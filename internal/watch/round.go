@@ -255,7 +255,7 @@ func (w *Watcher) check(c *Counter) {
 		w.EndCounter(c, err)
 	}
 	c.checking.Store(false)
-	c.word.Release()
+	c.word.Drop()
 	w.late.Add(-1)
 }
 

@@ -189,7 +189,7 @@ func callAll(subs []*Sub) {
 // release releases items for which drop has counted late.
 func (w *Watcher) release(items []Item) {
 	for _, item := range items {
-		item.Release()
+		item.Drop()
 		w.late.Add(-1)
 	}
 }

@@ -112,7 +112,7 @@ func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 		if !exposed {
 			shared.wait = of
 		}
-		item.Watched(1)
+		item.Watch()
 		item.Retain()
 		in.Group.add(of)
 		w.put(of, in.Domain)
@@ -122,7 +122,7 @@ func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 		w.set.others++
 	}
 	var n notices
-	if err := in.Owner.Closed(); err != nil {
+	if err := in.Owner.ErrClosed(); err != nil {
 		w.end(&n, outcome{wait: of, final: true, err: err})
 	}
 	w.wake()
@@ -172,7 +172,7 @@ func (w *Watcher) AddValue(c *Counter, v *Value) {
 	c.heap.push(of)
 	w.loop.news = true
 	// Whoever raises the counter, or closes it, looks for waits after that.
-	if err := c.word.Closed(); err != nil {
+	if err := c.word.ErrClosed(); err != nil {
 		w.endAllOf(&n, c, err)
 	} else {
 		w.endReached(&n, c)
@@ -387,7 +387,7 @@ func (w *Watcher) drop(n *notices, of *Wait) {
 		w.disarm(of)
 		w.armed.gap = w.armed.gap || c.n > 0
 	}
-	of.item.Watched(-1)
+	of.item.Unwatch()
 	w.late.Add(1)
 	if w.loop.asking {
 		w.loop.dead = append(w.loop.dead, of.item)

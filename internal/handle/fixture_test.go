@@ -1,0 +1,445 @@
+//go:build explore
+
+package handle
+
+import (
+	"errors"
+
+	"github.com/purecu/purecu/internal/explore"
+)
+
+// Plain variables of what follows change together with the step before: only one goroutine runs at a time. So checks
+// that use them cost no steps.
+
+// object is what a handle stands for in a program. It fails the program if it is used wrongly.
+type object struct {
+	r *explore.Run
+	// inUse counts the calls that may use the object.
+	inUse     int
+	closed    bool
+	destroyed int
+	// locked is a lock that callers hold, and that the destruction takes; nil if there is none.
+	locked *explore.Mutex
+}
+
+// enter notes that a call has begun, and leave that it is about to end.
+func (o *object) enter() {
+	if o.destroyed != 0 {
+		o.r.Fail("a call has begun on a destroyed object")
+	}
+	o.inUse++
+}
+
+func (o *object) leave() { o.inUse-- }
+
+func (o *object) Last(later bool) {
+	if later {
+		explore.Go(o.destroy)
+	} else {
+		o.destroy()
+	}
+}
+
+func (o *object) destroy() {
+	if o.locked != nil {
+		o.locked.Lock()
+		defer o.locked.Unlock()
+	}
+	switch o.destroyed++; {
+	case !o.closed:
+		o.r.Fail("an open object is destroyed")
+	case o.destroyed > 1:
+		o.r.Fail("destroyed twice")
+	case o.inUse != 0:
+		o.r.Fail("destroyed during %d calls", o.inUse)
+	}
+}
+
+// check is for the end of a program.
+func (o *object) check() {
+	if o.closed && o.destroyed != 1 {
+		o.r.Fail("the object is closed, and was destroyed %d times", o.destroyed)
+	}
+}
+
+var errRefused = errors.New("refused")
+
+func (o *object) Refused(string) error { return errRefused }
+
+// counted is an object with Refs.
+type counted struct {
+	object
+	Refs
+	firsts int
+}
+
+func newCounted(r *explore.Run) *counted {
+	c := &counted{object: object{r: r}}
+	r.Finally(func() {
+		c.check()
+		if c.closed && c.firsts != 1 {
+			r.Fail("%d closes were the first", c.firsts)
+		}
+		if c.Calls() != 0 {
+			r.Fail("%d calls are left", c.Calls())
+		}
+	})
+	return c
+}
+
+// call makes a call, and reports whether it was let in.
+func (c *counted) call() bool {
+	late := c.firsts != 0
+	if !c.Acquire(c) {
+		return false
+	}
+	if late {
+		c.r.Fail("a call has begun after Close")
+	}
+	c.use()
+	return true
+}
+
+// use makes the rest of a call that is in flight.
+func (c *counted) use() {
+	c.enter()
+	c.leave()
+	c.Release(c)
+}
+
+func (c *counted) close() {
+	c.closed = true
+	first, last := c.Close()
+	if first {
+		c.firsts++
+	}
+	if last {
+		c.destroy()
+	}
+}
+
+// event is an object with Records, and the device's view of it.
+type event struct {
+	object
+	Records
+	// device is a step of the device's.
+	device explore.Int32
+	// newest is the newest record that the device knows, and finished the last that it has done.
+	newest, finished int
+	// ended is the newest record whose End has returned.
+	ended int
+	// on is the stream of all records, if it is a holder's, last the newest there, and place which of its events it is.
+	on          *stream
+	last, place int
+	// watched counts those for whom the record may not be followed by another, unless the event is exposed.
+	watched int
+}
+
+func newEvent(r *explore.Run) *event {
+	e := &event{object: object{r: r}}
+	r.Finally(func() {
+		e.check()
+		if e.Records.calls.Calls() != 0 || e.Gen().Busy() || e.Watchers() != 0 {
+			r.Fail("left are %d calls, %v records, %d watchers", e.Records.calls.Calls(), e.Gen()&genBusy, e.Watchers())
+		}
+	})
+	return e
+}
+
+// makeRecord has the device record the event.
+func (e *event) makeRecord() int {
+	e.device.Add(1)
+	if e.newest++; e.watched != 0 && !e.Records.exposedPlainly() {
+		e.r.Fail("recorded while somebody waits for the present record")
+	}
+	if e.on != nil {
+		e.on.made++
+		e.last = e.on.made
+	}
+	return e.newest
+}
+
+// exposedPlainly is Exposed without a step.
+func (r *Records) exposedPlainly() bool { return explore.Peek(&r.marks)&MarkExposed != 0 }
+
+// record records the event, and reports whether that was let in.
+func (e *event) record() bool {
+	late := e.Records.calls.closedPlainly()
+	if !e.Begin(e) {
+		return false
+	}
+	if late {
+		e.r.Fail("a record has begun after Close")
+	}
+	e.enter()
+	n := e.makeRecord()
+	e.leave()
+	e.End(e)
+	e.ended = max(e.ended, n)
+	return true
+}
+
+// closedPlainly is Closed without a step.
+func (r *Refs) closedPlainly() bool { return explore.Peek(&r.word)&refClosed != 0 }
+
+// recordElsewhere records the event in the name of other code, which does not call Begin.
+func (e *event) recordElsewhere() {
+	e.device.Add(1)
+	e.newest++
+	e.ended = e.newest
+}
+
+// query reports whether the event is complete. It remembers that.
+func (e *event) query() (complete bool) {
+	ended := e.ended
+	if e.Complete() {
+		return e.complete(ended)
+	}
+	if !e.Acquire(e) {
+		return false
+	}
+	e.enter()
+	if e.Unrecorded() {
+		complete = e.complete(ended)
+	} else if g := e.Gen(); e.ask() {
+		complete = e.complete(ended)
+		e.Remember(g)
+	}
+	e.leave()
+	e.Release(e)
+	return complete
+}
+
+// complete fails the program if the event was not complete. ended is the newest record that was over before the question.
+func (e *event) complete(ended int) bool {
+	if e.finished < ended {
+		e.r.Fail("record %d counts as complete, and %d was made", e.finished, ended)
+	}
+	return true
+}
+
+// ask asks the device, which may have finished all records that were made.
+func (e *event) ask() bool {
+	e.device.Add(1)
+	if e.finished < e.newest && explore.Choose(2) == 1 {
+		e.finished = e.newest
+		if e.on != nil {
+			e.on.done = max(e.on.done, e.last)
+		}
+	}
+	return e.finished == e.newest
+}
+
+// watch waits for the present record for a moment: no other one is made meanwhile.
+func (e *event) watch() {
+	if !e.Acquire(e) {
+		return
+	}
+	e.enter()
+	e.Watch()
+	if g := e.Gen(); !g.Busy() {
+		e.watched++
+		if e.ask() && e.Gen() == g {
+			e.Remember(g)
+		}
+		e.watched--
+	}
+	e.Unwatch()
+	e.leave()
+	e.Release(e)
+}
+
+func (e *event) close() {
+	e.closed = true
+	if e.Close() {
+		e.destroy()
+	}
+}
+
+// holder has an event, and another one instead when that is recorded while somebody waits for it: as events of package cu
+// do. All records are on one stream. Whoever has recorded waits for work that was enqueued before: for that record, or for
+// another one that was made since the call began.
+type holder struct {
+	r      *explore.Run
+	slot   explore.Pointer[event]
+	moving explore.Mutex
+	places int // how many successors there were; moving guards it
+	all    []*event
+	stream stream
+}
+
+// stream counts the records that were made, and how many of them the device has done. ended is the lowest record that the
+// calls that have returned stand for.
+type stream struct{ made, done, ended int }
+
+func newHolder(r *explore.Run) *holder {
+	h := &holder{r: r}
+	h.slot.Store(h.event())
+	r.Finally(func() {
+		for _, e := range h.all {
+			if last := h.slot.Load(); (e == last) == e.closed {
+				r.Fail("an event is closed: %v, and held: %v", e.closed, e == last)
+			}
+		}
+	})
+	return h
+}
+
+func (h *holder) event() *event {
+	e := newEvent(h.r)
+	h.all = append(h.all, e)
+	e.on = &h.stream
+	return e
+}
+
+func (h *holder) record() {
+	before := h.stream.made
+	for {
+		e := h.slot.Load()
+		if e == nil {
+			return
+		}
+		if e.record() || h.recordElsewhere() {
+			break
+		}
+	}
+	h.stream.ended = max(h.stream.ended, before+1)
+}
+
+// recordElsewhere makes a record that the present event has refused on another one, and reports false if it has to be
+// made again.
+func (h *holder) recordElsewhere() (done bool) {
+	h.moving.Lock()
+	of := h.slot.Load()
+	if of == nil {
+		h.moving.Unlock()
+		return true
+	}
+	if of.Stays() || !of.Acquire(of) {
+		h.moving.Unlock()
+		return false
+	}
+	of.Watch() // others look for places of their own from here on
+	h.places++
+	next := h.event()
+	next.place = h.places
+	h.moving.Unlock()
+	if !next.record() {
+		h.r.Fail("a new event refuses a record")
+	}
+	left, done := h.move(of, next)
+	if left.close(); left != next && left != of {
+		left.Unwatch() // after it is closed, as no record may begin there
+	}
+	of.Unwatch()
+	of.Release(of)
+	return done
+}
+
+// move has another event take the place. It returns the one that is to be closed.
+func (h *holder) move(of, next *event) (left *event, done bool) {
+	h.moving.Lock()
+	defer h.moving.Unlock()
+	old := h.slot.Load()
+	switch {
+	case old == nil, old != of && old.place > next.place: // that takes the place of this one as well
+		return next, true
+	case old != of:
+		old.Watch() // records that begin from here on see that, or are seen here
+		if old.Gen().Count() != 1 {
+			old.Unwatch()
+			return next, false
+		}
+	}
+	if h.slot.CompareAndSwap(old, next) {
+		return old, true
+	}
+	if old != of {
+		old.Unwatch()
+	}
+	return next, true // it was closed
+}
+
+func (h *holder) query() {
+	for {
+		ended := h.stream.ended
+		e := h.slot.Load()
+		if e == nil {
+			return
+		}
+		if e.query() {
+			if h.stream.done < ended {
+				h.r.Fail("record %d of the stream counts as complete, and %d is", ended, h.stream.done)
+			}
+			return
+		}
+		if !e.Closed() {
+			return
+		}
+	}
+}
+
+func (h *holder) watch() {
+	if e := h.slot.Load(); e != nil {
+		e.watch()
+	}
+}
+
+func (h *holder) close() {
+	if e := h.slot.Swap(nil); e != nil {
+		e.close()
+	}
+}
+
+// shared is an object with Users, which a lock decides about when none is left.
+type shared struct {
+	object
+	Users
+	mu explore.Mutex
+	// givingUp says that it is being destroyed. mu guards it.
+	givingUp bool
+}
+
+func newShared(r *explore.Run) *shared {
+	s := &shared{object: object{r: r, closed: true}}
+	s.Revive()
+	r.Finally(s.check)
+	return s
+}
+
+// call makes a call, and reports whether it was let in.
+func (s *shared) call() bool {
+	if !s.Hold() && !s.revive() {
+		return false
+	}
+	s.enter()
+	s.leave()
+	s.drop()
+	return true
+}
+
+func (s *shared) revive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.Hold():
+	case s.givingUp:
+		return false
+	default:
+		s.Revive()
+	}
+	return true
+}
+
+func (s *shared) drop() {
+	if !s.Drop() {
+		return
+	}
+	s.mu.Lock()
+	last := s.None() && !s.givingUp
+	s.givingUp = s.givingUp || last
+	s.mu.Unlock()
+	if last {
+		s.destroy()
+	}
+}

@@ -1,0 +1,33 @@
+//go:build !explore
+
+package handle
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestInlined looks whether the compiler inlines what every call on a handle does, into its callers: for that the
+// functions have to be short, and the atomic operations inlined into them.
+func TestInlined(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no Go here")
+	}
+	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, f := range []string{
+		"(*Refs).Acquire", "(*Refs).Enter", "(*Refs).Release", "(*Refs).Retain", "(*Refs).Sole", "(*Refs).Closed",
+		"(*Records).Acquire", "(*Records).Release", "(*Records).End", "(*Records).Complete", "(*Records).Unrecorded",
+		"(*Records).Gen", "(*Records).Remember", "(*Records).Watched", "(*Records).Marks", "(*Users).Hold",
+	} {
+		if !strings.Contains(string(out), "can inline "+f+"\n") {
+			t.Errorf("%s is not inlined", f)
+		}
+	}
+	if !strings.Contains(string(out), "inlining call to atomic.(*Uint64).Add") {
+		t.Error("atomic operations are calls: the package has to import sync/atomic itself")
+	}
+}

@@ -1,0 +1,247 @@
+//go:build explore
+
+package handle
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var mutate = flag.Bool("handle.mutate", false, "leave out or weaken each operation, and see whether the programs find the fault")
+
+// A mutation is a change of the package that takes something away from it. The programs have to find the fault, unless
+// harmless says why there is none.
+type mutation struct {
+	file, old, new string
+	harmless       string
+}
+
+const (
+	refs, records, users = "refs.go", "records.go", "users.go"
+	onlyWhere            = "it destroys the object on another goroutine, which is always right"
+	takeLooks            = "take looks at the same word; this only spares that in most cases"
+)
+
+// add and or are atomic operations that were torn apart.
+const (
+	tornAddRefs = "func() int64 { n := r.word.Load() + (refOne); r.word.Store(n); return n }()"
+	tornAddGen  = "func() uint64 { n := r.gen.Load() + (genOne + 1); r.gen.Store(n); return n }()"
+)
+
+var mutations = []mutation{
+	// Refs
+	{refs, "return r.word.Add(refOne)&refClosed == 0 || r.undo(o)", "return r.word.Add(refOne) != 0 || r.undo(o)", ""},
+	{refs, "return r.word.Add(refOne)&refClosed == 0 || r.undo(o)", "return r.word.Add(refOne)&refClosed == 0 || false", ""},
+	{refs, "return r.word.Add(refOne)&refClosed == 0 || r.undo(o)", "return " + tornAddRefs + "&refClosed == 0 || r.undo(o)", ""},
+	{refs, "return r.word.Add(refOne)&refClosed == 0 || r.undo(o)",
+		"return r.word.Load()&refClosed == 0 && r.word.Add(refOne) != 0", ""},
+	{refs, "if r.word.Add(refOne)&refClosed != 0 {", "if r.word.Add(refOne) == 0 {", ""},
+	{refs, "if r.word.Add(refOne)&refClosed != 0 {", "if " + tornAddRefs + "&refClosed != 0 {", ""},
+	{refs, "	r.undo(o)\n	return o.Refused(op)", "	return o.Refused(op)", ""},
+	{refs, "	if r.drop() {\n		r.last(o, true)", "	if r.drop() && false {\n		r.last(o, true)", ""},
+	{refs, "	if r.drop() {\n		r.last(o, true)", "	if r.drop(); true {\n		r.last(o, true)", takeLooks},
+	{refs, "	if r.drop() {\n		r.last(o, true)", "	if r.drop() {\n		r.last(o, false)", ""},
+	{refs, "func (r *Refs) Retain() { r.word.Add(refOne) }", "func (r *Refs) Retain() {}", ""},
+	{refs, "func (r *Refs) Retain() { r.word.Add(refOne) }", "func (r *Refs) Retain() { " + tornAddRefs + " }", ""},
+	{refs, "	if r.drop() {\n		r.last(o, false)", "	if r.drop() && false {\n		r.last(o, false)", ""},
+	{refs, "	if r.drop() {\n		r.last(o, false)", "	if r.drop(); true {\n		r.last(o, false)", takeLooks},
+	{refs, "	if r.drop() {\n		r.last(o, false)", "	if r.drop() {\n		r.last(o, true)", onlyWhere},
+	{refs, "	if r.take() {\n		o.Last(later)", "	if r.take(); true {\n		o.Last(later)", ""},
+	{refs, "return first, idle && r.take()", "return first, idle", ""},
+	{refs, "return first, idle && r.take()", "return first, (idle || true) && r.take()", takeLooks},
+	{refs, "return first, idle && r.take()", "return first, false && idle", ""},
+	{refs, "func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }", "func (r *Refs) Closed() bool { return false }", ""},
+	{refs, "func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }", "func (r *Refs) Closed() bool { return true }", ""},
+	{refs, "return int(r.word.Load() / refOne)", "return int(r.word.Load())", ""},
+	{refs, "return r.word.Load() == refOne", "return r.word.Load() >= refOne", ""},
+	{refs, "return r.word.Add(-refOne) == refClosed", "return r.word.Add(-refOne) < refOne", ""},
+	{refs, "return r.word.Add(-refOne) == refClosed", "return r.word.Load() == refClosed", ""},
+	{refs, "return r.word.Add(-refOne) == refClosed", "n := r.word.Load() - refOne\n	r.word.Store(n)\n	return n == refClosed", ""},
+	{refs, "old := r.word.Or(refClosed)", "old := r.word.Load()\n	r.word.Store(old | refClosed)", ""},
+	{refs, "old := r.word.Or(refClosed)", "old := r.word.Load()", ""},
+	{refs, "return old&refClosed == 0, old == 0", "return true, old == 0", ""},
+	{refs, "return old&refClosed == 0, old == 0", "return old&refClosed == 0, true", takeLooks},
+	{refs, "return old&refClosed == 0, old == 0", "return old&refClosed == 0, false", ""},
+	{refs, "return r.word.CompareAndSwap(refClosed, refClosed|refGone)", "r.word.Store(refClosed | refGone)\n	return true", ""},
+	{refs, "return r.word.CompareAndSwap(refClosed, refClosed|refGone)", "return r.word.CompareAndSwap(refClosed, refClosed)", ""},
+	{refs, "return r.word.CompareAndSwap(refClosed, refClosed|refGone)", "return r.word.Or(refGone)&refGone == 0", ""},
+	{refs, "return r.word.CompareAndSwap(refClosed, refClosed|refGone)",
+		"if r.word.Load() != refClosed {\n		return false\n	}\n	r.word.Store(refClosed | refGone)\n	return true", ""},
+
+	// Records
+	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", "r.gen.Add(genOne+1) != 0 && ", ""},
+	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", "r.gen.Add(1)&genWorn == 0 && ", ""},
+	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", "r.gen.Add(genOne)&genWorn == 0 && ", ""},
+	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", tornAddGen + "&genWorn == 0 && ", ""},
+	{records, " && r.watchers.Load() == 0 && ", " && ", ""},
+	{records, " && !r.calls.Closed() || r.doubt(o)", " || r.doubt(o)", ""},
+	{records, " && !r.calls.Closed() || r.doubt(o)", " && !r.calls.Closed()", ""},
+	{records, "return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0",
+		"return r.watchers.Load() == 0 && r.gen.Add(genOne+1)&genWorn == 0", ""},
+	{records, "return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed()",
+		"shut := r.calls.Closed()\n	return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !shut", ""},
+	{records, "return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed()",
+		"return r.gen.Add(genOne+1)&genWorn == 0 && !r.calls.Closed() && r.watchers.Load() == 0", ""},
+	{records, "if r.Stays() && !r.calls.Closed() {", "if r.Stays() {", ""},
+	{records, "if r.Stays() && !r.calls.Closed() {", "if !r.calls.Closed() {", ""},
+	{records, "if r.Stays() && !r.calls.Closed() {", "if false {", ""},
+	{records, "if r.Stays() && !r.calls.Closed() {", "if !r.calls.Closed() && r.Stays() {", ""},
+	{records, "	r.end(o, true)\n", "", ""},
+	{records, "	r.end(o, true)\n", "	r.end(o, false)\n", ""},
+	{records, "{ r.end(o, false) }", "{ r.end(o, true) }", onlyWhere},
+	{records, "{ r.end(o, false) }", "{}", ""},
+	{records, "	r.gen.Add(^uint64(0))\n", "", ""},
+	{records, "	r.gen.Add(^uint64(0))\n", "	r.gen.Store(r.gen.Load() - 1)\n", ""},
+	{records, "	if r.calls.Closed() {\n		r.last(o, later)", "	if false {\n		r.last(o, later)", ""},
+	{records, "	if r.calls.Closed() {\n		r.last(o, later)", "	if true {\n		r.last(o, later)", ""},
+	{records, "	r.gen.Add(^uint64(0))\n	if r.calls.Closed() {\n", "	shut := r.calls.Closed()\n	r.gen.Add(^uint64(0))\n	if shut {\n", ""},
+	{records, "return r.calls.word.Add(refOne)&refClosed == 0 || r.undo(o)", "return r.calls.word.Add(refOne) != 0 || r.undo(o)", ""},
+	{records, "return r.calls.word.Add(refOne)&refClosed == 0 || r.undo(o)", "return r.calls.word.Add(refOne)&refClosed == 0 || false", ""},
+	{records, "	r.release(o, true)\n	return false", "	return false", ""},
+	{records, "	r.release(o, true)\n	return false", "	r.release(o, false)\n	return false", ""},
+	{records, "func (r *Records) Retain() { r.calls.Retain() }", "func (r *Records) Retain() {}", ""},
+	{records, "	if r.calls.drop() {\n		r.last(o, false)", "	if r.calls.drop() {\n		r.last(o, true)", onlyWhere},
+	{records, "	if r.calls.drop() {\n		r.last(o, false)", "	if r.calls.drop(); true {\n		r.last(o, false)", ""},
+	{records, "	if r.calls.drop() {\n		r.last(o, false)", "	if r.calls.drop() && false {\n		r.last(o, false)", ""},
+	{records, "func (r *Records) ReleaseLater(o Owner) { r.release(o, true) }", "func (r *Records) ReleaseLater(o Owner) { r.release(o, false) }", ""},
+	{records, "	if r.calls.drop() {\n		r.last(o, later)", "	if r.calls.drop(); true {\n		r.last(o, later)", ""},
+	{records, "	if r.calls.drop() {\n		r.last(o, later)", "	if r.calls.drop() && false {\n		r.last(o, later)", ""},
+	{records, "return idle && r.take()", "return (idle || true) && r.take()", takeLooks},
+	{records, "return idle && r.take()", "return idle", ""},
+	{records, "return idle && r.take()", "return false && idle", ""},
+	{records, "	if r.take() {\n		o.Last(later)", "	if r.take(); true {\n		o.Last(later)", ""},
+	{records, "return r.gen.Load()&genBusy == 0 && r.calls.take()", "return r.calls.take()", ""},
+	{records, "return r.gen.Load()&genBusy == 0 && r.calls.take()", "return r.calls.take() && r.gen.Load()&genBusy == 0", ""},
+	{records, "return r.gen.Load()&genBusy == 0 && r.calls.take()", "return r.gen.Load()&genBusy == 0", ""},
+	{records, "return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0 && !r.Exposed()", "return r.gen.Load()&genBusy == 0 && !r.Exposed()", ""},
+	{records, "return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0 && !r.Exposed()", "return r.calls.word.Load() == 0 && !r.Exposed()", ""},
+	{records, "return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0 && !r.Exposed()", "return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0", ""},
+	{records, "{ r.watchers.Add(1) }", "{}", ""},
+	{records, "{ r.watchers.Add(1) }", "{ r.watchers.Store(r.watchers.Load() + 1) }", ""},
+	{records, "{ r.watchers.Add(-1) }", "{}", ""},
+	{records, "{ r.watchers.Add(-1) }", "{ r.watchers.Store(r.watchers.Load() - 1) }", ""},
+	{records, "return r.watchers.Load() != 0", "return false", ""},
+	{records, "return int(r.watchers.Load())", "return 1", ""},
+	{records, "return r.Exposed() || !r.Watched() && !r.Worn()", "return !r.Watched() && !r.Worn()", ""},
+	{records, "return r.Exposed() || !r.Watched() && !r.Worn()", "return r.Exposed() || !r.Worn()", ""},
+	{records, "return r.Exposed() || !r.Watched() && !r.Worn()", "return r.Exposed() || !r.Watched()", ""},
+	{records, "return r.gen.Load()&genWorn != 0", "return false", ""},
+	{records, "return Gen(r.gen.Load())", "return Gen(genOne)", ""},
+	{records, "return r.gen.Load() == 0 && !r.Exposed()", "return r.gen.Load() == 0", ""},
+	{records, "return r.gen.Load() == 0 && !r.Exposed()", "return !r.Exposed()", ""},
+	{records, "{ r.gen.Add(n * genOne) }", "{}", ""},
+	{records, "g := r.gen.Load()\n	return g", "g := r.done.Load()\n	return g", ""},
+	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return r.done.Load() == g && !r.Exposed()", ""},
+	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && r.done.Load() != 0 && !r.Exposed()", ""},
+	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && r.done.Load() == g", ""},
+	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && !r.Exposed() && r.done.Load() == g",
+		"the question may come before the event is exposed"},
+	{records, "if !g.Busy() {", "if g.Busy() {", ""},
+	{records, "if !g.Busy() {", "if true {", "a record that is under way may be answered as if it came later: see Remember"},
+	{records, "r.done.Store(uint64(g))", "r.done.Store(r.gen.Load())", ""},
+	{records, "		r.done.Store(uint64(g))\n", "", ""},
+	{records, "return r.marks.Load()&MarkExposed != 0", "return false", ""},
+	{records, "return r.marks.Load()&MarkExposed != 0", "return r.marks.Load() != 0", ""},
+	{records, "{ r.marks.Or(marks) }", "{ r.marks.Store(r.marks.Load() | marks) }", ""},
+	{records, "return r.marks.Load() }", "return 0 }", ""},
+
+	// Users
+	{users, "n := u.n.Load()", "n := int64(1)", ""},
+	{users, "		if n == 0 {", "		if n < 0 {", ""},
+	{users, "u.n.CompareAndSwap(n, n+1)", "u.n.Add(1) != 0", ""},
+	{users, "u.n.CompareAndSwap(n, n+1)", "func() bool { u.n.Store(n + 1); return true }()", ""},
+	{users, "return u.n.Add(-1) == 0", "return u.n.Add(-1) < 0", ""},
+	{users, "return u.n.Add(-1) == 0", "n := u.n.Load() - 1; u.n.Store(n); return n == 0", ""},
+	{users, "return u.n.Load() == 0", "return true", ""},
+	{users, "{ u.n.Add(1) }", "{}", ""},
+	{users, "{ u.n.Add(1) }", "{ u.n.Store(1) }", "there is no user, as Hold has failed under the lock, and nobody else gets one without it"},
+}
+
+// TestMutations changes the package, and runs the programs.
+func TestMutations(t *testing.T) {
+	if !*mutate {
+		t.Skip("takes minutes: see make explore")
+	}
+	sources := map[string]string{}
+	hit := map[string]bool{} // lines that a mutation has changed
+	for _, m := range mutations {
+		src, ok := sources[m.file]
+		if !ok {
+			data, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			src = string(data)
+			sources[m.file] = src
+		}
+		at := strings.Index(src, m.old)
+		if at < 0 || strings.Count(src, m.old) != 1 {
+			t.Errorf("%s has %q %d times", m.file, m.old, strings.Count(src, m.old))
+			continue
+		}
+		first, last := strings.Count(src[:at], "\n"), strings.Count(src[:at+len(strings.TrimRight(m.old, "\n"))], "\n")
+		for _, line := range strings.Split(src, "\n")[first : last+1] {
+			hit[m.file+line] = true
+		}
+	}
+	atomic := regexp.MustCompile(`\.(Load|Store|Add|And|Or|Swap|CompareAndSwap)\(`)
+	for file, src := range sources {
+		for line := range strings.Lines(src) {
+			line = strings.TrimSuffix(line, "\n")
+			if code, _, _ := strings.Cut(line, "//"); atomic.MatchString(code) && !hit[file+line] {
+				t.Errorf("%s: no mutation changes %q", file, line)
+			}
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	for _, m := range mutations {
+		name := m.file + ": " + m.old + " -> " + m.new
+		t.Run(strings.Join(strings.Fields(name), " "), func(t *testing.T) {
+			t.Parallel()
+			out, failed := m.test(t, sources[m.file])
+			switch {
+			case strings.Contains(out, "[build failed]"):
+				t.Fatalf("it does not compile:\n%s", out)
+			case failed && m.harmless != "":
+				t.Errorf("this should be harmless, as %s:\n%s", m.harmless, out)
+			case !failed && m.harmless == "":
+				t.Error("no program finds the fault")
+			}
+		})
+	}
+}
+
+// test runs the programs with the mutation.
+func (m mutation) test(t *testing.T, src string) (out string, failed bool) {
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json")
+	path, err := filepath.Abs(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{changed: strings.Replace(src, m.old, m.new, 1), overlay: string(replace)} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-failfast", "-tags=explore", "-overlay="+overlay, "-run=^TestPrograms$", ".")
+	data, err := cmd.CombinedOutput()
+	scanner, kept := bufio.NewScanner(strings.NewReader(string(data))), []string{}
+	for scanner.Scan() && len(kept) < 40 {
+		kept = append(kept, scanner.Text())
+	}
+	return strings.Join(kept, "\n"), err != nil
+}

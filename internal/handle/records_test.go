@@ -1,0 +1,407 @@
+//go:build explore
+
+package handle
+
+import "github.com/purecu/purecu/internal/explore"
+
+var recordsPrograms = []program{
+	{"two records", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record() })
+	}},
+	{"a record and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(e.close)
+	}},
+	{"two records and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record() })
+		r.Go(e.close)
+	}},
+	{"a record, a call and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.query() })
+		r.Go(e.close)
+	}},
+	{"a query and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(func() { e.query() })
+		r.Go(e.close)
+	}},
+	{"two queries and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(func() { e.query() })
+		r.Go(func() { e.query() })
+		r.Go(e.close)
+	}},
+	{"a record and a query", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.query() })
+	}},
+	{"a record and two queries", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(func() { e.record() })
+		r.Go(func() { e.query(); e.query() })
+	}},
+	{"a record after a record, and two queries", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record(); e.record() })
+		r.Go(func() { e.query(); e.query() })
+	}},
+	{"two records and a query", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record() })
+		r.Go(func() { e.query(); e.query() })
+	}},
+	{"a record and two goroutines that query", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(func() { e.record(); e.query() })
+		r.Go(func() { e.query() })
+		r.Go(func() { e.query() })
+	}},
+	{"an event that is complete is known to be, as long as it is not recorded", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		query := func() {
+			if e.query() && !e.Complete() {
+				r.Fail("completion was forgotten")
+			}
+		}
+		r.Go(query)
+		r.Go(query)
+	}},
+	{"an event that was never recorded", func(r *explore.Run) {
+		e := newEvent(r)
+		if e.Complete() || !e.Unrecorded() {
+			r.Fail("it has no record that is complete")
+		}
+		r.Go(func() { e.record() })
+		r.Go(func() {
+			ended := e.ended
+			if e.Unrecorded() && ended != 0 {
+				r.Fail("record %d was not seen", ended)
+			}
+			if g := e.Gen(); g.Count() < uint64(ended) || e.Complete() && e.finished < ended {
+				r.Fail("record %d was not seen", ended)
+			}
+		})
+	}},
+	{"a record that is alone, and another one", func(r *explore.Run) {
+		e := newEvent(r)
+		alone := func() {
+			if e.Begin(e) {
+				e.enter()
+				if e.Gen().Sole() && e.inUse != 1 {
+					r.Fail("a record is alone, and there are %d", e.inUse)
+				}
+				e.leave()
+				e.End(e)
+			}
+		}
+		r.Go(alone)
+		r.Go(alone)
+	}},
+	{"an unused event is not in use", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Retain()
+		e.Begin(e)
+		exposed := newEvent(r)
+		exposed.Mark(MarkExposed)
+		r.Go(func() {
+			if e.Unused() || exposed.Unused() {
+				r.Fail("an event in use counts as unused")
+			}
+			e.End(e)
+			if e.Unused() {
+				r.Fail("an event with a call in flight counts as unused")
+			}
+			e.Begin(e)
+			e.Release(e)
+			if e.Unused() {
+				r.Fail("an event with a record under way counts as unused")
+			}
+			e.End(e)
+			if !e.Unused() {
+				r.Fail("an event counts as used")
+			}
+		})
+	}},
+	{"a call that keeps a record's event, and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() {
+			if e.Begin(e) {
+				e.enter()
+				e.Retain()
+				e.End(e)
+				e.leave()
+				e.Release(e)
+			}
+		})
+		r.Go(e.close)
+	}},
+	{"a record that is refused under a lock, which the destruction takes", func(r *explore.Run) {
+		e := newEvent(r)
+		e.locked = new(explore.Mutex)
+		r.Go(e.close)
+		r.Go(func() {
+			e.locked.Lock()
+			begun := e.Begin(e)
+			e.locked.Unlock()
+			if begun {
+				e.End(e)
+			}
+		})
+		r.Go(func() { e.query() })
+	}},
+	{"a call that is refused under a lock, which the destruction takes", func(r *explore.Run) {
+		e := newEvent(r)
+		e.locked = new(explore.Mutex)
+		e.Retain()
+		r.Go(e.close)
+		r.Go(func() {
+			e.locked.Lock()
+			entered := e.Acquire(e)
+			e.locked.Unlock()
+			if entered {
+				e.Release(e)
+			}
+		})
+		r.Go(func() { e.Release(e) })
+	}},
+	{"a release that destroys nothing on its own goroutine", func(r *explore.Run) {
+		e := newEvent(r)
+		e.locked = new(explore.Mutex)
+		e.Retain()
+		r.Go(func() {
+			e.locked.Lock()
+			e.ReleaseLater(e)
+			e.locked.Unlock()
+		})
+		r.Go(e.close)
+		r.Go(func() { e.record() })
+	}},
+
+	// Those who wait.
+
+	{"a watcher and a record", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(e.watch)
+		r.Go(func() { e.record() })
+	}},
+	{"a watcher and two records", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(e.watch)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record() })
+	}},
+	{"two watchers and a record", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(e.watch)
+		r.Go(e.watch)
+		r.Go(func() { e.record() })
+	}},
+	{"a watcher, a record and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(e.watch)
+		r.Go(func() { e.record() })
+		r.Go(e.close)
+	}},
+	{"a watcher, a record and a query", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(e.watch)
+		r.Go(func() { e.record(); e.query() })
+		r.Go(func() { e.query() })
+	}},
+	{"a record that nobody waits for any more is followed by another", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() {
+			e.watch()
+			if e.Watched() {
+				r.Fail("nobody waits")
+			}
+			if !e.record() {
+				r.Fail("an event refuses a record, and nobody waits")
+			}
+		})
+		r.Go(func() { e.query() })
+	}},
+
+	// Many records.
+
+	{"the last record of a worn event", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Skip(1<<39 - 2)
+		r.Go(func() {
+			if !e.record() || e.record() || !e.Worn() || e.Stays() {
+				r.Fail("a worn event is recorded")
+			}
+			e.query()
+		})
+		r.Go(func() { e.query() })
+	}},
+	{"two records of a worn event, and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Skip(1<<39 - 2)
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record() })
+		r.Go(e.close)
+	}},
+	{"a generation that comes back is not complete", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Mark(MarkExposed)
+		e.Skip(1<<40 - 2)
+		e.done.Store(uint64(e.gen.Load()) + genOne) // as it was all the records ago
+		r.Go(func() {
+			for range 3 {
+				if !e.record() {
+					r.Fail("an exposed event refuses a record")
+				}
+				if e.Complete() || e.Unrecorded() {
+					r.Fail("completion is remembered from long ago")
+				}
+			}
+		})
+		r.Go(func() { e.query() })
+	}},
+
+	// Exposed events.
+
+	{"an event that is exposed, and a query", func(r *explore.Run) {
+		e := newEvent(r)
+		e.record()
+		r.Go(func() { e.query() })
+		r.Go(func() {
+			e.Mark(MarkExposed)
+			e.recordElsewhere()
+			e.query()
+		})
+	}},
+	{"an unrecorded event that is exposed", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() {
+			e.Mark(MarkExposed)
+			e.recordElsewhere()
+			e.query()
+		})
+		r.Go(func() { e.query(); e.query() })
+	}},
+	{"an exposed event is recorded though somebody waits", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Mark(MarkExposed)
+		r.Go(e.watch)
+		r.Go(func() {
+			if !e.Stays() || !e.record() {
+				r.Fail("an exposed event refuses a record")
+			}
+		})
+		r.Go(func() { e.query() })
+	}},
+	{"an exposed event, two records and a close", func(r *explore.Run) {
+		e := newEvent(r)
+		e.Mark(MarkExposed)
+		e.Watch()
+		r.Go(func() { e.record() })
+		r.Go(func() { e.record(); e.Unwatch() })
+		r.Go(e.close)
+	}},
+	{"marks are kept", func(r *explore.Run) {
+		e := newEvent(r)
+		r.Go(func() { e.Mark(FirstMark) })
+		r.Go(func() { e.Mark(MarkExposed | FirstMark<<1) })
+		r.Finally(func() {
+			if m := e.Marks(); m != MarkExposed|FirstMark|FirstMark<<1 || !e.Exposed() {
+				r.Fail("marks are %b", m)
+			}
+			if e := newEvent(r); e.Exposed() {
+				r.Fail("a new event is exposed")
+			} else if e.Mark(FirstMark); e.Exposed() {
+				r.Fail("another mark exposes an event")
+			}
+		})
+	}},
+
+	// An event that has another one take its place.
+
+	{"a record elsewhere while somebody waits", func(r *explore.Run) {
+		h := newHolder(r)
+		h.record()
+		r.Go(h.watch)
+		r.Go(h.record)
+	}},
+	{"two records elsewhere while somebody waits", func(r *explore.Run) {
+		h := newHolder(r)
+		h.record()
+		r.Go(h.watch)
+		r.Go(h.record)
+		r.Go(h.record)
+	}},
+	{"a record elsewhere, a watcher and a close", func(r *explore.Run) {
+		h := newHolder(r)
+		r.Go(h.watch)
+		r.Go(h.record)
+		r.Go(h.close)
+	}},
+	{"a record elsewhere, a watcher and a query", func(r *explore.Run) {
+		h := newHolder(r)
+		r.Go(h.watch)
+		r.Go(h.record)
+		r.Go(h.query)
+	}},
+	{"two records elsewhere while somebody waits, and queries", func(r *explore.Run) {
+		h := newHolder(r)
+		h.slot.Load().Watch()
+		r.Finally(func() { h.all[0].Unwatch() })
+		r.Go(func() { h.record(); h.query() })
+		r.Go(func() { h.record(); h.query() })
+	}},
+	{"three records elsewhere while somebody waits", func(r *explore.Run) {
+		h := newHolder(r)
+		h.slot.Load().Watch()
+		r.Finally(func() { h.all[0].Unwatch() })
+		r.Go(func() { h.record(); h.query() })
+		r.Go(h.record)
+		r.Go(h.record)
+	}},
+	{"a record elsewhere, and two after it", func(r *explore.Run) {
+		h := newHolder(r)
+		h.slot.Load().Watch()
+		r.Finally(func() { h.all[0].Unwatch() })
+		r.Go(func() { h.record(); h.record(); h.query() })
+		r.Go(h.record)
+	}},
+	{"two closes and a record", func(r *explore.Run) {
+		h := newHolder(r)
+		r.Go(h.close)
+		r.Go(h.close)
+		r.Go(h.record)
+	}},
+	{"a move between holders, a record and a close", func(r *explore.Run) {
+		from, to := newHolder(r), &holder{r: r}
+		r.Finally(func() {
+			if from.slot.Load() != nil && to.slot.Load() != nil {
+				r.Fail("both hold an event")
+			}
+		})
+		r.Go(func() {
+			if e := from.slot.Swap(nil); e != nil {
+				to.slot.Store(e)
+				to.close()
+			}
+		})
+		r.Go(from.record)
+		r.Go(from.close)
+	}},
+}
