@@ -96,9 +96,9 @@ func (g *Group) Empty() bool { return g.first.Load() == nil }
 type Domain struct{ first *Counter }
 
 // Source is what the watcher asks. It is asked by one goroutine at a time, and without the
-// watcher's lock.
+// watcher's lock, except where a method says so.
 type Source interface {
-	// NewNotifier is called once, before anything is asked.
+	// NewNotifier is called once, before anything is asked, with the watcher's lock.
 	NewNotifier() Notifier
 	// Query asks for all handles, and stores the answers. It reports false if it must not ask for
 	// them, as something has changed since the round began: see [Query.Changed].
@@ -112,7 +112,8 @@ type Source interface {
 	// are known. Trace drops each item, which was retained for it.
 	Traced() bool
 	Trace(items []Item, answers []Answer)
-	// Crowded says that many waits exist, so that it is worthwhile to number items.
+	// Crowded says that many waits exist, so that it is worthwhile to number items. It is called
+	// with the watcher's lock.
 	Crowded()
 	// MayArm reports whether anything can be armed now, and CanArm whether an item can. CanArm is
 	// called with the watcher's lock.
