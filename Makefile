@@ -11,8 +11,8 @@ help: ## list the targets
 test: ## run the tests; needs neither a C compiler nor a GPU
 	CGO_ENABLED=0 go test $(TESTFLAGS) ./...
 
-race: ## run the tests under the race detector (needs a C compiler)
-	go test -race $(TESTFLAGS) ./...
+race: ## run the tests under the race detector, and check the order of locks (needs a C compiler)
+	go test -race -tags lockorder $(TESTFLAGS) ./...
 
 lint: ## check the format, vet and staticcheck, as CI does
 	@.ci/run format vet staticcheck
