@@ -181,7 +181,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 		}
 		d := o.core.ctx.drv
 		if d.tracers.Load() != nil {
-			if b != nil { // nothing is in flight while tracers are told
+			if b != nil { // nothing is in flight while tracers are called
 				b.query(statuses, &errs)
 			}
 			st, err := e.Query()

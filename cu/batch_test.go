@@ -67,7 +67,7 @@ func TestQueryAll(t *testing.T) {
 	}
 	check()
 	if n := len(r.told(check)); n != 2*batchSize+1 { // what is complete is known
-		t.Errorf("tracers are told of %d queries, not of %d", n, 2*batchSize+1)
+		t.Errorf("tracers are called of %d queries, not of %d", n, 2*batchSize+1)
 	}
 	r.release(held)
 	r.ok(held.Synchronize())

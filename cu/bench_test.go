@@ -95,12 +95,12 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.tell(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
+			r.drv.trace(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
 		}
 	})
 }
 
-// BenchmarkTracing tells tracers of an operation that does nothing else, and of a record.
+// BenchmarkTracing calls tracers of an operation that does nothing else, and of a record.
 func BenchmarkTracing(b *testing.B) {
 	r := newRig(b)
 	e := r.event(r.gpu, 0)
@@ -116,7 +116,7 @@ func BenchmarkTracing(b *testing.B) {
 			defer c.add()()
 			b.ReportAllocs()
 			for b.Loop() {
-				r.drv.tell(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
+				r.drv.trace(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {

@@ -54,7 +54,7 @@ const (
 	// CaptureActive means that what is enqueued becomes part of a graph:
 	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
 	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
-	// CaptureInvalidated means that a call has spoilt the capture, which is to be
+	// CaptureInvalidated means that a call has invalidated the capture, which is to be
 	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
 	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 )
@@ -229,7 +229,7 @@ type capture struct {
 	// streams are part of it, with a call in flight on each, so that none is destroyed
 	// meanwhile. The mutex of captures guards them.
 	streams []*streamCore
-	// first is the call that has spoilt it.
+	// first is the call that has invalidated it.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
 }
@@ -331,12 +331,12 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 }
 
 // failed returns the error for a capture's end that was answered with res. If nobody
-// has told the caller what spoilt it, the error does.
+// has told the caller what invalidated it, the error does.
 func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
 	err := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
 	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
-			e.Err = fmt.Errorf("%w: %w", errSpoilt, first)
+			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
 			e.Detail = "make that call before or after the capture"
 		}
 	}
@@ -345,11 +345,11 @@ func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
 
 const endCaptureOp = "cuStreamEndCapture"
 
-// errSpoilt is behind the error of a capture that a call has spoilt.
-var errSpoilt = errors.New("a call has spoilt the capture")
+// errInvalidated is behind the error of a capture that a call has invalidated.
+var errInvalidated = errors.New("a call has invalidated the capture")
 
-// blame notes a call of the program's that has spoilt a capture, if it has. (Calls of
-// others are not seen: if one of these has spoilt the capture a moment before, this call
+// blame notes a call of the program's that has invalidated a capture, if it has. (Calls of
+// others are not seen: if one of these has invalidated the capture a moment before, this call
 // gets the blame for it.)
 func (d *Driver) blame(e *Error) {
 	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
@@ -377,7 +377,7 @@ func (c *captures) all() map[*capture]*streamCore {
 	return all
 }
 
-// invalidated reports whether the stream's capture is spoilt, if that can be asked here.
+// invalidated reports whether the stream's capture is invalidated, if that can be asked here.
 func (sc *streamCore) invalidated() bool {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		return false
@@ -635,7 +635,7 @@ func (u *uses) exposed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sl := range u.yet {
-		sl.Mark(slotExposed)
+		sl.Mark(slotGraphExposed)
 	}
 }
 

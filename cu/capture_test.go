@@ -272,7 +272,7 @@ func TestCaptureEnds(t *testing.T) {
 	done := r.event(0)
 	r.ok(done.Record(r.other))
 	mine := errors.New("mine")
-	spoil := func() error {
+	invalidate := func() error {
 		_, err := done.Query() // not in global mode
 		return err
 	}
@@ -288,15 +288,15 @@ func TestCaptureEnds(t *testing.T) {
 	r.idle(r.s)
 
 	// Its own error, and the end's.
-	_, err = r.s.Capture(CaptureGlobal, func() error { spoil(); return mine })
+	_, err = r.s.Capture(CaptureGlobal, func() error { invalidate(); return mine })
 	r.is(err, mine, ResultStreamCaptureInvalidated)
 	if !strings.HasPrefix(err.Error(), "mine\n") || errors.Is(err, ResultStreamCaptureUnsupported) {
 		t.Errorf("the error is %v", err)
 	}
 
-	// Nobody has told yet what spoilt it.
+	// Nobody has told yet what invalidated it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
-		spoil()
+		invalidate()
 		if i := must(r.s.CaptureInfo())(t); i.Status != CaptureInvalidated {
 			t.Errorf("the status is %v", i.Status)
 		}
@@ -360,7 +360,7 @@ func TestCaptureEnds(t *testing.T) {
 	r.ok(g.Close())
 }
 
-// TestBlame spoils captures, and makes other calls meanwhile that were refused: the first
+// TestBlame invalidates captures, and makes other calls meanwhile that were refused: the first
 // of these is not the culprit.
 func TestBlame(t *testing.T) {
 	r := newSoft(t)
@@ -387,7 +387,7 @@ func TestBlame(t *testing.T) {
 	}
 	blamed("a wait, and a query", err, ResultStreamCaptureUnsupported)
 
-	// A call that spoils another capture, when this one is spoilt already.
+	// A call that invalidates another capture, when this one is invalidated already.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.is(query(), ResultStreamCaptureUnsupported)
 		_, err := r.other.Capture(CaptureRelaxed, func() error { return r.other.WaitEvent(done) })
@@ -396,7 +396,7 @@ func TestBlame(t *testing.T) {
 	})
 	blamed("one after the other", err, ResultStreamCaptureUnsupported)
 
-	// A call that spoils another capture.
+	// A call that invalidates another capture.
 	var inner error
 	_, err = r.s.Capture(CaptureRelaxed, func() error {
 		_, inner = r.other.Capture(CaptureRelaxed, func() error {
@@ -420,7 +420,7 @@ func TestBlame(t *testing.T) {
 		return nil
 	})
 	r.is(err, ResultStreamCaptureInvalidated)
-	if errors.Is(err, errSpoilt) {
+	if errors.Is(err, errInvalidated) {
 		t.Errorf("what was refused afterwards is blamed: %v", err)
 	}
 }
@@ -846,7 +846,7 @@ func TestExternalEvents(t *testing.T) {
 }
 
 // TestWaitWhileCaptured waits for events whose records become part of captures: that
-// spoils none.
+// invalidates none.
 func TestWaitWhileCaptured(t *testing.T) {
 	r := newSoft(t)
 	e, lent := r.event(EventDisableTiming), r.event(EventDisableTiming)
@@ -882,7 +882,7 @@ func TestWaitWhileCaptured(t *testing.T) {
 
 // TestGlobalCapture captures in global mode, over and over, while others close, wait,
 // forget and free, and while the library does what it does on its own: no capture is
-// spoilt.
+// invalidated.
 func TestGlobalCapture(t *testing.T) {
 	t.Run("fake", func(t *testing.T) {
 		r := newRig(t)

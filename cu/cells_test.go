@@ -317,7 +317,7 @@ func TestTimelineUpdatedGraphs(t *testing.T) {
 }
 
 // TestTimelineContextWaits closes a context whose closed timeline has work to do, on streams of all kinds: whoever
-// gives the context up waits for that, whether the streams were marked or not.
+// releases the context waits for that, whether the streams were marked or not.
 func TestTimelineContextWaits(t *testing.T) {
 	for name, stream := range map[string]func(r *soft, gpu *Context) *Stream{
 		"created": func(r *soft, gpu *Context) *Stream { return must(gpu.NewStream(0))(r.t) },
@@ -352,12 +352,12 @@ func TestTimelineContextWaits(t *testing.T) {
 				go func() { closed <- gpu.Close() }()
 				time.Sleep(5 * time.Millisecond)
 				if gpu.own.core.gone.Load() || tl.core.freed.Load() {
-					t.Error("the context is given up, and work with its memory is not done")
+					t.Error("the context is released, and work with its memory is not done")
 				}
 				gate.word.Store(1) // as a stream might
 				r.ok(<-closed)
 				if !eventually(gpu.own.core.gone.Load) {
-					t.Fatal("the context is not given up")
+					t.Fatal("the context is not released")
 				}
 				if r.value(tl, 1); !tl.core.freed.Load() {
 					t.Error("the timeline has memory of a context that is gone")
@@ -369,7 +369,7 @@ func TestTimelineContextWaits(t *testing.T) {
 }
 
 // TestTimelineClosedContexts closes contexts whose closed timelines have work to do on streams of each other: these are
-// given up when the work is done, and do not wait for each other.
+// released when the work is done, and do not wait for each other.
 func TestTimelineClosedContexts(t *testing.T) {
 	for name, opts := range clocks {
 		for _, marked := range []bool{true, false} {
@@ -409,7 +409,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 				for i, free := range frees {
 					if gpus[i].own.core.gone.Load() {
-						t.Error("a context is given up, and work with its memory is not done")
+						t.Error("a context is released, and work with its memory is not done")
 					}
 					free()
 					time.Sleep(time.Millisecond)
@@ -417,7 +417,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				wg.Wait()
 				for i, gpu := range gpus {
 					if !eventually(gpu.own.core.gone.Load) {
-						t.Error("a context is not given up")
+						t.Error("a context is not released")
 					}
 					r.value(lines[i], 1)
 				}
@@ -440,7 +440,7 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize()))
 		r.ok(errors.Join(own.Close(), s.Close(), gpu.Close()))
 		if !eventually(gpu.own.core.gone.Load) {
-			t.Fatal("a context is not given up")
+			t.Fatal("a context is not released")
 		}
 	}
 	r.value(tl, v)

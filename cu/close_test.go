@@ -218,7 +218,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				e.core().slot.Load().Mark(slotForeign)
+				e.core().slot.Load().Mark(slotExposed)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -610,7 +610,7 @@ func TestZeroEvent(t *testing.T) {
 	}
 }
 
-// TestLateGiveUp gives a context up after another one, of the same device, has
+// TestLateGiveUp releases a context after another one, of the same device, has
 // taken its place: that one stays.
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
@@ -631,7 +631,7 @@ func TestLateGiveUp(t *testing.T) {
 	far := r.context(r.drv, 1)
 	r.ok(far.Close())
 	if r.drv.contexts[far.own.core.key] != nil {
-		t.Error("a context that was given up keeps its place")
+		t.Error("a context that was released keeps its place")
 	}
 }
 

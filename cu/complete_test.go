@@ -430,7 +430,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(<-done)
 		r.ok(<-done)
 		node := rawEvent(e)
-		if node == first || !e.core().slot.Load().foreign() {
+		if node == first || !e.core().slot.Load().Exposed() {
 			t.Error("the event has not moved, or to a CUevent that is not the graph's")
 		}
 		r.ok(e.Record(r.s))

@@ -33,7 +33,7 @@ type contextOwner struct {
 }
 
 // contextCore is a CUDA context that this package holds a claim to. Its owners
-// and its children count as users; the claim is given up with the last one.
+// and its children count as users; the claim is released with the last one.
 type contextCore struct {
 	drv *Driver
 	raw driver.Context
@@ -41,17 +41,17 @@ type contextCore struct {
 	key contextKey
 	// device is dev for callers.
 	device *Device
-	// claim is what has to be given up in the end. The driver's mutex guards it.
+	// claim is what has to be released in the end. The driver's mutex guards it.
 	claim claim
 
 	// poison is the first sticky error, loss the first that says that the device is lost.
 	poison, loss atomic.Pointer[firstError]
 	// users are those that keep the claim. Without any the context is abandoned, until a call that may wait for the GPU
-	// gives it up, or somebody asks for it again. The driver's mutex is held where the first user comes.
+	// releases it, or somebody asks for it again. The driver's mutex is held where the first user comes.
 	users handle.Users
-	// abandoned says that the driver has the context on its list of these, and givingUp that somebody gives it up, or
+	// abandoned says that the driver has the context on its list of these, and releasing that somebody releases it, or
 	// has. The driver's mutex guards both.
-	abandoned, givingUp bool
+	abandoned, releasing bool
 	// deferred is what is yet to be freed.
 	deferred deferred
 
@@ -91,7 +91,7 @@ type contextCore struct {
 	// calls are the functions that its streams have yet to call.
 	calls hostCalls
 
-	// gone is set when the context has been given up.
+	// gone is set when the context has been released.
 	gone atomic.Bool
 }
 
@@ -123,7 +123,7 @@ type contextKey struct {
 }
 
 // hold counts one more user, unless there is none left, in which case the claim
-// is being given up.
+// is being released.
 func (c *contextCore) hold() bool { return c.users.Hold() }
 
 // childDone takes a user away, and does not wait for the GPU: see abandon.
@@ -133,10 +133,10 @@ func (c *contextCore) childDone() {
 	}
 }
 
-// giveUp destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
-// has one caller, to whom takeOver has reported true, or who has set givingUp. Nobody else is left to touch what the
+// releaseCUDA destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
+// has one caller, to whom takeOver has reported true, or who has set releasing. Nobody else is left to touch what the
 // context keeps.
-func (c *contextCore) giveUp(at driver.At) (err error) {
+func (c *contextCore) releaseCUDA(at driver.At) (err error) {
 	defer c.gone.Store(true)
 	steps := [...]func(){
 		func() { c.endPools(at) },
@@ -386,10 +386,10 @@ func (dev *Device) release() {
 	}
 }
 
-// Close gives the context up (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one that was created). If nothing that
+// Close releases the context (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one that was created). If nothing that
 // was made in it is still open, and no other Context of it, this waits for all of the context's work on the GPU;
 // where others keep the CUDA context, for what uses memory or timelines of other contexts. If something is still
-// open, what is closed last leaves the CUDA context abandoned: it is given up by the next Close of a Context of the
+// open, what is closed last leaves the CUDA context abandoned: it is released by the next Close of a Context of the
 // same device, or by [Driver.Close], and PrimaryContext takes it up again. Close also frees what was forgotten in
 // contexts of the device, or closed while it was in use, for which it waits: see docs/blocking.md. Goroutines that
 // wait for anything of a context whose last Context is closed are woken with an error that matches [ErrClosed].

@@ -75,7 +75,7 @@ func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (
 	}
 	defer runtime.KeepAlive(o)
 	if o.core.ctx != c {
-		return o.core.strange(op, "context", c)
+		return o.core.ofAnotherContext(op, "context", c)
 	}
 	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // another Event has moved here just now
 		return noGreen(op, uintptr(a.green))
@@ -95,7 +95,7 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	}
 	defer o.leave(sl)
 	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
-		return o.core.strange(op, "context", c) // the driver would crash
+		return o.core.ofAnotherContext(op, "context", c) // the driver would crash
 	}
 	if sl.Unrecorded() {
 		return nil
@@ -105,7 +105,7 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 		slots = append(slots, sl.prior)
 	}
 	for _, sl := range slots {
-		t := c.drv.tell(TraceStreamWait, sl.raw, 0)
+		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
 		var res driver.Result
 		c.streamCalls.forAll(func() { res = call(driver.At{Context: c.raw}, sl.raw) })
 		t.done(TraceStreamWait, sl.raw, 0, res)

@@ -66,7 +66,7 @@ func TestContextRecord(t *testing.T) {
 	}
 }
 
-// told returns what tracers are told meanwhile.
+// told returns what tracers are called meanwhile.
 func (r *soft) told(f func()) (all []Trace) {
 	r.t.Helper()
 	var mu sync.Mutex
@@ -152,7 +152,7 @@ func TestContextEventMistakes(t *testing.T) {
 		r.ok(r.gpu.WaitEvent(e))
 	})
 	if want := []Trace{{Op: TraceEventRecord, Event: uintptr(h)}, {Op: TraceStreamWait, Event: uintptr(h)}}; !slices.Equal(told, want) {
-		t.Errorf("tracers are told %v, want %v", told, want)
+		t.Errorf("tracers are called %v, want %v", told, want)
 	}
 	for _, f := range []string{"cuCtxRecordEvent", "cuCtxWaitEvent"} {
 		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
@@ -184,7 +184,7 @@ func TestContextEventsOfOldDrivers(t *testing.T) {
 	r.status("what it refused changes nothing", e, Complete)
 }
 
-// TestContextEventsInCaptures spoils captures, which is blamed on the calls; an event that
+// TestContextEventsInCaptures invalidates captures, which is blamed on the calls; an event that
 // was part of one is as good as new when the context is recorded later.
 func TestContextEventsInCaptures(t *testing.T) {
 	r := newSoft(t)

@@ -223,7 +223,7 @@ func (c *contextCore) freeClaimed(r *resource, err error) {
 }
 
 // release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is
-// deferred, and gives the context up if the user was the last one.
+// deferred, and releases the context if the user was the last one.
 func (c *contextCore) release() error {
 	freed := false
 	defer func() {
@@ -238,26 +238,26 @@ func (c *contextCore) release() error {
 		return nil
 	}
 	if c.takeOver() {
-		return c.giveUp(driver.At{Relaxed: true})
+		return c.releaseCUDA(driver.At{Relaxed: true})
 	}
 	c.abandon() // with what could not be freed now, as a stream is being captured
 	return nil
 }
 
-// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is given up by the next
+// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is released by the next
 // call that may, or it serves whoever asks for the same context again.
 func (c *contextCore) abandon() {
 	d := c.drv
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case !c.users.None() || c.givingUp || c.abandoned:
+	case !c.users.None() || c.releasing || c.abandoned:
 	case c.claim == borrowed:
 		// Its owner may destroy the context from now on. To let go of it does not wait, as nothing is freed.
-		c.givingUp = true
+		c.releasing = true
 		d.forget(c)
 		go func() {
-			if err := c.giveUp(driver.At{Relaxed: true, NoWait: true}); err != nil {
+			if err := c.releaseCUDA(driver.At{Relaxed: true, NoWait: true}); err != nil {
 				d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
 			}
 		}()
@@ -267,7 +267,7 @@ func (c *contextCore) abandon() {
 	}
 }
 
-// revive makes the caller a user of a context without users. It reports false if somebody gives the context up, or has.
+// revive makes the caller a user of a context without users. It reports false if somebody releases the context, or has.
 func (c *contextCore) revive() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
@@ -279,7 +279,7 @@ func (c *contextCore) reviveLocked() bool {
 	if c.hold() {
 		return true
 	}
-	if c.givingUp {
+	if c.releasing {
 		return false
 	}
 	c.unlistAbandoned()
@@ -287,14 +287,14 @@ func (c *contextCore) reviveLocked() bool {
 	return true
 }
 
-// takeOver reports true to the one caller that gives up a context without users, in which nothing is deferred.
+// takeOver reports true to the one caller that releases a context without users, in which nothing is deferred.
 func (c *contextCore) takeOver() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
-	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.givingUp {
+	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
 		return false
 	}
-	c.givingUp = true
+	c.releasing = true
 	c.unlistAbandoned()
 	c.drv.forget(c)
 	return true
@@ -315,7 +315,7 @@ func (d *Driver) forget(c *contextCore) {
 	}
 }
 
-// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and gives up contexts
+// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and releases contexts
 // without users. It waits for the GPU: only calls that are documented to do so call it.
 func (d *Driver) freeDeferred(dev *Device) {
 	d.watch.Settle(d.table.Clock())

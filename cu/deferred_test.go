@@ -384,7 +384,7 @@ func TestAbandonedContext(t *testing.T) {
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
 			if primary := f.context(drv, 1); primary.own.core == core {
-				t.Error("a context that was given up came back")
+				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)
 		})

@@ -32,7 +32,7 @@ func (r *soft) first(op TraceOp, f func()) (remove func(), called *atomic.Bool) 
 	}), called
 }
 
-// TestTracerPanicsWhileFreeing has a tracer panic while a call frees what is deferred, or gives a context up. The next
+// TestTracerPanicsWhileFreeing has a tracer panic while a call frees what is deferred, or releases a context. The next
 // such call frees the rest, and no context stays: newSoft looks for that in the end.
 func TestTracerPanicsWhileFreeing(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -102,7 +102,7 @@ func TestTracerFreesWhileFreeing(t *testing.T) {
 }
 
 // TestClosedDuringPulse closes a timeline and its context while the watcher still asks whether the context works, for a
-// wait that is over. The context is given up by its Close.
+// wait that is over. The context is released by its Close.
 func TestClosedDuringPulse(t *testing.T) {
 	r := newSoft(t)
 	ctx := must(r.gpu.Device().NewContext(0))(t)

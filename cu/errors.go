@@ -224,7 +224,7 @@ func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
 	return err
 }
 
-// failed is fail for calls that this package makes on its own: they spoil no capture.
+// failed is fail for calls that this package makes on its own: they invalidate no capture.
 func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error {
 	if after, code, ok := res.After(); ok {
 		err := c.failed(after, uintptr(c.raw), code)

@@ -143,7 +143,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	ec := ownEvent(core, flags, driver.Event(handle))
 	ec.foreign = true
-	ec.first.Mark(slotForeign)
+	ec.first.Mark(slotExposed)
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
@@ -557,11 +557,11 @@ func (c *eventCore) mismatch(op string, sc *streamCore) error {
 	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.Closed() {
 		return errClosed(op, "stream", uintptr(sc.raw))
 	}
-	return c.strange(op, "stream", sc.ctx)
+	return c.ofAnotherContext(op, "stream", sc.ctx)
 }
 
-// strange returns the error for recording the event on something of another context.
-func (c *eventCore) strange(op, kind string, ctx *contextCore) error {
+// ofAnotherContext returns the error for recording the event on something of another context.
+func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
 	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
 		return errClosed(op, "event", uintptr(c.first.raw))
 	}
@@ -608,8 +608,8 @@ func (e *Event) Query() (Status, error) {
 	}
 }
 
-// tellQuery tells tracers of a query, and ends it. They may panic.
-func (o *eventOwner) tellQuery(op string, sl *slot, t telling, res driver.Result) (Status, error) {
+// tellQuery calls tracers of a query, and ends it. They may panic.
+func (o *eventOwner) tellQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
 	defer o.leave(sl)
 	t.end(TraceEventQuery, sl.raw, 0, res)
 	return o.core.status(op, sl, res)

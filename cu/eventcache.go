@@ -54,7 +54,7 @@ func (ec *eventCache) all() (all []driver.Event) {
 // createEvent creates a CUevent.
 func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
-	t := c.drv.tell(TraceEventCreate, 0, 0)
+	t := c.drv.trace(TraceEventCreate, 0, 0)
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
 	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
@@ -65,7 +65,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 
 // queryEvent asks for a CUevent that this package has recorded for itself.
 func (c *contextCore) queryEvent(e driver.Event) driver.Result {
-	t := c.drv.tell(TraceEventQuery, e, 0)
+	t := c.drv.trace(TraceEventQuery, e, 0)
 	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, e)
 	t.done(TraceEventQuery, e, 0, res)
 	return res
@@ -102,8 +102,8 @@ func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
 // endEvents destroys the events that the context keeps.
 func (c *contextCore) endEvents(at driver.At) {
 	all := c.spare.all()
-	if c.cells.pulse != 0 {
-		all = append(all, c.cells.pulse)
+	if c.cells.probe != 0 {
+		all = append(all, c.cells.probe)
 	}
 	each(len(all), func(i int) {
 		if err := c.destroyEvent(all[i], at); err != nil {

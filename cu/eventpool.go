@@ -33,7 +33,7 @@ type poolShare struct {
 func (ps *poolShare) kind() string    { return "event pool" }
 func (ps *poolShare) handle() uintptr { return 0 }
 
-// free gives the share up, and with the last one the pool.
+// free releases the share, and with the last one the pool.
 func (ps *poolShare) free(at driver.At) (string, driver.Result) {
 	return "cuEventDestroy", ps.pool.dropShare(at)
 }
@@ -105,7 +105,7 @@ type poolEntry struct {
 
 // The state of an entry is a sum of these.
 const (
-	entryLent     = 1 << iota // somebody has it
+	entryInUse    = 1 << iota // somebody has it
 	entryRecorded             // a record has succeeded since it was lent
 	entryBusy                 // nobody has it, and nobody can: it is being seen to
 	entryOne                  // one generation
@@ -129,7 +129,7 @@ type Pooled struct {
 // pooledOwner is what all copies of a tracked event refer to.
 type pooledOwner struct{ cleanup runtime.Cleanup }
 
-// EventPool returns a share in the context's pool of events. Close gives the share up.
+// EventPool returns a share in the context's pool of events. Close releases the share.
 func (c *Context) EventPool() (*EventPool, error) {
 	core, err := c.enter("EventPool")
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *Context) EventPool() (*EventPool, error) {
 	return p, nil
 }
 
-// Close gives the share in the pool up. The last one destroys the pool's events
+// Close releases the share in the pool. The last one destroys the pool's events
 // (cuEventDestroy): those that are still lent answer [ErrClosed] from then on, and are
 // reported to the leak hook. Further calls return nil.
 func (p *EventPool) Close() error {
@@ -159,7 +159,7 @@ func (p *EventPool) Close() error {
 	return p.share.closeOwned(p.cleanup)
 }
 
-// dropShare gives a share up. It returns the first destruction's error; others go to the
+// dropShare releases a share. It returns the first destruction's error; others go to the
 // leak hook.
 func (pool *poolCore) dropShare(at driver.At) driver.Result {
 	ctx := pool.ctx
@@ -184,12 +184,12 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		if c == nil {
 			return
 		}
-		sl, lent := c.slot.Load(), en.state.Load()&entryLent != 0
+		sl, lent := c.slot.Load(), en.state.Load()&entryInUse != 0
 		if !lent {
 			c.released.Store(true) // a wait may have begun while the event was released
 		}
 		closed, err := c.close(at)
-		if closed && lent && en.state.Load()&entryLent != 0 {
+		if closed && lent && en.state.Load()&entryInUse != 0 {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
@@ -224,8 +224,8 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 			continue
 		}
 		s := en.state.Load()
-		if next := s&^(entryOne-1) + entryOne + entryLent; s&(entryLent|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
-			return p.lend(op, en, next)
+		if next := s&^(entryOne-1) + entryOne + entryInUse; s&(entryInUse|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
+			return p.give(op, en, next)
 		}
 	}
 	en := pool.pop(&pool.free[f])
@@ -237,20 +237,20 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 			}
 		}
 	}
-	next := en.state.Load()&^(entryOne-1) + entryOne + entryLent
+	next := en.state.Load()&^(entryOne-1) + entryOne + entryInUse
 	en.state.Store(next)
-	return p.lend(op, en, next)
+	return p.give(op, en, next)
 }
 
-// lend returns the event of an entry that the caller has taken, whose state is s since.
-func (p *EventPool) lend(op string, en *poolEntry, s uint64) (Pooled, error) {
+// give returns the event of an entry that the caller has taken, whose state is s since.
+func (p *EventPool) give(op string, en *poolEntry, s uint64) (Pooled, error) {
 	// A call counts itself, and then looks at the state; here the state was changed, and
 	// then the calls are looked at: at least one sees the other. Waits and tickets are
 	// calls in flight. Where the event has moved on to another slot there may be some on
 	// earlier ones.
 	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.Unused() {
 		// Somebody may have guessed the id, and recorded the event, or released it.
-		busy := s - entryLent + entryBusy
+		busy := s - entryInUse + entryBusy
 		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
 			return Pooled{}, errReleased(op, 0)
 		}
@@ -340,7 +340,7 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	if i, gen := id>>32, id&maxGeneration; i < uint64(len(entries)) {
 		switch s := entries[i].state.Load(); {
 		case gen == 0 || gen > s/entryOne:
-		case gen != s/entryOne || s&entryLent == 0:
+		case gen != s/entryOne || s&entryInUse == 0:
 			return Pooled{}, errReleased(op, 0)
 		default:
 			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
@@ -351,8 +351,8 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 
 // PoolStats is what a pool of events has, and has done.
 type PoolStats struct {
-	// Lent is how many events are lent, and Free how many wait to be.
-	Lent, Free int
+	// InUse is how many events are acquired and not yet released, and Free how many can be acquired.
+	InUse, Free int
 	// Acquired and Created count since the pool was made: how often an event was lent,
 	// and how often that took another CUevent.
 	Acquired, Created uint64
@@ -375,8 +375,8 @@ func (p *EventPool) Stats() PoolStats {
 		st.Acquired += s / entryOne
 		c := en.core.Load()
 		switch {
-		case s&entryLent != 0:
-			st.Lent++
+		case s&entryInUse != 0:
+			st.InUse++
 		case c != nil && c.slot.Load() != nil:
 			st.Free++
 		}
@@ -423,7 +423,7 @@ func (en *poolEntry) trimTo(list *freeList) bool {
 // or if somebody has it after all.
 func (en *poolEntry) trim() bool {
 	s := en.state.Load()
-	if s&(entryLent|entryBusy) != 0 || !en.state.CompareAndSwap(s, s|entryBusy) {
+	if s&(entryInUse|entryBusy) != 0 || !en.state.CompareAndSwap(s, s|entryBusy) {
 		return false
 	}
 	c := en.core.Swap(nil)
@@ -479,7 +479,7 @@ func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 		return nil
 	}
 	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
-	en.state.Store(entryLent) // in generation 0, so that nobody else has it
+	en.state.Store(entryInUse) // in generation 0, so that nobody else has it
 	for i := range pool.homes[flags] {
 		if home := &pool.homes[flags][i]; home.Load() == nil {
 			en.home = true
@@ -504,7 +504,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 		return errClosed(op, "event pool", 0)
 	}
 	defer ctx.childDone()
-	raw, err := ctx.takeEvent(en.flags, driver.At{Relaxed: true}) // not under the lock, as tracers are told
+	raw, err := ctx.takeEvent(en.flags, driver.At{Relaxed: true}) // not under the lock, as tracers are called
 	if err != nil {
 		return err
 	}
@@ -543,7 +543,7 @@ func (p Pooled) Release() error {
 	c, inUse := (*eventCore)(nil), uint64(0)
 	for {
 		s := en.state.Load()
-		if s/entryOne != uint64(p.gen) || s&entryLent == 0 {
+		if s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
 			return errReleased("Release", 0)
 		}
 		// Whoever acquires looks whether the CUevent is in use; it is the better choice not
@@ -602,7 +602,7 @@ func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
 		if !sl.Acquire(sl) {
 			continue // it was retired, or closed, just now
 		}
-		if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryLent != 0 {
+		if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryInUse != 0 {
 			return sl, s&entryRecorded != 0, nil
 		}
 		sl.leave()
@@ -617,7 +617,7 @@ func (p Pooled) leave(sl *slot) {
 
 // errGone returns the error for a core that is out of service.
 func (p Pooled) errGone(op string, c *eventCore) error {
-	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryLent == 0 {
+	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
 		return errReleased(op, uintptr(c.first.raw))
 	}
 	return errClosed(op, "event pool", uintptr(c.first.raw))
@@ -655,7 +655,7 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	if !recorded { // a failure means that it is marked already, or was released
-		lent := uint64(p.gen)*entryOne + entryLent
+		lent := uint64(p.gen)*entryOne + entryInUse
 		p.entry.state.CompareAndSwap(lent, lent+entryRecorded)
 	}
 	return nil

@@ -218,7 +218,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 	aside.Wait()
 	waits.Wait()
 	r.sim.ClearFaults()
-	if st := pool.Stats(); st.Lent != 0 || st.Acquired != uint64(acquired.Load()) {
+	if st := pool.Stats(); st.InUse != 0 || st.Acquired != uint64(acquired.Load()) {
 		t.Errorf("%+v after %d of which %d were refused", st, acquired.Load(), refused.Load())
 	}
 	if st, n := pool.Stats(), pool.Trim(); n != st.Free {

@@ -232,7 +232,7 @@ func TestPoolFailures(t *testing.T) {
 		if _, err := pool.Acquire(); !errors.Is(err, ResultOutOfMemory) {
 			t.Errorf("Acquire: %v", err)
 		}
-		if st := pool.Stats(); st.Acquired != before || st.Lent != 0 {
+		if st := pool.Stats(); st.Acquired != before || st.InUse != 0 {
 			t.Errorf("%+v after an Acquire that failed", st)
 		}
 		r.ok(must(pool.Acquire())(t).Release())

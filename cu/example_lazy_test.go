@@ -130,7 +130,7 @@ func ExampleEventPool() {
 		}
 	}
 	st := pool.Stats()
-	fmt.Println(st.Acquired, "acquired,", st.Created, "created,", st.Lent, "lent")
+	fmt.Println(st.Acquired, "acquired,", st.Created, "created,", st.InUse, "lent")
 }
 
 // A number stands for the event where a value of Go cannot go.

@@ -164,7 +164,7 @@ func ExampleStreamFlags() {
 	// Output: StreamDefault StreamNonBlocking
 }
 
-// Waiting for all that is on a stream takes no thread, and can be given up.
+// Waiting for all that is on a stream takes no thread, and can be cancelled.
 func ExampleStream_Wait() {
 	// … enqueue work on s …
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -224,7 +224,7 @@ func (f *fake) all() (n [kindCount]int) {
 
 func rawEvent(e *Event) uintptr { return uintptr(e.core().slot.Load().raw) }
 
-// eventually collects garbage until the condition holds. It gives up when
+// eventually collects garbage until the condition holds. It releases when
 // that can no longer be a matter of time.
 func eventually(condition func() bool) bool {
 	for i := 0; !condition(); i++ {

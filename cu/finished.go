@@ -41,7 +41,7 @@ func (sc *streamCore) ended() (bool, error) {
 	}
 	switch {
 	case !held && !ctx.cells.drained.Load():
-		return false, nil // whoever gives the context up waits for the work
+		return false, nil // whoever releases the context waits for the work
 	case !held && sc.lasts():
 		if ctx.lostWork() {
 			return false, fmt.Errorf("%w: %v", errNoTail, ctx.lost)
@@ -68,9 +68,9 @@ func (sc *streamCore) ended() (bool, error) {
 }
 
 // idle reports whether the driver says that the stream has nothing to do. It asks only of streams that nobody else
-// can capture, as the question would spoil a capture.
+// can capture, as the question would invalidate a capture.
 func (sc *streamCore) idle() bool {
-	if sc.foreign && !sc.pooled || sc.lent.Load() || sc.at.Thread != nil {
+	if sc.foreign && !sc.pooled || sc.exposed.Load() || sc.at.Thread != nil {
 		return false
 	}
 	if sc.Calls() != 0 {
@@ -81,7 +81,7 @@ func (sc *streamCore) idle() bool {
 		return false
 	}
 	defer leave()
-	t := sc.ctx.drv.tell(TraceStreamQuery, 0, sc.raw)
+	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
 	res, asked := sc.query()
 	if asked {
 		t.done(TraceStreamQuery, 0, sc.raw, res)
@@ -172,10 +172,10 @@ func (m *mark) wait() error {
 }
 
 // usedOn notes that work which uses the counter is about to be enqueued on a stream. Where the context of the timeline
-// is given up, it is closed, and its work may not be done: whoever does that has to know of work on the legacy stream.
+// is released, it is closed, and its work may not be done: whoever does that has to know of work on the legacy stream.
 func (tc *timelineCore) usedOn(sc *streamCore) {
-	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.part.strange.Load() {
-		sc.part.strange.Store(true)
+	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.part.usesOthers.Load() {
+		sc.part.usesOthers.Store(true)
 	}
 	tc.usage.note(sc, true)
 }
@@ -252,7 +252,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 		return nil, nil
 	}
 	// Others can begin a capture of a stream that they know. The legacy one cannot be captured.
-	if (sc.foreign && sc.raw != driver.CU_STREAM_LEGACY || sc.lent.Load()) && errors.Is(sc.unlessCaptured(at), errBusy) {
+	if (sc.foreign && sc.raw != driver.CU_STREAM_LEGACY || sc.exposed.Load()) && errors.Is(sc.unlessCaptured(at), errBusy) {
 		return nil, errInCapture
 	}
 	return x.word(i), nil
@@ -302,7 +302,7 @@ func (tc *timelineCore) forgotten() {
 }
 
 // retire lets another timeline have the cell, at once or when the work is done, after the last call. It does not keep
-// the context: whoever gives that up waits for the work.
+// the context: whoever releases that waits for the work.
 func (tc *timelineCore) retire() {
 	c := tc.ctx
 	known := make(map[*streamCore]bool) // whose marks are complete
@@ -330,7 +330,7 @@ func (tc *timelineCore) retire() {
 	if !over {
 		for _, m := range tc.marks {
 			if m.sc.ctx == c {
-				m.sc.part.strange.Store(true) // a stream of a pool is waited for when the context is given up
+				m.sc.part.usesOthers.Store(true) // a stream of a pool is waited for when the context is released
 			}
 		}
 		c.cells.mu.Lock()

@@ -223,7 +223,7 @@ func TestGPUBatches(t *testing.T) {
 	}
 }
 
-// TestGPUThreadEnds gives a thread up in the middle of a failed capture of its default
+// TestGPUThreadEnds releases a thread in the middle of a failed capture of its default
 // stream, which would take libcuda down with it.
 func TestGPUThreadEnds(t *testing.T) {
 	gpu := gpuContext(t)

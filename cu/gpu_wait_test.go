@@ -218,7 +218,7 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
 		graph, res := tab.StreamEndCapture(at, s.core.raw)
 		if res != 0 {
-			t.Fatalf("capture %d was spoilt: %v", i, res)
+			t.Fatalf("capture %d was invalidated: %v", i, res)
 		}
 		if res := tab.GraphDestroy(at, graph); res != 0 {
 			t.Error(res)
@@ -378,7 +378,7 @@ func TestGPUOrder(t *testing.T) {
 	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for", looked, pending)
 }
 
-// TestGPUPagesOutlastContexts gives contexts up whose timelines had memory, while a stream is held. Nobody
+// TestGPUPagesOutlastContexts releases contexts whose timelines had memory, while a stream is held. Nobody
 // unregisters it, which would wait for the stream, and records there for that. Other timelines get
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
@@ -439,7 +439,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		}
 		g.open()
 		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(core.gone.Load) {
-			t.Errorf("%s: %v; given up: %v", c.name, err, core.gone.Load())
+			t.Errorf("%s: %v; released: %v", c.name, err, core.gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
 			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key, want)
@@ -450,12 +450,12 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 	}
 }
 
-// TestGPULegacyStreamOfStrangers gives a context up that another driver keeps, while its legacy stream has work to do
+// TestGPULegacyStreamOfOtherDrivers releases a context that another driver keeps, while its legacy stream has work to do
 // with memory of another context: that is freed when it is done.
-func TestGPULegacyStreamOfStrangers(t *testing.T) {
+func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
 	if others.own.core.drv.table.Software() {
-		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfStrangers has two of one")
+		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
 	blocking := must(others.NewStream(StreamDefault))(t)
 	dev := must(gpuDriver(t).Device(0))(t)
@@ -471,7 +471,7 @@ func TestGPULegacyStreamOfStrangers(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
 	if !eventually(func() bool { return gpu.own.core.users.None() }) {
-		t.Error("nobody gives the context up")
+		t.Error("nobody releases the context")
 	}
 	if err := host.Close(); err != nil {
 		t.Error(err)

@@ -296,7 +296,7 @@ func (n GraphNode) SetEvent(e *Event) error {
 		wait:     func(e driver.Event) driver.Result { return t.GraphEventWaitNodeSetEvent(driver.At{}, n.raw, e) },
 	})
 	if before != nil {
-		before.leave() // not under a lock, as it may destroy the CUevent, and tracers are told
+		before.leave() // not under a lock, as it may destroy the CUevent, and tracers are called
 	}
 	return err
 }
@@ -317,7 +317,7 @@ type eventSetter struct {
 // setEvent gives the node an event. If nothing else there uses the one that it was given
 // before, that is returned, with a call in flight that the caller has to end. (What the
 // node was made with is held for as long as the graph.) The caller has a call in flight on
-// the graph, and holds no lock, as tracers are told.
+// the graph, and holds no lock, as tracers are called.
 func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error) {
 	typ, err := n.typeOf(to.recordOp)
 	if err != nil {
@@ -360,7 +360,7 @@ func noEvent(op string, typ GraphNodeType) error {
 
 // enterNode begins a call on an event that becomes part of a graph, of which a node of
 // this type records it or waits for it. One that was not created yet is created in the
-// context, of which the caller is a user. No lock is held, as tracers are told.
+// context, of which the caller is a user. No lock is held, as tracers are called.
 func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
@@ -578,7 +578,7 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 	if k == nil || k.mod == nil {
 		return GraphNode{}, errNil(cfg.op(), "function")
 	}
-	var t telling
+	var t tracedCall
 	var res driver.Result
 	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
 		t, res, err = k.enqueue(cfg.op(), s.core, cfg, args)

@@ -56,7 +56,7 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 // Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
 // Later changes of the graph do not change what was made from it. While somebody
 // captures in global mode, or this thread in another one than relaxed, it is refused,
-// and spoils the capture. It may wait for the GPU: see docs/blocking.md.
+// and invalidates the capture. It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
 	gc, err := g.enter(op)
@@ -121,7 +121,7 @@ func (x *GraphExec) Handle() uintptr {
 
 // Launch enqueues the graph on a stream (cuGraphLaunch). It returns when that is done,
 // not when the graph has run. A stream that is being captured refuses it, and the
-// capture is spoilt. Events that the graph records are pending from now on. Launches, uploads
+// capture is invalidated. Events that the graph records are pending from now on. Launches, uploads
 // and changes of one GraphExec are made one after the other, as CUDA asks for: where the
 // driver has no room for more work on a stream, the others wait for that one.
 // It waits while the stream's queue is full: see docs/blocking.md.
@@ -155,9 +155,9 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	if err != nil {
 		return err
 	}
-	var t telling
+	var t tracedCall
 	if op == graphLaunchOp {
-		t = sc.ctx.drv.tell(TraceGraphLaunch, 0, sc.raw)
+		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
 	}
 	xc.usedOn(sc)
 	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
@@ -186,7 +186,7 @@ func (x *GraphExec) Update(g *Graph) error {
 	}
 	old, err := x.update(op, g)
 	if old != nil {
-		old.release() // not under a lock, as it may destroy events, and tracers are told
+		old.release() // not under a lock, as it may destroy events, and tracers are called
 	}
 	return err
 }

@@ -158,7 +158,7 @@ func TestGreenContext(t *testing.T) {
 		r.ok(g.WaitEvent(new(Event)))
 	})
 	if want := []Trace{{Op: TraceEventRecord, Event: h}, {Op: TraceStreamWait, Event: h}}; !slices.Equal(told, want) {
-		t.Errorf("tracers are told %v, want %v", told, want)
+		t.Errorf("tracers are called %v, want %v", told, want)
 	}
 
 	var refused error

@@ -27,7 +27,7 @@ const hostFuncOp = "cuLaunchHostFunc"
 // return [ResultNotPermitted].
 //
 // Nothing is called after an error that poisons the context: f is dropped when a call
-// reports the error, or when the context is given up. Closing the stream drops nothing.
+// reports the error, or when the context is released. Closing the stream drops nothing.
 //
 // If the stream is being captured, f becomes part of the graph, which calls it whenever it
 // runs, and keeps it: see [Graph.AddHostFunc]. If somebody else captures the stream,
@@ -174,7 +174,7 @@ func (c *hostCalls) none() bool {
 }
 
 // dropHostFuncs drops what will not be called any more, now that the context has been
-// given up. Where others keep a context, its streams go on.
+// released. Where others keep a context, its streams go on.
 func (c *contextCore) dropHostFuncs() {
 	switch {
 	case c.claim == borrowed, c.calls.none():

@@ -206,9 +206,9 @@ func TestHostFuncCaptured(t *testing.T) {
 	r.idle(r.s, r.other)
 }
 
-// TestHostFuncStrangers has somebody else capture the stream: what it calls has to stay,
+// TestHostFuncInOtherCapture has somebody else capture the stream: what it calls has to stay,
 // also when it was called.
-func TestHostFuncStrangers(t *testing.T) {
+func TestHostFuncInOtherCapture(t *testing.T) {
 	r := newSoft(t)
 	tab := r.drv.table
 	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
@@ -440,7 +440,7 @@ func TestHostFuncOutlives(t *testing.T) {
 		r.ok(s.Close())
 		r.ok(gpu.Close())
 		if !gpu.own.core.gone.Load() {
-			t.Fatal("the context was not given up")
+			t.Fatal("the context was not released")
 		}
 		kept(t, "the context is somebody else's", 1)
 		close(leave)

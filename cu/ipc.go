@@ -193,7 +193,7 @@ func errNotInterprocess(op string, h uintptr) error {
 // is complete, without any record, and shared with nobody.
 //
 // If a process is killed, or its context is lost, before its newest record has completed,
-// the event stays pending, for ever and for everybody. [Event.Wait] can be given up then,
+// the event stays pending, for ever and for everybody. [Event.Wait] can be ended then,
 // by its context.Context. [Event.Synchronize] cannot; nor does a stream go on that waits
 // for such a record, which holds up whoever waits for the stream, as closing memory and
 // contexts does. CUDA tells nobody of the death: agree on a time, or watch the process.
@@ -210,7 +210,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	if core.drv.exports.has(h) {
 		return nil, errSameProcess(op)
 	}
-	t := core.drv.tell(TraceEventCreate, 0, 0)
+	t := core.drv.trace(TraceEventCreate, 0, 0)
 	raw, res := core.drv.table.IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
 	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, TraceEventCreate, raw, 0, res)
 	switch res {
@@ -292,8 +292,8 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	if flags != WaitDefault {
 		return errNoNode(op, uintptr(sl.raw))
 	}
-	t := ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
-	// The wait would spoil a capture. None of this package's begins meanwhile.
+	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
+	// The wait would invalidate a capture. None of this package's begins meanwhile.
 	sc.part.work.RLock()
 	if sc.active() {
 		sc.part.work.RUnlock()

@@ -389,7 +389,7 @@ func TestIPCCalls(t *testing.T) {
 		}
 		cancel(io.EOF)
 		if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, io.EOF) {
-			t.Errorf("a wait that was given up: %v", err)
+			t.Errorf("a wait that was released: %v", err)
 		}
 		r.release(r.s)
 		r.ok(e.Wait(t.Context()))
@@ -525,7 +525,7 @@ func TestIPCInCapture(t *testing.T) {
 	}
 	graph, res := raw.StreamEndCapture(driver.At{}, s.core.raw)
 	if res != 0 {
-		t.Fatalf("it was spoilt: %v", res)
+		t.Fatalf("it was invalidated: %v", res)
 	}
 	raw.GraphDestroy(driver.At{}, graph)
 	r.ok(wrapped.Close())

@@ -126,13 +126,13 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	t, res, err := f.enqueue(op, sc, cfg, args)
-	s.leaveTelling(t, TraceLaunch, res)
+	s.leaveTraced(t, TraceLaunch, res)
 	return err
 }
 
 // enqueue enqueues the kernel on a stream, of which the caller holds a reference. The caller
-// ends the telling, where no lock is held.
-func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []Arg) (t telling, res driver.Result, err error) {
+// ends the tracedCall, where no lock is held.
+func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []Arg) (t tracedCall, res driver.Result, err error) {
 	mc := f.mod.core
 	if err := mc.Enter(mc, op); err != nil {
 		return t, 0, err
@@ -154,7 +154,7 @@ func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []A
 		err.Detail = join(err.Detail, "kernel "+f.name)
 		return t, 0, err
 	}
-	t = d.tell(TraceLaunch, 0, sc.raw)
+	t = d.trace(TraceLaunch, 0, sc.raw)
 	if c := sc.beginWork(); c != nil {
 		c.uses.add(mc)
 		for _, m := range lf.mem {

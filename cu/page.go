@@ -26,7 +26,7 @@ type slab struct {
 	ctx *contextCore
 	// whole is what timelines keep, and nil for memory of Go's.
 	whole *mapping
-	// elsewhere is that in other contexts, by their cores. Whoever gives one of these up takes it away.
+	// elsewhere is that in other contexts, by their cores. Whoever releases one of these takes it away.
 	elsewhere sync.Map
 }
 
@@ -273,16 +273,16 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 // cells are the memory for timelines that a context has, and those of its timelines that are closed.
 type cells struct {
 	// growing is held while a slab is registered, so that not everybody who finds no free cell registers one. Only
-	// those wait for it who need the slab, and none of the calls made meanwhile waits for the GPU, or tells tracers.
+	// those wait for it who need the slab, and none of the calls made meanwhile waits for the GPU, or calls tracers.
 	growing lock.Mutex[lock.Growing]
 
 	mu    lock.Mutex[lock.Cells]
 	slabs []*slab
 	size  int // of all slabs, in bytes
 	free  []cell
-	// pulse is an event that is never recorded: to ask for it is to ask whether the context still works. It is 0
+	// probe is an event that is never recorded: to ask for it is to ask whether the context still works. It is 0
 	// until there is a timeline.
-	pulse driver.Event
+	probe driver.Event
 	// open is how many timelines are open. unfinished is how many others have a cell, as they are in
 	// use still: in a graph, or by work that is not known to be done.
 	open, unfinished int
@@ -291,7 +291,7 @@ type cells struct {
 	closed []*timelineCore
 	lookAt int
 
-	// drained says that the context is being given up, and that what was known of the work on its own streams is
+	// drained says that the context is being released, and that what was known of the work on its own streams is
 	// done: from here on only contextCore.lost, and tails that have an error, say that some may be left.
 	drained atomic.Bool
 }
@@ -394,7 +394,7 @@ func (c *contextCore) lookAtClosed() {
 	k.mu.Unlock()
 }
 
-// endTimelines waits for the work of the timelines that are closed, when the context is given up and the work on its
+// endTimelines waits for the work of the timelines that are closed, when the context is released and the work on its
 // own streams is done. An error, which is there also if a tracer panics, says that some work may go on, so that the
 // memory has to stay registered.
 func (c *contextCore) endTimelines(err *error) {
@@ -444,7 +444,7 @@ func (c *contextCore) leaveSlabs(at driver.At) []*slab {
 	return nil
 }
 
-// forgetElsewhere forgets where the slabs of other contexts are in this one, which is given up.
+// forgetElsewhere forgets where the slabs of other contexts are in this one, which is released.
 func (c *contextCore) forgetElsewhere() {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
@@ -457,29 +457,29 @@ func (c *contextCore) forgetElsewhere() {
 	}
 }
 
-// timelinePulse returns the context's pulse, which it creates for the first timeline.
-func (c *contextCore) timelinePulse() (driver.Event, error) {
+// timelineProbe returns the context's probe, which it creates for the first timeline.
+func (c *contextCore) timelineProbe() (driver.Event, error) {
 	k := &c.cells
 	k.mu.Lock()
-	pulse := k.pulse
+	probe := k.probe
 	k.mu.Unlock()
-	if pulse != 0 {
-		return pulse, nil
+	if probe != 0 {
+		return probe, nil
 	}
-	e, err := c.createEvent(EventDisableTiming, driver.At{Relaxed: true}) // not under the lock, as tracers are told
+	e, err := c.createEvent(EventDisableTiming, driver.At{Relaxed: true}) // not under the lock, as tracers are called
 	if err != nil {
 		return 0, err
 	}
 	k.mu.Lock()
-	if pulse = k.pulse; pulse == 0 {
-		k.pulse = e
+	if probe = k.probe; probe == 0 {
+		k.probe = e
 	}
 	k.mu.Unlock()
-	if pulse == 0 {
+	if probe == 0 {
 		return e, nil
 	}
 	c.doneWith(EventDisableTiming, e)
-	return pulse, nil
+	return probe, nil
 }
 
 // timelineCounts says what timelines have: mappings of memory, and how many are open, or closed and still in use.

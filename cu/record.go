@@ -24,7 +24,7 @@ const (
 	byGreenContext                      // cuGreenCtxRecordEvent
 )
 
-// handle returns what tracers are told: 0 for a whole context.
+// handle returns what tracers are called: 0 for a whole context.
 func (a recordArgs) handle() driver.Stream {
 	if a.stream == nil {
 		return 0
@@ -92,9 +92,9 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if !sl.Begin(sl) {
 			continue // since a moment ago it is waited for, or out of service
 		}
-		t := sl.drv.tell(TraceEventRecord, sl.raw, a.handle())
+		t := sl.drv.trace(TraceEventRecord, sl.raw, a.handle())
 		res := sl.record(a)
-		if sl.tellRecord(t, a.handle(), res); res == driver.ResultSuccess {
+		if sl.endTraced(t, a.handle(), res); res == driver.ResultSuccess {
 			return nil
 		}
 		return c.ctx.fail(op, uintptr(sl.raw), res)
@@ -120,7 +120,7 @@ func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
 type recording struct {
 	c  *eventCore
 	on driver.Stream // 0 for a whole context
-	t  telling
+	t  tracedCall
 	// slot was recorded; it is nil if none was.
 	slot *slot
 	res  driver.Result
@@ -132,7 +132,7 @@ type recording struct {
 // recordMoving records the event: on the present slot, or, if somebody waits for that
 // one's record, on its successor. No lock of the event's is held while the driver is called.
 func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
-	r = recording{c: c, on: a.handle(), t: c.ctx.drv.tell(TraceEventRecord, 0, a.handle()), next: next}
+	r = recording{c: c, on: a.handle(), t: c.ctx.drv.trace(TraceEventRecord, 0, a.handle()), next: next}
 	if a.flags&RecordExternal != 0 {
 		r.node(a)
 		return r
@@ -177,13 +177,13 @@ func (r *recording) begin(sl *slot) bool {
 	return !r.again
 }
 
-// finish tells tracers of the record, and lets go of the slots. again says that another one
+// finish calls tracers of the record, and lets go of the slots. again says that another one
 // has to be made.
 func (r *recording) finish(op string) (again bool, err error) {
 	defer r.next.leave()
 	switch {
 	case r.slot != nil:
-		if r.slot.tellRecord(r.t, r.on, r.res); r.res != driver.ResultSuccess {
+		if r.slot.endTraced(r.t, r.on, r.res); r.res != driver.ResultSuccess {
 			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
 		}
 	case !r.again:
@@ -194,12 +194,12 @@ func (r *recording) finish(op string) (again bool, err error) {
 
 // moves reports whether a record may have to go to another slot.
 func (sl *slot) moves(flags RecordFlags) bool {
-	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.foreign()
+	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
 }
 
-// tellRecord ends a record, and tells tracers of it. These may wait for the event, so the
+// endTraced ends a record, and calls tracers of it. These may wait for the event, so the
 // record is not under way any more; but the CUevent stays until they have been told.
-func (sl *slot) tellRecord(t telling, on driver.Stream, res driver.Result) {
+func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 	if t.to == nil {
 		sl.End(sl)
 		return
@@ -280,9 +280,9 @@ func (sl *slot) noteOrder(sc *streamCore) (noted handle.Gen) {
 }
 
 // nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
-// may capture what is theirs, or was lent to them, and nobody here knows.
+// may capture what is theirs, or was exposed to them, and nobody here knows.
 func (sc *streamCore) nextRecord() uint64 {
-	if sc.ctx.drv.captures.n.Load() != 0 || !sc.Sole() || sc.foreign || sc.lent.Load() {
+	if sc.ctx.drv.captures.n.Load() != 0 || !sc.Sole() || sc.foreign || sc.exposed.Load() {
 		return 0
 	}
 	sc.records++ // whoever else is alone was, or will be, at another time
@@ -301,7 +301,7 @@ func (sl *slot) confirm(g handle.Gen, res driver.Result) {
 func (sl *slot) position() (on, order uint64) {
 	g := sl.Gen()
 	on, order = sl.on.Load(), sl.order.Load()
-	if on == 0 || sl.foreign() {
+	if on == 0 || sl.Exposed() {
 		return 0, 0
 	}
 	if g.Busy() || sl.Gen() != g {

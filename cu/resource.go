@@ -123,8 +123,8 @@ func errKept(kind string, handle uintptr, err error) error {
 // usedOn notes that work which uses the object is about to be enqueued on a stream: see
 // usage.
 func (r *resource) usedOn(sc *streamCore) {
-	if r.ctx != sc.ctx && !sc.part.strange.Load() {
-		sc.part.strange.Store(true)
+	if r.ctx != sc.ctx && !sc.part.usesOthers.Load() {
+		sc.part.usesOthers.Store(true)
 	}
 	r.usage.note(sc, true)
 }

@@ -41,9 +41,9 @@ type slot struct {
 
 // Marks of a slot. They are never taken back.
 const (
-	// slotForeign says that others may record the CUevent: then its completion
+	// slotExposed says that others may record the CUevent: then its completion
 	// is not remembered, and it keeps its place, also while somebody waits.
-	slotForeign = handle.MarkExposed
+	slotExposed = handle.MarkExposed
 	// slotRetired says that the event has moved on to another slot.
 	slotRetired = handle.FirstMark << (iota - 1)
 	// slotRecorded says that some record succeeded. It is the slot's own: an
@@ -54,8 +54,8 @@ const (
 	slotNode
 	// slotHasPrior says that the slot stands for the record of prior until its CUevent is recorded.
 	slotHasPrior
-	// slotExposed says that others may have launched a graph that records the CUevent: only the driver knows.
-	slotExposed
+	// slotGraphExposed says that others may have launched a graph that records the CUevent: only the driver knows.
+	slotGraphExposed
 )
 
 // leave ends a call that Acquire has begun.
@@ -84,22 +84,19 @@ func (sl *slot) once() bool {
 // timed reports whether the driver can be asked for the time of the newest record.
 func (sl *slot) timed() bool {
 	m := sl.Marks()
-	return m&(slotRecorded|slotExposed) != 0 || m&(slotForeign|slotHasPrior) == slotForeign
+	return m&(slotRecorded|slotGraphExposed) != 0 || m&(slotExposed|slotHasPrior) == slotExposed
 }
 
 // hasPrior reports whether the slot stands for prior's record, too.
 func (sl *slot) hasPrior() bool { return sl.Marks()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
-// foreign reports whether others may record the CUevent.
-func (sl *slot) foreign() bool { return sl.Exposed() }
-
-// lend notes that others may record the CUevent from now on. When it returns nobody polls
+// expose notes that others may record the CUevent from now on. When it returns nobody polls
 // it any more without having heard of that.
-func (sl *slot) lend() {
-	if sl.foreign() {
+func (sl *slot) expose() {
+	if sl.Exposed() {
 		return
 	}
-	sl.Mark(slotForeign)
+	sl.Mark(slotExposed)
 	if sl.Watched() {
 		sl.drv.watch.ItemExposed()
 		sl.drv.captures.awaitPolls()
@@ -132,8 +129,8 @@ func (sl *slot) query(at driver.At) driver.Result {
 	return res
 }
 
-// queryFirst is query, and leaves it to the caller to tell tracers.
-func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
+// queryFirst is query, and leaves it to the caller to call tracers.
+func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	if sl.Unrecorded() {
 		return t, driver.ResultSuccess
 	}
@@ -143,7 +140,7 @@ func (sl *slot) queryFirst(at driver.At) (t telling, res driver.Result) {
 		}
 	}
 	g := sl.Gen()
-	t = sl.drv.tell(TraceEventQuery, sl.raw, 0)
+	t = sl.drv.trace(TraceEventQuery, sl.raw, 0)
 	res = sl.drv.calls.EventQuery(at, sl.raw)
 	sl.remember(g, res)
 	return t, res
@@ -159,7 +156,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 			return res
 		}
 	}
-	t := sl.drv.tell(TraceEventSynchronize, sl.raw, 0)
+	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
 	g := sl.Gen()
 	res := sl.drv.calls.EventSynchronize(at, sl.raw)
 	sl.remember(g, res)
@@ -186,7 +183,7 @@ func (sl *slot) destroy(at driver.At) error {
 	if sl.core.foreign {
 		return nil
 	}
-	keep := sl.Marks()&(slotRetired|slotForeign) == slotRetired && ctx.poison.Load() == nil
+	keep := sl.Marks()&(slotRetired|slotExposed) == slotRetired && ctx.poison.Load() == nil
 	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
@@ -246,7 +243,7 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
-		c.first.Mark(slotForeign)
+		c.first.Mark(slotExposed)
 	}
 	c.slot.Store(&c.first)
 	return c
@@ -288,7 +285,7 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 		c.moving.Lock()
 		sl := c.slot.Load()
 		if sl != nil && sl.Acquire(sl) {
-			sl.lend()
+			sl.expose()
 			c.moving.Unlock()
 			return sl, nil
 		}
@@ -329,12 +326,12 @@ func (sl *slot) mayBeCaptured() bool {
 		return false
 	}
 	c := sl.captured.Load()
-	return c != nil && !c.over.Load() || sl.foreign() || sl.Gen().Busy()
+	return c != nil && !c.over.Load() || sl.Exposed() || sl.Gen().Busy()
 }
 
 // poll is query for those who wait, each of which is counted among the watchers before.
 func (sl *slot) poll() driver.Result {
-	t := sl.drv.tell(TraceEventQuery, sl.raw, 0)
+	t := sl.drv.trace(TraceEventQuery, sl.raw, 0)
 	res, asked := sl.ask()
 	if asked {
 		t.done(TraceEventQuery, sl.raw, 0, res)
@@ -342,7 +339,7 @@ func (sl *slot) poll() driver.Result {
 	return res
 }
 
-// ask is poll, and tells no tracers. asked says that the driver has answered.
+// ask is poll, and calls no tracers. asked says that the driver has answered.
 //
 // A record that is part of a capture is not asked for, as that would invalidate the capture:
 // none becomes so between the look and the question. A record in this place either is seen
@@ -362,7 +359,7 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	captures.polls.RLock()
 	defer captures.polls.RUnlock()
 	g := sl.Gen()
-	if g.Busy() && (!sl.foreign() || captures.n.Load() != 0) {
+	if g.Busy() && (!sl.Exposed() || captures.n.Load() != 0) {
 		return driver.ResultNotReady, false
 	}
 	if sl.inCapture() {
@@ -385,7 +382,7 @@ func (sl *slot) inCapture() bool {
 // a capture stands for nothing that could be waited for while a graph records the event.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
-		return !sl.Watched() || sl.foreign() || sl.captured.Load() != nil
+		return !sl.Watched() || sl.Exposed() || sl.captured.Load() != nil
 	}
 	return sl.Stays()
 }
@@ -408,7 +405,7 @@ type successor struct {
 
 // successor returns a slot that the event can move on to, if the present one cannot stay.
 // Where the record does no more than make a graph record the CUevent in the future, it stands for the present record,
-// too, until then. No lock is held, as tracers are told.
+// too, until then. No lock is held, as tracers are called.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	old, place, err := c.leavePlace(op, flags)
 	if err != nil || old == nil {
@@ -435,7 +432,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 		old.Retain() // for the slot, also if the event was closed
 		old.Watch()
 		next.slot.prior = old
-		next.slot.Mark(slotForeign | slotHasPrior)
+		next.slot.Mark(slotExposed | slotHasPrior)
 	}
 	ready = true
 	return next, nil
@@ -490,7 +487,7 @@ func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open b
 	case old == nil:
 		return nil, false
 	case old.stays(RecordExternal):
-		old.lend()
+		old.expose()
 		use(old)
 		return old, true
 	case n.slot == nil || n.of != old:
@@ -524,7 +521,7 @@ func (c *eventCore) takePlace(n *successor) bool {
 	switch {
 	case old == nil: // Close was faster: this record came before it
 		return true
-	case old.foreign():
+	case old.Exposed():
 		return false
 	case old != n.of && old.place > n.slot.place: // it takes the place of this one as well
 		return true

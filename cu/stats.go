@@ -15,7 +15,7 @@ type Stats struct {
 	// wait for the GPU frees: see [Driver.Close]. DeferredBytes is how much memory is among them.
 	DeferredObjects int    `json:"deferredObjects"`
 	DeferredBytes   uint64 `json:"deferredBytes"`
-	// AbandonedContexts are CUDA contexts that nothing here uses any more, and that such a call gives up.
+	// AbandonedContexts are CUDA contexts that nothing here uses any more, and that such a call releases.
 	AbandonedContexts int `json:"abandonedContexts"`
 	// Timelines are those that are open, and UnfinishedTimelines those that are closed while work with them is not
 	// known to be done.

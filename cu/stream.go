@@ -36,8 +36,8 @@ type streamCore struct {
 	pooled bool
 	// leavesTail says that somebody has to know when the stream's work is done.
 	leavesTail atomic.Bool
-	// lent says that others know the handle.
-	lent atomic.Bool
+	// exposed says that others know the handle.
+	exposed atomic.Bool
 	// flags are what the stream was created with, if it was here.
 	flags StreamFlags
 	// id is the driver's, once somebody has asked for it.
@@ -67,8 +67,8 @@ type partOf struct {
 	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them takes the part out of the
 	// context's map: whoever finds it there has to be counted at once.
 	users int
-	// strange says that work on the stream has used what belongs to another context.
-	strange atomic.Bool
+	// usesOthers says that work on the stream has used what belongs to another context.
+	usesOthers atomic.Bool
 	// changing says that work is held for writing, and that the driver answers soon.
 	changing atomic.Bool
 }
@@ -111,9 +111,9 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
-		// Nobody is left to ask when the context is given up, and others go on with it. What belongs to this
+		// Nobody is left to ask when the context is released, and others go on with it. What belongs to this
 		// context is gone by then.
-		if sc.part.strange.Load() {
+		if sc.part.usesOthers.Load() {
 			sc.leaveTail()
 		}
 	case sc.at == (driver.At{}) && !sc.lasts():
@@ -131,20 +131,20 @@ func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	return "cuStreamDestroy", sc.ctx.destroyStreamOf(sc.green, sc.raw, at)
 }
 
-// createStream creates a CUstream, and tells tracers.
+// createStream creates a CUstream, and calls tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
-	t := c.drv.tell(TraceStreamCreate, 0, 0)
+	t := c.drv.trace(TraceStreamCreate, 0, 0)
 	var raw driver.Stream
 	var res driver.Result
 	c.streamCalls.change(func() { raw, res = create() })
 	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
-		return 0, c.failed(op, 0, res) // it spoils no capture
+		return 0, c.failed(op, 0, res) // it invalidates no capture
 	}
 	return raw, nil
 }
 
-// destroyStream destroys a CUstream, and tells tracers.
+// destroyStream destroys a CUstream, and calls tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
 	return c.destroyStreamOf(nil, raw, at)
 }
@@ -168,9 +168,9 @@ func (c *contextCore) destroyStreamOf(green *greenCore, raw driver.Stream, at dr
 	})
 }
 
-// synchronizeStream waits for a CUstream, and tells tracers.
+// synchronizeStream waits for a CUstream, and calls tracers.
 func (c *contextCore) synchronizeStream(raw driver.Stream, at driver.At) driver.Result {
-	t := c.drv.tell(TraceStreamSynchronize, 0, raw)
+	t := c.drv.trace(TraceStreamSynchronize, 0, raw)
 	res := c.drv.table.StreamSynchronize(at, raw)
 	t.done(TraceStreamSynchronize, 0, raw, res)
 	return res
@@ -315,8 +315,8 @@ func (s *Stream) leave() {
 	runtime.KeepAlive(s)
 }
 
-// leaveTelling ends a call that the driver has answered with res, and tells tracers. They may panic.
-func (s *Stream) leaveTelling(t telling, op TraceOp, res driver.Result) {
+// leaveTraced ends a call that the driver has answered with res, and calls tracers. They may panic.
+func (s *Stream) leaveTraced(t tracedCall, op TraceOp, res driver.Result) {
 	if t.to == nil {
 		s.leave()
 		return
@@ -351,8 +351,8 @@ func (s *Stream) Handle() uintptr {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
 	}
-	if !s.core.lent.Load() {
-		s.core.lent.Store(true)
+	if !s.core.exposed.Load() {
+		s.core.exposed.Store(true)
 	}
 	return uintptr(s.core.raw)
 }
@@ -459,9 +459,9 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	t := sc.ctx.drv.tell(TraceStreamQuery, 0, sc.raw)
+	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
-	s.leaveTelling(t, TraceStreamQuery, res)
+	s.leaveTraced(t, TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
@@ -613,7 +613,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 
 // waitSlot makes the stream wait for a slot. Calls are in flight on both.
 func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
-	t := sc.ctx.drv.tell(TraceStreamWait, sl.raw, sc.raw)
+	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
 		g, captured := sl.Gen(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
@@ -670,14 +670,14 @@ func (s *Stream) WaitStream(other *Stream) error {
 	// The wait captures the record; the event is free again when it is enqueued.
 	defer oc.ctx.doneWith(EventDisableTiming, e)
 	c := oc.beginWork()
-	t := oc.ctx.drv.tell(TraceEventRecord, e, oc.raw)
+	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
 	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
 		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
 	}
-	t = sc.ctx.drv.tell(TraceStreamWait, e, sc.raw)
+	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
 	res = sc.waitEvent(e, c != nil)
 	t.done(TraceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {

@@ -29,7 +29,7 @@ type streamPool struct {
 // [Context.PriorityRange] the nearest is taken.
 //
 // A stream that is shared should not be captured: what others enqueue on it meanwhile
-// would become part of the graph, and what they ask about it would spoil the capture.
+// would become part of the graph, and what they ask about it would invalidate the capture.
 //
 // Close ends the use of the value, and nothing else: the stream stays, and is destroyed
 // with the context. It may wait for the GPU: see docs/blocking.md.
@@ -90,7 +90,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	if raw != 0 {
 		return raw, nil
 	}
-	// Not under the lock, as tracers are told.
+	// Not under the lock, as tracers are called.
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
 		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
 	})
@@ -117,7 +117,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	return raw, nil
 }
 
-// endPools destroys the streams of the pools, when the context is given up. It waits for the work of
+// endPools destroys the streams of the pools, when the context is released. It waits for the work of
 // those that used what belongs to another context: nothing else says when that is used no
 // more. What belongs to this one is gone by now.
 func (c *contextCore) endPools(at driver.At) {
@@ -134,7 +134,7 @@ func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
 		return
 	}
 	// Where one is lost all are, so that nobody needs patience with the others.
-	if part.strange.Load() && c.lost == nil {
+	if part.usesOthers.Load() && c.lost == nil {
 		c.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {

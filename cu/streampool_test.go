@@ -113,7 +113,7 @@ func TestLazyExternalEvent(t *testing.T) {
 	}
 }
 
-// TestPoolStreamsDoNotHoldUp gives a context up whose shared stream has work left.
+// TestPoolStreamsDoNotHoldUp releases a context whose shared stream has work left.
 func TestPoolStreamsDoNotHoldUp(t *testing.T) {
 	r := newSoft(t)
 	drv := must(Open(WithSoftware(r.sim), neverWait))(t)
@@ -134,9 +134,9 @@ func TestPoolStreamsDoNotHoldUp(t *testing.T) {
 	r.ok(<-closed)
 }
 
-// TestPoolStreamsOfStrangers gives a context up whose shared stream uses what belongs to
+// TestPoolStreamsOfOtherDrivers releases a context whose shared stream uses what belongs to
 // another one: that is waited for.
-func TestPoolStreamsOfStrangers(t *testing.T) {
+func TestPoolStreamsOfOtherDrivers(t *testing.T) {
 	r := newRig(t)
 	host := must(r.gpu.AllocHost(8, HostPortable|HostDeviceMap))(t)
 	gpu := must(must(r.drv.Device(0))(t).NewContext(0))(t)
@@ -176,12 +176,12 @@ func (r *soft) strangersOnLegacyOf(gpu *Context) (_ *Context, legacy *Stream, ho
 	return gpu, legacy, host, held
 }
 
-// pendingAt fails the test if the context is given up, or the memory freed, before the stream goes on that is held.
+// pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
 	core := gpu.own.core
 	if !eventually(func() bool { return core.users.None() }) {
-		r.t.Fatal("nobody gives the context up")
+		r.t.Fatal("nobody releases the context")
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- host.Close() }()
@@ -210,9 +210,9 @@ func (r *soft) closesAfter(gpu *Context, host *HostMem, held *Stream) {
 	r.ok(<-closed)
 }
 
-// TestLegacyStreamOfStrangers gives a context up that others keep, and whose legacy stream uses what belongs to another
+// TestLegacyStreamOfOtherDrivers releases a context that others keep, and whose legacy stream uses what belongs to another
 // one: that is waited for, and not freed before.
-func TestLegacyStreamOfStrangers(t *testing.T) {
+func TestLegacyStreamOfOtherDrivers(t *testing.T) {
 	r := newSoft(t)
 	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.ok(legacy.Close())
@@ -270,7 +270,7 @@ func TestLegacyStreamFound(t *testing.T) {
 		return core.tails[legacy.core] != nil
 	}
 	if !eventually(failed) {
-		t.Fatal("nobody gives the mark up")
+		t.Fatal("nobody releases the mark")
 	}
 	r.sim.ClearFaults()
 	legacy = must(gpu.LegacyStream())(t)
@@ -329,7 +329,7 @@ func TestLastingStreamLost(t *testing.T) {
 			r.ok(errors.Join(s.Close(), gpu.Close()))
 			drv := gpu.own.core.drv
 			if !eventually(func() bool { drv.Close(); return gpu.own.core.gone.Load() }) {
-				t.Error("the context is never given up")
+				t.Error("the context is never released")
 			}
 			r.sim.ClearFaults()
 			r.ok(errors.Join(host.Close(), drv.Close()))

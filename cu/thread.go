@@ -31,7 +31,7 @@ type Thread struct {
 //
 // The end of a thread crashes an H200's driver if a capture of the thread's default stream
 // has failed and was not ended. Do ends what f leaves there, in this context and in what f
-// left current, before it gives a thread up. A program whose threads end otherwise, as those
+// left current, before it releases a thread. A program whose threads end otherwise, as those
 // of goroutines do that lock them and return, has to end such captures itself.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
@@ -87,7 +87,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	return f(t)
 }
 
-// abandon gives the thread up, so that it ends with its goroutine. An H200's driver crashes
+// abandon releases the thread, so that it ends with its goroutine. An H200's driver crashes
 // when a thread ends while a capture of its default stream in some context has failed and is
 // not ended: those in Do's context, and in what is current now, are ended before. stays says
 // that there is one already that cannot be ended.

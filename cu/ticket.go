@@ -100,7 +100,7 @@ func (tc *ticketCore) collected() {
 	}
 }
 
-// settle decides on the outcome, unless it is decided already, gives up the
+// settle decides on the outcome, unless it is decided already, releases the
 // ticket's hold on the slot, and returns the outcome.
 func (tc *ticketCore) settle(err error) error {
 	now := tc.slot.drv.calls.Clock().Now()

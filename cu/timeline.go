@@ -40,9 +40,9 @@ type timelineCore struct {
 	cell cell
 	word *atomic.Uint64   // the counter, in the cell
 	raw  driver.DevicePtr // of the counter, in the context
-	// pulse is an event that is never recorded: to ask for it is to ask whether the
+	// probe is an event that is never recorded: to ask for it is to ask whether the
 	// context still works.
-	pulse driver.Event
+	probe driver.Event
 	// usage is the streams where work was enqueued that uses the counter.
 	usage *usage
 	// freed is set when the cell is no longer the timeline's, and last is what the counter was then.
@@ -115,12 +115,12 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	pulse, err := core.timelinePulse()
+	probe, err := core.timelineProbe()
 	if err != nil {
 		core.cells.put(x)
 		return nil, err
 	}
-	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), pulse: pulse, usage: new(usage)}
+	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), probe: probe, usage: new(usage)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
 	core.hold() // cannot fail: the caller is a user
@@ -352,8 +352,8 @@ func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
 		return tc.ctx.failed(waitOp, tc.handle(), p.res)
 	}
-	if res := tc.ctx.queryEvent(tc.pulse); res != driver.ResultSuccess {
-		return tc.ctx.failed("cuEventQuery", uintptr(tc.pulse), res)
+	if res := tc.ctx.queryEvent(tc.probe); res != driver.ResultSuccess {
+		return tc.ctx.failed("cuEventQuery", uintptr(tc.probe), res)
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (tc *timelineCore) works() error {
 //
 // A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
 // counter, as Set is refused from now on: raise it first. If nobody does, the memory stays in use, and
-// whoever gives up the context waits for ever. Errors go to the leak hook.
+// whoever releases the context waits for ever. Errors go to the leak hook.
 // It waits while the stream's queue is full: see docs/blocking.md.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {

@@ -21,7 +21,7 @@ func (d *unregisters) MemHostUnregister(th *driver.Thread, p driver.HostPtr) dri
 }
 
 // TestSlabsOfAbandonedBorrowedContext closes a timeline in another program part's context after the context, so that a
-// goroutine gives the context up. It may not wait for the GPU, so that the timeline's memory stays registered, and is
+// goroutine releases the context. It may not wait for the GPU, so that the timeline's memory stays registered, and is
 // used again in the same context. Close of the context may wait, and unregisters it.
 func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 	sim := cusim.New()
@@ -40,7 +40,7 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 	core := gpu.own.core
 	ok(errors.Join(gpu.Close(), tl.Close()))
 	if !eventually(core.gone.Load) {
-		t.Fatal("the context is not given up")
+		t.Fatal("the context is not released")
 	}
 	if n := counting.n.Load(); n != 0 {
 		t.Errorf("memory was unregistered %d times in the background", n)

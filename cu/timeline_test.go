@@ -279,7 +279,7 @@ func TestTimelineWakes(t *testing.T) {
 	err := <-errs
 	var e *Error
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || !errors.As(err, &e) || e.Op != "Timeline.Wait" {
-		t.Errorf("a wait that was given up: %v", err)
+		t.Errorf("a wait that was released: %v", err)
 	}
 	asleep = func() {
 		for tl.core.Calls() < 3 {
@@ -328,7 +328,7 @@ func TestTimelinePoisoned(t *testing.T) {
 }
 
 // TestTimelineAsks has the driver fail to answer a long wait, and waits beside a capture,
-// which that does not spoil.
+// which that does not invalidate.
 func TestTimelineAsks(t *testing.T) {
 	r := newSoft(t)
 	tl := r.timeline(0)
@@ -680,10 +680,10 @@ func TestGPUTimeline(t *testing.T) {
 	if st, err := s.Query(); st != Pending || err != nil {
 		t.Errorf("the stream is %v, %v", st, err)
 	}
-	waiting, giveUp := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer giveUp()
+	waiting, releaseCUDA := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer releaseCUDA()
 	if err := tl.Wait(waiting, v+3); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a wait that was given up: %v", err)
+		t.Errorf("a wait that was released: %v", err)
 	}
 	ok(tl.Set(v + 1))
 	ok(tl.Wait(ctx, v+3))

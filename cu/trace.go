@@ -39,7 +39,7 @@ func (op TraceOp) String() string {
 	return names[op]
 }
 
-// first reports whether tracers are told before the driver is asked.
+// first reports whether tracers are called before the driver is asked.
 func (op TraceOp) first() bool {
 	switch op {
 	case TraceEventDestroy, TraceEventSynchronize, TraceStreamDestroy, TraceStreamSynchronize:
@@ -148,25 +148,25 @@ func (d *Driver) changeTracers(change func(*tracers)) {
 	d.tracers.Store(fresh)
 }
 
-// telling is a call of the driver that tracers are told about, from tell to done.
+// tracedCall is a call of the driver that tracers are called about, from trace to done.
 // Between the two locks may be held, and during them none. It is small, as every call
 // has one.
-type telling struct {
+type tracedCall struct {
 	to    *tracers      // nil if there are none
 	begun time.Duration // since the driver was opened
 }
 
-// tell begins a call. Where there is no tracer it costs one atomic load: this much is
+// trace begins a call. Where there is no tracer it costs one atomic load: this much is
 // inlined.
-func (d *Driver) tell(op TraceOp, e driver.Event, s driver.Stream) telling {
+func (d *Driver) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	if d.tracers.Load() == nil {
-		return telling{}
+		return tracedCall{}
 	}
 	return d.begin(op, e, s)
 }
 
 // done ends a call, which the driver has answered with res.
-func (t telling) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+func (t tracedCall) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to != nil {
 		t.end(op, e, s, res)
 	}
@@ -174,7 +174,7 @@ func (t telling) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Re
 
 // doneOr is done for a call that has created something: undo destroys it if a tracer panics,
 // or ends the goroutine, so that nobody gets it.
-func (t telling) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+func (t tracedCall) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to == nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (t telling) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream
 	returned = true
 }
 
-// destroying makes a call that destroys something, and tells tracers. It is made also if one
+// destroying makes a call that destroys something, and calls tracers. It is made also if one
 // of those that are called before panics, or ends the goroutine.
 func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	call func() driver.Result) (res driver.Result) {
@@ -223,22 +223,22 @@ func eachFrom(i, n int, f func(i int)) {
 	}
 }
 
-func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) telling {
+func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	l := d.tracers.Load()
 	if l == nil {
-		return telling{} // they have just been removed
+		return tracedCall{} // they have just been removed
 	}
 	if op.first() {
-		l.tell(Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)})
+		l.call(Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)})
 	}
-	t := telling{to: l}
+	t := tracedCall{to: l}
 	if len(l.calls) > 0 {
 		t.begun = l.now()
 	}
 	return t
 }
 
-func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
+func (t tracedCall) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	l, tr := t.to, Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)}
 	if _, res, _ = res.After(); res < 0 {
 		return // the driver lacks the function
@@ -248,7 +248,7 @@ func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Res
 		took = l.now() - t.begun
 	}
 	if !op.first() && (res == driver.ResultSuccess || res == driver.ResultNotReady) {
-		l.tell(tr)
+		l.call(tr)
 	}
 	lock.None("a tracer")
 	for _, f := range l.calls {
@@ -256,7 +256,7 @@ func (t telling) end(op TraceOp, e driver.Event, s driver.Stream, res driver.Res
 	}
 }
 
-func (l *tracers) tell(tr Trace) {
+func (l *tracers) call(tr Trace) {
 	lock.None("a tracer")
 	for _, f := range l.ops {
 		(*f)(tr)

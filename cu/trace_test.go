@@ -16,7 +16,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// lives checks that tracers are told of each event and stream once when it is created,
+// lives checks that tracers are called of each event and stream once when it is created,
 // then of its use, and once when it is destroyed.
 type lives struct {
 	t  *testing.T
@@ -326,7 +326,7 @@ func TestTracersCallBack(t *testing.T) {
 			remove()
 			removeCalls()
 			if told.Load() == 0 {
-				t.Error("tracers are told nothing")
+				t.Error("tracers are called nothing")
 			}
 		})
 	}
@@ -441,7 +441,7 @@ func TestCallTracer(t *testing.T) {
 	}
 }
 
-// TestTraceMarks compares what tracers are told with the calls that the driver gets, where
+// TestTraceMarks compares what tracers are called with the calls that the driver gets, where
 // the library marks and polls the ends of streams for itself.
 func TestTraceMarks(t *testing.T) {
 	r := newRig(t)
@@ -475,7 +475,7 @@ func TestTraceMarks(t *testing.T) {
 	}
 }
 
-// TestTracedAllocations tells tracers of what is called often, which allocates nothing
+// TestTracedAllocations calls tracers of what is called often, which allocates nothing
 // either.
 func TestTracedAllocations(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled

@@ -31,7 +31,7 @@ func (d *unmarked) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Resu
 	return d.Software.CtxDestroy(th, ctx)
 }
 
-// TestTracerPanicsBeforeRelease has a tracer panic, once or whenever it is called, while the context is given up and
+// TestTracerPanicsBeforeRelease has a tracer panic, once or whenever it is called, while the context is released and
 // asks whether the work of a closed timeline is done, which another context's stream has. After one panic the context
 // is destroyed. After two nobody knows of the work, so that the context is left as it is, and the timeline is reported.
 func TestTracerPanicsBeforeRelease(t *testing.T) {

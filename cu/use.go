@@ -257,7 +257,7 @@ func (c *contextCore) putTail(sc *streamCore, t *tail) {
 		c.lostTails++
 		t.lost = c.lostTails
 	} else if sc.lasts() {
-		// What values of the stream enqueued that were given up before is before this mark.
+		// What values of the stream enqueued that were released before is before this mark.
 		maps.DeleteFunc(c.tails, func(other *streamCore, its *tail) bool {
 			return its.err != nil && its.lost <= t.lost && other.lasts() && other.same(sc)
 		})
@@ -300,7 +300,7 @@ func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 type marking struct {
 	event  driver.Event
 	stream driver.Stream
-	t      telling
+	t      tracedCall
 	res    driver.Result
 }
 
@@ -317,14 +317,14 @@ func (sc *streamCore) mark() (driver.Event, error) {
 	return m.event, nil
 }
 
-// markFirst is mark, and leaves it to the caller to tell tracers, unless it fails.
+// markFirst is mark, and leaves it to the caller to call tracers, unless it fails.
 func (sc *streamCore) markFirst() (m marking, err error) {
 	ctx := sc.ctx
 	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
 	if err != nil {
 		return m, err
 	}
-	t := ctx.drv.tell(TraceEventRecord, e, sc.raw)
+	t := ctx.drv.trace(TraceEventRecord, e, sc.raw)
 	recorded, res, err := sc.markBy(e)
 	if err != nil {
 		defer ctx.doneWith(EventDisableTiming, e)
@@ -343,7 +343,7 @@ func (sc *streamCore) markAndLeave() (driver.Event, error) {
 	return sc.mark()
 }
 
-// markBy is mark with an event. It tells no tracers, as it holds locks, and reports
+// markBy is mark with an event. It calls no tracers, as it holds locks, and reports
 // whether the driver was asked to record, and what it answered.
 func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
@@ -387,7 +387,7 @@ func (sc *streamCore) unlessCaptured(at driver.At) error {
 // the stream is still there or not. It may return errBusy.
 func (sc *streamCore) waitIdle() error {
 	ctx := sc.ctx
-	// Who gives a context up waits for the tails of its streams, and for those of its pools
+	// Who releases a context waits for the tails of its streams, and for those of its pools
 	// that have used what belongs to another context.
 	if !ctx.hold() && !ctx.revive() {
 		if !ctx.gone.Load() {

@@ -147,7 +147,7 @@ func TestWorkerInDo(t *testing.T) {
 }
 
 // TestGiveUpQueryFails lets the driver fail to say when a stream's work is done while
-// its context is given up.
+// its context is released.
 func TestGiveUpQueryFails(t *testing.T) {
 	r := newRig(t)
 	own := must(r.gpu.Device().NewContext(0))(t)

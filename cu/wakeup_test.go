@@ -242,7 +242,7 @@ func BenchmarkWakeUp(b *testing.B) {
 	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(), must(gpu.own.core.drv.Version())(b))
 }
 
-// close lets everything go on, and gives up what the benchmark has.
+// close lets everything go on, and releases what the benchmark has.
 func (r *wakeRig) close() {
 	r.release()
 	for _, cancel := range r.cancels {

@@ -709,7 +709,7 @@ func TestStreamWait(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Errorf("the capture was spoilt: %v", err)
+		t.Errorf("the capture was invalidated: %v", err)
 	} else {
 		g.Close()
 	}
@@ -844,7 +844,7 @@ func TestWatcherSparesCaptures(t *testing.T) {
 			return nil
 		})
 		if err != nil {
-			t.Errorf("%s has spoilt the capture: %v", name, err)
+			t.Errorf("%s has invalidated the capture: %v", name, err)
 			continue
 		}
 		g.Close()

@@ -103,7 +103,7 @@ func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	each(len(items), func(i int) {
 		sl := items[i].(*slot)
 		defer sl.leave()
-		s.drv.tell(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, driver.Result(answers[i]))
+		s.drv.trace(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, driver.Result(answers[i]))
 	})
 }
 
@@ -167,7 +167,7 @@ func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
 	switch {
 	case g.Busy():
 		how = watch.Changing // the record ends soon
-	case sl.foreign() || sl.inCapture(): // which it was before somebody waited
+	case sl.Exposed() || sl.inCapture(): // which it was before somebody waited
 		how = watch.Alone
 	}
 	return uintptr(sl.raw), uint64(g), how

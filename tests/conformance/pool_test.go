@@ -132,7 +132,7 @@ func TestC02Release(t *testing.T) {
 		}
 		n.ok(next.Record(s)) // nothing of that has reached the next holder
 		n.ok(next.Wait(n.patient()))
-		if st := pool.Stats(); st.Lent != 1 || st.Free != 0 || st.Acquired != 2 || st.Created != 1 {
+		if st := pool.Stats(); st.InUse != 1 || st.Free != 0 || st.Acquired != 2 || st.Created != 1 {
 			n.t.Errorf("statistics %+v", st)
 		}
 		n.ok(next.Release())
@@ -143,7 +143,7 @@ func TestC02Release(t *testing.T) {
 			n.ok(e.Record(s))
 			n.ok(e.Wait(n.patient()))
 		}()
-		n.until("the garbage collector gives it back", func() bool { runtime.GC(); return pool.Stats().Lent == 0 })
+		n.until("the garbage collector gives it back", func() bool { runtime.GC(); return pool.Stats().InUse == 0 })
 		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event forgotten" {
 			n.t.Errorf("reports %v", r)
 		}
@@ -250,7 +250,7 @@ func TestC02Storm(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if st := pool.Stats(); st.Lent != 0 || st.Acquired != workers*rounds || st.Free > workers {
+		if st := pool.Stats(); st.InUse != 0 || st.Acquired != workers*rounds || st.Free > workers {
 			n.t.Errorf("statistics %+v", st)
 		}
 	})
