@@ -407,7 +407,7 @@ func TestOldContext(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
-	core := &contextCore{drv: r.drv, raw: now.own.core.raw, dev: now.own.core.dev}
+	core := &contextCore{contextIdentity: now.own.core.contextIdentity}
 	core.users.Revive()
 	s := &Stream{core: new(streamCore)}
 	s.core.raw, s.core.ctx = r.s.core.raw, core
@@ -618,7 +618,7 @@ func TestLateGiveUp(t *testing.T) {
 	if _, res := r.drv.table.DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
 		t.Fatal(res)
 	}
-	old := &contextCore{drv: r.drv, raw: now.raw, dev: now.dev, device: now.device, key: now.key, claim: retained}
+	old := &contextCore{contextIdentity: now.contextIdentity, ownership: ownership{claim: retained}}
 	old.users.Revive()
 	r.ok(old.release())
 	if r.drv.contexts[now.key] != now {

@@ -2,10 +2,7 @@ package cu
 
 import (
 	"errors"
-	"maps"
 	"runtime"
-	"slices"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
@@ -35,188 +32,48 @@ type contextOwner struct {
 // contextCore is a CUDA context that this package holds a claim to. Its owners
 // and its children count as users; the claim is released with the last one.
 type contextCore struct {
+	contextIdentity
+	ownership
+	firstErrors
+	contextStreams
+
+	// deferred is what is yet to be freed.
+	deferred deferred
+	spare    eventCache
+	ends     streamEnds
+	// wakeUps are the streams that wake the watcher.
+	wakeUps wakeUpPool
+	// watched is what is waited for of the context. The watcher's lock guards it.
+	watched watch.Domain
+	// cells are the memory of its timelines.
+	cells cells
+	// pool is the events that EventPool gives out, nil while it has no share.
+	pool  *poolCore
+	peers peers
+	// calls are the functions that its streams have yet to call.
+	calls hostCalls
+}
+
+// contextIdentity says which CUDA context it is. It never changes.
+type contextIdentity struct {
 	drv *Driver
 	raw driver.Context
 	dev driver.Device
 	key contextKey
 	// device is dev for callers.
 	device *Device
-	// claim is what has to be released in the end. The driver's mutex guards it.
-	claim claim
+}
 
-	// poison is the first sticky error, loss the first that says that the device is lost.
-	poison, loss atomic.Pointer[firstError]
-	// users are those that keep the claim. Without any the context is abandoned, until a call that may wait for the GPU
-	// releases it, or somebody asks for it again. The driver's mutex is held where the first user comes.
-	users handle.Users
-	// abandoned says that the driver has the context on its list of these, and releasing that somebody releases it, or
-	// has. The driver's mutex guards both.
-	abandoned, releasing bool
-	// deferred is what is yet to be freed.
-	deferred deferred
-
-	spare eventCache
-
+// contextStreams is what a context knows of its streams.
+type contextStreams struct {
 	mu    lock.Mutex[lock.Context]
 	parts map[driver.Stream]*partOf // of streams that have a handle of their own
-	tails map[*streamCore]*tail     // of streams that are gone
-	sweep int                       // at how many tails those that are complete are dropped
-	// lostTails is how many tails had no event so far.
-	lostTails uint64
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
-	// wakeUps are the streams that wake the watcher.
-	wakeUps wakeUpPool
 	// streamCalls keeps calls about all streams from those that make or destroy one.
 	streamCalls streamCalls
-	// watched is what is waited for of the context. The watcher's lock guards it.
-	watched watch.Domain
-	// cells are the memory of its timelines.
-	cells cells
-	// owners counts the Contexts that are open. It keeps nothing, and only wakes those who wait in the context.
-	owners atomic.Int32
-	// closings is how often the last one was closed.
-	closings atomic.Uint32
-	// pool is the events that EventPool lends, nil while it has no share.
-	pool  *poolCore
-	peers peers
-
 	// marks are the events that this package records on the legacy default stream of its own accord.
 	marks legacyMarks
-
-	// lost is why nobody can know when work is done on a stream that lasts as long as the
-	// CUDA context, if others keep that. It is known when the context is gone.
-	lost error
-
-	// calls are the functions that its streams have yet to call.
-	calls hostCalls
-
-	// gone is set when the context has been released.
-	gone atomic.Bool
-}
-
-// claim is the kind of hold on a CUDA context.
-type claim uint8
-
-const (
-	borrowed claim = iota // somebody else's
-	retained              // a primary context
-	created               // made by cuCtxCreate
-)
-
-// isBorrowed reports whether the CUDA context is somebody else's.
-func (c *contextCore) isBorrowed() bool {
-	c.drv.mu.Lock() // a claim may take the place of somebody else's
-	defer c.drv.mu.Unlock()
-	return c.claim == borrowed
-}
-
-// contextKey tells CUDA contexts apart. Handles do not: a primary context that
-// was released comes back with the same one.
-type contextKey struct {
-	// id is what cuCtxGetId says, which is never used twice in a process, or,
-	// where the driver lacks the function, 0.
-	id uint64
-	// raw is the handle where there is no id, else 0. A claim keeps the context
-	// alive, so it is as good as an id while the core is in the table.
-	raw driver.Context
-}
-
-// hold counts one more user, unless there is none left, in which case the claim
-// is being released.
-func (c *contextCore) hold() bool { return c.users.Hold() }
-
-// childDone takes a user away, and does not wait for the GPU: see abandon.
-func (c *contextCore) childDone() {
-	if c.users.Drop() {
-		c.abandon()
-	}
-}
-
-// releaseCUDA destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
-// has one caller, to whom takeOver has reported true, or who has set releasing. Nobody else is left to touch what the
-// context keeps.
-func (c *contextCore) releaseCUDA(at driver.At) (err error) {
-	defer c.gone.Store(true)
-	steps := [...]func(){
-		func() { c.endPools(at) },
-		func() { c.endTails(at) }, // whoever waits for the end of a stream's work relies on this
-		func() { c.endWakeUps(at) },
-		c.keepDeferred,
-		func() { c.endEvents(at) },
-		func() { err = c.end(at) },
-	}
-	each(len(steps), func(i int) { steps[i]() }) // also if a tracer panics
-	return err
-}
-
-// endTails waits for the work of streams that are gone, and destroys what marks its end.
-func (c *contextCore) endTails(at driver.At) {
-	streams := slices.Collect(maps.Keys(c.tails))
-	each(len(streams), func(i int) {
-		sc := streams[i]
-		t := c.tails[sc]
-		if t.err != nil {
-			return
-		}
-		err := patiently(c.drv.table.Clock(), func() error { return c.waitTail(sc) })
-		if err != nil {
-			c.mu.Lock()
-			t.err = err
-			c.mu.Unlock()
-		}
-		if !t.Closed() { // the context is poisoned, or nobody knows
-			err = errors.Join(err, c.destroyEvent(t.event, at))
-		}
-		if err != nil {
-			c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
-		}
-	})
-	for sc, t := range c.tails {
-		if t.err != nil && sc.lasts() { // another value of it may be asked for
-			c.lost = t.err
-		}
-	}
-}
-
-// end ends the claim, when the work of timelines is done.
-func (c *contextCore) end(at driver.At) (err error) {
-	defer c.dropHostFuncs()
-	each(2, func(step int) { // also if a tracer panics
-		switch {
-		case step == 0:
-			c.endTimelines(&err)
-		case err == nil:
-			err = c.endClaim(at)
-		}
-	})
-	return err
-}
-
-// endClaim ends the claim.
-func (c *contextCore) endClaim(at driver.At) error {
-	d := c.drv
-	left, in := c.leaveSlabs(at), c.key // others may go on with it
-	dev := c.primaryOf()
-	defer func() { d.slabs.putAll(left, in, dev) }()
-	switch c.claim {
-	case retained:
-		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
-			return c.failed("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
-		}
-		if len(left) == 0 {
-			break
-		}
-		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active == 0 {
-			in = contextKey{}
-		}
-	case created:
-		if res := d.table.CtxDestroy(at, c.raw); res != driver.ResultSuccess {
-			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
-		}
-		in = contextKey{}
-	}
-	return nil
 }
 
 // keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time.
@@ -354,7 +211,10 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 			core.claim = hold
 		}
 	} else {
-		core = &contextCore{drv: d, raw: raw, dev: dev.raw, device: dev, key: key, claim: hold}
+		core = &contextCore{
+			contextIdentity: contextIdentity{drv: d, raw: raw, dev: dev.raw, device: dev, key: key},
+			ownership:       ownership{claim: hold},
+		}
 		core.users.Revive()
 		d.contexts[key] = core
 	}
@@ -365,25 +225,6 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
 	return c, redundant, nil
-}
-
-// keyOf returns the key of a CUDA context.
-func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
-	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
-	case res == driver.ResultSuccess:
-		return contextKey{id: id}, nil
-	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
-		return contextKey{}, d.fail("cuCtxGetId", uintptr(raw), res)
-	}
-	return contextKey{raw: raw}, nil
-}
-
-// release gives a claim to the primary context back that turned out not to be
-// needed.
-func (dev *Device) release() {
-	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev.raw); res != driver.ResultSuccess {
-		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.fail("cuDevicePrimaryCtxRelease", 0, res)})
-	}
 }
 
 // Close releases the context (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one that was created). If nothing that

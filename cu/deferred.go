@@ -222,99 +222,6 @@ func (c *contextCore) freeClaimed(r *resource, err error) {
 	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
 }
 
-// release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is
-// deferred, and releases the context if the user was the last one.
-func (c *contextCore) release() error {
-	freed := false
-	defer func() {
-		if !freed { // a tracer panics
-			c.childDone()
-		}
-	}()
-	c.drv.watch.Settle(c.drv.table.Clock())
-	c.freeDeferred()
-	freed = true
-	if !c.users.Drop() {
-		return nil
-	}
-	if c.takeOver() {
-		return c.releaseCUDA(driver.At{Relaxed: true})
-	}
-	c.abandon() // with what could not be freed now, as a stream is being captured
-	return nil
-}
-
-// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is released by the next
-// call that may, or it serves whoever asks for the same context again.
-func (c *contextCore) abandon() {
-	d := c.drv
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case !c.users.None() || c.releasing || c.abandoned:
-	case c.claim == borrowed:
-		// Its owner may destroy the context from now on. To let go of it does not wait, as nothing is freed.
-		c.releasing = true
-		d.forget(c)
-		go func() {
-			if err := c.releaseCUDA(driver.At{Relaxed: true, NoWait: true}); err != nil {
-				d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
-			}
-		}()
-	default:
-		c.abandoned = true
-		d.abandoned = append(d.abandoned, c)
-	}
-}
-
-// revive makes the caller a user of a context without users. It reports false if somebody releases the context, or has.
-func (c *contextCore) revive() bool {
-	c.drv.mu.Lock()
-	defer c.drv.mu.Unlock()
-	return c.reviveLocked()
-}
-
-// reviveLocked is revive, and hold for a context that has users, with the driver's mutex held.
-func (c *contextCore) reviveLocked() bool {
-	if c.hold() {
-		return true
-	}
-	if c.releasing {
-		return false
-	}
-	c.unlistAbandoned()
-	c.users.Revive()
-	return true
-}
-
-// takeOver reports true to the one caller that releases a context without users, in which nothing is deferred.
-func (c *contextCore) takeOver() bool {
-	c.drv.mu.Lock()
-	defer c.drv.mu.Unlock()
-	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
-		return false
-	}
-	c.releasing = true
-	c.unlistAbandoned()
-	c.drv.forget(c)
-	return true
-}
-
-// unlistAbandoned is called with the driver's mutex held.
-func (c *contextCore) unlistAbandoned() {
-	if c.abandoned {
-		c.abandoned = false
-		c.drv.abandoned = without(c.drv.abandoned, c)
-	}
-}
-
-// forget lets nobody find the context any more. The driver's mutex is held.
-func (d *Driver) forget(c *contextCore) {
-	if d.contexts[c.key] == c {
-		delete(d.contexts, c.key)
-	}
-}
-
 // freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and releases contexts
 // without users. It waits for the GPU: only calls that are documented to do so call it.
 func (d *Driver) freeDeferred(dev *Device) {
@@ -338,13 +245,6 @@ func (d *deferred) pending() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.objects) > 0 || d.freeing > 0
-}
-
-// releaseLate is release when nobody is told of an error but the leak hook.
-func (c *contextCore) releaseLate() {
-	if err := c.release(); err != nil {
-		c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
-	}
 }
 
 // allocate makes a call that allocates, and makes it again if there was too little memory, when what is deferred on the

@@ -3,11 +3,12 @@ package cu
 import (
 	"encoding/json"
 	"errors"
-	"github.com/purecu/purecu/driver"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/driver"
 )
 
 func TestDeviceFacts(t *testing.T) {

@@ -44,15 +44,15 @@ func (sc *streamCore) ended() (bool, error) {
 		return false, nil // whoever releases the context waits for the work
 	case !held && sc.lasts():
 		if ctx.lostWork() {
-			return false, fmt.Errorf("%w: %v", errNoTail, ctx.lost)
+			return false, fmt.Errorf("%w: %v", errNoTail, ctx.ends.lost)
 		}
 		return true, nil
 	case held && (sc.lasts() || !sc.freed.Load()):
 		return false, nil
 	}
-	ctx.mu.Lock()
-	t := ctx.tails[sc]
-	ctx.mu.Unlock()
+	ctx.ends.mu.Lock()
+	t := ctx.ends.tails[sc]
+	ctx.ends.mu.Unlock()
 	switch {
 	case t == nil:
 		return true, nil

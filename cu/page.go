@@ -292,7 +292,7 @@ type cells struct {
 	lookAt int
 
 	// drained says that the context is being released, and that what was known of the work on its own streams is
-	// done: from here on only contextCore.lost, and tails that have an error, say that some may be left.
+	// done: from here on only streamEnds.lost, and tails that have an error, say that some may be left.
 	drained atomic.Bool
 }
 

@@ -89,6 +89,12 @@ func (e *Error) setLost(first *firstError) {
 	}
 }
 
+// firstErrors are the errors that made a context unusable. Each is set once.
+type firstErrors struct {
+	// poison is the first sticky error, loss the first that says that the device is lost.
+	poison, loss atomic.Pointer[firstError]
+}
+
 // note remembers what a result of a call in the context says about the context.
 func (c *contextCore) note(op string, res driver.Result) {
 	if res.Sticky() {

@@ -134,8 +134,8 @@ func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
 		return
 	}
 	// Where one is lost all are, so that nobody needs patience with the others.
-	if part.usesOthers.Load() && c.lost == nil {
-		c.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
+	if part.usesOthers.Load() && c.ends.lost == nil {
+		c.ends.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 		c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})

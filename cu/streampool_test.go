@@ -265,9 +265,9 @@ func TestLegacyStreamFound(t *testing.T) {
 	r.ok(legacy.Close())
 	core := gpu.own.core
 	failed := func() bool {
-		core.mu.Lock()
-		defer core.mu.Unlock()
-		return core.tails[legacy.core] != nil
+		core.ends.mu.Lock()
+		defer core.ends.mu.Unlock()
+		return core.ends.tails[legacy.core] != nil
 	}
 	if !eventually(failed) {
 		t.Fatal("nobody releases the mark")
@@ -288,18 +288,18 @@ func TestTailsLost(t *testing.T) {
 		defer s.Close()
 		cores = append(cores, s.core)
 	}
-	early := &tail{lost: core.lostTails} // which is marked, and put late
+	early := &tail{lost: core.ends.unmarked} // which is marked, and put late
 	core.putTail(cores[0], &tail{err: errBusy})
-	late := &tail{lost: core.lostTails}
+	late := &tail{lost: core.ends.unmarked}
 	core.putTail(cores[1], early)
-	if core.tails[cores[0]] == nil {
+	if core.ends.tails[cores[0]] == nil {
 		t.Error("a mark that came before stands for what was lost")
 	}
 	core.putTail(cores[2], late)
-	if core.tails[cores[0]] != nil {
+	if core.ends.tails[cores[0]] != nil {
 		t.Error("a mark that came afterwards does not stand for what was lost")
 	}
-	clear(core.tails) // there are no events
+	clear(core.ends.tails) // there are no events
 }
 
 // TestLastingStreamLost has the driver fail to say when work of strangers is done on a stream that lasts: what it uses

@@ -3,12 +3,12 @@ package cu
 import (
 	"context"
 	"errors"
-	"github.com/purecu/purecu/internal/lock"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
 

@@ -66,7 +66,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	}
 	r.tell("fake_release", handle)
 	r.ok(<-done)
-	if len(r.gpu.own.core.tails) != 0 {
+	if len(r.gpu.own.core.ends.tails) != 0 {
 		t.Error("the tail of the stream is still there")
 	}
 
@@ -77,7 +77,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 		r.ok(s.Copy(d, h))
 		r.ok(s.Close())
 	}
-	if n := len(r.gpu.own.core.tails); n > maxSpare+1 {
+	if n := len(r.gpu.own.core.ends.tails); n > maxSpare+1 {
 		t.Errorf("%d tails", n)
 	}
 	if n := len(*h.core.usage.streams.Load()); n > maxSpare+2 {

@@ -15,7 +15,7 @@ import (
 // order has a value of each type of the list, in its order.
 var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
-	Growing{}, HostCalls{}, EventPool{}, Captures{}, LegacyMarks{}, Marks{}, Exports{}, Driver{}, Context{}, WakeUps{},
+	Growing{}, HostCalls{}, EventPool{}, Captures{}, LegacyMarks{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, StreamCalls{}, Deferred{}, Cells{}, Slabs{},
 }
 

@@ -65,7 +65,9 @@ type (
 	Exports struct{}
 	// Driver is Driver.mu: a driver's devices, contexts and claims, and the list of tracers while it is changed.
 	Driver struct{}
-	// Context is contextCore.mu: what a context keeps: parts, tails, pools.
+	// StreamEnds is streamEnds.mu: the tails of streams that are gone.
+	StreamEnds struct{}
+	// Context is contextCore.mu: what a context keeps: parts, pools.
 	Context struct{}
 	// WakeUps is wakeUpPool.mu: the wake-up streams of a context that are free.
 	WakeUps struct{}

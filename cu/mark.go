@@ -1,0 +1,92 @@
+package cu
+
+import "github.com/purecu/purecu/driver"
+
+// What is here records events of the library's own at the end of a stream's work.
+
+// marking is a mark that no tracer knows of yet. The zero marking is none.
+type marking struct {
+	event  driver.Event
+	stream driver.Stream
+	t      tracedCall
+	res    driver.Result
+}
+
+func (m marking) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
+
+// mark records an event at the end of the stream's work. The caller holds the
+// stream, and gives the event back by doneWith.
+func (sc *streamCore) mark() (driver.Event, error) {
+	m, err := sc.markFirst()
+	if err != nil {
+		return 0, err
+	}
+	m.t.doneOr(func() { sc.ctx.doneWith(EventDisableTiming, m.event) }, TraceEventRecord, m.event, m.stream, m.res)
+	return m.event, nil
+}
+
+// markFirst is mark, and leaves it to the caller to call tracers, unless it fails.
+func (sc *streamCore) markFirst() (m marking, err error) {
+	ctx := sc.ctx
+	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	if err != nil {
+		return m, err
+	}
+	t := ctx.drv.trace(TraceEventRecord, e, sc.raw)
+	recorded, res, err := sc.markBy(e)
+	if err != nil {
+		defer ctx.doneWith(EventDisableTiming, e)
+		if recorded {
+			t.done(TraceEventRecord, e, sc.raw, res)
+		}
+		return m, err
+	}
+	return marking{e, sc.raw, t, res}, nil
+}
+
+// markAndLeave is mark, and ends the call that is in flight on the stream, which the mark
+// outlives: also if a tracer panics.
+func (sc *streamCore) markAndLeave() (driver.Event, error) {
+	defer sc.leave()
+	return sc.mark()
+}
+
+// markBy is mark with an event. It calls no tracers, as it holds locks, and reports
+// whether the driver was asked to record, and what it answered.
+func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
+	ctx, t := sc.ctx, sc.ctx.drv.table
+	at := sc.at
+	at.Relaxed = true
+	// Nor does the stream become part of a capture between asking and recording.
+	sc.beginWork()
+	defer sc.endWork()
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		if !ctx.marks.mark() {
+			return false, 0, errBusy
+		}
+		defer ctx.marks.marked()
+	}
+	if err := sc.unlessCaptured(at); err != nil {
+		return false, 0, err // the event would become part of the capture
+	}
+	if res = t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
+		return true, res, ctx.failed("cuEventRecord", uintptr(sc.raw), res)
+	}
+	return true, res, sc.unlessCaptured(at)
+}
+
+// unlessCaptured returns errBusy if the stream is being captured, or is the legacy one
+// while another stream is, so that it cannot be asked.
+func (sc *streamCore) unlessCaptured(at driver.At) error {
+	t := sc.ctx.drv.table
+	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
+	case t.Missing(res) != nil: // before CUDA 10.0
+		return nil
+	case res == driver.ResultSuccess && capturing == 0:
+		return nil
+	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
+		return errBusy
+	default:
+		return sc.ctx.failed("cuStreamIsCapturing", uintptr(sc.raw), res)
+	}
+}
