@@ -35,7 +35,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
 	}
 	if old := core.takeMemory(deviceMemory, 0, size); old != nil {
-		return newDeviceMem(core, &memCore{raw: old.raw, size: size, capacity: old.capacity}), nil
+		return newDeviceMem(core, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
 	}
 	var raw driver.DevicePtr
 	res := core.allocate(func() (res driver.Result) {
@@ -45,7 +45,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.failAlloc(op, size, res)
 	}
-	return newDeviceMem(core, &memCore{raw: raw, size: size, capacity: size}), nil
+	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
 
 // Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory,

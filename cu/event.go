@@ -178,7 +178,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 		}
 		// Another record was faster, or the event moved.
 		o.cleanup.Stop()
-		if _, err := ec.close(driver.At{Relaxed: true}); err != nil {
+		if _, err := ec.close(background()); err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
 		}
 	}

@@ -56,7 +56,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	at.Context = c.raw
 	t := c.drv.trace(TraceEventCreate, 0, 0)
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
-	t.doneOr(func() { c.destroyEvent(e, driver.At{Relaxed: true}) }, TraceEventCreate, e, 0, res)
+	t.doneOr(func() { c.destroyEvent(e, background()) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed("cuEventCreate", 0, res)
 	}
@@ -66,7 +66,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 // queryEvent asks for a CUevent that this package has recorded for itself.
 func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 	t := c.drv.trace(TraceEventQuery, e, 0)
-	res := c.drv.table.EventQuery(driver.At{Relaxed: true}, e)
+	res := c.drv.table.EventQuery(background(), e)
 	t.done(TraceEventQuery, e, 0, res)
 	return res
 }
@@ -94,7 +94,7 @@ func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
 	if c.poison.Load() == nil && c.spare.put(flags, e) {
 		return
 	}
-	if err := c.destroyEvent(e, driver.At{Relaxed: true}); err != nil {
+	if err := c.destroyEvent(e, background()); err != nil {
 		c.drv.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
 	}
 }

@@ -432,7 +432,7 @@ func (en *poolEntry) trim() bool {
 		return false
 	}
 	c.released.Store(true) // a wait may have begun while the event was released
-	first, err := c.close(driver.At{Relaxed: true})
+	first, err := c.close(background())
 	if err != nil {
 		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
 	}
@@ -504,7 +504,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 		return errClosed(op, "event pool", 0)
 	}
 	defer ctx.childDone()
-	raw, err := ctx.takeEvent(en.flags, driver.At{Relaxed: true}) // not under the lock, as tracers are called
+	raw, err := ctx.takeEvent(en.flags, background()) // not under the lock, as tracers are called
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 	}
 	defer part.work.RUnlock()
 	at := sc.at
-	at.Relaxed = true
+	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {
 		return driver.ResultNotReady, false
 	}
@@ -241,7 +241,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 		defer sc.ctx.marks.marked()
 	}
 	at := sc.at
-	at.Relaxed = true
+	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {
 		return nil, nil
 	}

@@ -28,7 +28,7 @@ func (sc *streamCore) mark() (driver.Event, error) {
 // markFirst is mark, and leaves it to the caller to call tracers, unless it fails.
 func (sc *streamCore) markFirst() (m marking, err error) {
 	ctx := sc.ctx
-	e, err := ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	e, err := ctx.takeEvent(EventDisableTiming, background())
 	if err != nil {
 		return m, err
 	}
@@ -56,7 +56,7 @@ func (sc *streamCore) markAndLeave() (driver.Event, error) {
 func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
 	at := sc.at
-	at.Relaxed = true
+	at.Relaxed, at.NoWait = true, true
 	// Nor does the stream become part of a capture between asking and recording.
 	sc.beginWork()
 	defer sc.endWork()

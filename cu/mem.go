@@ -15,7 +15,8 @@ import (
 type memoryKind uint8
 
 const (
-	deviceMemory   memoryKind = iota // of cuMemAlloc
+	_              memoryKind = iota // none: each memCore says what it is
+	deviceMemory                     // of cuMemAlloc
 	pinnedMemory                     // of cuMemHostAlloc
 	moduleVariable                   // the driver's, for as long as the module is loaded
 )
@@ -85,6 +86,9 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case pinnedMemory:
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
+	case moduleVariable:
+	default:
+		return "Close", driver.ResultNotSupported // a kind that somebody has added without a case here
 	}
 	if mc.module.leave(); !at.NoWait {
 		mc.ctx.freeDeferred() // the module, if it was closed before

@@ -89,7 +89,7 @@ func (c *contextCore) abandon() {
 		c.releasing = true
 		d.forget(c)
 		go func() {
-			if err := c.releaseCUDA(driver.At{Relaxed: true, NoWait: true}); err != nil {
+			if err := c.releaseCUDA(background()); err != nil {
 				d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
 			}
 		}()

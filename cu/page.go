@@ -466,7 +466,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	if probe != 0 {
 		return probe, nil
 	}
-	e, err := c.createEvent(EventDisableTiming, driver.At{Relaxed: true}) // not under the lock, as tracers are called
+	e, err := c.createEvent(EventDisableTiming, background()) // not under the lock, as tracers are called
 	if err != nil {
 		return 0, err
 	}

@@ -37,6 +37,10 @@ type resource struct {
 	usage *usage
 }
 
+// background is how a call is made that the program has not asked for, or that is documented to return at once: it
+// invalidates no capture, and must not be of a function that may wait for the GPU.
+func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
+
 // owned puts a resource into service, which becomes a user of the context, and
 // has it closed when the garbage collector finds that nobody refers to its
 // owner.
@@ -141,7 +145,7 @@ func (r *resource) destroyLate(forgotten bool) {
 	}
 	destroy := func() {
 		if l.Err = r.usage.waitLong(drv.table.Clock()); l.Err == nil {
-			l.Err = r.destroy(driver.At{Relaxed: true, NoWait: true})
+			l.Err = r.destroy(background())
 		} else {
 			l.Err = r.keep(l.Err)
 		}

@@ -192,7 +192,7 @@ func (sl *slot) destroy(at driver.At) error {
 
 // destroyLate is destroy when nobody waits for the outcome.
 func (sl *slot) destroyLate() {
-	if err := sl.destroy(driver.At{Relaxed: true}); err != nil {
+	if err := sl.destroy(background()); err != nil {
 		sl.core.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 	}
 }
@@ -365,7 +365,7 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	if sl.inCapture() {
 		return driver.ResultCapturedEvent, false
 	}
-	res = sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
+	res = sl.drv.calls.EventQuery(background(), sl.raw)
 	sl.remember(g, res)
 	return res, true
 }
@@ -422,7 +422,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	if graph {
 		take = c.ctx.createEvent // a spare one has another's record
 	}
-	raw, err := take(c.flags, driver.At{Relaxed: true})
+	raw, err := take(c.flags, background())
 	if err != nil {
 		return successor{}, err
 	}
@@ -567,7 +567,7 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 // forgotten closes an event that the garbage collector found.
 func (c *eventCore) forgotten() {
 	sl := c.slot.Load()
-	first, err := c.close(driver.At{Relaxed: true})
+	first, err := c.close(background())
 	if first {
 		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Forgotten: true, Err: err})
 	}

@@ -145,6 +145,6 @@ func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
 // waitStream polls until the work of a pool's stream is done, which holds up nobody. It is for a context without users.
 func (c *contextCore) waitStream(raw driver.Stream) error {
 	return c.waitFor("cuStreamQuery", func() driver.Result {
-		return c.drv.table.StreamQuery(driver.At{Relaxed: true}, raw)
+		return c.drv.table.StreamQuery(background(), raw)
 	})
 }

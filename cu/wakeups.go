@@ -15,7 +15,7 @@ type wakeUpStream struct {
 }
 
 // wakeUpAt is how calls about wake-up streams are made: they run in the background.
-var wakeUpAt = driver.At{Relaxed: true, NoWait: true}
+var wakeUpAt = background()
 
 // Start has the stream notify the watcher. While other calls wait for the GPU, this one waits for
 // them.

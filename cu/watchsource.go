@@ -73,7 +73,7 @@ func (s *watchSource) Query(q *watch.Query) bool {
 		d.captures.polls.RUnlock()
 		return false
 	}
-	res := d.table.EventQueryAll(driver.At{Relaxed: true}, s.events[:n], s.results[:n])
+	res := d.table.EventQueryAll(background(), s.events[:n], s.results[:n])
 	d.captures.polls.RUnlock()
 	for i := range q.Answers {
 		if res != driver.ResultSuccess {
