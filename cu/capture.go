@@ -3,15 +3,11 @@ package cu
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/watch"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured,
@@ -413,61 +409,6 @@ func (sc *streamCore) beginChange() (done func()) {
 	}
 }
 
-// legacyMarks keeps two things apart: the events that this package records on the legacy
-// default stream without having been asked, and the beginnings of captures of blocking
-// streams. An event is not recorded while a capture begins. A capture begins when the events
-// are recorded, or after markPatience: what takes so long waits for room in the stream's
-// queue, and found out before that nothing is being captured.
-type legacyMarks struct {
-	mu         lock.Mutex[lock.LegacyMarks]
-	marks      int // records that are under way
-	beginnings int // captures that begin
-}
-
-// markPatience is how long the beginning of a capture waits for a record.
-const markPatience = 20 * time.Millisecond
-
-// mark begins a record, which marked ends. It reports false while a capture begins.
-func (m *legacyMarks) mark() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.beginnings != 0 {
-		return false
-	}
-	m.marks++
-	return true
-}
-
-func (m *legacyMarks) marked() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.marks--
-}
-
-// beginCapture is called before a capture begins, and captureBegun after it has begun.
-func (m *legacyMarks) beginCapture(clock driver.Clock) {
-	m.mu.Lock()
-	m.beginnings++
-	m.mu.Unlock()
-	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
-	defer b.End()
-	for m.marking() && b.Slept < markPatience {
-		b.Wait()
-	}
-}
-
-func (m *legacyMarks) captureBegun() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.beginnings--
-}
-
-func (m *legacyMarks) marking() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.marks != 0
-}
-
 // beginWork says that work is about to be enqueued on the stream, and, if it will be
 // captured, by whom: then the caller adds what the work uses. endWork says that it is
 // enqueued.
@@ -556,139 +497,4 @@ func (sc *streamCore) joined() {
 			c.join(sc)
 		}
 	}
-}
-
-// holder is what a graph may use, and keeps from being destroyed like a call in
-// flight: memory, a module, a slot of an event, a host function.
-type holder interface {
-	Retain()
-	leave()
-}
-
-// uses are what a graph uses.
-type uses struct {
-	mu   lock.Mutex[lock.Uses]
-	held map[holder]int // how often it was added
-	// given are the events that nodes have got since they were made.
-	given map[driver.GraphNode]*slot
-	// yet are those of the events that the graph records which stand for an earlier record until then.
-	yet []*slot
-}
-
-// add adds something, on which the caller has a call in flight, or which is held by
-// other uses.
-func (u *uses) add(h holder) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.held == nil {
-		u.held = make(map[holder]int)
-	}
-	if u.held[h]++; u.held[h] == 1 {
-		h.Retain() // also if it was closed meanwhile
-	}
-}
-
-// drop takes back that something was added. If it reports true, nothing is left of it
-// here, and the caller has to end the call that is in flight on it.
-func (u *uses) drop(h holder) (last bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	n, ok := u.held[h]
-	switch {
-	case !ok: // all was released meanwhile
-	case n == 1:
-		delete(u.held, h)
-	default:
-		u.held[h] = n - 1
-	}
-	return n == 1
-}
-
-// has reports whether something is held.
-func (u *uses) has(h holder) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.held[h] != 0
-}
-
-// records notes that the graph records a slot.
-func (u *uses) records(sl *slot) {
-	if !sl.timed() {
-		u.mu.Lock()
-		u.yet = append(u.yet, sl)
-		u.mu.Unlock()
-	}
-}
-
-// launched notes that the graph was launched: what it records is recorded.
-func (u *uses) launched() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, sl := range u.yet {
-		sl.Mark(slotRecorded)
-	}
-	u.yet = nil
-}
-
-// exposed notes that others may launch the graph.
-func (u *uses) exposed() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, sl := range u.yet {
-		sl.Mark(slotGraphExposed)
-	}
-}
-
-// give notes that a node has got an event, which was added for it, and returns what it
-// was given before, if it was.
-func (u *uses) give(n driver.GraphNode, sl *slot) (before *slot) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.given == nil {
-		u.given = make(map[driver.GraphNode]*slot)
-	}
-	before = u.given[n]
-	u.given[n] = sl
-	return before
-}
-
-// addAll adds what others hold.
-func (u *uses) addAll(others *uses) {
-	others.mu.Lock()
-	defer others.mu.Unlock()
-	for h := range others.held {
-		u.add(h)
-	}
-	u.mu.Lock()
-	u.yet = append(u.yet, others.yet...)
-	u.mu.Unlock()
-}
-
-// release lets go of everything.
-func (u *uses) release() {
-	u.mu.Lock()
-	held := u.held
-	u.held, u.given, u.yet = nil, nil, nil
-	u.mu.Unlock()
-	list := slices.Collect(maps.Keys(held))
-	each(len(list), func(i int) { list[i].leave() })
-}
-
-// use makes a call by which the graph comes to use something, on which the caller has a
-// call in flight.
-func (u *uses) use(h holder, call func() driver.Result) driver.Result {
-	u.add(h)
-	res := call()
-	if res != driver.ResultSuccess && u.drop(h) {
-		h.leave()
-	}
-	return res
-}
-
-// use is that, if there is a capture.
-func (c *capture) use(h holder, call func() driver.Result) driver.Result {
-	if c == nil {
-		return call()
-	}
-	return c.uses.use(h, call)
 }

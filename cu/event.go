@@ -3,10 +3,8 @@ package cu
 import (
 	"cmp"
 	"context"
-	"math"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -35,31 +33,6 @@ type eventOwner struct {
 	// owners without a core, which say what it was. was may be nil.
 	moving bool
 	was    *eventOwner
-}
-
-// LazyEvent returns an Event that its first Record creates, with these flags, in the
-// context of that stream; or [Event.IPCHandle] does, if that comes first. Without flags
-// it is what the zero Event is: untimed.
-// Several flags count together. Flags that do not go together are refused by the
-// Record that would create the event.
-func LazyEvent(flags ...EventFlags) *Event {
-	e := new(Event)
-	if f := lazyFlags(flags); f != EventDisableTiming {
-		e.owner.Store(&eventOwner{lazy: f})
-	}
-	return e
-}
-
-// lazyFlags returns all the flags in one, EventDisableTiming if there are none.
-func lazyFlags(flags []EventFlags) EventFlags {
-	if len(flags) == 0 {
-		return EventDisableTiming
-	}
-	var all EventFlags
-	for _, f := range flags {
-		all |= f
-	}
-	return all
 }
 
 // load returns the event's owner, or nil if the event was not created yet.
@@ -155,83 +128,12 @@ func newEventOwner(c *eventCore) *eventOwner {
 	return o
 }
 
-// create gives an event that was not created yet its CUevent.
-func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
-	for {
-		was, flags := e.settled(), EventDisableTiming
-		if was != nil {
-			if was.core != nil {
-				return was, nil // another record was faster
-			}
-			flags = was.lazy
-		}
-		if err := flags.check(); err != nil {
-			return nil, err
-		}
-		ec, err := newEventCore(ctx, flags)
-		if err != nil {
-			return nil, err
-		}
-		o := newEventOwner(ec)
-		if e.owner.CompareAndSwap(was, o) {
-			return o, nil
-		}
-		// Another record was faster, or the event moved.
-		o.cleanup.Stop()
-		if _, err := ec.close(background()); err != nil {
-			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
-		}
-	}
-}
-
 // leave ends a call on the event. The owner must not be collected, and thereby
 // closed, before the call that it was used for; the Event that it was found
 // through may have moved.
 func (o *eventOwner) leave(sl *slot) {
 	sl.leave()
 	runtime.KeepAlive(o)
-}
-
-// Move returns a new Event that has taken over what this one held: its CUevent
-// with the context, the device, the flags and the record, or, if it was not created
-// yet, its flags. It leaves this one as the zero Event. Waits that are under way go
-// on. What is taken over by an Event that nobody refers to is closed.
-func (e *Event) Move() *Event {
-	m := new(Event)
-	for e != nil {
-		if o := e.settled(); e.owner.CompareAndSwap(o, nil) {
-			m.owner.Store(o)
-			break
-		}
-	}
-	return m
-}
-
-// MoveTo lets dst take over what this Event held, as Move does, and leaves here
-// what dst held: the two are exchanged. Other calls on either of them find the one
-// or the other, and, for a moment, dst's new content in both; other moves, and records
-// that create one of them, come before or after. Moving an Event to itself does nothing.
-func (e *Event) MoveTo(dst *Event) error {
-	if e == nil || dst == nil {
-		return errNil("MoveTo", "event")
-	}
-	if e == dst {
-		return nil
-	}
-	for {
-		mine := e.settled()
-		if !e.owner.CompareAndSwap(mine, &eventOwner{moving: true, was: mine}) {
-			continue // it was created, or moved, just now
-		}
-		// This one waits for nobody while it keeps others waiting.
-		its := dst.owner.Load()
-		if (its == nil || !its.moving) && dst.owner.CompareAndSwap(its, mine) {
-			e.owner.Store(its)
-			return nil
-		}
-		e.owner.Store(mine)
-		runtime.Gosched()
-	}
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait for the GPU. If
@@ -381,103 +283,6 @@ func (e *Event) Record(s *Stream) error {
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
 	return e.record(op, s, flags, byRecordWithFlags)
-}
-
-// RecordOnce records the event on the stream, unless it has been recorded before, by
-// this package. Of several that are called at once, one records, and the others return
-// when it has. A record in a capture counts from then on, also one that only the graph
-// does, and whether or not the graph ever runs: an event that was made with
-// [EventExternal] becomes one node, not one for each call.
-// It waits while the stream's queue is full: see docs/blocking.md.
-func (e *Event) RecordOnce(s *Stream) error {
-	const op = "cuEventRecord"
-	if e == nil {
-		return errNil(op, "event")
-	}
-	if s == nil || s.core == nil {
-		return errNil(op, "stream")
-	}
-	o, sc := e.load(), s.core
-	if o == nil {
-		var err error
-		if o, err = e.createOn(op, s); err != nil {
-			return err
-		}
-	}
-	defer runtime.KeepAlive(o)
-	c := o.core
-	if sl := c.slot.Load(); sl != nil && sl.once() {
-		return nil
-	}
-	if c.ctx != sc.ctx {
-		return c.mismatch(op, sc)
-	}
-	if err := sc.begin(op); err != nil {
-		return err
-	}
-	defer s.leave()
-	return c.recordOnce(op, sc)
-}
-
-// createOn gives an event that was not created yet its CUevent, in the context of a stream.
-func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
-	if err := s.core.begin(op); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	return e.create(s.core.ctx)
-}
-
-// recordOnce records an event that was not recorded yet on a stream, of which the caller
-// holds a reference.
-func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, a, err := c.externally(op, recordArgs{stream: sc})
-	if err != nil {
-		return err
-	}
-	for {
-		next, err := c.successor(op, a.flags)
-		if err != nil {
-			return err
-		}
-		turn, first := c.takeTurn()
-		if !first {
-			next.leave()
-			if turn == nil {
-				return nil
-			}
-			<-turn
-			continue
-		}
-		r := c.recordMoving(next, a)
-		c.endTurn(turn) // no tracer is called before
-		if again, err := r.finish(op); !again {
-			return err
-		}
-	}
-}
-
-// takeTurn reports whether the caller is the first to record the event; then it has to end
-// the turn. Otherwise turn is closed when somebody else's has ended, and nil if the event
-// was recorded.
-func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	if sl := c.slot.Load(); sl != nil && sl.once() {
-		return nil, false
-	}
-	if c.once != nil {
-		return c.once, false
-	}
-	c.once = make(chan struct{})
-	return c.once, true
-}
-
-func (c *eventCore) endTurn(turn chan struct{}) {
-	c.moving.Lock()
-	c.once = nil
-	c.moving.Unlock()
-	close(turn)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
@@ -654,137 +459,4 @@ func (e *Event) Synchronize() error {
 		return c.ctx.fail(op, uintptr(sl.raw), res)
 	}
 	return nil
-}
-
-// Since returns the time between the record of start and the record of e, as
-// the GPU measured it: negative if start was recorded later. If one of them has
-// not completed it returns Pending, and no error (cuEventElapsedTime).
-//
-// Both events must be of one driver, open, of one context, timed and recorded;
-// mistakes are found in this order.
-//
-// The resolution is about half a microsecond, and coarser for longer intervals, as the
-// driver measures in float32 milliseconds: a microsecond from eight seconds on, four
-// after a minute, a quarter of a millisecond after an hour. The interval may be longer
-// than what lies between the two records on their stream: unless all is on the legacy
-// default stream, the GPU may get to a record late, and do work of other streams in
-// between.
-//
-// From CUDA 12.8 on the driver is asked by cuEventElapsedTime_v2, which need not report
-// errors of pending work as early as others do: whoever waits for a record to complete
-// polls it by [Event.Query], and not by Since.
-func (e *Event) Since(start *Event) (time.Duration, Status, error) {
-	const op = "cuEventElapsedTime"
-	iv, err := enterInterval(op, start, e)
-	if err != nil {
-		return 0, StatusUnknown, err
-	}
-	d, st, err := iv.measure(op)
-	iv.leave()
-	return d, st, err
-}
-
-// interval is two events' records, with a call in flight on both.
-type interval struct {
-	start, stop         *eventOwner
-	startSlot, stopSlot *slot
-}
-
-// enterInterval begins a call on two events, if the time between them can be
-// measured. It finds mistakes in the order driver, closed, context, timing,
-// record.
-func enterInterval(op string, start, stop *Event) (iv interval, err error) {
-	if start == nil || stop == nil {
-		return iv, errNil(op, "event")
-	}
-	iv.start, iv.stop = start.load(), stop.load()
-	a, b := iv.start, iv.stop
-	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
-		return iv, mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
-	}
-	if a != nil {
-		if iv.startSlot, err = a.core.enter(op); err != nil {
-			return iv, err
-		}
-	}
-	if b != nil {
-		if iv.stopSlot, err = b.core.enter(op); err != nil {
-			iv.leave()
-			return iv, err
-		}
-	}
-	switch {
-	case a != nil && b != nil && a.core.ctx != b.core.ctx:
-		err = mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
-	case start.flags(a)&EventDisableTiming != 0:
-		err = errUntimed(op, iv.startSlot.handle())
-	case stop.flags(b)&EventDisableTiming != 0:
-		err = errUntimed(op, iv.stopSlot.handle())
-	case a == nil || b == nil:
-		err = errUnrecorded(op, 0)
-	case !iv.startSlot.timed():
-		err = errUnrecorded(op, uintptr(iv.startSlot.raw))
-	case !iv.stopSlot.timed():
-		err = errUnrecorded(op, uintptr(iv.stopSlot.raw))
-	}
-	if err != nil {
-		iv.leave()
-	}
-	return iv, err
-}
-
-// leave ends the call.
-func (iv *interval) leave() {
-	if iv.startSlot != nil {
-		iv.startSlot.leave()
-	}
-	if iv.stopSlot != nil {
-		iv.stopSlot.leave()
-	}
-	runtime.KeepAlive(iv.start)
-	runtime.KeepAlive(iv.stop)
-}
-
-// measure asks the driver for the time between the two records.
-func (iv *interval) measure(op string) (time.Duration, Status, error) {
-	return measure(op, iv.startSlot, iv.stopSlot)
-}
-
-// measure asks the driver for the time between two records.
-func measure(op string, start, stop *slot) (time.Duration, Status, error) {
-	// An event that is lent is asked about without a record of ours. Its first may succeed after
-	// the driver has answered, so what counts is what had been recorded before the question.
-	started, stopped := start.recorded(), stop.recorded()
-	ms, res := stop.drv.elapsed(start.raw, stop.raw)
-	switch res {
-	case driver.ResultSuccess:
-		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
-	case driver.ResultNotReady:
-		return 0, Pending, nil
-	case driver.ResultInvalidHandle:
-		if !started {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(start.raw))
-		}
-		if !stopped {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(stop.raw))
-		}
-	}
-	return 0, StatusUnknown, stop.core.ctx.fail(op, uintptr(stop.raw), res)
-}
-
-// elapsed returns the milliseconds between two records.
-func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
-	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
-	if d.table.Missing(res) != nil { // before CUDA 12.8
-		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
-	}
-	return ms, res
-}
-
-func errUntimed(op string, h uintptr) error {
-	return mistake(op, ErrNotTimed, h, "create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time")
-}
-
-func errUnrecorded(op string, h uintptr) error {
-	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
 }

@@ -11,7 +11,8 @@ func (*noCopy) Lock() {}
 func (*noCopy) Unlock() {}
 
 // last runs f, which destroys something after its last call. If later is set the caller may hold locks, or must not run
-// what tracers do: then that is on another goroutine, for which whoever closes a context waits.
+// what tracers do: then that is on another goroutine, for which whoever closes a context waits. The object has to be a
+// user of its context until f has returned.
 func (d *Driver) last(later bool, f func()) {
 	if !later {
 		f()

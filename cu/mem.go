@@ -87,13 +87,12 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case pinnedMemory:
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
 	case moduleVariable:
-	default:
-		return "Close", driver.ResultNotSupported // a kind that somebody has added without a case here
+		if mc.module.leave(); !at.NoWait {
+			mc.ctx.freeDeferred() // the module, if it was closed before
+		}
+		return "", driver.ResultSuccess
 	}
-	if mc.module.leave(); !at.NoWait {
-		mc.ctx.freeDeferred() // the module, if it was closed before
-	}
-	return "", driver.ResultSuccess
+	return "Close", driver.ResultNotSupported // a kind that was added without a case here
 }
 
 // used notes that work which uses the memory is about to be enqueued on a stream,

@@ -99,7 +99,8 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	mc := &moduleCore{raw: raw}
 	mc.waits, mc.usage = true, new(usage)
-	if isPTX(image) && !core.drv.has("cuFuncGetParamInfo") {
+	// A software driver's version does not say whether it has the function.
+	if isPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
 		mc.ptx = image
 	}
 	m := &Module{core: mc, log: log.Info}

@@ -463,7 +463,7 @@ func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place u
 	}
 }
 
-// leave lets go of the slots. What is retired counts as waited for until it is closed: see elsewhere.
+// leave lets go of the slots. What is retired counts as waited for until it is closed: see handle.Records.
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic

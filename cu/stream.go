@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -104,7 +103,8 @@ func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
 	}
 }
 
-func (sc *streamCore) kind() string    { return "stream" }
+func (sc *streamCore) kind() string { return "stream" }
+
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
@@ -484,202 +484,6 @@ func (s *Stream) Synchronize() error {
 	}
 	defer s.leave()
 	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
-	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
-	}
-	return nil
-}
-
-// WaitEvent makes the GPU hold back what is enqueued on the stream from now on
-// until the event's present record has completed (cuStreamWaitEvent). The host
-// does not wait. An event that was never recorded holds back nothing. The event
-// may be of another context or device; later records of it change nothing.
-//
-// An event that processes share must be of the stream's context, and the stream must not
-// be part of a capture: the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
-// [ResultStreamCaptureUnsupported], and the capture goes on. Whether somebody captures the
-// stream is asked each time.
-func (s *Stream) WaitEvent(e *Event) error {
-	if s != nil && s.core != nil && e != nil {
-		if o := e.load(); o != nil {
-			done, err := s.core.waitPlainly("cuStreamWaitEvent", o.core)
-			runtime.KeepAlive(s)
-			runtime.KeepAlive(o)
-			if done {
-				return err
-			}
-		}
-	}
-	return s.WaitEventWithFlags(e, WaitDefault)
-}
-
-// waitPlainly makes the stream wait for an event where there is no more to it than that: see [eventCore.recordPlainly],
-// which does for records what this does for waits, for the same reason. Elsewhere, and where something is closed or does
-// not go together, it reports false, and WaitEventWithFlags finds out.
-func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
-	drv := sc.ctx.drv
-	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {
-		return false, nil
-	}
-	if !sc.Acquire(sc) {
-		return false, nil
-	}
-	sl := c.slot.Load()
-	if sl == nil {
-		sc.leave()
-		return false, nil
-	}
-	if !sl.Acquire(sl) {
-		sc.leave()
-		return false, nil
-	}
-	if sl.hasPrior() {
-		sl.leave()
-		sc.leave()
-		return false, nil
-	}
-	res := driver.ResultSuccess
-	if g := sl.Gen(); !sl.Unrecorded() {
-		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
-		if drv.captures.n.Load() != 0 {
-			sc.overtakenWait(sl, g)
-		}
-	}
-	sl.leave()
-	sc.leave()
-	if res != driver.ResultSuccess {
-		return true, sc.ctx.fail(op, uintptr(sc.raw), res)
-	}
-	return true, nil
-}
-
-// overtakenWait is called when there are captures after a wait that took place without regard to any, for a slot
-// whose gen was g before: a record in a capture may have come between.
-func (sc *streamCore) overtakenWait(sl *slot, g handle.Gen) {
-	if sl.Gen() != g || sl.mayBeCaptured() {
-		sc.joined() // without waiting for other work on the stream, as this call is made
-	}
-}
-
-// WaitEventWithFlags is WaitEvent with flags.
-func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
-	const op = "cuStreamWaitEvent"
-	if s == nil || s.core == nil {
-		return errNil(op, "stream")
-	}
-	if e == nil {
-		return errNil(op, "event")
-	}
-	if flags&^WaitExternal != 0 {
-		return invalid(op, "unknown wait flags "+flags.String()+": see WaitFlags")
-	}
-	o := e.load()
-	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
-		return mixed(op, "event", o.core.ctx, "stream", s.core.ctx)
-	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	if o == nil {
-		return nil // it was never recorded
-	}
-	if o.core.flags&EventExternal != 0 && sc.active() {
-		flags |= WaitExternal
-	}
-	enter := o.core.enter
-	if flags&WaitExternal != 0 {
-		enter = o.core.enterForeign // from now on a graph waits for it
-	}
-	sl, err := enter(op)
-	if err != nil {
-		return err
-	}
-	defer o.leave(sl)
-	if o.core.flags&EventInterprocess != 0 {
-		return sc.waitShared(op, sl, flags)
-	}
-	if sl.Unrecorded() && flags == WaitDefault {
-		return nil
-	}
-	if sl.hasPrior() {
-		if err := sc.waitSlot(op, sl.prior, flags); err != nil {
-			return err
-		}
-	}
-	return sc.waitSlot(op, sl, flags)
-}
-
-// waitSlot makes the stream wait for a slot. Calls are in flight on both.
-func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
-	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
-	var res driver.Result
-	if flags == WaitDefault {
-		g, captured := sl.Gen(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
-		res = sc.waitEvent(sl.raw, captured)
-		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
-			sc.overtakenWait(sl, g)
-		}
-	} else {
-		res = sc.beginWork().use(sl, func() driver.Result {
-			return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
-		})
-		sc.endWork()
-	}
-	t.done(TraceStreamWait, sl.raw, sc.raw, res)
-	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
-	}
-	return nil
-}
-
-// WaitStream makes the GPU hold back what is enqueued on the stream from now on
-// until what is enqueued on the other stream now has completed. The other stream
-// may be of another context or device (cuEventRecord and cuStreamWaitEvent, on
-// an event that the library keeps for this).
-func (s *Stream) WaitStream(other *Stream) error {
-	const op = "cuStreamWaitEvent"
-	if s == nil || s.core == nil {
-		return errNil(op, "stream")
-	}
-	if other == nil || other.core == nil {
-		return errNil(op, "other stream")
-	}
-	if s.core.ctx.drv != other.core.ctx.drv {
-		return mixed(op, "stream", s.core.ctx, "other stream", other.core.ctx)
-	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	if sc.same(other.core) && !other.core.Closed() {
-		return nil // it is in order as it is
-	}
-	oc, err := other.enter(op)
-	if err != nil {
-		return err
-	}
-	defer other.leave()
-
-	e, err := oc.ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
-	if err != nil {
-		return err
-	}
-	// The wait captures the record; the event is free again when it is enqueued.
-	defer oc.ctx.doneWith(EventDisableTiming, e)
-	c := oc.beginWork()
-	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
-	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
-	oc.endWork()
-	t.done(TraceEventRecord, e, oc.raw, res)
-	if res != driver.ResultSuccess {
-		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
-	}
-	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
-	res = sc.waitEvent(e, c != nil)
-	t.done(TraceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}

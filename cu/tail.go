@@ -54,10 +54,9 @@ func (t *tail) query() driver.Result {
 	return res
 }
 
-// Last gives the event back when nobody asks for it any more.
-func (t *tail) Last(later bool) {
-	t.ctx.drv.last(later, func() { t.ctx.doneWith(EventDisableTiming, t.event) })
-}
+// Last gives the event back when nobody asks for it any more. It does so at once: who asks holds no lock, and the
+// context stays until the answer is there, but not until another goroutine has run.
+func (t *tail) Last(bool) { t.ctx.doneWith(EventDisableTiming, t.event) }
 
 // tailed reports whether the end of the work of a stream that is over was looked for.
 func (sc *streamCore) tailed() bool {

@@ -452,3 +452,21 @@ func TestOldUUID(t *testing.T) {
 		t.Error("no UUID")
 	}
 }
+
+// TestTailEndsInTheCall ends the last call on a complete tail as a refused one ends: the event is given back before the
+// caller, who keeps the context until then, goes on.
+func TestTailEndsInTheCall(t *testing.T) {
+	r := newSoft(t)
+	core := r.gpu.own.core
+	e := must(core.createEvent(EventDisableTiming, driver.At{}))(t)
+	tl := &tail{ctx: core, event: e}
+	tl.Retain() // who asks first
+	tl.Close()  // and finds it complete
+	before := len(core.spare.all())
+	tl.Retain()    // who is refused
+	tl.Release(tl) // the first, not the last
+	tl.Last(true)  // what undoing the refused call does
+	if n := len(core.spare.all()); n != before+1 {
+		t.Errorf("%d spare events after %d", n, before)
+	}
+}

@@ -2,7 +2,7 @@ package cu
 
 import "github.com/purecu/purecu/driver"
 
-// newer are the functions that not every driver for CUDA 11 has, and what this package does without one: a call that
+// newer are the functions that have a substitute where the driver is older, or that [Features] reports: a call that
 // the driver does not have returns a result for which [driver.Table.Missing] says so. The version that a function
 // came with is the table of symbols' to say. [Driver.Features] is derived from this table.
 var newer = [...]struct {
@@ -41,7 +41,8 @@ func (d *Driver) has(name string) bool {
 	return err == nil
 }
 
-// Features says what the driver can do beyond what every driver for CUDA 11 can.
+// Features says what the driver can do beyond what every driver for CUDA 11 can. Of a software driver only its
+// version counts, whatever functions it has.
 // What is missing has a substitute where that is possible: see each field.
 type Features struct {
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.

@@ -83,6 +83,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		return final, err
 	}
 	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
+		w.Leave()
 		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
 			Detail: "a host function waits for what comes after it, which would never end: let it return, and another goroutine wait"}
 	}

@@ -28,67 +28,67 @@ func (t *Table) NewNotifier() *Notifier {
 }
 
 // Notify wakes the goroutine that waits, or else the next one that will.
-func (b *Notifier) Notify() {
-	if b.native != nil {
-		b.native.Notify()
+func (n *Notifier) Notify() {
+	if n.native != nil {
+		n.native.Notify()
 		return
 	}
 	select {
-	case b.pending <- struct{}{}:
+	case n.pending <- struct{}{}:
 	default:
 	}
 }
 
 // Wait returns when somebody has called Notify since the last Wait returned, or when d has passed. It may return early.
-func (b *Notifier) Wait(d time.Duration) {
-	if b.native != nil {
-		b.native.Wait(d)
+func (n *Notifier) Wait(d time.Duration) {
+	if n.native != nil {
+		n.native.Wait(d)
 		return
 	}
-	if b.timer == nil {
-		b.timer = b.clock.NewTimer(d)
+	if n.timer == nil {
+		n.timer = n.clock.NewTimer(d)
 	} else {
-		b.timer.Reset(d)
+		n.timer.Reset(d)
 	}
 	select {
-	case <-b.pending:
-		b.timer.Stop()
+	case <-n.pending:
+		n.timer.Stop()
 		select { // it may have fired just now
-		case <-b.timer.C():
+		case <-n.timer.C():
 		default:
 		}
-	case <-b.timer.C():
+	case <-n.timer.C():
 	}
 }
 
 // Notified returns how many streams have called back so far.
-func (b *Notifier) Notified() uint64 {
-	if b.native != nil {
-		return b.native.Notified()
+func (n *Notifier) Notified() uint64 {
+	if n.native != nil {
+		return n.native.Notified()
 	}
-	return b.notified.Load()
+	return n.notified.Load()
 }
 
 // Holds returns how many file descriptors the notifier has now, which it has while somebody waits, and how many pages
 // of memory, while streams have yet to call back.
-func (b *Notifier) Holds() (descriptors, pages int) {
-	if b.native == nil {
+func (n *Notifier) Holds() (descriptors, pages int) {
+	if n.native == nil {
 		return 0, 0
 	}
-	return b.native.Holds()
+	return n.native.Holds()
 }
 
 // Callback returns what a stream calls to wake the owner, for [Table.LaunchHostFunc], which may be called elsewhere.
 // It is for the notifier's owner. A stream does not notify after a sticky error. Where streams cannot do so
 // the result is ResultNotSupported, and ResultOperatingSystem where the system has no descriptor left for that.
-func (b *Notifier) Callback() (Callback, Result) {
-	if b.native == nil {
+func (n *Notifier) Callback() (Callback, Result) {
+	if n.native == nil {
 		return Callback{Go: func() {
-			b.notified.Add(1)
-			b.Notify()
+			n.notified.Add(1)
+			n.Notify()
 		}}, ResultSuccess
 	}
-	fn, arg, ok := b.native.Callback()
+	fn, arg, ok := n.native.Callback()
 	switch {
 	case fn == 0:
 		return Callback{}, ResultNotSupported
@@ -101,21 +101,21 @@ func (b *Notifier) Callback() (Callback, Result) {
 // Close gives the notifier's descriptor back, until the next Wait or Callback. armed is how many streams were given the
 // callback so far; those that have not yet may do so at any time. It reports false if one of them was about
 // to write to the descriptor, which stays then: call it again a little later.
-func (b *Notifier) Close(armed uint64) bool {
-	if b.native == nil {
+func (n *Notifier) Close(armed uint64) bool {
+	if n.native == nil {
 		return true
 	}
-	if !b.native.Close() {
+	if !n.native.Close() {
 		return false
 	}
-	b.native.Forget(armed)
+	n.native.Forget(armed)
 	return true
 }
 
 // Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call back, the little memory
 // that they need for that stays, and each garbage collection looks whether they have.
-func (b *Notifier) Discard(armed uint64) {
-	if b.native != nil && !(b.native.Close() && b.native.Forget(armed)) {
-		runtime.AddCleanup(new(*Notifier), func(b *Notifier) { b.Discard(armed) }, b)
+func (n *Notifier) Discard(armed uint64) {
+	if n.native != nil && !(n.native.Close() && n.native.Forget(armed)) {
+		runtime.AddCleanup(new(*Notifier), func(n *Notifier) { n.Discard(armed) }, n)
 	}
 }

@@ -20,7 +20,7 @@ func TestInlined(t *testing.T) {
 	}
 	for _, f := range []string{
 		"(*Refs).Acquire", "(*Refs).Enter", "(*Refs).Release", "(*Refs).Retain", "(*Refs).Sole", "(*Refs).Closed",
-		"(*Records).Acquire", "(*Records).Release", "(*Records).End", "(*Records).Complete", "(*Records).Unrecorded",
+		"(*Records).Acquire", "(*Records).Release", "(*Records).Complete", "(*Records).Unrecorded",
 		"(*Records).Gen", "(*Records).Remember", "(*Records).Watched", "(*Records).Marks", "(*Users).Hold",
 	} {
 		if !strings.Contains(string(out), "can inline "+f+"\n") {

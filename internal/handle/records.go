@@ -73,7 +73,7 @@ func (r *Records) Begin(o Owner) bool {
 }
 
 // doubt decides on a record that Begin has counted. It belongs on the event if that is exposed. Else it is taken back.
-// Who has an event replaced watches it until it is closed, so that watchers have to be looked at before that.
+// Who has an event replaced watches it until it is closed, so that the watchers have to be looked at before Closed.
 func (r *Records) doubt(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {
 		return true

@@ -59,7 +59,7 @@ func (w *Watcher) Init(source Source, clock driver.Clock) {
 }
 
 // Poll has a waiter poll for itself, which counts as one of the watcher's. If it reports that the
-// wait is not over, the waiter adds a [Single] or a [Value] next, with which it is counted off.
+// wait is not over, the waiter adds a [Single] or a [Value] next, with which it is counted off, or calls Leave.
 func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error) {
 	w.waiters.Add(1)
 	over = true // also if poll panics
@@ -78,6 +78,9 @@ func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error
 		explore.Gosched()
 	}
 }
+
+// Leave counts a waiter off that Poll has counted, and that does not wait.
+func (w *Watcher) Leave() { w.waiters.Add(-1) }
 
 // selfPolls are the polls of a waiter that it makes itself.
 type selfPolls struct {

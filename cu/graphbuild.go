@@ -1,0 +1,315 @@
+package cu
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// enterNode begins a call on an event that becomes part of a graph, of which a node of
+// this type records it or waits for it. One that was not created yet is created in the
+// context, of which the caller is a user. No lock is held, as tracers are called.
+func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot, *eventOwner, error) {
+	if e == nil {
+		return nil, nil, errNil(op, "event")
+	}
+	o := e.load()
+	if o == nil {
+		if e.Flags()&EventInterprocess != 0 {
+			return nil, nil, errNoNode(op, 0)
+		}
+		var err error
+		if o, err = e.create(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.core.ctx.drv != ctx.drv {
+		return nil, nil, mixed(op, "event", o.core.ctx, "graph", ctx)
+	}
+	enter := o.core.enterForeign
+	if typ == GraphNodeTypeEventRecord {
+		enter = o.core.enterNode
+	}
+	sl, err := enter(op)
+	if err == nil && sl.shared() {
+		o.leave(sl)
+		return nil, nil, errNoNode(op, uintptr(sl.raw))
+	}
+	return sl, o, err
+}
+
+// AddEmpty adds a node that does nothing, after others: something to wait for
+// (cuGraphAddEmptyNode).
+func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
+	const op = "cuGraphAddEmptyNode"
+	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
+		return n, res, nil
+	})
+}
+
+// AddEventRecord adds a node that records the event whenever the graph runs, after
+// others. From now on the event's completion is not remembered, and a wait is for its
+// newest record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
+func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
+	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, GraphNodeTypeEventRecord, after)
+}
+
+// AddEventWait adds a node that waits for the event's newest record at the time of the
+// launch, after others (cuGraphAddEventWaitNode, CUDA 11.1).
+func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
+	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, GraphNodeTypeWaitEvent, after)
+}
+
+func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
+
+	e *Event, typ GraphNodeType, after []GraphNode) (GraphNode, error) {
+	if g == nil || g.core == nil {
+		return GraphNode{}, errNil(op, "graph")
+	}
+	if err := g.core.Enter(g.core, op); err != nil {
+		return GraphNode{}, err
+	}
+	defer g.core.leave()
+	sl, o, err := e.enterNode(op, g.core.ctx, typ)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	defer o.leave(sl)
+	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		var n driver.GraphNode
+		res := gc.uses.use(sl, func() (res driver.Result) {
+			n, res = add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+			return res
+		})
+		if res == driver.ResultSuccess && typ == GraphNodeTypeEventRecord {
+			gc.uses.records(sl)
+		}
+		return n, res, nil
+	})
+}
+
+// add adds a node, after others.
+func (g *Graph) add(op string, after []GraphNode, add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error)) (GraphNode, error) {
+	gc, err := g.enter(op)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	defer g.leave()
+	deps, err := g.dependencies(op, after)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	n, res, err := add(gc, deps)
+	if err == nil {
+		err = gc.failed(op, res)
+	}
+	if err != nil {
+		return GraphNode{}, err
+	}
+	return GraphNode{g, n}, nil
+}
+
+// dependencies returns the handles of nodes, each once.
+func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, error) {
+	var deps []driver.GraphNode
+	for _, n := range after {
+		switch {
+		case n.graph == nil:
+			return nil, errNil(op, "graph node")
+		case n.graph != g:
+			return nil, invalid(op, "a node comes after nodes of its own graph: one of these is another graph's")
+		case !slices.Contains(deps, n.raw):
+			deps = append(deps, n.raw)
+		}
+	}
+	return deps, nil
+}
+
+// Capture calls f, and adds what f enqueues on the stream to the graph, after other
+// nodes, like [Stream.Capture]. It returns the nodes that the stream had got to in the
+// end: what is to come after all of this comes after them. If f enqueues nothing these
+// are the others (cuStreamBeginCaptureToGraph, CUDA 12.3).
+//
+// While f runs other calls on the graph fail. If f fails, the graph may have some of
+// its nodes.
+func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
+	sc, err := s.enterCapture(beginToGraphOp, mode, f)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	gc, err := g.enter(beginToGraphOp)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	if gc.ctx.drv != sc.ctx.drv {
+		return nil, mixed(beginToGraphOp, "graph", gc.ctx, "stream", sc.ctx)
+	}
+	deps, err := g.dependencies(beginToGraphOp, after)
+	if err != nil {
+		return nil, err
+	}
+	last, err := gc.capture(deps, func() error {
+		// Other calls fail meanwhile. Without the lock, as f may make them, and tracers
+		// are told of the streams that go with the capture.
+		gc.building = true
+		gc.mu.Unlock()
+		defer func() {
+			gc.mu.Lock()
+			gc.building = false
+		}()
+		return gc.captureTo(sc, mode, deps, f)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g.nodesOf(last), nil
+}
+
+const beginToGraphOp = "cuStreamBeginCaptureToGraph"
+
+// captureTo adds what f enqueues on a stream.
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
+	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, int32(mode))
+	}, func(driver.Graph) {})
+	return err
+}
+
+// capture calls a function that calls captureTo, and returns the last nodes.
+func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([]driver.GraphNode, error) {
+	before, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	if err := captureTo(); err != nil {
+		return nil, err
+	}
+	after, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	edges, err := gc.edges()
+	if err != nil {
+		return nil, err
+	}
+	// All that was added comes before the end of the stream, or the capture would have
+	// failed: so the last nodes are those that nothing comes after.
+	fresh := make(map[driver.GraphNode]bool)
+	for _, n := range after {
+		fresh[n] = true
+	}
+	for _, n := range before {
+		delete(fresh, n)
+	}
+	inner := make(map[driver.GraphNode]bool)
+	for _, e := range edges {
+		inner[e.from] = true
+	}
+	var last []driver.GraphNode
+	for _, n := range after {
+		if fresh[n] && !inner[n] {
+			last = append(last, n)
+		}
+	}
+	if last == nil {
+		last = deps
+	}
+	return last, nil
+}
+
+// AddKernel adds a node that runs a kernel, after others; see [Function.Launch] for the
+// arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel).
+// It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
+	if k == nil || k.mod == nil {
+		return GraphNode{}, errNil(cfg.op(), "function")
+	}
+	var t tracedCall
+	var res driver.Result
+	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
+		t, res, err = k.enqueue(cfg.op(), s.core, cfg, args)
+		return err
+	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
+}
+
+// AddCopy adds a node that copies src to the beginning of dst, after others; see
+// [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync).
+// It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
+	d, r := spanOf(dst), spanOf(src)
+	m := d.mem
+	if m == nil || m.onHost() {
+		m = r.mem
+	}
+	if d.mem == nil || m == nil {
+		return GraphNode{}, errNil("cuMemcpyDtoDAsync", "memory")
+	}
+	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, func(*Stream) {}, after)
+}
+
+// AddMemset adds a node that sets each byte of the memory, after others
+// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
+	d := spanOf(dst)
+	if d.mem == nil {
+		return GraphNode{}, errNil("cuMemsetD8Async", "memory")
+	}
+	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
+}
+
+// addWork adds what a function enqueues on a stream that nobody else knows: so all
+// kinds of work have one way into a graph, and the checks of the ordinary one. An empty
+// copy becomes an empty node. No lock is held when the stream is created and destroyed,
+// and when tell is called, so that tracers can be told.
+func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream), after []GraphNode) (GraphNode, error) {
+	if g == nil || g.core == nil {
+		return GraphNode{}, errNil(beginToGraphOp, "graph")
+	}
+	if err := g.core.Enter(g.core, beginToGraphOp); err != nil {
+		return GraphNode{}, err
+	}
+	defer g.core.leave()
+	if g.core.ctx.drv != ctx.drv {
+		return GraphNode{}, mixed(beginToGraphOp, "graph", g.core.ctx, "work", ctx)
+	}
+	if !ctx.hold() {
+		return GraphNode{}, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
+	}
+	defer ctx.childDone()
+	at := driver.At{Context: ctx.raw}
+	var raw driver.Stream
+	up, ok := ctx.takeWakeUp()
+	if ok {
+		raw = up.raw
+		defer up.Return()
+	} else {
+		var err error
+		raw, err = ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
+			return ctx.drv.table.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
+		})
+		if err != nil {
+			return GraphNode{}, err
+		}
+	}
+	s := newStream(ctx, raw, driver.At{}, ok)
+	s.core.flags = StreamNonBlocking
+	defer s.Close()
+	n, err := g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		last, err := gc.capture(deps, func() error {
+			return gc.captureTo(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(last) != 1 || slices.Contains(deps, last[0]) {
+			n, res := ctx.drv.table.GraphAddEmptyNode(at, gc.raw, last)
+			return n, res, nil
+		}
+		return last[0], driver.ResultSuccess, nil
+	})
+	tell(s)
+	return n, err
+}

@@ -1,0 +1,58 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// noParamInfo is a driver for CUDA 13.0 that lacks a function of CUDA 12.4.
+type noParamInfo struct{ driver.Software }
+
+func (noParamInfo) FuncGetParamInfo(th *driver.Thread, f driver.Function, i uint64) (uint64, uint64, driver.Result) {
+	return driver.Unimplemented{}.FuncGetParamInfo(th, f, i)
+}
+
+// TestPartialDriverParams loads PTX into a software driver that lacks a function which drivers of its version have:
+// launches are checked by the PTX.
+func TestPartialDriverParams(t *testing.T) {
+	drv := must(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	m := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	f := must(m.Function("spin"))(t)
+	if sizes, known := f.Params(); !known || len(sizes) == 0 {
+		t.Errorf("the parameters are %v, known: %v", sizes, known)
+	}
+	if err := errors.Join(m.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// refusing is a driver that refuses all waits.
+type refusing struct{ driver.Software }
+
+func (refusing) CheckWait(driver.Event) driver.Result { return driver.ResultNotPermitted }
+
+// TestRefusedWaits has the driver refuse waits, which do not count as waits then.
+func TestRefusedWaits(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	sim.Hold(s.Handle())
+	e := must(s.RecordNew(EventDisableTiming))(t)
+	for range 3 {
+		if err := e.Wait(t.Context()); !errors.Is(err, ResultNotPermitted) {
+			t.Errorf("Wait: %v", err)
+		}
+	}
+	if st := drv.Stats(); st.Waits != 0 {
+		t.Errorf("nobody waits, and Stats counts %d", st.Waits)
+	}
+	sim.Release(s.Handle())
+	if err := errors.Join(e.Close(), s.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
