@@ -251,12 +251,14 @@ func (w *Watcher) ask(r *round) (hits int) {
 
 // check asks whether a counter in memory still works.
 func (w *Watcher) check(c *Counter) {
+	defer func() { // also if a tracer ends the goroutine
+		c.checking.Store(false)
+		defer w.late.Add(-1)
+		c.word.Drop()
+	}()
 	if err := c.word.Works(); err != nil {
 		w.EndCounter(c, err)
 	}
-	c.checking.Store(false)
-	c.word.Drop()
-	w.late.Add(-1)
 }
 
 // outcome returns what an answer means for those who wait.
