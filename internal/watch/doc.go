@@ -20,7 +20,7 @@
 //
 // A goroutine first polls for itself: [Watcher.Poll]. Then it adds its interest,
 // a [Sub], and sleeps until its [Waiter] is ready. Interests in the same item
-// share a [Wait]. To add or to cancel one takes constant time, also with many
+// share a [Wait]. To add or to cancel one searches no list, also with many
 // items of one event. Three things end a wait: an outcome, [Watcher.Cancel], or
 // one of the End methods when something is closed.
 //
@@ -41,7 +41,7 @@
 // # Rules
 //
 // The watcher's lock is never held while a source is asked, but for the methods
-// of items that say otherwise. Code of the program, such as a tracer or a
+// of the source that say otherwise. Code of the program, such as a tracer or a
 // callback, never runs on the watcher's goroutine: it could wait for an outcome
 // that only this goroutine finds. An item is retained while a wait for it exists,
 // and while it is used without the lock. Another code's use may change an exposed

@@ -139,6 +139,7 @@ func (w *Watcher) begin() pace {
 // is needed for was given back, which is done without the lock.
 func (w *Watcher) goesOn() bool {
 	b := BackOff{Policy: Brief, Clock: w.clock}
+	defer b.End()
 	for w.set.idle() {
 		w.mu.Unlock()
 		closed := w.notifier.Close()

@@ -45,6 +45,12 @@ func (d *fakeDevice) asleep(t *testing.T) {
 	d.await(t, "the watcher sleeps", func() bool { return d.w.State().Rest >= Behind })
 }
 
+// over lets time pass until all waits have ended.
+func (d *fakeDevice) over(t *testing.T) {
+	t.Helper()
+	d.await(t, "all waits have ended", func() bool { d.pass(); return d.w.State().Waits == 0 })
+}
+
 // start has a goroutine wait, and returns where its error comes.
 func start(wait func() error) <-chan error {
 	c := make(chan error, 1)
@@ -89,7 +95,7 @@ func TestWaits(t *testing.T) {
 				for _, e := range events {
 					d.complete(e.item.Load())
 				}
-				d.pass() // more than there are wake-up streams may have fallen asleep
+				d.over(t) // more than there are wake-up streams may have fallen asleep
 				for _, c := range waits {
 					d.ends(t, "complete", c, nil)
 				}
@@ -118,7 +124,8 @@ func TestFewQuestions(t *testing.T) {
 	for _, it := range items {
 		it.done.Store(1)
 	}
-	d.pass()
+	d.fire()
+	d.over(t)
 	for _, c := range waits {
 		d.ends(t, "complete", c, nil)
 	}
@@ -164,7 +171,7 @@ func TestOrder(t *testing.T) {
 			d.await(t, "it was noticed", func() bool { d.pass(); return events[i][k].item.Load().watched.Load() == 0 })
 		}
 	}
-	d.pass()
+	d.over(t)
 	wg.Wait()
 }
 
@@ -323,7 +330,7 @@ func TestLooseBesideHeads(t *testing.T) {
 			for _, e := range heads {
 				d.complete(e.item.Load())
 			}
-			d.pass()
+			d.over(t)
 			for _, c := range append(waits, c) {
 				d.ends(t, "complete", c, nil)
 			}
