@@ -97,8 +97,9 @@ func TestFilesOfDrivers(t *testing.T) {
 				n.descriptors += c.descriptors
 				n.pages += c.pages
 			}
-			// A stream that woke nobody just when the watcher ended leaves a page, until the next wait.
-			some := pages <= n.pages && n.pages <= pages+len(all)/20
+			// A stream that woke nobody just when the watcher ended leaves a page, until the next wait. How many do
+			// depends on how busy the machine is; what is always left would be one for each driver.
+			some := pages <= n.pages && n.pages <= pages+len(all)/4
 			return n == waitCounts{wakeups: wakeups, pages: n.pages} && some && openFiles() <= files
 		}) {
 			t.Errorf("%s: %d drivers have %+v, want %d wake-ups and %d pages; %d files are open, and %d were",
