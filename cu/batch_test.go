@@ -163,11 +163,11 @@ func TestRecordAll(t *testing.T) {
 		t.Error("a kept batch is not empty")
 	}
 
-	// Events of two drivers, and those that are lent or shared.
-	theirs, lent, shared := strange.event(EventDefault), r.event(EventDefault), r.event(EventInterprocess|EventDisableTiming)
-	lent.Handle()
-	r.ok(RecordAll([]*Event{good, theirs, lent, shared}, []*Stream{r.s, strange.s, r.s, r.s}))
-	r.ok(r.s.WaitEvents(good, lent, shared))
+	// Events of two drivers, and those that are exposed or shared.
+	theirs, exposed, shared := strange.event(EventDefault), r.event(EventDefault), r.event(EventInterprocess|EventDisableTiming)
+	exposed.Handle()
+	r.ok(RecordAll([]*Event{good, theirs, exposed, shared}, []*Stream{r.s, strange.s, r.s, r.s}))
+	r.ok(r.s.WaitEvents(good, exposed, shared))
 
 	// In a capture they become part of it.
 	fork, f := r.stream(), r.event(EventDisableTiming)

@@ -849,10 +849,10 @@ func TestExternalEvents(t *testing.T) {
 // invalidates none.
 func TestWaitWhileCaptured(t *testing.T) {
 	r := newSoft(t)
-	e, lent := r.event(EventDisableTiming), r.event(EventDisableTiming)
-	lent.Handle()
+	e, exposed := r.event(EventDisableTiming), r.event(EventDisableTiming)
+	exposed.Handle()
 	r.sim.Hold(r.other.Handle())
-	for _, e := range []*Event{e, lent} {
+	for _, e := range []*Event{e, exposed} {
 		r.ok(e.Record(r.other))
 	}
 	var wg sync.WaitGroup
@@ -862,14 +862,14 @@ func TestWaitWhileCaptured(t *testing.T) {
 	defer stop()
 	r.graph(func() error {
 		for range 4 {
-			for _, e := range []*Event{e, lent} {
+			for _, e := range []*Event{e, exposed} {
 				wg.Go(func() { e.Wait(ctx) })
 			}
 		}
 		for range 50 {
 			r.ok(e.Record(r.s))
-			r.ok(lent.Record(r.s))
-			err := lent.Wait(t.Context())
+			r.ok(exposed.Record(r.s))
+			err := exposed.Wait(t.Context())
 			r.is(err, ResultCapturedEvent)
 			runtime.Gosched()
 		}

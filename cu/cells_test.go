@@ -107,7 +107,7 @@ func TestTimelineMarks(t *testing.T) {
 	}
 	for name, stream := range map[string]func(r *soft) *Stream{
 		"created": func(r *soft) *Stream { return r.stream() },
-		"lent":    func(r *soft) *Stream { s := r.stream(); s.Handle(); return s },
+		"exposed": func(r *soft) *Stream { s := r.stream(); s.Handle(); return s },
 		"legacy":  func(r *soft) *Stream { return must(r.gpu.LegacyStream())(r.t) },
 		"wrapped": func(r *soft) *Stream { return must(r.gpu.WrapStream(r.stream().Handle()))(r.t) },
 		"pool's":  func(r *soft) *Stream { return must(r.gpu.PoolStream(0))(r.t) },

@@ -42,16 +42,16 @@ type poolCore struct {
 	ctx    *contextCore
 	shares int // the context's mutex guards it, as the last share takes the pool from the context
 
-	// entries has a place for each event that the pool has ever lent at the same time
-	// as others: its index is part of the event's ids. It only grows, by what is lent, or
-	// being lent or taken back, at one time, and one more for each Trim that is under way.
+	// entries has a place for each event that the pool has ever given out at the same time
+	// as others: its index is part of the event's ids. It only grows, by what is in use, or
+	// being acquired or released, at one time, and one more for each Trim that is under way.
 	entries atomic.Pointer[[]*poolEntry]
 
 	mu     lock.Mutex[lock.EventPool] // held by whoever makes an entry, or gives one a CUevent
 	closed bool
 	made   uint64 // CUevents that were put into entries
 
-	// homes are the first entries of each kind. They are lent where they stand, and are on
+	// homes are the first entries of each kind. They are acquired where they stand, and are on
 	// no list: their state alone says whether somebody has them.
 	homes [poolKinds][poolHomes]atomic.Pointer[poolEntry]
 	free  [poolKinds]freeList // of other entries with a CUevent
@@ -89,7 +89,7 @@ func changed(head uint64, first uint32) uint64 {
 
 // poolEntry is a place for an event in a pool.
 type poolEntry struct {
-	// state is the generation, which is the number of times that the entry was lent,
+	// state is the generation, which is the number of times that the entry was acquired,
 	// and these marks.
 	state atomic.Uint64
 	// core is nil while the entry has no CUevent.
@@ -105,12 +105,12 @@ type poolEntry struct {
 // The state of an entry is a sum of these.
 const (
 	entryInUse    = 1 << iota // somebody has it
-	entryRecorded             // a record has succeeded since it was lent
+	entryRecorded             // a record has succeeded since it was acquired
 	entryBusy                 // nobody has it, and nobody can: it is being seen to
 	entryOne                  // one generation
 )
 
-// maxGeneration is the last one: an entry is not lent again after it, so that no id
+// maxGeneration is the last one: an entry is not acquired again after it, so that no id
 // comes back.
 const maxGeneration = 1<<32 - 1
 
@@ -135,7 +135,7 @@ func (c *Context) EventPool() (*EventPool, error) {
 }
 
 // Close releases the share in the pool. The last one destroys the pool's events
-// (cuEventDestroy): those that are still lent answer [ErrClosed] from then on, and are
+// (cuEventDestroy): those that are still in use answer [ErrClosed] from then on, and are
 // reported to the leak hook. Further calls return nil.
 func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
@@ -169,12 +169,12 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		if c == nil {
 			return
 		}
-		sl, lent := c.slot.Load(), en.state.Load()&entryInUse != 0
-		if !lent {
+		sl, inUse := c.slot.Load(), en.state.Load()&entryInUse != 0
+		if !inUse {
 			c.released.Store(true) // a wait may have begun while the event was released
 		}
 		closed, err := c.close(at)
-		if closed && lent && en.state.Load()&entryInUse != 0 {
+		if closed && inUse && en.state.Load()&entryInUse != 0 {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
@@ -246,7 +246,7 @@ func (p *EventPool) give(op string, en *poolEntry, s uint64) (Pooled, error) {
 	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
 }
 
-// refilled is refill for an entry that is to be lent with this state. It is put back if that fails, or a tracer panics.
+// refilled is refill for an entry that is to be acquired with this state. It is put back if that fails, or a tracer panics.
 func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
 	state := s - entryOne
 	defer func() {
@@ -324,14 +324,14 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
 		}
 	}
-	return Pooled{}, &Error{Op: op, Result: ResultNotFound, Detail: "the pool has never lent an event with this id: ask the pool that it came from"}
+	return Pooled{}, &Error{Op: op, Result: ResultNotFound, Detail: "the pool has never given out an event with this id: ask the pool that it came from"}
 }
 
 // PoolStats is what a pool of events has, and has done.
 type PoolStats struct {
 	// InUse is how many events are acquired and not yet released, and Free how many can be acquired.
 	InUse, Free int
-	// Acquired and Created count since the pool was made: how often an event was lent,
+	// Acquired and Created count since the pool was made: how often an event was acquired,
 	// and how often that took another CUevent.
 	Acquired, Created uint64
 }

@@ -22,7 +22,7 @@ var (
 // TestPoolStorm acquires, uses and releases events on many goroutines, with copies that are
 // released by several at once, waits and tickets that outlive the release, ids, trims,
 // creations that fail, and closes of the pool's shares: the last one at rest, or in the
-// middle. No CUevent is lent twice at a time, a wait is for its own record, the statistics
+// middle. No CUevent is in use twice at a time, a wait is for its own record, the statistics
 // add up, and nothing is left.
 func TestPoolStorm(t *testing.T) {
 	for round := range *poolStormRounds {
@@ -104,7 +104,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 				}
 				raw := sl.raw
 				if other, twice := holders.LoadOrStore(raw, e.ID()); twice && !(closing && closed.Load()) {
-					t.Errorf("CUevent %#x is lent as %#x and as %#x", raw, other, e.ID())
+					t.Errorf("CUevent %#x is in use as %#x and as %#x", raw, other, e.ID())
 				}
 				if st, err := e.Query(); may("Query", err) && st != Complete {
 					t.Error("an acquired event is not complete")

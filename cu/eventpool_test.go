@@ -25,7 +25,7 @@ func TestPoolGenerationsEnd(t *testing.T) {
 	r.ok(must(pool.ByID(last.ID()))(t).Release())
 	next := must(pool.Acquire())(t)
 	if next.entry == en {
-		t.Error("the entry is lent again")
+		t.Error("the entry is in use again")
 	}
 	for _, e := range []Pooled{first, last} {
 		if err := e.Record(r.s); !errors.Is(err, ErrReleased) {
@@ -68,7 +68,7 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			r.ok(e.Release())
 			next := must(pool.Acquire())(t)
 			if next.entry.core.Load().slot.Load().raw == raw {
-				t.Error("a CUevent is lent while a call on it is in flight")
+				t.Error("a CUevent is in use while a call on it is in flight")
 			}
 			if st, err := next.Query(); st != Complete || err != nil {
 				t.Errorf("fresh: %v, %v", st, err)
@@ -105,7 +105,7 @@ func TestPoolLateCall(t *testing.T) {
 		}
 		next := must(pool.Acquire())(t)
 		if next.entry != e.entry || next.entry.core.Load().slot.Load().raw == sl.raw {
-			t.Error("a CUevent is lent while a call on it is in flight")
+			t.Error("a CUevent is in use while a call on it is in flight")
 		}
 		sl.leave()
 		held = append(held, next)
@@ -192,7 +192,7 @@ func TestPoolForgedID(t *testing.T) {
 }
 
 // TestPoolRecordBesideRelease records an event, from an earlier slot, that was released and
-// lent out meanwhile: the next holder does not notice.
+// given out meanwhile: the next holder does not notice.
 func TestPoolRecordBesideRelease(t *testing.T) {
 	r := newRig(t)
 	r.hold(r.s)
@@ -244,13 +244,13 @@ func TestPoolFailures(t *testing.T) {
 		t.Errorf("%d entries", n)
 	}
 	var raws []uintptr
-	var lent []Pooled
+	var acquired []Pooled
 	for range 3 {
 		e := must(pool.Acquire())(t)
 		raws = append(raws, uintptr(e.entry.core.Load().first.raw))
-		lent = append(lent, e)
+		acquired = append(acquired, e)
 	}
-	for _, e := range lent {
+	for _, e := range acquired {
 		r.ok(e.Release())
 	}
 	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
@@ -268,14 +268,14 @@ func TestPoolFailures(t *testing.T) {
 func TestPoolTrimBesideAcquire(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
-	acquire := func(n int) (lent []Pooled) {
+	acquire := func(n int) (acquired []Pooled) {
 		for range n {
-			lent = append(lent, must(pool.Acquire())(t))
+			acquired = append(acquired, must(pool.Acquire())(t))
 		}
-		return lent
+		return acquired
 	}
-	release := func(lent []Pooled) {
-		for _, e := range lent {
+	release := func(acquired []Pooled) {
+		for _, e := range acquired {
 			r.ok(e.Release())
 		}
 	}
@@ -295,13 +295,13 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 		trimmed := make(chan int)
 		go func() { trimmed <- pool.Trim() }()
 		<-trimming
-		lent := acquire(n)
+		acquired := acquire(n)
 		close(goOn)
 		if got := <-trimmed; got != n {
 			t.Errorf("%d trimmed", got)
 		}
 		remove()
-		release(lent)
+		release(acquired)
 		if got := len(*pool.share.pool.entries.Load()); got > n+1 {
 			t.Errorf("%d entries, for %d events at a time", got, n)
 		}
@@ -322,11 +322,11 @@ func TestPoolTrimEnds(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
 	cycle := func() {
-		var lent [poolHomes + 1]Pooled // one is on the list
-		for i := range lent {
-			lent[i] = must(pool.Acquire())(t)
+		var acquired [poolHomes + 1]Pooled // one is on the list
+		for i := range acquired {
+			acquired[i] = must(pool.Acquire())(t)
 		}
-		for _, e := range lent {
+		for _, e := range acquired {
 			r.ok(e.Release())
 		}
 	}

@@ -104,7 +104,7 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 
 // measure asks the driver for the time between two records.
 func measure(op string, start, stop *slot) (time.Duration, Status, error) {
-	// An event that is lent is asked about without a record of ours. Its first may succeed after
+	// An event that is exposed is asked about without a record of ours. Its first may succeed after
 	// the driver has answered, so what counts is what had been recorded before the question.
 	started, stopped := start.recorded(), stop.recorded()
 	ms, res := stop.drv.elapsed(start.raw, stop.raw)

@@ -274,7 +274,7 @@ func ExampleContext_WrapEvent() {
 		log.Fatal(err)
 	}
 	defer ours.Close()
-	handle := ours.Handle() // a CUevent or cudaEvent_t, to be lent to others
+	handle := ours.Handle() // a CUevent or cudaEvent_t, to be exposed to others
 
 	theirs, err := gpu.WrapEvent(handle, cu.EventDisableTiming)
 	if err != nil {

@@ -130,7 +130,7 @@ func ExampleEventPool() {
 		}
 	}
 	st := pool.Stats()
-	fmt.Println(st.Acquired, "acquired,", st.Created, "created,", st.InUse, "lent")
+	fmt.Println(st.Acquired, "acquired,", st.Created, "created,", st.InUse, "in use")
 }
 
 // A number stands for the event where a value of Go cannot go.

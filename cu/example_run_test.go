@@ -139,7 +139,7 @@ var programs = map[string]program{
 	"Driver_WrapContext":            {run: ExampleDriver_WrapContext},
 	"Elapsed":                       {run: ExampleElapsed, prints: "1ms\n"},
 	"EventKey":                      {run: ExampleEventKey, prints: "upload\n"},
-	"EventPool":                     {run: ExampleEventPool, prints: "3 acquired, 1 created, 0 lent\n"},
+	"EventPool":                     {run: ExampleEventPool, prints: "3 acquired, 1 created, 0 in use\n"},
 	"EventPool_ByID":                {run: ExampleEventPool_ByID, prints: "true <nil> <nil>\ntrue\n"},
 	"Event_Close":                   {run: ExampleEvent_Close, prints: "<nil> <nil>\ntrue\n"},
 	"Event_IPCHandle":               {run: ExampleEvent_IPCHandle, prints: "140\n"},

@@ -78,7 +78,7 @@ func ExampleStream_HostFunc() {
 }
 
 // Synchronize holds an operating system thread; Event.Wait does not, and can be
-// given up.
+// cancelled.
 func ExampleStream_Synchronize() {
 	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 	if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {

@@ -108,7 +108,7 @@ func TestRecordOrder(t *testing.T) {
 	streams[1].Handle() // others may capture it
 	record(1, 1)
 	if n := placeOf(events[1]); n != 0 {
-		t.Errorf("a record of a stream that was lent is number %d", n)
+		t.Errorf("a record of a stream that was exposed is number %d", n)
 	}
 	events[0].Handle()
 	if n := placeOf(events[0]); n != 0 {

@@ -52,11 +52,11 @@ func TestRecordOvertaken(t *testing.T) {
 		r := newRig(t)
 		fork := r.stream(r.gpu)
 		mem := r.memory(r.gpu, 8)
-		for _, lent := range []bool{false, true} {
+		for _, exposed := range []bool{false, true} {
 			host := must(r.gpu.AllocHost(8, 0))(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
-			if lent {
+			if exposed {
 				e.Handle()
 			}
 			r.tell("fake_block", "cuStreamWaitEvent", 1, 1)
@@ -64,7 +64,7 @@ func TestRecordOvertaken(t *testing.T) {
 			wg.Go(func() { r.ok(fork.WaitEvent(e)) })
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
 			g := must(r.s.Capture(CaptureGlobal, func() error {
-				if lent { // and recorded by others
+				if exposed { // and recorded by others
 					if res := r.drv.table.EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw); res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -74,23 +74,23 @@ func TestRecordOvertaken(t *testing.T) {
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
 				if fork.core.underWay() == nil {
-					t.Errorf("lent %v: nobody knows that the stream has joined", lent)
+					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))
 				r.ok(host.Close())
 				return r.s.WaitStream(fork)
 			}))(t)
 			if n := r.census(kindHost); n != 1 {
-				t.Errorf("lent %v: %d pieces of host memory, want the graph's", lent, n)
+				t.Errorf("exposed %v: %d pieces of host memory, want the graph's", exposed, n)
 			}
 			r.ok(g.Close())
 			if !r.freed(func() bool { return r.census(kindHost) == 0 }) {
-				t.Errorf("lent %v: the graph's memory outlives it", lent)
+				t.Errorf("exposed %v: the graph's memory outlives it", exposed)
 			}
 		}
 	})
 
-	// A poll of an event that is recorded in place, as it was lent.
+	// A poll of an event that is recorded in place, as it was exposed.
 	t.Run("poll", func(t *testing.T) {
 		r := newSoft(t)
 		e := r.event(EventDisableTiming)

@@ -10,7 +10,7 @@ import (
 
 // Pooled is an event of an [EventPool], from Acquire to Release. It is a value, and
 // may be copied; after the release of one copy the others answer [ErrReleased], also when
-// the pool has lent the CUevent to somebody else. It behaves like an [Event] that was just
+// the pool has given the CUevent to somebody else. It behaves like an [Event] that was just
 // created: what its CUevent marked before does not show. The zero Pooled is no event.
 type Pooled struct {
 	entry *poolEntry
@@ -153,8 +153,8 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	if !recorded { // a failure means that it is marked already, or was released
-		lent := uint64(p.gen)*entryOne + entryInUse
-		p.entry.state.CompareAndSwap(lent, lent+entryRecorded)
+		inUse := uint64(p.gen)*entryOne + entryInUse
+		p.entry.state.CompareAndSwap(inUse, inUse+entryRecorded)
 	}
 	return nil
 }

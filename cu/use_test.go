@@ -236,7 +236,7 @@ func TestHandleWhileMoving(t *testing.T) {
 				t.Error("the event has another CUevent than the one in use elsewhere")
 			}
 			if got := r.trap(func() { r.drv.table.EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
-				t.Errorf("the lent CUevent: %s", got)
+				t.Errorf("the exposed CUevent: %s", got)
 			}
 		})
 	}

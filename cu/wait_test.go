@@ -336,7 +336,7 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 	}
 }
 
-// TestSinceBeforeFirstRecord has the driver asked before events that were lent are recorded for the
+// TestSinceBeforeFirstRecord has the driver asked before events that were exposed are recorded for the
 // first time, and the answer come after.
 func TestSinceBeforeFirstRecord(t *testing.T) {
 	for _, late := range [][]int{{0}, {1}, {0, 1}} {

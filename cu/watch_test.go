@@ -330,7 +330,7 @@ func TestWaitStorm(t *testing.T) {
 						t.Error(err)
 					}
 				case 2:
-					e.Handle() // it is lent
+					e.Handle() // it is exposed
 				case 3:
 					last = e.Move()
 				}

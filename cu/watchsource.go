@@ -23,7 +23,7 @@ type watchSource struct {
 	results  [watch.MaxQuery]driver.Result
 }
 
-// notifier is a driver's, and how many streams were told to notify so far. It has a descriptor
+// notifier is a driver's, and how many streams were armed so far. It has a descriptor
 // while the watcher's goroutine runs.
 type notifier struct {
 	*driver.Notifier
@@ -37,6 +37,7 @@ func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
 // which is real time also where the driver's is not.
 type watcherClock struct{ driver.Clock }
 
+// Now returns the machine's time.
 func (watcherClock) Now() time.Time { return time.Now() }
 
 // initWatch is called when the driver has been opened.
@@ -45,6 +46,7 @@ func (d *Driver) initWatch() {
 	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
 }
 
+// NewNotifier returns the notifier that the watcher sleeps on. It is discarded when the driver is collected.
 func (s *watchSource) NewNotifier() watch.Notifier {
 	n := &notifier{Notifier: s.drv.table.NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
@@ -63,6 +65,8 @@ func answerOf(res driver.Result) watch.Answer {
 	return watch.Answer(res)
 }
 
+// Query asks for several events in one crossing (cuEventQuery). It reports false, and asks for none, if one of them
+// may have become part of a capture.
 func (s *watchSource) Query(q *watch.Query) bool {
 	d, n := s.drv, len(q.Handles)
 	for i, h := range q.Handles {
@@ -84,6 +88,7 @@ func (s *watchSource) Query(q *watch.Query) bool {
 	return true
 }
 
+// QueryAlone asks for one event that needs more care, as other code may record it.
 func (s *watchSource) QueryAlone(item watch.Item) watch.Answer {
 	res, _ := item.(*slot).ask()
 	return answerOf(res)
@@ -97,8 +102,10 @@ func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err 
 	return c.poison.Load() != nil, err
 }
 
+// Traced reports whether there are tracers.
 func (s *watchSource) Traced() bool { return s.drv.tracers.Load() != nil }
 
+// Trace calls tracers for the queries that have ended waits, and releases the items.
 func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	each(len(items), func(i int) {
 		sl := items[i].(*slot)
@@ -114,6 +121,7 @@ func (s *watchSource) Crowded() {
 	}
 }
 
+// MayArm reports false while anything is being captured: a wake-up stream could join the capture.
 func (s *watchSource) MayArm() bool { return s.drv.captures.n.Load() == 0 }
 
 // CanArm reports false after a sticky error: no stream notifies anybody then.
@@ -121,6 +129,7 @@ func (s *watchSource) CanArm(item watch.Item) bool {
 	return item.(*slot).core.ctx.poison.Load() == nil
 }
 
+// Arm makes a wake-up stream wait for an event (cuStreamWaitEvent). It does not wait for the GPU.
 func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watch.WakeUp, watch.ArmResult) {
 	d := s.drv
 	up, ok := item.(*slot).core.ctx.takeWakeUp()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -490,155 +488,4 @@ func (r *doctorReport) textChecks(line func(label, format string, args ...any), 
 			line("", "%s %s: %s", passed, c.Name, oneLine(c.Detail))
 		}
 	}
-}
-
-// checkDevice checks a device. A driver that hangs cannot be called back: when
-// patience ends, the checks are left alone, with all they hold.
-func checkDevice(dev *cu.Device, w *waiter) []check {
-	type progress struct {
-		name string // of the step that begins
-		done *check // the step that has ended
-	}
-	steps := make(chan progress, 64) // more than there are, so that nothing waits for us
-	go func() {
-		defer close(steps)
-		p := &physician{dev: dev, step: func(name string, f func() (string, error)) bool {
-			steps <- progress{name: name}
-			began := clock.Start()
-			detail, err := f()
-			if err != nil {
-				detail = err.Error()
-			}
-			steps <- progress{done: &check{dev.Ordinal(), name, err == nil, detail, began.Elapsed(), err}}
-			return err == nil
-		}}
-		p.check()
-	}()
-	checks, present := []check{}, ""
-	for tooLong, quiet := w.patience(), w.after(silence); ; {
-		select {
-		case s, ok := <-steps:
-			switch {
-			case !ok:
-				return checks
-			case s.done != nil:
-				checks = append(checks, *s.done)
-			default:
-				present = s.name
-			}
-		case <-quiet:
-			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), present))
-			quiet = nil
-		case <-tooLong:
-			w.hung = true
-			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
-		}
-	}
-}
-
-// physician checks a device.
-type physician struct {
-	dev  *cu.Device
-	step func(name string, f func() (detail string, err error)) (passed bool)
-
-	rig    *rig
-	stream *cu.Stream
-}
-
-// What the checks use.
-const (
-	checkSpin = time.Millisecond
-	checkSize = 1 << 20
-)
-
-// check goes through the steps until one fails.
-func (p *physician) check() {
-	passed := p.step("context, and a kernel compiled from PTX", func() (detail string, err error) {
-		if p.rig, err = newRig(p.dev); err != nil {
-			return "", err
-		}
-		p.stream, err = p.rig.stream()
-		return "compiled in " + digits(p.rig.compiled, 3), err
-	})
-	if p.rig == nil {
-		return
-	}
-	passed = passed && p.step("events around a kernel", p.events) && p.step("memory there and back", p.memory)
-	if !passed {
-		// The rig is closed as far as that can be done; its errors tell no more.
-		_ = p.rig.close()
-		return
-	}
-	p.step("closing everything", func() (string, error) { return "done", p.rig.close() })
-}
-
-// events times a kernel.
-func (p *physician) events() (string, error) {
-	start, err := p.rig.event()
-	if err != nil {
-		return "", err
-	}
-	stop, err := p.rig.event()
-	if err != nil {
-		return "", err
-	}
-	if err := start.Record(p.stream); err != nil {
-		return "", err
-	}
-	if err := p.rig.launch(p.stream, checkSpin); err != nil {
-		return "", err
-	}
-	if err := stop.Record(p.stream); err != nil {
-		return "", err
-	}
-	var polled polls
-	if err := polled.await(stop, func() error { return nil }); err != nil {
-		return "", err
-	}
-	d, st, err := stop.Since(start)
-	switch {
-	case err != nil:
-		return "", err
-	case st != cu.Complete:
-		return "", errors.New("the driver says of an event that it is pending, after it was complete")
-	case d < checkSpin-2*resolution:
-		return "", fmt.Errorf("by its events, a kernel that spins for %s took %s", duration(checkSpin), duration(d))
-	}
-	return fmt.Sprintf("%s for a kernel of %s, polled %s", duration(d), duration(checkSpin), count(polled.Pending+polled.Complete, "time")), nil
-}
-
-// memory copies a pattern to the device and back.
-func (p *physician) memory() (_ string, err error) {
-	var mem [2]*cu.HostMem
-	for i := range mem {
-		if mem[i], err = keep(p.rig, func() (*cu.HostMem, error) { return p.rig.gpu.AllocHost(checkSize, cu.HostDefault) }); err != nil {
-			return "", err
-		}
-	}
-	dev, err := keep(p.rig, func() (*cu.DeviceMem, error) { return p.rig.gpu.Alloc(checkSize) })
-	if err != nil {
-		return "", err
-	}
-	pattern := make([]byte, checkSize)
-	for i := range pattern {
-		pattern[i] = byte(i ^ i>>8 ^ i>>16)
-	}
-	if _, err := mem[0].WriteAt(pattern, 0); err != nil {
-		return "", err
-	}
-	if err := p.stream.Copy(dev, mem[0]); err != nil {
-		return "", err
-	}
-	if err := p.stream.Copy(mem[1], dev); err != nil {
-		return "", err
-	}
-	if err := p.stream.Synchronize(); err != nil {
-		return "", err
-	}
-	return size(checkSize) + " arrived whole", mem[1].View(func(b []byte) error {
-		if !bytes.Equal(b, pattern) {
-			return errors.New("what came back is not what was sent: the GPU's memory, or the bus, is faulty")
-		}
-		return nil
-	})
 }

@@ -82,7 +82,7 @@ func TestNotifierClosing(t *testing.T) {
 		t.Errorf("C has called %d times, and %d were notified", notified.Load(), n)
 	}
 	if !b.Close() || !b.Forget(notified.Load()) {
-		t.Error("the notifier is not given up")
+		t.Error("the notifier is not collected")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestNotifierWithoutDescriptors(t *testing.T) {
 		t.Errorf("there are descriptors, and it has %d; C may call: %t", descriptors(b), ok)
 	}
 	if !b.Close() || !b.Forget(0) {
-		t.Error("the notifier is not given up")
+		t.Error("the notifier is not collected")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestNotifierWakes(t *testing.T) {
 		}
 		<-notified
 		if round%64 == 0 && !(b.Close() && b.Forget(round+1)) {
-			t.Fatalf("round %d: the notifier is not given up", round)
+			t.Fatalf("round %d: the notifier is not collected", round)
 		}
 	}
 	close(calls)

@@ -109,7 +109,7 @@ func TestNotifier(t *testing.T) {
 			}
 			b.Wait(time.Hour)
 			if !b.Close() || !b.Forget(times*notifications+3) {
-				t.Error("the notifier is not given up")
+				t.Error("the notifier is not collected")
 			}
 		}
 		b.Notify() // nobody hears
