@@ -57,7 +57,13 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
-		return sc.ctx.drv.table.MemsetD8Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size, sc.raw), nil
+		return sc.ctx.drv.table.MemsetD8Async(
+			driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread},
+			d.addr(),
+			value,
+			d.size,
+			sc.raw,
+		), nil
 	})
 }
 
@@ -70,12 +76,25 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := spanOf(dst)
 	return s.onMemory(op, d, d, func(sc *streamCore) (driver.Result, error) {
 		if d.off%4 != 0 || d.size%4 != 0 {
-			return 0, invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
+			return 0, invalid(
+				op,
+				fmt.Sprintf(
+					"%d bytes at %d are not whole words: offset and size must be multiples of 4",
+					d.size,
+					d.off,
+				),
+			)
 		}
 		if d.size == 0 {
 			return driver.ResultSuccess, nil
 		}
-		return sc.ctx.drv.table.MemsetD32Async(driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, d.addr(), value, d.size/4, sc.raw), nil
+		return sc.ctx.drv.table.MemsetD32Async(
+			driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread},
+			d.addr(),
+			value,
+			d.size/4,
+			sc.raw,
+		), nil
 	})
 }
 
@@ -105,7 +124,11 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 	if op == "cuMemcpyPeerAsync" {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
 			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
-				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context", d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
+				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
+				d.mem.ctx.dev,
+				r.mem.ctx.dev,
+				sc.ctx.dev,
+			))
 		}
 	} else {
 		for _, sp := range []Span{d, r} {

@@ -32,7 +32,11 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return d.device(raw, ordinal), nil
 	case driver.ResultInvalidDevice:
 		n, _ := d.DeviceCount()
-		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n)}
+		return nil, &Error{
+			Op:     op,
+			Result: res,
+			Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n),
+		}
 	}
 	return nil, d.fail(op, 0, res)
 }
@@ -89,7 +93,11 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 			return dev, nil
 		}
 	}
-	return nil, &Error{Op: op, Result: ResultInvalidDevice, Detail: fmt.Sprintf("the device in PCI slot %q is not among those that the driver lists", id)}
+	return nil, &Error{
+		Op:     op,
+		Result: ResultInvalidDevice,
+		Detail: fmt.Sprintf("the device in PCI slot %q is not among those that the driver lists", id),
+	}
 }
 
 // valid reports whether the device came from a driver.
@@ -166,7 +174,10 @@ func (dev *Device) PCIBusID() (string, error) {
 	return dev.text("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
 }
 
-func (dev *Device) text(op string, get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
+func (dev *Device) text(
+	op string,
+	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result,
+) (string, error) {
 	if !dev.valid() {
 		return "", errNil(op, "device")
 	}
@@ -272,7 +283,12 @@ func (dev *Device) with(op string, peer *Device) error {
 		return errNil(op, "device")
 	}
 	if dev.drv != peer.drv {
-		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf("one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv))
+		return mistake(
+			op,
+			ErrDriverMismatch,
+			0,
+			fmt.Sprintf("one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv),
+		)
 	}
 	return nil
 }

@@ -174,8 +174,13 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 		return mistake(op, err, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
 			aKind, a.dev, bKind, b.dev))
 	}
-	return mistake(op, ErrContextMismatch, 0, fmt.Sprintf("the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
-		aKind, a.raw, bKind, b.raw, a.dev))
+	return mistake(
+		op,
+		ErrContextMismatch,
+		0,
+		fmt.Sprintf("the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
+			aKind, a.raw, bKind, b.raw, a.dev),
+	)
 }
 
 // fail returns the error for a call that the driver answered with res, which
@@ -242,7 +247,11 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s", p.op, join(Remedy(p.res), poisonedDetail))
+		e.Detail = fmt.Sprintf(
+			"%s was the first to report it, for work that was enqueued earlier; %s",
+			p.op,
+			join(Remedy(p.res), poisonedDetail),
+		)
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}

@@ -209,7 +209,8 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 			continue
 		}
 		s := en.state.Load()
-		if next := s&^(entryOne-1) + entryOne + entryInUse; s&(entryInUse|entryBusy) == 0 && en.state.CompareAndSwap(s, next) {
+		if next := s&^(entryOne-1) + entryOne + entryInUse; s&(entryInUse|entryBusy) == 0 &&
+			en.state.CompareAndSwap(s, next) {
 			return p.give(op, en, next)
 		}
 	}
@@ -246,7 +247,8 @@ func (p *EventPool) give(op string, en *poolEntry, s uint64) (Pooled, error) {
 	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
 }
 
-// refilled is refill for an entry that is to be acquired with this state. It is put back if that fails, or a tracer panics.
+// refilled is refill for an entry that is to be acquired with this state. It is put back if that
+// fails, or a tracer panics.
 func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
 	state := s - entryOne
 	defer func() {
@@ -286,7 +288,10 @@ func (p *EventPool) refuse(f EventFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	return invalid("cuEventCreate", "an interprocess or external event cannot be pooled, as another process or a graph may go on using it: use gpu.NewEvent")
+	return invalid(
+		"cuEventCreate",
+		"an interprocess or external event cannot be pooled, as another process or a graph may go on using it: use gpu.NewEvent",
+	)
 }
 
 // AcquireTracked is Acquire for holders that may forget the event: when the garbage
@@ -324,7 +329,11 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
 		}
 	}
-	return Pooled{}, &Error{Op: op, Result: ResultNotFound, Detail: "the pool has never given out an event with this id: ask the pool that it came from"}
+	return Pooled{}, &Error{
+		Op:     op,
+		Result: ResultNotFound,
+		Detail: "the pool has never given out an event with this id: ask the pool that it came from",
+	}
 }
 
 // PoolStats is what a pool of events has, and has done.

@@ -134,7 +134,12 @@ func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
 }
 
 func errUntimed(op string, h uintptr) error {
-	return mistake(op, ErrNotTimed, h, "create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time")
+	return mistake(
+		op,
+		ErrNotTimed,
+		h,
+		"create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time",
+	)
 }
 
 func errUnrecorded(op string, h uintptr) error {

@@ -252,7 +252,8 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 		return nil, nil
 	}
 	// Others can begin a capture of a stream that they know. The legacy one cannot be captured.
-	if (sc.foreign && sc.raw != driver.CU_STREAM_LEGACY || sc.exposed.Load()) && errors.Is(sc.unlessCaptured(at), errBusy) {
+	if (sc.foreign && sc.raw != driver.CU_STREAM_LEGACY || sc.exposed.Load()) &&
+		errors.Is(sc.unlessCaptured(at), errBusy) {
 		return nil, errInCapture
 	}
 	return x.word(i), nil

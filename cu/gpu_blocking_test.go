@@ -74,7 +74,16 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
 		case n > 2:
 			capturing = streams[1]
 		}
-		b := &besideHeld{t: t, gpu: gpu, streams: n, held: held, other: other, capturing: capturing, spin: spin, took: took}
+		b := &besideHeld{
+			t:         t,
+			gpu:       gpu,
+			streams:   n,
+			held:      held,
+			other:     other,
+			capturing: capturing,
+			spin:      spin,
+			took:      took,
+		}
 		b.run(n%43 == 36)
 	}
 	for _, name := range slices.Sorted(maps.Keys(took)) {
@@ -181,7 +190,12 @@ func (b *besideHeld) run(contexts bool) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		case <-time.After(heldUp):
-			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams, len(b.gpu.own.core.parts))
+			t.Errorf(
+				"%s is held up, beside %d streams of the program and %d in all",
+				c.name,
+				b.streams,
+				len(b.gpu.own.core.parts),
+			)
 			b.ok(tl.Set(1))
 			<-done
 		}
@@ -215,7 +229,14 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 		must(another.NewEvent(0))(t)
 	}
 	return func() error {
-		err := errors.Join(e.Record(s), b.held.Memset(used, 1), b.held.Copy(mem, host.Span(0, 16)), tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held))
+		err := errors.Join(
+			e.Record(s),
+			b.held.Memset(used, 1),
+			b.held.Copy(mem, host.Span(0, 16)),
+			tl.Signal(b.held, 1),
+			x.Launch(b.held),
+			e.Record(b.held),
+		)
 		runtime.KeepAlive(mod)
 		runtime.KeepAlive(another)
 		return err

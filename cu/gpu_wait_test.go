@@ -76,8 +76,13 @@ func TestGPUWaiters(t *testing.T) {
 			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
 			time.Sleep(long)
 			s := drv.watch.State()
-			t.Logf("%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v", s.Waits, s.Counters,
-				wakeUpStreams(gpu), s.Rest)
+			t.Logf(
+				"%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v",
+				s.Waits,
+				s.Counters,
+				wakeUpStreams(gpu),
+				s.Rest,
+			)
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
 			}
@@ -136,7 +141,12 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		g.hold(t, s)
 	}
 	before := stuck()
-	t.Logf("CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v", os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"), held, before)
+	t.Logf(
+		"CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v",
+		os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
+		held,
+		before,
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -375,7 +385,11 @@ func TestGPUOrder(t *testing.T) {
 			}
 		}()
 	}
-	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for", looked, pending)
+	t.Logf(
+		"%d records that precede one that has completed have, and %d were still pending when they were asked for",
+		looked,
+		pending,
+	)
 }
 
 // TestGPUPagesOutlastContexts releases contexts whose timelines had memory, while a stream is held. Nobody
@@ -442,7 +456,14 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 			t.Errorf("%s: %v; released: %v", c.name, err, core.gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
-			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key, want)
+			t.Fatalf(
+				"%s: the memory at %#x is free: %v; it may be registered in %v, want %v",
+				c.name,
+				at,
+				ok,
+				key,
+				want,
+			)
 		}
 	}
 	if err := errors.Join(e.Close(), stream.Close()); err != nil {
@@ -450,8 +471,8 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 	}
 }
 
-// TestGPULegacyStreamOfOtherDrivers releases a context that another driver keeps, while its legacy stream has work to do
-// with memory of another context: that is freed when it is done.
+// TestGPULegacyStreamOfOtherDrivers releases a context that another driver keeps, while its legacy
+// stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
 	if others.own.core.drv.table.Software() {

@@ -52,18 +52,34 @@ func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 // others. From now on the event's completion is not remembered, and a wait is for its
 // newest record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
 func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, GraphNodeTypeEventRecord, after)
+	return g.addEvent(
+		"cuGraphAddEventRecordNode",
+		(*driver.Table).GraphAddEventRecordNode,
+		e,
+		GraphNodeTypeEventRecord,
+		after,
+	)
 }
 
 // AddEventWait adds a node that waits for the event's newest record at the time of the
 // launch, after others (cuGraphAddEventWaitNode, CUDA 11.1).
 func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, GraphNodeTypeWaitEvent, after)
+	return g.addEvent(
+		"cuGraphAddEventWaitNode",
+		(*driver.Table).GraphAddEventWaitNode,
+		e,
+		GraphNodeTypeWaitEvent,
+		after,
+	)
 }
 
-func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
-
-	e *Event, typ GraphNodeType, after []GraphNode) (GraphNode, error) {
+func (g *Graph) addEvent(
+	op string,
+	add func(*driver.Table, driver.At, driver.Graph, []driver.GraphNode, driver.Event) (driver.GraphNode, driver.Result),
+	e *Event,
+	typ GraphNodeType,
+	after []GraphNode,
+) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(op, "graph")
 	}
@@ -90,7 +106,11 @@ func (g *Graph) addEvent(op string, add func(*driver.Table, driver.At, driver.Gr
 }
 
 // add adds a node, after others.
-func (g *Graph) add(op string, after []GraphNode, add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error)) (GraphNode, error) {
+func (g *Graph) add(
+	op string,
+	after []GraphNode,
+	add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error),
+) (GraphNode, error) {
 	gc, err := g.enter(op)
 	if err != nil {
 		return GraphNode{}, err
@@ -264,7 +284,12 @@ func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode
 // kinds of work have one way into a graph, and the checks of the ordinary one. An empty
 // copy becomes an empty node. No lock is held when the stream is created and destroyed,
 // and when tell is called, so that tracers can be told.
-func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream), after []GraphNode) (GraphNode, error) {
+func (g *Graph) addWork(
+	ctx *contextCore,
+	work func(*Stream) error,
+	tell func(*Stream),
+	after []GraphNode,
+) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(beginToGraphOp, "graph")
 	}
@@ -297,19 +322,23 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 	s := newStream(ctx, raw, driver.At{}, ok)
 	s.core.flags = StreamNonBlocking
 	defer s.Close()
-	n, err := g.add(beginToGraphOp, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		last, err := gc.capture(deps, func() error {
-			return gc.captureTo(s.core, CaptureRelaxed, deps, func() error { return work(s) })
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-		if len(last) != 1 || slices.Contains(deps, last[0]) {
-			n, res := ctx.drv.table.GraphAddEmptyNode(at, gc.raw, last)
-			return n, res, nil
-		}
-		return last[0], driver.ResultSuccess, nil
-	})
+	n, err := g.add(
+		beginToGraphOp,
+		after,
+		func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+			last, err := gc.capture(deps, func() error {
+				return gc.captureTo(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+			})
+			if err != nil {
+				return 0, 0, err
+			}
+			if len(last) != 1 || slices.Contains(deps, last[0]) {
+				n, res := ctx.drv.table.GraphAddEmptyNode(at, gc.raw, last)
+				return n, res, nil
+			}
+			return last[0], driver.ResultSuccess, nil
+		},
+	)
 	tell(s)
 	return n, err
 }

@@ -28,7 +28,10 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least one, and for no more than there can be", size))
+		return nil, invalid(
+			op,
+			fmt.Sprintf("the size is %d bytes: ask for at least one, and for no more than there can be", size),
+		)
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
 		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")

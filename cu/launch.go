@@ -132,7 +132,12 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 // enqueue enqueues the kernel on a stream, of which the caller holds a reference. The caller
 // ends the tracedCall, where no lock is held.
-func (f *Function) enqueue(op string, sc *streamCore, cfg LaunchConfig, args []Arg) (t tracedCall, res driver.Result, err error) {
+func (f *Function) enqueue(
+	op string,
+	sc *streamCore,
+	cfg LaunchConfig,
+	args []Arg,
+) (t tracedCall, res driver.Result, err error) {
 	mc := f.mod.core
 	if err := mc.Enter(mc, op); err != nil {
 		return t, 0, err
@@ -277,15 +282,27 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 			// The driver comes first, then what is closed, then the context.
 			if mc.ctx.drv != sc.ctx.drv {
 				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch,
-					Detail: fmt.Sprintf("argument %d is memory of %v, the kernel is of %v: open one driver and share it", i, mc.ctx.drv, sc.ctx.drv)}
+					Detail: fmt.Sprintf(
+						"argument %d is memory of %v, the kernel is of %v: open one driver and share it",
+						i,
+						mc.ctx.drv,
+						sc.ctx.drv,
+					)}
 			}
 			if !mc.Acquire(mc) {
-				return &Error{Result: ResultInvalidValue, Err: ErrClosed, Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i)}
+				return &Error{
+					Result: ResultInvalidValue,
+					Err:    ErrClosed,
+					Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i),
+				}
 			}
 			lf.mem = append(lf.mem, mc)
 			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
 				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
-				e.Detail = fmt.Sprintf("argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's", i)
+				e.Detail = fmt.Sprintf(
+					"argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's",
+					i,
+				)
 				if e.Err == ErrDeviceMismatch {
 					e.Detail += ", or enable peer access"
 				}

@@ -10,8 +10,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// memoryKind is what memory is, which says who frees it, and where it may be used. A new kind is a row of memoryKinds, a
-// case of memCore.free, and a file with its Go type and with what allocates it.
+// memoryKind is what memory is, which says who frees it, and where it may be used. A new kind is a
+// row of memoryKinds, a case of memCore.free, and a file with its Go type and with what allocates
+// it.
 type memoryKind uint8
 
 const (

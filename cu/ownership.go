@@ -176,9 +176,9 @@ func (d *Driver) forget(c *contextCore) {
 	}
 }
 
-// releaseCUDA destroys what the context itself keeps, and releases or destroys the CUDA context, by calls as at says. It
-// has one caller, to whom takeOver has reported true, or who has set releasing. Nobody else is left to touch what the
-// context keeps.
+// releaseCUDA destroys what the context itself keeps, and releases or destroys the CUDA context, by
+// calls as at says. It has one caller, to whom takeOver has reported true, or who has set
+// releasing. Nobody else is left to touch what the context keeps.
 func (c *contextCore) releaseCUDA(at driver.At) (err error) {
 	defer c.gone.Store(true)
 	steps := [...]func(){
@@ -221,7 +221,8 @@ func (c *contextCore) endClaim(at driver.At) error {
 		if len(left) == 0 {
 			break
 		}
-		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active == 0 {
+		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess &&
+			active == 0 {
 			in = contextKey{}
 		}
 	case created:

@@ -109,21 +109,34 @@ var callRemedies = [...]struct {
 		"the device is busy: another process holds it in exclusive mode (nvidia-smi -q -d COMPUTE shows the mode): " +
 			"end that process, or set the mode to Default, and open the context again"},
 	{ResultMapFailed, []string{openIPCOp},
-		"the bytes are no event's, or it cannot be reached from here: pass on what Event.IPCHandle has returned, unchanged, " +
+		"the bytes are no event's, or it cannot be reached from here: pass on what Event.IPCHandle has " +
+			"returned, unchanged, " +
 			"and open it while the event is there, on the machine, and in the container, where it was created"},
 	{ResultNotSupported, []string{openIPCOp, getIPCOp}, noIPCHint},
 	{ResultIllegalState, []string{"cuEventRecordWithFlags"},
 		"RecordExternal is for streams that are being captured: use Record"},
 	{ResultIllegalState, []string{"cuStreamBeginCapture", beginToGraphOp},
-		"the stream is part of a capture already, and captures do not nest: let that one end first, or capture another stream"},
+		"the stream is part of a capture already, and captures do not nest: let that one end first, or " +
+			"capture another stream"},
 	{ResultIllegalState, []string{endCaptureOp},
 		"somebody else has ended the capture: leave that to Capture, which ends what it has begun"},
-	{ResultStreamCaptureUnsupported, []string{"cuCtxSynchronize", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent"},
-		"no mode allows this while a stream of the context is being captured: make the call before or after the capture"},
+	{
+		ResultStreamCaptureUnsupported,
+		[]string{
+			"cuCtxSynchronize",
+			"cuCtxRecordEvent",
+			"cuCtxWaitEvent",
+			"cuGreenCtxRecordEvent",
+			"cuGreenCtxWaitEvent",
+		},
+		"no mode allows this while a stream of the context is being captured: make the call before or after " +
+			"the capture",
+	},
 	{ResultStreamCaptureUnsupported, []string{"cuGraphLaunch", "cuGraphUpload"},
 		"a graph does not become part of another one: launch it on a stream that is not being captured"},
 	{ResultStreamCaptureImplicit, []string{"cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8"},
-		"this call is ordered with the legacy default stream, which cannot take part in a capture: use Stream.Copy or Stream.Memset, " +
+		"this call is ordered with the legacy default stream, which cannot take part in a capture: use " +
+			"Stream.Copy or Stream.Memset, " +
 			"or make the call before or after the capture"},
 }
 
@@ -137,14 +150,32 @@ var remedies = [...]struct {
 	{[]Result{ResultInvalidHandle},
 		"the objects do not fit the call: an event and the stream that it is recorded on must be of one context, " +
 			"and the time between events takes two that are timed and recorded"},
-	{[]Result{ResultProfilerDisabled, ResultProfilerNotInitialized, ResultProfilerAlreadyStarted, ResultProfilerAlreadyStopped},
-		"only calls that control a profiler give it: leave starting and stopping to one side, the tool or the program"},
+	{
+		[]Result{
+			ResultProfilerDisabled,
+			ResultProfilerNotInitialized,
+			ResultProfilerAlreadyStarted,
+			ResultProfilerAlreadyStopped,
+		},
+		"only calls that control a profiler give it: leave starting and stopping to one side, the tool or the program",
+	},
 	{[]Result{ResultContextAlreadyCurrent},
 		"no current driver gives it: update the driver"},
 	{[]Result{ResultMapFailed},
-		"what another process, or a graphics API, shares cannot be mapped: it is gone, or of another machine or container"},
-	{[]Result{ResultUnmapFailed, ResultArrayIsMapped, ResultAlreadyMapped, ResultNotMapped, ResultNotMappedAsArray, ResultNotMappedAsPointer, ResultAlreadyAcquired},
-		"resources that are shared with a graphics API are mapped, used and unmapped in this order, each once"},
+		"what another process, or a graphics API, shares cannot be mapped: it is gone, or of another machine " +
+			"or container"},
+	{
+		[]Result{
+			ResultUnmapFailed,
+			ResultArrayIsMapped,
+			ResultAlreadyMapped,
+			ResultNotMapped,
+			ResultNotMappedAsArray,
+			ResultNotMappedAsPointer,
+			ResultAlreadyAcquired,
+		},
+		"resources that are shared with a graphics API are mapped, used and unmapped in this order, each once",
+	},
 	{[]Result{ResultInvalidGraphicsContext},
 		"make the graphics API's context current on the thread, in gpu.Do"},
 	{[]Result{ResultUnsupportedExecAffinity},
@@ -166,7 +197,8 @@ var remedies = [...]struct {
 	{[]Result{ResultTensorMemoryLeak},
 		"the kernel must free all tensor memory that it allocates before it ends"},
 	{[]Result{ResultCDPNotSupported, ResultCDPVersionMismatch},
-		"kernels that launch kernels need one version of that interface, and no MPS: compile everything with one toolkit"},
+		"kernels that launch kernels need one version of that interface, and no MPS: compile everything with " +
+			"one toolkit"},
 	{[]Result{ResultGraphExecUpdateFailure},
 		"the graphs differ too much: instantiate the new one"},
 	{[]Result{ResultExternalDevice},
@@ -186,20 +218,24 @@ var remedies = [...]struct {
 	{[]Result{ResultDeinitialized},
 		"the process is exiting: stop using the GPU before main returns"},
 	{[]Result{ResultStubLibrary},
-		"the library is the CUDA toolkit's stub, for linking only: take the toolkit's stubs folder off LD_LIBRARY_PATH"},
+		"the library is the CUDA toolkit's stub, for linking only: take the toolkit's stubs folder off " +
+			"LD_LIBRARY_PATH"},
 	{[]Result{ResultCallRequiresNewerDriver},
 		"update the NVIDIA driver"},
 	{[]Result{ResultDeviceUnavailable},
-		"while a context is opened: another process holds the GPU in exclusive mode, so wait, or end that process; in an open context: " +
+		"while a context is opened: another process holds the GPU in exclusive mode, so wait, or end that " +
+			"process; in an open context: " +
 			"the driver has lost the GPU, so start the process again, and see nvidia-smi, and dmesg for Xid messages"},
 	{[]Result{ResultNoDevice},
-		"check that nvidia-smi lists a GPU, that CUDA_VISIBLE_DEVICES does not hide it, and that a container was started with it; cuprobe doctor does all of that"},
+		"check that nvidia-smi lists a GPU, that CUDA_VISIBLE_DEVICES does not hide it, and that a container " +
+			"was started with it; cuprobe doctor does all of that"},
 	{[]Result{ResultInvalidDevice},
 		"ask DeviceCount how many there are; CUDA_VISIBLE_DEVICES may hide some"},
 	{[]Result{ResultDeviceNotLicensed},
 		"the virtual GPU has no license: ask its administrator"},
 	{[]Result{ResultInvalidImage, ResultInvalidSource},
-		"the image is neither PTX nor a cubin or fatbin that this driver reads: check what was passed, and that it is whole"},
+		"the image is neither PTX nor a cubin or fatbin that this driver reads: check what was passed, and " +
+			"that it is whole"},
 	{[]Result{ResultInvalidContext},
 		"no context is current on the thread, or it was destroyed: make the call in gpu.Do"},
 	{[]Result{ResultNoBinaryForGPU},
@@ -217,9 +253,11 @@ var remedies = [...]struct {
 	{[]Result{ResultNVLinkUncorrectable, ResultContained},
 		"the link between GPUs failed: see dmesg for Xid messages, reset or drain the GPU"},
 	{[]Result{ResultJITCompilerNotFound},
-		"libnvidia-ptxjitcompiler.so.1 is missing: install the whole driver (in a container: NVIDIA_DRIVER_CAPABILITIES must hold compute), or load a cubin"},
+		"libnvidia-ptxjitcompiler.so.1 is missing: install the whole driver (in a container: " +
+			"NVIDIA_DRIVER_CAPABILITIES must hold compute), or load a cubin"},
 	{[]Result{ResultUnsupportedPTXVersion},
-		"the PTX is newer than the driver: update the driver, or lower .version in the PTX or compile with an older toolkit"},
+		"the PTX is newer than the driver: update the driver, or lower .version in the PTX or compile with " +
+			"an older toolkit"},
 	{[]Result{ResultJITCompilationDisabled},
 		"CUDA_DISABLE_PTX_JIT is set: unset it, or load a cubin for this GPU"},
 	{[]Result{ResultFileNotFound},
@@ -232,30 +270,45 @@ var remedies = [...]struct {
 		"check the name; C++ names are mangled unless they are declared extern \"C\""},
 	{[]Result{ResultNotReady},
 		"this is not an error: the work is pending"},
-	{[]Result{ResultIllegalAddress, ResultMisalignedAddress, ResultInvalidAddressSpace, ResultInvalidPC, ResultIllegalInstruction, ResultHardwareStackError, ResultLaunchFailed, ResultAssert},
-		"a kernel went wrong: run the program under compute-sanitizer to see which one, and where"},
+	{
+		[]Result{
+			ResultIllegalAddress,
+			ResultMisalignedAddress,
+			ResultInvalidAddressSpace,
+			ResultInvalidPC,
+			ResultIllegalInstruction,
+			ResultHardwareStackError,
+			ResultLaunchFailed,
+			ResultAssert,
+		},
+		"a kernel went wrong: run the program under compute-sanitizer to see which one, and where",
+	},
 	{[]Result{ResultLaunchOutOfResources},
-		"the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"},
+		"the block has too many threads for the registers or shared memory that the kernel needs: ask " +
+			"SuggestBlockSize"},
 	{[]Result{ResultLaunchTimeout},
 		"a kernel ran for longer than the display's watchdog allows: make it shorter, or use a GPU without a display"},
 	{[]Result{ResultPrimaryContextActive},
 		"set the flags before the primary context is retained"},
 	{[]Result{ResultContextIsDestroyed},
-		"other code in the process destroyed or reset the context (cuCtxDestroy, cuDevicePrimaryCtxReset, cudaDeviceReset), " +
+		"other code in the process destroyed or reset the context (cuCtxDestroy, cuDevicePrimaryCtxReset, " +
+			"cudaDeviceReset), " +
 			"which nothing in it survives: keep that code from it, or open a new Context after it"},
 	{[]Result{ResultTooManyPeers},
 		"disable peer access that is no longer needed"},
 	{[]Result{ResultCooperativeLaunchTooLarge},
 		"launch at most MaxActiveBlocks times the number of multiprocessors"},
 	{[]Result{ResultNotPermitted},
-		"the operation is not allowed here: functions that a stream calls on the host must not wait for what comes after them, " +
+		"the operation is not allowed here: functions that a stream calls on the host must not wait for what " +
+			"comes after them, " +
 			"and in C must not make, launch or free anything; other operations need privileges"},
 	{[]Result{ResultNotSupported},
 		"this device, platform or driver does not have it"},
 	{[]Result{ResultSystemNotReady},
 		"the system's services are not up: start nvidia-fabricmanager on NVSwitch machines, and nvidia-persistenced"},
 	{[]Result{ResultSystemDriverMismatch},
-		"the kernel module and libcuda.so.1 are of different versions: reboot after a driver update; in a container, use the host's library"},
+		"the kernel module and libcuda.so.1 are of different versions: reboot after a driver update; in a " +
+			"container, use the host's library"},
 	{[]Result{ResultCompatNotSupportedOnDevice},
 		"the compatibility package is for data-centre GPUs only: take it off LD_LIBRARY_PATH"},
 	{[]Result{ResultMPSConnectionFailed, ResultMPSRPCFailure, ResultMPSServerNotReady},
@@ -265,8 +318,10 @@ var remedies = [...]struct {
 	{[]Result{ResultMPSClientTerminated},
 		"another MPS client's error ended this one too: start the process again"},
 	{[]Result{ResultStreamCaptureUnsupported},
-		"while a stream is being captured this call is refused: always if it is about that stream, in global mode from any thread, " +
-			"in thread-local mode from the thread that captures; make it before or after the capture, or, if it is about something else, capture in relaxed mode"},
+		"while a stream is being captured this call is refused: always if it is about that stream, in global " +
+			"mode from any thread, " +
+			"in thread-local mode from the thread that captures; make it before or after the capture, or, if it " +
+			"is about something else, capture in relaxed mode"},
 	{[]Result{ResultStreamCaptureInvalidated},
 		"an earlier call has invalidated the capture: end it, and look at that call's error"},
 	{[]Result{ResultStreamCaptureMerge},
@@ -287,6 +342,7 @@ var remedies = [...]struct {
 	{[]Result{ResultTimeout},
 		"ask again, or with more time"},
 	{[]Result{ResultUnknown},
-		"the driver does not say what: see dmesg for Xid messages; if other calls fail with it too, start the process again, " +
+		"the driver does not say what: see dmesg for Xid messages; if other calls fail with it too, start " +
+			"the process again, " +
 			"and if that does not help, reload the kernel modules or reboot"},
 }

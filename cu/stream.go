@@ -63,8 +63,8 @@ type partOf struct {
 	work lock.RWMutex[lock.Work]
 	// capture is nil if this package has not begun it.
 	capture atomic.Pointer[capture]
-	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them takes the part out of the
-	// context's map: whoever finds it there has to be counted at once.
+	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them
+	// takes the part out of the context's map: whoever finds it there has to be counted at once.
 	users int
 	// usesOthers says that work on the stream has used what belongs to another context.
 	usesOthers atomic.Bool
@@ -161,7 +161,9 @@ func (c *contextCore) destroyStreamOf(green *greenCore, raw driver.Stream, at dr
 		}
 		c.streamCalls.destroy(func() { res = destroy() }, func() {
 			if res := destroy(); res != driver.ResultSuccess {
-				c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
+				c.drv.leak(
+					Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)},
+				)
 			}
 		})
 		return res
@@ -220,7 +222,11 @@ func clamp32(n int) int32 {
 	return int32(max(-1<<31, min(n, 1<<31-1)))
 }
 
-func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCore, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
+func (c *Context) newStream(
+	op string,
+	flags StreamFlags,
+	create func(*contextCore, driver.At) (driver.Stream, driver.Result),
+) (*Stream, error) {
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -229,7 +235,10 @@ func (c *Context) newStream(op string, flags StreamFlags, create func(*contextCo
 	if flags&^StreamNonBlocking != 0 {
 		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, err := core.createStream(op, func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
+	raw, err := core.createStream(
+		op,
+		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +309,12 @@ func (sc *streamCore) begin(op string) error {
 	}
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		sc.leave()
-		return mistake(op, errThread, uintptr(sc.raw), "use it where Do has called the function, and other streams elsewhere")
+		return mistake(
+			op,
+			errThread,
+			uintptr(sc.raw),
+			"use it where Do has called the function, and other streams elsewhere",
+		)
 	}
 	return nil
 }

@@ -210,8 +210,8 @@ func (r *soft) closesAfter(gpu *Context, host *HostMem, held *Stream) {
 	r.ok(<-closed)
 }
 
-// TestLegacyStreamOfOtherDrivers releases a context that others keep, and whose legacy stream uses what belongs to another
-// one: that is waited for, and not freed before.
+// TestLegacyStreamOfOtherDrivers releases a context that others keep, and whose legacy stream uses
+// what belongs to another one: that is waited for, and not freed before.
 func TestLegacyStreamOfOtherDrivers(t *testing.T) {
 	r := newSoft(t)
 	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
@@ -233,12 +233,20 @@ func TestLegacyStreamBusy(t *testing.T) {
 	r.ok(errors.Join(g.Close(), captured.Close()))
 }
 
-// TestLegacyStreamBorrowed does so in a context that is somebody else's, who may destroy it when all is closed here: nothing
-// is done in it afterwards, and what its work uses is kept.
+// TestLegacyStreamBorrowed does so in a context that is somebody else's, who may destroy it when
+// all is closed here: nothing is done in it afterwards, and what its work uses is kept.
 func TestLegacyStreamBorrowed(t *testing.T) {
 	r := newSoft(t)
 	var kept atomic.Bool
-	drv := must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })))(t)
+	drv := must(
+		Open(
+			WithSoftware(r.sim),
+			neverWait,
+			WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) }),
+		),
+	)(
+		t,
+	)
 	gpu, legacy, host, held := r.strangersOnLegacyOf(must(drv.WrapContext(r.gpu.Handle()))(t))
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
@@ -256,8 +264,8 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	r.ok(errors.Join(g.Close(), captured.Close(), host.core.resource.free(driver.At{})))
 }
 
-// TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of the stream be: that is
-// after both.
+// TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of
+// the stream be: that is after both.
 func TestLegacyStreamFound(t *testing.T) {
 	r := newSoft(t)
 	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })

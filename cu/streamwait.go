@@ -30,9 +30,10 @@ func (s *Stream) WaitEvent(e *Event) error {
 	return s.WaitEventWithFlags(e, WaitDefault)
 }
 
-// waitPlainly makes the stream wait for an event where there is no more to it than that: see [eventCore.recordPlainly],
-// which does for records what this does for waits, for the same reason. Elsewhere, and where something is closed or does
-// not go together, it reports false, and WaitEventWithFlags finds out.
+// waitPlainly makes the stream wait for an event where there is no more to it than that: see
+// [eventCore.recordPlainly], which does for records what this does for waits, for the same reason.
+// Elsewhere, and where something is closed or does not go together, it reports false, and
+// WaitEventWithFlags finds out.
 func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
 	drv := sc.ctx.drv
 	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {

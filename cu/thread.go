@@ -77,9 +77,22 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
 		case raw != core.raw || after != before:
 			t.abandon(stays)
-			err = errors.Join(err, &Error{Op: "cuCtxPopCurrent", Result: ResultInvalidContext, Handle: uintptr(core.raw), Err: errUnbalanced,
-				Detail: fmt.Sprintf("context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
-					"and put the capture mode back", uintptr(raw), uintptr(after.ctx), uintptr(before.ctx))})
+			err = errors.Join(
+				err,
+				&Error{
+					Op:     "cuCtxPopCurrent",
+					Result: ResultInvalidContext,
+					Handle: uintptr(core.raw),
+					Err:    errUnbalanced,
+					Detail: fmt.Sprintf(
+						"context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
+							"and put the capture mode back",
+						uintptr(raw),
+						uintptr(after.ctx),
+						uintptr(before.ctx),
+					),
+				},
+			)
 		default:
 			t.raw.Unpin()
 		}

@@ -19,7 +19,13 @@ type unmarked struct {
 	destroyed atomic.Int32
 }
 
-func (d *unmarked) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result {
+func (d *unmarked) StreamWriteValue64(
+	th *driver.Thread,
+	s driver.Stream,
+	p driver.DevicePtr,
+	value uint64,
+	flags uint32,
+) driver.Result {
 	if d.refuse.Load() {
 		return driver.ResultNotSupported
 	}
@@ -46,7 +52,11 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				}
 				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
-				drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })))(t)
+				drv := must(
+					Open(WithSoftware(driver.Provide(sim)), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })),
+				)(
+					t,
+				)
 				dev := must(drv.Device(0))(t)
 				gpu, other := must(dev.NewContext(0))(t), must(dev.NewContext(0))(t)
 				s := must(other.NewStream(StreamNonBlocking))(t)

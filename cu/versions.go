@@ -16,14 +16,26 @@ var newer = [...]struct {
 	{"cuDeviceGetUuid", "cuDeviceGetUuid's first interface: see Device.UUID", nil},
 	{"cuStreamWriteValue64", "", nil},
 	{"cuStreamWaitValue64", "", nil},
-	{"cuCtxGetId", "the handle stands for the context: see Driver.keyOf", func(f *Features) *bool { return &f.ContextID }},
+	{
+		"cuCtxGetId",
+		"the handle stands for the context: see Driver.keyOf",
+		func(f *Features) *bool { return &f.ContextID },
+	},
 	{"cuStreamGetId", "", func(f *Features) *bool { return &f.StreamID }},
 	{"cuStreamGetCaptureInfo", "its earlier interface: see streamCore.captureInfo", nil},
-	{"cuFuncGetParamInfo", "the module's PTX is read: see Function.findParams", func(f *Features) *bool { return &f.ParamInfo }},
+	{
+		"cuFuncGetParamInfo",
+		"the module's PTX is read: see Function.findParams",
+		func(f *Features) *bool { return &f.ParamInfo },
+	},
 	{"cuCtxCreate", "cuCtxCreate's second interface: see Device.NewContext", nil},
 	{"cuCtxRecordEvent", "", func(f *Features) *bool { return &f.ContextEvents }},
 	{"cuGreenCtxStreamCreate", "", func(f *Features) *bool { return &f.GreenContexts }},
-	{"cuEventElapsedTime", "its first interface: see Driver.elapsed", func(f *Features) *bool { return &f.ElapsedTimeV2 }},
+	{
+		"cuEventElapsedTime",
+		"its first interface: see Driver.elapsed",
+		func(f *Features) *bool { return &f.ElapsedTimeV2 },
+	},
 }
 
 // has reports whether the driver has a function, by its current interface. Of a

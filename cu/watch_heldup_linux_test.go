@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestWatcherIsNotHeldUp has the driver hold up the call by which a stream is told to wake the watcher, as it does while
-// another call waits for the GPU: waits in other contexts end all the same.
+// TestWatcherIsNotHeldUp has the driver hold up the call by which a stream is told to wake the
+// watcher, as it does while another call waits for the GPU: waits in other contexts end all the
+// same.
 func TestWatcherIsNotHeldUp(t *testing.T) {
 	r := newRig(t)
 	other := r.context(r.drv, 1)

@@ -2,11 +2,13 @@ package cu
 
 import "github.com/purecu/purecu/internal/lock"
 
-// streamCalls keeps two kinds of calls in a context apart: those about all of its streams (cuCtxRecordEvent,
-// cuCtxWaitEvent and their kin for green contexts), and those that make or destroy a stream, or a green context. On an
-// H100 (driver 580) cuCtxWaitEvent crashed once, while other goroutines were in cuStreamDestroy, cuGreenCtxCreate and
-// cuGraphInstantiate. Which of them it was is not known, and that this avoids the crash was not seen on a GPU. Calls of
-// one kind go on side by side. What destroys a stream does not wait: it is left to the last of the calls that it must not meet.
+// streamCalls keeps two kinds of calls in a context apart: those about all of its streams
+// (cuCtxRecordEvent, cuCtxWaitEvent and their kin for green contexts), and those that make or
+// destroy a stream, or a green context. On an H100 (driver 580) cuCtxWaitEvent crashed once, while
+// other goroutines were in cuStreamDestroy, cuGreenCtxCreate and cuGraphInstantiate. Which of them
+// it was is not known, and that this avoids the crash was not seen on a GPU. Calls of one kind go
+// on side by side. What destroys a stream does not wait: it is left to the last of the calls that
+// it must not meet.
 type streamCalls struct {
 	mu lock.Mutex[lock.StreamCalls]
 	// whole and changing count the calls of each kind that are under way.

@@ -6,105 +6,206 @@ import "github.com/purecu/purecu/driver"
 
 // The results of CUDA 13.0.
 const (
-	ResultSuccess                      = driver.ResultSuccess                      // CUDA_SUCCESS: no error.
-	ResultInvalidValue                 = driver.ResultInvalidValue                 // CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultOutOfMemory                  = driver.ResultOutOfMemory                  // CUDA_ERROR_OUT_OF_MEMORY: out of memory.
-	ResultNotInitialized               = driver.ResultNotInitialized               // CUDA_ERROR_NOT_INITIALIZED: initialization error.
-	ResultDeinitialized                = driver.ResultDeinitialized                // CUDA_ERROR_DEINITIALIZED: driver shutting down.
-	ResultProfilerDisabled             = driver.ResultProfilerDisabled             // CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
-	ResultProfilerNotInitialized       = driver.ResultProfilerNotInitialized       // CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
-	ResultProfilerAlreadyStarted       = driver.ResultProfilerAlreadyStarted       // CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
-	ResultProfilerAlreadyStopped       = driver.ResultProfilerAlreadyStopped       // CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
-	ResultStubLibrary                  = driver.ResultStubLibrary                  // CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
-	ResultCallRequiresNewerDriver      = driver.ResultCallRequiresNewerDriver      // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
-	ResultDeviceUnavailable            = driver.ResultDeviceUnavailable            // CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
-	ResultNoDevice                     = driver.ResultNoDevice                     // CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
-	ResultInvalidDevice                = driver.ResultInvalidDevice                // CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
-	ResultDeviceNotLicensed            = driver.ResultDeviceNotLicensed            // CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
-	ResultInvalidImage                 = driver.ResultInvalidImage                 // CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
-	ResultInvalidContext               = driver.ResultInvalidContext               // CUDA_ERROR_INVALID_CONTEXT: invalid device context.
-	ResultContextAlreadyCurrent        = driver.ResultContextAlreadyCurrent        // CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
-	ResultMapFailed                    = driver.ResultMapFailed                    // CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
-	ResultUnmapFailed                  = driver.ResultUnmapFailed                  // CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
-	ResultArrayIsMapped                = driver.ResultArrayIsMapped                // CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
-	ResultAlreadyMapped                = driver.ResultAlreadyMapped                // CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
-	ResultNoBinaryForGPU               = driver.ResultNoBinaryForGPU               // CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
-	ResultAlreadyAcquired              = driver.ResultAlreadyAcquired              // CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
-	ResultNotMapped                    = driver.ResultNotMapped                    // CUDA_ERROR_NOT_MAPPED: resource not mapped.
-	ResultNotMappedAsArray             = driver.ResultNotMappedAsArray             // CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
-	ResultNotMappedAsPointer           = driver.ResultNotMappedAsPointer           // CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
-	ResultECCUncorrectable             = driver.ResultECCUncorrectable             // CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
-	ResultUnsupportedLimit             = driver.ResultUnsupportedLimit             // CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
-	ResultContextAlreadyInUse          = driver.ResultContextAlreadyInUse          // CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
-	ResultPeerAccessUnsupported        = driver.ResultPeerAccessUnsupported        // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
-	ResultInvalidPTX                   = driver.ResultInvalidPTX                   // CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
-	ResultInvalidGraphicsContext       = driver.ResultInvalidGraphicsContext       // CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
-	ResultNVLinkUncorrectable          = driver.ResultNVLinkUncorrectable          // CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
-	ResultJITCompilerNotFound          = driver.ResultJITCompilerNotFound          // CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
-	ResultUnsupportedPTXVersion        = driver.ResultUnsupportedPTXVersion        // CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
-	ResultJITCompilationDisabled       = driver.ResultJITCompilationDisabled       // CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
-	ResultUnsupportedExecAffinity      = driver.ResultUnsupportedExecAffinity      // CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
-	ResultUnsupportedDevsideSync       = driver.ResultUnsupportedDevsideSync       // CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
-	ResultContained                    = driver.ResultContained                    // CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
-	ResultInvalidSource                = driver.ResultInvalidSource                // CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
-	ResultFileNotFound                 = driver.ResultFileNotFound                 // CUDA_ERROR_FILE_NOT_FOUND: file not found.
-	ResultSharedObjectSymbolNotFound   = driver.ResultSharedObjectSymbolNotFound   // CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
-	ResultSharedObjectInitFailed       = driver.ResultSharedObjectInitFailed       // CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
-	ResultOperatingSystem              = driver.ResultOperatingSystem              // CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
-	ResultInvalidHandle                = driver.ResultInvalidHandle                // CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
-	ResultIllegalState                 = driver.ResultIllegalState                 // CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
-	ResultLossyQuery                   = driver.ResultLossyQuery                   // CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
-	ResultNotFound                     = driver.ResultNotFound                     // CUDA_ERROR_NOT_FOUND: named symbol not found.
-	ResultNotReady                     = driver.ResultNotReady                     // CUDA_ERROR_NOT_READY: device not ready.
-	ResultIllegalAddress               = driver.ResultIllegalAddress               // CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
-	ResultLaunchOutOfResources         = driver.ResultLaunchOutOfResources         // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
-	ResultLaunchTimeout                = driver.ResultLaunchTimeout                // CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
-	ResultLaunchIncompatibleTexturing  = driver.ResultLaunchIncompatibleTexturing  // CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
-	ResultPeerAccessAlreadyEnabled     = driver.ResultPeerAccessAlreadyEnabled     // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
-	ResultPeerAccessNotEnabled         = driver.ResultPeerAccessNotEnabled         // CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
-	ResultPrimaryContextActive         = driver.ResultPrimaryContextActive         // CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
-	ResultContextIsDestroyed           = driver.ResultContextIsDestroyed           // CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
-	ResultAssert                       = driver.ResultAssert                       // CUDA_ERROR_ASSERT: device-side assert triggered.
-	ResultTooManyPeers                 = driver.ResultTooManyPeers                 // CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
-	ResultHostMemoryAlreadyRegistered  = driver.ResultHostMemoryAlreadyRegistered  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
-	ResultHostMemoryNotRegistered      = driver.ResultHostMemoryNotRegistered      // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
-	ResultHardwareStackError           = driver.ResultHardwareStackError           // CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
-	ResultIllegalInstruction           = driver.ResultIllegalInstruction           // CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
-	ResultMisalignedAddress            = driver.ResultMisalignedAddress            // CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
-	ResultInvalidAddressSpace          = driver.ResultInvalidAddressSpace          // CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
-	ResultInvalidPC                    = driver.ResultInvalidPC                    // CUDA_ERROR_INVALID_PC: invalid program counter.
-	ResultLaunchFailed                 = driver.ResultLaunchFailed                 // CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
-	ResultCooperativeLaunchTooLarge    = driver.ResultCooperativeLaunchTooLarge    // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
-	ResultTensorMemoryLeak             = driver.ResultTensorMemoryLeak             // CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
-	ResultNotPermitted                 = driver.ResultNotPermitted                 // CUDA_ERROR_NOT_PERMITTED: operation not permitted.
-	ResultNotSupported                 = driver.ResultNotSupported                 // CUDA_ERROR_NOT_SUPPORTED: operation not supported.
-	ResultSystemNotReady               = driver.ResultSystemNotReady               // CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
-	ResultSystemDriverMismatch         = driver.ResultSystemDriverMismatch         // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
-	ResultCompatNotSupportedOnDevice   = driver.ResultCompatNotSupportedOnDevice   // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
-	ResultMPSConnectionFailed          = driver.ResultMPSConnectionFailed          // CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
-	ResultMPSRPCFailure                = driver.ResultMPSRPCFailure                // CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
-	ResultMPSServerNotReady            = driver.ResultMPSServerNotReady            // CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
-	ResultMPSMaxClientsReached         = driver.ResultMPSMaxClientsReached         // CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
-	ResultMPSMaxConnectionsReached     = driver.ResultMPSMaxConnectionsReached     // CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
-	ResultMPSClientTerminated          = driver.ResultMPSClientTerminated          // CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
-	ResultCDPNotSupported              = driver.ResultCDPNotSupported              // CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
-	ResultCDPVersionMismatch           = driver.ResultCDPVersionMismatch           // CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
-	ResultStreamCaptureUnsupported     = driver.ResultStreamCaptureUnsupported     // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
-	ResultStreamCaptureInvalidated     = driver.ResultStreamCaptureInvalidated     // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
-	ResultStreamCaptureMerge           = driver.ResultStreamCaptureMerge           // CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
-	ResultStreamCaptureUnmatched       = driver.ResultStreamCaptureUnmatched       // CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
-	ResultStreamCaptureUnjoined        = driver.ResultStreamCaptureUnjoined        // CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
-	ResultStreamCaptureIsolation       = driver.ResultStreamCaptureIsolation       // CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
-	ResultStreamCaptureImplicit        = driver.ResultStreamCaptureImplicit        // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
-	ResultCapturedEvent                = driver.ResultCapturedEvent                // CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
-	ResultStreamCaptureWrongThread     = driver.ResultStreamCaptureWrongThread     // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
-	ResultTimeout                      = driver.ResultTimeout                      // CUDA_ERROR_TIMEOUT: wait operation timed out.
-	ResultGraphExecUpdateFailure       = driver.ResultGraphExecUpdateFailure       // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
-	ResultExternalDevice               = driver.ResultExternalDevice               // CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
-	ResultInvalidClusterSize           = driver.ResultInvalidClusterSize           // CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
-	ResultFunctionNotLoaded            = driver.ResultFunctionNotLoaded            // CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
-	ResultInvalidResourceType          = driver.ResultInvalidResourceType          // CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
-	ResultInvalidResourceConfiguration = driver.ResultInvalidResourceConfiguration // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
-	ResultKeyRotation                  = driver.ResultKeyRotation                  // CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
-	ResultUnknown                      = driver.ResultUnknown                      // CUDA_ERROR_UNKNOWN: unknown error.
+	// ResultSuccess is CUDA_SUCCESS: no error.
+	ResultSuccess = driver.ResultSuccess
+	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultInvalidValue = driver.ResultInvalidValue
+	// ResultOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY: out of memory.
+	ResultOutOfMemory = driver.ResultOutOfMemory
+	// ResultNotInitialized is CUDA_ERROR_NOT_INITIALIZED: initialization error.
+	ResultNotInitialized = driver.ResultNotInitialized
+	// ResultDeinitialized is CUDA_ERROR_DEINITIALIZED: driver shutting down.
+	ResultDeinitialized = driver.ResultDeinitialized
+	// ResultProfilerDisabled is CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
+	ResultProfilerDisabled = driver.ResultProfilerDisabled
+	// ResultProfilerNotInitialized is CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
+	ResultProfilerNotInitialized = driver.ResultProfilerNotInitialized
+	// ResultProfilerAlreadyStarted is CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
+	ResultProfilerAlreadyStarted = driver.ResultProfilerAlreadyStarted
+	// ResultProfilerAlreadyStopped is CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
+	ResultProfilerAlreadyStopped = driver.ResultProfilerAlreadyStopped
+	// ResultStubLibrary is CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
+	ResultStubLibrary = driver.ResultStubLibrary
+	// ResultCallRequiresNewerDriver is CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
+	ResultCallRequiresNewerDriver = driver.ResultCallRequiresNewerDriver
+	// ResultDeviceUnavailable is CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
+	ResultDeviceUnavailable = driver.ResultDeviceUnavailable
+	// ResultNoDevice is CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
+	ResultNoDevice = driver.ResultNoDevice
+	// ResultInvalidDevice is CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
+	ResultInvalidDevice = driver.ResultInvalidDevice
+	// ResultDeviceNotLicensed is CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
+	ResultDeviceNotLicensed = driver.ResultDeviceNotLicensed
+	// ResultInvalidImage is CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
+	ResultInvalidImage = driver.ResultInvalidImage
+	// ResultInvalidContext is CUDA_ERROR_INVALID_CONTEXT: invalid device context.
+	ResultInvalidContext = driver.ResultInvalidContext
+	// ResultContextAlreadyCurrent is CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
+	ResultContextAlreadyCurrent = driver.ResultContextAlreadyCurrent
+	// ResultMapFailed is CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
+	ResultMapFailed = driver.ResultMapFailed
+	// ResultUnmapFailed is CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
+	ResultUnmapFailed = driver.ResultUnmapFailed
+	// ResultArrayIsMapped is CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
+	ResultArrayIsMapped = driver.ResultArrayIsMapped
+	// ResultAlreadyMapped is CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
+	ResultAlreadyMapped = driver.ResultAlreadyMapped
+	// ResultNoBinaryForGPU is CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
+	ResultNoBinaryForGPU = driver.ResultNoBinaryForGPU
+	// ResultAlreadyAcquired is CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
+	ResultAlreadyAcquired = driver.ResultAlreadyAcquired
+	// ResultNotMapped is CUDA_ERROR_NOT_MAPPED: resource not mapped.
+	ResultNotMapped = driver.ResultNotMapped
+	// ResultNotMappedAsArray is CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
+	ResultNotMappedAsArray = driver.ResultNotMappedAsArray
+	// ResultNotMappedAsPointer is CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
+	ResultNotMappedAsPointer = driver.ResultNotMappedAsPointer
+	// ResultECCUncorrectable is CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
+	ResultECCUncorrectable = driver.ResultECCUncorrectable
+	// ResultUnsupportedLimit is CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
+	ResultUnsupportedLimit = driver.ResultUnsupportedLimit
+	// ResultContextAlreadyInUse is CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
+	ResultContextAlreadyInUse = driver.ResultContextAlreadyInUse
+	// ResultPeerAccessUnsupported is CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
+	ResultPeerAccessUnsupported = driver.ResultPeerAccessUnsupported
+	// ResultInvalidPTX is CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
+	ResultInvalidPTX = driver.ResultInvalidPTX
+	// ResultInvalidGraphicsContext is CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
+	ResultInvalidGraphicsContext = driver.ResultInvalidGraphicsContext
+	// ResultNVLinkUncorrectable is CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
+	ResultNVLinkUncorrectable = driver.ResultNVLinkUncorrectable
+	// ResultJITCompilerNotFound is CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
+	ResultJITCompilerNotFound = driver.ResultJITCompilerNotFound
+	// ResultUnsupportedPTXVersion is CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
+	ResultUnsupportedPTXVersion = driver.ResultUnsupportedPTXVersion
+	// ResultJITCompilationDisabled is CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
+	ResultJITCompilationDisabled = driver.ResultJITCompilationDisabled
+	// ResultUnsupportedExecAffinity is CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
+	ResultUnsupportedExecAffinity = driver.ResultUnsupportedExecAffinity
+	// ResultUnsupportedDevsideSync is CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
+	ResultUnsupportedDevsideSync = driver.ResultUnsupportedDevsideSync
+	// ResultContained is CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
+	ResultContained = driver.ResultContained
+	// ResultInvalidSource is CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
+	ResultInvalidSource = driver.ResultInvalidSource
+	// ResultFileNotFound is CUDA_ERROR_FILE_NOT_FOUND: file not found.
+	ResultFileNotFound = driver.ResultFileNotFound
+	// ResultSharedObjectSymbolNotFound is CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
+	ResultSharedObjectSymbolNotFound = driver.ResultSharedObjectSymbolNotFound
+	// ResultSharedObjectInitFailed is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
+	ResultSharedObjectInitFailed = driver.ResultSharedObjectInitFailed
+	// ResultOperatingSystem is CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
+	ResultOperatingSystem = driver.ResultOperatingSystem
+	// ResultInvalidHandle is CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
+	ResultInvalidHandle = driver.ResultInvalidHandle
+	// ResultIllegalState is CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
+	ResultIllegalState = driver.ResultIllegalState
+	// ResultLossyQuery is CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
+	ResultLossyQuery = driver.ResultLossyQuery
+	// ResultNotFound is CUDA_ERROR_NOT_FOUND: named symbol not found.
+	ResultNotFound = driver.ResultNotFound
+	// ResultNotReady is CUDA_ERROR_NOT_READY: device not ready.
+	ResultNotReady = driver.ResultNotReady
+	// ResultIllegalAddress is CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
+	ResultIllegalAddress = driver.ResultIllegalAddress
+	// ResultLaunchOutOfResources is CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
+	ResultLaunchOutOfResources = driver.ResultLaunchOutOfResources
+	// ResultLaunchTimeout is CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
+	ResultLaunchTimeout = driver.ResultLaunchTimeout
+	// ResultLaunchIncompatibleTexturing is CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
+	ResultLaunchIncompatibleTexturing = driver.ResultLaunchIncompatibleTexturing
+	// ResultPeerAccessAlreadyEnabled is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
+	ResultPeerAccessAlreadyEnabled = driver.ResultPeerAccessAlreadyEnabled
+	// ResultPeerAccessNotEnabled is CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
+	ResultPeerAccessNotEnabled = driver.ResultPeerAccessNotEnabled
+	// ResultPrimaryContextActive is CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
+	ResultPrimaryContextActive = driver.ResultPrimaryContextActive
+	// ResultContextIsDestroyed is CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
+	ResultContextIsDestroyed = driver.ResultContextIsDestroyed
+	// ResultAssert is CUDA_ERROR_ASSERT: device-side assert triggered.
+	ResultAssert = driver.ResultAssert
+	// ResultTooManyPeers is CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
+	ResultTooManyPeers = driver.ResultTooManyPeers
+	// ResultHostMemoryAlreadyRegistered is CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
+	ResultHostMemoryAlreadyRegistered = driver.ResultHostMemoryAlreadyRegistered
+	// ResultHostMemoryNotRegistered is CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
+	ResultHostMemoryNotRegistered = driver.ResultHostMemoryNotRegistered
+	// ResultHardwareStackError is CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
+	ResultHardwareStackError = driver.ResultHardwareStackError
+	// ResultIllegalInstruction is CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
+	ResultIllegalInstruction = driver.ResultIllegalInstruction
+	// ResultMisalignedAddress is CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
+	ResultMisalignedAddress = driver.ResultMisalignedAddress
+	// ResultInvalidAddressSpace is CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
+	ResultInvalidAddressSpace = driver.ResultInvalidAddressSpace
+	// ResultInvalidPC is CUDA_ERROR_INVALID_PC: invalid program counter.
+	ResultInvalidPC = driver.ResultInvalidPC
+	// ResultLaunchFailed is CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
+	ResultLaunchFailed = driver.ResultLaunchFailed
+	// ResultCooperativeLaunchTooLarge is CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
+	ResultCooperativeLaunchTooLarge = driver.ResultCooperativeLaunchTooLarge
+	// ResultTensorMemoryLeak is CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
+	ResultTensorMemoryLeak = driver.ResultTensorMemoryLeak
+	// ResultNotPermitted is CUDA_ERROR_NOT_PERMITTED: operation not permitted.
+	ResultNotPermitted = driver.ResultNotPermitted
+	// ResultNotSupported is CUDA_ERROR_NOT_SUPPORTED: operation not supported.
+	ResultNotSupported = driver.ResultNotSupported
+	// ResultSystemNotReady is CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
+	ResultSystemNotReady = driver.ResultSystemNotReady
+	// ResultSystemDriverMismatch is CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
+	ResultSystemDriverMismatch = driver.ResultSystemDriverMismatch
+	// ResultCompatNotSupportedOnDevice is CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
+	ResultCompatNotSupportedOnDevice = driver.ResultCompatNotSupportedOnDevice
+	// ResultMPSConnectionFailed is CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
+	ResultMPSConnectionFailed = driver.ResultMPSConnectionFailed
+	// ResultMPSRPCFailure is CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
+	ResultMPSRPCFailure = driver.ResultMPSRPCFailure
+	// ResultMPSServerNotReady is CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
+	ResultMPSServerNotReady = driver.ResultMPSServerNotReady
+	// ResultMPSMaxClientsReached is CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
+	ResultMPSMaxClientsReached = driver.ResultMPSMaxClientsReached
+	// ResultMPSMaxConnectionsReached is CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
+	ResultMPSMaxConnectionsReached = driver.ResultMPSMaxConnectionsReached
+	// ResultMPSClientTerminated is CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
+	ResultMPSClientTerminated = driver.ResultMPSClientTerminated
+	// ResultCDPNotSupported is CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
+	ResultCDPNotSupported = driver.ResultCDPNotSupported
+	// ResultCDPVersionMismatch is CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
+	ResultCDPVersionMismatch = driver.ResultCDPVersionMismatch
+	// ResultStreamCaptureUnsupported is CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
+	ResultStreamCaptureUnsupported = driver.ResultStreamCaptureUnsupported
+	// ResultStreamCaptureInvalidated is CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
+	ResultStreamCaptureInvalidated = driver.ResultStreamCaptureInvalidated
+	// ResultStreamCaptureMerge is CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
+	ResultStreamCaptureMerge = driver.ResultStreamCaptureMerge
+	// ResultStreamCaptureUnmatched is CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
+	ResultStreamCaptureUnmatched = driver.ResultStreamCaptureUnmatched
+	// ResultStreamCaptureUnjoined is CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
+	ResultStreamCaptureUnjoined = driver.ResultStreamCaptureUnjoined
+	// ResultStreamCaptureIsolation is CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
+	ResultStreamCaptureIsolation = driver.ResultStreamCaptureIsolation
+	// ResultStreamCaptureImplicit is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
+	ResultStreamCaptureImplicit = driver.ResultStreamCaptureImplicit
+	// ResultCapturedEvent is CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
+	ResultCapturedEvent = driver.ResultCapturedEvent
+	// ResultStreamCaptureWrongThread is CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
+	ResultStreamCaptureWrongThread = driver.ResultStreamCaptureWrongThread
+	// ResultTimeout is CUDA_ERROR_TIMEOUT: wait operation timed out.
+	ResultTimeout = driver.ResultTimeout
+	// ResultGraphExecUpdateFailure is CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
+	ResultGraphExecUpdateFailure = driver.ResultGraphExecUpdateFailure
+	// ResultExternalDevice is CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
+	ResultExternalDevice = driver.ResultExternalDevice
+	// ResultInvalidClusterSize is CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
+	ResultInvalidClusterSize = driver.ResultInvalidClusterSize
+	// ResultFunctionNotLoaded is CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
+	ResultFunctionNotLoaded = driver.ResultFunctionNotLoaded
+	// ResultInvalidResourceType is CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
+	ResultInvalidResourceType = driver.ResultInvalidResourceType
+	// ResultInvalidResourceConfiguration is CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
+	ResultInvalidResourceConfiguration = driver.ResultInvalidResourceConfiguration
+	// ResultKeyRotation is CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
+	ResultKeyRotation = driver.ResultKeyRotation
+	// ResultUnknown is CUDA_ERROR_UNKNOWN: unknown error.
+	ResultUnknown = driver.ResultUnknown
 )

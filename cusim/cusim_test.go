@@ -86,8 +86,18 @@ func TestLaunch(t *testing.T) {
 	b := newBench(t, cusim.VirtualTime(), cusim.WithKernel("sum", cusim.Kernel{
 		Time: func(l *cusim.Launch) time.Duration { return time.Duration(l.U32(1)) * time.Second },
 		Run: func(l *cusim.Launch) {
-			got = seen{Launch: *l, Args: l.Args(), Threads: l.Threads(), Bytes: l.Bytes(1), U32: l.U32(1), F32: l.F32(2), F64: l.F64(3),
-				Mem: len(l.Mem(0)) == 64, Address: l.U64(0) != 0, Global: len(l.Global("total"))}
+			got = seen{
+				Launch:  *l,
+				Args:    l.Args(),
+				Threads: l.Threads(),
+				Bytes:   l.Bytes(1),
+				U32:     l.U32(1),
+				F32:     l.F32(2),
+				F64:     l.F64(3),
+				Mem:     len(l.Mem(0)) == 64,
+				Address: l.U64(0) != 0,
+				Global:  len(l.Global("total")),
+			}
 		},
 	}))
 	mem := must(b.gpu.Alloc(64))(t)
@@ -105,8 +115,23 @@ func TestLaunch(t *testing.T) {
 			t.Errorf("%v later: %v, %v", step.by, st, err)
 		}
 	}
-	want := seen{Launch: cusim.Launch{Name: "sum", Grid: cusim.Dim3{X: 2, Y: 3, Z: 4}, Block: cusim.Dim3{X: 5, Y: 6, Z: 1}, SharedMem: 128},
-		Args: 4, Threads: 720, Bytes: []byte{7, 0, 0, 0}, U32: 7, F32: 1.5, F64: math.Pi, Mem: true, Address: true, Global: 4}
+	want := seen{
+		Launch: cusim.Launch{
+			Name:      "sum",
+			Grid:      cusim.Dim3{X: 2, Y: 3, Z: 4},
+			Block:     cusim.Dim3{X: 5, Y: 6, Z: 1},
+			SharedMem: 128,
+		},
+		Args:    4,
+		Threads: 720,
+		Bytes:   []byte{7, 0, 0, 0},
+		U32:     7,
+		F32:     1.5,
+		F64:     math.Pi,
+		Mem:     true,
+		Address: true,
+		Global:  4,
+	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(cusim.Launch{})); diff != "" {
 		t.Errorf("a launch (-want +got):\n%s", diff)
 	}
@@ -129,12 +154,21 @@ func (c *complaints) Errorf(format string, args ...any) {
 // TestReports looks at what a driver reports about its use.
 func TestReports(t *testing.T) {
 	var unknown []string
-	b := newBench(t, cusim.RefuseUnknownKernels(), cusim.OnUnknownKernel(func(name string) { unknown = append(unknown, name) }))
-	if err := must(b.mod.Function("strange"))(t).Launch(b.s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}); !errors.Is(err, cu.ResultNotSupported) {
+	b := newBench(
+		t,
+		cusim.RefuseUnknownKernels(),
+		cusim.OnUnknownKernel(func(name string) { unknown = append(unknown, name) }),
+	)
+	if err := must(b.mod.Function("strange"))(t).Launch(b.s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}); !errors.Is(
+		err,
+		cu.ResultNotSupported,
+	) {
 		t.Errorf("an unknown kernel: %v", err)
 	}
 	m := b.sim.Misuses()
-	if len(m) != 1 || m[0].Op != "cuLaunchKernel" || m[0].Count != 1 || !strings.Contains(m[0].String(), `"strange" is unknown`) || len(unknown) != 1 {
+	if len(m) != 1 || m[0].Op != "cuLaunchKernel" || m[0].Count != 1 ||
+		!strings.Contains(m[0].String(), `"strange" is unknown`) ||
+		len(unknown) != 1 {
 		t.Errorf("misuses are %v, unknown are %q", m, unknown)
 	}
 
@@ -180,7 +214,13 @@ func TestReports(t *testing.T) {
 
 // TestFaults makes calls fail.
 func TestFaults(t *testing.T) {
-	b := newBench(t, cusim.Version(12080), cusim.Devices(2), cusim.DeviceAttribute(16, 7), cusim.Faults(cusim.Fault{Function: "cuMemGetInfo", Nth: 2, Code: 2}))
+	b := newBench(
+		t,
+		cusim.Version(12080),
+		cusim.Devices(2),
+		cusim.DeviceAttribute(16, 7),
+		cusim.Faults(cusim.Fault{Function: "cuMemGetInfo", Nth: 2, Code: 2}),
+	)
 	soft := b.sim.Software()
 	v, _ := soft.DriverGetVersion(nil)
 	n, _ := soft.DeviceGetCount(nil)

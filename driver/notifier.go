@@ -112,8 +112,9 @@ func (n *Notifier) Close(armed uint64) bool {
 	return true
 }
 
-// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call back, the little memory
-// that they need for that stays, and each garbage collection looks whether they have.
+// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call
+// back, the little memory that they need for that stays, and each garbage collection looks whether
+// they have.
 func (n *Notifier) Discard(armed uint64) {
 	if n.native != nil && !(n.native.Close() && n.native.Forget(armed)) {
 		runtime.AddCleanup(new(*Notifier), func(n *Notifier) { n.Discard(armed) }, n)

@@ -8,7 +8,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// TestNotifierDiscarded drops a notifier that C has yet to call: what C needs for that stays until it has, and no longer.
+// TestNotifierDiscarded drops a notifier that C has yet to call: what C needs for that stays until
+// it has, and no longer.
 func TestNotifierDiscarded(t *testing.T) {
 	collected := func(b *Notifier) bool { // after some collections
 		for range 200 {

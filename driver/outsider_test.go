@@ -58,7 +58,9 @@ func TestOutsidersDriver(t *testing.T) {
 	} {
 		err := call()
 		var missing *driver.MissingError
-		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, cu.ResultNotSupported) || !errors.As(err, &missing) || !missing.Software {
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, cu.ResultNotSupported) ||
+			!errors.As(err, &missing) ||
+			!missing.Software {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

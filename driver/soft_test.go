@@ -153,7 +153,13 @@ func (s *soft) EventQuery(_ *Thread, e Event) Result {
 	return ResultSuccess
 }
 
-func (s *soft) LaunchKernel(_ *Thread, f Function, gx, gy, gz, bx, by, bz, shared uint32, _ Stream, p KernelParams) Result {
+func (s *soft) LaunchKernel(
+	_ *Thread,
+	f Function,
+	gx, gy, gz, bx, by, bz, shared uint32,
+	_ Stream,
+	p KernelParams,
+) Result {
 	var values []uint64
 	for i, ptr := range p.Ptrs {
 		var v [8]byte
@@ -247,7 +253,16 @@ func TestSoftware(t *testing.T) {
 	h, _ := tab.IpcGetEventHandle(at, 3)
 	e, _ := tab.IpcOpenEventHandle(at, h)
 	check("64 bytes by value", Event(3+66<<8), e)
-	check("log", []string{"init 3", "function four", "launch 1 [2 3 4] [5 6 7] 8 [7 1099511627776]", "launch 1 on 9 with 8 1099511627776"}, s.noted())
+	check(
+		"log",
+		[]string{
+			"init 3",
+			"function four",
+			"launch 1 [2 3 4] [5 6 7] 8 [7 1099511627776]",
+			"launch 1 on 9 with 8 1099511627776",
+		},
+		s.noted(),
+	)
 
 	if _, err := tab.Resolve(symEventQuery); err == nil {
 		t.Error("a software driver's function has an address")
@@ -255,7 +270,11 @@ func TestSoftware(t *testing.T) {
 	if _, res := tab.CallSymbol(at, symEventQuery); tab.Missing(res) == nil {
 		t.Errorf("CallSymbol: %v", res)
 	}
-	check("what is not implemented", "the software driver has no cuEventQuery", tab.Missing(NotImplemented(symEventQuery)).Error())
+	check(
+		"what is not implemented",
+		"the software driver has no cuEventQuery",
+		tab.Missing(NotImplemented(symEventQuery)).Error(),
+	)
 }
 
 // TestSoftwareScopes sets a thread up around calls, and puts it back, whatever
@@ -360,7 +379,8 @@ func TestUnimplemented(t *testing.T) {
 // TestModuleWithoutLog loads a module by a driver that keeps no log for its caller.
 func TestModuleWithoutLog(t *testing.T) {
 	tab := NewSoftware(noLog{})
-	if m, _, res := tab.ModuleLoadJIT(At{}, nil, []JITOption{{Option: 1, Value: 2}, {Option: 3, Value: 4}}); m != 1+2+3+4 || res != ResultSuccess {
+	if m, _, res := tab.ModuleLoadJIT(At{}, nil, []JITOption{{Option: 1, Value: 2}, {Option: 3, Value: 4}}); m != 1+2+3+4 ||
+		res != ResultSuccess {
 		t.Errorf("%v, %v", m, res)
 	}
 }
@@ -483,11 +503,13 @@ func TestSoftwareRecordAll(t *testing.T) {
 			t.Errorf("%s: %v", name, res)
 		}
 	}
-	if a, b := tab.EventRecordAll(At{Relaxed: true}, nil, nil, nil), tab.StreamWaitEventAll(At{Relaxed: true}, 0, nil, nil); a != 0 || b != 0 {
+	if a, b := tab.EventRecordAll(At{Relaxed: true}, nil, nil, nil), tab.StreamWaitEventAll(At{Relaxed: true}, 0, nil, nil); a != 0 ||
+		b != 0 {
 		t.Errorf("of none: %v, %v", a, b)
 	}
 	s.fail["mode 0 to 2"] = ResultUnknown
-	if a, b := tab.EventRecordAll(At{Relaxed: true}, []Event{1}, []Stream{0}, few), tab.StreamWaitEventAll(At{Relaxed: true}, 0, []Event{1}, few); a != ResultUnknown || b != a {
+	if a, b := tab.EventRecordAll(At{Relaxed: true}, []Event{1}, []Stream{0}, few), tab.StreamWaitEventAll(At{Relaxed: true}, 0, []Event{1}, few); a != ResultUnknown ||
+		b != a {
 		t.Errorf("%v, %v", a, b)
 	}
 }
@@ -523,7 +545,8 @@ func TestSoftwareVersion(t *testing.T) {
 	s, _ := newSoft()
 	table := NewSoftware(oldSoft{s})
 	_, _, res := table.FuncGetParamInfo(At{}, 1, 0)
-	if m := table.Missing(res); m == nil || m.Symbol != "cuFuncGetParamInfo" || m.Since != 12040 || m.Driver != 12000 || !m.Software {
+	if m := table.Missing(res); m == nil || m.Symbol != "cuFuncGetParamInfo" || m.Since != 12040 || m.Driver != 12000 ||
+		!m.Software {
 		t.Errorf("cuFuncGetParamInfo of CUDA 12.4 answered %v: %v", res, m)
 	}
 	if res := table.Init(At{}, 0); res != ResultSuccess {

@@ -4,107 +4,208 @@ package driver
 
 // The results of CUDA 13.0.
 const (
-	ResultSuccess                      Result = 0   // CUDA_SUCCESS: no error.
-	ResultInvalidValue                 Result = 1   // CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultOutOfMemory                  Result = 2   // CUDA_ERROR_OUT_OF_MEMORY: out of memory.
-	ResultNotInitialized               Result = 3   // CUDA_ERROR_NOT_INITIALIZED: initialization error.
-	ResultDeinitialized                Result = 4   // CUDA_ERROR_DEINITIALIZED: driver shutting down.
-	ResultProfilerDisabled             Result = 5   // CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
-	ResultProfilerNotInitialized       Result = 6   // CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
-	ResultProfilerAlreadyStarted       Result = 7   // CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
-	ResultProfilerAlreadyStopped       Result = 8   // CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
-	ResultStubLibrary                  Result = 34  // CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
-	ResultCallRequiresNewerDriver      Result = 36  // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
-	ResultDeviceUnavailable            Result = 46  // CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
-	ResultNoDevice                     Result = 100 // CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
-	ResultInvalidDevice                Result = 101 // CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
-	ResultDeviceNotLicensed            Result = 102 // CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
-	ResultInvalidImage                 Result = 200 // CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
-	ResultInvalidContext               Result = 201 // CUDA_ERROR_INVALID_CONTEXT: invalid device context.
-	ResultContextAlreadyCurrent        Result = 202 // CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
-	ResultMapFailed                    Result = 205 // CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
-	ResultUnmapFailed                  Result = 206 // CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
-	ResultArrayIsMapped                Result = 207 // CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
-	ResultAlreadyMapped                Result = 208 // CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
-	ResultNoBinaryForGPU               Result = 209 // CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
-	ResultAlreadyAcquired              Result = 210 // CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
-	ResultNotMapped                    Result = 211 // CUDA_ERROR_NOT_MAPPED: resource not mapped.
-	ResultNotMappedAsArray             Result = 212 // CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
-	ResultNotMappedAsPointer           Result = 213 // CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
-	ResultECCUncorrectable             Result = 214 // CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
-	ResultUnsupportedLimit             Result = 215 // CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
-	ResultContextAlreadyInUse          Result = 216 // CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
-	ResultPeerAccessUnsupported        Result = 217 // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
-	ResultInvalidPTX                   Result = 218 // CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
-	ResultInvalidGraphicsContext       Result = 219 // CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
-	ResultNVLinkUncorrectable          Result = 220 // CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
-	ResultJITCompilerNotFound          Result = 221 // CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
-	ResultUnsupportedPTXVersion        Result = 222 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
-	ResultJITCompilationDisabled       Result = 223 // CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
-	ResultUnsupportedExecAffinity      Result = 224 // CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
-	ResultUnsupportedDevsideSync       Result = 225 // CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
-	ResultContained                    Result = 226 // CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
-	ResultInvalidSource                Result = 300 // CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
-	ResultFileNotFound                 Result = 301 // CUDA_ERROR_FILE_NOT_FOUND: file not found.
-	ResultSharedObjectSymbolNotFound   Result = 302 // CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
-	ResultSharedObjectInitFailed       Result = 303 // CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
-	ResultOperatingSystem              Result = 304 // CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
-	ResultInvalidHandle                Result = 400 // CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
-	ResultIllegalState                 Result = 401 // CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
-	ResultLossyQuery                   Result = 402 // CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
-	ResultNotFound                     Result = 500 // CUDA_ERROR_NOT_FOUND: named symbol not found.
-	ResultNotReady                     Result = 600 // CUDA_ERROR_NOT_READY: device not ready.
-	ResultIllegalAddress               Result = 700 // CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
-	ResultLaunchOutOfResources         Result = 701 // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
-	ResultLaunchTimeout                Result = 702 // CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
-	ResultLaunchIncompatibleTexturing  Result = 703 // CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
-	ResultPeerAccessAlreadyEnabled     Result = 704 // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
-	ResultPeerAccessNotEnabled         Result = 705 // CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
-	ResultPrimaryContextActive         Result = 708 // CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
-	ResultContextIsDestroyed           Result = 709 // CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
-	ResultAssert                       Result = 710 // CUDA_ERROR_ASSERT: device-side assert triggered.
-	ResultTooManyPeers                 Result = 711 // CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
-	ResultHostMemoryAlreadyRegistered  Result = 712 // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
-	ResultHostMemoryNotRegistered      Result = 713 // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
-	ResultHardwareStackError           Result = 714 // CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
-	ResultIllegalInstruction           Result = 715 // CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
-	ResultMisalignedAddress            Result = 716 // CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
-	ResultInvalidAddressSpace          Result = 717 // CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
-	ResultInvalidPC                    Result = 718 // CUDA_ERROR_INVALID_PC: invalid program counter.
-	ResultLaunchFailed                 Result = 719 // CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
-	ResultCooperativeLaunchTooLarge    Result = 720 // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
-	ResultTensorMemoryLeak             Result = 721 // CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
-	ResultNotPermitted                 Result = 800 // CUDA_ERROR_NOT_PERMITTED: operation not permitted.
-	ResultNotSupported                 Result = 801 // CUDA_ERROR_NOT_SUPPORTED: operation not supported.
-	ResultSystemNotReady               Result = 802 // CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
-	ResultSystemDriverMismatch         Result = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
-	ResultCompatNotSupportedOnDevice   Result = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
-	ResultMPSConnectionFailed          Result = 805 // CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
-	ResultMPSRPCFailure                Result = 806 // CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
-	ResultMPSServerNotReady            Result = 807 // CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
-	ResultMPSMaxClientsReached         Result = 808 // CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
-	ResultMPSMaxConnectionsReached     Result = 809 // CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
-	ResultMPSClientTerminated          Result = 810 // CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
-	ResultCDPNotSupported              Result = 811 // CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
-	ResultCDPVersionMismatch           Result = 812 // CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
-	ResultStreamCaptureUnsupported     Result = 900 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
-	ResultStreamCaptureInvalidated     Result = 901 // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
-	ResultStreamCaptureMerge           Result = 902 // CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
-	ResultStreamCaptureUnmatched       Result = 903 // CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
-	ResultStreamCaptureUnjoined        Result = 904 // CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
-	ResultStreamCaptureIsolation       Result = 905 // CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
-	ResultStreamCaptureImplicit        Result = 906 // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
-	ResultCapturedEvent                Result = 907 // CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
-	ResultStreamCaptureWrongThread     Result = 908 // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
-	ResultTimeout                      Result = 909 // CUDA_ERROR_TIMEOUT: wait operation timed out.
-	ResultGraphExecUpdateFailure       Result = 910 // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
-	ResultExternalDevice               Result = 911 // CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
-	ResultInvalidClusterSize           Result = 912 // CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
-	ResultFunctionNotLoaded            Result = 913 // CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
-	ResultInvalidResourceType          Result = 914 // CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
-	ResultInvalidResourceConfiguration Result = 915 // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
-	ResultKeyRotation                  Result = 916 // CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
-	ResultUnknown                      Result = 999 // CUDA_ERROR_UNKNOWN: unknown error.
+	// ResultSuccess is CUDA_SUCCESS: no error.
+	ResultSuccess Result = 0
+	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultInvalidValue Result = 1
+	// ResultOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY: out of memory.
+	ResultOutOfMemory Result = 2
+	// ResultNotInitialized is CUDA_ERROR_NOT_INITIALIZED: initialization error.
+	ResultNotInitialized Result = 3
+	// ResultDeinitialized is CUDA_ERROR_DEINITIALIZED: driver shutting down.
+	ResultDeinitialized Result = 4
+	// ResultProfilerDisabled is CUDA_ERROR_PROFILER_DISABLED: profiler disabled while using external profiling tool.
+	ResultProfilerDisabled Result = 5
+	// ResultProfilerNotInitialized is CUDA_ERROR_PROFILER_NOT_INITIALIZED: profiler not initialized: call cudaProfilerInitialize().
+	ResultProfilerNotInitialized Result = 6
+	// ResultProfilerAlreadyStarted is CUDA_ERROR_PROFILER_ALREADY_STARTED: profiler already started.
+	ResultProfilerAlreadyStarted Result = 7
+	// ResultProfilerAlreadyStopped is CUDA_ERROR_PROFILER_ALREADY_STOPPED: profiler already stopped.
+	ResultProfilerAlreadyStopped Result = 8
+	// ResultStubLibrary is CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library.
+	ResultStubLibrary Result = 34
+	// ResultCallRequiresNewerDriver is CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: API call is not supported in the installed CUDA driver.
+	ResultCallRequiresNewerDriver Result = 36
+	// ResultDeviceUnavailable is CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
+	ResultDeviceUnavailable Result = 46
+	// ResultNoDevice is CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
+	ResultNoDevice Result = 100
+	// ResultInvalidDevice is CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
+	ResultInvalidDevice Result = 101
+	// ResultDeviceNotLicensed is CUDA_ERROR_DEVICE_NOT_LICENSED: device doesn't have valid Grid license.
+	ResultDeviceNotLicensed Result = 102
+	// ResultInvalidImage is CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid.
+	ResultInvalidImage Result = 200
+	// ResultInvalidContext is CUDA_ERROR_INVALID_CONTEXT: invalid device context.
+	ResultInvalidContext Result = 201
+	// ResultContextAlreadyCurrent is CUDA_ERROR_CONTEXT_ALREADY_CURRENT: context already current.
+	ResultContextAlreadyCurrent Result = 202
+	// ResultMapFailed is CUDA_ERROR_MAP_FAILED: mapping of buffer object failed.
+	ResultMapFailed Result = 205
+	// ResultUnmapFailed is CUDA_ERROR_UNMAP_FAILED: unmapping of buffer object failed.
+	ResultUnmapFailed Result = 206
+	// ResultArrayIsMapped is CUDA_ERROR_ARRAY_IS_MAPPED: array is mapped.
+	ResultArrayIsMapped Result = 207
+	// ResultAlreadyMapped is CUDA_ERROR_ALREADY_MAPPED: resource already mapped.
+	ResultAlreadyMapped Result = 208
+	// ResultNoBinaryForGPU is CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device.
+	ResultNoBinaryForGPU Result = 209
+	// ResultAlreadyAcquired is CUDA_ERROR_ALREADY_ACQUIRED: resource already acquired.
+	ResultAlreadyAcquired Result = 210
+	// ResultNotMapped is CUDA_ERROR_NOT_MAPPED: resource not mapped.
+	ResultNotMapped Result = 211
+	// ResultNotMappedAsArray is CUDA_ERROR_NOT_MAPPED_AS_ARRAY: resource not mapped as array.
+	ResultNotMappedAsArray Result = 212
+	// ResultNotMappedAsPointer is CUDA_ERROR_NOT_MAPPED_AS_POINTER: resource not mapped as pointer.
+	ResultNotMappedAsPointer Result = 213
+	// ResultECCUncorrectable is CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered.
+	ResultECCUncorrectable Result = 214
+	// ResultUnsupportedLimit is CUDA_ERROR_UNSUPPORTED_LIMIT: limit is not supported on this architecture.
+	ResultUnsupportedLimit Result = 215
+	// ResultContextAlreadyInUse is CUDA_ERROR_CONTEXT_ALREADY_IN_USE: exclusive-thread device already in use by a different thread.
+	ResultContextAlreadyInUse Result = 216
+	// ResultPeerAccessUnsupported is CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: peer access is not supported between these two devices.
+	ResultPeerAccessUnsupported Result = 217
+	// ResultInvalidPTX is CUDA_ERROR_INVALID_PTX: a PTX JIT compilation failed.
+	ResultInvalidPTX Result = 218
+	// ResultInvalidGraphicsContext is CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: invalid OpenGL or DirectX context.
+	ResultInvalidGraphicsContext Result = 219
+	// ResultNVLinkUncorrectable is CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable NVLink error detected during the execution.
+	ResultNVLinkUncorrectable Result = 220
+	// ResultJITCompilerNotFound is CUDA_ERROR_JIT_COMPILER_NOT_FOUND: PTX JIT compiler library not found.
+	ResultJITCompilerNotFound Result = 221
+	// ResultUnsupportedPTXVersion is CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled with an unsupported toolchain.
+	ResultUnsupportedPTXVersion Result = 222
+	// ResultJITCompilationDisabled is CUDA_ERROR_JIT_COMPILATION_DISABLED: PTX JIT compilation was disabled.
+	ResultJITCompilationDisabled Result = 223
+	// ResultUnsupportedExecAffinity is CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: the provided execution affinity is not supported.
+	ResultUnsupportedExecAffinity Result = 224
+	// ResultUnsupportedDevsideSync is CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: the provided PTX contains unsupported call to cudaDeviceSynchronize.
+	ResultUnsupportedDevsideSync Result = 225
+	// ResultContained is CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
+	ResultContained Result = 226
+	// ResultInvalidSource is CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
+	ResultInvalidSource Result = 300
+	// ResultFileNotFound is CUDA_ERROR_FILE_NOT_FOUND: file not found.
+	ResultFileNotFound Result = 301
+	// ResultSharedObjectSymbolNotFound is CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: shared object symbol not found.
+	ResultSharedObjectSymbolNotFound Result = 302
+	// ResultSharedObjectInitFailed is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: shared object initialization failed.
+	ResultSharedObjectInitFailed Result = 303
+	// ResultOperatingSystem is CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS.
+	ResultOperatingSystem Result = 304
+	// ResultInvalidHandle is CUDA_ERROR_INVALID_HANDLE: invalid resource handle.
+	ResultInvalidHandle Result = 400
+	// ResultIllegalState is CUDA_ERROR_ILLEGAL_STATE: the operation cannot be performed in the present state.
+	ResultIllegalState Result = 401
+	// ResultLossyQuery is CUDA_ERROR_LOSSY_QUERY: attempted introspection would be semantically lossy.
+	ResultLossyQuery Result = 402
+	// ResultNotFound is CUDA_ERROR_NOT_FOUND: named symbol not found.
+	ResultNotFound Result = 500
+	// ResultNotReady is CUDA_ERROR_NOT_READY: device not ready.
+	ResultNotReady Result = 600
+	// ResultIllegalAddress is CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered.
+	ResultIllegalAddress Result = 700
+	// ResultLaunchOutOfResources is CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch.
+	ResultLaunchOutOfResources Result = 701
+	// ResultLaunchTimeout is CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated.
+	ResultLaunchTimeout Result = 702
+	// ResultLaunchIncompatibleTexturing is CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: launch uses incompatible texturing mode.
+	ResultLaunchIncompatibleTexturing Result = 703
+	// ResultPeerAccessAlreadyEnabled is CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: peer access is already enabled.
+	ResultPeerAccessAlreadyEnabled Result = 704
+	// ResultPeerAccessNotEnabled is CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: peer access has not been enabled.
+	ResultPeerAccessNotEnabled Result = 705
+	// ResultPrimaryContextActive is CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cannot set while device is active in this process.
+	ResultPrimaryContextActive Result = 708
+	// ResultContextIsDestroyed is CUDA_ERROR_CONTEXT_IS_DESTROYED: context is destroyed.
+	ResultContextIsDestroyed Result = 709
+	// ResultAssert is CUDA_ERROR_ASSERT: device-side assert triggered.
+	ResultAssert Result = 710
+	// ResultTooManyPeers is CUDA_ERROR_TOO_MANY_PEERS: peer mapping resources exhausted.
+	ResultTooManyPeers Result = 711
+	// ResultHostMemoryAlreadyRegistered is CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: part or all of the requested memory range is already mapped.
+	ResultHostMemoryAlreadyRegistered Result = 712
+	// ResultHostMemoryNotRegistered is CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: pointer does not correspond to a registered memory region.
+	ResultHostMemoryNotRegistered Result = 713
+	// ResultHardwareStackError is CUDA_ERROR_HARDWARE_STACK_ERROR: hardware stack error.
+	ResultHardwareStackError Result = 714
+	// ResultIllegalInstruction is CUDA_ERROR_ILLEGAL_INSTRUCTION: an illegal instruction was encountered.
+	ResultIllegalInstruction Result = 715
+	// ResultMisalignedAddress is CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address.
+	ResultMisalignedAddress Result = 716
+	// ResultInvalidAddressSpace is CUDA_ERROR_INVALID_ADDRESS_SPACE: operation not supported on global/shared address space.
+	ResultInvalidAddressSpace Result = 717
+	// ResultInvalidPC is CUDA_ERROR_INVALID_PC: invalid program counter.
+	ResultInvalidPC Result = 718
+	// ResultLaunchFailed is CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure.
+	ResultLaunchFailed Result = 719
+	// ResultCooperativeLaunchTooLarge is CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch.
+	ResultCooperativeLaunchTooLarge Result = 720
+	// ResultTensorMemoryLeak is CUDA_ERROR_TENSOR_MEMORY_LEAK: tensor memory not completely freed.
+	ResultTensorMemoryLeak Result = 721
+	// ResultNotPermitted is CUDA_ERROR_NOT_PERMITTED: operation not permitted.
+	ResultNotPermitted Result = 800
+	// ResultNotSupported is CUDA_ERROR_NOT_SUPPORTED: operation not supported.
+	ResultNotSupported Result = 801
+	// ResultSystemNotReady is CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized.
+	ResultSystemNotReady Result = 802
+	// ResultSystemDriverMismatch is CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination.
+	ResultSystemDriverMismatch Result = 803
+	// ResultCompatNotSupportedOnDevice is CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW.
+	ResultCompatNotSupportedOnDevice Result = 804
+	// ResultMPSConnectionFailed is CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the MPS control daemon or the MPS server.
+	ResultMPSConnectionFailed Result = 805
+	// ResultMPSRPCFailure is CUDA_ERROR_MPS_RPC_FAILURE: the remote procedural call between the MPS server and the MPS client failed.
+	ResultMPSRPCFailure Result = 806
+	// ResultMPSServerNotReady is CUDA_ERROR_MPS_SERVER_NOT_READY: MPS server is not ready to accept new MPS client requests.
+	ResultMPSServerNotReady Result = 807
+	// ResultMPSMaxClientsReached is CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: the hardware resources required to create MPS client have been exhausted.
+	ResultMPSMaxClientsReached Result = 808
+	// ResultMPSMaxConnectionsReached is CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: the hardware resources required to support device connections have been exhausted.
+	ResultMPSMaxConnectionsReached Result = 809
+	// ResultMPSClientTerminated is CUDA_ERROR_MPS_CLIENT_TERMINATED: the MPS client has been terminated by the server.
+	ResultMPSClientTerminated Result = 810
+	// ResultCDPNotSupported is CUDA_ERROR_CDP_NOT_SUPPORTED: is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it.
+	ResultCDPNotSupported Result = 811
+	// ResultCDPVersionMismatch is CUDA_ERROR_CDP_VERSION_MISMATCH: unsupported interaction between different versions of CUDA Dynamic Parallelism.
+	ResultCDPVersionMismatch Result = 812
+	// ResultStreamCaptureUnsupported is CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing.
+	ResultStreamCaptureUnsupported Result = 900
+	// ResultStreamCaptureInvalidated is CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture.
+	ResultStreamCaptureInvalidated Result = 901
+	// ResultStreamCaptureMerge is CUDA_ERROR_STREAM_CAPTURE_MERGE: operation would result in a merge of separate capture sequences.
+	ResultStreamCaptureMerge Result = 902
+	// ResultStreamCaptureUnmatched is CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: capture was not ended in the same stream as it began.
+	ResultStreamCaptureUnmatched Result = 903
+	// ResultStreamCaptureUnjoined is CUDA_ERROR_STREAM_CAPTURE_UNJOINED: capturing stream has unjoined work.
+	ResultStreamCaptureUnjoined Result = 904
+	// ResultStreamCaptureIsolation is CUDA_ERROR_STREAM_CAPTURE_ISOLATION: dependency created on uncaptured work in another stream.
+	ResultStreamCaptureIsolation Result = 905
+	// ResultStreamCaptureImplicit is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: operation would make the legacy stream depend on a capturing blocking stream.
+	ResultStreamCaptureImplicit Result = 906
+	// ResultCapturedEvent is CUDA_ERROR_CAPTURED_EVENT: operation not permitted on an event last recorded in a capturing stream.
+	ResultCapturedEvent Result = 907
+	// ResultStreamCaptureWrongThread is CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: attempt to terminate a thread-local capture sequence from another thread.
+	ResultStreamCaptureWrongThread Result = 908
+	// ResultTimeout is CUDA_ERROR_TIMEOUT: wait operation timed out.
+	ResultTimeout Result = 909
+	// ResultGraphExecUpdateFailure is CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the graph update was not performed because it included changes which violated constraints specific to instantiated graph update.
+	ResultGraphExecUpdateFailure Result = 910
+	// ResultExternalDevice is CUDA_ERROR_EXTERNAL_DEVICE: an async error has occured in external entity outside of CUDA.
+	ResultExternalDevice Result = 911
+	// ResultInvalidClusterSize is CUDA_ERROR_INVALID_CLUSTER_SIZE: a kernel launch error has occurred due to cluster misconfiguration.
+	ResultInvalidClusterSize Result = 912
+	// ResultFunctionNotLoaded is CUDA_ERROR_FUNCTION_NOT_LOADED: the function handle is not loaded when calling an API that requires a loaded function.
+	ResultFunctionNotLoaded Result = 913
+	// ResultInvalidResourceType is CUDA_ERROR_INVALID_RESOURCE_TYPE: one or more resources passed in are not valid resource types for the operation.
+	ResultInvalidResourceType Result = 914
+	// ResultInvalidResourceConfiguration is CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: one or more resources are insufficient or non-applicable for the operation.
+	ResultInvalidResourceConfiguration Result = 915
+	// ResultKeyRotation is CUDA_ERROR_KEY_ROTATION: an error happened during the key rotation sequence.
+	ResultKeyRotation Result = 916
+	// ResultUnknown is CUDA_ERROR_UNKNOWN: unknown error.
+	ResultUnknown Result = 999
 )
 
 // results holds the facts about every result, sorted by code.

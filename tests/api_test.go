@@ -52,7 +52,11 @@ func TestAPI(t *testing.T) {
 		}
 	}
 	if diff.Len() > 0 {
-		t.Errorf("the exported API is not what tests/%s says:\n%s\nIf that is meant, run\n\tgo test ./tests -run '^TestAPI$' -update\nand describe it in CHANGELOG.md.", filepath.ToSlash(golden), diff.String())
+		t.Errorf(
+			"the exported API is not what tests/%s says:\n%s\nIf that is meant, run\n\tgo test ./tests -run '^TestAPI$' -update\nand describe it in CHANGELOG.md.",
+			filepath.ToSlash(golden),
+			diff.String(),
+		)
 	}
 }
 
@@ -118,7 +122,8 @@ func TestPublicPackages(t *testing.T) {
 	var want []string
 	for dir, files := range parseModule(t, moduleRoot).packages {
 		r, _ := ruleFor(dir)
-		if !r.program && !slices.Contains(strings.Split(dir, "/"), "internal") && !slices.ContainsFunc(files, sourceFile.isMain) {
+		if !r.program && !slices.Contains(strings.Split(dir, "/"), "internal") &&
+			!slices.ContainsFunc(files, sourceFile.isMain) {
 			want = append(want, dir)
 		}
 	}

@@ -35,22 +35,30 @@ func TestNoDriver(t *testing.T) {
 		for _, command := range []string{"demo", "time", "devices", "symbols"} {
 			t.Setenv(loader.Environment, "")
 			r := probe{}.run(command, "-driver", path)
-			if r.status != exitNoDriver || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || strings.Count(r.stderr, path) < 2 ||
-				!strings.Contains(r.stderr, "Verdict: the library that -driver names cannot be used") || !strings.Contains(r.stderr, "Fix: cuprobe doctor") {
+			if r.status != exitNoDriver || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 ||
+				strings.Count(r.stderr, path) < 2 ||
+				!strings.Contains(r.stderr, "Verdict: the library that -driver names cannot be used") ||
+				!strings.Contains(r.stderr, "Fix: cuprobe doctor") {
 				t.Errorf("%s -driver %s: exit status %d\n%s%s", command, path, r.status, r.stdout, r.stderr)
 			}
 			j := probe{}.run(command, "-json", "-driver", path)
 			var v struct{ Error failure }
 			decode(t, j, &v)
-			want := failure{Op: "Open", Doc: "docs/errors.md#errnodriver", Message: strings.TrimSpace(strings.TrimPrefix(r.stderr, "cuprobe: ")),
-				Fix: "cuprobe doctor # without -driver it searches"}
+			want := failure{
+				Op:      "Open",
+				Doc:     "docs/errors.md#errnodriver",
+				Message: strings.TrimSpace(strings.TrimPrefix(r.stderr, "cuprobe: ")),
+				Fix:     "cuprobe doctor # without -driver it searches",
+			}
 			if diff := cmp.Diff(want, v.Error); diff != "" || j.status != exitNoDriver {
 				t.Errorf("%s -json -driver %s: exit status %d (-want +got):\n%s", command, path, j.status, diff)
 			}
 
 			t.Setenv(loader.Environment, path)
 			r = probe{}.run(command)
-			if r.status != exitNoDriver || !strings.Contains(r.stderr, loader.Environment) || !strings.Contains(r.stderr, path) || !strings.Contains(r.stderr, "Fix: ") {
+			if r.status != exitNoDriver || !strings.Contains(r.stderr, loader.Environment) ||
+				!strings.Contains(r.stderr, path) ||
+				!strings.Contains(r.stderr, "Fix: ") {
 				t.Errorf("%s=%s cuprobe %s: exit status %d\n%s", loader.Environment, path, command, r.status, r.stderr)
 			}
 		}
@@ -93,21 +101,27 @@ func TestNoDevice(t *testing.T) {
 	for _, path := range realLibraries(t) {
 		for _, command := range []string{"demo", "time", "devices"} {
 			r := probe{}.run(command, "-driver", path)
-			if r.status != exitNoDevice || r.stdout != "" || !strings.Contains(r.stderr, "cuInit fails with CUDA_ERROR_NO_DEVICE (100)") ||
-				strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "Fix: ") {
+			if r.status != exitNoDevice || r.stdout != "" ||
+				!strings.Contains(r.stderr, "cuInit fails with CUDA_ERROR_NO_DEVICE (100)") ||
+				strings.Count(r.stderr, "\n") != 1 ||
+				!strings.Contains(r.stderr, "Fix: ") {
 				t.Errorf("%s: %s: exit status %d\n%s%s", path, command, r.status, r.stdout, r.stderr)
 			}
 			r = probe{}.run(command, "-json", "-driver", path)
 			var v struct{ Error failure }
 			decode(t, r, &v)
-			if r.status != exitNoDevice || v.Error.Code != 100 || v.Error.Op != "cuInit" || v.Error.Doc != "docs/errors.md#errnodevice" || v.Error.Fix == "" {
+			if r.status != exitNoDevice || v.Error.Code != 100 || v.Error.Op != "cuInit" ||
+				v.Error.Doc != "docs/errors.md#errnodevice" ||
+				v.Error.Fix == "" {
 				t.Errorf("%s: %s: exit status %d, %+v", path, command, r.status, v)
 			}
 		}
 		// Symbols needs a driver, and no device.
 		r := probe{}.run("-driver", path, "symbols", "cuEvent")
-		if r.status != exitOK || !regexp.MustCompile(`(?m)^cuEventRecord +cuEventRecord \* +2\.0  found$`).MatchString(r.stdout) ||
-			!regexp.MustCompile(`(?m)^cuEventElapsedTime +cuEventElapsedTime_v2 \* +12\.8  missing: the driver is older$`).MatchString(r.stdout) {
+		if r.status != exitOK ||
+			!regexp.MustCompile(`(?m)^cuEventRecord +cuEventRecord \* +2\.0  found$`).MatchString(r.stdout) ||
+			!regexp.MustCompile(`(?m)^cuEventElapsedTime +cuEventElapsedTime_v2 \* +12\.8  missing: the driver is older$`).
+				MatchString(r.stdout) {
 			t.Errorf("%s: symbols: exit status %d\n%s%s", path, r.status, r.stdout, r.stderr)
 		}
 		r = probe{}.run("doctor", "-driver", path)
@@ -118,8 +132,11 @@ func TestNoDevice(t *testing.T) {
 		r = probe{}.run("doctor", "-json", "-driver", path)
 		var v doctorReport
 		decode(t, r, &v)
-		if r.status != exitNoDevice || v.Driver != nil || v.Error == nil || v.Error.Code != 100 || v.Error.Fix != v.Verdict.Fix ||
-			v.Verdict.Severity != loader.Fault || len(v.Missing) == 0 || v.Report.Library.Release == "" {
+		if r.status != exitNoDevice || v.Driver != nil || v.Error == nil || v.Error.Code != 100 ||
+			v.Error.Fix != v.Verdict.Fix ||
+			v.Verdict.Severity != loader.Fault ||
+			len(v.Missing) == 0 ||
+			v.Report.Library.Release == "" {
 			t.Errorf("%s: doctor -json: exit status %d\n%s", path, r.status, r.stdout)
 		}
 	}
@@ -127,20 +144,24 @@ func TestNoDevice(t *testing.T) {
 
 // endsWithVerdict reports whether a text ends with one verdict and one fix.
 func endsWithVerdict(text string) bool {
-	return regexp.MustCompile(`\nverdict      .+\nfix          .+\n$`).MatchString(text) && strings.Count(text, "\nverdict ") == 1
+	return regexp.MustCompile(`\nverdict      .+\nfix          .+\n$`).MatchString(text) &&
+		strings.Count(text, "\nverdict ") == 1
 }
 
 func TestDoctorWithoutDriver(t *testing.T) {
 	t.Setenv(loader.Environment, "")
 	path := filepath.Join(t.TempDir(), "libcuda.so.1")
 	r := probe{}.run("doctor", "-driver", path)
-	if r.status != exitNoDriver || r.stderr != "" || !endsWithVerdict(r.stdout) || !strings.Contains(r.stdout, "tried        "+path) {
+	if r.status != exitNoDriver || r.stderr != "" || !endsWithVerdict(r.stdout) ||
+		!strings.Contains(r.stdout, "tried        "+path) {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	r = probe{}.run("doctor", "-json", "-driver", path)
 	var v doctorReport
 	decode(t, r, &v)
-	if r.status != exitNoDriver || v.Driver != nil || v.Features != nil || v.Error == nil || v.Verdict.Severity != loader.Fault || len(v.Checks) != 0 {
+	if r.status != exitNoDriver || v.Driver != nil || v.Features != nil || v.Error == nil ||
+		v.Verdict.Severity != loader.Fault ||
+		len(v.Checks) != 0 {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
 	}
 }
@@ -164,7 +185,8 @@ device       1: Fake GPU 1, 0000:3C:00.0, compute capability 9.0, 16.0 GiB
              passed closing everything: done
 verdict      CUDA works: 1 device passed every check
 `
-	if diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout[i:], "…")); diff != "" || r.status != exitOK || r.stderr != "" {
+	if diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout[i:], "…")); diff != "" || r.status != exitOK ||
+		r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
 	}
 	if !strings.Contains(r.stdout, "\ncuInit       CUDA_SUCCESS (0)\n") {
@@ -177,21 +199,32 @@ func TestDoctorJSON(t *testing.T) {
 	r := f.run("doctor", "-json")
 	var got doctorReport
 	decode(t, r, &got)
-	if got.Report == nil || got.Report.Library == nil || got.Report.Library.Name != f.path || got.Report.Init == nil || len(got.Missing) < 50 {
+	if got.Report == nil || got.Report.Library == nil || got.Report.Library.Name != f.path || got.Report.Init == nil ||
+		len(got.Missing) < 50 {
 		t.Errorf("%+v", got.Report)
 	}
 	want := doctorReport{
-		Driver:   &driverInfo{Library: f.path, Version: 12080, CUDA: "12.8"},
-		Features: &cu.Features{Version: 12080, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true},
-		Devices:  []deviceInfo{fakeDevice(0), fakeDevice(1), fakeDevice(2)},
-		Verdict:  loader.Finding{Severity: loader.Fine, Title: "CUDA works: 3 devices passed every check"},
+		Driver: &driverInfo{Library: f.path, Version: 12080, CUDA: "12.8"},
+		Features: &cu.Features{
+			Version:        12080,
+			ContextID:      true,
+			StreamID:       true,
+			ParamInfo:      true,
+			ElapsedTimeV2:  true,
+			RecordExternal: true,
+		},
+		Devices: []deviceInfo{fakeDevice(0), fakeDevice(1), fakeDevice(2)},
+		Verdict: loader.Finding{Severity: loader.Fine, Title: "CUDA works: 3 devices passed every check"},
 	}
 	for n := range 3 {
 		for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "memory there and back", "closing everything"} {
 			want.Checks = append(want.Checks, check{Device: n, Name: name, Passed: true})
 		}
 	}
-	opts := []cmp.Option{cmpopts.IgnoreFields(doctorReport{}, "Report", "Missing"), cmpopts.IgnoreFields(check{}, "Detail", "Took", "err")}
+	opts := []cmp.Option{
+		cmpopts.IgnoreFields(doctorReport{}, "Report", "Missing"),
+		cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"),
+	}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
@@ -237,7 +270,8 @@ func TestDoctorFailures(t *testing.T) {
 		f.ask("fake_reset")
 		fail()
 		r := f.run("doctor")
-		if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) || strings.Count(r.stdout, "FAILED") != 1 ||
+		if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) ||
+			strings.Count(r.stdout, "FAILED") != 1 ||
 			!strings.Contains(r.stdout, "FAILED "+tt.check+": cu: ") {
 			t.Errorf("%s fails: exit status %d\n%s%s", tt.call, r.status, r.stdout, r.stderr)
 		}
@@ -250,10 +284,12 @@ func TestDoctorFailures(t *testing.T) {
 			title = "the driver fails: " + tt.check
 		}
 		want := loader.Finding{Severity: loader.Fault, Title: title, Fix: tt.fix}
-		if diff := cmp.Diff(want, v.Verdict, cmpopts.IgnoreFields(loader.Finding{}, "Detail")); diff != "" || r.status != exitFailure {
+		if diff := cmp.Diff(want, v.Verdict, cmpopts.IgnoreFields(loader.Finding{}, "Detail")); diff != "" ||
+			r.status != exitFailure {
 			t.Errorf("%s fails: exit status %d (-want +got):\n%s", tt.call, r.status, diff)
 		}
-		if diff := cmp.Diff(v.Verdict, v.Report.Findings[0]); diff != "" || !strings.Contains(v.Verdict.Detail, tt.code.Name()) {
+		if diff := cmp.Diff(v.Verdict, v.Report.Findings[0]); diff != "" ||
+			!strings.Contains(v.Verdict.Detail, tt.code.Name()) {
 			t.Errorf("%s fails: the first finding is not the verdict, or lacks the code:\n%s", tt.call, diff)
 		}
 		// The other devices are checked all the same.
@@ -277,11 +313,14 @@ func TestDoctorInit(t *testing.T) {
 	for code, status := range map[cu.Result]int{cu.ResultNoDevice: exitNoDevice, cu.ResultSystemNotReady: exitFailure, cu.ResultUnknown: exitFailure} {
 		f.fail("cuInit", 1, code)
 		r := f.run("doctor")
-		if r.status != status || r.stderr != "" || !endsWithVerdict(r.stdout) || !strings.Contains(r.stdout, "\ncuInit       "+code.Name()) {
+		if r.status != status || r.stderr != "" || !endsWithVerdict(r.stdout) ||
+			!strings.Contains(r.stdout, "\ncuInit       "+code.Name()) {
 			t.Errorf("%v: exit status %d\n%s%s", code, r.status, r.stdout, r.stderr)
 		}
 		f.fail("cuInit", 1, code)
-		if r := f.run("devices"); r.status != status || !strings.Contains(r.stderr, "its cuInit fails with "+code.Name()) || !strings.Contains(r.stderr, "Fix: ") {
+		if r := f.run("devices"); r.status != status ||
+			!strings.Contains(r.stderr, "its cuInit fails with "+code.Name()) ||
+			!strings.Contains(r.stderr, "Fix: ") {
 			t.Errorf("%v: devices: exit status %d\n%s%s", code, r.status, r.stdout, r.stderr)
 		}
 	}
@@ -299,7 +338,8 @@ func TestDiagnose(t *testing.T) {
 		&cu.Error{Op: "cuInit", Result: cu.ResultUnknown}, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice}, errors.New("some other"),
 	} {
 		r := c.diagnose(err)
-		if v := r.Verdict(); v.Severity != loader.Fault || v.Title == "" || (r.Init != nil) != (strings.Contains(err.Error(), "cuInit")) {
+		if v := r.Verdict(); v.Severity != loader.Fault || v.Title == "" ||
+			(r.Init != nil) != (strings.Contains(err.Error(), "cuInit")) {
 			t.Errorf("%v: %+v, %v", err, v, r.Init)
 		}
 		if r.Init != nil {
@@ -349,7 +389,8 @@ int cuDeviceGetCount(int *n) { *n = 0; return 0; }
 `)
 	for _, command := range []string{"demo", "time", "devices"} {
 		r := probe{}.run(command, "-driver", path)
-		if r.status != exitNoDevice || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "its cuDeviceGetCount fails with CUDA_ERROR_NO_DEVICE (100). Verdict: ") {
+		if r.status != exitNoDevice || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 ||
+			!strings.Contains(r.stderr, "its cuDeviceGetCount fails with CUDA_ERROR_NO_DEVICE (100). Verdict: ") {
 			t.Errorf("%s: exit status %d\n%s%s", command, r.status, r.stdout, r.stderr)
 		}
 	}
@@ -390,7 +431,8 @@ func TestWithin(t *testing.T) {
 		quiet <- time.Time{}
 		close(hang)
 	}()
-	if v, err := within(hasty(&said, nil, quiet), "Godot", func() (int, error) { <-hang; return 7, nil }); v != 7 || err != nil {
+	if v, err := within(hasty(&said, nil, quiet), "Godot", func() (int, error) { <-hang; return 7, nil }); v != 7 ||
+		err != nil {
 		t.Errorf("%d, %v", v, err)
 	}
 	if want := "cuprobe: waiting for Godot\n"; said.String() != want {
@@ -448,7 +490,15 @@ void set_free(int on) { released = on; }
 			}
 			return patience
 		}
-		c := &call{out: &output{w: &out}, err: &said, env: os.LookupEnv, json: asJSON, driver: path, device: anyDevice, after: after}
+		c := &call{
+			out:    &output{w: &out},
+			err:    &said,
+			env:    os.LookupEnv,
+			json:   asJSON,
+			driver: path,
+			device: anyDevice,
+			after:  after,
+		}
 		status := c.finish(runDoctor(c, ""))
 		f.ask("set_free", 1)
 		for f.ask("hanging") > 0 { // what was given up ends after all
@@ -458,15 +508,20 @@ void set_free(int on) { released = on; }
 			t.Errorf("exit status %d, %s", status, &said)
 		}
 		if !asJSON {
-			if !endsWithVerdict(out.String()) || !strings.Contains(out.String(), "\nverdict      the driver hangs when it is opened\n") ||
-				!strings.HasPrefix(early, "platform ") || !strings.Contains(early, "\ntaken ") || !strings.HasPrefix(out.String(), early) {
+			if !endsWithVerdict(out.String()) ||
+				!strings.Contains(out.String(), "\nverdict      the driver hangs when it is opened\n") ||
+				!strings.HasPrefix(early, "platform ") ||
+				!strings.Contains(early, "\ntaken ") ||
+				!strings.HasPrefix(out.String(), early) {
 				t.Errorf("while it hangs it has printed\n%s\nand in the end\n%s", early, &out)
 			}
 			continue
 		}
 		var v doctorReport
 		decode(t, result{stdout: out.String()}, &v)
-		if v.Verdict.Title != "the driver hangs when it is opened" || v.Verdict.Fix == "" || v.Error == nil || v.Error.Fix != v.Verdict.Fix || v.Report.Init != nil {
+		if v.Verdict.Title != "the driver hangs when it is opened" || v.Verdict.Fix == "" || v.Error == nil ||
+			v.Error.Fix != v.Verdict.Fix ||
+			v.Report.Init != nil {
 			t.Errorf("%s", &out)
 		}
 	}
@@ -474,9 +529,14 @@ void set_free(int on) { released = on; }
 
 // A library that does not finish loading is not loaded again.
 func TestDoctorStuck(t *testing.T) {
-	r := &doctorReport{Report: &loader.Report{Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Stuck, Error: "it hangs"}}}}
+	r := &doctorReport{
+		Report: &loader.Report{
+			Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Stuck, Error: "it hangs"}},
+		},
+	}
 	err := r.examineDriver(&call{driver: "/nowhere"}, nil) // a nil waiter waits for nothing
-	if !errors.Is(err, cu.ErrNoDriver) || r.Error == nil || !strings.Contains(r.Error.Message, "/a (A): it hangs") || r.Report.Verdict().Severity != loader.Fault {
+	if !errors.Is(err, cu.ErrNoDriver) || r.Error == nil || !strings.Contains(r.Error.Message, "/a (A): it hangs") ||
+		r.Report.Verdict().Severity != loader.Fault {
 		t.Errorf("%v, %+v", err, r.Error)
 	}
 }
@@ -484,7 +544,9 @@ func TestDoctorStuck(t *testing.T) {
 // The part of the report that is printed first is what it begins with in the end.
 func TestFacts(t *testing.T) {
 	r := &loader.Report{Platform: "linux/amd64", Environment: map[string]string{"CUDA_VISIBLE_DEVICES": "fault\nfault"},
-		Candidates: []loader.CandidateFacts{{Name: "libcuda.so.1", Source: "x"}}, Library: &loader.LibraryFacts{Path: "/x"}}
+		Candidates: []loader.CandidateFacts{
+			{Name: "libcuda.so.1", Source: "x"},
+		}, Library: &loader.LibraryFacts{Path: "/x"}}
 	early := facts(r)
 	r.AddInit(999)
 	if !strings.HasPrefix(r.String(), early) || strings.Count(early, "\n") != 5 {
@@ -496,15 +558,18 @@ func TestFacts(t *testing.T) {
 func TestDoctorNoSuchDevice(t *testing.T) {
 	f := newFake(t)
 	r := f.run("doctor", "-device", "99")
-	if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) || !strings.Contains(r.stdout, "\ntaken ") ||
+	if r.status != exitFailure || r.stderr != "" || !endsWithVerdict(r.stdout) ||
+		!strings.Contains(r.stdout, "\ntaken ") ||
 		!strings.Contains(r.stdout, "\nverdict      there is no device 99\nfix          cuprobe devices ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	r = f.run("doctor", "-device", "99", "-json")
 	var v doctorReport
 	decode(t, r, &v)
-	if r.status != exitFailure || v.Error == nil || v.Error.Code != 101 || v.Driver == nil || v.Features == nil || len(v.Devices) != 0 ||
-		!strings.Contains(v.Verdict.Detail, "the driver sees 3") || v.Report.Init == nil {
+	if r.status != exitFailure || v.Error == nil || v.Error.Code != 101 || v.Driver == nil || v.Features == nil ||
+		len(v.Devices) != 0 ||
+		!strings.Contains(v.Verdict.Detail, "the driver sees 3") ||
+		v.Report.Init == nil {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
 	}
 }
@@ -563,7 +628,9 @@ func TestBundle(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY": "secret", "PATH": "/secret",
 	}}
 	r := p.run("doctor", "-driver", f.path, "-bundle", path)
-	if r.status != exitOK || !strings.Contains(r.stdout, "\nbundle       ") || !regexp.MustCompile(`Read it before you send it\.\nverdict .*\n$`).MatchString(r.stdout) || !strings.Contains(oneLine(r.stdout), path+" holds the doctor's report") {
+	if r.status != exitOK || !strings.Contains(r.stdout, "\nbundle       ") ||
+		!regexp.MustCompile(`Read it before you send it\.\nverdict .*\n$`).MatchString(r.stdout) ||
+		!strings.Contains(oneLine(r.stdout), path+" holds the doctor's report") {
 		t.Fatalf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	text, err := os.ReadFile(path)
@@ -589,19 +656,23 @@ func TestBundle(t *testing.T) {
 
 	// It overwrites nothing.
 	r = p.run("doctor", "-driver", f.path, "-bundle", path)
-	if r.status != exitFailure || !strings.Contains(r.stderr, "the bundle cannot be written") || !strings.Contains(r.stdout, "\nverdict ") {
+	if r.status != exitFailure || !strings.Contains(r.stderr, "the bundle cannot be written") ||
+		!strings.Contains(r.stdout, "\nverdict ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	r = p.run("doctor", "-json", "-driver", f.path, "-bundle", path)
 	var v doctorReport
 	decode(t, r, &v)
 	documented(t, "doctor", r.stdout)
-	if r.status != exitFailure || v.Bundle.Path != path || v.Bundle.Written || !strings.Contains(v.Bundle.Error, "the bundle cannot be written") || v.Verdict.Severity != loader.Fine {
+	if r.status != exitFailure || v.Bundle.Path != path || v.Bundle.Written ||
+		!strings.Contains(v.Bundle.Error, "the bundle cannot be written") ||
+		v.Verdict.Severity != loader.Fine {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	// What the doctor found counts more.
 	f.fail("cuInit", 1, cu.ResultNoDevice)
-	if r = p.run("doctor", "-driver", f.path, "-bundle", path); r.status != exitNoDevice || !strings.Contains(r.stderr, "the bundle cannot be written") {
+	if r = p.run("doctor", "-driver", f.path, "-bundle", path); r.status != exitNoDevice ||
+		!strings.Contains(r.stderr, "the bundle cannot be written") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	// Its message stays out of JSON.

@@ -40,7 +40,9 @@ func TestFaultsOfMade(t *testing.T) {
 
 // TestOwnStreamFaults holds that a call meets a fault of its name once.
 func TestOwnStreamFaults(t *testing.T) {
-	d := sim.New(sim.Faults(sim.Fault{Function: "cuMemsetD8", Code: 2}, sim.Fault{Function: "cuMemsetD8Async", Code: 46}))
+	d := sim.New(
+		sim.Faults(sim.Fault{Function: "cuMemsetD8", Code: 2}, sim.Fault{Function: "cuMemsetD8Async", Code: 46}),
+	)
 	d.Init(nil, 0)
 	for _, want := range []driver.Result{2, 46, driver.ResultInvalidContext} {
 		if r := (ownStream{d}).MemsetD8(new(driver.Thread), 0, 0, 1); r != want {

@@ -61,7 +61,8 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %v", tt.variable, tt.value, got, tt.want)
 		}
 	}
-	if f, err := parseFault("cuInit@2+~5ms"); f != (sim.Fault{Function: "cuInit", Nth: 2, Every: true, Slow: 5 * time.Millisecond}) || err != nil {
+	if f, err := parseFault("cuInit@2+~5ms"); f != (sim.Fault{Function: "cuInit", Nth: 2, Every: true, Slow: 5 * time.Millisecond}) ||
+		err != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

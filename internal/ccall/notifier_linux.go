@@ -101,9 +101,9 @@ func (b *Notifier) lead(fd int64) {
 	}
 }
 
-// Callback returns a C function and the argument with which it notifies the owner, on whichever thread calls it: it does
-// nothing but write to a descriptor, if there is one. fn is 0 where there is no such function, and ok is false,
-// too, where the system has no descriptor or memory left.
+// Callback returns a C function and the argument with which it notifies the owner, on whichever
+// thread calls it: it does nothing but write to a descriptor, if there is one. fn is 0 where there
+// is no such function, and ok is false, too, where the system has no descriptor or memory left.
 func (b *Notifier) Callback() (fn, arg uintptr, ok bool) {
 	if !b.open() {
 		return notifyABI0, 0, false

@@ -86,8 +86,8 @@ func TestNotifierClosing(t *testing.T) {
 	}
 }
 
-// TestNotifierStaysOpen closes a notifier while somebody who notifications it knows its descriptor already, and has yet to write
-// to it: the descriptor stays until then, and serves who waits.
+// TestNotifierStaysOpen closes a notifier while somebody who notifications it knows its descriptor
+// already, and has yet to write to it: the descriptor stays until then, and serves who waits.
 func TestNotifierStaysOpen(t *testing.T) {
 	b := NewNotifier()
 	if _, _, ok := b.Callback(); !ok {
@@ -160,7 +160,8 @@ func TestNotifierWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// TestNotifierWakes has C call while the notifier's owner is about to sleep, or opens its descriptor: each call wakes it.
+// TestNotifierWakes has C call while the notifier's owner is about to sleep, or opens its
+// descriptor: each call wakes it.
 func TestNotifierWakes(t *testing.T) {
 	rounds := 20_000
 	if testing.Short() {

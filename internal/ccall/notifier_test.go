@@ -84,7 +84,12 @@ func TestNotifier(t *testing.T) {
 			}
 			ringFromC(fn, arg)
 			if n := b.Notified(); n != times*notifications+1 || descriptors(b) != 0 {
-				t.Errorf("a closed notifier was notified %d times, want %d; it has %d descriptors", n, times*notifications+1, descriptors(b))
+				t.Errorf(
+					"a closed notifier was notified %d times, want %d; it has %d descriptors",
+					n,
+					times*notifications+1,
+					descriptors(b),
+				)
 			}
 			b.Wait(time.Hour)
 			quiet(t, b, d, "what C has called meanwhile was notified")

@@ -42,8 +42,12 @@ func Check(t testing.TB, program func(r *Run)) {
 	}
 	r := again(program, failed.decisions)
 	if r.failure != failed.failure {
-		t.Fatalf("schedule %d failed: %s\nWhen it was run again: %q. The program does not depend on the schedule alone.",
-			n, failed.failure, r.failure)
+		t.Fatalf(
+			"schedule %d failed: %s\nWhen it was run again: %q. The program does not depend on the schedule alone.",
+			n,
+			failed.failure,
+			r.failure,
+		)
 	}
 	t.Fatalf("schedule %d failed: %s\n%s\nTo run it again: -run '^%s$' -explore.replay='%s'",
 		n, r.failure, strings.Join(r.trace, "\n"), t.Name(), format(failed.decisions))

@@ -62,8 +62,8 @@ type strategy interface {
 // Go starts a goroutine of the program.
 func (r *Run) Go(f func()) { r.start(f) }
 
-// Finally has f called when all goroutines have returned, before the functions that were passed earlier. What it does is
-// no step of a schedule.
+// Finally has f called when all goroutines have returned, before the functions that were passed
+// earlier. What it does is no step of a schedule.
 func (r *Run) Finally(f func()) { r.finally = append(r.finally, f) }
 
 // Fail reports that the program went wrong, and ends the run.

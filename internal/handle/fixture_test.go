@@ -210,7 +210,8 @@ func (e *event) query() (complete bool) {
 	return complete
 }
 
-// complete fails the program if the event was not complete. ended is the newest record that was over before the question.
+// complete fails the program if the event was not complete. ended is the newest record that was
+// over before the question.
 func (e *event) complete(ended int) bool {
 	if e.finished < ended {
 		e.r.Fail("record %d counts as complete, and %d was made", e.finished, ended)
@@ -256,9 +257,9 @@ func (e *event) close() {
 	}
 }
 
-// holder has an event, and another one instead when that is recorded while somebody waits for it: as events of package cu
-// do. All records are on one stream. Whoever has recorded waits for work that was enqueued before: for that record, or for
-// another one that was made since the call began.
+// holder has an event, and another one instead when that is recorded while somebody waits for it:
+// as events of package cu do. All records are on one stream. Whoever has recorded waits for work
+// that was enqueued before: for that record, or for another one that was made since the call began.
 type holder struct {
 	r      *explore.Run
 	slot   explore.Pointer[event]
@@ -268,8 +269,8 @@ type holder struct {
 	stream stream
 }
 
-// stream counts the records that were made, and how many of them the device has done. ended is the lowest record that the
-// calls that have returned stand for.
+// stream counts the records that were made, and how many of them the device has done. ended is the
+// lowest record that the calls that have returned stand for.
 type stream struct{ made, done, ended int }
 
 func newHolder(r *explore.Run) *holder {

@@ -36,13 +36,13 @@ type Records struct {
 const (
 	genOne  = 1 << 24
 	genBusy = genOne - 1
-	// genWorn are the bits that say that half of the records that can be counted were begun, or half of those that can
-	// be under way at once are. Records are refused then, so that no value of gen comes back, and done is about no other
-	// record than the one that it was stored for.
+	// genWorn are the bits that say that half of the records that can be counted were begun, or
+	// half of those that can be under way at once are. Records are refused then, so that no value
+	// of gen comes back, and done is about no other record than the one that it was stored for.
 	//
-	// The records of an exposed event go on, and may come back to the beginning, as no completion is remembered. What is
-	// left as a limit are 1<<24 records of it that are under way at once: each is a goroutine in the call, and their
-	// stacks have 32 GiB at least.
+	// The records of an exposed event go on, and may come back to the beginning, as no completion
+	// is remembered. What is left as a limit are 1<<24 records of it that are under way at once:
+	// each is a goroutine in the call, and their stacks have 32 GiB at least.
 	genWorn = 1<<63 | 1<<23
 )
 
@@ -157,8 +157,8 @@ func (r *Records) Watched() bool { return r.watchers.Load() != 0 }
 // Watchers returns how many wait for the present record.
 func (r *Records) Watchers() int { return int(r.watchers.Load()) }
 
-// Stays reports whether another record belongs on the event, as far as that is known before Begin: the event is exposed,
-// or nobody waits for it and it is not worn.
+// Stays reports whether another record belongs on the event, as far as that is known before Begin:
+// the event is exposed, or nobody waits for it and it is not worn.
 func (r *Records) Stays() bool { return r.Exposed() || !r.Watched() && !r.Worn() }
 
 // Worn reports whether too many records were begun, or are under way.

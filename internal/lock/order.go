@@ -11,33 +11,36 @@ package lock
 
 // The locks, outermost first. The type names the lock, and its comment says what the lock protects.
 type (
-	// Exec is execCore.mu: a call on an executable graph. The driver leaves it to the program that there is one at a
-	// time, so that this lock and the next one are held while the driver is called. Only a launch may wait there, for room
-	// in its stream's queue; then other calls that need the same executable graph wait, as they have to in C. What does
-	// not need the driver takes neither lock (Handle, Close).
+	// Exec is execCore.mu: a call on an executable graph. The driver leaves it to the program that
+	// there is one at a time, so that this lock and the next one are held while the driver is
+	// called. Only a launch may wait there, for room in its stream's queue; then other calls that
+	// need the same executable graph wait, as they have to in C. What does not need the driver
+	// takes neither lock (Handle, Close).
 	Exec struct{}
 	// Graph is graphCore.mu: a call on a graph. See Exec.
 	Graph struct{}
-	// Work is partOf.work: which capture a CUstream is part of. Held for reading by whoever enqueues work on the stream
-	// that a graph may have to keep what it uses for, while the driver enqueues the work, which may wait for room in the
-	// stream's queue. Held for writing only by the beginning and the end of a capture of the stream, which includes a
-	// wait by which the stream joins one: the driver enqueues nothing then, and nobody sleeps for longer than
-	// markPatience. So whoever waits for this lock is about to enqueue work on the same stream, or begins or ends a
-	// capture of it. A goroutine may hold those of several streams, for reading.
+	// Work is partOf.work: which capture a CUstream is part of. Held for reading by whoever
+	// enqueues work on the stream that a graph may have to keep what it uses for, while the driver
+	// enqueues the work, which may wait for room in the stream's queue. Held for writing only by
+	// the beginning and the end of a capture of the stream, which includes a wait by which the
+	// stream joins one: the driver enqueues nothing then, and nobody sleeps for longer than
+	// markPatience. So whoever waits for this lock is about to enqueue work on the same stream, or
+	// begins or ends a capture of it. A goroutine may hold those of several streams, for reading.
 	Work struct{}
-	// Moving is eventCore.moving: which slot an event has, that it stays there for good, and whose turn a RecordOnce is.
-	// The driver is called only for the record that becomes a node of a graph, which enqueues nothing.
+	// Moving is eventCore.moving: which slot an event has, that it stays there for good, and whose
+	// turn a RecordOnce is. The driver is called only for the record that becomes a node of a
+	// graph, which enqueues nothing.
 	Moving struct{}
 	// Thread is Thread.mu: the stream of a Thread.
 	Thread struct{}
 	// StreamPool is streamPool.mu: the streams that PoolStream shares out.
 	StreamPool struct{}
-	// Uses is uses.mu: what a graph uses. That of a graph that is being left behind, or copied, comes before that of the
-	// new one.
+	// Uses is uses.mu: what a graph uses. That of a graph that is being left behind, or copied,
+	// comes before that of the new one.
 	Uses struct{}
-	// Polls is captures.polls: nothing. Held for reading while an event is polled, or a stream of the library's own begins
-	// to wait for it: the driver answers both at once, as nothing is enqueued on that stream. Held for writing for no time
-	// at all: see captures.awaitPolls.
+	// Polls is captures.polls: nothing. Held for reading while an event is polled, or a stream of
+	// the library's own begins to wait for it: the driver answers both at once, as nothing is
+	// enqueued on that stream. Held for writing for no time at all: see captures.awaitPolls.
 	Polls struct{}
 	// Watcher is watch.Watcher.mu: all that is waited for, its order, and the wake-up streams that are armed for it. An
 	// event and a stream have a group of waits there, a context a domain, and a timeline a counter.
@@ -48,8 +51,8 @@ type (
 	Usage struct{}
 	// Late is execCore.late: what only earlier launches of an executable graph use.
 	Late struct{}
-	// Growing is cells.growing: nothing. Held while the driver registers a slab for the counters of timelines, which does
-	// not wait for the GPU, by those who need one.
+	// Growing is cells.growing: nothing. Held while the driver registers a slab for the counters of
+	// timelines, which does not wait for the GPU, by those who need one.
 	Growing struct{}
 	// HostCalls is hostCalls.mu: the functions that the streams of a context have yet to call.
 	HostCalls struct{}
@@ -57,7 +60,8 @@ type (
 	EventPool struct{}
 	// Captures is captures.mu: the captures that are under way, and the streams that are part of each.
 	Captures struct{}
-	// LegacyMarks is legacyMarks.mu: how many events are being recorded on the legacy default stream, and captures begin.
+	// LegacyMarks is legacyMarks.mu: how many events are being recorded on the legacy default
+	// stream, and captures begin.
 	LegacyMarks struct{}
 	// Marks is timelineCore.marksMu: the marks of a timeline.
 	Marks struct{}
@@ -75,8 +79,8 @@ type (
 	EventCache struct{}
 	// Peers is peers.mu: the contexts whose memory a context can reach, while they are changed.
 	Peers struct{}
-	// StreamCalls is streamCalls.mu: which calls about all streams of a context are under way, and which destructions of
-	// streams wait for them.
+	// StreamCalls is streamCalls.mu: which calls about all streams of a context are under way, and
+	// which destructions of streams wait for them.
 	StreamCalls struct{}
 	// Deferred is deferred.mu: what is yet to be freed in a context.
 	Deferred struct{}

@@ -87,7 +87,11 @@ func TestHostFuncAnswers(t *testing.T) {
 	s := r.newStream()
 	r.want("flags", driver.ResultInvalidValue, r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 1))
 	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
-	r.want("captured", driver.ResultStreamCaptureUnsupported, r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 0))
+	r.want(
+		"captured",
+		driver.ResultStreamCaptureUnsupported,
+		r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 0),
+	)
 	_, res := r.StreamEndCapture(r.th, s)
 	r.want("end", driver.ResultStreamCaptureInvalidated, res)
 }
@@ -157,7 +161,9 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	r.spin(s, time.Hour)
 	hostFunc, callback := make(chan bool, 1), make(chan driver.Result, 1)
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { hostFunc <- true }}))
-	r.must(r.StreamAddCallback(r.th, s, driver.Callback{GoStatus: func(status driver.Result) { callback <- status }}, 0))
+	r.must(
+		r.StreamAddCallback(r.th, s, driver.Callback{GoStatus: func(status driver.Result) { callback <- status }}, 0),
+	)
 	r.LoseDevice()
 	if !r.devices[0].contexts[0].pending.none() {
 		t.Error("operations are pending")
@@ -329,10 +335,16 @@ func TestHostFuncEndless(t *testing.T) {
 			e, _ := r.EventCreate(r.th, 0)
 			var got driver.Result
 			begin := make(chan bool)
-			r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Apart: !tt.raw || name == "another stream that waits", Go: func() {
-				<-begin
-				got = tt.call(r, s, e, p)
-			}}))
+			r.must(
+				r.LaunchHostFunc(
+					r.th,
+					s,
+					driver.Callback{Apart: !tt.raw || name == "another stream that waits", Go: func() {
+						<-begin
+						got = tt.call(r, s, e, p)
+					}},
+				),
+			)
 			r.must(r.EventRecord(r.th, e, s))
 			close(begin)
 			r.must(r.StreamSynchronize(r.th, s))

@@ -55,7 +55,11 @@ func (d *Driver) ModuleLoadData(th *driver.Thread, image []byte) (driver.Module,
 }
 
 // ModuleLoadLog is cuModuleLoadDataEx with the compiler's logs as values.
-func (d *Driver) ModuleLoadLog(th *driver.Thread, image []byte, options []driver.JITOption) (driver.Module, driver.JITLog, driver.Result) {
+func (d *Driver) ModuleLoadLog(
+	th *driver.Thread,
+	image []byte,
+	options []driver.JITOption,
+) (driver.Module, driver.JITLog, driver.Result) {
 	defer d.mu.Unlock()
 	return d.loadModule("cuModuleLoadDataEx", th, image, options)
 }
@@ -63,7 +67,12 @@ func (d *Driver) ModuleLoadLog(th *driver.Thread, image []byte, options []driver
 // ModuleLoadDataEx is cuModuleLoadDataEx. The options may name buffers for the
 // compiler's logs, which end with a NUL; their sizes are replaced by what was
 // written.
-func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uint32, values []uintptr) (driver.Module, driver.Result) {
+func (d *Driver) ModuleLoadDataEx(
+	th *driver.Thread,
+	image []byte,
+	options []uint32,
+	values []uintptr,
+) (driver.Module, driver.Result) {
 	defer d.mu.Unlock()
 	if len(options) != len(values) {
 		if r := d.begin("cuModuleLoadDataEx"); r != ok {
@@ -99,7 +108,12 @@ func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uin
 }
 
 // loadModule loads a module. The caller unlocks the driver.
-func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options []driver.JITOption) (_ driver.Module, log driver.JITLog, _ driver.Result) {
+func (d *Driver) loadModule(
+	op string,
+	th *driver.Thread,
+	image []byte,
+	options []driver.JITOption,
+) (_ driver.Module, log driver.JITLog, _ driver.Result) {
 	c, _, r := d.inContext(op, th)
 	if r != ok {
 		return 0, log, r
@@ -130,17 +144,24 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte, options 
 		m.variables[v.name] = b
 	}
 	for _, e := range code.entries {
-		m.functions[e.name] = &function{module: m, name: e.name, params: e.params, maxThreads: e.maxThreads, idle: e.idle, attributes: map[int32]int32{
-			driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
-			driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
-			driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
-			driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
-			driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
-			driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
-			driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
-			driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
-			driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
-		}}
+		m.functions[e.name] = &function{
+			module:     m,
+			name:       e.name,
+			params:     e.params,
+			maxThreads: e.maxThreads,
+			idle:       e.idle,
+			attributes: map[int32]int32{
+				driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
+				driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
+				driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
+				driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
+				driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
+				driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
+				driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
+				driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
+				driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
+			},
+		}
 	}
 	if verbose {
 		var lines []string
@@ -240,7 +261,11 @@ func (d *Driver) ModuleGetFunction(_ *driver.Thread, h driver.Module, name strin
 }
 
 // ModuleGetGlobal is cuModuleGetGlobal_v2.
-func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module, name string) (driver.DevicePtr, uint64, driver.Result) {
+func (d *Driver) ModuleGetGlobal(
+	_ *driver.Thread,
+	h driver.Module,
+	name string,
+) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	m, r := d.aboutModule("cuModuleGetGlobal", h)
 	if r != ok {
@@ -327,7 +352,11 @@ func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, drive
 }
 
 // FuncGetParamInfo is cuFuncGetParamInfo.
-func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function, i uint64) (offset, size uint64, r driver.Result) {
+func (d *Driver) FuncGetParamInfo(
+	_ *driver.Thread,
+	h driver.Function,
+	i uint64,
+) (offset, size uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuFuncGetParamInfo", h)
 	switch {
@@ -347,12 +376,22 @@ func (f *function) active(threads int32, dynamic uint64) int32 {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp
-	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach), int32(sharedMemory/(shared+sharedOfSystem)))
+	return min(
+		mostBlocks,
+		mostThreads/threads,
+		registers/(threads*registersEach),
+		int32(sharedMemory/(shared+sharedOfSystem)),
+	)
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor is
 // cuOccupancyMaxActiveBlocksPerMultiprocessor.
-func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h driver.Function, threads int32, dynamic uint64) (int32, driver.Result) {
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(
+	_ *driver.Thread,
+	h driver.Function,
+	threads int32,
+	dynamic uint64,
+) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuOccupancyMaxActiveBlocksPerMultiprocessor", h)
 	switch {
@@ -365,7 +404,12 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h d
 }
 
 // OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
-func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, dynamic uint64, limit int32) (grid, block int32, r driver.Result) {
+func (d *Driver) OccupancyMaxPotentialBlockSize(
+	_ *driver.Thread,
+	h driver.Function,
+	dynamic uint64,
+	limit int32,
+) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuOccupancyMaxPotentialBlockSize", h)
 	switch {

@@ -54,7 +54,12 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	for c, s := range d.thread(th).own {
 		if s.capture != nil {
 			if s.capture.invalidated {
-				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD), "a capture of its default stream has failed, and nobody ended it", nil)
+				d.misuse(
+					"the end of a thread",
+					uintptr(driver.CU_STREAM_PER_THREAD),
+					"a capture of its default stream has failed, and nobody ended it",
+					nil,
+				)
 			}
 			d.abandon(s)
 		}

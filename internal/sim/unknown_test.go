@@ -28,7 +28,11 @@ func TestUnknownKernels(t *testing.T) {
 			}))...)
 			s := r.newStream()
 			// What does nothing need not be written.
-			idle, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"), "idle")
+			idle, res := r.ModuleGetFunction(
+				r.th,
+				r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"),
+				"idle",
+			)
 			r.must(res)
 			saxpy, other, known := r.kernel("saxpy", ""), r.kernel("other", ""), r.kernel("k", "")
 			for range 2 {

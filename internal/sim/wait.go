@@ -209,7 +209,9 @@ func frames(pcs []uintptr) string {
 		var frame runtime.Frame
 		frame, more = f.Next()
 		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
-		if frame.Function == "" || inside("purecu/internal/sim.(*Driver).") || strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") || strings.HasPrefix(frame.Function, "runtime.") {
+		if frame.Function == "" || inside("purecu/internal/sim.(*Driver).") ||
+			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
+			strings.HasPrefix(frame.Function, "runtime.") {
 			continue
 		}
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)

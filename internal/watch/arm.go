@@ -102,7 +102,9 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 	for k := range 2 * len(r.plain) {
 		i := k % len(r.plain)
 		of, heads := r.plain[i], k < len(r.plain)
-		if of.head != heads || of.counter == nil || of.wakeUp != nil || of.unarmable || of.starting || age-of.since < Long || !w.source.CanArm(of.item) {
+		if of.head != heads || of.counter == nil || of.wakeUp != nil || of.unarmable || of.starting ||
+			age-of.since < Long ||
+			!w.source.CanArm(of.item) {
 			continue
 		}
 		if r.arming = append(r.arming, arming{of, r.handles[i], of.counter.domain}); len(r.arming) == maxArming {

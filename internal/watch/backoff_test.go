@@ -38,7 +38,8 @@ func TestBackOff(t *testing.T) {
 			b.Wait()
 		}
 		b.End()
-		if len(c.slept) != 12 || c.slept[0] != p.Min || c.slept[2] != 2*p.Min || c.slept[11] != p.Max || b.Slept < p.Max {
+		if len(c.slept) != 12 || c.slept[0] != p.Min || c.slept[2] != 2*p.Min || c.slept[11] != p.Max ||
+			b.Slept < p.Max {
 			t.Errorf("it slept for %v, %v in all", c.slept, b.Slept)
 		}
 	}

@@ -58,7 +58,12 @@ type fakeDevice struct {
 }
 
 func newFakeDevice(fail func(format string, args ...any)) *fakeDevice {
-	d := &fakeDevice{fail: fail, step: 10 * time.Microsecond, items: map[uintptr]*fakeItem{}, armed: map[*fakeWakeUp]bool{}}
+	d := &fakeDevice{
+		fail:  fail,
+		step:  10 * time.Microsecond,
+		items: map[uintptr]*fakeItem{},
+		armed: map[*fakeWakeUp]bool{},
+	}
 	d.notify = fakeNotifier{d: d, wake: make(chan struct{}, 1), tick: make(chan struct{}, 1)}
 	d.streams.Store(maxArming)
 	d.w.Init(d, d)
@@ -556,8 +561,15 @@ func (d *fakeDevice) check() {
 		d.fail("when all is over there is %+v", s)
 	}
 	s := &d.w.set
-	if len(s.sequences) != 0 || s.turn != nil || d.domain.first != nil || len(d.w.loop.dead) != 0 || d.w.armed.loose != 0 || len(s.advanced) != 0 {
-		d.fail("when all is over there are %d sequences, %d dead items, and a domain with %v", len(s.sequences), len(d.w.loop.dead), d.domain.first)
+	if len(s.sequences) != 0 || s.turn != nil || d.domain.first != nil || len(d.w.loop.dead) != 0 ||
+		d.w.armed.loose != 0 ||
+		len(s.advanced) != 0 {
+		d.fail(
+			"when all is over there are %d sequences, %d dead items, and a domain with %v",
+			len(s.sequences),
+			len(d.w.loop.dead),
+			d.domain.first,
+		)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -51,12 +51,27 @@ func TestRoundsKeepMemory(t *testing.T) {
 			t.Errorf("after %d waits an outcome is kept", n)
 		}
 	}
-	big := round{n: 7, careful: make([]*Wait, maxKept), outs: make([]outcome, 1, maxKept), dead: make([]Item, maxKept+1)}
+	big := round{
+		n:       7,
+		careful: make([]*Wait, maxKept),
+		outs:    make([]outcome, 1, maxKept),
+		dead:    make([]Item, maxKept+1),
+	}
 	big.careful[1] = new(Wait)
 	careful := big.careful
 	big.reset()
-	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 || big.dead != nil || big.n != 7 {
-		t.Errorf("%d, %d with %d, for at most %d, and %d are kept of round %d; %v", cap(big.careful), cap(big.outs), len(big.outs), maxKept,
-			cap(big.dead), big.n, careful[1])
+	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 ||
+		big.dead != nil ||
+		big.n != 7 {
+		t.Errorf(
+			"%d, %d with %d, for at most %d, and %d are kept of round %d; %v",
+			cap(big.careful),
+			cap(big.outs),
+			len(big.outs),
+			maxKept,
+			cap(big.dead),
+			big.n,
+			careful[1],
+		)
 	}
 }

@@ -418,7 +418,9 @@ func (w *Watcher) State() State {
 	defer w.mu.Unlock()
 	return State{
 		Running: w.loop.running, Waiters: int(w.waiters.Load()), Others: w.set.others, Waits: w.set.n, Loose: w.set.loose,
-		Armed: len(w.armed.list), Counters: len(w.set.counters), Words: len(w.set.words), Late: int(w.late.Load()), Rest: w.loop.rest,
+		Armed: len(
+			w.armed.list,
+		), Counters: len(w.set.counters), Words: len(w.set.words), Late: int(w.late.Load()), Rest: w.loop.rest,
 	}
 }
 

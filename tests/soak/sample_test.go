@@ -32,8 +32,8 @@ var slack = map[string]int{
 
 const defaultSlack = 8
 
-// uncollected is by how much a number may be higher before the garbage collector has run, when all was closed: what takes
-// a file or a mapping must not wait for the collector.
+// uncollected is by how much a number may be higher before the garbage collector has run, when all
+// was closed: what takes a file or a mapping must not wait for the collector.
 var uncollected = map[string]int{"process: file descriptors": 50, "process: mappings": 100}
 
 // sample takes one, after settle.
@@ -106,8 +106,11 @@ func judge(samples []sample) (complaints []string) {
 		if of, ok := strings.CutPrefix(name, "without the collector: "); ok {
 			for _, s := range samples {
 				if s[name] > s[of]+uncollected[of] {
-					complaints = append(complaints, fmt.Sprintf("%s: %d wait for the collector though all was closed, and %d may",
-						of, s[name]-s[of], uncollected[of]))
+					complaints = append(
+						complaints,
+						fmt.Sprintf("%s: %d wait for the collector though all was closed, and %d may",
+							of, s[name]-s[of], uncollected[of]),
+					)
 					break
 				}
 			}

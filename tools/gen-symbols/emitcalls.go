@@ -76,7 +76,14 @@ func emitUnimplemented(plan *callPlan) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "// %s says that there is no %s.\nfunc (Unimplemented) %s%s {\nreturn ", c.method, c.fact.export, c.method, c.signature("th *Thread"))
+		fmt.Fprintf(
+			&b,
+			"// %s says that there is no %s.\nfunc (Unimplemented) %s%s {\nreturn ",
+			c.method,
+			c.fact.export,
+			c.method,
+			c.signature("th *Thread"),
+		)
 		for _, p := range c.outs() {
 			b.WriteString(p.outName() + ", ")
 		}
@@ -137,7 +144,12 @@ func (c *call) emit(b *strings.Builder) {
 		fmt.Fprintf(b, "if at.NoWait {\nt.mayWait(%s)\n}\n", sym)
 	}
 	c.emitSoft(b)
-	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym, sym)
+	fmt.Fprintf(
+		b,
+		"fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n",
+		sym,
+		sym,
+	)
 	if c.hasLargeAggregate() {
 		b.WriteString("if ccall.StructsOnStack {\n")
 		c.emitFrame(b, true)
@@ -316,7 +328,12 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 	outs := c.outs()
 	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
 	case hot: // one Go function less between the caller and C
-		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\nres = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
+		fmt.Fprintf(
+			b,
+			"if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\nres = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n",
+			class,
+			args,
+		)
 	case len(outs) == 0 && c.undo == "":
 		fmt.Fprintf(b, "return t.call%d%s\n", size, args)
 		return

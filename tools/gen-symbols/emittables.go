@@ -98,7 +98,8 @@ func emitDriverResults(m *manifest) string {
 	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
 	results := sortedResults(m)
 	for _, r := range results {
-		fmt.Fprintf(&b, "%s Result = %d // %s: %s.\n", resultName(r.name), r.code, r.name, strings.TrimRight(r.text, "."))
+		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
 	b.WriteString(")\n\n// results holds the facts about every result, sorted by code.\nvar results = [...]resultFacts{\n")
 	for _, r := range results {
@@ -118,7 +119,8 @@ func emitPublicResults(m *manifest) string {
 	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")
 	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
 	for _, r := range sortedResults(m) {
-		fmt.Fprintf(&b, "%s = driver.%[1]s // %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		fmt.Fprintf(&b, "%s = driver.%[1]s\n", resultName(r.name))
 	}
 	b.WriteString(")\n")
 	return b.String()

@@ -6,8 +6,12 @@ import "github.com/purecu/purecu/driver"
 
 // The results of CUDA 9.2.
 const (
-	ResultSuccess      = driver.ResultSuccess      // CUDA_SUCCESS: no error.
-	ResultInvalidValue = driver.ResultInvalidValue // CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultWidgetBroken = driver.ResultWidgetBroken // CUDA_ERROR_WIDGET_BROKEN: a widget broke.
-	ResultPTXAssert    = driver.ResultPTXAssert    // CUDA_ERROR_PTX_ASSERT: device-side assert.
+	// ResultSuccess is CUDA_SUCCESS: no error.
+	ResultSuccess = driver.ResultSuccess
+	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultInvalidValue = driver.ResultInvalidValue
+	// ResultWidgetBroken is CUDA_ERROR_WIDGET_BROKEN: a widget broke.
+	ResultWidgetBroken = driver.ResultWidgetBroken
+	// ResultPTXAssert is CUDA_ERROR_PTX_ASSERT: device-side assert.
+	ResultPTXAssert = driver.ResultPTXAssert
 )

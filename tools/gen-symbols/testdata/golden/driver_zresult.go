@@ -4,10 +4,14 @@ package driver
 
 // The results of CUDA 9.2.
 const (
-	ResultSuccess      Result = 0   // CUDA_SUCCESS: no error.
-	ResultInvalidValue Result = 1   // CUDA_ERROR_INVALID_VALUE: invalid argument.
-	ResultWidgetBroken Result = 700 // CUDA_ERROR_WIDGET_BROKEN: a widget broke.
-	ResultPTXAssert    Result = 710 // CUDA_ERROR_PTX_ASSERT: device-side assert.
+	// ResultSuccess is CUDA_SUCCESS: no error.
+	ResultSuccess Result = 0
+	// ResultInvalidValue is CUDA_ERROR_INVALID_VALUE: invalid argument.
+	ResultInvalidValue Result = 1
+	// ResultWidgetBroken is CUDA_ERROR_WIDGET_BROKEN: a widget broke.
+	ResultWidgetBroken Result = 700
+	// ResultPTXAssert is CUDA_ERROR_PTX_ASSERT: device-side assert.
+	ResultPTXAssert Result = 710
 )
 
 // results holds the facts about every result, sorted by code.
