@@ -1,6 +1,6 @@
 // Asks whether the driver crashes, hangs or fails where threads make two kinds of calls in one context at a time:
-// those that record an event or wait for one (A), above all those about all streams of a context, and those that make
-// and destroy streams, green contexts and other objects (B). In a soak test on two H100s (driver 580) cuCtxWaitEvent
+// those that record an event or wait (A), above all those about all streams of a context, and those that make and
+// destroy streams, green contexts and other objects (B). In a soak test on two H100s (driver 580) cuCtxWaitEvent
 // ended with SIGSEGV at address 0x298, while other threads were in cuStreamDestroy, cuGreenCtxCreate and
 // cuGraphInstantiate. Which of these calls the driver does not bear beside cuCtxWaitEvent is not known, and neither is
 // whether it takes two contexts. If a pair crashes here, package cu has to keep the calls of that pair apart, as
@@ -14,8 +14,8 @@
 //	./races -contexts devices                              # in a context on each of two devices
 //	./races -list
 //
-// -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two) or devices
-// (the primary contexts of two devices). -but NAME leaves out the calls with this in their names, also of "all of
+// -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two), apart (A in
+// the first of them, B in the second) or devices (the primary contexts of two devices). -but NAME leaves out the calls with this in their names, also of "all of
 // these": so one finds out which of them it takes. Each pair has -threads threads of each kind in each context, and a
 // process of its own, of which -jobs run side by side. The row of a pair that crashes says with which signal, at which
 // address, in which call, where in which library, and in which calls the other threads were; standard error has the
@@ -60,8 +60,11 @@ struct thread {
 	_Atomic(const char *) failed; // the first call that failed
 	atomic_int code, ready, done;
 	unsigned long turns;
-	H stream, event;
+	H stream, blocking, green_stream, event, fork, join, graph, branches; // its own
 	int least, greatest; // priorities
+	_Atomic U *word;     // that streams wait for, and its address on the device
+	D word_at;
+	U word_next;
 };
 
 // A process, as its parent sees it.
@@ -86,14 +89,15 @@ static __thread struct thread *me;
 // A context, and what its threads share.
 static struct place {
 	int dev;
-	H ctx, green, description, green_event, common, small, graph;
+	H ctx, green, description, green_event, common, small, graph, branches, green_stream;
+	D bytes;
 } places[MOST_PLACES];
 static int num_places;
 
 static double seconds = 2;
 static int each = 2, side_by_side = 4;
 static const char *contexts = "one", *but[20]; // what is left out
-static int num_but;
+static int num_but, exclusive, relaxed;
 
 static double now(void) {
 	struct timespec t;
@@ -119,7 +123,8 @@ static int name_length(const char *call) { return (int)strcspn(call, "("); }
 #define ok(call) check(DO(call), #call)
 static void begin(const char *call) { me->in = call; }
 static int end(int r) {
-	if (r != 0 && me->failures++ == 0) {
+	int of_a_capture = r >= 900 && r <= 908; // which others have invalidated, or which forbids the call
+	if (r != 0 && !of_a_capture && me->failures++ == 0) {
 		me->code = r;
 		me->failed = atomic_load(&me->in);
 	}
@@ -132,6 +137,18 @@ static void check(int r, const char *call) {
 		skip("%.*s is missing", name_length(call), call);
 	if (r != 0)
 		skip("%.*s answers %d", name_length(call), call, r);
+}
+
+// With -exclusive, a lock for A to share, and for who begins, ends or joins a capture alone.
+enum { BEGIN = 1, END = 2, JOIN = 4 };
+static pthread_rwlock_t exclusion = PTHREAD_RWLOCK_INITIALIZER;
+static void enter_capture(int part) {
+	if (exclusive & part)
+		pthread_rwlock_wrlock(&exclusion);
+}
+static void leave_capture(int part) {
+	if (exclusive & part)
+		pthread_rwlock_unlock(&exclusion);
 }
 
 #include "races_calls.h"
@@ -264,6 +281,7 @@ static void prepare_green(struct place *p) {
 	or_none(cuCtxSetCurrent(green_ctx));
 	or_none(cuEventCreate(&p->green_event, EVENT_UNTIMED));
 	or_none(cuGreenCtxRecordEvent(green, p->green_event));
+	or_none(cuGreenCtxStreamCreate(&p->green_stream, green, STREAM_NON_BLOCKING, 0));
 	p->green = green;
 }
 
@@ -275,6 +293,7 @@ static void prepare(struct place *p) {
 	ok(cuModuleLoadData(&module, ptx));
 	ok(cuModuleGetFunction(&p->small, module, "small"));
 	ok(cuEventCreate(&p->common, EVENT_UNTIMED));
+	ok(cuMemAlloc(&p->bytes, 64));
 	ok(cuStreamCreate(&stream, STREAM_NON_BLOCKING));
 	ok(launch(stream));
 	ok(cuEventRecord(p->common, stream));
@@ -282,6 +301,20 @@ static void prepare(struct place *p) {
 	for (int i = 0; i < 4; i++)
 		ok(launch(stream));
 	ok(cuStreamEndCapture(stream, &p->graph));
+	ok(cuStreamBeginCapture(stream, CAPTURE_RELAXED));
+	ok(launch(stream));
+	ok(cuEventRecord(p->common, stream));
+	for (int i = 0; i < 3; i++) {
+		H branch, join;
+		ok(cuStreamCreate(&branch, STREAM_NON_BLOCKING));
+		ok(cuEventCreate(&join, EVENT_UNTIMED));
+		ok(cuStreamWaitEvent(branch, p->common, 0));
+		ok(launch(branch));
+		ok(cuEventRecord(join, branch));
+		ok(cuStreamWaitEvent(stream, join, 0));
+	}
+	ok(cuStreamEndCapture(stream, &p->branches));
+	ok(cuEventRecord(p->common, stream));
 	prepare_green(p);
 	ok(cuCtxSetCurrent(p->ctx));
 	ok(cuCtxSynchronize());
@@ -293,7 +326,7 @@ static void prepare_all(void) {
 	ok(cuInit(0));
 	if (strcmp(contexts, "created"))
 		ok(cuDevicePrimaryCtxRetain(&places[num_places++].ctx, 0));
-	if (!strcmp(contexts, "created") || !strcmp(contexts, "two")) {
+	if (!strcmp(contexts, "created") || !strcmp(contexts, "two") || !strcmp(contexts, "apart")) {
 		ok(cuCtxCreate_v2(&places[num_places++].ctx, 0, 0));
 		ok(cuCtxPopCurrent(&popped));
 	}
@@ -308,21 +341,42 @@ static void prepare_all(void) {
 		prepare(&places[i]);
 }
 
+static pthread_mutex_t cloning = PTHREAD_MUTEX_INITIALIZER;
+
 static void *run_thread(void *arg) {
+	int mode = CAPTURE_RELAXED;
 	me = arg;
 	own_signal_stack();
 	ok(cuCtxSetCurrent(me->place->ctx));
 	ok(cuCtxGetStreamPriorityRange(&me->least, &me->greatest));
 	ok(cuStreamCreate(&me->stream, STREAM_NON_BLOCKING));
 	ok(cuEventCreate(&me->event, EVENT_UNTIMED));
+	ok(cuEventCreate(&me->fork, EVENT_UNTIMED));
+	ok(cuEventCreate(&me->join, EVENT_UNTIMED));
 	ok(cuEventRecord(me->event, me->stream));
+	if (relaxed && me->name[0] == 'A')
+		ok(cuThreadExchangeStreamCaptureMode(&mode));
+	ok(cuStreamCreate(&me->blocking, STREAM_DEFAULT));
+	if (me->place->green)
+		ok(cuGreenCtxStreamCreate(&me->green_stream, me->place->green, STREAM_NON_BLOCKING, 0));
+	pthread_mutex_lock(&cloning); // graphs are not for several threads at a time
+	ok(cuGraphClone(&me->graph, me->place->graph));
+	ok(cuGraphClone(&me->branches, me->place->branches));
+	pthread_mutex_unlock(&cloning);
+	ok(cuMemHostAlloc((void **)&me->word, sizeof *me->word, 2)); // mapped
+	ok(cuMemHostGetDevicePointer(&me->word_at, (void *)me->word, 0));
 	me->ready = 1;
 	while (!state->running)
 		usleep(100);
 	me->calls = 0;
 	while (!state->stop) {
+		if (exclusive && me->name[0] == 'A')
+			pthread_rwlock_rdlock(&exclusion);
 		me->op->turn();
-		me->turns++;
+		if (exclusive && me->name[0] == 'A')
+			pthread_rwlock_unlock(&exclusion);
+		if (++me->turns % 512 == 0 && !strstr(me->op->name, "capture"))
+			DO(cuStreamSynchronize(me->stream)); // so that little is enqueued in the end
 	}
 	me->done = 1;
 	return NULL;
@@ -337,7 +391,8 @@ static struct thread *add_thread(const struct op *op, struct place *place, const
 
 // add_threads adds the threads of a kind: some for its one operation, or one for each of all.
 static void add_threads(const struct op *ops, int n, int which, const char *kind) {
-	for (int p = 0; p < num_places; p++)
+	int apart = !strcmp(contexts, "apart");
+	for (int p = apart && *kind == 'B'; p < (apart && *kind == 'A' ? 1 : num_places); p++)
 		for (int i = 0; i < (which < n ? each : n); i++) {
 			const struct op *op = &ops[which < n ? which : i];
 			if (which == n && left_out(op))
@@ -529,8 +584,8 @@ static void about(void) {
 }
 
 static void usage(void) {
-	fprintf(stderr, "usage: races [-for SECONDS] [-contexts one|created|two|devices] [-threads N] [-jobs N] "
-			"[-but NAME]... [-list] [NAME...]\n");
+	fprintf(stderr, "usage: races [-for SECONDS] [-contexts one|created|two|apart|devices] [-threads N] [-jobs N] "
+			"[-exclusive begin,end,join] [-relaxed] [-but NAME]... [-list] [NAME...]\n");
 	exit(2);
 }
 
@@ -539,8 +594,9 @@ int main(int argc, char **argv) {
 	int n = 0, done = 0, failed = 0, list = 0, first = 1, status = 0;
 	for (; first < argc && argv[first][0] == '-'; first++) {
 		const char *name = argv[first], *value = first + 1 < argc ? argv[first + 1] : "";
-		if (!strcmp(name, "-list")) {
-			list = 1;
+		int *option = !strcmp(name, "-list") ? &list : !strcmp(name, "-relaxed") ? &relaxed : NULL;
+		if (option) {
+			*option = 1;
 			continue;
 		}
 		if (!strcmp(name, "-for"))
@@ -551,6 +607,9 @@ int main(int argc, char **argv) {
 			side_by_side = atoi(value);
 		else if (!strcmp(name, "-contexts"))
 			contexts = value;
+		else if (!strcmp(name, "-exclusive"))
+			exclusive = (strstr(value, "begin") ? BEGIN : 0) | (strstr(value, "end") ? END : 0) |
+				    (strstr(value, "join") ? JOIN : 0);
 		else if (!strcmp(name, "-but") && *value && num_but < (int)(sizeof but / sizeof *but))
 			but[num_but++] = value;
 		else
@@ -559,7 +618,7 @@ int main(int argc, char **argv) {
 	}
 	if (seconds <= 0 || each < 1 || each > 20 || side_by_side < 1 ||
 	    (strcmp(contexts, "one") && strcmp(contexts, "created") && strcmp(contexts, "two") &&
-	     strcmp(contexts, "devices")))
+	     strcmp(contexts, "apart") && strcmp(contexts, "devices")))
 		usage();
 	for (int pair = 0; pair < PAIRS; pair++) {
 		char name[200];

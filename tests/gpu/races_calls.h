@@ -26,6 +26,31 @@ static void stream_wait(void) {
 	DO(cuStreamWaitEvent(me->stream, e, 0));
 }
 static void event_record(void) { DO(cuEventRecord(every(2) ? me->place->common : me->event, me->stream)); }
+static void ctx_sync(void) {
+	if (every(4))
+		DO(launch(me->stream));
+	DO(cuCtxSynchronize());
+}
+static void legacy_record(void) { DO(cuEventRecord(every(2) ? me->place->common : me->event, NULL)); }
+static void legacy_wait(void) {
+	H e = an_event();
+	DO(cuStreamWaitEvent(NULL, e, 0));
+}
+static void legacy_launch(void) {
+	DO(launch(NULL));
+	if (every(16))
+		DO(cuStreamSynchronize(NULL));
+}
+static void legacy_query(void) {
+	U flags;
+	DO(every(2) ? cuStreamQuery(NULL) : cuStreamGetFlags(NULL, &flags));
+}
+static void copies(void) { DO(cuMemcpyHtoD(me->place->bytes, "bytes", 5)); }
+static void queries(void) { DO(every(2) ? cuStreamQuery(me->stream) : cuEventQuery(me->event)); }
+static void green_work(void) {
+	DO(launch(me->place->green_stream));
+	DO(cuStreamQuery(me->place->green_stream));
+}
 
 // B: what makes and destroys.
 static int new_stream(H *s) {
@@ -47,6 +72,15 @@ static void used_streams(void) { // which are destroyed while they have work, fo
 	DO(cuEventRecord(me->place->common, s));
 	DO(cuStreamDestroy(s));
 }
+static void held_streams(void) { // which are destroyed as soon as the value that they wait for is there
+	H s;
+	if (new_stream(&s))
+		return;
+	if (!DO(cuStreamWaitValue32(s, me->word_at, ++me->word_next, WAIT_GEQ)))
+		DO(cuEventRecord(me->place->common, s));
+	*me->word = me->word_next; // before a call that may wait for the stream
+	DO(cuStreamDestroy(s));
+}
 static void greens(void) {
 	H g;
 	if (!DO(cuGreenCtxCreate(&g, me->place->description, me->place->dev, GREEN_DEFAULT_STREAM)))
@@ -57,13 +91,53 @@ static void green_streams(void) {
 	if (!DO(cuGreenCtxStreamCreate(&s, me->place->green, STREAM_NON_BLOCKING, every(2) ? me->greatest : me->least)))
 		DO(cuStreamDestroy(s));
 }
-static void graphs(void) {
+static void instantiate(H graph) {
 	H x;
-	if (DO(cuGraphInstantiateWithFlags(&x, me->place->graph, 0)))
+	if (DO(cuGraphInstantiateWithFlags(&x, graph, 0)))
 		return;
 	if (every(4))
 		DO(cuGraphLaunch(x, me->stream));
 	DO(cuGraphExecDestroy(x));
+}
+static void graphs(void) { instantiate(me->graph); }
+static void branching_graphs(void) { instantiate(me->branches); }
+// capture captures work, or nothing, on a stream. With -exclusive no A is made while a capture begins, ends, or is joined.
+static void capture(H s, int mode, int work, H joining) {
+	H g;
+	enter_capture(BEGIN);
+	int r = DO(cuStreamBeginCapture(s, mode));
+	leave_capture(BEGIN);
+	if (r)
+		return;
+	for (int i = 0; i < work; i++)
+		DO(launch(s));
+	if (joining && !DO(cuEventRecord(me->fork, s))) {
+		enter_capture(JOIN);
+		r = DO(cuStreamWaitEvent(joining, me->fork, 0));
+		leave_capture(JOIN);
+		if (!r && !DO(launch(joining)) && !DO(cuEventRecord(me->join, joining)))
+			DO(cuStreamWaitEvent(s, me->join, 0));
+	}
+	enter_capture(END);
+	r = DO(cuStreamEndCapture(s, &g));
+	leave_capture(END);
+	if (!r)
+		DO(cuGraphDestroy(g));
+}
+static void capture_on(H s, int mode) { capture(s, mode, 4, NULL); }
+static void empty_captures(void) { capture(me->stream, CAPTURE_GLOBAL, 0, NULL); }
+static void empty_blocking_captures(void) { capture(me->blocking, CAPTURE_RELAXED, 0, NULL); }
+static void joined_captures(void) { capture(me->stream, CAPTURE_RELAXED, 1, me->blocking); }
+static void local_captures(void) { capture_on(me->stream, CAPTURE_THREAD_LOCAL); }
+static void captures(void) { capture_on(me->stream, CAPTURE_RELAXED); }
+static void blocking_captures(void) { capture_on(me->blocking, CAPTURE_RELAXED); }
+static void global_captures(void) { capture_on(me->stream, CAPTURE_GLOBAL); }
+static void per_thread_captures(void) { capture_on((H)2, CAPTURE_RELAXED); }
+static void green_captures(void) { capture_on(me->green_stream, CAPTURE_RELAXED); }
+static void pinned_memory(void) {
+	void *p;
+	if (!DO(cuMemHostAlloc(&p, 4096, 0)))
+		DO(cuMemFreeHost(p));
 }
 static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 			  ".visible .entry small() { ret; }\n";
@@ -100,15 +174,40 @@ static const struct op as[] = {
 	{"cuGreenCtxRecordEvent", green_record, 1},
 	{"cuStreamWaitEvent", stream_wait, 0},
 	{"cuEventRecord", event_record, 0},
+	{"cuCtxSynchronize", ctx_sync, 0},
+	{"cuEventRecord on the legacy stream", legacy_record, 0},
+	{"cuStreamWaitEvent on the legacy stream", legacy_wait, 0},
+	{"cuLaunchKernel on the legacy stream", legacy_launch, 0},
+	{"cuStreamQuery and cuStreamGetFlags of the legacy stream", legacy_query, 0},
+	{"cuMemcpyHtoD", copies, 0},
+	{"cuStreamQuery and cuEventQuery", queries, 0},
+	{"cuLaunchKernel and cuStreamQuery on a stream of a green context", green_work, 1},
+	{"cuMemAlloc and cuMemFree", memory, 0},
+	{"cuMemHostAlloc and cuMemFreeHost", pinned_memory, 0},
+	{"cuModuleLoadData and cuModuleUnload", modules, 0},
+	{"cuStreamCreate and cuStreamDestroy", streams, 0},
+	{"cuGraphInstantiateWithFlags and cuGraphExecDestroy", graphs, 0},
 };
 static const struct op bs[] = {
+	{"captures", captures, 0},
+	{"captures of blocking streams", blocking_captures, 0},
+	{"captures of per-thread streams", per_thread_captures, 0},
+	{"captures in global mode", global_captures, 0},
+	{"captures in thread-local mode", local_captures, 0},
+	{"captures that a blocking stream joins", joined_captures, 0},
+	{"captures of nothing in global mode", empty_captures, 0},
+	{"captures of nothing of blocking streams", empty_blocking_captures, 0},
+	{"captures of streams of a green context", green_captures, 1},
 	{"cuStreamCreate and cuStreamDestroy", streams, 0},
 	{"cuStreamCreate, cuLaunchKernel, cuEventRecord and cuStreamDestroy", used_streams, 0},
+	{"cuStreamCreate, cuStreamWaitValue32 and cuStreamDestroy", held_streams, 0},
 	{"cuGreenCtxCreate and cuGreenCtxDestroy", greens, 1},
 	{"cuGreenCtxStreamCreate and cuStreamDestroy", green_streams, 1},
 	{"cuGraphInstantiateWithFlags and cuGraphExecDestroy", graphs, 0},
+	{"cuGraphInstantiateWithFlags and cuGraphExecDestroy of a graph with branches", branching_graphs, 0},
 	{"cuModuleLoadData and cuModuleUnload", modules, 0},
 	{"cuMemAlloc and cuMemFree", memory, 0},
+	{"cuMemHostAlloc and cuMemFreeHost", pinned_memory, 0},
 	{"cuCtxCreate and cuCtxDestroy of another context", other_contexts, 0},
 	{"cuEventCreate and cuEventDestroy", events, 0},
 };

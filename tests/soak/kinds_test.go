@@ -31,24 +31,29 @@ again:
 
 var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 
+// streamKinds are the names of what newStream returns, beside non-blocking streams.
+var streamKinds = []string{"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "GreenContext.NewStream"}
+
 // newStream returns a stream of any kind, or nil.
 func (r *round) newStream() *cu.Stream {
 	var s *cu.Stream
 	var err error
 	what := "NewStream"
-	switch r.rnd.IntN(8) {
-	case 0:
+	switch n := r.rnd.IntN(8); {
+	case n <= 4 && r.without.MatchString(streamKinds[n]):
+		s, err = r.gpu.NewStream(cu.StreamNonBlocking)
+	case n == 0:
 		s, err = r.gpu.NewStream(cu.StreamDefault)
-	case 1:
+	case n == 1:
 		what = "NewStreamPriority"
 		s, err = r.gpu.NewStreamPriority(cu.StreamNonBlocking, -r.rnd.IntN(3))
-	case 2:
+	case n == 2:
 		what = "PoolStream"
 		s, err = r.gpu.PoolStream(-r.rnd.IntN(2))
-	case 3:
+	case n == 3:
 		what, r.legacy = "LegacyStream", true
 		s, err = r.gpu.LegacyStream()
-	case 4:
+	case n == 4:
 		what = "GreenContext.NewStream"
 		s, err = r.greenStream()
 	default:

@@ -61,7 +61,8 @@ type way struct {
 // ways are all of them.
 var ways = []way{
 	{"closed when done", func(r *round) {
-		if !r.own { // a device's, or one that others hold, is synchronized as well as a stream
+		// A context that others hold is synchronized as well as a stream.
+		if !r.own && !r.without.MatchString("Context.Synchronize") {
 			r.ok("Context.Synchronize", r.gpu.Synchronize())
 		}
 		r.ok("Stream.Synchronize", r.stream.Synchronize())
@@ -114,6 +115,7 @@ func (w *worker) round() {
 	r := &round{worker: w, gpu: w.gpus[w.rnd.IntN(len(w.gpus))]}
 	w.rounds.Add(1)
 	switch n := w.rnd.IntN(20); {
+	case n < 2 && w.without.MatchString("a context of its own"):
 	case n < 2 && (!w.slow || w.rnd.IntN(200) == 0): // a context of its own
 		dev := r.gpu.Device()
 		open := func() (*cu.Context, error) { return dev.NewContext(0) }
@@ -128,7 +130,8 @@ func (w *worker) round() {
 		r.add(gpu)
 	case n <= 2:
 		r.gpu = w.beside
-	case n == 3: // a driver of its own
+	case n == 3 && w.without.MatchString("a driver of its own"):
+	case n == 3:
 		drv, err := w.openAnother()
 		if !r.ok("Open", err) {
 			return
@@ -147,7 +150,7 @@ func (w *worker) round() {
 		r.own = true
 		r.add(r.gpu)
 	}
-	if r.rnd.IntN(16) == 0 {
+	if r.rnd.IntN(16) == 0 && !r.without.MatchString("Context.Do") {
 		r.ok("Context.Do", r.gpu.Do(func(t *cu.Thread) (err error) {
 			r.private = true
 			if r.stream, err = t.DefaultStream(); err == nil {
@@ -168,15 +171,21 @@ func (r *round) run() {
 	if r.closes {
 		way = ways[r.rnd.IntN(abandoning)]
 	}
+	if r.without.MatchString(way.name) {
+		way = ways[0]
+	}
 	for range 1 + r.rnd.IntN(3) {
 		k := kinds[r.rnd.IntN(len(kinds))]
+		if r.without.MatchString(k.name) {
+			continue
+		}
 		r.kind, r.way = k.name, way.name
 		r.soak.count("used: " + k.name)
 		r.soak.count("ended: " + way.name)
 		k.make(r)
 	}
 	var held bool
-	if r.rnd.IntN(3) == 0 {
+	if r.rnd.IntN(3) == 0 && !r.without.MatchString("hold a stream") {
 		held = r.hold()
 	}
 	for _, use := range r.uses {
@@ -249,7 +258,9 @@ func (r *round) add(objects ...io.Closer) { r.objects = append(r.objects, object
 
 // use adds what is done with the objects, and does it.
 func (r *round) use(what string, f func() error) {
-	r.uses = append(r.uses, func() { r.ok(what, f()) })
+	if !r.without.MatchString(what) {
+		r.uses = append(r.uses, func() { r.ok(what, f()) })
+	}
 }
 
 // addTimeline adds a timeline. The memory of one that was abandoned after it was used on the legacy stream stays in

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -36,6 +37,9 @@ var (
 	soakFor  = flag.Duration("soak.for", 0, "how long each driver is used; 3s without it, 1s with -short")
 	soakHeap = flag.Int("soak.heap", 32, "how many MB of memory are live meanwhile")
 	soakSeed = flag.Uint64("soak.seed", 0, "what decides what is done; 0 for the time")
+	// To find out what a crash takes.
+	soakWithout = flag.String("soak.without", "^$", "a regular expression: the kinds of objects and streams, uses and ends "+
+		"with such names are left out")
 )
 
 func TestMain(m *testing.M) {
@@ -72,6 +76,8 @@ type soak struct {
 	// few rounds have one of their own.
 	slow bool
 	ipc  cu.IPCEventHandle // of the peer; zero if there is none
+
+	without *regexp.Regexp
 
 	rounds, abandoned, hostFuncs, traced atomic.Int64
 
@@ -124,6 +130,7 @@ func (s *soak) run() {
 		seed = uint64(time.Now().UnixNano())
 	}
 	s.counts, s.broken = make(map[string]int), make(map[string]bool)
+	s.without = regexp.MustCompile(*soakWithout)
 	heap := liveHeap(*soakHeap << 20)
 	defer runtime.KeepAlive(heap)
 	endPeer := s.startPeer()
