@@ -27,7 +27,7 @@ type Driver struct {
 	ids        struct{ stream, event, capture, thread, split uint64 }
 
 	contextIDs  uint64
-	noThread    thread // stands for a thread that nobody pinned: it has nothing
+	noThread    thread // stands for a thread that nobody claimed: it has nothing
 	misuses     []Misuse
 	kernels     map[string]Kernel
 	unknown     unknownKernels
@@ -70,6 +70,7 @@ func VirtualTime() Option {
 func New(opts ...Option) *Driver {
 	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
 	d.changed = sync.NewCond(&d.mu)
+	d.noThread.anyThread = true
 	d.clock.init()
 	d.engine.d = d
 	Devices(1)(d)
