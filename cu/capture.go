@@ -424,20 +424,6 @@ func (sc *streamCore) beginChange() (done func()) {
 	}
 }
 
-// beginWork says that work is about to be enqueued on the stream, and, if it will be
-// captured, by whom: then the caller adds what the work uses. endWork says that it is
-// enqueued.
-//
-// The lock is held while the driver enqueues the work, which may wait for room in the
-// stream's queue. Only change waits for it, and the end of a capture that the stream has
-// joined: the beginning and the end of a capture of this stream.
-func (sc *streamCore) beginWork() *capture {
-	sc.part.work.RLock()
-	return sc.capturedBy()
-}
-
-func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
-
 // capturing is beginWork for those who have enqueued their work. It waits for nobody who
 // enqueues some.
 func (sc *streamCore) capturing() *capture {

@@ -161,7 +161,7 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 	}
 	xc.usedOn(sc)
 	sc.beginLegacy()
-	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
+	res := call(sc.ctx.drv.table, sc.inContext(), xc.raw, sc.raw)
 	sc.endLegacy()
 	if res == driver.ResultSuccess && op == graphLaunchOp {
 		xc.uses.Load().launched()

@@ -142,11 +142,16 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 			sc.overtakenWait(sl, g)
 		}
 	} else {
-		res = sc.beginWork().use(sl, func() driver.Result {
-			sc.beginLegacy()
-			defer sc.endLegacy()
-			return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
-		})
+		c := sc.beginWork()
+		if c != nil {
+			c.uses.add(sl)
+		}
+		sc.beginLegacy()
+		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		sc.endLegacy()
+		if c != nil && res != driver.ResultSuccess {
+			c.uses.undo(sl)
+		}
 		sc.endWork()
 	}
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
