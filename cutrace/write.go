@@ -145,16 +145,11 @@ func (r *Recorder) lines(device string) []line {
 	var calls []call
 	var spans []span
 	var arrows []arrow
-	names := make(map[*lane]string)
+	var names map[*lane]string
 	if r != nil {
-		r.mu.Lock()
-		calls = slices.Clone(r.calls)
-		for _, sp := range r.spans {
-			spans = append(spans, *sp)
-			names[sp.lane] = sp.lane.name
-		}
-		arrows = slices.Clone(r.arrows)
-		r.mu.Unlock()
+		calls, arrows = r.host.all()
+		spans = r.spans.all()
+		names = r.host.names(spans)
 	}
 	t := &writing{}
 	t.meta("process_name", hostProcess, 0, "host")
