@@ -205,7 +205,8 @@ func (r *Recorder) Span(s *cu.Stream, name string, work func() error) error {
 }
 
 // errCaptured is why a span in a capture is dropped.
-var errCaptured = errors.New("the stream is being captured, and the GPU does nothing yet: put the span around the launch of the graph")
+var errCaptured = errors.New("the stream is being captured, and the GPU does nothing yet: put the span around the " +
+	"launch of the graph")
 
 // begin begins a span. It returns nil if none can be kept.
 func (r *Recorder) begin(s *cu.Stream, name string) (*span, error) {
@@ -325,7 +326,8 @@ func (r *Recorder) Interval(ctx context.Context, s *cu.Stream, name string, star
 	}
 	h := s.Handle()
 	if h == 0 {
-		return fmt.Errorf("%s: %w: the stream is nil or closed: pass the one that the events were recorded on", op, cu.ErrNil)
+		return fmt.Errorf("%s: %w: the stream is nil or closed: pass the one that the events were recorded on", op,
+			cu.ErrNil)
 	}
 	if err := r.take(ctx); err != nil {
 		return fmt.Errorf("%s: %w", op, err)

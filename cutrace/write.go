@@ -187,7 +187,8 @@ func (t *writing) meta(name string, pid, tid int, value string) {
 }
 
 func (t *writing) sort(pid, tid int) {
-	t.about = append(t.about, line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
+	t.about = append(t.about,
+		line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
 }
 
 func slice(name, cat string, pid, tid int, at, took time.Duration, args any) line {
@@ -254,7 +255,8 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 				t.sort(gpuProcess, tid+n+1)
 			}
 			t.tids = append(t.tids, tid+n+1)
-			t.events = append(t.events, slice(sp.name, "gpu", gpuProcess, tid+n+1, sp.start, sp.dur, spanArgs{sp.lane.id, int64(sp.dur)}))
+			t.events = append(t.events,
+				slice(sp.name, "gpu", gpuProcess, tid+n+1, sp.start, sp.dur, spanArgs{sp.lane.id, int64(sp.dur)}))
 		}
 		tid += len(lanes)
 		i = j
@@ -304,7 +306,8 @@ func (o *order) sort() {
 
 // next returns the place in the list of the first interval that was begun after seq.
 func (o *order) next(seq uint64) int {
-	n, _ := slices.BinarySearchFunc(o.list, seq, func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
+	n, _ := slices.BinarySearchFunc(o.list, seq,
+		func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
 	return n
 }
 
