@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -16,11 +17,13 @@ import (
 type CaptureMode int32
 
 const (
-	// CaptureGlobal refuses them to every thread, unless it has a mode of its own
-	// that allows them: CU_STREAM_CAPTURE_MODE_GLOBAL.
+	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
+	// refuses these calls to every thread. No capture of this package begins in that mode:
+	// driver 580 crashes if another thread makes such a call, a query say, while the capture
+	// begins or ends.
 	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
-	// CaptureThreadLocal refuses them to the thread that captures only:
-	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL. For the software driver see [Stream.Capture].
+	// CaptureThreadLocal refuses them to the goroutine that captures:
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
 	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	// CaptureRelaxed refuses only what concerns a captured stream itself:
 	// CU_STREAM_CAPTURE_MODE_RELAXED.
@@ -38,6 +41,14 @@ func (m CaptureMode) String() string {
 		return "relaxed"
 	}
 	return strconv.Itoa(int(m))
+}
+
+// safe returns the mode in which the driver begins a capture.
+func (m CaptureMode) safe() int32 {
+	if m == CaptureGlobal {
+		m = CaptureThreadLocal
+	}
+	return int32(m)
 }
 
 // CaptureStatus says what a stream's capture is like.
@@ -91,7 +102,9 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 		return CaptureInfo{}, err
 	}
 	defer s.leave()
+	sc.beginLegacy()
 	i, res := sc.captureInfo(sc.at)
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return CaptureInfo{}, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -133,10 +146,9 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // stream cannot be captured. Work that is enqueued, or an event that is recorded, on the
 // stream while the capture begins may come before it or be part of it.
 //
-// The software driver does not know the thread of calls that f makes. In thread-local mode
-// it allows f what a GPU's driver refuses there: [Event.Query], [Event.Synchronize],
-// [Stream.Query], [Stream.Synchronize], [Context.Alloc], [Context.AllocHost] and
-// [Graph.Instantiate].
+// While a capture begins or ends, no call about the whole context ([Context.Synchronize],
+// [Context.RecordEvent], [Context.WaitEvent]) is made in it, and, if the stream is a blocking
+// one, no call about the legacy default stream: a capture waits for those that are under way.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -146,7 +158,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	defer s.leave()
 	u := new(uses)
 	raw, err := sc.captured(op, u, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, int32(mode))
+		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.safe())
 	}, func(g driver.Graph) {
 		sc.ctx.destroyGraph(g)
 		u.release()
@@ -300,11 +312,19 @@ func (c *capture) join(sc *streamCore) {
 	}
 }
 
+// mayBlock reports whether a blocking stream may be part of a capture.
+func (c *captures) mayBlock(of *capture) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(of.streams, (*streamCore).mayBlock)
+}
+
 // endCapture ends a capture, whatever the driver answers.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	done := sc.part.change()
+	done, opened := sc.part.change(), sc.ctx.gate.change(d.captures.mayBlock(c), d.table.Clock())
 	g, res := d.table.StreamEndCapture(at, sc.raw)
+	opened()
 	c.over.Store(true)
 	done() // from here on nothing counts as captured: see underWay
 	if res != driver.ResultSuccess {
@@ -394,17 +414,12 @@ func (p *partOf) change() (done func()) {
 	}
 }
 
-// beginChange is change for a stream that becomes part of a capture. Meanwhile this package records nothing of its own
-// accord on the legacy default stream: a capture of a blocking stream would be invalidated.
+// beginChange is change for a stream that becomes part of a capture.
 func (sc *streamCore) beginChange() (done func()) {
 	changed := sc.part.change()
-	if sc.flags&StreamNonBlocking != 0 && (!sc.foreign || sc.pooled) {
-		return changed
-	}
-	marks := &sc.ctx.marks
-	marks.beginCapture(sc.ctx.drv.table.Clock())
+	opened := sc.ctx.gate.change(sc.mayBlock(), sc.ctx.drv.table.Clock())
 	return func() {
-		marks.captureBegun()
+		opened()
 		changed()
 	}
 }
@@ -474,9 +489,11 @@ func (sc *streamCore) active() bool {
 // waitEvent makes the stream wait for a CUevent. captured says that the event's record is
 // part of a capture: then the stream becomes part of it, too.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
-	if captured {
+	if captured && sc.raw != driver.CU_STREAM_LEGACY { // which joins no capture
 		defer sc.beginChange()()
 	}
+	sc.beginLegacy()
+	defer sc.endLegacy()
 	res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	if captured && res == driver.ResultSuccess {
 		sc.joined()
@@ -486,7 +503,7 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 
 // joined finds out whether the stream has become part of a capture.
 func (sc *streamCore) joined() {
-	if sc.underWay() != nil {
+	if sc.underWay() != nil || sc.raw == driver.CU_STREAM_LEGACY { // which joins no capture
 		return
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {

@@ -148,7 +148,9 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 		r.mem.used(sc)
 	}
 	defer sc.endWork()
+	sc.beginLegacy()
 	res, err := call(sc)
+	sc.endLegacy()
 	if err == nil && res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(sc.raw), res)
 	}

@@ -106,8 +106,9 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	}
 	for _, sl := range slots {
 		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
-		var res driver.Result
-		c.streamCalls.forAll(func() { res = call(driver.At{Context: c.raw}, sl.raw) })
+		c.beginWhole()
+		res := call(driver.At{Context: c.raw}, sl.raw)
+		c.endWhole()
 		t.done(TraceStreamWait, sl.raw, 0, res)
 		if res != driver.ResultSuccess {
 			return c.fail(op, handle, res)

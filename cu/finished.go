@@ -100,6 +100,10 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 		return driver.ResultNotReady, false // perhaps a capture begins
 	}
 	defer part.work.RUnlock()
+	if !sc.tryBeginLegacy() {
+		return driver.ResultNotReady, false
+	}
+	defer sc.endLegacy()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {
@@ -234,12 +238,10 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	defer drop()
 	part.work.RLock() // as who enqueues work does: no capture begins here meanwhile
 	defer part.work.RUnlock()
-	if sc.raw == driver.CU_STREAM_LEGACY {
-		if !sc.ctx.marks.mark() {
-			return nil, nil // a capture begins
-		}
-		defer sc.ctx.marks.marked()
+	if !sc.tryBeginLegacy() {
+		return nil, nil // a capture begins or ends
 	}
+	defer sc.endLegacy()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {

@@ -160,7 +160,9 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
 	}
 	xc.usedOn(sc)
+	sc.beginLegacy()
 	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
+	sc.endLegacy()
 	if res == driver.ResultSuccess && op == graphLaunchOp {
 		xc.uses.Load().launched()
 	}

@@ -87,6 +87,8 @@ func (sc *streamCore) hostFunc(f func()) error {
 	}
 	defer h.leave()
 	enqueue := func() driver.Result {
+		sc.beginLegacy()
+		defer sc.endLegacy()
 		return ctx.drv.table.LaunchHostFunc(driver.At{Context: ctx.raw, Thread: sc.at.Thread}, sc.raw, h.callback)
 	}
 	var res driver.Result

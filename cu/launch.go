@@ -174,11 +174,13 @@ func (f *Function) enqueue(
 	defer sc.endWork()
 	g, b := cfg.Grid.norm(), cfg.Block.norm()
 	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
+	sc.beginLegacy()
 	if cfg.Flags&LaunchCooperative != 0 {
 		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	} else {
 		res = d.table.LaunchKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	}
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(f.raw), res)
 		if e, ok := err.(*Error); ok && e.Err == nil && res == driver.ResultInvalidValue {

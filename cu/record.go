@@ -60,7 +60,9 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	if drv.ordered.Load() {
 		noted = sl.noteOrder(sc)
 	}
+	sc.beginLegacy()
 	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	sc.endLegacy()
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -233,15 +235,21 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	}
 	switch ctx := sl.core.ctx; a.by {
 	case byContext:
-		ctx.streamCalls.forAll(func() { res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw) })
+		ctx.beginWhole()
+		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw)
+		ctx.endWhole()
 	case byGreenContext:
-		ctx.streamCalls.forAll(func() {
-			res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
-		})
+		ctx.beginWhole()
+		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
+		ctx.endWhole()
 	case byRecordWithFlags:
+		a.stream.beginLegacy()
 		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+		a.stream.endLegacy()
 	default:
+		a.stream.beginLegacy()
 		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+		a.stream.endLegacy()
 	}
 	if noted != 0 {
 		sl.confirm(noted, res)

@@ -58,7 +58,9 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 	}
 	res := driver.ResultSuccess
 	if g := sl.Gen(); !sl.Unrecorded() {
+		sc.beginLegacy()
 		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+		sc.endLegacy()
 		if drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)
 		}
@@ -141,6 +143,8 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 		}
 	} else {
 		res = sc.beginWork().use(sl, func() driver.Result {
+			sc.beginLegacy()
+			defer sc.endLegacy()
 			return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
 		})
 		sc.endWork()
@@ -189,7 +193,9 @@ func (s *Stream) WaitStream(other *Stream) error {
 	defer oc.ctx.doneWith(EventDisableTiming, e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
+	oc.beginLegacy()
 	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
+	oc.endLegacy()
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {

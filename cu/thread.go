@@ -117,7 +117,9 @@ func (t *Thread) abandon(stays bool) {
 // error: nothing can end a capture then, or say whether there is one.
 func (t *Thread) endCapture(at driver.At) (lost bool) {
 	table := t.ctx.drv.table
+	opened := t.ctx.gate.change(true, table.Clock())
 	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
+	opened()
 	if res == driver.ResultSuccess {
 		table.GraphDestroy(at, g)
 	}

@@ -225,6 +225,8 @@ func (tc *timelineCore) use(sc *streamCore, call func() driver.Result) (captured
 	} else {
 		tc.usedOn(sc)
 	}
+	sc.beginLegacy()
+	defer sc.endLegacy()
 	return c != nil, call()
 }
 

@@ -34,6 +34,14 @@ func CurrentThread() int { return ccall.CurrentThread() }
 // cannot be told, true.
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
 
+// Number returns the operating system's number of a thread that [Table.Pin] claimed, else, or where it is not known, 0.
+func (th *Thread) Number() int {
+	if th == nil || th.pin == nil {
+		return 0
+	}
+	return th.pin.Number()
+}
+
 // Unpin gives the thread back. It must be called by the goroutine that called
 // Pin, with the thread's state as it was then, unless the thread must not end.
 // Further calls do nothing.

@@ -28,6 +28,9 @@ func CurrentThread() int { return currentThread() }
 // cannot be told, true.
 func (t *Thread) Here() bool { return t.id == currentThread() }
 
+// Number returns the operating system's number of the thread, 0 where it is not known.
+func (t *Thread) Number() int { return t.id }
+
 // Unpin gives the identity back. It must be called by the goroutine that
 // called Pin. Further calls do nothing.
 func (t *Thread) Unpin() {

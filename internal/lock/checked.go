@@ -15,8 +15,8 @@ import (
 // order has a value of each type of the list, in its order.
 var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
-	Growing{}, HostCalls{}, EventPool{}, Captures{}, LegacyMarks{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
-	EventCache{}, Peers{}, StreamCalls{}, Deferred{}, Cells{}, Slabs{},
+	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
+	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, Gates{},
 }
 
 // several says of which places a goroutine may hold more than one lock.

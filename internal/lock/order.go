@@ -23,8 +23,8 @@ type (
 	// enqueues work on the stream that a graph may have to keep what it uses for, while the driver
 	// enqueues the work, which may wait for room in the stream's queue. Held for writing only by
 	// the beginning and the end of a capture of the stream, which includes a wait by which the
-	// stream joins one: the driver enqueues nothing then, and nobody sleeps for longer than
-	// markPatience. So whoever waits for this lock is about to enqueue work on the same stream, or
+	// stream joins one: the driver enqueues nothing then, and nobody waits for longer than
+	// gatePatience. So whoever waits for this lock is about to enqueue work on the same stream, or
 	// begins or ends a capture of it. A goroutine may hold those of several streams, for reading.
 	Work struct{}
 	// Moving is eventCore.moving: which slot an event has, that it stays there for good, and whose
@@ -60,9 +60,6 @@ type (
 	EventPool struct{}
 	// Captures is captures.mu: the captures that are under way, and the streams that are part of each.
 	Captures struct{}
-	// LegacyMarks is legacyMarks.mu: how many events are being recorded on the legacy default
-	// stream, and captures begin.
-	LegacyMarks struct{}
 	// Marks is timelineCore.marksMu: the marks of a timeline.
 	Marks struct{}
 	// Exports is exports.mu: the events whose IPC handles were given out.
@@ -79,13 +76,12 @@ type (
 	EventCache struct{}
 	// Peers is peers.mu: the contexts whose memory a context can reach, while they are changed.
 	Peers struct{}
-	// StreamCalls is streamCalls.mu: which calls about all streams of a context are under way, and
-	// which destructions of streams wait for them.
-	StreamCalls struct{}
 	// Deferred is deferred.mu: what is yet to be freed in a context.
 	Deferred struct{}
 	// Cells is cells.mu: the slabs and closed timelines of a context.
 	Cells struct{}
 	// Slabs is slabs.mu: the slabs that no context has.
 	Slabs struct{}
+	// Gates is gates.mu: the gates of all contexts of the process.
+	Gates struct{}
 )

@@ -21,7 +21,7 @@ type Driver struct {
 	objects  objects
 	space    addressSpace
 	captures []*capture // that are under way
-	noThread thread     // stands for a thread that is not pinned, and has nothing
+	noThread thread     // stands for a thread that nobody claimed, and has nothing
 	misuses  []Misuse
 	kernelTable
 	failures
@@ -68,6 +68,7 @@ func New(opts ...Option) *Driver {
 	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels()},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
+	d.noThread.anyThread = true
 	d.clock.init()
 	d.engine.d = d
 	Devices(1)(d)

@@ -8,6 +8,8 @@ type thread struct {
 	stack []namedContext
 	mode  int32 // of capture
 	own   map[*context]*stream
+	// anyThread says that nobody claimed a thread for the call: the goroutine runs on any.
+	anyThread bool
 }
 
 // namedContext is what is current in a thread: a context, in the name of a green context whose
@@ -40,7 +42,7 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 	t, is := th.Local.(*thread)
 	if !is {
 		d.ids.thread++
-		t = &thread{id: d.ids.thread}
+		t = &thread{id: d.ids.thread, anyThread: th.Number() == 0}
 		th.Local = t
 	}
 	return t

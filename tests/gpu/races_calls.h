@@ -43,10 +43,18 @@ static void legacy_launch(void) {
 }
 static void legacy_query(void) {
 	U flags;
-	DO(every(2) ? cuStreamQuery(NULL) : cuStreamGetFlags(NULL, &flags));
+	if (every(2))
+		DO(cuStreamQuery(NULL));
+	else
+		DO(cuStreamGetFlags(NULL, &flags));
 }
 static void copies(void) { DO(cuMemcpyHtoD(me->place->bytes, "bytes", 5)); }
-static void queries(void) { DO(every(2) ? cuStreamQuery(me->stream) : cuEventQuery(me->event)); }
+static void queries(void) {
+	if (every(2))
+		DO(cuStreamQuery(me->stream));
+	else
+		DO(cuEventQuery(me->event));
+}
 static void green_work(void) {
 	DO(launch(me->place->green_stream));
 	DO(cuStreamQuery(me->place->green_stream));
@@ -167,7 +175,44 @@ static void events(void) {
 	DO(cuEventDestroy(e));
 }
 
+// Calls that wait for the GPU, beside captures that another thread begins and ends once the call waits, and when it
+// returns. So the captures meet no other part of the call.
+static pthread_mutex_t one_waits = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int waits_are_over;
+static void *capture_meanwhile(void *arg) {
+	struct thread *waiting = arg;
+	me = waiting->helper;
+	DO(cuCtxSetCurrent(me->place->ctx));
+	usleep(3000);
+	for (int i = 0; i < 200 || !waits_are_over; i++) {
+		capture(every(2) ? me->stream : me->blocking, CAPTURE_RELAXED, 0, NULL);
+		me->turns++;
+		if (i == 200)
+			*waiting->word = waiting->word_next;
+	}
+	return NULL;
+}
+static void wait_beside_captures(int legacy) {
+	pthread_t thread;
+	pthread_mutex_lock(&one_waits);
+	waits_are_over = 0;
+	if (!DO(cuStreamWaitValue32(me->blocking, me->word_at, ++me->word_next, WAIT_GEQ)) &&
+	    !pthread_create(&thread, NULL, capture_meanwhile, me)) {
+		if (legacy)
+			DO(launch(NULL)), DO(cuStreamSynchronize(NULL)); // the launch waits for the blocking stream
+		else
+			DO(cuCtxSynchronize());
+		waits_are_over = 1;
+		pthread_join(thread, NULL);
+	}
+	pthread_mutex_unlock(&one_waits);
+}
+static void waiting_sync(void) { wait_beside_captures(0); }
+static void waiting_legacy_sync(void) { wait_beside_captures(1); }
+
 static const struct op as[] = {
+	{"cuCtxSynchronize that waits, with captures meanwhile", waiting_sync, 0},
+	{"cuStreamSynchronize of the legacy stream that waits, with captures meanwhile", waiting_legacy_sync, 0},
 	{"cuCtxWaitEvent", ctx_wait, 0},
 	{"cuCtxRecordEvent", ctx_record, 0},
 	{"cuGreenCtxWaitEvent", green_wait, 1},
