@@ -117,7 +117,10 @@ func (r *Recorder) compare(ctx context.Context) (*anchor, time.Duration, error) 
 // is no reason to stop: with the current anchor, times are only less exact.
 func (r *Recorder) refresh() {
 	c := &r.clock
-	if closed, _ := r.spans.state(); closed || r.host.newest().Sub(c.current.host) <= anchorEvery {
+	if r.host.newest().Sub(c.current.host) <= anchorEvery {
+		return
+	}
+	if closed, _ := r.spans.state(); closed {
 		return
 	}
 	e, err := r.newEvent()

@@ -8,10 +8,10 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// hostTrace is the host's part of a trace. The tracers fill it: they see every call twice,
-// before it if it destroys something, and after it has returned. One lock guards all, because
-// each call would otherwise take several. The lock is held for moments, and never while
-// package cu is called, because package cu calls the tracers.
+// hostTrace is the host's part of a trace. The tracers fill it. They see a destruction before
+// the driver makes it, and each call after it has returned. One lock guards all parts, because a
+// call changes most of them. The lock is held for moments, and never while package cu is called,
+// because package cu calls the tracers.
 type hostTrace struct {
 	mu      sync.Mutex
 	latest  time.Time // when the newest call began
