@@ -10,35 +10,32 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and needs no
-// closing.
+// Driver is a software driver. It is safe for concurrent use and needs no closing. One lock
+// guards all its parts, because a call may change several of them at once.
 type Driver struct {
-	mu      sync.Mutex
-	changed *sync.Cond // something completed, or was released
+	mu sync.Mutex
 
-	version int32
-	clock   clock
-	engine  engine
-	objects objects
-	devices []*device
-	// attributes are those that DeviceAttribute has set.
-	attributes map[int32]int32
+	machine
+	clock    clock
+	engine   engine
+	objects  objects
+	space    addressSpace
+	captures []*capture // that are under way
+	noThread thread     // stands for a thread that nobody claimed, and has nothing
+	misuses  []Misuse
+	kernelTable
+	failures
+	waiting
+	// ids are the last number of each kind.
+	ids struct{ context, stream, event, capture, thread, split uint64 }
+}
+
+// machine is what the driver controls.
+type machine struct {
+	version    int32
 	ready      bool // cuInit was called
-	ids        struct{ stream, event, capture, thread, split uint64 }
-
-	contextIDs  uint64
-	noThread    thread // stands for a thread that nobody claimed: it has nothing
-	misuses     []Misuse
-	kernels     map[string]Kernel
-	unknown     unknownKernels
-	faults      map[string]*fault
-	lost        driver.Result // the first sticky error: nothing works any more
-	unreachable bool          // objects can no longer be destroyed: see Census
-	captures    []*capture    // that are under way
-	space       addressSpace
-	waits       []*wait           // calls that wait for changed
-	lastMove    time.Time         // when something happened that they may wait for, while they do
-	hosts       map[int]*hostCall // that streams are calling, by the thread
+	devices    []*device
+	attributes map[int32]int32 // those that DeviceAttribute has set
 }
 
 var _ driver.Software = (*Driver)(nil)
@@ -68,7 +65,8 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels()},
+		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
 	d.clock.init()

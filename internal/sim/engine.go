@@ -39,9 +39,8 @@ type op struct {
 	done bool
 	at   int64 // when it completed, or will
 
-	overtakes    bool // the legacy default stream, though it is on a blocking one
-	older, newer *op  // that are pending in the context
-	number       uint64
+	overtakes bool // the legacy default stream, though it is on a blocking one
+	pendingPlace
 }
 
 // enqueue puts an operation on a stream, after what is there, after what its

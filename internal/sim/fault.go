@@ -37,6 +37,13 @@ type faultRate struct {
 	code   driver.Result
 }
 
+// failures are the reasons for which calls fail.
+type failures struct {
+	faults      map[string]*fault // by the function; "" is for all
+	lost        driver.Result     // the first sticky error, after which nothing works any more
+	unreachable bool              // objects can no longer be destroyed: see Census
+}
+
 // Faults is cusim.Faults.
 func Faults(faults ...Fault) Option {
 	return func(d *Driver) {

@@ -17,6 +17,12 @@ type Kernel struct {
 	Run  func(l *Launch)
 }
 
+// kernelTable is the kernels that the driver knows, and those that it does not.
+type kernelTable struct {
+	kernels map[string]Kernel
+	unknown unknownKernels
+}
+
 // WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.
 func WithKernel(name string, k Kernel) Option {
 	return func(d *Driver) { d.kernels[name] = k }

@@ -9,6 +9,12 @@ type pending struct {
 	numbers        uint64
 }
 
+// pendingPlace is the place of an operation among those that are pending in its context.
+type pendingPlace struct {
+	older, newer *op
+	number       uint64
+}
+
 // add adds an operation that was enqueued.
 func (p *pending) add(o *op) {
 	p.numbers++

@@ -5,10 +5,19 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 )
+
+// waiting is the calls that wait, and the functions on the host that may make such calls.
+type waiting struct {
+	changed  *sync.Cond // something completed, or was released
+	waits    []*wait
+	lastMove time.Time         // when something happened that they may wait for, while there are any
+	hosts    map[int]*hostCall // that streams are calling, by the thread
+}
 
 // wait is a call that waits: for operations, or for all in a context up to a number.
 type wait struct {
