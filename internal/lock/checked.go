@@ -14,7 +14,7 @@ import (
 
 // order has a value of each type of the list, in its order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
+	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
 	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, Gates{},
 }

@@ -38,6 +38,9 @@ type (
 	// Uses is uses.mu: what a graph uses. That of a graph that is being left behind, or copied,
 	// comes before that of the new one.
 	Uses struct{}
+	// Owner is Event.mu: which CUevent an Event stands for. A goroutine may hold those of two events, the second of
+	// which it does not wait for.
+	Owner struct{}
 	// Polls is captures.polls: nothing. Held for reading while an event is polled, or a stream of
 	// the library's own begins to wait for it: the driver answers both at once, as nothing is
 	// enqueued on that stream. Held for writing for no time at all: see captures.awaitPolls.
