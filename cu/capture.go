@@ -43,8 +43,8 @@ func (m CaptureMode) String() string {
 	return strconv.Itoa(int(m))
 }
 
-// safe returns the mode in which the driver begins a capture.
-func (m CaptureMode) safe() int32 {
+// driverMode returns the mode in which the driver begins a capture.
+func (m CaptureMode) driverMode() int32 {
 	if m == CaptureGlobal {
 		m = CaptureThreadLocal
 	}
@@ -147,8 +147,10 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // stream while the capture begins may come before it or be part of it.
 //
 // While a capture begins or ends, no call about the whole context ([Context.Synchronize],
-// [Context.RecordEvent], [Context.WaitEvent]) is made in it, and, if the stream is a blocking
-// one, no call about the legacy default stream: a capture waits for those that are under way.
+// [Context.RecordEvent], [Context.WaitEvent], and those of a [GreenContext]) is made, and, if
+// a blocking stream is part of the capture, no call about the legacy default stream. These
+// calls wait then. The capture waits for calls that are under way, each time for some 40 ms
+// at most.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -158,7 +160,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	defer s.leave()
 	u := new(uses)
 	raw, err := sc.captured(op, u, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.safe())
+		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
 	}, func(g driver.Graph) {
 		sc.ctx.destroyGraph(g)
 		u.release()
@@ -271,24 +273,29 @@ func (c *captures) awaitPolls() {
 func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(driver.At) driver.Result, discard func(driver.Graph)) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
-	defer sc.beginChange()()
+	defer sc.part.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.captures.n.Add(-1)
 		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	if res := begin(at); res != driver.ResultSuccess {
+	res := func() driver.Result {
+		defer shutGates([]*streamCore{sc}, d.table.Clock())()
+		return begin(at)
+	}()
+	undo := func() {
+		if g, end := d.endCapture(at, sc.raw, []*streamCore{sc}); end == driver.ResultSuccess {
+			discard(g)
+		}
+	}
+	if res != driver.ResultSuccess {
 		if _, _, begun := res.After(); begun {
-			if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
-				discard(g)
-			}
+			undo()
 		}
 		return fail(op, res)
 	}
 	info, res := sc.captureInfo(at)
 	if res != driver.ResultSuccess {
-		if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
-			discard(g)
-		}
+		undo()
 		return fail("cuStreamGetCaptureInfo", res)
 	}
 	c := &capture{id: info.ID, uses: u}
@@ -312,19 +319,24 @@ func (c *capture) join(sc *streamCore) {
 	}
 }
 
-// mayBlock reports whether a blocking stream may be part of a capture.
-func (c *captures) mayBlock(of *capture) bool {
+// streamsOf returns the streams that are part of a capture.
+func (c *captures) streamsOf(of *capture) []*streamCore {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(of.streams, (*streamCore).mayBlock)
+	return slices.Clone(of.streams)
+}
+
+// endCapture has the driver end a capture, which streams are part of.
+func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCore) (driver.Graph, driver.Result) {
+	defer shutGates(streams, d.table.Clock())()
+	return d.table.StreamEndCapture(at, raw)
 }
 
 // endCapture ends a capture, whatever the driver answers.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	done, opened := sc.part.change(), sc.ctx.gate.change(d.captures.mayBlock(c), d.table.Clock())
-	g, res := d.table.StreamEndCapture(at, sc.raw)
-	opened()
+	done := sc.part.change()
+	g, res := d.endCapture(at, sc.raw, d.captures.streamsOf(c))
 	c.over.Store(true)
 	done() // from here on nothing counts as captured: see underWay
 	if res != driver.ResultSuccess {
@@ -414,16 +426,6 @@ func (p *partOf) change() (done func()) {
 	}
 }
 
-// beginChange is change for a stream that becomes part of a capture.
-func (sc *streamCore) beginChange() (done func()) {
-	changed := sc.part.change()
-	opened := sc.ctx.gate.change(sc.mayBlock(), sc.ctx.drv.table.Clock())
-	return func() {
-		opened()
-		changed()
-	}
-}
-
 // capturing is beginWork for those who have enqueued their work. It waits for nobody who
 // enqueues some.
 func (sc *streamCore) capturing() *capture {
@@ -468,6 +470,9 @@ func (sc *streamCore) underWay() *capture {
 // active reports whether what is enqueued on the stream becomes part of a graph,
 // whoever has begun the capture.
 func (sc *streamCore) active() bool {
+	if sc.raw == driver.CU_STREAM_LEGACY { // which cannot be captured
+		return false
+	}
 	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
@@ -476,7 +481,10 @@ func (sc *streamCore) active() bool {
 // part of a capture: then the stream becomes part of it, too.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	if captured && sc.raw != driver.CU_STREAM_LEGACY { // which joins no capture
-		defer sc.beginChange()()
+		defer sc.part.change()()
+		if sc.isBlocking() { // an event of this package's on the legacy stream would invalidate the capture
+			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
+		}
 	}
 	sc.beginLegacy()
 	defer sc.endLegacy()

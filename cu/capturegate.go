@@ -2,6 +2,7 @@ package cu
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -14,49 +15,78 @@ import (
 // captureGate keeps the beginnings and ends of captures in a CUDA context apart from the calls that the driver checks
 // against the captures in the context. A driver crashes if both meet: see docs/design/captures.md.
 type captureGate struct {
-	// all is for the calls about all streams of the context: cuCtxSynchronize, cuCtxRecordEvent, cuCtxWaitEvent and their
-	// kin for green contexts. They are checked against every capture.
-	all checkedCalls
-	// blocking is for the calls about the legacy default stream. They are checked against captures of blocking streams.
-	blocking checkedCalls
+	// whole counts the calls about all streams of the context: cuCtxSynchronize, cuCtxRecordEvent, cuCtxWaitEvent and
+	// their kin for green contexts. They are checked against every capture.
+	whole checkedCalls
+	// legacy counts the calls about the legacy default stream. They are checked against captures of blocking streams.
+	legacy checkedCalls
 }
 
-// change keeps checked calls off while a capture begins or ends, until the function that it returns is called. blocking
-// says that a blocking stream may be part of the capture.
-func (g *captureGate) change(blocking bool, clock driver.Clock) (done func()) {
-	g.all.keepOff(clock)
-	if !blocking {
-		return g.all.admit
+// gatePatience is how long a capture waits for checked calls, and for how long it lets waiting calls go first. The driver
+// checks a call at once. A call that takes longer waits for the GPU, perhaps for work that the program enqueues or
+// releases after the capture.
+const gatePatience = 20 * time.Millisecond
+
+// shutGates keeps checked calls from beginning in the contexts of streams that are, or will be, part of a capture, until
+// open is called. It waits for the calls that are under way, but not for longer than gatePatience in all.
+func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
+	var shut []*checkedCalls
+	for _, sc := range streams {
+		gate := sc.ctx.gate
+		if !slices.Contains(shut, &gate.whole) {
+			shut = append(shut, &gate.whole)
+		}
+		// Other code may have made its own streams part of the capture of a stream that it knows.
+		if (sc.isBlocking() || sc.exposed.Load()) && !slices.Contains(shut, &gate.legacy) {
+			shut = append(shut, &gate.legacy)
+		}
 	}
-	g.blocking.keepOff(clock)
+	return shutAll(shut, clock)
+}
+
+func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
+	some := func(is func(*checkedCalls) bool) bool { return slices.ContainsFunc(calls, is) }
+	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
+	defer b.End()
+	for some((*checkedCalls).waiting) && b.Slept < gatePatience {
+		b.Wait() // or a program that captures all the time would keep the calls out
+	}
+	for _, c := range calls {
+		c.word.Add(oneCapture)
+	}
+	for begun := b.Slept; some((*checkedCalls).busy) && b.Slept-begun < gatePatience; {
+		b.Wait()
+	}
 	return func() {
-		g.blocking.admit()
-		g.all.admit()
+		for _, c := range calls {
+			c.word.Add(^uint64(oneCapture - 1))
+		}
 	}
 }
 
 // checkedCalls counts calls of one kind that are under way, in the lower half of the word, and in the upper half the
-// captures that begin or end, or wait to do so.
-//
-// A call waits while the upper half is not 0. A capture waits until the lower half is 0, but only for gatePatience. The
-// driver checks a call at once. A call that takes longer waits for the GPU, perhaps for work that the program enqueues
-// or releases after the capture.
-type checkedCalls struct{ word atomic.Uint64 }
+// captures that begin or end. A call waits while the upper half is not 0.
+type checkedCalls struct {
+	word  atomic.Uint64
+	queue atomic.Int32 // calls that wait
+}
 
-const (
-	oneCapture   = 1 << 32
-	gatePatience = time.Second
-)
+const oneCapture = 1 << 32
+
+func (c *checkedCalls) busy() bool    { return uint32(c.word.Load()) != 0 }
+func (c *checkedCalls) waiting() bool { return c.queue.Load() != 0 }
 
 // begin begins a call, and end ends it.
 func (c *checkedCalls) begin(clock driver.Clock) {
 	if !c.tryBegin() {
-		c.beginLate(clock)
+		c.beginWaiting(clock)
 	}
 }
 
-// beginLate is begin where a capture is in the way.
-func (c *checkedCalls) beginLate(clock driver.Clock) {
+// beginWaiting is begin where a capture is in the way.
+func (c *checkedCalls) beginWaiting(clock driver.Clock) {
+	c.queue.Add(1)
+	defer c.queue.Add(-1)
 	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
 	defer b.End()
 	for !c.tryBegin() {
@@ -75,48 +105,32 @@ func (c *checkedCalls) tryBegin() bool {
 
 func (c *checkedCalls) end() { c.word.Add(^uint64(0)) }
 
-// keepOff keeps calls from beginning until admit is called, and waits for those that are under way.
-func (c *checkedCalls) keepOff(clock driver.Clock) {
-	if uint32(c.word.Add(oneCapture)) == 0 {
-		return
-	}
-	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
-	defer b.End()
-	for uint32(c.word.Load()) != 0 && b.Slept < gatePatience {
-		b.Wait()
-	}
-}
-
-func (c *checkedCalls) admit() { c.word.Add(^uint64(oneCapture - 1)) }
-
 // beginWhole is called before the driver is called about all streams of the context, and endWhole after it.
-func (c *contextCore) beginWhole() { c.gate.all.begin(c.drv.table.Clock()) }
-func (c *contextCore) endWhole()   { c.gate.all.end() }
+func (c *contextCore) beginWhole() { c.gate.whole.begin(c.drv.table.Clock()) }
+func (c *contextCore) endWhole()   { c.gate.whole.end() }
 
 // beginLegacy is called before the driver is called for the stream, and endLegacy after it: they do something for the
 // legacy default stream only.
 func (sc *streamCore) beginLegacy() {
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		sc.ctx.gate.blocking.begin(sc.ctx.drv.table.Clock())
+		sc.ctx.gate.legacy.begin(sc.ctx.drv.table.Clock())
 	}
 }
 
 func (sc *streamCore) endLegacy() {
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		sc.ctx.gate.blocking.end()
+		sc.ctx.gate.legacy.end()
 	}
 }
 
 // tryBeginLegacy is beginLegacy for calls that this package makes of its own accord. It reports false instead of
 // waiting.
 func (sc *streamCore) tryBeginLegacy() bool {
-	return sc.raw != driver.CU_STREAM_LEGACY || sc.ctx.gate.blocking.tryBegin()
+	return sc.raw != driver.CU_STREAM_LEGACY || sc.ctx.gate.legacy.tryBegin()
 }
 
-// mayBlock reports whether the stream is a blocking one, as far as this package knows.
-func (sc *streamCore) mayBlock() bool {
-	return sc.flags&StreamNonBlocking == 0 || sc.foreign && !sc.pooled
-}
+// isBlocking reports whether the stream may be a blocking one.
+func (sc *streamCore) isBlocking() bool { return sc.flags&StreamNonBlocking == 0 }
 
 // gates are the gates of all CUDA contexts of the process. Two Drivers may use the same context, and the driver in C
 // crashes whichever of them makes a call: so this is the only state that Drivers share.

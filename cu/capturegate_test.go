@@ -1,11 +1,12 @@
 package cu
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,185 +18,359 @@ import (
 // while one of these captures begins or ends.
 type racyCaptures struct {
 	driver.Software
-	// What is under way: checked counts the calls that are checked against all captures of a context, and those that are
-	// checked against captures of blocking streams; changing counts captures that begin or end, of any, or of
-	// blocking streams.
-	checked, changing [2]atomic.Int32
-	blocking          sync.Map // driver.Stream -> struct{}
-	met, global       atomic.Int32
-	checks, changes   atomic.Int32
+	mu       sync.Mutex
+	contexts map[driver.Context]*underWay
+	blocking map[driver.Stream]bool
+	joined   map[uint64]map[driver.Stream]bool // the streams of a capture, by its id
+	met      map[string]int
+	// How often what happened.
+	global, checks, changes int
 }
 
-const (
-	anyStream = iota
-	blockingStream
-)
+// underWay are the calls in a context that are under way: those about the whole context and those about the legacy
+// stream, and beginnings and ends of captures of any streams, and of blocking ones.
+type underWay struct{ whole, legacy, changing, changingBlocking map[string]int }
 
-func (d *racyCaptures) check(kind int) func() {
-	d.checks.Add(1)
-	d.checked[kind].Add(1)
-	if d.changing[kind].Load() != 0 {
-		d.met.Add(1)
+func newRacyCaptures(soft driver.Software) *racyCaptures {
+	return &racyCaptures{
+		Software: soft, contexts: make(map[driver.Context]*underWay), blocking: make(map[driver.Stream]bool),
+		joined: make(map[uint64]map[driver.Stream]bool), met: make(map[string]int),
 	}
-	runtime.Gosched()
-	return func() { d.checked[kind].Add(-1) }
 }
 
-func (d *racyCaptures) checkLegacy(s driver.Stream) func() {
+func (d *racyCaptures) of(ctx driver.Context) *underWay {
+	u := d.contexts[ctx]
+	if u == nil {
+		u = &underWay{make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)}
+		d.contexts[ctx] = u
+	}
+	return u
+}
+
+// enter counts a call until leave is called, and notes what it meets.
+func (d *racyCaptures) enter(what string, in, against []map[string]int) (leave func()) {
+	d.mu.Lock()
+	for _, m := range in {
+		m[what]++
+	}
+	for _, m := range against {
+		for other, n := range m {
+			if n > 0 {
+				d.met[what+" and "+other]++
+			}
+		}
+	}
+	d.mu.Unlock()
+	runtime.Gosched()
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, m := range in {
+			m[what]--
+		}
+	}
+}
+
+func (d *racyCaptures) checkWhole(th *driver.Thread, what string) func() {
+	ctx, _ := d.Software.CtxGetCurrent(th)
+	d.mu.Lock()
+	u := d.of(ctx)
+	d.checks++
+	d.mu.Unlock()
+	return d.enter(what, []map[string]int{u.whole}, []map[string]int{u.changing})
+}
+
+func (d *racyCaptures) checkLegacy(th *driver.Thread, s driver.Stream) func() {
 	if s != driver.CU_STREAM_LEGACY {
 		return func() {}
 	}
-	return d.check(blockingStream)
+	ctx, _ := d.Software.CtxGetCurrent(th)
+	d.mu.Lock()
+	u := d.of(ctx)
+	d.checks++
+	d.mu.Unlock()
+	pc, _, _, _ := runtime.Caller(1)
+	name := runtime.FuncForPC(pc).Name()
+	return d.enter(name[strings.LastIndexByte(name, '.')+1:], []map[string]int{u.legacy}, []map[string]int{u.changingBlocking})
 }
 
-func (d *racyCaptures) change(s driver.Stream) func() {
-	d.changes.Add(1)
-	kinds := []int{anyStream}
-	if _, blocking := d.blocking.Load(s); blocking {
-		kinds = append(kinds, blockingStream)
+// change is for the beginning and the end of a capture, which some streams are part of.
+func (d *racyCaptures) change(th *driver.Thread, what string, s driver.Stream) func() {
+	_, id, _, _, _, _, _ := d.Software.StreamGetCaptureInfoV3(th, s)
+	d.mu.Lock()
+	streams := map[driver.Stream]bool{s: true}
+	if id != 0 {
+		maps.Copy(streams, d.joined[id])
 	}
-	for _, k := range kinds {
-		d.changing[k].Add(1)
-		if d.checked[k].Load() != 0 {
-			d.met.Add(1)
+	d.changes++
+	var in, against []map[string]int
+	for s := range streams {
+		ctx, _ := d.Software.StreamGetCtx(th, s)
+		u := d.of(ctx)
+		in, against = append(in, u.changing), append(against, u.whole)
+		if d.blocking[s] {
+			in, against = append(in, u.changingBlocking), append(against, u.legacy)
 		}
 	}
-	runtime.Gosched()
-	return func() {
-		for _, k := range kinds {
-			d.changing[k].Add(-1)
-		}
-	}
+	d.mu.Unlock()
+	return d.enter(what, in, against)
 }
 
 func (d *racyCaptures) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
 	s, res := d.Software.StreamCreate(th, flags)
-	if flags == uint32(StreamDefault) {
-		d.blocking.Store(s, struct{}{})
-	}
+	d.mu.Lock()
+	d.blocking[s] = flags == uint32(StreamDefault)
+	d.mu.Unlock()
 	return s, res
 }
 
-func (d *racyCaptures) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
+func (d *racyCaptures) begins(mode int32) {
 	if mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL {
-		d.global.Add(1)
+		d.mu.Lock()
+		d.global++
+		d.mu.Unlock()
 	}
-	defer d.change(s)()
+}
+
+func (d *racyCaptures) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
+	d.begins(mode)
+	defer d.change(th, "begin", s)()
 	return d.Software.StreamBeginCapture(th, s, mode)
 }
 
 func (d *racyCaptures) StreamBeginCaptureToGraph(th *driver.Thread, s driver.Stream, g driver.Graph, deps []driver.GraphNode, mode int32) driver.Result {
-	if mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL {
-		d.global.Add(1)
-	}
-	defer d.change(s)()
+	d.begins(mode)
+	defer d.change(th, "begin", s)()
 	return d.Software.StreamBeginCaptureToGraph(th, s, g, deps, mode)
 }
 
 func (d *racyCaptures) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.Graph, driver.Result) {
-	defer d.change(s)()
+	defer d.change(th, "end", s)()
 	return d.Software.StreamEndCapture(th, s)
 }
 
+func (d *racyCaptures) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
+	defer d.checkLegacy(th, s)()
+	res := d.Software.StreamWaitEvent(th, s, e, flags)
+	if s == driver.CU_STREAM_LEGACY {
+		return res
+	}
+	if _, id, _, _, _, _, r := d.Software.StreamGetCaptureInfoV3(th, s); r == driver.ResultSuccess && id != 0 {
+		d.mu.Lock()
+		if d.joined[id] == nil {
+			d.joined[id] = make(map[driver.Stream]bool)
+		}
+		d.joined[id][s] = true
+		d.mu.Unlock()
+	}
+	return res
+}
+
 func (d *racyCaptures) CtxSynchronize(th *driver.Thread) driver.Result {
-	defer d.check(anyStream)()
+	defer d.checkWhole(th, "CtxSynchronize")()
 	return d.Software.CtxSynchronize(th)
 }
 
 func (d *racyCaptures) CtxRecordEvent(th *driver.Thread, ctx driver.Context, e driver.Event) driver.Result {
-	defer d.check(anyStream)()
+	defer d.checkWhole(th, "CtxRecordEvent")()
 	return d.Software.CtxRecordEvent(th, ctx, e)
 }
 
 func (d *racyCaptures) CtxWaitEvent(th *driver.Thread, ctx driver.Context, e driver.Event) driver.Result {
-	defer d.check(anyStream)()
+	defer d.checkWhole(th, "CtxWaitEvent")()
 	return d.Software.CtxWaitEvent(th, ctx, e)
 }
 
 func (d *racyCaptures) GreenCtxRecordEvent(th *driver.Thread, g driver.GreenCtx, e driver.Event) driver.Result {
-	defer d.check(anyStream)()
+	defer d.checkWhole(th, "GreenCtxRecordEvent")()
 	return d.Software.GreenCtxRecordEvent(th, g, e)
 }
 
 func (d *racyCaptures) GreenCtxWaitEvent(th *driver.Thread, g driver.GreenCtx, e driver.Event) driver.Result {
-	defer d.check(anyStream)()
+	defer d.checkWhole(th, "GreenCtxWaitEvent")()
 	return d.Software.GreenCtxWaitEvent(th, g, e)
 }
 
-func (d *racyCaptures) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.EventRecord(th, e, s)
+// The calls that may be about the legacy default stream.
+
+func (d *racyCaptures) EventRecord(th *driver.Thread, hEvent driver.Event, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.EventRecord(th, hEvent, hStream)
 }
 
-func (d *racyCaptures) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.EventRecordWithFlags(th, e, s, flags)
+func (d *racyCaptures) EventRecordWithFlags(th *driver.Thread, hEvent driver.Event, hStream driver.Stream, flags uint32) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.EventRecordWithFlags(th, hEvent, hStream, flags)
 }
 
-func (d *racyCaptures) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamWaitEvent(th, s, e, flags)
+func (d *racyCaptures) StreamQuery(th *driver.Thread, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamQuery(th, hStream)
 }
 
-func (d *racyCaptures) StreamQuery(th *driver.Thread, s driver.Stream) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamQuery(th, s)
+func (d *racyCaptures) StreamSynchronize(th *driver.Thread, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamSynchronize(th, hStream)
 }
 
-func (d *racyCaptures) StreamSynchronize(th *driver.Thread, s driver.Stream) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamSynchronize(th, s)
+func (d *racyCaptures) StreamGetFlags(th *driver.Thread, hStream driver.Stream) (uint32, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetFlags(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetFlags(th *driver.Thread, s driver.Stream) (uint32, driver.Result) {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamGetFlags(th, s)
+func (d *racyCaptures) StreamGetPriority(th *driver.Thread, hStream driver.Stream) (int32, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetPriority(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetPriority(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamGetPriority(th, s)
+func (d *racyCaptures) StreamGetId(th *driver.Thread, hStream driver.Stream) (uint64, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetId(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetId(th *driver.Thread, s driver.Stream) (uint64, driver.Result) {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamGetId(th, s)
+func (d *racyCaptures) StreamGetDevice(th *driver.Thread, hStream driver.Stream) (driver.Device, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetDevice(th, hStream)
 }
 
-func (d *racyCaptures) StreamIsCapturing(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamIsCapturing(th, s)
+func (d *racyCaptures) StreamWaitValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) driver.Result {
+	defer d.checkLegacy(th, stream)()
+	return d.Software.StreamWaitValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) MemsetD8Async(th *driver.Thread, p driver.DevicePtr, v byte, n uint64, s driver.Stream) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.MemsetD8Async(th, p, v, n, s)
+func (d *racyCaptures) StreamWaitValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64, flags uint32) driver.Result {
+	defer d.checkLegacy(th, stream)()
+	return d.Software.StreamWaitValue64(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, v uint64, flags uint32) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.StreamWriteValue64(th, s, p, v, flags)
+func (d *racyCaptures) StreamWriteValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) driver.Result {
+	defer d.checkLegacy(th, stream)()
+	return d.Software.StreamWriteValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) LaunchHostFunc(th *driver.Thread, s driver.Stream, f driver.Callback) driver.Result {
-	defer d.checkLegacy(s)()
-	return d.Software.LaunchHostFunc(th, s, f)
+func (d *racyCaptures) StreamWriteValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64, flags uint32) driver.Result {
+	defer d.checkLegacy(th, stream)()
+	return d.Software.StreamWriteValue64(th, stream, addr, value, flags)
+}
+
+func (d *racyCaptures) StreamAddCallback(th *driver.Thread, hStream driver.Stream, callback driver.Callback, flags uint32) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamAddCallback(th, hStream, callback, flags)
+}
+
+func (d *racyCaptures) LaunchHostFunc(th *driver.Thread, hStream driver.Stream, callback driver.Callback) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.LaunchHostFunc(th, hStream, callback)
+}
+
+func (d *racyCaptures) StreamIsCapturing(th *driver.Thread, hStream driver.Stream) (int32, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamIsCapturing(th, hStream)
+}
+
+func (d *racyCaptures) StreamGetCaptureInfoV2(th *driver.Thread, hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, uint64, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetCaptureInfoV2(th, hStream)
+}
+
+func (d *racyCaptures) StreamGetCaptureInfoV3(th *driver.Thread, hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, driver.HostPtr, uint64, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.StreamGetCaptureInfoV3(th, hStream)
+}
+
+func (d *racyCaptures) GraphLaunch(th *driver.Thread, hGraphExec driver.GraphExec, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.GraphLaunch(th, hGraphExec, hStream)
+}
+
+func (d *racyCaptures) GraphUpload(th *driver.Thread, hGraphExec driver.GraphExec, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.GraphUpload(th, hGraphExec, hStream)
+}
+
+func (d *racyCaptures) MemAllocAsync(th *driver.Thread, bytesize uint64, hStream driver.Stream) (driver.DevicePtr, driver.Result) {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemAllocAsync(th, bytesize, hStream)
+}
+
+func (d *racyCaptures) MemFreeAsync(th *driver.Thread, dptr driver.DevicePtr, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemFreeAsync(th, dptr, hStream)
+}
+
+func (d *racyCaptures) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, srcHost []byte) driver.Result {
+	defer d.checkLegacy(th, driver.CU_STREAM_LEGACY)()
+	return d.Software.MemcpyHtoD(th, dstDevice, srcHost)
+}
+
+func (d *racyCaptures) MemcpyDtoH(th *driver.Thread, dstHost []byte, srcDevice driver.DevicePtr) driver.Result {
+	defer d.checkLegacy(th, driver.CU_STREAM_LEGACY)()
+	return d.Software.MemcpyDtoH(th, dstHost, srcDevice)
+}
+
+func (d *racyCaptures) MemcpyHtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcHost driver.HostPtr, byteCount uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemcpyHtoDAsync(th, dstDevice, srcHost, byteCount, hStream)
+}
+
+func (d *racyCaptures) MemcpyDtoHAsync(th *driver.Thread, dstHost driver.HostPtr, srcDevice driver.DevicePtr, byteCount uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemcpyDtoHAsync(th, dstHost, srcDevice, byteCount, hStream)
+}
+
+func (d *racyCaptures) MemcpyDtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcDevice driver.DevicePtr, byteCount uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemcpyDtoDAsync(th, dstDevice, srcDevice, byteCount, hStream)
+}
+
+func (d *racyCaptures) MemcpyPeerAsync(th *driver.Thread, dstDevice driver.DevicePtr, dstContext driver.Context, srcDevice driver.DevicePtr, srcContext driver.Context, byteCount uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemcpyPeerAsync(th, dstDevice, dstContext, srcDevice, srcContext, byteCount, hStream)
+}
+
+func (d *racyCaptures) MemsetD8(th *driver.Thread, dstDevice driver.DevicePtr, uc uint8, n uint64) driver.Result {
+	defer d.checkLegacy(th, driver.CU_STREAM_LEGACY)()
+	return d.Software.MemsetD8(th, dstDevice, uc, n)
+}
+
+func (d *racyCaptures) MemsetD8Async(th *driver.Thread, dstDevice driver.DevicePtr, uc uint8, n uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemsetD8Async(th, dstDevice, uc, n, hStream)
+}
+
+func (d *racyCaptures) MemsetD32Async(th *driver.Thread, dstDevice driver.DevicePtr, ui uint32, n uint64, hStream driver.Stream) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.MemsetD32Async(th, dstDevice, ui, n, hStream)
+}
+
+func (d *racyCaptures) LaunchKernel(th *driver.Thread, function driver.Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream driver.Stream, kernelParams driver.KernelParams) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.LaunchKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)
+}
+
+func (d *racyCaptures) LaunchCooperativeKernel(th *driver.Thread, function driver.Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream driver.Stream, kernelParams driver.KernelParams) driver.Result {
+	defer d.checkLegacy(th, hStream)()
+	return d.Software.LaunchCooperativeKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)
 }
 
 // captureRaces are calls that the driver checks against captures, and captures. They are made side by side.
 type captureRaces struct {
-	gpu    *Context
-	legacy *Stream
-	other  *Stream // is not captured
-	e      *Event
-	mem    *DeviceMem
-	line   *Timeline
-	exec   *GraphExec
+	gpu              *Context
+	two              *Context // has streams that join captures
+	legacy           *Stream
+	legacy2          *Stream // of the other context
+	external, shared *Event
+	other            *Stream // is not captured
+	e                *Event
+	mem              *DeviceMem
+	line             *Timeline
+	exec             *GraphExec
 }
 
-func newCaptureRaces(t testing.TB, gpu *Context) *captureRaces {
+func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 	r := &captureRaces{
-		gpu: gpu, legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
+		gpu: gpu, two: two, legacy2: must(two.LegacyStream())(t), external: must(gpu.NewEvent(EventExternal))(t),
+		shared: must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t), legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
 		e: must(gpu.NewEvent(EventDisableTiming))(t), mem: must(gpu.Alloc(64))(t), line: must(gpu.NewTimeline(0))(t),
 	}
 	g := must(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
@@ -211,7 +386,8 @@ func (r *captureRaces) close(t testing.TB) {
 	if errors.Is(err, ResultInvalidValue) {
 		err = nil
 	}
-	if err := errors.Join(err, r.e.Close(), r.mem.Close(), r.line.Close(), r.exec.Close(), r.legacy.Close(), r.other.Close()); err != nil {
+	if err := errors.Join(err, r.e.Close(), r.mem.Close(), r.line.Close(), r.exec.Close(), r.legacy.Close(), r.legacy2.Close(), r.external.Close(),
+		r.shared.Close(), r.other.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -235,28 +411,38 @@ func (r *captureRaces) calls() map[string]func() error {
 			}
 			return err
 		},
-		"legacy, query":        func() error { return drop(r.legacy.Query()) },
-		"legacy, synchronize":  r.legacy.Synchronize,
-		"legacy, flags":        func() error { return drop(r.legacy.Flags()) },
-		"legacy, priority":     func() error { return drop(r.legacy.Priority()) },
-		"legacy, ID":           func() error { return drop(r.legacy.ID()) },
-		"legacy, capture":      func() error { return drop(r.legacy.CaptureInfo()) },
-		"legacy, memset":       func() error { return r.legacy.Memset(r.mem, 1) },
-		"legacy, signal":       func() error { return r.line.Signal(r.legacy, 1) },
-		"legacy, graph":        func() error { return r.exec.Launch(r.legacy) },
-		"legacy, host":         func() error { return r.legacy.HostFunc(func() {}) },
-		"legacy, marked":       func() error { return drop(r.closeUsed()) },
-		"Event.Query":          func() error { return drop(r.e.Query()) },
-		"Event.Synchronize":    r.e.Synchronize,
-		"Stream.Query":         func() error { return drop(r.other.Query()) },
-		"Context.Alloc":        func() error { return r.alloc() },
-		"Context.AllocHost":    func() error { return r.allocHost() },
-		"Graph.Instantiate":    func() error { return r.instantiate() },
-		"capture, blocking":    func() error { return r.capture(StreamDefault, CaptureGlobal) },
-		"capture":              func() error { return r.capture(StreamNonBlocking, CaptureGlobal) },
-		"capture, relaxed":     func() error { return r.capture(StreamNonBlocking, CaptureRelaxed) },
-		"capture of two":       r.captureTwo,
-		"capture into a graph": r.captureInto,
+		"legacy, query":                      func() error { return drop(r.legacy.Query()) },
+		"legacy, synchronize":                r.legacy.Synchronize,
+		"legacy, flags":                      func() error { return drop(r.legacy.Flags()) },
+		"legacy, priority":                   func() error { return drop(r.legacy.Priority()) },
+		"legacy, ID":                         func() error { return drop(r.legacy.ID()) },
+		"legacy, capture":                    func() error { return drop(r.legacy.CaptureInfo()) },
+		"legacy, memset":                     func() error { return r.legacy.Memset(r.mem, 1) },
+		"legacy, signal":                     func() error { return r.line.Signal(r.legacy, 1) },
+		"legacy, graph":                      func() error { return r.exec.Launch(r.legacy) },
+		"legacy, host":                       func() error { return r.legacy.HostFunc(func() {}) },
+		"legacy, marked":                     func() error { return drop(r.closeUsed()) },
+		"Event.Query":                        func() error { return drop(r.e.Query()) },
+		"Event.Synchronize":                  r.e.Synchronize,
+		"Stream.Query":                       func() error { return drop(r.other.Query()) },
+		"Context.Alloc":                      func() error { return r.alloc() },
+		"Context.AllocHost":                  func() error { return r.allocHost() },
+		"Graph.Instantiate":                  func() error { return r.instantiate() },
+		"Context.Synchronize, other context": r.two.Synchronize,
+		"legacy, other context":              func() error { return drop(r.legacy2.Query()) },
+		"legacy, external record":            func() error { return r.external.Record(r.legacy) },
+		"legacy, external wait":              func() error { return r.legacy.WaitEvent(r.external) },
+		"legacy, shared record":              func() error { return r.shared.Record(r.legacy) },
+		"legacy, shared wait":                func() error { return r.legacy.WaitEvent(r.shared) },
+		"legacy, copy":                       func() error { return r.mem.CopyFrom([]byte{1}) },
+		"legacy, wait by the host":           func() error { return r.legacy.Wait(context.Background()) },
+		"legacy, block":                      func() error { return r.line.Block(r.legacy, 0) },
+		"capture of two contexts":            func() error { return r.captureTwo(r.two) },
+		"capture, blocking":                  func() error { return r.capture(StreamDefault, CaptureGlobal) },
+		"capture":                            func() error { return r.capture(StreamNonBlocking, CaptureGlobal) },
+		"capture, relaxed":                   func() error { return r.capture(StreamNonBlocking, CaptureRelaxed) },
+		"capture of two":                     func() error { return r.captureTwo(r.gpu) },
+		"capture into a graph":               r.captureInto,
 	}
 }
 
@@ -318,17 +504,17 @@ func (r *captureRaces) capture(flags StreamFlags, mode CaptureMode) error {
 }
 
 // captureTwo captures a stream that a blocking one joins.
-func (r *captureRaces) captureTwo() error {
+func (r *captureRaces) captureTwo(in *Context) error {
 	s, err := r.gpu.NewStream(StreamNonBlocking)
 	if err != nil {
 		return err
 	}
-	b, err := r.gpu.NewStream(StreamDefault)
+	b, err := in.NewStream(StreamDefault)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
 	g, err := s.Capture(CaptureThreadLocal, func() error {
-		return errors.Join(b.WaitStream(s), b.Memset(r.mem, 1), s.WaitStream(b))
+		return errors.Join(b.WaitStream(s), b.HostFunc(func() {}), s.WaitStream(b))
 	})
 	if err == nil {
 		err = g.Close()
@@ -389,23 +575,92 @@ func ofCapture(err error) bool {
 // docs/design/captures.md.
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
-	sim := &racyCaptures{Software: soft.Software()}
+	sim := newRacyCaptures(soft.Software())
 	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	r := newCaptureRaces(t, gpu)
-	r.run(t, 500*time.Millisecond)
+	dev := must(drv.Device(0))(t)
+	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	r := newCaptureRaces(t, gpu, two)
+	for range 20 { // until the machine has had time for enough of each
+		r.run(t, 250*time.Millisecond)
+		if sim.checks >= 500 && sim.changes >= 500 {
+			break
+		}
+	}
 	r.close(t)
-	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
+	if err := errors.Join(two.Close(), gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
 	}
-	if n := sim.met.Load(); n != 0 {
-		t.Errorf("%d times a call that is checked against captures met the beginning or the end of one", n)
+	for what, n := range sim.met {
+		t.Errorf("%d times at one time: %s", n, what)
 	}
-	if n := sim.global.Load(); n != 0 {
-		t.Errorf("%d captures began in global mode, which the driver checks for calls of all threads", n)
+	if sim.global != 0 {
+		t.Errorf("%d captures began in global mode, which the driver checks for calls of all threads", sim.global)
 	}
-	if checks, changes := sim.checks.Load(), sim.changes.Load(); checks < 50 || changes < 50 {
-		t.Errorf("%d calls were checked, and %d captures began or ended", checks, changes)
+	t.Logf("%d calls were checked, and %d captures began or ended", sim.checks, sim.changes)
+}
+
+// TestLongCallsHoldNobodyUp has a call about the whole context and one about the legacy stream wait for the GPU. Captures
+// and other such calls go on.
+func TestLongCallsHoldNobodyUp(t *testing.T) {
+	r := newRig(t)
+	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
+	defer legacy.Close()
+	defer blocking.Close()
+	goOn := r.blocked("cuStreamSynchronize", legacy.Synchronize)
+	goOnToo := r.blocked("cuCtxSynchronize", r.gpu.Synchronize)
+	for range 3 {
+		r.returns("a capture", func() error {
+			g, err := blocking.Capture(CaptureRelaxed, func() error { return nil })
+			return errors.Join(err, g.Close())
+		})
+	}
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			var g *Graph
+			if g, err = blocking.Capture(CaptureRelaxed, func() error { return nil }); err == nil {
+				err = g.Close()
+			}
+		}
+		done <- err
+	}()
+	for range 10 {
+		r.returns("a call about the legacy stream", func() error { _, err := legacy.Priority(); return err })
+	}
+	close(stop)
+	r.ok(<-done)
+	goOn()
+	goOnToo()
+}
+
+// TestTracersOfCheckedCalls has tracers capture, and panic: they hold nothing up.
+func TestTracersOfCheckedCalls(t *testing.T) {
+	r := newRig(t)
+	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
+	defer legacy.Close()
+	defer blocking.Close()
+	gate := r.gpu.own.core.gate
+	defer r.drv.AddTracer(func(tr Trace) {
+		if gate.whole.busy() || gate.legacy.busy() {
+			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)
+		}
+		panic("tracer")
+	})()
+	for _, call := range []func() error{legacy.Synchronize, func() error { _, err := legacy.Query(); return err }, func() error { return legacy.HostFunc(func() {}) }} {
+		func() {
+			defer func() { recover() }()
+			call()
+		}()
+	}
+	if gate.whole.word.Load() != 0 || gate.legacy.word.Load() != 0 {
+		t.Errorf("calls are still under way: %#x, %#x", gate.whole.word.Load(), gate.legacy.word.Load())
 	}
 }
 
@@ -414,7 +669,10 @@ func TestCapturesBesideCheckedCalls(t *testing.T) {
 func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
-		r := newCaptureRaces(t, gpuContext(t))
+		gpu := gpuContext(t)
+		two := must(gpu.Device().NewContext(0))(t)
+		defer two.Close()
+		r := newCaptureRaces(t, gpu, two)
 		defer r.close(t)
 		wg.Go(func() { r.run(t, 4*time.Second) })
 	}

@@ -153,7 +153,11 @@ func (m *DeviceMem) copy(
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	if res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off)); res != driver.ResultSuccess {
+	gate := &mc.ctx.gate.legacy // the call is ordered with the legacy stream, and checked like one about it
+	gate.begin(mc.ctx.drv.table.Clock())
+	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
+	gate.end()
+	if res != driver.ResultSuccess {
 		return mc.ctx.fail(op, uintptr(mc.raw), res)
 	}
 	return nil

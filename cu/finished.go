@@ -100,10 +100,6 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 		return driver.ResultNotReady, false // perhaps a capture begins
 	}
 	defer part.work.RUnlock()
-	if !sc.tryBeginLegacy() {
-		return driver.ResultNotReady, false
-	}
-	defer sc.endLegacy()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {

@@ -193,7 +193,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 // captureTo adds what f enqueues on a stream.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.safe())
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}, func(driver.Graph) {})
 	return err
 }

@@ -75,7 +75,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	h := new(hostFunc)
 	call := f
 	// What somebody else captures may be called any number of times.
-	if once := c == nil && (sc.raw == driver.CU_STREAM_LEGACY || !sc.active()); once {
+	if once := c == nil && !sc.active(); once {
 		call = func() {
 			if ctx.calls.take(h) {
 				f()

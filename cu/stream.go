@@ -150,14 +150,6 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
-// synchronizeStream waits for a CUstream, and calls tracers.
-func (c *contextCore) synchronizeStream(raw driver.Stream, at driver.At) driver.Result {
-	t := c.drv.trace(TraceStreamSynchronize, 0, raw)
-	res := c.drv.table.StreamSynchronize(at, raw)
-	t.done(TraceStreamSynchronize, 0, raw, res)
-	return res
-}
-
 // lasts reports whether the stream is there for as long as its context, whoever
 // closes a Stream of it.
 func (sc *streamCore) lasts() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
@@ -485,9 +477,11 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
+	t := sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
 	sc.beginLegacy()
-	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
+	res := sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 	sc.endLegacy()
+	t.done(TraceStreamSynchronize, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
