@@ -149,8 +149,7 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // While a capture begins or ends, no call about the whole context ([Context.Synchronize],
 // [Context.RecordEvent], [Context.WaitEvent], and those of a [GreenContext]) is made, and, if
 // a blocking stream is part of the capture, no call about the legacy default stream. These
-// calls wait then. The capture waits for calls that are under way, each time for some 40 ms
-// at most.
+// calls wait then. The capture waits for calls that are under way, but for a second at most.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -416,7 +415,7 @@ func (sc *streamCore) invalidated() bool {
 
 // change keeps work off the stream while it becomes part of a capture, or ceases to be, until
 // the function that it returns is called. What the caller asks of the driver meanwhile
-// enqueues nothing for the GPU, and does not wait for it.
+// enqueues nothing for the GPU. The caller may wait for gatePatience meanwhile.
 func (p *partOf) change() (done func()) {
 	p.work.Lock()
 	p.changing.Store(true)
@@ -429,7 +428,7 @@ func (p *partOf) change() (done func()) {
 // capturing is beginWork for those who have enqueued their work. It waits for nobody who
 // enqueues some.
 func (sc *streamCore) capturing() *capture {
-	if sc.part.changing.Load() { // it does not for long
+	if sc.part.changing.Load() { // it does for gatePatience at most
 		sc.part.work.RLock()
 		//lint:ignore SA2001 it waits for the change
 		sc.part.work.RUnlock()

@@ -22,10 +22,12 @@ type captureGate struct {
 	legacy checkedCalls
 }
 
-// gatePatience is how long a capture waits for checked calls, and for how long it lets waiting calls go first. The driver
-// checks a call at once. A call that takes longer waits for the GPU, perhaps for work that the program enqueues or
-// releases after the capture.
-const gatePatience = 20 * time.Millisecond
+// gatePatience is how long a capture waits for checked calls. The driver checks a call at once. A call that takes longer
+// waits for the GPU, perhaps for work that the program enqueues or releases after the capture.
+const gatePatience = time.Second
+
+// gateTurn is for how long a capture lets calls go first that have waited for an earlier one.
+const gateTurn = 20 * time.Millisecond
 
 // shutGates keeps checked calls from beginning in the contexts of streams that are, or will be, part of a capture, until
 // open is called. It waits for the calls that are under way, but not for longer than gatePatience in all.
@@ -48,13 +50,20 @@ func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
 	some := func(is func(*checkedCalls) bool) bool { return slices.ContainsFunc(calls, is) }
 	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
 	defer b.End()
-	for some((*checkedCalls).waiting) && b.Slept < gatePatience {
+	for some((*checkedCalls).waiting) && b.Slept < gateTurn {
 		b.Wait() // or a program that captures all the time would keep the calls out
 	}
 	for _, c := range calls {
 		c.word.Add(oneCapture)
 	}
-	for begun := b.Slept; some((*checkedCalls).busy) && b.Slept-begun < gatePatience; {
+	begun := b.Slept
+	for some((*checkedCalls).busy) {
+		if b.Slept-begun > gatePatience {
+			for _, c := range calls {
+				c.longHaveBeenChecked()
+			}
+			break
+		}
 		b.Wait()
 	}
 	return func() {
@@ -69,12 +78,59 @@ func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
 type checkedCalls struct {
 	word  atomic.Uint64
 	queue atomic.Int32 // calls that wait
+	mu    lock.Mutex[lock.LongCalls]
+	// long are calls that wait for the GPU: they are not in the lower half. A capture that has waited for one in vain
+	// notes that, so that no other capture does.
+	long []longCall
 }
+
+// longCall is a place for a call that waits for the GPU.
+type longCall struct{ used, checked bool }
 
 const oneCapture = 1 << 32
 
-func (c *checkedCalls) busy() bool    { return uint32(c.word.Load()) != 0 }
 func (c *checkedCalls) waiting() bool { return c.queue.Load() != 0 }
+
+// busy reports whether a call is under way that the driver may be checking.
+func (c *checkedCalls) busy() bool {
+	if uint32(c.word.Load()) != 0 {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.long, longCall{used: true})
+}
+
+// longHaveBeenChecked notes that the calls in long have been checked by now.
+func (c *checkedCalls) longHaveBeenChecked() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.long {
+		c.long[i].checked = true
+	}
+}
+
+// beginLong is begin for a call that waits for the GPU. The caller passes what it returns to endLong.
+func (c *checkedCalls) beginLong(clock driver.Clock) (place int) {
+	c.begin(clock) // no capture begins or ends now
+	defer c.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.long {
+		if !c.long[i].used {
+			c.long[i] = longCall{used: true}
+			return i
+		}
+	}
+	c.long = append(c.long, longCall{used: true})
+	return len(c.long) - 1
+}
+
+func (c *checkedCalls) endLong(place int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.long[place] = longCall{}
+}
 
 // begin begins a call, and end ends it.
 func (c *checkedCalls) begin(clock driver.Clock) {

@@ -397,9 +397,9 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
-	core.beginWhole()
+	place := core.gate.whole.beginLong(core.drv.table.Clock())
 	res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw})
-	core.endWhole()
+	core.gate.whole.endLong(place)
 	if res != driver.ResultSuccess {
 		return core.fail(op, uintptr(core.raw), res)
 	}

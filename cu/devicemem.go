@@ -154,9 +154,9 @@ func (m *DeviceMem) copy(
 		mc.copied.Store(true)
 	}
 	gate := &mc.ctx.gate.legacy // the call is ordered with the legacy stream, and checked like one about it
-	gate.begin(mc.ctx.drv.table.Clock())
+	place := gate.beginLong(mc.ctx.drv.table.Clock())
 	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
-	gate.end()
+	gate.endLong(place)
 	if res != driver.ResultSuccess {
 		return mc.ctx.fail(op, uintptr(mc.raw), res)
 	}

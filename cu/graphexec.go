@@ -54,8 +54,8 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 }
 
 // Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
-// Later changes of the graph do not change what was made from it. While somebody
-// captures in global mode, or this thread in another one than relaxed, it is refused,
+// Later changes of the graph do not change what was made from it. While other code
+// captures in global mode, or this goroutine in another mode than relaxed, it is refused,
 // and invalidates the capture. It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"

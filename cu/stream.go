@@ -478,14 +478,20 @@ func (s *Stream) Synchronize() error {
 	}
 	defer s.leave()
 	t := sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
-	sc.beginLegacy()
-	res := sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
-	sc.endLegacy()
+	res := sc.synchronize()
 	t.done(TraceStreamSynchronize, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	return nil
+}
+
+func (sc *streamCore) synchronize() driver.Result {
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		place := sc.ctx.gate.legacy.beginLong(sc.ctx.drv.table.Clock())
+		defer sc.ctx.gate.legacy.endLong(place)
+	}
+	return sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 }
 
 // newEvent creates an event in the stream's context.

@@ -16,7 +16,7 @@ import (
 var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
 	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
-	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, Gates{},
+	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, LongCalls{}, Gates{},
 }
 
 // several says of which places a goroutine may hold more than one lock.

@@ -85,6 +85,8 @@ type (
 	Cells struct{}
 	// Slabs is slabs.mu: the slabs that no context has.
 	Slabs struct{}
+	// LongCalls is checkedCalls.mu: the calls of one kind that wait for the GPU.
+	LongCalls struct{}
 	// Gates is gates.mu: the gates of all contexts of the process.
 	Gates struct{}
 )

@@ -179,6 +179,10 @@ Untimed records and waits for events have room even then. A host function waits 
 launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
 yet.
 
+One wait is the library's own. The driver crashes if a capture begins or ends while another thread makes a call about the
+whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
+capture, and the capture waits for them, but for a second at most: see design/captures.md.
+
 Calls in other contexts continue, with these exceptions:
 
 `)
