@@ -371,9 +371,11 @@ static void *run_thread(void *arg) {
 	own_signal_stack();
 	prepare_thread();
 	struct thread *self = me;
-	me = self->helper = calloc(1, sizeof *me);
-	me->place = self->place, me->op = self->op;
-	prepare_thread();
+	for (struct thread *t = self; t == self || t == self->helper; t = t->helper) { // two helpers, one of the other
+		me = t->helper = calloc(1, sizeof *me);
+		me->place = self->place, me->op = self->op;
+		prepare_thread();
+	}
 	me = self;
 	me->ready = 1;
 	while (!state->running)
