@@ -360,14 +360,14 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 // failed returns the error for a capture's end that was answered with res. If nobody
 // has told the caller what invalidated it, the error does.
 func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
-	err := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
-	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
+	e := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
+	if tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
 			e.Detail = "make that call before or after the capture"
 		}
 	}
-	return err
+	return e
 }
 
 const endCaptureOp = "cuStreamEndCapture"

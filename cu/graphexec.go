@@ -210,11 +210,11 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 	fresh.addAll(gc.uses)
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
-		err := xc.ctx.fail(op, uintptr(xc.raw), res)
-		if e, ok := err.(*Error); ok && res == driver.ResultGraphExecUpdateFailure {
+		e := xc.ctx.fail(op, uintptr(xc.raw), res)
+		if res == driver.ResultGraphExecUpdateFailure {
 			e.Detail = join(gc.difference(at, why), e.Detail)
 		}
-		return fresh, err
+		return fresh, e
 	}
 	old := xc.uses.Swap(fresh)
 	if xc.exposed.Load() { // Handle looks at what there is after that

@@ -183,10 +183,11 @@ func (f *Function) enqueue(
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // and with it the owners of device memory
 	if res != driver.ResultSuccess {
-		err = sc.ctx.fail(op, uintptr(f.raw), res)
-		if e, ok := err.(*Error); ok && e.Err == nil && res == driver.ResultInvalidValue {
+		e := sc.ctx.fail(op, uintptr(f.raw), res)
+		if e.Err == nil && res == driver.ResultInvalidValue {
 			e.Detail = sc.ctx.device.excess(g, b)
 		}
+		err = e
 	}
 	return t, res, err
 }

@@ -159,11 +159,11 @@ func (mc *memCore) usedLike(u *usage) {
 
 // failAlloc is fail for allocations.
 func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
-	err := c.fail(op, 0, res)
-	if e, ok := err.(*Error); ok && res == driver.ResultOutOfMemory {
+	e := c.fail(op, 0, res)
+	if res == driver.ResultOutOfMemory {
 		e.Detail = join(fmt.Sprintf("%d bytes were asked for", size), e.Detail)
 	}
-	return err
+	return e
 }
 
 // Memory is memory that the GPU can work on: a [*DeviceMem], a [*HostMem], or a
