@@ -56,9 +56,9 @@ func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
 	for _, c := range calls {
 		c.word.Add(oneCapture)
 	}
-	begun := b.Slept
+	begun := clock.Now()
 	for some((*checkedCalls).busy) {
-		if b.Slept-begun > gatePatience {
+		if clock.Now().Sub(begun) > gatePatience {
 			for _, c := range calls {
 				c.longHaveBeenChecked()
 			}

@@ -667,13 +667,16 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 // TestGPUCapturesBesideCheckedCalls does so on a GPU, through two Drivers of one context. Before this package kept these
 // calls apart, the process ended with SIGSEGV within a second.
 func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
-	var wg sync.WaitGroup
-	for range 2 {
+	var both [2]*captureRaces
+	for i := range both {
 		gpu := gpuContext(t)
 		two := must(gpu.Device().NewContext(0))(t)
 		defer two.Close()
-		r := newCaptureRaces(t, gpu, two)
-		defer r.close(t)
+		both[i] = newCaptureRaces(t, gpu, two)
+		defer both[i].close(t)
+	}
+	var wg sync.WaitGroup
+	for _, r := range both {
 		wg.Go(func() { r.run(t, 4*time.Second) })
 	}
 	wg.Wait()

@@ -3,6 +3,8 @@ package cu
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -32,7 +34,7 @@ func (n *noContext) calls() []struct {
 } {
 	m, h := n.mem.core.raw, n.host.core.host
 	frame := new(launchFrame)
-	frame.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{Ptr(n.mem), U32(1), F32(1)})
+	frame.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{U64(uint64(m)), U32(1), F32(1)})
 	spin := new(launchFrame)
 	spin.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{U64(1000)})
 	tab := n.tab
@@ -87,17 +89,17 @@ func (n *noContext) calls() []struct {
 func TestGPUWorkWithoutContext(t *testing.T) {
 	gpu := gpuContext(t)
 	two := must(gpu.Device().NewContext(0))(t)
-	defer two.Close()
+	defer closeIt(t, two)
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
-	defer mod.Close()
+	defer closeIt(t, mod)
 	n := &noContext{
 		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t), add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
 	}
-	defer n.mem.Close()
-	defer n.copy.Close()
-	defer n.far.Close()
-	defer n.host.Close()
+	defer closeIt(t, n.mem)
+	defer closeIt(t, n.copy)
+	defer closeIt(t, n.far)
+	defer closeIt(t, n.host)
 	if err := n.host.View(func(b []byte) error { copy(b, "host"); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +109,13 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		}
 	}
 	own := must(gpu.NewStream(StreamNonBlocking))(t)
-	defer own.Close()
+	defer closeIt(t, own)
 	blocking := must(gpu.NewStream(StreamDefault))(t)
-	defer blocking.Close()
+	defer closeIt(t, blocking)
 	g := must(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
-	defer g.Close()
+	defer closeIt(t, g)
 	n.exec = must(g.Instantiate())(t)
-	defer n.exec.Close()
+	defer closeIt(t, n.exec)
 
 	n.th = n.tab.Pin()
 	defer n.th.Unpin()
@@ -130,6 +132,9 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 				}
 				n.s = s
 				for _, c := range n.calls() {
+					if captured && n.tab.Software() && strings.HasPrefix(c.name, "cuMemAllocAsync") {
+						continue // the software driver's graphs allocate no memory
+					}
 					n.one(fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured), c.name, c.make, c.want, ctx,
 						captured, explicit)
 				}
@@ -202,5 +207,12 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 	}
 	if c, res := tab.CtxGetCurrent(at); res != driver.ResultSuccess || c != current {
 		t.Errorf("%s: the current context is %#x then, %v", name, c, res)
+	}
+}
+
+func closeIt(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("%T: %v", c, err)
 	}
 }
