@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Bool stands for [atomic.Bool].
+// Bool replaces [atomic.Bool].
 type Bool struct{ v atomic.Bool }
 
 // Load loads the value.
@@ -25,7 +25,7 @@ func (x *Bool) CompareAndSwap(old, v bool) bool {
 	return x.v.CompareAndSwap(old, v)
 }
 
-// Pointer stands for [atomic.Pointer].
+// Pointer replaces [atomic.Pointer].
 type Pointer[T any] struct{ v atomic.Pointer[T] }
 
 // Load loads the pointer.
@@ -43,9 +43,9 @@ func (x *Pointer[T]) CompareAndSwap(old, v *T) bool {
 	return x.v.CompareAndSwap(old, v)
 }
 
-// Mutex stands for [sync.Mutex].
+// Mutex replaces [sync.Mutex].
 type Mutex struct {
-	mu     sync.Mutex // where no program runs
+	mu     sync.Mutex // used outside of a run
 	locked atomic.Bool
 }
 
@@ -77,9 +77,10 @@ func (m *Mutex) Unlock() {
 	}
 }
 
-// RWMutex stands for [sync.RWMutex]. Unlike that it does not let a waiting writer keep new readers out.
+// RWMutex replaces [sync.RWMutex]. In contrast to the standard type, a waiting writer does not
+// block new readers.
 type RWMutex struct {
-	mu      sync.RWMutex // where no program runs
+	mu      sync.RWMutex // used outside of a run
 	locked  atomic.Bool
 	readers atomic.Int32
 }
@@ -145,16 +146,16 @@ func Go(f func()) {
 	current.start(f)
 }
 
-// Gosched lets another goroutine make a step before this one goes on, if one can.
+// Gosched makes another goroutine run before this one continues, if there is one that can.
 func Gosched() { yield() }
 
-// Send sends on a channel that has a buffer.
+// Send sends on a buffered channel.
 func Send[T any](ch chan<- T, v T) {
 	wait("send", func() bool { return len(ch) < cap(ch) })
 	ch <- v
 }
 
-// TrySend sends on a channel that has a buffer, unless that is full.
+// TrySend sends on a buffered channel, and reports false if the buffer is full.
 func TrySend[T any](ch chan<- T, v T) bool {
 	step("try to send")
 	select {
@@ -197,8 +198,8 @@ func Either[A, B any](a <-chan A, b <-chan B) int {
 	return which
 }
 
-// ready reports whether a value can be received, or the channel is closed. Nobody sends on it
-// meanwhile, and nobody sends on one without a buffer.
+// ready reports whether a value can be received or the channel is closed. Only the running
+// goroutine could send, and explored code sends on buffered channels only.
 func ready[T any](ch <-chan T) bool {
 	if len(ch) > 0 {
 		return true
