@@ -230,7 +230,7 @@ var recordsPrograms = []program{
 		r.Go(func() {
 			e.watch()
 			if e.Watched() {
-				r.Fail("Watched reports false during a wait")
+				r.Fail("Watched reports true after the wait")
 			}
 			if !e.record() {
 				r.Fail("an event without waits refuses a record")
