@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// topHelp prints what there is to know about cuprobe as a whole.
+// topHelp prints the general help.
 func (c *call) topHelp() error {
 	w := c.out
 	fmt.Fprint(w, `cuprobe says whether CUDA works on this machine, and how well.
@@ -65,7 +65,7 @@ Examples:
 	return nil
 }
 
-// driverHelp says which driver is taken.
+// driverHelp is the help for the values of -driver.
 const driverHelp = `DRIVER is auto or cuda, which both search for NVIDIA's driver library; soft, the
 software driver, which needs no GPU: package cusim's, whose streams take the time
 that a model gives them; or the path of a library, which is loaded, and nothing

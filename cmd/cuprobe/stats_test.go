@@ -41,7 +41,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// slicesOf returns durations, each as often as the number before it says.
+// slicesOf returns durations, each repeated as often as the preceding number says.
 func slicesOf(pairs ...int) []time.Duration {
 	var list []time.Duration
 	for ; len(pairs) > 0; pairs = pairs[2:] {

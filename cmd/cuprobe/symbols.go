@@ -41,22 +41,22 @@ note, which says why.`,
 type symbolsReport struct {
 	Driver  driverInfo   `json:"driver"`
 	Symbols []symbolInfo `json:"symbols"`
-	// Found and Missing count the interfaces that match, listed or not.
+	// Found and Missing count all interfaces that match, including those that are not listed.
 	Found   int `json:"found"`
 	Missing int `json:"missing"`
-	// Note is why there is nothing to count, or "".
+	// Note says why nothing was counted, or is "".
 	Note string `json:"note,omitempty"`
 }
 
-// softNote is what there is to say of the software driver's functions.
+// softNote is the note for the software driver.
 const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; all are listed by: " +
 	"go doc github.com/purecu/purecu/driver.Software"
 
-// symbolInfo is a function in one of its interfaces.
+// symbolInfo is one interface of a function.
 type symbolInfo struct {
 	cu.Symbol
 	Found bool `json:"found"`
-	// Reason is why it was not found.
+	// Reason says why the function was not found.
 	Reason string `json:"reason"`
 }
 
@@ -88,8 +88,8 @@ func runSymbols(c *call, onlyMissing bool) error {
 	return c.show(r)
 }
 
-// showSoftSymbols says why the software driver has no functions to list. A text
-// that no function has in its name is a mistake all the same.
+// showSoftSymbols prints why the software driver has no functions to list. A text that occurs in no
+// function's name is still an error.
 func (c *call) showSoftSymbols(text string) error {
 	drv, err := c.open()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *call) showSoftSymbols(text string) error {
 	return c.show(r)
 }
 
-// named reports whether a function has a text, in lower case, in one of its names.
+// named reports whether one of a function's names contains a text, which is in lower case.
 func named(s cu.Symbol, text string) bool {
 	return strings.Contains(strings.ToLower(s.Name), text) || strings.Contains(strings.ToLower(s.Export), text)
 }
@@ -114,7 +114,7 @@ func errNoneNamed(text string) error {
 	return fmt.Errorf("no function of the driver API of CUDA 13.0 has %q in its name", text)
 }
 
-// add counts a function, and lists it unless only missing ones are wanted.
+// add counts a function, and lists it. With onlyMissing it lists only missing functions.
 func (r *symbolsReport) add(s cu.Symbol, onlyMissing bool) {
 	info := symbolInfo{Symbol: s, Found: s.Err == nil}
 	if info.Found {
@@ -128,7 +128,7 @@ func (r *symbolsReport) add(s cu.Symbol, onlyMissing bool) {
 	}
 }
 
-// whyMissing returns a reason that stands beside the name and the version.
+// whyMissing returns the reason for the table.
 func whyMissing(err error) string {
 	var m *cu.MissingError
 	switch {
