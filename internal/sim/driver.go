@@ -10,35 +10,34 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and needs no
-// closing.
+// Driver is a software driver. It is safe for concurrent use, and need not be closed.
 type Driver struct {
 	mu      sync.Mutex
-	changed *sync.Cond // something completed, or was released
+	changed *sync.Cond // signalled when work completes or a stream is released
 
 	version int32
 	clock   clock
 	engine  engine
 	objects objects
 	devices []*device
-	// attributes are those that DeviceAttribute has set.
+	// attributes are the attributes that DeviceAttribute has set.
 	attributes map[int32]int32
 	ready      bool // cuInit was called
 	ids        struct{ stream, event, capture, thread, split uint64 }
 
 	contextIDs  uint64
-	noThread    thread // stands for a thread that nobody pinned: it has nothing
+	noThread    thread // the thread of calls without a pinned thread; it has no state
 	misuses     []Misuse
 	kernels     map[string]Kernel
 	unknown     unknownKernels
 	faults      map[string]*fault
-	lost        driver.Result // the first sticky error: nothing works any more
+	lost        driver.Result // the first sticky error, after which all calls fail
 	unreachable bool          // objects can no longer be destroyed: see Census
-	captures    []*capture    // that are under way
+	captures    []*capture    // the captures in progress
 	space       addressSpace
-	waits       []*wait           // calls that wait for changed
-	lastMove    time.Time         // when something happened that they may wait for, while they do
-	hosts       map[int]*hostCall // that streams are calling, by the thread
+	waits       []*wait           // the calls that wait for changed
+	lastMove    time.Time         // the last event that could end one of waits
+	hosts       map[int]*hostCall // the running host functions, by thread
 }
 
 var _ driver.Software = (*Driver)(nil)
@@ -81,18 +80,17 @@ func New(opts ...Option) *Driver {
 	return d
 }
 
-// Clock returns the driver's time: package cu waits and measures by it.
+// Clock returns the driver's clock, which package cu uses for waits and measurements.
 func (d *Driver) Clock() driver.Clock { return &d.clock }
 
-// Advance moves the virtual time. What completes meanwhile does so in the order of its times.
-// Timers fire.
+// Advance advances the virtual time. Work completes in the order of its times, and timers fire.
 func (d *Driver) Advance(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.clock.virtual || by < 0 {
 		return
 	}
-	d.engine.catchUp() // memory that streams wait for was written before this
+	d.engine.catchUp() // the program may have written memory that streams wait for
 	now := d.clock.virtualNow()
 	target := later(now, int64(by))
 	for {
@@ -100,7 +98,7 @@ func (d *Driver) Advance(by time.Duration) {
 		if !ok || next > target {
 			break
 		}
-		now = max(now, next) // what a host function held up may be overdue
+		now = max(now, next) // work that a host function has delayed may be overdue
 		d.clock.set(now)
 		d.engine.advance(now)
 	}
@@ -121,7 +119,7 @@ type Misuse struct {
 	Count     int
 }
 
-// String says what was misused, and where it was destroyed.
+// String returns a text with all fields.
 func (m Misuse) String() string {
 	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
 	if m.Destroyed != "" {
@@ -130,14 +128,14 @@ func (m Misuse) String() string {
 	return s
 }
 
-// Misuses returns what was misused so far.
+// Misuses returns all misuses so far.
 func (d *Driver) Misuses() []Misuse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]Misuse(nil), d.misuses...)
 }
 
-// misuse notes a call that NVIDIA's driver may crash in.
+// misuse records a call in which NVIDIA's driver may crash.
 func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
 	m := Misuse{Op: op, Handle: h, What: what}
 	if len(destroyed) > 0 {
@@ -164,14 +162,13 @@ func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) 
 	}
 }
 
-// maxMisuses is how many misuses are kept: more would say no more.
+// maxMisuses is how many misuses are kept at most.
 const maxMisuses = 1000
 
 const ok = driver.ResultSuccess
 
-// begin begins a call: it locks the driver, which the caller unlocks, lets
-// everything complete that is due, and returns what the call has to return at once,
-// if that is not success.
+// begin begins a call. It locks the driver, which the caller unlocks, and completes the work that
+// is due. If its result is not ok, the call has to return it at once.
 func (d *Driver) begin(op string) driver.Result {
 	d.mu.Lock()
 	if h := d.host(); h != nil && !h.permits(op) {
