@@ -66,8 +66,8 @@ func (w *watch) look() {
 	// The time is the number of looks, so that a pause of the whole machine does not count.
 	switch w.quiet += lookEvery; {
 	case w.quiet >= w.endAfter:
-		w.t.Errorf("cutest: a call waited for what only the test can let go on, and was ended: held streams are released, "+
-			"virtual time is moved. Do that in the test, before what waits: a deferred call, and Close, comes before t.Cleanup.\n%v", longest)
+		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: held streams are released, "+
+			"virtual time is advanced. Do this in the test, before the call that waits: deferred calls, such as Close, run before t.Cleanup.\n%v", longest)
 		w.quiet, w.reported = 0, false
 		w.sim.Finish()
 	case w.quiet >= w.reportAfter && !w.reported:

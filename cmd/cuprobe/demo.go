@@ -15,18 +15,19 @@ import (
 func demoCommand() command {
 	return command{
 		name:  "demo",
-		short: "run two streams, one waiting for the other, and draw what happened",
+		short: "run two streams, one of which waits for the other, and draw their work",
 		long: `Four kernels run on two streams. Kernel C, on stream 2, waits on the GPU for the
-event that follows kernel A on stream 1; the host enqueues everything beforehand
-and only polls. The drawing is to scale, from the times of the events.
+event that follows kernel A on stream 1. The host enqueues all work before it starts,
+and then only polls. The drawing is to scale, from the times of the events.
 
-It takes less than a second, most of which is the driver's start. Without a driver
-or a device the bare cuprobe runs it on the software driver; cuprobe demo does not.
+It takes less than a second, most of which is the start of the driver. Without a driver
+or a device, cuprobe without a command runs it on the software driver; cuprobe demo
+does not.
 
 Fields with -json: driver, device, compileNS, lanes (name, spans: name, fromNS,
-toNS, waiting), waitNS (from A's end to C's begin), polls (pending, complete),
-held (everything was enqueued before anything ran), eventsNS, hostNS (the same
-interval by either clock).`,
+toNS, waiting), waitNS (from the end of A to the beginning of C), polls (pending, complete),
+held (all work was enqueued before it began), eventsNS, hostNS (the same
+interval by the GPU's and the host's clock).`,
 		define: func(*flag.FlagSet) func(*call) error { return runDemo },
 	}
 }
@@ -221,7 +222,7 @@ func (r *demoReport) read(d *demoRun) error {
 // check returns an error if the streams did not keep the order of the work.
 func (r *demoReport) check() error {
 	if r.Wait < -2*resolution { // the times of two events are rounded
-		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream was told to wait for A's event", duration(-r.Wait))
+		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream has to wait for A's event", duration(-r.Wait))
 	}
 	return nil
 }

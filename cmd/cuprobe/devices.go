@@ -17,14 +17,14 @@ func devicesCommand() command {
 	return command{
 		name:  "devices",
 		short: "list the devices",
-		long: `All devices, or the one that -device names, with the memory that is free while
-cuprobe has a context there (a few hundred MB), and, if there are several, which of
-them can reach the memory of which.
+		long: `It lists all devices, or the one that -device names, with the memory that is free while
+cuprobe has a context there (a few hundred MB). If there are several devices, it also
+lists which of them can access the memory of others.
 
 Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
 null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
-access). What a device or driver does not tell is "" or 0.`,
+access). Unknown values are "" or 0.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			all := fs.Bool("v", false, "list all attributes too")
 			return func(c *call) error { return runDevices(c, *all) }

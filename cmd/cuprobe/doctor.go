@@ -16,29 +16,28 @@ import (
 func doctorCommand() command {
 	return command{
 		name:  "doctor",
-		short: "find out what is wrong, and how to mend it",
-		long: `It looks for the driver's library, at the kernel's part of the driver, the device
-files, the container and the environment; then it initialises the driver, and, on
-every device, or on the one that -device names, makes a context, compiles and times
-a kernel, and copies memory there and back. Its last lines are the verdict and, if
-something is wrong, one thing to do about it, which can be pasted into a shell if it
-is a command.
+		short: "find the problem, and how to fix it",
+		long: `It examines the driver's library, the kernel module, the device files, the container
+and the environment. Then it initialises the driver. On every device, or on the one
+that -device names, it creates a context, compiles and times a kernel, and copies
+memory there and back. Its last lines are the verdict and, if there is a problem, one
+advice. If this is a command, it can be pasted into a shell.
 
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
 and 1 if something else fails, or the bundle cannot be written.
 
-With -driver soft it looks at nothing of the machine: it runs the checks of a device on
-the software driver, which says something of purecu, and nothing of a GPU.
+With -driver soft it does not examine the machine. It runs the checks of a device on
+the software driver, which tests purecu, and not a GPU.
 
-A library, a driver or a device that hangs is given up after a minute at most, the
-second and further ones after ten seconds; what is waited for is said on stderr.
+If a library, a driver or a device hangs, the doctor continues after a minute at most,
+and after later ones after ten seconds. While it waits it says so on stderr.
 
--bundle writes all of that, with versions, what the driver can and cannot do, and
-those environment variables that matter to CUDA, as one JSON file to attach to a bug
-report. It says what the file holds. Home folders and user names in paths are
-replaced; read it before you send it all the same.
+-bundle writes the results, versions, the driver's features and missing functions, and
+the environment variables for CUDA to one JSON file for a bug report, and prints a
+description of the file. Home folders and user names in paths are replaced. Still,
+read the file before you send it.
 
-Fields with -json: report (null with -driver soft; what the loader's Diagnose found: platform,
+Fields with -json: report (null with -driver soft; the result of the loader's Diagnose: platform,
 distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
 environmentIgnored, namedBy, library: name, source, path, release, version,
 simulated,
@@ -48,7 +47,7 @@ address, id, driver, devices: path, access, error, mode, uid, gid, group, init:
 code, name, findings: severity, title, detail, fix), driver and features (null if
 the driver cannot be opened; features has version, contextID, streamID, paramInfo,
 elapsedTimeV2, recordExternal, contextEvents, greenContexts), missing (export,
-since: functions of today's API that the driver lacks), devices, checks (device:
+since: functions of the API of CUDA 13.0 that the driver lacks), devices, checks (device:
 -1 stands for the driver itself, name, passed, detail, tookNS), verdict (severity:
 fine or fault, title, detail, fix), bundle (null without -bundle: path, written,
 error), and error if the driver cannot be opened or -device names no device. No

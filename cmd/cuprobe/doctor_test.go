@@ -354,7 +354,7 @@ func TestDiagnose(t *testing.T) {
 	}
 	fault := &loader.Report{Findings: []loader.Finding{{Severity: loader.Fault, Title: "a fault"}}}
 	if addInit(fault, errors.New("some other")); len(fault.Findings) != 1 {
-		t.Errorf("beside a fault it finds %+v", fault.Findings)
+		t.Errorf("in addition to a fault it finds %+v", fault.Findings)
 	}
 }
 
@@ -447,7 +447,7 @@ func TestTimeouts(t *testing.T) {
 	w.hung = true
 	w.timeout()
 	if w.endless(maxWait) != nil {
-		t.Error("what is endless ends")
+		t.Error("endless returns a channel")
 	}
 	w.endless(silence)
 	if diff := cmp.Diff([]time.Duration{maxWait, maxWaitHung, silence}, asked); diff != "" {

@@ -6,12 +6,12 @@
 //
 // The commands are:
 //
-//	demo     run two streams, one waiting for the other, and draw what happened
-//	time     time kernels, copies and calls, by events and by the host's clock
+//	demo     run two streams, one of which waits for the other, and draw their work
+//	time     measure kernels, copies and calls, by events and by the host's clock
 //	devices  list the devices
-//	doctor   find out what is wrong, and how to mend it
-//	symbols  list the driver's functions: what it has, what it lacks
-//	help     say more about a command, as cuprobe COMMAND -h does
+//	doctor   find the problem, and how to fix it
+//	symbols  list the functions that the driver has and lacks
+//	help     print the help for a command, like cuprobe COMMAND -h
 //
 // Without a command cuprobe runs demo. If there is no driver or no device, and the user has not
 // chosen one, demo runs on the software driver, and says so. Every command takes these flags:

@@ -182,7 +182,7 @@ func decode(t *testing.T, r result, v any) {
 		t.Errorf("after the object there is %q", rest)
 	}
 	if r.stderr != "" {
-		t.Errorf("beside the object it says %q", r.stderr)
+		t.Errorf("with the object it prints %q", r.stderr)
 	}
 }
 

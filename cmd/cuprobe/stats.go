@@ -74,20 +74,20 @@ const (
 func advice(code string) string {
 	switch code {
 	case hintFew:
-		return "the median of so few means little: raise -n"
+		return "the median of so few samples is inaccurate: raise -n"
 	case hintSpread:
-		return "something else was at work: repeat on an idle GPU and host, with more samples"
+		return "other work ran at the same time: repeat on an idle GPU and host, with more samples"
 	case hintDrift:
 		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
 			"kernels that spin go by the GPU's timer and do not depend on them: there it is the host, or another user of the GPU"
 	case hintResolution:
-		return "events tell half a microsecond: put several into one interval"
+		return "events have a resolution of half a microsecond: put several pieces of work into one interval"
 	case hintNotHeld:
-		return "the stream could not be held until everything was enqueued, so the times hold some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
+		return "the stream could not be held until all work was enqueued, so the times include some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
 	case hintCache:
 		return "less than twice the L2 cache was copied, so that this may be the cache's speed and not the memory's: copy more"
 	case hintClocks:
-		return "the host was late to see events complete: is it busy, or short of processors?"
+		return "the host noticed completed events late: is it busy, or does it have too few processors?"
 	}
 	return ""
 }

@@ -16,22 +16,22 @@ func symbolsCommand() command {
 	return command{
 		name:  "symbols",
 		args:  "[TEXT]",
-		short: "list the driver's functions: what it has, what it lacks",
-		long: `Every function of the driver API of CUDA 13.0 is looked up, in each of its
-interfaces. With TEXT only those are listed whose name holds it, in whatever case.
-The columns are the name that a C program writes, what the library calls this
-interface (* marks the one that the name means today), the CUDA version that
-introduced it, and whether the driver has it. The library is loaded and not
-initialised, so that no device is needed.
+		short: "list the functions that the driver has and lacks",
+		long: `It looks up every interface of every function of the driver API of CUDA 13.0. With
+TEXT it lists only functions whose name contains the text, in any case. The columns
+are the name that a C program uses, the name that the library exports (* marks the
+interface that the C name means in the newest header), the CUDA version that
+introduced the interface, and whether the driver has it. The library is loaded, but
+not initialised, so that no device is needed.
 
-The software driver is no library, and its functions have no addresses: with
--driver soft none is listed, and a sentence says so.
+The software driver is not a library, and its functions have no addresses: with
+-driver soft no function is listed, and a note says so.
 
 Fields with -json: driver, symbols (name, export, since: 12080 is 12.8, current,
-found, reason), found, missing, and with -driver soft, where those are empty and 0,
-note, which says why.`,
+found, reason), found, missing, and with -driver soft, where these are empty and 0,
+the field note, which says why.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
-			missing := fs.Bool("missing", false, "list only what the driver lacks")
+			missing := fs.Bool("missing", false, "list only functions that the driver lacks")
 			return func(c *call) error { return runSymbols(c, *missing) }
 		},
 	}

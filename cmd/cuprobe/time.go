@@ -20,43 +20,43 @@ import (
 func timeCommand() command {
 	return command{
 		name:  "time",
-		short: "time kernels, copies and calls, by events and by the host's clock",
-		long: `Kernels that spin for a given time, copies from and to pinned memory and within
-the device's, and the calls that enqueue them are timed in turn, after the GPU was
-kept at work for 0.4 s, so that it is awake, and each after a warm-up of its own.
-Kernels spin by the GPU's timer: its clocks do not change how long they take.
-The stream is held by another kernel until the work and the events around it are
-enqueued, so that the events' times are the GPU's alone. "host" is the same
-interval as the host's clock has it, which sees both ends by polling; the last
-column is by how much it differs. GB/s counts the bytes that were copied, 10^9 a
-GB: a copy within the device reads each and writes each. In the rows of calls the
-times are the host's own, for one call.
+		short: "measure kernels, copies and calls, by events and by the host's clock",
+		long: `It measures kernels that spin for a given time, copies from and to pinned memory and
+within the memory of the device, and the calls that enqueue them. Before, the GPU runs
+kernels for 0.4 s, so that it leaves its power-saving states, and each row has a
+warm-up. Kernels spin by the GPU's timer, so its clocks do not change their times.
+Another kernel holds the stream until the work and the events around it are enqueued,
+so that the times of the events do not include the host's work. "host" is the same
+interval by the host's clock, which polls for both ends, and the last column is the
+difference. GB/s counts the copied bytes, with 10^9 bytes for a GB. A copy within the
+device reads and writes each byte. In the rows of calls the times are the host's, for
+one call.
 
-Below the table stand hints where a measurement is poor. Without -spin, -copy and
--calls everything is measured, in less than ten seconds or so; with one of them,
-only what they name.
+Below the table are hints about inaccurate measurements. Without -spin, -copy and
+-calls it measures everything, which takes about ten seconds. With one of them it
+measures only the named rows.
 
-An interrupt ends the measurement; what was measured until then is printed, and
-the exit status is 1.
+An interrupt ends the measurement. The results so far are printed, and the exit status
+is 1.
 
 Fields with -json: driver, device, measurements (name, kind: spin, copy, gpu or
 call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95NS,
 madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
-reason), interrupted, and error if there was one. In kind call there is no events,
-and host is for one call.`,
+reason), interrupted, and error if there was one. The kind call has no events, and
+host is for one call.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			p := &plan{}
-			fs.Func("spin", "time kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
+			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
 				p.spins, err = parseList(s, parseSpin)
 				return err
 			})
-			fs.Func("copy", "time copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
+			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
 				p.copies, err = parseList(s, parseSize)
 				return err
 			})
-			fs.BoolVar(&p.calls, "calls", false, "time the calls that launch, record, query and measure")
-			fs.BoolVar(&p.quick, "quick", false, "take less than two seconds or so")
-			fs.Func("n", "take `N` samples of everything (default up to 50, in up to a second)", func(s string) error {
+			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
+			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
+			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)", func(s string) error {
 				n, err := strconv.ParseUint(s, 10, 31)
 				if err != nil || n == 0 {
 					return errors.New("the number of samples is a whole number from 1")

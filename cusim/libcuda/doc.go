@@ -34,8 +34,8 @@
 //	CUSIM_UNKNOWN_KERNELS with refuse, launches of kernels that the driver does not know
 //	                      return CUDA_ERROR_NOT_SUPPORTED (801). If it is not set they
 //	                      do nothing. Each kernel is named once on standard error.
-//	CUSIM_REPORT          if it is set, what was misused, and what was not given back,
-//	                      is written to standard error when the process ends.
+//	CUSIM_REPORT          if it is set, the misuses and the objects that are still open
+//	                      are written to standard error when the process ends.
 //
 // If one of these cannot be understood, cuInit says so on standard error and returns
 // CUDA_ERROR_UNKNOWN (999).

@@ -98,7 +98,7 @@ func (l *library) report(w io.Writer) {
 	}
 	census := l.d.Census()
 	for _, k := range slices.Sorted(maps.Keys(census)) {
-		fmt.Fprintf(w, "cusim: never given back: %d × %s\n", census[k], k)
+		fmt.Fprintf(w, "cusim: not closed: %d × %s\n", census[k], k)
 	}
 }
 

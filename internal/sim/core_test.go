@@ -202,7 +202,7 @@ func TestMisuse(t *testing.T) {
 	for _, m := range r.d.Misuses() {
 		ops = append(ops, m.Op+": "+m.What)
 		if m.What == "the event was destroyed" && m.Destroyed == "" {
-			t.Errorf("nobody knows who destroyed it: %v", m)
+			t.Errorf("the stack of the destruction is missing: %v", m)
 		}
 	}
 	want := []string{

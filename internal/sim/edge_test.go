@@ -140,7 +140,7 @@ func TestRetainDuringReset(t *testing.T) {
 	wg.Go(func() { r.DevicePrimaryCtxReset(nil, 0) })
 	r.blocked(1)
 	r.want("release of a context that is being reset", ok, r.DevicePrimaryCtxRelease(nil, 0))
-	r.want("release of one that nobody holds", driver.ResultInvalidContext, r.DevicePrimaryCtxRelease(nil, 0))
+	r.want("release of a context that is not retained", driver.ResultInvalidContext, r.DevicePrimaryCtxRelease(nil, 0))
 	r.primary(0) // a new one
 	r.Release(uintptr(s))
 	wg.Wait()

@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		{"any function", []Fault{{Nth: 2, Code: 2}}, results{0, 2, 0}},
 		{"several", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Nth: 3, Code: 3}}, results{2, 0, 3, 0}},
 		{"several at once", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Code: 3}}, results{2, 0}},
-		{"a code that nobody knows", []Fault{{Function: "cuCtxGetDevice", Code: 12345}}, results{12345, 0}},
+		{"an undefined code", []Fault{{Function: "cuCtxGetDevice", Code: 12345}}, results{12345, 0}},
 		{"no code", []Fault{{Function: "cuCtxGetDevice"}}, results{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

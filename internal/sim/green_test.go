@@ -133,7 +133,7 @@ func TestShares(t *testing.T) {
 	if n := d.Census(); n["green context"] != 1 || n["context"] != 1 {
 		t.Errorf("alive are %v", n)
 	}
-	want("the primary context, which nobody else has retained", ok, d.GreenCtxDestroy(nil, g))
+	want("the primary context, whose only user is the green context", ok, d.GreenCtxDestroy(nil, g))
 	if n := d.Census(); len(n) != 0 {
 		t.Errorf("alive are %v", n)
 	}
@@ -219,7 +219,7 @@ func TestGreenStreams(t *testing.T) {
 	l.Hold(uintptr(l.rest))
 	l.behind(l.rest)
 	l.want("cuGreenCtxRecordEvent", ok, l.GreenCtxRecordEvent(nil, l.g, e))
-	l.want("beside a busy stream of the primary context", ok, l.EventQuery(nil, e))
+	l.want("during work on a stream of the primary context", ok, l.EventQuery(nil, e))
 	l.Release(uintptr(l.rest))
 	l.Hold(uintptr(l.s))
 	l.behind(l.s)
@@ -244,7 +244,7 @@ func TestGreenStreams(t *testing.T) {
 	l.want("the primary context's", ok, l.EventQuery(nil, free))
 	l.want("of a stream that is destroyed", ok, l.StreamDestroy(nil, late))
 	l.want("cuGreenCtxRecordEvent", ok, l.GreenCtxRecordEvent(nil, l.g, e))
-	l.want("behind what is on it still", driver.ResultNotReady, l.EventQuery(nil, e))
+	l.want("after pending work", driver.ResultNotReady, l.EventQuery(nil, e))
 	l.Release(uintptr(l.rest))
 	for _, e := range []driver.Event{waits, later, e} {
 		l.want("released", ok, l.EventQuery(nil, e))
@@ -252,8 +252,8 @@ func TestGreenStreams(t *testing.T) {
 
 	// Captures of its streams make the calls fail, other captures do not.
 	l.StreamBeginCapture(l.th, l.rest, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
-	l.want("beside a capture of the primary context", ok, l.GreenCtxRecordEvent(l.th, l.g, e))
-	l.want("beside a capture of the primary context", ok, l.GreenCtxWaitEvent(l.th, l.g, e))
+	l.want("during a capture of the primary context", ok, l.GreenCtxRecordEvent(l.th, l.g, e))
+	l.want("during a capture of the primary context", ok, l.GreenCtxWaitEvent(l.th, l.g, e))
 	g, r := l.StreamEndCapture(l.th, l.rest)
 	l.want("that capture", ok, r)
 	l.GraphDestroy(l.th, g)

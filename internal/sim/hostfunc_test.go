@@ -197,7 +197,7 @@ var hostFuncTable string
 func needThreadNumbers(t *testing.T) {
 	t.Helper()
 	if driver.CurrentThread() == 0 {
-		t.Skip("this platform does not tell threads apart")
+		t.Skip("threads have no numbers on this platform")
 	}
 }
 

@@ -89,7 +89,7 @@ func ipcPeer(t *testing.T) {
 		case "destroy":
 			a.Result = r.tab.EventDestroy(r.in, c.Event)
 		default:
-			t.Fatalf("what is %q?", c.Do)
+			t.Fatalf("unknown request %q", c.Do)
 		}
 		line, err := json.Marshal(a)
 		if err != nil {
@@ -309,7 +309,7 @@ func TestIPCProcesses(t *testing.T) {
 				test func(*testing.T, *rig, *ipcProcess, bool)
 			}{
 				{"they wait", ipcTheyWait},
-				{"nobody calls", ipcWithoutCalls},
+				{"without calls", ipcWithoutCalls},
 				{"we wait", ipcWeWait},
 				{"order", ipcOrder},
 				{"destroyed", ipcDestroyed},
@@ -421,7 +421,7 @@ func (r *rig) orphan(h driver.IPCEventHandle) {
 	_, res = r.tab.IpcGetEventHandle(r.in, e)
 	r.want(driver.ResultInvalidHandle, res)
 	if m := r.d.Misuses(); len(m) == 0 || m[len(m)-1].Op != "cuIpcOpenEventHandle" {
-		r.t.Errorf("nobody is told that the event is gone: %v", m)
+		r.t.Errorf("no misuse for the event that is gone: %v", m)
 	}
 	r.destroy(e)
 }
@@ -621,7 +621,7 @@ func TestIPCPendingDestroyed(t *testing.T) {
 		name string
 		wait func(*rig, driver.Event) (waited func())
 	}{
-		{"nobody", func(r *rig, e driver.Event) func() {
+		{"no operation", func(r *rig, e driver.Event) func() {
 			r.pending(e)
 			file := r.file(e)
 			r.destroy(e)
@@ -993,7 +993,7 @@ func TestIPCSweep(t *testing.T) {
 		there = append(there, err == nil)
 	}
 	if diff := cmp.Diff([]bool{true, false, true, true, true, true}, there); diff != "" {
-		t.Errorf("what is there of %q (-want +got):\n%s", paths, diff)
+		t.Errorf("existing files of %q (-want +got):\n%s", paths, diff)
 	}
 }
 

@@ -153,9 +153,9 @@ func TestKernelTime(t *testing.T) {
 	}
 	r.must(r.launchOn(s, r.kernel("empty", ""), 1, driver.KernelParams{}))
 	r.Advance(kernelTime - 1)
-	r.want("a kernel that nobody wrote", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.want("a kernel without an implementation", driver.ResultNotReady, r.StreamQuery(r.th, s))
 	r.Advance(1)
-	r.want("a kernel that nobody wrote", ok, r.StreamQuery(r.th, s))
+	r.want("a kernel without an implementation", ok, r.StreamQuery(r.th, s))
 	r.must(r.launchOn(s, r.kernel("backwards", ""), 1, driver.KernelParams{}))
 	r.want("a kernel that takes less than nothing", ok, r.StreamQuery(r.th, s))
 	r.spin(s, time.Hour)

@@ -868,7 +868,7 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	r.must(r.MemFreeHost(r.th, p))
 	if len(given) != 0 {
-		t.Error("memory that was freed is not given back")
+		t.Error("freed memory was not released")
 	}
 
 	if _, res := r.MemHostAlloc(r.th, 8, 0); res != ok {
@@ -876,6 +876,6 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	r.must(r.DevicePrimaryCtxReset(nil, 0))
 	if len(given) != 0 {
-		t.Error("memory of a context that was reset is not given back")
+		t.Error("memory of a reset context was not released")
 	}
 }

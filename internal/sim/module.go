@@ -168,7 +168,7 @@ func (d *Driver) loadModule(
 			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
 				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 			if _, written := d.kernels[name]; !written {
-				line += "; it does nothing, as nobody has written it in Go: see WithKernel"
+				line += "; it does nothing, as it has no implementation in Go: see WithKernel"
 			}
 			lines = append(lines, line)
 		}

@@ -28,7 +28,7 @@ func TestModuleImages(t *testing.T) {
 		{"a cubin", "\x7fELF\x02\x01\x01", driver.ResultNoBinaryForGPU, "WithKernel"},
 		{"a fatbin", "\x50\xed\x55\xba\x01\x00", driver.ResultNoBinaryForGPU, "WithKernel"},
 		{"header only", header, ok, ""},
-		{"with a NUL, and what is behind it", header + "\x00 {{{", ok, ""},
+		{"with a NUL, and text after it", header + "\x00 {{{", ok, ""},
 		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
 		{"several targets", ".version 7.0 .target sm_80, debug .address_size 64", ok, ""},
 		{"a target with a letter", ".version 8.0 .target sm_90a", ok, ""},
@@ -308,7 +308,7 @@ func TestLogs(t *testing.T) {
 		size               int
 	}{
 		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as nobody has written it in Go: see WithKernel", "", 300},
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as it has no implementation in Go: see WithKernel", "", 300},
 		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
 		{".entyr", "", "cusim: li", 10},
 	} {

@@ -57,7 +57,7 @@ func (d *Driver) EndThread(th *driver.Thread) {
 				d.misuse(
 					"the end of a thread",
 					uintptr(driver.CU_STREAM_PER_THREAD),
-					"a capture of its default stream has failed, and nobody ended it",
+					"a capture of its default stream has failed, and was not ended",
 					nil,
 				)
 			}

@@ -50,7 +50,7 @@ func TestBlocked(t *testing.T) {
 			r.Hold(uintptr(unused)) // not related to the wait
 			goOn := tt.enqueue(r, s)
 			if got := r.Blocked(); len(got) != 0 {
-				t.Errorf("nobody waits: %v", got)
+				t.Errorf("a call without a wait is reported: %v", got)
 			}
 			freed := make(chan driver.Result)
 			q, res := r.MemAlloc(r.th, 1)

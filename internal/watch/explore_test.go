@@ -225,7 +225,7 @@ var explorations = []struct {
 		w.r.Go(e.expose)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"expose, and record on another stream", false, func(w *world) { // the record wakes nobody
+	{"expose, and record on another stream", false, func(w *world) { // the record does not wake the watcher
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() {

@@ -185,7 +185,7 @@ type Query struct {
 func (q *Query) Changed() bool { return q.watcher.exposures.Load() != q.exposures }
 
 // Overtaken reports whether an item's generation has changed since the round began. Then the
-// query's answer may be about a record that nobody waits for.
+// query's answer may be about a record without waits.
 func (q *Query) Overtaken() bool {
 	for _, wait := range q.waits {
 		if wait.item.Generation() != wait.generation {

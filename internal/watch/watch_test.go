@@ -454,7 +454,7 @@ func TestClosing(t *testing.T) {
 	a.close()
 	d.ends(t, "a closed group", ofA, errClosed)
 	if err := a.wait(nil); err != errClosed {
-		t.Errorf("a wait for what is closed: %v", err)
+		t.Errorf("a wait for a closed event: %v", err)
 	}
 	d.await(t, "the counter is waited for", func() bool { return d.w.Number(&l.c) == 1 })
 	d.closeDomain()

@@ -165,13 +165,13 @@ func document(measured, annotated string) ([]byte, error) {
 
 Some functions of NVIDIA's driver wait until the GPU has done all work of the context, or of the device. While they wait, other calls wait for
 them. **This library never calls such a function in the background**: no goroutine, cleanup or callback does. An object that was abandoned, or closed while it
-was in use, and that takes such a call to be freed, is freed by the program's next call that may wait anyway. ` + "`Driver.Stats`" + ` counts these
+was in use, and that only such a call can free, is freed by the program's next call that may wait anyway. ` + "`Driver.Stats`" + ` counts these
 objects. A program that calls none of the methods below is blocked only if other code in the process makes such calls. Functions that do the same for several
 events, such as RecordAll, behave as the methods.
 
 `)
 	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. "+
-		"The host holds a stream, and each call is made on a thread of its own.\n\n", machine)
+		"The host holds a stream, and each call is made on another thread.\n\n", machine)
 	b.WriteString("## Methods that may wait\n\n")
 	b.WriteString("The last column says which calls of other goroutines in the same context are blocked meanwhile. The groups are below the table.\n\n")
 	b.WriteString("| method | it waits if | blocked meanwhile |\n|---|---|---|\n")
@@ -197,7 +197,7 @@ events, such as RecordAll, behave as the methods.
 	}
 	b.WriteString(`
 A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
-Untimed records and waits for events have room even then. A host function waits for room where the queue is full of
+Untimed records and waits for events have room even then. A host function waits for room if the queue is full of
 launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
 yet.
 
