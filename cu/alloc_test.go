@@ -60,7 +60,9 @@ func TestAllocations(t *testing.T) {
 		"Record, legacy stream":   func() { r.ok(start.Record(legacy)) },
 		"WaitStream":              func() { r.ok(r.s.WaitStream(legacy)) },
 		"Stream.Copy":             func() { r.ok(r.s.Copy(mem, &part)) },
+		"Stream.Copy, spans":      func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
 		"Stream.Memset":           func() { r.ok(r.s.Memset(mem, 0)) },
+		"Stream.Memset, span":     func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
 		"Stream.Priority":         func() { must(r.s.Priority())(t) },
 		"refs": func() {
 			sl := complete.core().slot.Load()

@@ -290,12 +290,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		s.leave()
 		return it, false
 	}
-	sl.recordedOn(sc)
-	it = batchItem{owner: o, slot: sl, on: s}
-	if sl.drv.ordered.Load() {
-		it.noted = sl.noteOrder(sc)
-	}
-	return it, true
+	return batchItem{owner: o, slot: sl, on: s, noted: sl.beginRecord(sc)}, true
 }
 
 // record records the events, and lets go of them and of the streams.
@@ -306,12 +301,7 @@ func (b *batch) record(errs *batchErrors) {
 		if it.noted != 0 {
 			sl.confirm(it.noted, res)
 		}
-		if b.drv.captures.n.Load() != 0 {
-			sl.overtaken(sc)
-		}
-		if res == driver.ResultSuccess && !sl.recorded() {
-			sl.Mark(slotRecorded)
-		}
+		sl.recordMade(sc, res)
 		sl.End(sl)
 		if res != driver.ResultSuccess {
 			errs.add(it.place, sl.core.ctx.fail(errs.op, uintptr(sl.raw), res))

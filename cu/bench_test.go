@@ -87,6 +87,38 @@ func BenchmarkHandles(b *testing.B) {
 			e.Close()
 		}
 	})
+	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
+	axpy := must(r.module(r.gpu).Function("axpy"))(b)
+	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.core.raw}
+	b.Run("copy/table", func(b *testing.B) {
+		for b.Loop() {
+			tab.MemcpyHtoDAsync(in, mem.core.raw, host.core.host, 64, rawStream)
+		}
+	})
+	b.Run("copy/stream", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r.s.Copy(mem, host)
+		}
+	})
+	b.Run("copy/spans", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r.s.Copy(mem.Span(0, 8), host.Span(8, 8))
+		}
+	})
+	b.Run("memset/stream", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r.s.Memset(mem, 1)
+		}
+	})
+	b.Run("launch/function", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			axpy.Launch(r.s, oneThread, args...)
+		}
+	})
 	b.Run("handle/refs", func(b *testing.B) {
 		for b.Loop() {
 			sl.Acquire(sl)

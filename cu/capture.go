@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -16,11 +17,13 @@ import (
 type CaptureMode int32
 
 const (
-	// CaptureGlobal refuses them to every thread, unless it has a mode of its own
-	// that allows them: CU_STREAM_CAPTURE_MODE_GLOBAL.
+	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
+	// refuses these calls to every thread. No capture of this package begins in that mode:
+	// driver 580 crashes if another thread makes such a call, a query say, while the capture
+	// begins or ends.
 	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
-	// CaptureThreadLocal refuses them to the thread that captures only:
-	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL. For the software driver see [Stream.Capture].
+	// CaptureThreadLocal refuses them to the goroutine that captures:
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
 	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	// CaptureRelaxed refuses only what concerns a captured stream itself:
 	// CU_STREAM_CAPTURE_MODE_RELAXED.
@@ -38,6 +41,14 @@ func (m CaptureMode) String() string {
 		return "relaxed"
 	}
 	return strconv.Itoa(int(m))
+}
+
+// driverMode returns the mode in which the driver begins a capture.
+func (m CaptureMode) driverMode() int32 {
+	if m == CaptureGlobal {
+		m = CaptureThreadLocal
+	}
+	return int32(m)
 }
 
 // CaptureStatus says what a stream's capture is like.
@@ -91,7 +102,9 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 		return CaptureInfo{}, err
 	}
 	defer s.leave()
+	sc.beginLegacy()
 	i, res := sc.captureInfo(sc.at)
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return CaptureInfo{}, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -133,10 +146,10 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // stream cannot be captured. Work that is enqueued, or an event that is recorded, on the
 // stream while the capture begins may come before it or be part of it.
 //
-// The software driver does not know the thread of calls that f makes. In thread-local mode
-// it allows f what a GPU's driver refuses there: [Event.Query], [Event.Synchronize],
-// [Stream.Query], [Stream.Synchronize], [Context.Alloc], [Context.AllocHost] and
-// [Graph.Instantiate].
+// While a capture begins or ends, no call about the whole context ([Context.Synchronize],
+// [Context.RecordEvent], [Context.WaitEvent], and those of a [GreenContext]) is made, and, if
+// a blocking stream is part of the capture, no call about the legacy default stream. These
+// calls wait then. The capture waits for calls that are under way, but for a second at most.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -146,7 +159,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	defer s.leave()
 	u := new(uses)
 	raw, err := sc.captured(op, u, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, int32(mode))
+		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
 	}, func(g driver.Graph) {
 		sc.ctx.destroyGraph(g)
 		u.release()
@@ -259,24 +272,29 @@ func (c *captures) awaitPolls() {
 func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(driver.At) driver.Result, discard func(driver.Graph)) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
-	defer sc.beginChange()()
+	defer sc.part.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.captures.n.Add(-1)
 		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
-	if res := begin(at); res != driver.ResultSuccess {
+	res := func() driver.Result {
+		defer shutGates([]*streamCore{sc}, d.table.Clock())()
+		return begin(at)
+	}()
+	undo := func() {
+		if g, end := d.endCapture(at, sc.raw, []*streamCore{sc}); end == driver.ResultSuccess {
+			discard(g)
+		}
+	}
+	if res != driver.ResultSuccess {
 		if _, _, begun := res.After(); begun {
-			if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
-				discard(g)
-			}
+			undo()
 		}
 		return fail(op, res)
 	}
 	info, res := sc.captureInfo(at)
 	if res != driver.ResultSuccess {
-		if g, end := d.table.StreamEndCapture(at, sc.raw); end == driver.ResultSuccess {
-			discard(g)
-		}
+		undo()
 		return fail("cuStreamGetCaptureInfo", res)
 	}
 	c := &capture{id: info.ID, uses: u}
@@ -300,11 +318,24 @@ func (c *capture) join(sc *streamCore) {
 	}
 }
 
+// streamsOf returns the streams that are part of a capture.
+func (c *captures) streamsOf(of *capture) []*streamCore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(of.streams)
+}
+
+// endCapture has the driver end a capture, which streams are part of.
+func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCore) (driver.Graph, driver.Result) {
+	defer shutGates(streams, d.table.Clock())()
+	return d.table.StreamEndCapture(at, raw)
+}
+
 // endCapture ends a capture, whatever the driver answers.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
 	done := sc.part.change()
-	g, res := d.table.StreamEndCapture(at, sc.raw)
+	g, res := d.endCapture(at, sc.raw, d.captures.streamsOf(c))
 	c.over.Store(true)
 	done() // from here on nothing counts as captured: see underWay
 	if res != driver.ResultSuccess {
@@ -329,14 +360,14 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 // failed returns the error for a capture's end that was answered with res. If nobody
 // has told the caller what invalidated it, the error does.
 func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
-	err := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
-	if e, ok := err.(*Error); ok && tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
+	e := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
+	if tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
 			e.Detail = "make that call before or after the capture"
 		}
 	}
-	return err
+	return e
 }
 
 const endCaptureOp = "cuStreamEndCapture"
@@ -384,7 +415,7 @@ func (sc *streamCore) invalidated() bool {
 
 // change keeps work off the stream while it becomes part of a capture, or ceases to be, until
 // the function that it returns is called. What the caller asks of the driver meanwhile
-// enqueues nothing for the GPU, and does not wait for it.
+// enqueues nothing for the GPU. The caller may wait for gatePatience meanwhile.
 func (p *partOf) change() (done func()) {
 	p.work.Lock()
 	p.changing.Store(true)
@@ -394,39 +425,10 @@ func (p *partOf) change() (done func()) {
 	}
 }
 
-// beginChange is change for a stream that becomes part of a capture. Meanwhile this package records nothing of its own
-// accord on the legacy default stream: a capture of a blocking stream would be invalidated.
-func (sc *streamCore) beginChange() (done func()) {
-	changed := sc.part.change()
-	if sc.flags&StreamNonBlocking != 0 && (!sc.foreign || sc.pooled) {
-		return changed
-	}
-	marks := &sc.ctx.marks
-	marks.beginCapture(sc.ctx.drv.table.Clock())
-	return func() {
-		marks.captureBegun()
-		changed()
-	}
-}
-
-// beginWork says that work is about to be enqueued on the stream, and, if it will be
-// captured, by whom: then the caller adds what the work uses. endWork says that it is
-// enqueued.
-//
-// The lock is held while the driver enqueues the work, which may wait for room in the
-// stream's queue. Only change waits for it, and the end of a capture that the stream has
-// joined: the beginning and the end of a capture of this stream.
-func (sc *streamCore) beginWork() *capture {
-	sc.part.work.RLock()
-	return sc.capturedBy()
-}
-
-func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
-
 // capturing is beginWork for those who have enqueued their work. It waits for nobody who
 // enqueues some.
 func (sc *streamCore) capturing() *capture {
-	if sc.part.changing.Load() { // it does not for long
+	if sc.part.changing.Load() { // it does for gatePatience at most
 		sc.part.work.RLock()
 		//lint:ignore SA2001 it waits for the change
 		sc.part.work.RUnlock()
@@ -467,6 +469,9 @@ func (sc *streamCore) underWay() *capture {
 // active reports whether what is enqueued on the stream becomes part of a graph,
 // whoever has begun the capture.
 func (sc *streamCore) active() bool {
+	if sc.raw == driver.CU_STREAM_LEGACY { // which cannot be captured
+		return false
+	}
 	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
@@ -474,9 +479,14 @@ func (sc *streamCore) active() bool {
 // waitEvent makes the stream wait for a CUevent. captured says that the event's record is
 // part of a capture: then the stream becomes part of it, too.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
-	if captured {
-		defer sc.beginChange()()
+	if captured && sc.raw != driver.CU_STREAM_LEGACY { // which joins no capture
+		defer sc.part.change()()
+		if sc.isBlocking() { // an event of this package's on the legacy stream would invalidate the capture
+			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
+		}
 	}
+	sc.beginLegacy()
+	defer sc.endLegacy()
 	res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	if captured && res == driver.ResultSuccess {
 		sc.joined()
@@ -486,7 +496,7 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 
 // joined finds out whether the stream has become part of a capture.
 func (sc *streamCore) joined() {
-	if sc.underWay() != nil {
+	if sc.underWay() != nil || sc.raw == driver.CU_STREAM_LEGACY { // which joins no capture
 		return
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {

@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -14,37 +15,51 @@ import (
 // they are closed (cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync,
 // cuMemcpyPeerAsync). It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
-	d, r := spanOf(dst), spanOf(src)
-	op := "cuMemcpyDtoDAsync"
+	d, r := regionOf(dst), regionOf(src)
+	defer runtime.KeepAlive(src)
+	defer runtime.KeepAlive(dst)
+	op := copyOp(&d, &r)
+	switch {
+	case op == "":
+		return invalid("cuMemcpyDtoDAsync", "both are host memory: copy within View")
+	case d.valid() && r.valid() && r.size > d.size:
+		return invalid(op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
+	}
+	sc, err := s.beginMemory(op, &d, &r)
+	if err != nil || r.size == 0 {
+		return s.endMemory(op, sc, &d, &r, driver.ResultSuccess, err)
+	}
+	t, at, n := sc.ctx.drv.table, sc.inContext(), r.size
+	var res driver.Result
+	sc.beginLegacy()
+	switch {
+	case d.mem.onHost():
+		res = t.MemcpyDtoHAsync(at, d.hostAddr(), r.addr(), n, sc.raw)
+	case r.mem.onHost():
+		res = t.MemcpyHtoDAsync(at, d.addr(), r.hostAddr(), n, sc.raw)
+	case d.mem.ctx != r.mem.ctx:
+		res = t.MemcpyPeerAsync(at, d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, n, sc.raw)
+	default:
+		res = t.MemcpyDtoDAsync(at, d.addr(), r.addr(), n, sc.raw)
+	}
+	sc.endLegacy()
+	return s.endMemory(op, sc, &d, &r, res, nil)
+}
+
+// copyOp returns the C function that copies, "" if there is none.
+func copyOp(d, r *region) string {
 	switch {
 	case d.mem == nil || r.mem == nil:
 	case d.mem.onHost() && r.mem.onHost():
-		return invalid(op, "both are host memory: copy within View")
+		return ""
 	case d.mem.onHost():
-		op = "cuMemcpyDtoHAsync"
+		return "cuMemcpyDtoHAsync"
 	case r.mem.onHost():
-		op = "cuMemcpyHtoDAsync"
+		return "cuMemcpyHtoDAsync"
 	case d.mem.ctx != r.mem.ctx:
-		op = "cuMemcpyPeerAsync"
+		return "cuMemcpyPeerAsync"
 	}
-	return s.onMemory(op, d, r, func(sc *streamCore) (driver.Result, error) {
-		if r.size > d.size {
-			return 0, invalid(op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
-		}
-		if r.size == 0 {
-			return driver.ResultSuccess, nil
-		}
-		t, at, n := sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, r.size
-		switch {
-		case d.mem.onHost():
-			return t.MemcpyDtoHAsync(at, d.hostAddr(), r.addr(), n, sc.raw), nil
-		case r.mem.onHost():
-			return t.MemcpyHtoDAsync(at, d.addr(), r.hostAddr(), n, sc.raw), nil
-		case d.mem.ctx != r.mem.ctx:
-			return t.MemcpyPeerAsync(at, d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, n, sc.raw), nil
-		}
-		return t.MemcpyDtoDAsync(at, d.addr(), r.addr(), n, sc.raw), nil
-	})
+	return "cuMemcpyDtoDAsync"
 }
 
 // Memset enqueues the setting of each byte of the memory, which must be of the
@@ -52,19 +67,16 @@ func (s *Stream) Copy(dst, src Memory) error {
 // It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	const op = "cuMemsetD8Async"
-	d := spanOf(dst)
-	return s.onMemory(op, d, d, func(sc *streamCore) (driver.Result, error) {
-		if d.size == 0 {
-			return driver.ResultSuccess, nil
-		}
-		return sc.ctx.drv.table.MemsetD8Async(
-			driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread},
-			d.addr(),
-			value,
-			d.size,
-			sc.raw,
-		), nil
-	})
+	d := regionOf(dst)
+	defer runtime.KeepAlive(dst)
+	sc, err := s.beginMemory(op, &d, &d)
+	if err != nil || d.size == 0 {
+		return s.endMemory(op, sc, &d, &d, driver.ResultSuccess, err)
+	}
+	sc.beginLegacy()
+	res := sc.ctx.drv.table.MemsetD8Async(sc.inContext(), d.addr(), value, d.size, sc.raw)
+	sc.endLegacy()
+	return s.endMemory(op, sc, &d, &d, res, nil)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory, the address
@@ -73,65 +85,67 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 // It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	const op = "cuMemsetD32Async"
-	d := spanOf(dst)
-	return s.onMemory(op, d, d, func(sc *streamCore) (driver.Result, error) {
-		if d.off%4 != 0 || d.size%4 != 0 {
-			return 0, invalid(
-				op,
-				fmt.Sprintf(
-					"%d bytes at %d are not whole words: offset and size must be multiples of 4",
-					d.size,
-					d.off,
-				),
-			)
-		}
-		if d.size == 0 {
-			return driver.ResultSuccess, nil
-		}
-		return sc.ctx.drv.table.MemsetD32Async(
-			driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread},
-			d.addr(),
-			value,
-			d.size/4,
-			sc.raw,
-		), nil
-	})
+	d := regionOf(dst)
+	defer runtime.KeepAlive(dst)
+	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
+		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
+	}
+	sc, err := s.beginMemory(op, &d, &d)
+	if err != nil || d.size == 0 {
+		return s.endMemory(op, sc, &d, &d, driver.ResultSuccess, err)
+	}
+	sc.beginLegacy()
+	res := sc.ctx.drv.table.MemsetD32Async(sc.inContext(), d.addr(), value, d.size/4, sc.raw)
+	sc.endLegacy()
+	return s.endMemory(op, sc, &d, &d, res, nil)
 }
 
-// onMemory makes a call that enqueues work on two spans, which may be the same.
-func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.Result, error)) error {
+// beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error there is nothing to
+// undo, and the stream is nil.
+func (s *Stream) beginMemory(op string, d, r *region) (*streamCore, error) {
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return nil, errNil(op, "stream")
 	}
-	for _, sp := range []Span{d, r} {
+	for _, sp := range []*region{d, r} {
 		if sp.mem != nil && sp.mem.ctx.drv != s.core.ctx.drv {
-			return mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
+			return nil, mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
 		}
 	}
 	sc, err := s.enter(op)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.leave()
 	if err := d.enter(op); err != nil {
-		return err
+		s.leave()
+		return nil, err
 	}
-	defer d.leave()
 	if err := r.enter(op); err != nil {
-		return err
+		d.leave()
+		s.leave()
+		return nil, err
 	}
-	defer r.leave()
+	if err := sc.checkMemory(op, d, r); err != nil {
+		r.leave()
+		d.leave()
+		s.leave()
+		return nil, err
+	}
+	c := sc.beginWork()
+	c.keep(d.mem, sc)
+	c.keep(r.mem, sc)
+	return sc, nil
+}
+
+// checkMemory returns an error if the stream cannot work on the regions.
+func (sc *streamCore) checkMemory(op string, d, r *region) error {
 	if op == "cuMemcpyPeerAsync" {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
 			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
 				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
-				d.mem.ctx.dev,
-				r.mem.ctx.dev,
-				sc.ctx.dev,
-			))
+				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
 		}
 	} else {
-		for _, sp := range []Span{d, r} {
+		for _, sp := range []*region{d, r} {
 			if !sp.mem.onHost() && sp.mem.ctx != sc.ctx {
 				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
 			}
@@ -140,18 +154,21 @@ func (s *Stream) onMemory(op string, d, r Span, call func(*streamCore) (driver.R
 	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
 		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
 	}
-	if c := sc.beginWork(); c != nil {
-		c.uses.add(d.mem)
-		c.uses.add(r.mem)
-	} else {
-		d.mem.used(sc)
-		r.mem.used(sc)
+	return nil
+}
+
+// endMemory ends what beginMemory began, with the driver's result, or returns the error of beginMemory.
+func (s *Stream) endMemory(op string, sc *streamCore, d, r *region, res driver.Result, err error) error {
+	if err != nil {
+		return err
 	}
-	defer sc.endWork()
-	res, err := call(sc)
-	if err == nil && res != driver.ResultSuccess {
+	sc.endWork()
+	if res != driver.ResultSuccess {
 		err = sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
+	r.leave()
+	d.leave()
+	s.leave()
 	return err
 }
 

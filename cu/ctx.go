@@ -70,10 +70,8 @@ type contextStreams struct {
 	parts map[driver.Stream]*partOf // of streams that have a handle of their own
 	// pools are the streams that PoolStream shares out, by their priority.
 	pools map[int32]*streamPool
-	// streamCalls keeps calls about all streams from those that make or destroy one.
-	streamCalls streamCalls
-	// marks are the events that this package records on the legacy default stream of its own accord.
-	marks legacyMarks
+	// gate keeps captures of its streams apart from calls that the driver checks against them.
+	gate *captureGate
 }
 
 // keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time.
@@ -213,6 +211,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	} else {
 		core = &contextCore{
 			contextIdentity: contextIdentity{drv: d, raw: raw, dev: dev.raw, device: dev, key: key},
+			contextStreams:  contextStreams{gate: d.gateOf(key)},
 			ownership:       ownership{claim: hold},
 		}
 		core.users.Revive()
@@ -398,7 +397,10 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
-	if res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw}); res != driver.ResultSuccess {
+	place := core.gate.whole.beginLong(core.drv.table.Clock())
+	res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw})
+	core.gate.whole.endLong(place)
+	if res != driver.ResultSuccess {
 		return core.fail(op, uintptr(core.raw), res)
 	}
 	core.freeDeferred()

@@ -14,9 +14,8 @@ import (
 // CUDA does not say.
 //
 // While a stream of the context is being captured the driver refuses this with
-// [ResultStreamCaptureUnsupported], which invalidates the capture. It waits for calls of other goroutines that make a
-// stream or a green context, as NVIDIA's driver may crash otherwise. It does so where other code, or another [Driver],
-// destroys a stream of the same CUDA context meanwhile.
+// [ResultStreamCaptureUnsupported], which invalidates the capture. It waits while a capture in
+// the context begins or ends: see [Stream.Capture].
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
 	core, o, err := c.enterWith(op, e)
@@ -37,8 +36,8 @@ func (c *Context) RecordEvent(e *Event) error {
 //
 // While a stream of the context is being captured the driver refuses this with
 // [ResultStreamCaptureUnsupported], and if the event is part of another context's capture with
-// [ResultCapturedEvent]; either invalidates the capture. For calls of other goroutines that make or destroy streams see
-// [Context.RecordEvent].
+// [ResultCapturedEvent]; either invalidates the capture. It waits while a capture in the context
+// begins or ends: see [Stream.Capture].
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
 	core, o, err := c.enterWith(op, e)
@@ -106,8 +105,9 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(d
 	}
 	for _, sl := range slots {
 		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
-		var res driver.Result
-		c.streamCalls.forAll(func() { res = call(driver.At{Context: c.raw}, sl.raw) })
+		c.beginWhole()
+		res := call(driver.At{Context: c.raw}, sl.raw)
+		c.endWhole()
 		t.done(TraceStreamWait, sl.raw, 0, res)
 		if res != driver.ResultSuccess {
 			return c.fail(op, handle, res)

@@ -61,13 +61,18 @@ func (m *DeviceMem) Close() error {
 }
 
 // Size returns the size in bytes, 0 for nil.
-func (m *DeviceMem) Size() uint64 { return m.span().size }
+func (m *DeviceMem) Size() uint64 { return m.region().size }
+
+func (m *DeviceMem) region() region {
+	if m == nil || m.core == nil {
+		return region{}
+	}
+	return region{mem: m.core, size: m.core.size}
+}
 
 func (m *DeviceMem) span() Span {
-	if m == nil || m.core == nil {
-		return Span{}
-	}
-	return Span{mem: m.core, owner: m, size: m.core.size}
+	r := m.region()
+	return Span{mem: r.mem, owner: m, size: r.size}
 }
 
 // Span returns size bytes of the memory, beginning at off. If there are not so
@@ -148,7 +153,11 @@ func (m *DeviceMem) copy(
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	if res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off)); res != driver.ResultSuccess {
+	gate := &mc.ctx.gate.legacy // the call is ordered with the legacy stream, and checked like one about it
+	place := gate.beginLong(mc.ctx.drv.table.Clock())
+	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
+	gate.endLong(place)
+	if res != driver.ResultSuccess {
 		return mc.ctx.fail(op, uintptr(mc.raw), res)
 	}
 	return nil

@@ -185,13 +185,11 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 
 // fail returns the error for a call that the driver answered with res, which
 // is not success. It is for calls that concern no context.
-func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
+func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
-		err := d.fail(after, 0, code)
-		if e, ok := err.(*Error); ok {
-			e.afterSuccess(op)
-		}
-		return err
+		e := d.fail(after, 0, code)
+		e.afterSuccess(op)
+		return e
 	}
 	e := &Error{Op: op, Result: res, Handle: handle}
 	if m := d.table.Missing(res); m != nil {
@@ -221,27 +219,22 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) error {
 
 // fail returns the error for a call of the program's in this context, which the driver
 // answered with res, and not with success. It poisons the context if res is sticky.
-func (c *contextCore) fail(op string, handle uintptr, res driver.Result) error {
-	err := c.failed(op, handle, res)
-	if e, ok := err.(*Error); ok {
-		c.drv.blame(e)
-	}
-	return err
+func (c *contextCore) fail(op string, handle uintptr, res driver.Result) *Error {
+	e := c.failed(op, handle, res)
+	c.drv.blame(e)
+	return e
 }
 
 // failed is fail for calls that this package makes on its own: they invalidate no capture.
-func (c *contextCore) failed(op string, handle uintptr, res driver.Result) error {
+func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
-		err := c.failed(after, uintptr(c.raw), code)
-		if e, ok := err.(*Error); ok {
-			e.afterSuccess(op)
-		}
-		return err
+		e := c.failed(after, uintptr(c.raw), code)
+		e.afterSuccess(op)
+		return e
 	}
-	err := c.drv.fail(op, handle, res)
-	e, ok := err.(*Error)
-	if !ok || res < 0 {
-		return err
+	e := c.drv.fail(op, handle, res)
+	if res < 0 {
+		return e
 	}
 	c.note(op, res)
 	switch p, lost := c.poison.Load(), c.loss.Load(); {

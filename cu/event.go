@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
 )
 
 // Event marks a point in a stream's work: it is recorded there, and then tells
@@ -19,6 +20,8 @@ import (
 type Event struct {
 	// owner is nil in a zero Event.
 	owner atomic.Pointer[eventOwner]
+	// mu is held while the owner changes. Calls on the event load the owner without it.
+	mu lock.Mutex[lock.Owner]
 }
 
 // eventOwner is what an Event points to: a separate object, so that Move can
@@ -29,46 +32,15 @@ type eventOwner struct {
 	core    *eventCore
 	cleanup runtime.Cleanup
 	lazy    EventFlags
-	// While MoveTo exchanges what two Events hold, what it finds in them is replaced by
-	// owners without a core, which say what it was. was may be nil.
-	moving bool
-	was    *eventOwner
 }
 
 // load returns the event's owner, or nil if the event was not created yet.
 func (e *Event) load() *eventOwner {
 	o := e.owner.Load()
-	if o == nil || o.core != nil {
-		return o
-	}
-	return o.created()
-}
-
-// created is load for an owner without a core.
-func (o *eventOwner) created() *eventOwner {
-	if o = o.held(); o == nil || o.core == nil {
+	if o == nil || o.core == nil {
 		return nil
 	}
 	return o
-}
-
-// held returns the owner that an Event holds, whether or not it is being moved.
-func (o *eventOwner) held() *eventOwner {
-	if o != nil && o.moving {
-		return o.was
-	}
-	return o
-}
-
-// settled returns what the Event holds when nobody is moving it.
-func (e *Event) settled() *eventOwner {
-	for {
-		o := e.owner.Load()
-		if o == nil || !o.moving {
-			return o
-		}
-		runtime.Gosched()
-	}
 }
 
 // NewEvent creates an event (cuEventCreate). Flags of 0, EventDefault, give an
@@ -195,7 +167,7 @@ func (e *Event) flags(o *eventOwner) EventFlags {
 	if o != nil {
 		return o.core.flags
 	}
-	switch o = e.owner.Load().held(); {
+	switch o = e.owner.Load(); {
 	case o == nil:
 		return EventDisableTiming
 	case o.core == nil:

@@ -30,7 +30,7 @@ func lazyFlags(flags []EventFlags) EventFlags {
 // create gives an event that was not created yet its CUevent.
 func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 	for {
-		was, flags := e.settled(), EventDisableTiming
+		was, flags := e.owner.Load(), EventDisableTiming
 		if was != nil {
 			if was.core != nil {
 				return was, nil // another record was faster
@@ -45,7 +45,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			return nil, err
 		}
 		o := newEventOwner(ec)
-		if e.owner.CompareAndSwap(was, o) {
+		if e.replace(was, o) {
 			return o, nil
 		}
 		// Another record was faster, or the event moved.
@@ -54,6 +54,17 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
 		}
 	}
+}
+
+// replace gives the event another owner, unless it has another one than was.
+func (e *Event) replace(was, o *eventOwner) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.owner.Load() != was {
+		return false
+	}
+	e.owner.Store(o)
+	return true
 }
 
 // createOn gives an event that was not created yet its CUevent, in the context of a stream.
@@ -71,11 +82,10 @@ func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
 // on. What is taken over by an Event that nobody refers to is closed.
 func (e *Event) Move() *Event {
 	m := new(Event)
-	for e != nil {
-		if o := e.settled(); e.owner.CompareAndSwap(o, nil) {
-			m.owner.Store(o)
-			break
-		}
+	if e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m.owner.Store(e.owner.Swap(nil))
 	}
 	return m
 }
@@ -91,20 +101,14 @@ func (e *Event) MoveTo(dst *Event) error {
 	if e == dst {
 		return nil
 	}
-	for {
-		mine := e.settled()
-		if !e.owner.CompareAndSwap(mine, &eventOwner{moving: true, was: mine}) {
-			continue // it was created, or moved, just now
-		}
-		// This one waits for nobody while it keeps others waiting.
-		its := dst.owner.Load()
-		if (its == nil || !its.moving) && dst.owner.CompareAndSwap(its, mine) {
-			e.owner.Store(its)
-			return nil
-		}
-		e.owner.Store(mine)
+	for e.mu.Lock(); !dst.mu.TryLock(); e.mu.Lock() { // two moves may lock the same two events
+		e.mu.Unlock()
 		runtime.Gosched()
 	}
+	defer e.mu.Unlock()
+	defer dst.mu.Unlock()
+	e.owner.Store(dst.owner.Swap(e.owner.Load()))
+	return nil
 }
 
 // RecordOnce records the event on the stream, unless it has been recorded before, by

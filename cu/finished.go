@@ -234,12 +234,10 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	defer drop()
 	part.work.RLock() // as who enqueues work does: no capture begins here meanwhile
 	defer part.work.RUnlock()
-	if sc.raw == driver.CU_STREAM_LEGACY {
-		if !sc.ctx.marks.mark() {
-			return nil, nil // a capture begins
-		}
-		defer sc.ctx.marks.marked()
+	if !sc.tryBeginLegacy() {
+		return nil, nil // a capture begins or ends
 	}
+	defer sc.endLegacy()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {

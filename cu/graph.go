@@ -342,7 +342,9 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error)
 		return nil, err
 	}
 	defer leave()
-	if res := u.use(sl, func() driver.Result { return set(sl.raw) }); res != driver.ResultSuccess {
+	u.add(sl)
+	if res := set(sl.raw); res != driver.ResultSuccess {
+		u.undo(sl)
 		return nil, to.ctx.fail(op, to.handle, res)
 	}
 	if typ == GraphNodeTypeEventRecord {

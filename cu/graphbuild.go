@@ -93,12 +93,12 @@ func (g *Graph) addEvent(
 	}
 	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		var n driver.GraphNode
-		res := gc.uses.use(sl, func() (res driver.Result) {
-			n, res = add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
-			return res
-		})
-		if res == driver.ResultSuccess && typ == GraphNodeTypeEventRecord {
+		gc.uses.add(sl)
+		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+		switch {
+		case res != driver.ResultSuccess:
+			gc.uses.undo(sl)
+		case typ == GraphNodeTypeEventRecord:
 			gc.uses.records(sl)
 		}
 		return n, res, nil
@@ -193,7 +193,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 // captureTo adds what f enqueues on a stream.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, int32(mode))
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}, func(driver.Graph) {})
 	return err
 }
@@ -259,13 +259,15 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 // [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync).
 // It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
-	d, r := spanOf(dst), spanOf(src)
+	d, r := regionOf(dst), regionOf(src)
 	m := d.mem
 	if m == nil || m.onHost() {
 		m = r.mem
 	}
-	if d.mem == nil || m == nil {
-		return GraphNode{}, errNil("cuMemcpyDtoDAsync", "memory")
+	for _, region := range []*region{&d, &r} {
+		if err := region.missing("cuMemcpyDtoDAsync"); err != nil {
+			return GraphNode{}, err
+		}
 	}
 	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, func(*Stream) {}, after)
 }
@@ -273,9 +275,9 @@ func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) 
 // AddMemset adds a node that sets each byte of the memory, after others
 // (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
-	d := spanOf(dst)
-	if d.mem == nil {
-		return GraphNode{}, errNil("cuMemsetD8Async", "memory")
+	d := regionOf(dst)
+	if err := d.missing("cuMemsetD8Async"); err != nil {
+		return GraphNode{}, err
 	}
 	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
 }

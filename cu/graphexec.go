@@ -54,8 +54,8 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 }
 
 // Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
-// Later changes of the graph do not change what was made from it. While somebody
-// captures in global mode, or this thread in another one than relaxed, it is refused,
+// Later changes of the graph do not change what was made from it. While other code
+// captures in global mode, or this goroutine in another mode than relaxed, it is refused,
 // and invalidates the capture. It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
@@ -160,7 +160,9 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
 	}
 	xc.usedOn(sc)
-	res := call(sc.ctx.drv.table, driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}, xc.raw, sc.raw)
+	sc.beginLegacy()
+	res := call(sc.ctx.drv.table, sc.inContext(), xc.raw, sc.raw)
+	sc.endLegacy()
 	if res == driver.ResultSuccess && op == graphLaunchOp {
 		xc.uses.Load().launched()
 	}
@@ -208,11 +210,11 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 	fresh.addAll(gc.uses)
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
-		err := xc.ctx.fail(op, uintptr(xc.raw), res)
-		if e, ok := err.(*Error); ok && res == driver.ResultGraphExecUpdateFailure {
+		e := xc.ctx.fail(op, uintptr(xc.raw), res)
+		if res == driver.ResultGraphExecUpdateFailure {
 			e.Detail = join(gc.difference(at, why), e.Detail)
 		}
-		return fresh, err
+		return fresh, e
 	}
 	old := xc.uses.Swap(fresh)
 	if xc.exposed.Load() { // Handle looks at what there is after that

@@ -118,9 +118,7 @@ func (g *greenCore) kind() string    { return "green context" }
 func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
 
 func (g *greenCore) free(at driver.At) (string, driver.Result) {
-	var res driver.Result
-	g.ctx.streamCalls.change(func() { res = g.ctx.drv.table.GreenCtxDestroy(at, g.raw) })
-	return "cuGreenCtxDestroy", res
+	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
 }
 
 // NewGreenContext creates a green context with these multiprocessors, which, if they are
@@ -164,10 +162,7 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
 	}
-	var handle driver.GreenCtx
-	core.streamCalls.change(func() {
-		handle, res = d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
-	})
+	handle, res := d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}

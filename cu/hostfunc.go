@@ -75,7 +75,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	h := new(hostFunc)
 	call := f
 	// What somebody else captures may be called any number of times.
-	if once := c == nil && (sc.raw == driver.CU_STREAM_LEGACY || !sc.active()); once {
+	if once := c == nil && !sc.active(); once {
 		call = func() {
 			if ctx.calls.take(h) {
 				f()
@@ -86,22 +86,19 @@ func (sc *streamCore) hostFunc(f func()) error {
 		return &Error{Op: hostFuncOp, Result: ResultNotSupported, Handle: uintptr(sc.raw), Err: err}
 	}
 	defer h.leave()
-	enqueue := func() driver.Result {
-		return ctx.drv.table.LaunchHostFunc(driver.At{Context: ctx.raw, Thread: sc.at.Thread}, sc.raw, h.callback)
+	c.keep(h, sc)
+	sc.beginLegacy()
+	res := ctx.drv.table.LaunchHostFunc(sc.inContext(), sc.raw, h.callback)
+	sc.endLegacy()
+	if res == driver.ResultSuccess {
+		return nil
 	}
-	var res driver.Result
 	if c != nil {
-		res = c.use(h, enqueue)
+		c.uses.undo(h)
 	} else {
-		ctx.calls.add(h) // before it may be called
-		if res = enqueue(); res != driver.ResultSuccess {
-			ctx.calls.take(h)
-		}
+		ctx.calls.take(h)
 	}
-	if res != driver.ResultSuccess {
-		return ctx.fail(hostFuncOp, uintptr(sc.raw), res)
-	}
-	return nil
+	return ctx.fail(hostFuncOp, uintptr(sc.raw), res)
 }
 
 // hostFunc is a function that the driver has been told of. Graphs hold it, or the context
@@ -121,6 +118,9 @@ func (h *hostFunc) name(t *driver.Table, f func()) (err error) {
 }
 
 func (h *hostFunc) leave() { h.Release(h) }
+
+// usedOn notes that the stream will call the function.
+func (h *hostFunc) usedOn(sc *streamCore) { sc.ctx.calls.add(h) }
 
 // Last drops the function when nobody holds it any more.
 func (h *hostFunc) Last(bool) { h.callback.Drop() }

@@ -70,13 +70,18 @@ func (m *HostMem) Close() error {
 }
 
 // Size returns the size in bytes, 0 for nil.
-func (m *HostMem) Size() uint64 { return m.span().size }
+func (m *HostMem) Size() uint64 { return m.region().size }
+
+func (m *HostMem) region() region {
+	if m == nil || m.core == nil {
+		return region{}
+	}
+	return region{mem: m.core, size: m.core.size}
+}
 
 func (m *HostMem) span() Span {
-	if m == nil || m.core == nil {
-		return Span{}
-	}
-	return Span{mem: m.core, owner: m, size: m.core.size}
+	r := m.region()
+	return Span{mem: r.mem, owner: m, size: r.size}
 }
 
 // Span returns size bytes of the memory, beginning at off. If there are not so

@@ -299,7 +299,9 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 		sc.part.work.RUnlock()
 		return errNoNode(op, uintptr(sl.raw))
 	}
+	sc.beginLegacy()
 	res := ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+	sc.endLegacy()
 	sc.part.work.RUnlock()
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {

@@ -56,7 +56,10 @@ func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
 // Ptr passes the address of memory. The memory is not freed before the kernel
 // has run.
 func Ptr(m Memory) Arg {
-	s := spanOf(m)
+	if m == nil {
+		return Arg{err: ErrNil}
+	}
+	s := m.span()
 	switch {
 	case s.err != nil:
 		return Arg{err: s.err}
@@ -65,7 +68,8 @@ func Ptr(m Memory) Arg {
 	case s.mem.raw == 0:
 		return Arg{err: errUnmapped}
 	}
-	return Arg{bits: uint64(s.addr()), size: 8, mem: s.mem, owner: s.owner}
+	r := s.region()
+	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, owner: s.owner}
 }
 
 // Value passes a value of a type that has no Go pointers in it, byte by byte.
@@ -142,54 +146,54 @@ func (f *Function) enqueue(
 	if err := mc.Enter(mc, op); err != nil {
 		return t, 0, err
 	}
-	defer runtime.KeepAlive(f)
-	defer mc.leave()
 	if mc.ctx != sc.ctx {
+		mc.leave()
 		return t, 0, mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
 	}
-	if err := f.check(cfg, args); err != nil {
+	if err := f.check(&cfg, args); err != nil {
+		mc.leave()
 		return t, 0, err
 	}
 	d := sc.ctx.drv
 	lf := d.launches.Get().(*launchFrame)
-	defer runtime.KeepAlive(args) // and with it the owners of device memory, until after done
-	defer lf.done(d)
 	if err := lf.fill(sc, args); err != nil {
+		lf.done(d)
+		mc.leave()
 		err.Op, err.Handle = op, uintptr(f.raw)
 		err.Detail = join(err.Detail, "kernel "+f.name)
 		return t, 0, err
 	}
 	t = d.trace(TraceLaunch, 0, sc.raw)
-	if c := sc.beginWork(); c != nil {
-		c.uses.add(mc)
-		for _, m := range lf.mem {
-			c.uses.add(m)
-		}
-	} else {
-		mc.usedOn(sc)
-		for _, m := range lf.mem {
-			m.used(sc)
-		}
+	c := sc.beginWork()
+	c.keep(mc, sc)
+	for _, m := range lf.mem {
+		c.keep(m, sc)
 	}
-	defer sc.endWork()
-	g, b := cfg.Grid.norm(), cfg.Block.norm()
-	at := driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
+	g, b, at := cfg.Grid.norm(), cfg.Block.norm(), sc.inContext()
+	sc.beginLegacy()
 	if cfg.Flags&LaunchCooperative != 0 {
 		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	} else {
 		res = d.table.LaunchKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
 	}
+	sc.endLegacy()
+	sc.endWork()
+	lf.done(d)
+	mc.leave()
+	runtime.KeepAlive(f)
+	runtime.KeepAlive(args) // and with it the owners of device memory
 	if res != driver.ResultSuccess {
-		err = sc.ctx.fail(op, uintptr(f.raw), res)
-		if e, ok := err.(*Error); ok && e.Err == nil && res == driver.ResultInvalidValue {
+		e := sc.ctx.fail(op, uintptr(f.raw), res)
+		if e.Err == nil && res == driver.ResultInvalidValue {
 			e.Detail = sc.ctx.device.excess(g, b)
 		}
+		err = e
 	}
 	return t, res, err
 }
 
 // check compares the launch with what is known about the kernel.
-func (f *Function) check(cfg LaunchConfig, args []Arg) error {
+func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
 	op := cfg.op()
 	refuse := func(format string, a ...any) error {
 		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,

@@ -60,12 +60,10 @@ func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, 
 	// Nor does the stream become part of a capture between asking and recording.
 	sc.beginWork()
 	defer sc.endWork()
-	if sc.raw == driver.CU_STREAM_LEGACY {
-		if !ctx.marks.mark() {
-			return false, 0, errBusy
-		}
-		defer ctx.marks.marked()
+	if !sc.tryBeginLegacy() {
+		return false, 0, errBusy
 	}
+	defer sc.endLegacy()
 	if err := sc.unlessCaptured(at); err != nil {
 		return false, 0, err // the event would become part of the capture
 	}

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -96,14 +97,14 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	return "Close", driver.ResultNotSupported // a kind that was added without a case here
 }
 
-// used notes that work which uses the memory is about to be enqueued on a stream,
+// usedOn notes that work which uses the memory is about to be enqueued on a stream,
 // while calls on both are in flight: the memory stays until it is done.
-func (mc *memCore) used(sc *streamCore) {
+func (mc *memCore) usedOn(sc *streamCore) {
 	switch {
 	case mc.is == moduleVariable:
 		mc.module.usedOn(sc)
 	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
-		mc.usedOn(sc)
+		mc.resource.usedOn(sc)
 	default:
 		mc.local.note(sc, false)
 	}
@@ -147,26 +148,26 @@ func (mc *memCore) unmark() {
 	}
 }
 
-// usedLike is used for each stream that something else was used on.
+// usedLike is usedOn for each stream that something else was used on.
 func (mc *memCore) usedLike(u *usage) {
 	if l := u.streams.Load(); l != nil {
 		for _, sc := range *l {
-			mc.used(sc)
+			mc.usedOn(sc)
 		}
 	}
 }
 
 // failAlloc is fail for allocations.
 func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
-	err := c.fail(op, 0, res)
-	if e, ok := err.(*Error); ok && res == driver.ResultOutOfMemory {
+	e := c.fail(op, 0, res)
+	if res == driver.ResultOutOfMemory {
 		e.Detail = join(fmt.Sprintf("%d bytes were asked for", size), e.Detail)
 	}
-	return err
+	return e
 }
 
 // Memory is memory that the GPU can work on: a [*DeviceMem], a [*HostMem], or a
-// [Span] of one.
+// [Span] of one, and no other type: of one that embeds memory, pass the memory.
 type Memory interface {
 	span() Span
 }
@@ -195,35 +196,71 @@ func (s Span) Span(off, size uint64) Span {
 	return s
 }
 
-// addr returns where on the device the span begins.
-func (s Span) addr() driver.DevicePtr { return s.mem.raw + driver.DevicePtr(s.off) }
+// region is the memory that a call works on: a Span without its owner, which the caller keeps from being collected. So
+// the compiler sees that a Span that is passed as Memory does not escape, and allocates none.
+type region struct {
+	mem       *memCore
+	off, size uint64
+	err       error
+}
 
-// hostAddr returns where on the host the span begins.
-func (s Span) hostAddr() driver.HostPtr { return s.mem.host + driver.HostPtr(s.off) }
+// valid reports whether the region is a part of some memory.
+func (r *region) valid() bool { return r.mem != nil && r.err == nil }
 
-// enter begins a call on the memory of a span.
-func (s Span) enter(op string) error {
+// addr returns where on the device the region begins.
+func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r.off) }
+
+// hostAddr returns where on the host the region begins.
+func (r *region) hostAddr() driver.HostPtr { return r.mem.host + driver.HostPtr(r.off) }
+
+// enter begins a call on the memory of a region.
+func (r *region) enter(op string) error {
+	if err := r.missing(op); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err, Detail: "choose a span within the memory"}
+	}
+	return r.mem.Enter(r.mem, op)
+}
+
+// missing returns an error if there is no memory.
+func (r *region) missing(op string) error {
 	switch {
-	case s.mem == nil:
+	case r.err == errEmbedded:
+		return mistake(op, errEmbedded, 0, "pass the memory that it embeds, such as x.DeviceMem")
+	case r.mem == nil:
 		return errNil(op, "memory")
-	case s.err != nil:
-		return &Error{Op: op, Result: ResultInvalidValue, Err: s.err, Detail: "choose a span within the memory"}
 	}
-	return s.mem.Enter(s.mem, op)
+	return nil
 }
 
-func (s Span) leave() {
-	s.mem.leave()
-	runtime.KeepAlive(s.owner)
+func (r *region) leave() { r.mem.leave() }
+
+func (s Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err} }
+
+// regionOf returns the region of a Memory, which may be nil. A method of an interface would make its argument escape.
+func regionOf(m Memory) region {
+	switch m := m.(type) {
+	case nil:
+		return region{}
+	case Span:
+		return m.region()
+	case *Span:
+		if m != nil {
+			return m.region()
+		}
+		return region{}
+	case *DeviceMem:
+		return m.region()
+	case *HostMem:
+		return m.region()
+	}
+	return region{err: errEmbedded}
 }
 
-// spanOf returns the span of a Memory, which may be nil.
-func spanOf(m Memory) Span {
-	if m == nil {
-		return Span{}
-	}
-	return m.span()
-}
+// errEmbedded is behind the error of a type that has the methods of memory because it embeds some.
+var errEmbedded = errors.New("a type of the program's that embeds memory")
 
 // readable cuts dst to what can be read at off of size bytes.
 func readable(dst []byte, off int64, size uint64) ([]byte, error) {

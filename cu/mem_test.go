@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -276,4 +277,31 @@ func TestGlobal(t *testing.T) {
 	}
 	must(other.Global("counter"))(t) // forgotten: it lets the module go
 	r.ok(other.Close())
+}
+
+// TestEmbeddedMemory passes a type that has the methods of memory because it embeds some.
+func TestEmbeddedMemory(t *testing.T) {
+	r := newRig(t)
+	mem := r.memory(r.gpu, 8)
+	tensor := struct {
+		*DeviceMem
+		shape []int
+	}{DeviceMem: mem}
+	for name, err := range map[string]error{
+		"Copy":   r.s.Copy(tensor, mem),
+		"Memset": r.s.Memset(&tensor, 0),
+		"AddMemset": func() error {
+			_, err := must(r.gpu.NewGraph())(t).AddMemset(tensor, 0)
+			return err
+		}(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "x.DeviceMem") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var none *Span
+	if err := r.s.Memset(none, 0); !errors.Is(err, ErrNil) {
+		t.Errorf("a nil *Span: %v", err)
+	}
+	r.ok(r.s.Copy(tensor.DeviceMem, mem))
 }

@@ -91,11 +91,11 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	image = append(bytes.Clone(image), 0)
 	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, options)
 	if res != driver.ResultSuccess {
-		err := core.fail(op, 0, res)
-		if e, ok := err.(*Error); ok && log.Error != "" {
+		e := core.fail(op, 0, res)
+		if log.Error != "" {
 			e.Detail = join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
 		}
-		return nil, err
+		return nil, e
 	}
 	mc := &moduleCore{raw: raw}
 	mc.waits, mc.usage = true, new(usage)

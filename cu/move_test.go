@@ -7,24 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWhileMoving asks for what an event is while it is being moved.
-func TestWhileMoving(t *testing.T) {
-	r := newSoft(t)
-	e := r.event(EventBlockingSync)
-	was := e.owner.Load()
-	for _, c := range []struct {
-		was     *eventOwner
-		flags   EventFlags
-		created bool
-	}{{nil, EventDisableTiming, false}, {&eventOwner{lazy: EventExternal}, EventExternal, false}, {was, EventBlockingSync, true}} {
-		e.owner.Store(&eventOwner{moving: true, was: c.was})
-		if e.Flags() != c.flags || e.Created() != c.created {
-			t.Errorf("flags %v, created %v; want %v, %v", e.Flags(), e.Created(), c.flags, c.created)
-		}
-	}
-	e.owner.Store(was)
-}
-
 // TestMoveRace exchanges three events, in a circle: each is somewhere all the time.
 func TestMoveRace(t *testing.T) {
 	r := newSoft(t)

@@ -5,6 +5,18 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
+// This file is the protocol by which events are recorded. The caller has a call in flight on the stream.
+//
+//	sl.Begin(sl)           A record of the slot is under way. Who waits for the slot, or polls it, sees that.
+//	sl.beginRecord(sc)     The stream and the place among its records are noted.
+//	res := ...             The driver is called.
+//	sl.confirm(noted, res) The place is withdrawn, unless the record is the newest of the slot for sure.
+//	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun meanwhile, as captured.
+//	sl.End(sl)             Tracers are called after that.
+//
+// recordPlainly has all of it in one function, for records where no more is needed. RecordAll makes each step for 64
+// records. recordElsewhere moves the event to another slot if somebody waits for the earlier record.
+
 // recordArgs say what is recorded, and by which function. The caller holds a reference
 // to it.
 type recordArgs struct {
@@ -60,7 +72,9 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	if drv.ordered.Load() {
 		noted = sl.noteOrder(sc)
 	}
+	sc.beginLegacy()
 	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	sc.endLegacy()
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -214,34 +228,54 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
-	} else if res = sl.callRecord(a); sl.drv.captures.n.Load() != 0 && a.stream != nil {
-		sl.overtaken(a.stream)
-	}
-	if res == driver.ResultSuccess && a.flags&RecordExternal == 0 { // else it is recorded when the graph runs
-		if !sl.recorded() {
+		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else when the graph runs
 			sl.Mark(slotRecorded)
 		}
+		return res
 	}
+	res = sl.callRecord(a)
+	sl.recordMade(a.stream, res)
 	return res
 }
 
-func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
-	sl.recordedOn(a.stream)
-	noted := handle.Gen(0)
+// beginRecord notes where a record is about to be made. It returns what confirm is passed after the record, if it is not 0.
+func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
+	sl.recordedOn(sc)
 	if sl.drv.ordered.Load() {
-		noted = sl.noteOrder(a.stream)
+		noted = sl.noteOrder(sc)
 	}
+	return noted
+}
+
+// recordMade notes a record that was made, or refused, on a stream, nil for a whole context.
+func (sl *slot) recordMade(sc *streamCore, res driver.Result) {
+	if sc != nil && sl.drv.captures.n.Load() != 0 {
+		sl.overtaken(sc)
+	}
+	if res == driver.ResultSuccess && !sl.recorded() {
+		sl.Mark(slotRecorded)
+	}
+}
+
+func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
+	noted := sl.beginRecord(a.stream)
 	switch ctx := sl.core.ctx; a.by {
 	case byContext:
-		ctx.streamCalls.forAll(func() { res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw) })
+		ctx.beginWhole()
+		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw)
+		ctx.endWhole()
 	case byGreenContext:
-		ctx.streamCalls.forAll(func() {
-			res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
-		})
+		ctx.beginWhole()
+		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
+		ctx.endWhole()
 	case byRecordWithFlags:
+		a.stream.beginLegacy()
 		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+		a.stream.endLegacy()
 	default:
+		a.stream.beginLegacy()
 		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
+		a.stream.endLegacy()
 	}
 	if noted != 0 {
 		sl.confirm(noted, res)
@@ -328,12 +362,18 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 
 // recordNode calls the driver where the record becomes a node of the capture's graph.
 func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
-	res := c.use(sl, func() driver.Result { return sl.callRecord(a) })
-	if res == driver.ResultSuccess {
+	if c != nil {
+		c.uses.add(sl)
+	}
+	res := sl.callRecord(a)
+	switch {
+	case res == driver.ResultSuccess:
 		sl.Mark(slotNode)
 		if c != nil {
 			c.uses.records(sl)
 		}
+	case c != nil:
+		c.uses.undo(sl)
 	}
 	return res
 }

@@ -128,15 +128,16 @@ func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
-	return "cuStreamDestroy", sc.ctx.destroyStreamOf(sc.green, sc.raw, at)
+	if sc.green != nil {
+		defer sc.green.leave()
+	}
+	return "cuStreamDestroy", sc.ctx.destroyStream(sc.raw, at)
 }
 
 // createStream creates a CUstream, and calls tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
 	t := c.drv.trace(TraceStreamCreate, 0, 0)
-	var raw driver.Stream
-	var res driver.Result
-	c.streamCalls.change(func() { raw, res = create() })
+	raw, res := create()
 	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.failed(op, 0, res) // it invalidates no capture
@@ -146,36 +147,7 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and calls tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
-	return c.destroyStreamOf(nil, raw, at)
-}
-
-// destroyStreamOf is destroyStream, and ends the call on the stream's green context that is in flight, if there is one,
-// when the stream is destroyed, which may be a little later: see streamCalls.
-func (c *contextCore) destroyStreamOf(green *greenCore, raw driver.Stream, at driver.At) driver.Result {
-	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() (res driver.Result) {
-		destroy := func() driver.Result {
-			if green != nil {
-				defer green.leave()
-			}
-			return c.drv.table.StreamDestroy(at, raw)
-		}
-		c.streamCalls.destroy(func() { res = destroy() }, func() {
-			if res := destroy(); res != driver.ResultSuccess {
-				c.drv.leak(
-					Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)},
-				)
-			}
-		})
-		return res
-	})
-}
-
-// synchronizeStream waits for a CUstream, and calls tracers.
-func (c *contextCore) synchronizeStream(raw driver.Stream, at driver.At) driver.Result {
-	t := c.drv.trace(TraceStreamSynchronize, 0, raw)
-	res := c.drv.table.StreamSynchronize(at, raw)
-	t.done(TraceStreamSynchronize, 0, raw, res)
-	return res
+	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
 // lasts reports whether the stream is there for as long as its context, whoever
@@ -388,7 +360,9 @@ func (s *Stream) Priority() (int, error) {
 		return 0, err
 	}
 	defer s.leave()
+	sc.beginLegacy()
 	p, res := sc.ctx.drv.table.StreamGetPriority(sc.at, sc.raw)
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -408,7 +382,9 @@ func (s *Stream) Flags() (StreamFlags, error) {
 	if !sc.foreign || sc.pooled {
 		return sc.flags, nil
 	}
+	sc.beginLegacy()
 	f, res := sc.ctx.drv.table.StreamGetFlags(sc.at, sc.raw)
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -429,7 +405,9 @@ func (s *Stream) ID() (uint64, error) {
 	if id := sc.id.Load(); id != 0 {
 		return id, nil
 	}
+	sc.beginLegacy()
 	id, res := sc.ctx.drv.table.StreamGetId(sc.at, sc.raw)
+	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
@@ -474,7 +452,9 @@ func (s *Stream) Query() (Status, error) {
 		return StatusUnknown, err
 	}
 	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
+	sc.beginLegacy()
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
+	sc.endLegacy()
 	s.leaveTraced(t, TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
@@ -497,11 +477,21 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
-	res := sc.ctx.synchronizeStream(sc.raw, sc.at)
+	t := sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
+	res := sc.synchronize()
+	t.done(TraceStreamSynchronize, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	return nil
+}
+
+func (sc *streamCore) synchronize() driver.Result {
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		place := sc.ctx.gate.legacy.beginLong(sc.ctx.drv.table.Clock())
+		defer sc.ctx.gate.legacy.endLong(place)
+	}
+	return sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 }
 
 // newEvent creates an event in the stream's context.

@@ -58,7 +58,9 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 	}
 	res := driver.ResultSuccess
 	if g := sl.Gen(); !sl.Unrecorded() {
+		sc.beginLegacy()
 		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+		sc.endLegacy()
 		if drv.captures.n.Load() != 0 {
 			sc.overtakenWait(sl, g)
 		}
@@ -140,9 +142,16 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 			sc.overtakenWait(sl, g)
 		}
 	} else {
-		res = sc.beginWork().use(sl, func() driver.Result {
-			return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
-		})
+		c := sc.beginWork()
+		if c != nil {
+			c.uses.add(sl)
+		}
+		sc.beginLegacy()
+		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		sc.endLegacy()
+		if c != nil && res != driver.ResultSuccess {
+			c.uses.undo(sl)
+		}
 		sc.endWork()
 	}
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
@@ -189,7 +198,9 @@ func (s *Stream) WaitStream(other *Stream) error {
 	defer oc.ctx.doneWith(EventDisableTiming, e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
+	oc.beginLegacy()
 	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
+	oc.endLegacy()
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {

@@ -117,7 +117,19 @@ func (t *Thread) abandon(stays bool) {
 // error: nothing can end a capture then, or say whether there is one.
 func (t *Thread) endCapture(at driver.At) (lost bool) {
 	table := t.ctx.drv.table
+	status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD)
+	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return res.Sticky()
+	}
+	gate := t.ctx.gate
+	if raw, r := table.CtxGetCurrent(at); at.Context == 0 && r == driver.ResultSuccess {
+		if key, err := t.ctx.drv.keyOf(raw); err == nil {
+			gate = t.ctx.drv.gateOf(key)
+		}
+	}
+	open := shutAll([]*checkedCalls{&gate.whole, &gate.legacy}, table.Clock())
 	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
+	open()
 	if res == driver.ResultSuccess {
 		table.GraphDestroy(at, g)
 	}

@@ -206,26 +206,19 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	if raceEnabled {
 		tc.raises.Add(1)
 	}
-	captured, res := tc.use(sc, func() driver.Result { return call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags) })
-	if !captured && tc.Closed() { // Close may have marked the end of the stream's work before this
+	c := sc.beginWork()
+	c.keep(tc, sc)
+	sc.beginLegacy()
+	res := call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags)
+	sc.endLegacy()
+	sc.endWork()
+	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this
 		tc.mark(sc)
 	}
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(sc.raw), res)
 	}
 	return nil
-}
-
-// use makes a call that enqueues work on a stream, and reports whether that became part of a capture.
-func (tc *timelineCore) use(sc *streamCore, call func() driver.Result) (captured bool, res driver.Result) {
-	c := sc.beginWork()
-	defer sc.endWork()
-	if c != nil {
-		c.uses.add(tc)
-	} else {
-		tc.usedOn(sc)
-	}
-	return c != nil, call()
 }
 
 // Value returns the counter: an atomic load from memory, which asks neither the driver nor

@@ -124,21 +124,9 @@ func (u *uses) release() {
 	each(len(list), func(i int) { list[i].leave() })
 }
 
-// use makes a call by which the graph comes to use something, on which the caller has a
-// call in flight.
-func (u *uses) use(h holder, call func() driver.Result) driver.Result {
-	u.add(h)
-	res := call()
-	if res != driver.ResultSuccess && u.drop(h) {
+// undo takes back an add, as the driver has refused what would have used the object.
+func (u *uses) undo(h holder) {
+	if u.drop(h) {
 		h.leave()
 	}
-	return res
-}
-
-// use is that, if there is a capture.
-func (c *capture) use(h holder, call func() driver.Result) driver.Result {
-	if c == nil {
-		return call()
-	}
-	return c.uses.use(h, call)
 }

@@ -363,6 +363,8 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if sc.ctx.drv.ordered.Load() {
 		order = sc.nextRecord()
 	}
+	sc.beginLegacy() // a mark is not made while a capture begins or ends
+	sc.endLegacy()
 	e, err := sc.mark()
 	if err != nil {
 		return nil, err

@@ -290,9 +290,9 @@ func TestUnmeasured(t *testing.T) {
 		{"zero", new(cu.Stream), nil, cu.ErrNil},
 		{"work that fails", r.s, failed, nil},
 	} {
-		r.rec.mu.Lock()
-		r.rec.stats.Err = nil
-		r.rec.mu.Unlock()
+		r.rec.spans.mu.Lock()
+		r.rec.spans.err = nil
+		r.rec.spans.mu.Unlock()
 		if err := r.rec.Span(c.s, c.name, func() error { done++; return c.err }); err != c.err {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -477,7 +477,7 @@ func TestAnchors(t *testing.T) {
 			t.Errorf("span %d is of %v", i, time.Duration(s.Length))
 		}
 	}
-	if n := len(r.rec.anchors); n > 3 {
+	if n := len(r.rec.clock.anchors); n > 3 {
 		t.Errorf("%d anchors are kept", n)
 	}
 }
@@ -630,17 +630,17 @@ func TestLateSpans(t *testing.T) {
 func TestHandleOfOwnEvent(t *testing.T) {
 	r := newRig(t, Options{})
 	const h = 0x7777
-	r.rec.own[h] = ownCall{}
+	r.rec.host.own.live[h] = ownCall{}
 	tell := func(op cu.TraceOp) {
-		r.rec.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: h, Stream: r.s.Handle()}})
+		r.rec.host.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: h, Stream: r.s.Handle()}})
 	}
-	n := len(r.rec.calls)
-	r.rec.before(cu.Trace{Op: cu.TraceEventDestroy, Event: h})
+	n := len(r.rec.host.log.calls)
+	r.rec.host.before(cu.Trace{Op: cu.TraceEventDestroy, Event: h})
 	tell(cu.TraceEventCreate)
 	tell(cu.TraceEventDestroy) // of the recorder's
 	tell(cu.TraceEventRecord)
 	var ops []cu.TraceOp
-	for _, c := range r.rec.calls[n:] {
+	for _, c := range r.rec.host.log.calls[n:] {
 		ops = append(ops, c.op)
 	}
 	if want := []cu.TraceOp{cu.TraceEventCreate, cu.TraceEventRecord}; !slices.Equal(ops, want) {
@@ -654,14 +654,14 @@ func TestForeignHandlesComeBack(t *testing.T) {
 	r := newRig(t, Options{})
 	const s, e = 0x7777, 0x8888
 	tell := func(op cu.TraceOp, event, stream uintptr) {
-		r.rec.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: event, Stream: stream}})
+		r.rec.host.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: event, Stream: stream}})
 	}
 	tell(cu.TraceEventRecord, e, s)
 	tell(cu.TraceStreamCreate, 0, s)
 	tell(cu.TraceEventCreate, e, 0)
 	tell(cu.TraceStreamWait, e, s)
-	if last := r.rec.calls[len(r.rec.calls)-1]; r.rec.streams[s].id != last.stream {
-		t.Errorf("the lane is of stream %d, the call of stream %d", r.rec.streams[s].id, last.stream)
+	if last := r.rec.host.log.calls[len(r.rec.host.log.calls)-1]; r.rec.host.order.lanes[s].id != last.stream {
+		t.Errorf("the lane is of stream %d, the call of stream %d", r.rec.host.order.lanes[s].id, last.stream)
 	}
 	if n := r.rec.Stats().Arrows; n != 0 {
 		t.Errorf("there are %d arrows, from a record of an event that is gone", n)

@@ -1,21 +1,17 @@
 package cutrace
 
-import (
-	"sync"
+import "github.com/purecu/purecu/cu"
 
-	"github.com/purecu/purecu/cu"
-)
-
-// maxObjects is how many events, and how many streams, are known at a time. What is created
-// beyond that has no number.
+// maxObjects is how many events, and how many streams, are known at a time. Further objects
+// have no number.
 const maxObjects = 1 << 16
 
-// numbers gives events and streams numbers in the order in which they were seen first:
-// handles come back when an object was destroyed, and numbers do not. It is a part of what
+// numbers numbers objects in the order in which they are seen first. The driver uses a handle
+// again after an object was destroyed; a number is never used again. A lock of the owner
 // guards it.
 type numbers struct {
 	live  map[uintptr]uint64
-	dying map[uintptr]uint64 // from before the destruction until it is told of
+	dying map[uintptr]uint64 // from before the destruction until it has returned
 	last  uint64
 }
 
@@ -41,8 +37,8 @@ func (n *numbers) fresh(h uintptr) uint64 {
 	return n.last
 }
 
-// dies says that an object is about to be destroyed: when the driver has done it, the handle
-// may be another one's at once.
+// dies notes that an object is about to be destroyed. As soon as the driver has done it, a new
+// object may have the handle.
 func (n *numbers) dies(h uintptr) {
 	if id := n.of(h); id != 0 {
 		delete(n.live, h)
@@ -57,36 +53,29 @@ func (n *numbers) died(h uintptr) uint64 {
 	return id
 }
 
-// objects numbers events and streams. It is safe for concurrent use.
+// objects numbers events and streams. A lock of its owner guards it.
 type objects struct {
-	mu              sync.Mutex
 	events, streams numbers
 }
 
-// before is a [cu.Tracer].
+// before notes an object that is about to be destroyed.
 func (o *objects) before(t cu.Trace) {
 	switch t.Op {
 	case cu.TraceEventDestroy:
-		o.mu.Lock()
 		o.events.dies(t.Event)
-		o.mu.Unlock()
 	case cu.TraceStreamDestroy:
-		o.mu.Lock()
 		o.streams.dies(t.Stream)
-		o.mu.Unlock()
 	}
 }
 
 // of returns the numbers of a call's event and stream, 0 for none.
 func (o *objects) of(t cu.Trace) (event, stream uint64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	switch t.Op {
 	case cu.TraceEventDestroy:
 		return o.events.died(t.Event), 0
 	case cu.TraceStreamDestroy:
 		return 0, o.streams.died(t.Stream)
-	case cu.TraceEventCreate: // whoever had the handle before is gone
+	case cu.TraceEventCreate: // the object that had the handle is gone
 		delete(o.events.live, t.Event)
 	case cu.TraceStreamCreate:
 		delete(o.streams.live, t.Stream)

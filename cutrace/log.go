@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/purecu/purecu/cu"
 )
@@ -45,7 +46,7 @@ func Log(drv *cu.Driver, l *slog.Logger, opts LogOptions) (stop func(), err erro
 	if lg.failed == nil {
 		lg.failed = slog.LevelWarn
 	}
-	removeObjects := drv.AddTracer(lg.objects.before)
+	removeObjects := drv.AddTracer(lg.before)
 	remove := drv.AddCallTracer(lg.log)
 	return func() {
 		remove()
@@ -56,11 +57,22 @@ func Log(drv *cu.Driver, l *slog.Logger, opts LogOptions) (stop func(), err erro
 type logger struct {
 	h             slog.Handler
 	level, failed slog.Leveler
+	mu            sync.Mutex
 	objects       objects
 }
 
+// before is a [cu.Tracer].
+func (l *logger) before(t cu.Trace) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.objects.before(t)
+}
+
+// log is a [cu.CallTracer].
 func (l *logger) log(c cu.TraceCall) {
+	l.mu.Lock()
 	event, stream := l.objects.of(c.Trace)
+	l.mu.Unlock()
 	ctx, level := context.Background(), l.level.Level()
 	failed := c.Result != cu.ResultSuccess && c.Result != cu.ResultNotReady
 	if failed {

@@ -145,16 +145,11 @@ func (r *Recorder) lines(device string) []line {
 	var calls []call
 	var spans []span
 	var arrows []arrow
-	names := make(map[*lane]string)
+	var names map[*lane]string
 	if r != nil {
-		r.mu.Lock()
-		calls = slices.Clone(r.calls)
-		for _, sp := range r.spans {
-			spans = append(spans, *sp)
-			names[sp.lane] = sp.lane.name
-		}
-		arrows = slices.Clone(r.arrows)
-		r.mu.Unlock()
+		calls, arrows = r.host.all()
+		spans = r.spans.all()
+		names = r.host.names(spans)
 	}
 	t := &writing{}
 	t.meta("process_name", hostProcess, 0, "host")
@@ -192,7 +187,8 @@ func (t *writing) meta(name string, pid, tid int, value string) {
 }
 
 func (t *writing) sort(pid, tid int) {
-	t.about = append(t.about, line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
+	t.about = append(t.about,
+		line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
 }
 
 func slice(name, cat string, pid, tid int, at, took time.Duration, args any) line {
@@ -259,7 +255,8 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 				t.sort(gpuProcess, tid+n+1)
 			}
 			t.tids = append(t.tids, tid+n+1)
-			t.events = append(t.events, slice(sp.name, "gpu", gpuProcess, tid+n+1, sp.start, sp.dur, spanArgs{sp.lane.id, int64(sp.dur)}))
+			t.events = append(t.events,
+				slice(sp.name, "gpu", gpuProcess, tid+n+1, sp.start, sp.dur, spanArgs{sp.lane.id, int64(sp.dur)}))
 		}
 		tid += len(lanes)
 		i = j
@@ -309,7 +306,8 @@ func (o *order) sort() {
 
 // next returns the place in the list of the first interval that was begun after seq.
 func (o *order) next(seq uint64) int {
-	n, _ := slices.BinarySearchFunc(o.list, seq, func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
+	n, _ := slices.BinarySearchFunc(o.list, seq,
+		func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
 	return n
 }
 

@@ -165,8 +165,8 @@ func TestResolveWithoutThread(t *testing.T) {
 	known.procs[symEventQuery].Store(1) // not a function: the call must not be made
 	for what, res := range map[string]Result{
 		"a call":              tab.EventQuery(At{}, 1),
-		"a call in a context":    known.EventQuery(At{Context: 1}, 1),
-		"a relaxed call": known.EventQuery(At{Relaxed: true}, 1),
+		"a call in a context": known.EventQuery(At{Context: 1}, 1),
+		"a relaxed call":      known.EventQuery(At{Relaxed: true}, 1),
 	} {
 		if res != ResultOperatingSystem {
 			t.Errorf("%s: %v", what, res)

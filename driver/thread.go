@@ -33,6 +33,15 @@ func CurrentThread() int { return ccall.CurrentThread() }
 // known.
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
 
+// Number returns the operating system's number of a pinned thread, or 0 if it is not known or th is
+// not pinned.
+func (th *Thread) Number() int {
+	if th == nil || th.pin == nil {
+		return 0
+	}
+	return th.pin.Number()
+}
+
 // Unpin releases the thread. The goroutine that called Pin must call it, after it has restored the
 // thread's state. Further calls do nothing.
 func (th *Thread) Unpin() {

@@ -14,6 +14,8 @@ import (
 // JSON all fields are always there, by the names of their tags; lists are never
 // null in what Diagnose returns, and library and init are if there is none.
 type Report struct {
+	// There are more than fifteen fields because they are the keys of the JSON document.
+
 	// Platform is the operating system and architecture, such as "linux/amd64".
 	Platform string `json:"platform"`
 	// Distribution is what the operating system calls itself, such as

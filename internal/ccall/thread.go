@@ -24,6 +24,9 @@ func CurrentThread() int { return currentThread() }
 // known.
 func (t *Thread) Here() bool { return t.id == currentThread() }
 
+// Number returns the operating system's number of the thread, or 0 if it is not known.
+func (t *Thread) Number() int { return t.id }
+
 // Unpin unlocks the goroutine from the thread. The goroutine that called Pin must call it. Further
 // calls do nothing.
 func (t *Thread) Unpin() {

@@ -17,7 +17,6 @@ type (
 	Uint64         = atomic.Uint64
 	Pointer[T any] = atomic.Pointer[T]
 	Mutex          = sync.Mutex
-	RWMutex        = sync.RWMutex
 )
 
 // Go starts a goroutine.
@@ -39,12 +38,6 @@ func TrySend[T any](ch chan<- T, v T) bool {
 	}
 }
 
-// Receive receives from a channel.
-func Receive[T any](ch <-chan T) (v T, ok bool) {
-	v, ok = <-ch
-	return v, ok
-}
-
 // Either receives from the first of two channels that is ready, and reports which: 0 or 1.
 func Either[A, B any](a <-chan A, b <-chan B) int {
 	select {
@@ -54,6 +47,3 @@ func Either[A, B any](a <-chan A, b <-chan B) int {
 		return 1
 	}
 }
-
-// Close closes a channel.
-func Close[T any](ch chan<- T) { close(ch) }

@@ -53,38 +53,6 @@ var programs = []struct {
 			}
 		})
 	}},
-	{"readers do not exclude each other", "both are reading", func(r *Run) {
-		var mu RWMutex
-		var reading Int32
-		read := func() {
-			mu.RLock()
-			defer mu.RUnlock()
-			if reading.Add(1) == 2 {
-				r.Fail("both are reading")
-			}
-			reading.Add(-1)
-		}
-		r.Go(read)
-		r.Go(read)
-	}},
-	{"a writer excludes readers", "", func(r *Run) {
-		var mu RWMutex
-		var writing Bool
-		r.Go(func() {
-			mu.Lock()
-			writing.Store(true)
-			writing.Store(false)
-			mu.Unlock()
-		})
-		r.Go(func() {
-			if mu.TryRLock() {
-				if writing.Load() {
-					r.Fail("a writer holds the lock")
-				}
-				mu.RUnlock()
-			}
-		})
-	}},
 	{"two locks in two orders", "no goroutine can continue", func(r *Run) {
 		var a, b Mutex
 		r.Go(func() { a.Lock(); b.Lock(); b.Unlock(); a.Unlock() })
@@ -293,7 +261,6 @@ func TestFormat(t *testing.T) {
 // TestOutside uses the types outside of a run, where they behave like the standard types.
 func TestOutside(t *testing.T) {
 	var mu Mutex
-	var rw RWMutex
 	var n Int64
 	done := make(chan struct{}, 4)
 	for range 4 {
@@ -302,8 +269,6 @@ func TestOutside(t *testing.T) {
 				mu.Lock()
 				n.Store(n.Load() + 1)
 				mu.Unlock()
-				rw.RLock()
-				rw.RUnlock()
 				Gosched()
 			}
 			Send(done, struct{}{})

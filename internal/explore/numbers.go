@@ -44,12 +44,6 @@ func (x *number[T]) Add(delta T) T {
 	return v
 }
 
-// And sets the value to its intersection with mask, and returns the former one.
-func (x *number[T]) And(mask T) T {
-	v, _ := x.change("And", func(old T) T { return old & mask })
-	return v
-}
-
 // Or sets the value to its union with mask, and returns the former one.
 func (x *number[T]) Or(mask T) T {
 	v, _ := x.change("Or", func(old T) T { return old | mask })

@@ -16,9 +16,6 @@ func (x *Bool) Load() bool { step("Bool.Load"); return x.v.Load() }
 // Store stores a value.
 func (x *Bool) Store(v bool) { step("Bool.Store"); x.v.Store(v) }
 
-// Swap stores a value and returns the former one.
-func (x *Bool) Swap(v bool) bool { step("Bool.Swap"); return x.v.Swap(v) }
-
 // CompareAndSwap stores a value if the former one is old.
 func (x *Bool) CompareAndSwap(old, v bool) bool {
 	step("Bool.CompareAndSwap")
@@ -58,14 +55,6 @@ func (m *Mutex) Lock() {
 	m.locked.Store(true)
 }
 
-// TryLock locks the mutex if it is not locked.
-func (m *Mutex) TryLock() bool {
-	if !step("Mutex.TryLock") {
-		return m.mu.TryLock()
-	}
-	return m.locked.CompareAndSwap(false, true)
-}
-
 // Unlock unlocks the mutex.
 func (m *Mutex) Unlock() {
 	if !step("Mutex.Unlock") {
@@ -74,66 +63,6 @@ func (m *Mutex) Unlock() {
 	}
 	if !m.locked.CompareAndSwap(true, false) {
 		fail("unlock of an unlocked Mutex")
-	}
-}
-
-// RWMutex replaces [sync.RWMutex]. In contrast to the standard type, a waiting writer does not
-// block new readers.
-type RWMutex struct {
-	mu      sync.RWMutex // used outside of a run
-	locked  atomic.Bool
-	readers atomic.Int32
-}
-
-// Lock locks the mutex for writing.
-func (m *RWMutex) Lock() {
-	if !wait("RWMutex.Lock", func() bool { return !m.locked.Load() && m.readers.Load() == 0 }) {
-		m.mu.Lock()
-		return
-	}
-	m.locked.Store(true)
-}
-
-// Unlock unlocks the mutex for writing.
-func (m *RWMutex) Unlock() {
-	if !step("RWMutex.Unlock") {
-		m.mu.Unlock()
-		return
-	}
-	if !m.locked.CompareAndSwap(true, false) {
-		fail("unlock of an unlocked RWMutex")
-	}
-}
-
-// RLock locks the mutex for reading.
-func (m *RWMutex) RLock() {
-	if !wait("RWMutex.RLock", func() bool { return !m.locked.Load() }) {
-		m.mu.RLock()
-		return
-	}
-	m.readers.Add(1)
-}
-
-// TryRLock locks the mutex for reading if it is not locked for writing.
-func (m *RWMutex) TryRLock() bool {
-	if !step("RWMutex.TryRLock") {
-		return m.mu.TryRLock()
-	}
-	if m.locked.Load() {
-		return false
-	}
-	m.readers.Add(1)
-	return true
-}
-
-// RUnlock unlocks the mutex for reading.
-func (m *RWMutex) RUnlock() {
-	if !step("RWMutex.RUnlock") {
-		m.mu.RUnlock()
-		return
-	}
-	if m.readers.Add(-1) < 0 {
-		fail("unlock of an unlocked RWMutex")
 	}
 }
 

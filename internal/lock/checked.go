@@ -14,9 +14,9 @@ import (
 
 // order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
-	Growing{}, HostCalls{}, EventPool{}, Captures{}, LegacyMarks{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
-	EventCache{}, Peers{}, StreamCalls{}, Deferred{}, Cells{}, Slabs{},
+	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
+	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
+	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, LongCalls{}, Gates{},
 }
 
 // several reports whether a goroutine may hold more than one lock at a place of the order.

@@ -25,10 +25,10 @@ type (
 	// whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
-	// capture, hold it for writing. The driver enqueues nothing then, and no sleep lasts longer
-	// than markPatience. So a call that blocks on this lock is about to enqueue work on the same
-	// stream, or begins or ends a capture of it. A goroutine may hold the locks of several streams
-	// for reading.
+	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
+	// gatePatience. So a call that blocks on this lock is about to enqueue work on the same stream,
+	// or begins or ends a capture of it. A goroutine may hold the locks of several streams for
+	// reading.
 	Work struct{}
 	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
@@ -41,6 +41,9 @@ type (
 	// Uses is uses.mu: the objects that a graph uses. The lock of a graph that is replaced or
 	// copied is taken before the lock of the new graph.
 	Uses struct{}
+	// Owner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of two
+	// events. It takes the second one with TryLock.
+	Owner struct{}
 	// Polls is captures.polls, which protects no data. It is held for reading while an event is
 	// polled, or while a stream of the library's own begins to wait for the event. The driver
 	// returns from both calls without blocking, as nothing else is enqueued on that stream. A
@@ -64,12 +67,8 @@ type (
 	HostCalls struct{}
 	// EventPool is poolCore.mu: the entries of a pool of events.
 	EventPool struct{}
-	// Captures is captures.mu: the captures that are under way, and the streams that are part of
-	// each.
+	// Captures is captures.mu: the captures in progress, and the streams that are part of each.
 	Captures struct{}
-	// LegacyMarks is legacyMarks.mu: how many records on the legacy default stream, and how many
-	// beginnings of captures, are in progress.
-	LegacyMarks struct{}
 	// Marks is timelineCore.marksMu: the marks of a timeline.
 	Marks struct{}
 	// Exports is exports.mu: the events whose IPC handles were exported.
@@ -87,13 +86,14 @@ type (
 	EventCache struct{}
 	// Peers is peers.mu: changes to the list of contexts whose memory a context can access.
 	Peers struct{}
-	// StreamCalls is streamCalls.mu: the running calls that affect all streams of a context, and
-	// the destructions of streams that wait for these calls.
-	StreamCalls struct{}
 	// Deferred is deferred.mu: the objects of a context that are deferred.
 	Deferred struct{}
 	// Cells is cells.mu: the slabs and closed timelines of a context.
 	Cells struct{}
 	// Slabs is slabs.mu: the slabs that belong to no context.
 	Slabs struct{}
+	// LongCalls is checkedCalls.mu: the running calls of one kind that wait for the GPU.
+	LongCalls struct{}
+	// Gates is gates.mu: the gates of all contexts of the process.
+	Gates struct{}
 )

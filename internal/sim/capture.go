@@ -11,6 +11,7 @@ type capture struct {
 	id          uint64
 	mode        int32
 	thread      *thread // that began it
+	osThread    int     // the operating system's number of that thread if a goroutine is locked to it, else 0
 	origin      *stream
 	streams     []*stream
 	events      []*event // whose newest record is part of it
@@ -98,6 +99,7 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 		case t.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || other.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 			continue
 		case other.thread == t && t != &d.noThread:
+		case t.anyThread && other.osThread != 0 && other.osThread == driver.CurrentThread():
 		case other.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && t.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL:
 		default:
 			continue
@@ -251,7 +253,7 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 		return r
 	}
 	d.ids.capture++
-	c := &capture{id: d.ids.capture, mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: g, taken: g.handle != 0}
+	c := &capture{id: d.ids.capture, osThread: th.Number(), mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: g, taken: g.handle != 0}
 	s.capture, s.deps = c, after
 	d.captures = append(d.captures, c)
 	return ok

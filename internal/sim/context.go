@@ -72,8 +72,8 @@ func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory 
 
 // newContext creates a context. The device has memory for it.
 func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
-	d.contextIDs++
-	c := &context{id: d.contextIDs, dev: dev, flags: flags, primary: primary}
+	d.ids.context++
+	c := &context{id: d.ids.context, dev: dev, flags: flags, primary: primary}
 	if primary && dev.primary != nil {
 		// A new primary context has the handle of the old one.
 		c.handle = dev.primary.handle

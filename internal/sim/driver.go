@@ -10,39 +10,37 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and need not be closed.
+// Driver is a software driver. It is safe for concurrent use, and need not be closed. One lock
+// guards all its parts, because a call may change several of them at once.
 type Driver struct {
-	mu      sync.Mutex
-	changed *sync.Cond // signalled when work completes or a stream is released
+	mu sync.Mutex
 
-	version int32
-	clock   clock
-	engine  engine
-	objects objects
-	devices []*device
-	// attributes are the attributes that DeviceAttribute has set.
-	attributes map[int32]int32
+	machine
+	clock    clock
+	engine   engine
+	objects  objects
+	space    addressSpace
+	captures []*capture // the captures in progress
+	noThread thread     // the thread of calls without a pinned thread; it has no state
+	misuses  []Misuse
+	kernelTable
+	failures
+	waiting
+	// ids are the last assigned numbers, by kind.
+	ids struct{ context, stream, event, capture, thread, split uint64 }
+}
+
+// machine contains the devices and the properties of the driver.
+type machine struct {
+	version    int32
 	ready      bool // cuInit was called
-	ids        struct{ stream, event, capture, thread, split uint64 }
-
-	contextIDs  uint64
-	noThread    thread // the thread of calls without a pinned thread; it has no state
-	misuses     []Misuse
-	kernels     map[string]Kernel
-	unknown     unknownKernels
-	faults      map[string]*fault
-	lost        driver.Result // the first sticky error, after which all calls fail
-	unreachable bool          // objects can no longer be destroyed: see Census
-	captures    []*capture    // the captures in progress
-	space       addressSpace
-	waits       []*wait           // the calls that wait for changed
-	lastMove    time.Time         // the last event that could end one of waits
-	hosts       map[int]*hostCall // the running host functions, by thread
+	devices    []*device
+	attributes map[int32]int32 // the attributes that DeviceAttribute has set
 }
 
 var _ driver.Software = (*Driver)(nil)
 
-// Option changes what [New] makes.
+// Option configures the driver that [New] returns.
 type Option func(*Driver)
 
 // Devices is cusim.Devices.
@@ -67,8 +65,10 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{version: 13000, kernels: builtinKernels(), faults: make(map[string]*fault)}
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels()},
+		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
+	d.noThread.anyThread = true
 	d.clock.init()
 	d.engine.d = d
 	Devices(1)(d)

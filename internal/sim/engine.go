@@ -39,9 +39,8 @@ type op struct {
 	done bool
 	at   int64 // the time of its completion
 
-	overtakes    bool // does not wait for the legacy default stream, though it is on a blocking stream
-	older, newer *op  // its neighbours in the context's list of pending operations
-	number       uint64
+	overtakes bool // does not wait for the legacy default stream, though it is on a blocking stream
+	pendingPlace
 }
 
 // enqueue adds an operation to a stream. It waits for the stream's work, for the stream's barriers,

@@ -37,6 +37,13 @@ type faultRate struct {
 	code   driver.Result
 }
 
+// failures contains the reasons for which calls fail.
+type failures struct {
+	faults      map[string]*fault // by the name of the function; "" is for all functions
+	lost        driver.Result     // the first sticky error, after which all calls fail
+	unreachable bool              // objects can no longer be destroyed: see Census
+}
+
 // Faults is cusim.Faults.
 func Faults(faults ...Fault) Option {
 	return func(d *Driver) {

@@ -166,8 +166,8 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	if r := d.retain(v); r != ok {
 		return 0, r
 	}
-	d.contextIDs++
-	g := &greenContext{id: d.contextIDs, ctx: v.primary, share: its.share, lane: v.primary.aside()}
+	d.ids.context++
+	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, lane: v.primary.aside()}
 	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
 	return g.handle, ok
 }

@@ -17,7 +17,13 @@ type Kernel struct {
 	Run  func(l *Launch)
 }
 
-// WithKernel is cusim.WithKernel, which lists the kernels that the driver implements.
+// kernelTable contains the kernels with an implementation, and the launched kernels without one.
+type kernelTable struct {
+	kernels map[string]Kernel
+	unknown unknownKernels
+}
+
+// WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.
 func WithKernel(name string, k Kernel) Option {
 	return func(d *Driver) { d.kernels[name] = k }
 }

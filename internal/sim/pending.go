@@ -9,7 +9,13 @@ type pending struct {
 	numbers        uint64
 }
 
-// add adds an operation.
+// pendingPlace is the place of an operation in its context's list of pending operations.
+type pendingPlace struct {
+	older, newer *op
+	number       uint64
+}
+
+// add adds an operation that was enqueued.
 func (p *pending) add(o *op) {
 	p.numbers++
 	o.number = p.numbers

@@ -8,6 +8,8 @@ type thread struct {
 	stack []namedContext
 	mode  int32 // the capture mode
 	own   map[*context]*stream
+	// anyThread says that the call is not made on a pinned thread.
+	anyThread bool
 }
 
 // namedContext is a current context: a context, or a green context that means its primary context.
@@ -40,7 +42,7 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 	t, is := th.Local.(*thread)
 	if !is {
 		d.ids.thread++
-		t = &thread{id: d.ids.thread}
+		t = &thread{id: d.ids.thread, anyThread: th.Number() == 0}
 		th.Local = t
 	}
 	return t

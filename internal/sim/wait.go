@@ -5,10 +5,19 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 )
+
+// waiting contains the calls that wait, and the running host functions, which may make such calls.
+type waiting struct {
+	changed  *sync.Cond // signalled when work completes or a stream is released
+	waits    []*wait
+	lastMove time.Time         // the last event that could end one of waits
+	hosts    map[int]*hostCall // the running host functions, by thread
+}
 
 // wait is a call that waits for operations, or for all operations of a context up to a number.
 type wait struct {

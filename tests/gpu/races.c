@@ -1,10 +1,7 @@
-// Asks whether the driver crashes, hangs or fails where threads make two kinds of calls in one context at a time:
-// those that record an event or wait (A), above all those about all streams of a context, and those that make and
-// destroy streams, green contexts and other objects (B). In a soak test on two H100s (driver 580) cuCtxWaitEvent
-// ended with SIGSEGV at address 0x298, while other threads were in cuStreamDestroy, cuGreenCtxCreate and
-// cuGraphInstantiate. Which of these calls the driver does not bear beside cuCtxWaitEvent is not known, and neither is
-// whether it takes two contexts. If a pair crashes here, package cu has to keep the calls of that pair apart, as
-// cu/wholectx.go does for some; if none does, it keeps them apart without a reason that was seen twice.
+// Asks whether the driver crashes, hangs or fails where threads make two kinds of calls in one context at a time.
+// The first kind (A) is checked against captures, or records events and waits; the second (B) begins and ends
+// captures, or creates and destroys objects. Driver 580 crashes if a call of A is checked against a capture that
+// begins or ends at that moment: docs/design/captures.md says which, and races.tsv has what an H100 did.
 //
 // It takes no CUDA headers:
 //
@@ -13,6 +10,9 @@
 //	./races -for 60 'cuCtxWaitEvent beside cuStream'       # only pairs with this in their names, 60 s each
 //	./races -contexts devices                              # in a context on each of two devices
 //	./races -list
+//
+// -exclusive begin,end,join keeps A off while captures begin, end, or are joined by another stream, and -relaxed gives
+// the threads of A the relaxed capture mode: so one finds out what a crash takes.
 //
 // -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two), apart (A in
 // the first of them, B in the second) or devices (the primary contexts of two devices). -but NAME leaves out the calls with this in their names, also of "all of
@@ -65,6 +65,7 @@ struct thread {
 	_Atomic U *word;     // that streams wait for, and its address on the device
 	D word_at;
 	U word_next;
+	struct thread *helper; // has streams of its own, for a thread that is started beside it
 };
 
 // A process, as its parent sees it.
@@ -124,7 +125,7 @@ static int name_length(const char *call) { return (int)strcspn(call, "("); }
 static void begin(const char *call) { me->in = call; }
 static int end(int r) {
 	int of_a_capture = r >= 900 && r <= 908; // which others have invalidated, or which forbids the call
-	if (r != 0 && !of_a_capture && me->failures++ == 0) {
+	if (r != 0 && r != NOT_READY && !of_a_capture && me->failures++ == 0) {
 		me->code = r;
 		me->failed = atomic_load(&me->in);
 	}
@@ -343,10 +344,8 @@ static void prepare_all(void) {
 
 static pthread_mutex_t cloning = PTHREAD_MUTEX_INITIALIZER;
 
-static void *run_thread(void *arg) {
+static void prepare_thread(void) {
 	int mode = CAPTURE_RELAXED;
-	me = arg;
-	own_signal_stack();
 	ok(cuCtxSetCurrent(me->place->ctx));
 	ok(cuCtxGetStreamPriorityRange(&me->least, &me->greatest));
 	ok(cuStreamCreate(&me->stream, STREAM_NON_BLOCKING));
@@ -365,6 +364,19 @@ static void *run_thread(void *arg) {
 	pthread_mutex_unlock(&cloning);
 	ok(cuMemHostAlloc((void **)&me->word, sizeof *me->word, 2)); // mapped
 	ok(cuMemHostGetDevicePointer(&me->word_at, (void *)me->word, 0));
+}
+
+static void *run_thread(void *arg) {
+	me = arg;
+	own_signal_stack();
+	prepare_thread();
+	struct thread *self = me;
+	for (struct thread *t = self; t == self || t == self->helper; t = t->helper) { // two helpers, one of the other
+		me = t->helper = calloc(1, sizeof *me);
+		me->place = self->place, me->op = self->op;
+		prepare_thread();
+	}
+	me = self;
 	me->ready = 1;
 	while (!state->running)
 		usleep(100);

@@ -43,10 +43,26 @@ static void legacy_launch(void) {
 }
 static void legacy_query(void) {
 	U flags;
-	DO(every(2) ? cuStreamQuery(NULL) : cuStreamGetFlags(NULL, &flags));
+	if (every(2))
+		DO(cuStreamQuery(NULL));
+	else
+		DO(cuStreamGetFlags(NULL, &flags));
 }
-static void copies(void) { DO(cuMemcpyHtoD(me->place->bytes, "bytes", 5)); }
-static void queries(void) { DO(every(2) ? cuStreamQuery(me->stream) : cuEventQuery(me->event)); }
+static void copies(void) {
+	char bytes[8] = "";
+	if (every(3))
+		DO(cuMemcpyHtoD(me->place->bytes, "bytes", 5));
+	else if (every(2))
+		DO(cuMemcpyDtoH(bytes, me->place->bytes, 5));
+	else
+		DO(cuMemsetD8(me->place->bytes, 1, 5));
+}
+static void queries(void) {
+	if (every(2))
+		DO(cuStreamQuery(me->stream));
+	else
+		DO(cuEventQuery(me->event));
+}
 static void green_work(void) {
 	DO(launch(me->place->green_stream));
 	DO(cuStreamQuery(me->place->green_stream));
@@ -167,7 +183,61 @@ static void events(void) {
 	DO(cuEventDestroy(e));
 }
 
+// Calls that wait for the GPU, beside captures that another thread begins and ends once the call waits, and when it
+// returns. So the captures meet no other part of the call.
+static pthread_mutex_t one_waits = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int waits_are_over;
+static void *capture_meanwhile(void *arg) {
+	struct thread *waiting = arg;
+	me = waiting->helper;
+	DO(cuCtxSetCurrent(me->place->ctx));
+	usleep(3000);
+	for (int i = 0; i < 200 || !waits_are_over; i++) {
+		capture(every(2) ? me->stream : me->blocking, CAPTURE_RELAXED, 0, NULL);
+		me->turns++;
+		if (i == 200)
+			*waiting->word = waiting->word_next;
+	}
+	*waiting->word = waiting->word_next; // also if the call returned early
+	return NULL;
+}
+static void *free_memory(void *arg) {
+	me = arg;
+	DO(cuCtxSetCurrent(me->place->ctx));
+	D d;
+	if (!DO(cuMemAlloc(&d, 64)))
+		DO(cuMemFree(d)); // waits for the held stream
+	return NULL;
+}
+enum waiting { CONTEXT, LEGACY, HELD_UP };
+static void wait_beside_captures(enum waiting what) {
+	pthread_t captures, frees;
+	pthread_mutex_lock(&one_waits);
+	waits_are_over = 0;
+	if (DO(cuStreamWaitValue32(me->blocking, me->word_at, ++me->word_next, WAIT_GEQ)) ||
+	    (what == HELD_UP && pthread_create(&frees, NULL, free_memory, me->helper->helper)) ||
+	    pthread_create(&captures, NULL, capture_meanwhile, me))
+		exit(3);
+	if (what == HELD_UP)
+		usleep(1000), DO(cuEventRecord(me->event, NULL));
+	else if (what == LEGACY)
+		DO(launch(NULL)), DO(cuStreamSynchronize(NULL)); // the launch waits for the blocking stream
+	else
+		DO(cuCtxSynchronize());
+	waits_are_over = 1;
+	pthread_join(captures, NULL);
+	if (what == HELD_UP)
+		pthread_join(frees, NULL);
+	pthread_mutex_unlock(&one_waits);
+}
+static void waiting_sync(void) { wait_beside_captures(CONTEXT); }
+static void waiting_legacy_sync(void) { wait_beside_captures(LEGACY); }
+static void held_up_record(void) { wait_beside_captures(HELD_UP); }
+
 static const struct op as[] = {
+	{"cuCtxSynchronize that waits, with captures meanwhile", waiting_sync, 0},
+	{"cuStreamSynchronize of the legacy stream that waits, with captures meanwhile", waiting_legacy_sync, 0},
+	{"cuEventRecord on the legacy stream that cuMemFree holds up, with captures meanwhile", held_up_record, 0},
 	{"cuCtxWaitEvent", ctx_wait, 0},
 	{"cuCtxRecordEvent", ctx_record, 0},
 	{"cuGreenCtxWaitEvent", green_wait, 1},
@@ -179,7 +249,7 @@ static const struct op as[] = {
 	{"cuStreamWaitEvent on the legacy stream", legacy_wait, 0},
 	{"cuLaunchKernel on the legacy stream", legacy_launch, 0},
 	{"cuStreamQuery and cuStreamGetFlags of the legacy stream", legacy_query, 0},
-	{"cuMemcpyHtoD", copies, 0},
+	{"cuMemcpyHtoD, cuMemcpyDtoH and cuMemsetD8", copies, 0},
 	{"cuStreamQuery and cuEventQuery", queries, 0},
 	{"cuLaunchKernel and cuStreamQuery on a stream of a green context", green_work, 1},
 	{"cuMemAlloc and cuMemFree", memory, 0},

@@ -52,90 +52,119 @@ func Parse(data []byte) (*Trace, error) {
 	if err := d.Decode(t); err != nil {
 		return nil, err
 	}
-	var errs []error
-	wrong := func(i int, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("event %d (%s): %s", i, t.Events[i].Name, fmt.Sprintf(format, args...)))
-	}
+	c := &checker{Trace: t, processes: make(map[int]bool), flows: make(map[int][]int), open: make(map[[2]int][]int64)}
 	if t.Unit != "ns" && t.Unit != "ms" {
-		errs = append(errs, fmt.Errorf("displayTimeUnit is %q", t.Unit))
+		c.errs = append(c.errs, fmt.Errorf("displayTimeUnit is %q", t.Unit))
 	}
-	processes := make(map[int]bool)
-	flows := make(map[int][]int)
-	open := make(map[[2]int][]int64) // the ends of slices that are open on a lane
-	first, last := true, int64(0)
 	for i := range t.Events {
-		e := &t.Events[i]
-		if e.Name == "" || e.PID == nil || e.TID == nil {
-			wrong(i, "it has no name, pid or tid")
-			continue
-		}
-		var ok, exact bool
-		if e.Start, ok = nanoseconds(e.TS); !ok && e.Ph != "M" {
-			wrong(i, "ts is %q", e.TS)
-		}
-		e.Length, exact = nanoseconds(e.Dur)
-		if e.Ph != "M" {
-			if e.Start < 0 {
-				wrong(i, "it begins at %s", e.TS)
-			}
-			if !first && e.Start < last {
-				wrong(i, "it is not in order")
-			}
-			first, last = false, e.Start
-			if !processes[*e.PID] || t.Lanes[e.lane()] == "" {
-				wrong(i, "its process or thread has no name so far")
-			}
-		}
-		switch e.Ph {
-		case "M":
-			switch name, _ := e.Args["name"].(string); {
-			case e.Name == "process_name" && name != "":
-				processes[*e.PID] = true
-			case e.Name == "thread_name" && name != "":
-				if t.Lanes[e.lane()] != "" {
-					wrong(i, "the thread has a name")
-				}
-				t.Lanes[e.lane()] = name
-			case e.Name == "thread_sort_index":
-				if _, ok := e.Args["sort_index"].(json.Number); !ok {
-					wrong(i, "args are %v", e.Args)
-				}
-			default:
-				wrong(i, "metadata %v", e.Args)
-			}
-		case "X":
-			if !exact || e.Length < 0 {
-				wrong(i, "dur is %q", e.Dur)
-			}
-			ends := open[e.lane()]
-			for len(ends) > 0 && ends[len(ends)-1] <= e.Start {
-				ends = ends[:len(ends)-1]
-			}
-			if len(ends) > 0 && e.End() > ends[len(ends)-1] {
-				wrong(i, "it overlaps another slice of its thread, and does not lie within it")
-			}
-			open[e.lane()] = append(ends, e.End())
-		case "s", "f":
-			if e.ID == 0 || e.Cat == "" || e.Dur != "" {
-				wrong(i, "an arrow has an id, a category, and no duration")
-			}
-			if e.Ph == "f" && e.BP != "e" {
-				wrong(i, "it does not end in the slice that is open: bp is %q", e.BP)
-			}
-			if !slices.ContainsFunc(open[e.lane()], func(end int64) bool { return end > e.Start || end == e.Start && e.Ph == "f" }) && !t.empty(e) {
-				wrong(i, "no slice is open there")
-			}
-			flows[e.ID] = append(flows[e.ID], i)
-		default:
-			wrong(i, "ph is %q", e.Ph)
+		c.event(i, &t.Events[i])
+	}
+	for id, l := range c.flows {
+		if !c.pair(l) {
+			c.errs = append(c.errs, fmt.Errorf("arrow %d has the events %v, not one s and then one f of its name", id, l))
 		}
 	}
-	for id, l := range flows {
-		if len(l) != 2 || t.Events[l[0]].Ph != "s" || t.Events[l[1]].Ph != "f" || t.Events[l[0]].Name != t.Events[l[1]].Name || t.Events[l[0]].Cat != t.Events[l[1]].Cat {
-			errs = append(errs, fmt.Errorf("arrow %d has the events %v, not one s and then one f of its name", id, l))
-		}
+	return t, errors.Join(c.errs...)
+}
+
+// checker checks the events of a trace in their order.
+type checker struct {
+	*Trace
+	errs      []error
+	processes map[int]bool       // that have a name
+	flows     map[int][]int      // the events of each arrow
+	open      map[[2]int][]int64 // the ends of slices that are open on a lane
+	begun     bool               // an event that has a time has come
+	last      int64              // the time of the last one
+}
+
+func (c *checker) wrong(i int, format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("event %d (%s): %s", i, c.Events[i].Name, fmt.Sprintf(format, args...)))
+}
+
+func (c *checker) event(i int, e *Event) {
+	if e.Name == "" || e.PID == nil || e.TID == nil {
+		c.wrong(i, "it has no name, pid or tid")
+		return
 	}
-	return t, errors.Join(errs...)
+	var ok, exact bool
+	if e.Start, ok = nanoseconds(e.TS); !ok && e.Ph != "M" {
+		c.wrong(i, "ts is %q", e.TS)
+	}
+	e.Length, exact = nanoseconds(e.Dur)
+	if e.Ph == "M" {
+		c.metadata(i, e)
+		return
+	}
+	if e.Start < 0 {
+		c.wrong(i, "it begins at %s", e.TS)
+	}
+	if c.begun && e.Start < c.last {
+		c.wrong(i, "it is not in order")
+	}
+	c.begun, c.last = true, e.Start
+	if !c.processes[*e.PID] || c.Lanes[e.lane()] == "" {
+		c.wrong(i, "its process or thread has no name so far")
+	}
+	switch e.Ph {
+	case "X":
+		if !exact || e.Length < 0 {
+			c.wrong(i, "dur is %q", e.Dur)
+		}
+		ends := c.open[e.lane()]
+		for len(ends) > 0 && ends[len(ends)-1] <= e.Start {
+			ends = ends[:len(ends)-1]
+		}
+		if len(ends) > 0 && e.End() > ends[len(ends)-1] {
+			c.wrong(i, "it overlaps another slice of its thread, and does not lie within it")
+		}
+		c.open[e.lane()] = append(ends, e.End())
+	case "s", "f":
+		c.arrow(i, e)
+	default:
+		c.wrong(i, "ph is %q", e.Ph)
+	}
+}
+
+func (c *checker) metadata(i int, e *Event) {
+	switch name, _ := e.Args["name"].(string); {
+	case e.Name == "process_name" && name != "":
+		c.processes[*e.PID] = true
+	case e.Name == "thread_name" && name != "":
+		if c.Lanes[e.lane()] != "" {
+			c.wrong(i, "the thread has a name")
+		}
+		c.Lanes[e.lane()] = name
+	case e.Name == "thread_sort_index":
+		if _, ok := e.Args["sort_index"].(json.Number); !ok {
+			c.wrong(i, "args are %v", e.Args)
+		}
+	default:
+		c.wrong(i, "metadata %v", e.Args)
+	}
+}
+
+func (c *checker) arrow(i int, e *Event) {
+	if e.ID == 0 || e.Cat == "" || e.Dur != "" {
+		c.wrong(i, "an arrow has an id, a category, and no duration")
+	}
+	if e.Ph == "f" && e.BP != "e" {
+		c.wrong(i, "it does not end in the slice that is open: bp is %q", e.BP)
+	}
+	isOpen := func(end int64) bool { return end > e.Start || end == e.Start && e.Ph == "f" }
+	if !slices.ContainsFunc(c.open[e.lane()], isOpen) && !c.empty(e) {
+		c.wrong(i, "no slice is open there")
+	}
+	c.flows[e.ID] = append(c.flows[e.ID], i)
+}
+
+// pair reports whether the events of an arrow are its begin and its end.
+func (c *checker) pair(events []int) bool {
+	if len(events) != 2 {
+		return false
+	}
+	from, to := &c.Events[events[0]], &c.Events[events[1]]
+	return from.Ph == "s" && to.Ph == "f" && from.Name == to.Name && from.Cat == to.Cat
 }
 
 // empty reports whether an arrow begins or ends at a slice without a length.

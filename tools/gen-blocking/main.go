@@ -1,6 +1,6 @@
-// Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they hold up meanwhile, as
-// tests/gpu/blocking.tsv says that it was measured. With -merge it first puts rows into that table that were measured
-// later: see merge.
+// Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they
+// hold up meanwhile, as tests/gpu/blocking.tsv says that it was measured. With -merge it first puts
+// rows into that table that were measured later: see merge.
 package main
 
 import (
@@ -172,10 +172,31 @@ events, such as RecordAll, behave as the methods.
 `)
 	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. "+
 		"The host holds a stream, and each call is made on another thread.\n\n", machine)
+	groups := writeMethods(&b, methods)
+	b.WriteString(`
+A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
+Untimed records and waits for events have room even then. A host function waits for room if the queue is full of
+launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
+yet.
+
+The library itself adds one wait. The driver crashes if a capture begins or ends while another thread makes a call about the
+whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
+capture, and the capture waits for them, for up to a second: see design/captures.md.
+
+Calls in other contexts continue, with these exceptions:
+
+`)
+	b.WriteString(elsewhere(rows))
+	writeFunctions(&b, rows, groups)
+	return b.Bytes(), nil
+}
+
+// writeMethods writes the table of methods, and below it the groups of calls that they block. It
+// returns the groups.
+func writeMethods(b *bytes.Buffer, methods []method) (groups []string) {
 	b.WriteString("## Methods that may wait\n\n")
 	b.WriteString("The last column says which calls of other goroutines in the same context are blocked meanwhile. The groups are below the table.\n\n")
 	b.WriteString("| method | it waits if | blocked meanwhile |\n|---|---|---|\n")
-	var groups []string
 	for _, m := range methods {
 		group := "nothing"
 		if m.row != nil && m.row.here() != "nothing" && m.row.here() != "not measured" {
@@ -189,22 +210,18 @@ events, such as RecordAll, behave as the methods.
 		if m.row == nil && strings.Contains(m.when, "as ") {
 			group = "as there"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.when, group)
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", m.name, m.when, group)
 	}
 	b.WriteByte('\n')
 	for i, g := range groups {
-		fmt.Fprintf(&b, "- Group %c: %s.\n", 'A'+i, code(g))
+		fmt.Fprintf(b, "- Group %c: %s.\n", 'A'+i, code(g))
 	}
-	b.WriteString(`
-A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
-Untimed records and waits for events have room even then. A host function waits for room if the queue is full of
-launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
-yet.
+	return groups
+}
 
-Calls in other contexts continue, with these exceptions:
-
-`)
-	b.WriteString(elsewhere(rows))
+// writeFunctions writes the table of the driver's functions that waited, and the list of those that
+// did not.
+func writeFunctions(b *bytes.Buffer, rows []row, groups []string) {
 	b.WriteString(`
 ## The driver's functions
 
@@ -224,12 +241,11 @@ These functions waited, in the situations that are listed. "Unclear" means that 
 		if r.unclear() {
 			call += " (unclear)"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", call, short(r.here(), groups), short(r.elsewhere(), groups))
+		fmt.Fprintf(b, "| %s | %s | %s |\n", call, short(r.here(), groups), short(r.elsewhere(), groups))
 	}
 	b.WriteString("\nThese functions returned in all situations: ")
 	b.WriteString(strings.Join(returned(rows), ", "))
 	b.WriteString(".\n")
-	return b.Bytes(), nil
 }
 
 // short names a list of functions by its group, if it is one.

@@ -241,10 +241,18 @@ type field struct {
 	later     string // or by an assignment, when the frame has an address
 }
 
-// emitFrame writes the frame, the call, and the return. With onStack, structs
-// by value lie where System V wants them, in the words behind the six of the
-// registers; without, a pointer to a copy takes their place.
+// emitFrame writes the frame, the call, and the return. Structs that are passed by value lie as in
+// layout.
 func (c *call) emitFrame(b *strings.Builder, onStack bool) {
+	fields, size := c.layout(onStack)
+	c.emitLiteral(b, fields)
+	c.emitCall(b, size)
+}
+
+// layout returns the fields of the frame, and the number of its words. With onStack, structs by
+// value lie where System V wants them: in the words behind the six of the registers. Without it, a
+// pointer to a copy takes their place.
+func (c *call) layout(onStack bool) (fields []field, size int) {
 	var words, stack, slots []field
 	for _, p := range c.params {
 		f := p.field()
@@ -272,40 +280,41 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 		}
 		words = append(words, f)
 	}
-	size := smallFrame
-	if len(words) > smallFrame || len(stack) > 0 {
-		size = largeFrame
-	}
-	var fields []field
-	if len(stack) > 0 {
-		// parseCalls has held that all other words fit the registers.
-		fields = append(fields, words...)
-		if n := smallFrame - len(words); n > 0 {
-			fields = append(fields, padding(n))
+	fields = words
+	pad := func(n int) {
+		if n > 0 {
+			fields = append(fields, field{name: "_", typ: fmt.Sprintf("[%d]uintptr", n)})
 		}
+	}
+	switch {
+	case len(stack) > 0: // the other words fit the registers: parseCalls has checked that
+		size = largeFrame
+		pad(smallFrame - len(words))
 		fields = append(fields, stack...)
 		_, used := c.systemV()
-		if n := size - smallFrame - used; n > 0 {
-			fields = append(fields, padding(n))
-		}
-	} else {
-		fields = append(fields, words...)
-		if n := size - len(words); n > 0 {
-			fields = append(fields, padding(n))
-		}
+		pad(size - smallFrame - used)
+	case len(words) > smallFrame:
+		size = largeFrame
+		pad(size - len(words))
+	default:
+		size = smallFrame
+		pad(size - len(words))
 	}
-	fields = append(fields, slots...)
+	return append(fields, slots...), size
+}
 
+// emitLiteral writes the frame and what is assigned to it later.
+func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 	inits := []string{"fn: fn"}
 	for _, f := range fields {
 		if f.init != "" {
 			inits = append(inits, f.name+": "+f.init)
 		}
 	}
-	frame, address := "struct {", "&f"
+	frame := "struct {"
 	if c.heap {
 		// The function may call back into Go, which may move the stack.
-		frame, address = "ccall.Heap(&struct {", "f"
+		frame = "ccall.Heap(&struct {"
 	}
 	fmt.Fprintf(b, "f := %s\nfn, r uintptr\n", frame)
 	for _, f := range fields {
@@ -325,17 +334,21 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 			fmt.Fprintf(b, "f.%s = %s\n", f.name, f.later)
 		}
 	}
+}
+
+// emitCall writes the call, and the return. size is the number of words of the frame.
+func (c *call) emitCall(b *strings.Builder, size int) {
+	address := "&f"
+	if c.heap {
+		address = "f" // f is a pointer
+	}
 	class := goClass(c.fact.class)
 	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
 	outs := c.outs()
 	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
 	case hot: // one Go function less between the caller and C
-		fmt.Fprintf(
-			b,
-			"if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\nres = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n",
-			class,
-			args,
-		)
+		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\n"+
+			"res = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
 	case len(outs) == 0 && c.undo == "":
 		fmt.Fprintf(b, "return t.call%d%s\n", size, args)
 		return
@@ -359,8 +372,6 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 	}
 	b.WriteString("res\n")
 }
-
-func padding(words int) field { return field{name: "_", typ: fmt.Sprintf("[%d]uintptr", words)} }
 
 // field returns the argument word of a parameter that needs no slot.
 func (p *callParam) field() field {

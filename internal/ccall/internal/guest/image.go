@@ -157,7 +157,7 @@ func (im *image) alloc(n, align uintptr) (uintptr, []byte) {
 	return p, unsafe.Slice((*byte)(at(p)), n)
 }
 
-// newImage writes a program that needs these libraries, with the interpreter interp.
+// newImage writes a program that needs these libraries, and whose interpreter is interp.
 func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 	if len(interp) >= 4096 {
 		return nil, errors.New("the loader's name is too long")
@@ -166,48 +166,80 @@ func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no memory for the program: %w", err)
 	}
-	le := binary.LittleEndian
 	im := &image{base: base, nphdr: 6}
 	im.alloc(ehdrSize, 8) // unused, so that no offset is 0
-	var ph []byte
-	im.phdr, ph = im.alloc(uintptr(im.nphdr)*phdrSize, 8)
+	var headers []byte
+	im.phdr, headers = im.alloc(uintptr(im.nphdr)*phdrSize, 8)
 	interpAt, b := im.alloc(uintptr(len(interp)+1), 1)
 	copy(b, interp)
 
-	strtab := []byte{0}
-	name := func(s string) uint64 {
-		at := len(strtab)
-		strtab = append(append(strtab, s...), 0)
-		return uint64(at)
-	}
+	names := stringTable{0}
 	var dyn []uint64
 	for _, lib := range needed {
-		dyn = append(dyn, dtNeeded, name(lib))
+		dyn = append(dyn, dtNeeded, names.add(lib))
 	}
+	symAt, relAt := im.writeSymbols(&names, hooks)
+	hashAt := im.writeHash(1 + nFuncs + len(hooks))
+	strAt, b := im.alloc(uintptr(len(names)), 1)
+	copy(b, names)
+	dyn = append(dyn, dtHash, uint64(hashAt), dtStrtab, uint64(strAt), dtStrsz, uint64(len(names)),
+		dtSymtab, uint64(symAt), dtSyment, symSize,
+		dtRela, uint64(relAt), dtRelasz, nFuncs*relaSize, dtRelaent, relaSize, dtBindNow, 0, dtDebug, 0, dtNull, 0)
+	dynAt, b := im.alloc(uintptr(8*len(dyn)), dynSize)
+	for i, v := range dyn {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+	tlsAt, _ := im.alloc(tlsSize, tlsAlign)
 
-	// The symbols: the empty first one, the imported ones, and the defined ones.
-	nsyms := 1 + nFuncs + len(hooks)
-	symAt, syms := im.alloc(uintptr(nsyms)*symSize, 8)
-	gotAt, _ := im.alloc(nFuncs*8, 8)
+	im.writeHeaders(headers, []segment{
+		{ptPhdr, pfR, im.phdr, len(headers), len(headers), 8},
+		{ptInterp, pfR, interpAt, len(interp) + 1, len(interp) + 1, 1},
+		{ptLoad, pfR | pfW, base, imageSize, imageSize, 4096},
+		{ptDynamic, pfR | pfW, dynAt, 8 * len(dyn), 8 * len(dyn), 8},
+		{ptTLS, pfR, tlsAt, 0, tlsSize, tlsAlign},
+		{ptGNUStack, pfR | pfW, 0, 0, 0, 16}, // without it stacks would be executable
+	})
+	return im, nil
+}
+
+// stringTable contains the names of libraries and symbols.
+type stringTable []byte
+
+// add adds a name and returns its offset.
+func (t *stringTable) add(s string) uint64 {
+	at := len(*t)
+	*t = append(append(*t, s...), 0)
+	return uint64(at)
+}
+
+// writeSymbols writes the symbols, and a relocation for each imported function. The symbols are the
+// empty first one, the imported functions, and the hooks, which the program defines.
+func (im *image) writeSymbols(names *stringTable, hooks []hook) (symAt, relAt uintptr) {
+	le := binary.LittleEndian
+	symAt, syms := im.alloc(uintptr(1+nFuncs+len(hooks))*symSize, 8)
+	im.got, _ = im.alloc(nFuncs*8, 8)
 	relAt, rel := im.alloc(nFuncs*relaSize, 8)
-	im.got = gotAt
 	for i, fn := range funcNames {
 		s := syms[(1+i)*symSize:]
-		le.PutUint32(s, uint32(name(fn)))
+		le.PutUint32(s, uint32(names.add(fn)))
 		s[4] = stGlobalFunc
 		r := rel[i*relaSize:]
-		le.PutUint64(r, uint64(gotAt)+uint64(8*i))
+		le.PutUint64(r, uint64(im.fnAt(i)))
 		le.PutUint64(r[8:], uint64(1+i)<<32|globDat)
 	}
 	for i, h := range hooks {
 		s := syms[(1+nFuncs+i)*symSize:]
-		le.PutUint32(s, uint32(name(h.name)))
+		le.PutUint32(s, uint32(names.add(h.name)))
 		s[4] = stGlobalFunc
 		le.PutUint16(s[6:], shnAbs)
 		le.PutUint64(s[8:], uint64(h.addr))
 	}
+	return symAt, relAt
+}
 
-	// A hash table with one bucket, which is a list of all symbols.
+// writeHash writes a hash table with one bucket, which is a list of all symbols.
+func (im *image) writeHash(nsyms int) uintptr {
+	le := binary.LittleEndian
 	hashAt, hash := im.alloc(uintptr(4*(2+1+nsyms)), 8)
 	le.PutUint32(hash, 1)
 	le.PutUint32(hash[4:], uint32(nsyms))
@@ -215,35 +247,26 @@ func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 	for i := 1; i < nsyms-1; i++ {
 		le.PutUint32(hash[12+4*i:], uint32(i+1))
 	}
+	return hashAt
+}
 
-	strAt, b := im.alloc(uintptr(len(strtab)), 1)
-	copy(b, strtab)
-	dyn = append(dyn, dtHash, uint64(hashAt), dtStrtab, uint64(strAt), dtStrsz, uint64(len(strtab)), dtSymtab, uint64(symAt), dtSyment, symSize,
-		dtRela, uint64(relAt), dtRelasz, nFuncs*relaSize, dtRelaent, relaSize, dtBindNow, 0, dtDebug, 0, dtNull, 0)
-	dynAt, b := im.alloc(uintptr(8*len(dyn)), dynSize)
-	for i, v := range dyn {
-		le.PutUint64(b[8*i:], v)
-	}
-	tlsAt, _ := im.alloc(tlsSize, tlsAlign)
+// segment is the content of a program header.
+type segment struct {
+	typ, flags   uint32
+	at           uintptr
+	filesz, size int
+	align        uint64
+}
 
-	for i, p := range []struct {
-		typ, flags   uint32
-		at           uintptr
-		filesz, size int
-		align        uint64
-	}{
-		{ptPhdr, pfR, im.phdr, len(ph), len(ph), 8},
-		{ptInterp, pfR, interpAt, len(interp) + 1, len(interp) + 1, 1},
-		{ptLoad, pfR | pfW, base, imageSize, imageSize, 4096},
-		{ptDynamic, pfR | pfW, dynAt, 8 * len(dyn), 8 * len(dyn), 8},
-		{ptTLS, pfR, tlsAt, 0, tlsSize, tlsAlign},
-		{ptGNUStack, pfR | pfW, 0, 0, 0, 16}, // without it stacks would be executable
-	} {
-		b := ph[i*phdrSize:]
+// writeHeaders writes the program headers.
+func (im *image) writeHeaders(headers []byte, segments []segment) {
+	le := binary.LittleEndian
+	for i, p := range segments {
+		b := headers[i*phdrSize:]
 		le.PutUint32(b, p.typ)
 		le.PutUint32(b[4:], p.flags)
 		if p.at != 0 {
-			le.PutUint64(b[8:], uint64(p.at-base))
+			le.PutUint64(b[8:], uint64(p.at-im.base))
 		}
 		le.PutUint64(b[16:], uint64(p.at))
 		le.PutUint64(b[24:], uint64(p.at))
@@ -251,7 +274,6 @@ func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 		le.PutUint64(b[40:], uint64(p.size))
 		le.PutUint64(b[48:], p.align)
 	}
-	return im, nil
 }
 
 // fnAt returns where the loader writes the address of an imported function.
