@@ -67,6 +67,8 @@ func (d *Driver) Blocked() []Blocked {
 // "stream", "event", "module", "device memory", "host memory", "graph", "executable graph", "green
 // context". Kinds without objects are omitted. Objects of a destroyed context do not count.
 //
+// # Lost devices
+//
 // After the loss of the device the result is empty, as a program then cannot destroy anything. The
 // device is lost after [Driver.LoseDevice], after [Driver.Poison] with a code that is not sticky,
 // and with a [Fault] that makes all calls of all functions fail with a code that means a loss.

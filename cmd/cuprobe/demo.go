@@ -163,7 +163,7 @@ func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) erro
 	record := func(e *cu.Event, s *cu.Stream) func() error { return func() error { return e.Record(s) } }
 	waitFor := func(s *cu.Stream, e *cu.Event) func() error { return func() error { return s.WaitEvent(e) } }
 	for _, step := range []func() error{
-		kernel(s1, lead), record(d.begin, s1), waitFor(s2, d.begin), record(d.wait, s2), // both streams wait for the lead
+		kernel(s1, lead), record(d.begin, s1), waitFor(s2, d.begin), record(d.wait, s2), // both wait for the lead
 		kernel(s1, demoA), record(d.a, s1),
 		waitFor(s2, d.a), record(d.c0, s2),
 		kernel(s1, demoB), record(d.b, s1),

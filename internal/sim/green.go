@@ -86,7 +86,7 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	switch {
 	case r != ok:
 		return 0, rest, r
-	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // the effect depends on the layout of the multiprocessors
+	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // not modelled
 		return 0, rest, driver.ResultNotSupported
 	case flags&^uint32(driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0, least > whole.count:
 		return 0, rest, driver.ResultInvalidValue

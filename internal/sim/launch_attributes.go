@@ -40,7 +40,7 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	switch a.ID {
 	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
 		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // an address, a size, a ratio, and the properties of hits and misses
+	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // a CUaccessPolicyWindow
 		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
 		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])
 		valid = size <= most && ratio >= 0 && ratio <= 1 &&

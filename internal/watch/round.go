@@ -50,7 +50,8 @@ type basis struct {
 	version   uint64
 	exposures uint32
 	words     int
-	// notified says that a stream has notified the watcher, all that the round queries everything.
+	// notified says that a stream has notified the watcher, and all that the round queries
+	// everything.
 	notified, all bool
 }
 
@@ -132,15 +133,15 @@ func (r *round) first(wait *Wait) {
 }
 
 // gatherHeap takes the first wait of a counter's heap, and reports whether it took more because
-// some waits have completed since the last round. The entry at index n of a heap comes after about
-// n others, so it takes those with the indices 1, 4, 16 and so on.
+// some waits have completed since the last round. In a heap, the entry at place n comes after about
+// n others. So it takes the entries at the places 1, 4, 16 and so on.
 func (w *Watcher) gatherHeap(r *round, c *Counter) (further bool) {
 	for len(c.heap.entries) > 0 {
 		if wait := c.heap.entries[0].wait; wait.counter != nil && !wait.ending {
 			break
 		}
 		if wait := c.heap.pop(); wait.counter != nil {
-			w.addUnnumbered(wait) // a tracer runs for it, and the other waits do not wait for the tracer
+			w.addUnnumbered(wait) // a tracer runs for it: do not delay the others
 			c.completed++
 		}
 	}
@@ -183,9 +184,9 @@ func (w *Watcher) gatherUnnumbered(r *round, c *Counter) (seen int) {
 	return seen
 }
 
-// gatherTurns takes some of the unnumbered waits that gatherUnnumbered has not reached, in the order of
-// the ring. It considers up to four times as many as it may take, as considering one costs less
-// than querying it.
+// gatherTurns takes some of the unnumbered waits that gatherUnnumbered has not reached, in the
+// order of the ring. It considers up to four times as many as it may take, as considering one costs
+// less than querying it.
 func (w *Watcher) gatherTurns(r *round, all bool) {
 	most := max(len(r.handles)/8, 1)
 	if all {

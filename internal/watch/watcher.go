@@ -61,7 +61,7 @@ func (w *Watcher) Init(source Source, clock driver.Clock) {
 
 // Poll calls poll for a short time until it reports an outcome, and counts the caller as a waiter.
 // If the result is that the wait is not over, the caller is still counted: it must next add a
-// [Single] or a [Value], whose end uncounts it, or call Leave.
+// [Single] or a [Value], whose end subtracts it again, or call Leave.
 func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error) {
 	w.waiters.Add(1)
 	over = true // also if poll panics
@@ -81,7 +81,7 @@ func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error
 	}
 }
 
-// Leave uncounts a waiter that Poll has counted and that will not wait.
+// Leave subtracts a waiter that Poll has counted and that will not wait.
 func (w *Watcher) Leave() { w.waiters.Add(-1) }
 
 // selfPolls counts and times the polls of one waiter.
@@ -105,7 +105,7 @@ func (p *selfPolls) again(w *Watcher) bool {
 	return p.n%4 != 0 || w.clock.Now().Sub(p.began) < limit
 }
 
-// Add subscribes to an item in its present generation. The caller has retained the item.
+// Add adds a Sub for an item in its present generation. The caller has retained the item.
 func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 	fresh := &Wait{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
 	w.mu.Lock()
@@ -162,7 +162,7 @@ func (w *Watcher) put(wait *Wait, domain *Domain) {
 	w.loop.news = true
 }
 
-// AddValue subscribes to a number of a counter in memory.
+// AddValue adds a wait for a number of a counter in memory.
 func (w *Watcher) AddValue(c *Counter, v *Value) {
 	w.mu.Lock()
 	var n notices
@@ -336,7 +336,7 @@ func (w *Watcher) end(n *notices, o outcome) {
 	}
 }
 
-// countOff uncounts a Sub that has ended.
+// countOff subtracts a Sub that has ended from the waiters, or from the others.
 func (w *Watcher) countOff(s *Sub) {
 	if s.counted {
 		w.waiters.Add(-1)
@@ -421,10 +421,16 @@ func (w *Watcher) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return State{
-		Running: w.loop.running, Waiters: int(w.waiters.Load()), Others: w.set.others, Waits: w.set.n, Unnumbered: w.set.unnumbered,
-		Armed: len(
-			w.armed.list,
-		), Counters: len(w.set.counters), Words: len(w.set.words), Late: int(w.late.Load()), Rest: w.loop.rest,
+		Running:    w.loop.running,
+		Waiters:    int(w.waiters.Load()),
+		Others:     w.set.others,
+		Waits:      w.set.n,
+		Unnumbered: w.set.unnumbered,
+		Armed:      len(w.armed.list),
+		Counters:   len(w.set.counters),
+		Words:      len(w.set.words),
+		Late:       int(w.late.Load()),
+		Rest:       w.loop.rest,
 	}
 }
 
