@@ -339,9 +339,9 @@ func TestStackPointer(t *testing.T) {
 		{"Scope.Each", func() { scope.Each(each(), Hot, nil) }},
 		{"Scope.Call6 that creates", func() { create.Call6(frame(look), Hot, nil) }},
 	} {
-		before := int32(call6(cfunc(t, "crooked_calls")))
+		before := int32(call6(cfunc(t, "misaligned_calls")))
 		test.call()
-		if n := int32(call6(cfunc(t, "crooked_calls"))) - before; n != 0 {
+		if n := int32(call6(cfunc(t, "misaligned_calls"))) - before; n != 0 {
 			t.Errorf("%s: %d C functions were entered with a stack pointer that is not aligned", test.name, n)
 		}
 	}

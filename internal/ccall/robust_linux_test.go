@@ -226,7 +226,7 @@ var endings = map[string]syscall.Signal{"crash": syscall.SIGSEGV, "abort": sysca
 // TestSignalsOnCThread sends signals to a C thread that blocks none of them. The signals must still
 // reach Go's handlers.
 func TestSignalsOnCThread(t *testing.T) {
-	start, do := cfunc(t, "strange_start"), cfunc(t, "strange_do")
+	start, do := cfunc(t, "thread_start"), cfunc(t, "thread_do")
 	f := Frame6{Head: Head{Fn: start}}
 	Call6(unsafe.Pointer(&f), Setup, nil)
 	tid := int(f.R)
@@ -316,7 +316,7 @@ func TestThreadDestructors(t *testing.T) {
 	if Engine != "static" {
 		t.Skip("with a C runtime Go's handler crashes in such a destructor, as it does with cgo")
 	}
-	last, said := cfunc(t, "last_words"), cfunc(t, "words_said")
+	last, said := cfunc(t, "at_thread_end"), cfunc(t, "thread_ends")
 	c := make(chan os.Signal, 100)
 	signal.Notify(c, syscall.SIGUSR1)
 	defer signal.Stop(c)

@@ -184,12 +184,12 @@ func TestMemoryResults(t *testing.T) {
 			return r.MemcpyPeer(r.th, p, r.ctx, p, 0, 3)
 		}},
 		{"set over the end", invalid, func(r *lab) driver.Result { return r.MemsetD8(r.th, r.alloc("abc"), 1, 4) }},
-		{"set crooked words", invalid, func(r *lab) driver.Result { return r.MemsetD32(r.th, r.alloc("abcdefgh")+2, 1, 1) }},
+		{"set misaligned words", invalid, func(r *lab) driver.Result { return r.MemsetD32(r.th, r.alloc("abcdefgh")+2, 1, 1) }},
 		{"set too many words", invalid, func(r *lab) driver.Result {
 			return r.MemsetD32Async(r.th, r.alloc("abcdefgh"), 1, 1<<62, r.newStream())
 		}},
 		{"set nothing", ok, func(r *lab) driver.Result { return r.MemsetD32(r.th, wild, 1, 0) }},
-		{"wait for a crooked word", invalid, func(r *lab) driver.Result {
+		{"wait for a misaligned word", invalid, func(r *lab) driver.Result {
 			return r.StreamWaitValue32(r.th, r.newStream(), r.alloc("abcdefgh")+2, 1, 0)
 		}},
 		{"wait for half a word", invalid, func(r *lab) driver.Result {
@@ -204,7 +204,7 @@ func TestMemoryResults(t *testing.T) {
 		{"write with unknown flags", invalid, func(r *lab) driver.Result {
 			return r.StreamWriteValue32(r.th, r.newStream(), r.alloc("abcd"), 1, 2)
 		}},
-		{"write a crooked word", invalid, func(r *lab) driver.Result {
+		{"write a misaligned word", invalid, func(r *lab) driver.Result {
 			return r.StreamWriteValue64(r.th, r.newStream(), r.alloc("abcdefghijkl")+4, 1, 0)
 		}},
 	} {
