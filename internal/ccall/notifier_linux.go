@@ -76,7 +76,7 @@ func (b *Notifier) open() bool {
 	if b.file != nil {
 		return true
 	}
-	// A raw system call, as eventfd never blocks.
+	// With CLOEXEC, so that processes that this process starts do not get the descriptor.
 	fd, _, e := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, efdCloexec|efdNonblock, 0)
 	if e != 0 {
 		return false

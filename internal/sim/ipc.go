@@ -157,7 +157,7 @@ func (v *ipcEvent) destroy() {
 	if v.file.mine {
 		v.slot.state.And(^uint64(ipcOpen))
 	}
-	if len(v.d.waits) == 0 { // without a waiting call nothing needs to be completed now
+	if len(v.d.waits) == 0 { // a waiting call may wait for any relay
 		v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
 			unused := len(r.op.next) == 0
 			if unused {

@@ -482,7 +482,7 @@ uint64_t thread_mask(uint64_t *thread, uint64_t *maker) {
 static int thread_command;
 static uint64_t thread_number;
 static pthread_t commanded_thread;
-static void *strange(void *p) {
+static void *run_commands(void *p) {
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
@@ -504,7 +504,7 @@ static void *strange(void *p) {
 // waits for its end.
 uint64_t thread_start(void) {
 	thread_command = thread_number = 0;
-	if (pthread_create(&commanded_thread, NULL, strange, NULL) != 0)
+	if (pthread_create(&commanded_thread, NULL, run_commands, NULL) != 0)
 		return 0;
 	while (__atomic_load_n(&thread_number, __ATOMIC_SEQ_CST) == 0)
 		usleep(1000);
@@ -553,13 +553,13 @@ uint64_t child_ended(int32_t sig) {
 // the thread. thread_ends counts the calls of the destructor.
 static pthread_key_t words_key;
 static pthread_once_t words_once = PTHREAD_ONCE_INIT;
-static int words_count;
+static int ends_count;
 static void say(void *p) {
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
 	raise(*(int *)p);
-	__atomic_add_fetch(&words_count, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&ends_count, 1, __ATOMIC_SEQ_CST);
 }
 static void words_begin(void) { pthread_key_create(&words_key, say); }
 uint64_t at_thread_end(int32_t sig) {
@@ -568,7 +568,7 @@ uint64_t at_thread_end(int32_t sig) {
 	pthread_once(&words_once, words_begin);
 	return result(pthread_setspecific(words_key, &sigs[sig]));
 }
-uint64_t thread_ends(void) { return result(__atomic_load_n(&words_count, __ATOMIC_SEQ_CST)); }
+uint64_t thread_ends(void) { return result(__atomic_load_n(&ends_count, __ATOMIC_SEQ_CST)); }
 
 // handle installs a signal handler, as a library may.
 static void handler(int sig) { (void)sig; }
