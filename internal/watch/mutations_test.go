@@ -51,7 +51,7 @@ var mutations = []mutation{
 	{"arm.go", "	wait.item.Retain() // allowed even after a close, as the wait still retains the item\n", "", "", ""},
 	{"arm.go", "	wait.wakeUp.Return()\n", "", "", ""},
 	{"arm.go", "	if !notifies && up != nil {\n", "	if false {\n", "", ""},
-	{"loop.go", "if l.news || w.armed.gap", "if w.armed.gap", "a_new_wait_beside_one_that_sleeps", ""},
+	{"loop.go", "if l.news || w.armed.gap", "if w.armed.gap", "a_new_wait_while_another_one_is_armed", ""},
 	{"loop.go", "|| w.armed.missed || w.set.idle()", "|| w.armed.missed", "", ""},
 	{"loop.go", "if closed && w.set.idle() {", "if closed {", "the_last_wait_ends_while_a_new_one_begins", ""},
 	{"loop.go", "n != p.notified || r.again", "r.again", "", ""},
