@@ -32,7 +32,7 @@ const ptx = `.version 8.0
 }
 `
 
-// bench is a context on a driver.
+// bench is a driver with a context.
 type bench struct {
 	sim *cusim.Driver
 	gpu *cu.Context
@@ -69,7 +69,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// TestLaunch looks at a launch from within a kernel.
+// TestLaunch checks the fields and methods of a Launch in a kernel.
 func TestLaunch(t *testing.T) {
 	type seen struct {
 		Launch       cusim.Launch
@@ -142,7 +142,7 @@ func TestLaunch(t *testing.T) {
 	b.sim.Check(t)
 }
 
-// complaints are what a test is told.
+// complaints is a TB that records errors.
 type complaints []string
 
 func (*complaints) Helper() {}
@@ -151,7 +151,7 @@ func (c *complaints) Errorf(format string, args ...any) {
 	*c = append(*c, fmt.Sprintf(format, args...))
 }
 
-// TestReports looks at what a driver reports about its use.
+// TestReports checks the reports of a driver: misuses, blocked calls and the census.
 func TestReports(t *testing.T) {
 	var unknown []string
 	b := newBench(
@@ -180,7 +180,7 @@ func TestReports(t *testing.T) {
 	}
 	mem := must(b.gpu.Alloc(64))(t)
 	closed := make(chan error)
-	go func() { closed <- mem.Close() }() // waits for the stream
+	go func() { closed <- mem.Close() }() // waits for the held stream
 	var blocked []cusim.Blocked
 	for len(blocked) == 0 {
 		time.Sleep(time.Millisecond)
@@ -241,7 +241,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("without faults: %v", err)
 	}
 	b.sim.Poison(700)
-	b.sim.LoseDevice() // the first stays
+	b.sim.LoseDevice() // has no effect after Poison
 	if err := b.s.Synchronize(); !errors.Is(err, cu.ResultIllegalAddress) {
 		t.Errorf("after the poison: %v", err)
 	}
@@ -253,7 +253,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestSoftware asks drivers that are nil for their functions.
+// TestSoftware calls Software of nil drivers.
 func TestSoftware(t *testing.T) {
 	for name, d := range map[string]*cusim.Driver{"nil": nil, "zero": {}} {
 		if d.Software() != nil {

@@ -1,17 +1,15 @@
-// Package cusim is a CUDA driver written in Go: programs that use package cu, and
-// their tests, run on it without a GPU.
+// Package cusim is a CUDA driver written in Go. Programs that use package cu, and their tests, run
+// on it without a GPU.
 //
 //	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
 //
-// It is a driver, not a mock. Streams execute what is enqueued on them in order, as
-// far as events and barriers allow, for a modelled time; memory has real bytes;
-// results, states and errors are those of an H200. Where NVIDIA's driver would
-// crash, this one returns the documented code and keeps a [Misuse].
+// It is a driver, not a mock. Streams execute their work in order, for a modelled time. Memory has
+// real bytes. Results, states and errors are those of an H200. Where NVIDIA's driver would crash,
+// this driver returns the documented code and records a [Misuse].
 //
-// Time is the machine's, or, with [VirtualTime], stands still until the test moves
-// it: then nothing that is pending completes by itself, and a thousand seconds pass
-// in an instant.
+// Time is the machine's time. With [VirtualTime] it is a time that only the test advances: then no
+// work completes by itself, and a thousand seconds pass at once.
 //
-// This package makes a driver and controls it. The functions of the driver, such as
-// cuEventRecord, are those of [Driver.Software].
+// This package creates and controls a driver. The driver's functions, such as cuEventRecord, are
+// the methods of [Driver.Software].
 package cusim

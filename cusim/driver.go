@@ -7,11 +7,11 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and needs no closing.
+// Driver is a software driver. It is safe for concurrent use, and need not be closed.
 type Driver struct{ sim *sim.Driver }
 
-// New returns a driver: one device, modelled on an H200, of CUDA 13.0, unless options say
-// otherwise.
+// New returns a driver. Without options it has one device, modelled on an H200, and the version
+// CUDA 13.0.
 func New(opts ...Option) *Driver {
 	d := &Driver{sim.New()}
 	for _, o := range opts {
@@ -22,9 +22,9 @@ func New(opts ...Option) *Driver {
 	return d
 }
 
-// Software returns the functions of the driver. Tests call them directly, or pass a
-// driver that changes some of them to [driver.Provide]. The methods of a type that
-// embeds the Driver change none of them. It returns nil for a nil driver.
+// Software returns the functions of the driver, or nil for a nil Driver. Tests may call them
+// directly. To change some of them, embed the result in a type with other methods, and pass that to
+// [driver.Provide]. A type that embeds the Driver itself changes nothing.
 func (d *Driver) Software() driver.Software {
 	if d == nil || d.sim == nil {
 		return nil
@@ -32,40 +32,39 @@ func (d *Driver) Software() driver.Software {
 	return d.sim
 }
 
-// Option changes what [New] makes.
+// Option configures the driver that [New] returns.
 type Option func(*Driver)
 
-// with is an option of the driver itself.
+// with returns an option for the internal driver.
 func with(o sim.Option) Option { return func(d *Driver) { o(d.sim) } }
 
-// Devices sets the number of devices; there is one otherwise.
+// Devices sets the number of devices. The default is 1.
 func Devices(n int) Option { return with(sim.Devices(n)) }
 
-// DeviceAttribute sets an attribute that all devices have, by the number that CUDA has for
-// it (CUdevice_attribute). Without it they are those of an H200, and 0 for what the driver
-// does not have, such as managed memory and memory pools; docs/testing.md lists them. What a
-// device can do does not follow an attribute that is set.
+// DeviceAttribute sets an attribute of all devices. which is a CUdevice_attribute. The default
+// values are those of an H200, and 0 for features that the driver does not have, such as managed
+// memory and memory pools. docs/testing.md lists them. An attribute does not change the behaviour
+// of the driver.
 func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(which, value)) }
 
-// Version sets the CUDA version that the driver supports, as the driver counts:
-// 12080 is 12.8. Functions that are newer are missing, as they are from a driver of
-// that age. It is 13000 otherwise.
+// Version sets the CUDA version that the driver supports, in the driver's notation: 12080 is 12.8.
+// Newer functions are missing. The default is 13000.
 func Version(v int) Option { return with(sim.Version(v)) }
 
-// VirtualTime makes time stand still until [Driver.Advance] moves it.
+// VirtualTime gives the driver a time that only [Driver.Advance] advances.
 func VirtualTime() Option { return with(sim.VirtualTime()) }
 
-// Advance moves the time of a driver with [VirtualTime]. What completes meanwhile
-// does so in the order of its times. Timers fire.
+// Advance advances the time of a driver with [VirtualTime]. Work completes in the order of its
+// times, and timers fire.
 func (d *Driver) Advance(by time.Duration) { d.sim.Advance(by) }
 
-// Hold keeps a stream from beginning anything until Release: what is enqueued on
-// it stays pending. The stream is named by its handle, which cu.Stream.Handle returns.
+// Hold stops a stream until Release: work that has not begun stays pending. stream is the handle
+// that cu.Stream.Handle returns.
 func (d *Driver) Hold(stream uintptr) { d.sim.Hold(stream) }
 
-// Release lets a stream go on that was held.
+// Release continues a stream that was stopped by Hold.
 func (d *Driver) Release(stream uintptr) { d.sim.Release(stream) }
 
-// Finish releases every stream that is held, and, with [VirtualTime], moves the time
-// until nothing is pending that the time alone completes: for the end of a test.
+// Finish releases all held streams and, with [VirtualTime], advances the time until all work has
+// completed that only needs time. It is for the end of a test.
 func (d *Driver) Finish() { d.sim.Finish() }

@@ -6,25 +6,25 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// Misuse is a call that NVIDIA's driver may crash in, or never return from, or the launch
-// of a kernel that nobody has written in Go.
+// Misuse is a call in which NVIDIA's driver may crash or never return, or a launch of a kernel
+// without an implementation.
 type Misuse struct {
-	// Op is the C function.
+	// Op is the name of the C function.
 	Op string
-	// Handle is what it was called with.
+	// Handle is the handle in the arguments of the call.
 	Handle uintptr
-	// What says what is wrong with the handle.
+	// What describes the problem.
 	What string
-	// Destroyed is where the handle was destroyed, if it was.
+	// Destroyed is the place in the program where the handle was destroyed, or "".
 	Destroyed string
-	// Count is how often it happened, one time after the other.
+	// Count is how often the same misuse was repeated without another one in between.
 	Count int
 }
 
-// String says what was misused, and where it was destroyed.
+// String returns a text with all fields.
 func (m Misuse) String() string { return sim.Misuse(m).String() }
 
-// Misuses returns what was misused so far.
+// Misuses returns all misuses so far.
 func (d *Driver) Misuses() []Misuse {
 	var list []Misuse
 	for _, m := range d.sim.Misuses() {
@@ -33,30 +33,28 @@ func (d *Driver) Misuses() []Misuse {
 	return list
 }
 
-// Blocked is a call that waits for work which does not go on by itself: a stream is held,
-// the virtual time stands still, memory does not get a value, or a host function has not
-// returned.
+// Blocked is a call that waits for work that cannot continue by itself: a stream is held, virtual
+// time does not advance, a value in memory is not written, or a host function does not return.
 type Blocked struct {
-	// Function is the C function, such as "cuMemFree".
+	// Function is the name of the C function, such as "cuMemFree".
 	Function string
-	// Handle is what it was called with: a handle, an address, or 0.
+	// Handle is the handle or the address in the arguments of the call, or 0.
 	Handle uintptr
-	// Held are the streams that [Driver.Hold] holds, and [Driver.Release] lets go on.
+	// Held are the streams that [Driver.Hold] has stopped.
 	Held []uintptr
-	// Reasons say what the call waits for, and how that goes on.
+	// Reasons say what the call waits for, and how that can continue.
 	Reasons []string
-	// Caller is where the call comes from: the functions outside of the driver, as in a
-	// stack trace.
+	// Caller is a stack trace of the call, with the functions outside of the driver.
 	Caller string
-	// For is how long the call has waited, by the machine's clock, since anything was
-	// enqueued, a stream was released, or the virtual time was moved.
+	// For is how long the call has waited, by the machine's clock, since work was enqueued, a
+	// stream was released, or the virtual time was advanced.
 	For time.Duration
 }
 
-// String says who waits, for what, and how that goes on.
+// String returns a text with all fields.
 func (b Blocked) String() string { return sim.Blocked(b).String() }
 
-// Blocked returns the calls that wait for what does not go on by itself.
+// Blocked returns the calls that wait for work that cannot continue by itself.
 func (d *Driver) Blocked() []Blocked {
 	var list []Blocked
 	for _, b := range d.sim.Blocked() {
@@ -65,23 +63,24 @@ func (d *Driver) Blocked() []Blocked {
 	return list
 }
 
-// Census counts what was made and not destroyed, by kind: "context", "stream",
-// "event", "module", "device memory", "host memory", "graph", "executable graph",
-// "green context". Kinds of which there is nothing are left out. What was made in a context
-// that is destroyed went with it, though its handles have to be left alone.
+// Census returns the number of objects that were created and not destroyed, by kind: "context",
+// "stream", "event", "module", "device memory", "host memory", "graph", "executable graph", "green
+// context". Kinds without objects are omitted. Objects of a destroyed context do not count.
 //
-// It counts nothing after the loss of the device ([Driver.LoseDevice], [Driver.Poison] with a
-// code that is not sticky, or a [Fault] that makes every call of every function fail with a
-// code that means a loss): a program that closes everything then cannot destroy anything.
+// # Lost devices
+//
+// After the loss of the device the result is empty, as a program then cannot destroy anything. The
+// device is lost after [Driver.LoseDevice], after [Driver.Poison] with a code that is not sticky,
+// and with a [Fault] that makes all calls of all functions fail with a code that means a loss.
 func (d *Driver) Census() map[string]int { return d.sim.Census() }
 
-// TB is what [Driver.Check] needs of a testing.TB.
+// TB contains the methods of testing.TB that [Driver.Check] needs.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Check reports what was not destroyed, and what was misused, as errors of a test.
+// Check reports the objects that were not destroyed, and the misuses, as errors of a test.
 func (d *Driver) Check(t TB) {
 	t.Helper()
 	d.sim.Check(t)

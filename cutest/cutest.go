@@ -1,6 +1,6 @@
-// Package cutest opens drivers for tests of programs that use package cu: a
-// software driver, so that the tests run everywhere, or the machine's GPU, if the
-// environment asks for it.
+// Package cutest opens drivers for tests of programs that use package cu. The driver is a software
+// driver, so that the tests run everywhere. If an environment variable is set, it is the driver of
+// the machine's GPU.
 //
 //	func TestPipeline(t *testing.T) {
 //		drv := cutest.Driver(t)
@@ -18,15 +18,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// Environment is the name of the environment variable that makes [Driver] open the
-// machine's GPU: "1" for the driver library that the system has, else the library's
-// path.
+// Environment is the name of the environment variable that makes [Driver] open the machine's GPU.
+// Its value is "1" for the system's driver library, or the path of another library.
 const Environment = "PURECU_TEST_GPU"
 
-// Driver returns a driver for the test: a software driver with these options, or,
-// if the environment variable PURECU_TEST_GPU is set, the machine's GPU, for which
-// the options mean nothing. When the test ends, what the test left open on a
-// software driver makes it fail.
+// Driver returns a driver for the test. It is a software driver with the given options, unless the
+// environment variable PURECU_TEST_GPU is set: then it is the driver of the machine's GPU, and the
+// options have no effect. The test fails if objects on a software driver are still open at its end.
 func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 	t.Helper()
 	path := os.Getenv(Environment)
@@ -44,16 +42,21 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 	return drv
 }
 
-// Soft returns a software driver for the test, and the driver that it opened on it:
-// for tests that hold streams, move the time or look at misuse, which a GPU cannot.
-// When the test ends, streams that are held are released, virtual time moves on, and
-// what is still open then makes the test fail, and so does misuse. Streams of the library's own, one for each of
-// a context's first four, count as open as long as the context is.
+// Soft returns a software driver for the test, opened with cu, and the same driver as a
+// [cusim.Driver]. It is for tests that hold streams, advance the time or check misuse, which is not
+// possible with a GPU.
 //
-// A call may wait for a stream that the test holds, or for virtual time, as a deferred Close
-// of memory does: who waits, for what, and what lets it go on, is logged after a second in
-// which nothing else happens. After ten seconds of that the test fails, and what it holds is
-// released, so that it ends.
+// # The end of the test
+//
+// At the end of the test, held streams are released, and virtual time advances. Then the test fails
+// if there are open objects or misuses. The library's own streams, one for each of a context's
+// first four streams, count as open until the context is closed.
+//
+// # Blocked calls
+//
+// A call may wait for a stream that the test holds, or for virtual time: for example a deferred
+// Close of memory. After a second without another event, such a call is logged, with its reasons.
+// After ten seconds the test fails, and the held streams are released, so that the test ends.
 func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	t.Helper()
 	sim := cusim.New(opts...)
@@ -64,8 +67,9 @@ func Soft(t testing.TB, opts ...cusim.Option) (*cu.Driver, *cusim.Driver) {
 	w := watchSoft(t, sim, time.Second, 10*time.Second)
 	t.Cleanup(func() {
 		w.stop()
-		// What was closed last may be destroyed in the background, when its work is
-		// done, and what was forgotten when the garbage collector has found it: some of it by drv.Close.
+		// Objects that were closed last may be destroyed in the background after their work.
+		// Abandoned objects are destroyed after the garbage collector has found them, some of them
+		// by drv.Close.
 		for i := 0; i < 200 && len(sim.Census()) > 0; i++ {
 			sim.Finish()
 			runtime.GC()

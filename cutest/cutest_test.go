@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that writes down what it is told.
+// recorder is a testing.TB that records errors and cleanups.
 type recorder struct {
 	testing.TB
 	errors   []string
@@ -31,7 +31,7 @@ func (r *recorder) Errorf(f string, args ...any) {
 }
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// run runs a test that is expected to fail, and returns what it said.
+// run runs a test that is expected to fail, and returns its messages.
 func run(t *testing.T, test func(t testing.TB)) string {
 	r := &recorder{TB: t}
 	test(r)
@@ -48,7 +48,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestDriver uses the driver the way users' tests do, and closes everything.
+// TestDriver uses the driver like a user's test does, and closes everything.
 func TestDriver(t *testing.T) {
 	drv := cutest.Driver(t)
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -65,9 +65,9 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestCensus leaves things open. One of the streams is the library's own, to wake those who wait.
+// TestCensus leaves objects open. One of the streams is a wake-up stream of the library.
 func TestCensus(t *testing.T) {
-	var keep []any // what is forgotten would be collected
+	var keep []any // keeps the objects from being collected
 	said := run(t, func(t testing.TB) {
 		drv, _ := cutest.Soft(t)
 		gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -79,9 +79,8 @@ func TestCensus(t *testing.T) {
 	runtime.KeepAlive(keep)
 }
 
-// TestForgotten forgets things, which is reported by cu's leak hook, and is no
-// failure.
-func TestForgotten(t *testing.T) {
+// TestAbandoned abandons objects. cu's leak hook reports them, and the test does not fail.
+func TestAbandoned(t *testing.T) {
 	if said := run(t, func(t testing.TB) {
 		drv, _ := cutest.Soft(t)
 		gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -92,8 +91,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestCloseWhilePending closes memory on another goroutine while a stream is held, and
-// forgets a module while its kernel runs: the end of the test lets all of it go.
+// TestCloseWhilePending closes memory on another goroutine while a stream is held, and abandons a
+// module while its kernel runs. The end of the test completes both.
 func TestCloseWhilePending(t *testing.T) {
 	for _, opts := range [][]cusim.Option{nil, {cusim.VirtualTime()}} {
 		if said := run(t, func(t testing.TB) {
@@ -111,7 +110,7 @@ func TestCloseWhilePending(t *testing.T) {
 	}
 }
 
-// TestVirtualTime waits for a thousand seconds.
+// TestVirtualTime waits for a thousand seconds of virtual time.
 func TestVirtualTime(t *testing.T) {
 	drv, sim := cutest.Soft(t, cusim.VirtualTime())
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -159,7 +158,7 @@ func TestVirtualTime(t *testing.T) {
 	}
 }
 
-// TestGPUWanted asks for a GPU where there is none.
+// TestGPUWanted asks for a GPU on a machine without one.
 func TestGPUWanted(t *testing.T) {
 	if os.Getenv(cutest.Environment) != "" {
 		t.Skip("there is a GPU")
@@ -176,7 +175,7 @@ func TestGPUWanted(t *testing.T) {
 	}
 }
 
-// fatal is a recorder that ends with the first failure.
+// fatal is a recorder that ends the test with the first failure.
 type fatal struct{ recorder }
 
 func (f *fatal) Fatalf(format string, args ...any) {

@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// A driver without a GPU, for a program that takes one.
+// A software driver can replace the driver of a GPU in a program.
 func Example() {
 	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
 	if err != nil {
@@ -26,8 +26,7 @@ func Example() {
 	// Output: device 0 (Simulated H200)
 }
 
-// Time stands still until the test moves it, so that what is pending is pending
-// for sure.
+// Virtual time does not advance until the test advances it, so that pending work stays pending.
 func Example_virtualTime() {
 	sim := cusim.New(cusim.VirtualTime())
 	gpu, done := software(sim)
@@ -50,7 +49,7 @@ func Example_virtualTime() {
 	// complete
 }
 
-// A stream that is held does nothing until it is released.
+// A held stream does nothing until it is released.
 func Example_hold() {
 	sim := cusim.New()
 	gpu, done := software(sim)
@@ -72,7 +71,7 @@ func Example_hold() {
 	// <nil>
 }
 
-// A kernel of the program's own is a Go function.
+// A kernel can be a Go function.
 func Example_kernel() {
 	double := cusim.WithKernel("double", cusim.Kernel{Run: func(l *cusim.Launch) {
 		mem := l.Mem(0)
@@ -101,7 +100,7 @@ func Example_kernel() {
 	// Output: [2 0 0 0 42 0 0 0]
 }
 
-// An older driver lacks functions, and programs have to cope.
+// An older driver lacks functions, so a program may need alternatives.
 func Example_version() {
 	drv := try(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(11080)))))
 	f := try(drv.Features())

@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/cutest"
 )
 
-// TestDeviceLost closes everything after a device was lost, in each way that cusim has for
-// that, and while work is pending: the test passes.
+// TestDeviceLost closes everything after the loss of a device while work is pending, for each way
+// in which cusim can lose one. The test passes.
 func TestDeviceLost(t *testing.T) {
 	for name, lose := range map[string]func(sim *cusim.Driver){
 		"LoseDevice": func(sim *cusim.Driver) { sim.LoseDevice() },

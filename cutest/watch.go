@@ -8,27 +8,27 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// watch looks for calls that wait for what the test alone could let go on, as a deferred
-// Close does that waits for a stream which the test holds. It reports them, and ends such
-// waits when they have lasted so long that the test has to be stuck.
+// watch detects calls that wait for something that only the test can do, such as a deferred Close
+// that waits for a stream that the test holds. It reports them, and ends such waits after a time.
 type watch struct {
 	t   testing.TB
 	sim *cusim.Driver
-	// reportAfter and endAfter are how long a call has waited while nothing else happened, by
-	// the machine's clock; endAfter is long, as another goroutine may let the stream go on.
+	// reportAfter and endAfter are the times of a wait, without another event, after which it is
+	// reported and ended. They are measured by the machine's clock. endAfter is long, as another
+	// goroutine may release the stream.
 	reportAfter, endAfter time.Duration
 
 	mu       sync.Mutex
-	timer    *time.Timer // which holds no goroutine
+	timer    *time.Timer // needs no goroutine
 	stopped  bool
 	quiet    time.Duration
 	reported bool
 }
 
-// lookEvery is how often a watch looks.
+// lookEvery is the time between two looks.
 const lookEvery = 100 * time.Millisecond
 
-// watchSoft begins to watch, until stop.
+// watchSoft begins a watch, which lasts until stop.
 func watchSoft(t testing.TB, sim *cusim.Driver, reportAfter, endAfter time.Duration) *watch {
 	w := &watch{t: t, sim: sim, reportAfter: reportAfter, endAfter: endAfter}
 	w.mu.Lock()
@@ -45,7 +45,7 @@ func (w *watch) stop() {
 	w.timer.Stop()
 }
 
-// look looks for calls that wait.
+// look checks for calls that wait, and schedules the next look.
 func (w *watch) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,11 +63,11 @@ func (w *watch) look() {
 		w.quiet, w.reported = 0, false
 		return
 	}
-	// What counts is how often it looked: a machine that stands still for a while says nothing.
+	// The time is the number of looks, so that a pause of the whole machine does not count.
 	switch w.quiet += lookEvery; {
 	case w.quiet >= w.endAfter:
-		w.t.Errorf("cutest: a call waited for what only the test can let go on, and was ended: held streams are released, "+
-			"virtual time is moved. Do that in the test, before what waits: a deferred call, and Close, comes before t.Cleanup.\n%v", longest)
+		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: held streams are released, "+
+			"virtual time is advanced. Do this in the test, before the call that waits: deferred calls, such as Close, run before t.Cleanup.\n%v", longest)
 		w.quiet, w.reported = 0, false
 		w.sim.Finish()
 	case w.quiet >= w.reportAfter && !w.reported:

@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// listener is a test that writes down what is said.
+// listener is a testing.TB that records logs and errors.
 type listener struct {
 	testing.TB
 	mu           sync.Mutex
@@ -29,7 +29,7 @@ func (l *listener) note(list *[]string, f string, args []any) {
 	*list = append(*list, fmt.Sprintf(f, args...))
 }
 
-// stuck closes memory that a held stream uses, or virtual time.
+// stuck closes memory whose work waits for a held stream or for virtual time.
 func stuck(t *testing.T, hold bool, opts ...cusim.Option) (sim *cusim.Driver, stream uintptr, closeAll func() error) {
 	sim = cusim.New(opts...)
 	drv, err := cu.Open(cu.WithSoftware(sim))
@@ -65,7 +65,7 @@ func stuck(t *testing.T, hold bool, opts ...cusim.Option) (sim *cusim.Driver, st
 	}
 }
 
-// TestStuckClose closes memory that waits for what only the test could let go on.
+// TestStuckClose closes memory, which waits for something that only the test can do.
 func TestStuckClose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hold bool
@@ -79,7 +79,7 @@ func TestStuckClose(t *testing.T) {
 			sim, _, closeAll := stuck(t, tt.hold, tt.opts...)
 			l := &listener{TB: t}
 			w := watchSoft(l, sim, 2*lookEvery, 4*lookEvery)
-			if err := closeAll(); err != nil { // it would wait for ever
+			if err := closeAll(); err != nil { // would wait forever
 				t.Error(err)
 			}
 			w.stop()
@@ -92,7 +92,7 @@ func TestStuckClose(t *testing.T) {
 	}
 }
 
-// TestNotStuck has another goroutine let the stream go on, after a while.
+// TestNotStuck releases the stream on another goroutine after a while.
 func TestNotStuck(t *testing.T) {
 	sim, stream, closeAll := stuck(t, true)
 	l := &listener{TB: t}

@@ -2,7 +2,7 @@ package driver
 
 import "testing"
 
-// TestAfter takes results apart that say what has failed after a call.
+// TestAfter checks the results for steps that fail after a successful call.
 func TestAfter(t *testing.T) {
 	for _, c := range []struct {
 		res      Result

@@ -2,9 +2,9 @@ package driver
 
 import "github.com/purecu/purecu/internal/ccall"
 
-// NewCallback returns a callback for this driver that calls f, each time on a goroutine of
-// its own, and returns to the driver when f has ended. It stands until Drop; after that
-// the driver may still call it, to no effect. The error matches errors.ErrUnsupported.
+// NewCallback returns a callback for this driver that calls f. Each call runs on a new goroutine,
+// and returns to the driver after f has returned. The callback is valid until Drop. After Drop the
+// driver may still call it, without an effect. The error matches errors.ErrUnsupported.
 func (t *Table) NewCallback(f func()) (Callback, error) {
 	if t.soft != nil {
 		n := ccall.NewFunc(f)
@@ -17,5 +17,5 @@ func (t *Table) NewCallback(f func()) (Callback, error) {
 	return Callback{Addr: addr, Data: uintptr(ccall.NewFunc(f))}, nil
 }
 
-// Drop lets go of the function of a callback that NewCallback returned.
+// Drop releases the function of a callback that NewCallback returned.
 func (c Callback) Drop() { ccall.Func(c.Data).Drop() }

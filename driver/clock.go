@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// Clock tells the time and wakes waiters. A software driver may bring its own,
-// so that waits and measurements follow a time that only tests advance.
+// Clock returns the time and makes timers. A software driver may have its own, for example a
+// virtual time that only tests advance.
 type Clock interface {
 	// Now returns the present time.
 	Now() time.Time

@@ -1,13 +1,15 @@
-// Package driver is the CUDA driver's binary interface in Go: every symbol's
-// name and version, typed calls that return what C writes through pointers,
-// results, handle types, and the same functions as a Go interface, [Software],
-// for a driver that is not in C at all. [Unimplemented] begins one.
+// Package driver is the binary interface of the CUDA driver in Go.
 //
-// It knows nothing of lifetimes: a call with a destroyed handle reaches the
-// driver and crashes there. Package cu prevents that.
+// It has the name and version of every symbol, the handle types, the results, and a typed call for
+// each function that package cu uses. A typed call returns the values that the C function writes
+// through pointers. The interface [Software] has the same functions, for drivers that are written
+// in Go. Such a driver embeds [Unimplemented], and declares the functions that it has.
 //
-// Files with names that begin with z are generated from a manifest of facts
-// about the driver API; see tools/gen-symbols.
+// The package does not track the lifetime of handles: a call with a destroyed handle reaches the
+// driver and crashes there. Package cu prevents this.
+//
+// The files whose names begin with z are generated from a table of the driver API: see
+// tools/gen-symbols.
 package driver
 
 //go:generate go run -C ../tools ./gen-symbols emit -manifest gen-symbols/manifest/cuda-13.0.tsv -calls gen-symbols/calls.tsv -root ..

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// counting is another driver that counts the records of events.
+// counting changes another driver: it counts the records of events.
 type counting struct {
 	driver.Software
 	records *atomic.Int64
@@ -20,7 +20,7 @@ func (d counting) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream
 	return d.Software.EventRecord(th, e, s)
 }
 
-// A driver that embeds another one's functions has no method Software: it needs a provider.
+// A driver that embeds the functions of another driver has no method Software, and needs Provide.
 func ExampleProvide() {
 	var records atomic.Int64
 	changed := counting{cusim.New().Software(), &records}

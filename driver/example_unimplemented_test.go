@@ -9,15 +9,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// tiny is a driver of one device, whose events are complete when the test says so. What it does
-// not declare it does not have.
+// tiny is a driver with one device, whose events are complete when the test sets done. It has only
+// the functions that it declares.
 type tiny struct {
 	driver.Unimplemented
 	events   atomic.Uintptr
 	complete atomic.Bool
 }
 
-// Software makes it an argument of cu.WithSoftware.
+// Software makes a tiny driver an argument for cu.WithSoftware.
 func (d *tiny) Software() driver.Software { return d }
 
 const ok = driver.ResultSuccess
@@ -46,7 +46,7 @@ func (d *tiny) EventQuery(*driver.Thread, driver.Event) driver.Result {
 	return driver.ResultNotReady
 }
 
-// A driver of a few functions is enough to record an event and to query it.
+// A driver with a few functions is enough to record an event and to query it.
 func ExampleUnimplemented() {
 	mine := new(tiny)
 	drv := must(cu.Open(cu.WithSoftware(mine)))

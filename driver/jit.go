@@ -8,23 +8,22 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// JITOption is an option of the compiler in the driver, with its value.
+// JITOption is an option of the driver's compiler, with its value.
 type JITOption struct {
 	Option uint32
 	Value  uintptr
 }
 
-// JITLog is what the compiler has to say.
+// JITLog contains the messages of the driver's compiler.
 type JITLog struct {
 	Info, Error string
 }
 
-// jitLogSize is the room for each of the compiler's two logs, in bytes.
+// jitLogSize is the size of the buffer for each of the compiler's two logs, in bytes.
 const jitLogSize = 16 << 10
 
-// ModuleLoadJIT calls cuModuleLoadDataEx, which exists from CUDA 2.1, with the
-// options and with buffers for the compiler's logs. The image of a text has to
-// end with a NUL.
+// ModuleLoadJIT calls cuModuleLoadDataEx with the options and with buffers for the compiler's logs.
+// It exists since CUDA 2.1. An image that is a text, such as PTX, has to end with a NUL byte.
 func (t *Table) ModuleLoadJIT(at At, image []byte, options []JITOption) (m Module, log JITLog, res Result) {
 	if t.soft != nil {
 		th, res := t.enter(at)
@@ -52,7 +51,8 @@ func (t *Table) ModuleLoadJIT(at At, image []byte, options []JITOption) (m Modul
 		m, res = t.ModuleLoadDataEx(at, image, keys, values)
 		return m, log, res
 	}
-	// On the heap nothing moves them; they are kept until after the call.
+	// The buffers are on the heap, where they do not move. KeepAlive keeps them until after the
+	// call.
 	logs := ccall.Heap(new(struct{ info, error [jitLogSize]byte }))
 	add(CU_JIT_INFO_LOG_BUFFER, uintptr(unsafe.Pointer(&logs.info)))
 	add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, jitLogSize)

@@ -8,11 +8,12 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Notifier wakes the one goroutine that waits on it, its owner. Go code notifies it, or a stream that calls what
-// [Notifier.Callback] returned. Wait, Callback, Close and Discard are for the owner.
+// Notifier wakes one goroutine, its owner. Go code notifies it with Notify. A stream notifies it by
+// calling the result of [Notifier.Callback]. Only the owner may call Wait, Callback, Close and
+// Discard.
 type Notifier struct {
 	native *ccall.Notifier // nil with a software driver
-	// Else pending has room for one.
+	// With a software driver, pending is a channel with a buffer for one notification.
 	pending  chan struct{}
 	notified atomic.Uint64
 	clock    Clock
@@ -27,7 +28,7 @@ func (t *Table) NewNotifier() *Notifier {
 	return &Notifier{pending: make(chan struct{}, 1), clock: t.clock}
 }
 
-// Notify wakes the goroutine that waits, or else the next one that will.
+// Notify wakes the owner, or makes its next Wait return at once.
 func (n *Notifier) Notify() {
 	if n.native != nil {
 		n.native.Notify()
@@ -39,7 +40,7 @@ func (n *Notifier) Notify() {
 	}
 }
 
-// Wait returns when somebody has called Notify since the last Wait returned, or when d has passed. It may return early.
+// Wait returns after a notification since the last Wait returned, or after d. It may return early.
 func (n *Notifier) Wait(d time.Duration) {
 	if n.native != nil {
 		n.native.Wait(d)
@@ -53,7 +54,7 @@ func (n *Notifier) Wait(d time.Duration) {
 	select {
 	case <-n.pending:
 		n.timer.Stop()
-		select { // it may have fired just now
+		select { // the timer may have fired before Stop
 		case <-n.timer.C():
 		default:
 		}
@@ -61,7 +62,7 @@ func (n *Notifier) Wait(d time.Duration) {
 	}
 }
 
-// Notified returns how many streams have called back so far.
+// Notified returns how often streams have called the callback.
 func (n *Notifier) Notified() uint64 {
 	if n.native != nil {
 		return n.native.Notified()
@@ -69,8 +70,9 @@ func (n *Notifier) Notified() uint64 {
 	return n.notified.Load()
 }
 
-// Holds returns how many file descriptors the notifier has now, which it has while somebody waits, and how many pages
-// of memory, while streams have yet to call back.
+// Holds returns how many file descriptors and pages of memory the notifier uses now. It has a
+// descriptor from Wait or Callback to Close, and a page while streams still have to call the
+// callback.
 func (n *Notifier) Holds() (descriptors, pages int) {
 	if n.native == nil {
 		return 0, 0
@@ -78,9 +80,10 @@ func (n *Notifier) Holds() (descriptors, pages int) {
 	return n.native.Holds()
 }
 
-// Callback returns what a stream calls to wake the owner, for [Table.LaunchHostFunc], which may be called elsewhere.
-// It is for the notifier's owner. A stream does not notify after a sticky error. Where streams cannot do so
-// the result is ResultNotSupported, and ResultOperatingSystem where the system has no descriptor left for that.
+// Callback returns the callback with which a stream wakes the owner. Any goroutine may pass it to
+// [Table.LaunchHostFunc]. A stream does not call it after a sticky error. The result is
+// ResultNotSupported on platforms without such callbacks, and ResultOperatingSystem if the system
+// has no file descriptor left.
 func (n *Notifier) Callback() (Callback, Result) {
 	if n.native == nil {
 		return Callback{Go: func() {
@@ -98,9 +101,10 @@ func (n *Notifier) Callback() (Callback, Result) {
 	return Callback{Addr: fn, Data: arg}, ResultSuccess
 }
 
-// Close gives the notifier's descriptor back, until the next Wait or Callback. armed is how many streams were given the
-// callback so far; those that have not yet may do so at any time. It reports false if one of them was about
-// to write to the descriptor, which stays then: call it again a little later.
+// Close closes the notifier's descriptor, until the next Wait or Callback opens another one. armed
+// is how often the callback was passed to a stream so far. Those streams may still call it at any
+// time. Close reports false, and keeps the descriptor, if a stream is about to write to it. The
+// caller then tries again a little later.
 func (n *Notifier) Close(armed uint64) bool {
 	if n.native == nil {
 		return true
@@ -112,9 +116,9 @@ func (n *Notifier) Close(armed uint64) bool {
 	return true
 }
 
-// Discard is Close for a notifier that nobody waits for any more. Where streams have yet to call
-// back, the little memory that they need for that stays, and each garbage collection looks whether
-// they have.
+// Discard is Close for a notifier that is no longer used. If streams still have to call the
+// callback, the small memory that they need for it stays until a garbage collection finds that they
+// have.
 func (n *Notifier) Discard(armed uint64) {
 	if n.native != nil && !(n.native.Close() && n.native.Forget(armed)) {
 		runtime.AddCleanup(new(*Notifier), func(n *Notifier) { n.Discard(armed) }, n)

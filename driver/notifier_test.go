@@ -8,10 +8,10 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// TestNotifierDiscarded drops a notifier that C has yet to call: what C needs for that stays until
-// it has, and no longer.
+// TestNotifierDiscarded discards a notifier that C has not called yet. The memory that C needs
+// stays until C has called, and no longer.
 func TestNotifierDiscarded(t *testing.T) {
-	collected := func(b *Notifier) bool { // after some collections
+	collected := func(b *Notifier) bool { // reports whether garbage collections have freed it
 		for range 200 {
 			runtime.GC()
 			time.Sleep(time.Millisecond)
@@ -22,10 +22,10 @@ func TestNotifierDiscarded(t *testing.T) {
 		return false
 	}
 	b := new(Table).NewNotifier()
-	b.Discard(0) // nobody has ever waited
+	b.Discard(0) // Wait was never called
 	fn, arg, ok := b.native.Callback()
 	if !ok {
-		t.Skip("C cannot notify here")
+		t.Skip("C cannot notify on this platform")
 	}
 	notify := func() {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestNotifierDiscarded(t *testing.T) {
 		t.Errorf("C has called %d times of 2, and the descriptor stays", b.Notified())
 	}
 	if n, pages := b.Holds(); n != 0 || pages != 1 {
-		t.Errorf("a notifier that C has yet to call has %d descriptors and %d pages", n, pages)
+		t.Errorf("a notifier that C has not called yet has %d descriptors and %d pages", n, pages)
 	}
 	b.Discard(2)
 	for range 10 {
@@ -49,11 +49,11 @@ func TestNotifierDiscarded(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if _, pages := b.Holds(); pages != 1 {
-		t.Fatal("C has yet to call, and has no memory for that any more")
+		t.Fatal("C has not called yet, and its memory is freed")
 	}
 	notify()
 	if !collected(b) {
-		t.Error("C has called as often as it was told to, and its memory stays")
+		t.Error("C has made all its calls, and its memory is not freed")
 	}
 	if n := b.Notified(); n != 2 {
 		t.Errorf("C has called %d times, want 2", n)

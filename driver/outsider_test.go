@@ -9,8 +9,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestOutsidersDriver opens a driver that has the few functions of tiny, and asks for what it does not have.
-func TestOutsidersDriver(t *testing.T) {
+// TestSmallDriver opens a driver with the few functions of tiny, and also calls functions that it
+// does not have.
+func TestSmallDriver(t *testing.T) {
 	mine := new(tiny)
 	drv, err := cu.Open(cu.WithSoftware(mine))
 	if err != nil {

@@ -6,41 +6,42 @@ import (
 	"strconv"
 )
 
-// Result is a CUresult: what a function of the driver returns. It implements error, with which errors.Is finds it in
-// the errors of package cu.
+// Result is a CUresult, the result of a function of the driver. It implements error, so that
+// errors.Is can find it in the errors of package cu.
 //
-// The constants are those of CUDA 13.0. A code of a newer driver keeps its number.
+// The constants are those of CUDA 13.0. A newer driver may return other codes. They have a number,
+// but no name and no text.
 type Result int32
 
-// resultFacts is what the driver says about a CUresult.
+// resultFacts are the properties of a CUresult.
 type resultFacts struct {
 	code       Result
 	name, text string
 	sticky     bool
 }
 
-// A negative Result never comes from the driver: it says that the call was not
-// made because its symbol is missing. See [Table.Missing].
+// missing returns the result of a call that was not made because its symbol is missing. Results of
+// the driver are never negative. See [Table.Missing].
 func missing(s Symbol) Result { return -1 - Result(s) }
 
-// Results below these say that a call itself has succeeded, and that the thread could not be put
-// back after it. See [Result.After].
+// Results below these values mean that a call has succeeded, and that a step after it has failed.
+// See [Result.After].
 const (
 	popFailed     Result = -1 << 20
 	restoreFailed Result = -2 << 20
 )
 
-// with returns the result that says that a step after the call has failed with code.
+// with returns the result of a call after which the step has failed with code.
 func (step Result) with(code Result) Result {
-	if code <= 0 || code >= 1<<20 { // no driver's
+	if code <= 0 || code >= 1<<20 { // not a code of a driver
 		code = ResultUnknown
 	}
 	return step - code
 }
 
-// After takes a result apart that says that the call itself has succeeded, and that what had to be done
-// after it, to put the thread back, has not: function is what failed, and code its result. What the call
-// has created was destroyed again. For other results ok is false.
+// After decodes the result of a call that has succeeded, but after which the thread's state could
+// not be restored. function is the function that has failed, and code is its result. An object that
+// the call had created is destroyed again. For all other results ok is false.
 func (r Result) After() (function string, code Result, ok bool) {
 	switch {
 	case r < restoreFailed:
@@ -51,7 +52,7 @@ func (r Result) After() (function string, code Result, ok bool) {
 	return "", r, false
 }
 
-// facts returns the row of r, or nil if this package does not know the code.
+// facts returns the properties of r, or nil if this package does not know the code.
 func (r Result) facts() *resultFacts {
 	i := sort.Search(len(results), func(i int) bool { return results[i].code >= r })
 	if i < len(results) && results[i].code == r {
@@ -60,8 +61,8 @@ func (r Result) facts() *resultFacts {
 	return nil
 }
 
-// Name returns the C constant's name, such as "CUDA_ERROR_INVALID_HANDLE", or "" for a code that this package
-// does not know.
+// Name returns the name of the C constant, such as "CUDA_ERROR_INVALID_HANDLE", or "" for a code
+// that this package does not know.
 func (r Result) Name() string {
 	if f := r.facts(); f != nil {
 		return f.name
@@ -69,8 +70,8 @@ func (r Result) Name() string {
 	return ""
 }
 
-// Text returns what the driver says about the code, such as "invalid argument", or "" for a code that this
-// package does not know.
+// Text returns the driver's description of the code, such as "invalid argument", or "" for a code
+// that this package does not know.
 func (r Result) Text() string {
 	if f := r.facts(); f != nil {
 		return f.text
@@ -78,7 +79,7 @@ func (r Result) Text() string {
 	return ""
 }
 
-// Error returns the C constant's name, its number, and what the driver says about it.
+// Error returns the name of the C constant, its number, and the driver's description.
 func (r Result) Error() string {
 	if f := r.facts(); f != nil {
 		return fmt.Sprintf("%s (%d): %s", f.name, int32(r), f.text)
@@ -94,7 +95,8 @@ func (r Result) Sticky() bool {
 	return f != nil && f.sticky
 }
 
-// String returns the C constant's name, or the number of a code that this package does not know. Error says more.
+// String returns the name of the C constant, or the number of a code that this package does not
+// know.
 func (r Result) String() string {
 	if n := r.Name(); n != "" {
 		return n

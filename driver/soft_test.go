@@ -11,10 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// soft is a software driver of a dozen functions, made for nothing but to show
-// that one can be written: strings, buffers, counts, values of a kernel's
-// parameters, callbacks and threads all pass through [Software]. It writes down
-// what it is called for.
+// soft is a software driver with a dozen functions. It shows that strings, buffers, counts, a
+// kernel's arguments, callbacks and threads pass through [Software]. It notes its calls.
 type soft struct {
 	Unimplemented
 
@@ -29,7 +27,7 @@ func newSoft() (*soft, *Table) {
 	return s, NewSoftware(s)
 }
 
-// state is what the driver keeps for a thread.
+// state is the driver's state of a thread.
 type state struct {
 	stack []Context
 	mode  int32
@@ -48,7 +46,7 @@ func (s *soft) note(format string, args ...any) Result {
 	return s.fail[line]
 }
 
-// noted returns what was written down since it was last called.
+// noted returns the notes since it was last called.
 func (s *soft) noted() []string {
 	log := s.log
 	s.log = nil
@@ -203,7 +201,7 @@ func (s *soft) IpcOpenEventHandle(_ *Thread, h IPCEventHandle) (Event, Result) {
 	return Event(h[0]) + Event(h[63])<<8, ResultSuccess
 }
 
-// TestSoftware passes every shape of argument to a software driver and back.
+// TestSoftware passes every kind of argument to a software driver and back.
 func TestSoftware(t *testing.T) {
 	s, tab := newSoft()
 	check := func(what string, want, got any) {
@@ -233,7 +231,7 @@ func TestSoftware(t *testing.T) {
 	nodes := make([]GraphNode, 2)
 	m, _ := tab.GraphGetNodes(at, 1, nodes)
 	check("counts", []uint64{3, 2}, []uint64{n, m})
-	check("what is counted", []GraphNode{11, 12}, nodes)
+	check("an array with its count", []GraphNode{11, 12}, nodes)
 
 	a, b := uint32(7), uint64(1<<40)
 	res := tab.LaunchKernel(at, 1, 2, 3, 4, 5, 6, 7, 8, 0, KernelParams{
@@ -271,14 +269,14 @@ func TestSoftware(t *testing.T) {
 		t.Errorf("CallSymbol: %v", res)
 	}
 	check(
-		"what is not implemented",
+		"a function that is not implemented",
 		"the software driver has no cuEventQuery",
 		tab.Missing(NotImplemented(symEventQuery)).Error(),
 	)
 }
 
-// TestSoftwareScopes sets a thread up around calls, and puts it back, whatever
-// fails.
+// TestSoftwareScopes checks that a thread's state is set for calls, and restored afterwards,
+// whichever step fails.
 func TestSoftwareScopes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -300,11 +298,11 @@ func TestSoftwareScopes(t *testing.T) {
 			"mode 0 to 2", "push 5", "destroy event 101", "pop 5", "mode 2 to 0"}, restoreFailed.with(ResultUnknown)},
 		{"the call pushes", At{Pop: true}, "", createContext, []string{"create context", "pop 9"}, 0},
 		{"the call pushes, pop fails", At{Pop: true}, "pop 9", createContext, []string{"create context", "pop 9", "destroy context 9"}, popFailed.with(ResultUnknown)},
-		{"the call would push", At{Pop: true}, "create context", createContext, []string{"create context"}, ResultUnknown},
+		{"the call that pushes fails", At{Pop: true}, "create context", createContext, []string{"create context"}, ResultUnknown},
 	} {
 		for _, pinned := range []bool{false, true} {
 			if c.at.Pop && !pinned {
-				continue // a context is created on a thread of one's own
+				continue // contexts are created only on a pinned thread
 			}
 			t.Run(fmt.Sprintf("%s, pinned %v", c.name, pinned), func(t *testing.T) {
 				s, tab := newSoft()
@@ -322,7 +320,7 @@ func TestSoftwareScopes(t *testing.T) {
 					t.Errorf("%v, want %v", res, c.res)
 				}
 				want := slices.Clone(c.want)
-				if pinned && c.fail == "mode 2 to 0" { // the mode stayed
+				if pinned && c.fail == "mode 2 to 0" { // the mode could not be restored
 					want[5], want[9] = "mode 2 to 2", "mode 2 to 2"
 				}
 				if diff := cmp.Diff(want, s.noted()); diff != "" {
@@ -343,12 +341,12 @@ func createContext(tab *Table, at At) Result {
 	return res
 }
 
-// TestUnimplemented calls everything that a driver without functions has.
+// TestUnimplemented calls all functions of Unimplemented.
 func TestUnimplemented(t *testing.T) {
 	var s Software = Unimplemented{}
 	tab := NewSoftware(s)
 	if tab.Clock() != (systemClock{}) || tab.CheckWait(1) != ResultSuccess {
-		t.Error("it has a clock, or objects to a wait")
+		t.Error("it has a clock, or refuses a wait")
 	}
 	const noFunctions = 2 // Clock and CheckWait
 	v, called := reflect.ValueOf(s), map[string]bool{}
@@ -376,7 +374,7 @@ func TestUnimplemented(t *testing.T) {
 	}
 }
 
-// TestModuleWithoutLog loads a module by a driver that keeps no log for its caller.
+// TestModuleWithoutLog loads a module with a driver that has no ModuleLoadLog.
 func TestModuleWithoutLog(t *testing.T) {
 	tab := NewSoftware(noLog{})
 	if m, _, res := tab.ModuleLoadJIT(At{}, nil, []JITOption{{Option: 1, Value: 2}, {Option: 3, Value: 4}}); m != 1+2+3+4 ||
@@ -385,7 +383,7 @@ func TestModuleWithoutLog(t *testing.T) {
 	}
 }
 
-// noLog is a driver whose module is the sum of the options.
+// noLog is a driver whose module handles are the sum of the options.
 type noLog struct{ Unimplemented }
 
 func (noLog) ModuleLoadDataEx(_ *Thread, _ []byte, keys []uint32, values []uintptr) (m Module, _ Result) {
@@ -395,7 +393,8 @@ func (noLog) ModuleLoadDataEx(_ *Thread, _ []byte, keys []uint32, values []uintp
 	return m, ResultSuccess
 }
 
-// TestSoftwareWithoutCaptures relaxes a thread of a driver that has no captures: that is none of its calls'.
+// TestSoftwareWithoutCaptures makes relaxed calls to a driver that has no captures. It must get no
+// other calls.
 func TestSoftwareWithoutCaptures(t *testing.T) {
 	tab := NewSoftware(noCaptures{})
 	if res := tab.EventQuery(At{Relaxed: true}, 1); res != ResultNotReady {
@@ -406,16 +405,16 @@ func TestSoftwareWithoutCaptures(t *testing.T) {
 		t.Errorf("many queries: %v, %v", res, results)
 	}
 	if _, res := tab.EventCreate(At{Relaxed: true}, 0); tab.Missing(res) == nil {
-		t.Errorf("what it does not have: %v", res)
+		t.Errorf("a missing function: %v", res)
 	}
 }
 
-// noCaptures is a driver of one function.
+// noCaptures is a driver with one function.
 type noCaptures struct{ Unimplemented }
 
 func (noCaptures) EventQuery(*Thread, Event) Result { return ResultNotReady }
 
-// TestThread keeps what belongs to a thread from call to call.
+// TestThread checks that the state of a thread is kept from call to call.
 func TestThread(t *testing.T) {
 	s, tab := newSoft()
 	th := tab.Pin()
@@ -447,7 +446,7 @@ func TestThread(t *testing.T) {
 	(*Thread)(nil).cc()
 }
 
-// TestSoftwareQueryAll asks about several events at once.
+// TestSoftwareQueryAll queries several events at once.
 func TestSoftwareQueryAll(t *testing.T) {
 	s, tab := newSoft()
 	tab.EventRecord(At{}, 2, 0)
@@ -514,8 +513,7 @@ func TestSoftwareRecordAll(t *testing.T) {
 	}
 }
 
-// TestSoftwareAllocations makes sure that a call to a software driver allocates
-// nothing.
+// TestSoftwareAllocations checks that a call to a software driver allocates nothing.
 func TestSoftwareAllocations(t *testing.T) {
 	s, tab := newSoft()
 	s.recorded[1] = true
@@ -534,13 +532,13 @@ func TestSoftwareAllocations(t *testing.T) {
 	}
 }
 
-// oldSoft plays an old driver.
+// oldSoft is a driver of an old version.
 type oldSoft struct{ *soft }
 
 func (oldSoft) DriverGetVersion(*Thread) (int32, Result) { return 12000, ResultSuccess }
 
-// A software driver lacks what is newer than the version that it plays, though it
-// has the method.
+// TestSoftwareVersion checks that functions that are newer than a software driver's version are
+// missing, even if it has the methods.
 func TestSoftwareVersion(t *testing.T) {
 	s, _ := newSoft()
 	table := NewSoftware(oldSoft{s})

@@ -1,42 +1,43 @@
 package driver
 
-// Provider is what cu.WithSoftware takes. A driver that has this method, and returns itself,
-// is its own provider.
+// Provider provides a software driver to cu.WithSoftware. A driver whose method Software returns
+// the driver itself is its own provider.
 type Provider interface {
 	// Software returns the driver.
 	Software() Software
 }
 
-// Provide returns a provider of a driver that has no method Software. One that embeds another
-// driver's Software, to change some of its functions, cannot have it.
+// Provide returns a provider for a driver without a method Software. A driver that embeds a
+// [Software], to change some functions of another driver, has no such method.
 func Provide(s Software) Provider { return provided{s} }
 
-// provided is what Provide returns.
+// provided is the result of Provide.
 type provided struct{ driver Software }
 
 // Software returns the driver.
 func (p provided) Software() Software { return p.driver }
 
-// Unimplemented is a software driver that has no function: each returns [NotImplemented], which
-// package cu turns into an error that matches [errors.ErrUnsupported] and
-// CUDA_ERROR_NOT_SUPPORTED (801). A driver that embeds it has the functions that it declares,
-// and goes on to compile when [Software] gets more of them.
+// Unimplemented is a software driver whose functions all return [NotImplemented]. Package cu turns
+// this into an error that matches [errors.ErrUnsupported] and CUDA_ERROR_NOT_SUPPORTED (801). A
+// driver that embeds Unimplemented has the functions that it declares, and still compiles when
+// [Software] gets more methods.
 //
-// Package cu opens a driver that has Init. For a context it needs DeviceGet, DevicePrimaryCtxRetain,
+// # Required functions
+//
+// Package cu needs Init to open a driver. For a context it needs DeviceGet, DevicePrimaryCtxRetain,
 // DevicePrimaryCtxRelease, CtxPushCurrent and CtxPopCurrent.
 type Unimplemented struct{}
 
-// Clock returns nil, for the machine's clock.
+// Clock returns nil, which means the machine's clock.
 func (Unimplemented) Clock() Clock { return nil }
 
-// CheckWait permits all waits.
+// CheckWait allows all waits.
 func (Unimplemented) CheckWait(Event) Result { return ResultSuccess }
 
-// ModuleLoadLog says that there is none: ModuleLoadDataEx is called in its place.
+// ModuleLoadLog returns [NotImplemented]. Package driver then calls ModuleLoadDataEx instead.
 func (Unimplemented) ModuleLoadLog(*Thread, []byte, []JITOption) (Module, JITLog, Result) {
 	return 0, JITLog{}, missing(symModuleLoadDataEx)
 }
 
-// NotImplemented is the result with which a software driver says that it does
-// not have a function.
+// NotImplemented returns the result of a function that a software driver does not have.
 func NotImplemented(s Symbol) Result { return missing(s) }

@@ -8,47 +8,45 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Symbol is the index of an entry point in the table of symbols: one binary
-// interface of one function. cuEventElapsedTime_v2 is a symbol, and the older
-// cuEventElapsedTime is another.
+// Symbol is the index of an entry point in the table of symbols. Each binary interface of a
+// function is a symbol: cuEventElapsedTime_v2 is one, and the older cuEventElapsedTime is another.
 type Symbol uint16
 
-// symbolFacts is what the headers say about a symbol.
+// symbolFacts are the properties of a symbol, from CUDA's headers.
 type symbolFacts struct {
-	export    string      // what the library exports it as
-	base      string      // what a C program writes
-	ask       string      // the name under which cuGetProcAddress knows it
+	export    string      // the name that the library exports
+	base      string      // the name that a C program uses
+	ask       string      // the name to pass to cuGetProcAddress
 	version   int32       // the CUDA version that introduced this interface: 12080 is 12.8
 	perThread bool        // the variant whose NULL stream is the per-thread default stream
-	viaDlsym  bool        // cuGetProcAddress never yields it
-	current   bool        // what base means to a program compiled against the newest header
-	class     ccall.Class // how an engine should call it
+	viaDlsym  bool        // cuGetProcAddress does not return it
+	current   bool        // base means this symbol in a program compiled with the newest header
+	class     ccall.Class // how an engine calls it
 }
 
-// SymbolInfo describes a symbol to tools.
+// SymbolInfo describes a symbol, for tools.
 type SymbolInfo struct {
 	// Export is the name that the library exports.
 	Export string
-	// Base is the name that a C program writes.
+	// Base is the name that a C program uses.
 	Base string
-	// Ask is the name under which cuGetProcAddress knows the symbol.
+	// Ask is the name to pass to cuGetProcAddress.
 	Ask string
-	// Version is the CUDA version that introduced this interface, as the
-	// driver counts: 12080 is 12.8.
+	// Version is the CUDA version that introduced this interface, in the driver's notation: 12080
+	// is 12.8.
 	Version int
 	// PerThread marks the variant for per-thread default streams.
 	PerThread bool
-	// ViaDlsym marks symbols that cuGetProcAddress never yields.
+	// ViaDlsym marks symbols that cuGetProcAddress does not return.
 	ViaDlsym bool
-	// Current marks what Base means to a program compiled against the newest
-	// header.
+	// Current marks the symbol that Base means in a program compiled with the newest header.
 	Current bool
 }
 
-// NumSymbols is the number of symbols: valid values of [Symbol] are less.
+// NumSymbols is the number of symbols. Valid values of [Symbol] are lower.
 const NumSymbols = numSymbols
 
-// Info returns the facts about a symbol.
+// Info returns the properties of a symbol.
 func (s Symbol) Info() SymbolInfo {
 	f := &symbols[s]
 	return SymbolInfo{
@@ -57,9 +55,8 @@ func (s Symbol) Info() SymbolInfo {
 	}
 }
 
-// FindSymbol returns the symbol that name means: the current interface of a
-// function that a C program calls by this name, else the one that is exported
-// under it.
+// FindSymbol returns the symbol that name means: the current interface of the function that has
+// this name in C, or else the symbol that the library exports under this name.
 func FindSymbol(name string) (Symbol, bool) {
 	for i := range symbols {
 		if f := &symbols[i]; f.current && !f.perThread && f.base == name {
@@ -78,29 +75,28 @@ func FindExport(name string) (Symbol, bool) {
 	return 0, false
 }
 
-// VersionString returns a CUDA version the way people write it: 12080 is
-// "12.8".
+// VersionString returns a CUDA version in the usual notation: 12080 is "12.8".
 func VersionString(v int) string {
 	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 }
 
-// MissingError says that the loaded driver does not have a function.
-// errors.Is(err, errors.ErrUnsupported) reports true.
+// MissingError is the error of a call whose function the driver does not have. It matches
+// [errors.ErrUnsupported].
 type MissingError struct {
-	// Symbol is the name that was looked for.
+	// Symbol is the name of the missing symbol.
 	Symbol string
-	// Since is the CUDA version that introduced it, as the driver counts; 0 if
-	// the symbol is not known.
+	// Since is the CUDA version that introduced the symbol, in the driver's notation, or 0 if this
+	// package does not know the symbol.
 	Since int
 	// Driver is the version that the driver supports.
 	Driver int
-	// Software says that it is a software driver.
+	// Software says that the driver is a software driver.
 	Software bool
-	// Err is what the lookup reported, if the driver should have had it.
+	// Err is the error of the lookup, if the driver's version should have the symbol.
 	Err error
 }
 
-// Error names the function, the version that introduced it and the driver's.
+// Error returns a text with the symbol, the version that introduced it, and the driver's version.
 func (e *MissingError) Error() string {
 	switch {
 	case e == nil:
@@ -117,7 +113,7 @@ func (e *MissingError) Error() string {
 		e.Symbol, VersionString(e.Driver), VersionString(e.Since), e.Err)
 }
 
-// Unwrap returns what the lookup reported and [errors.ErrUnsupported].
+// Unwrap returns [errors.ErrUnsupported] and the error of the lookup.
 func (e *MissingError) Unwrap() []error {
 	switch {
 	case e == nil:

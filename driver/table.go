@@ -10,22 +10,22 @@ import (
 
 // Library is a loaded driver library.
 type Library interface {
-	// Version returns the CUDA version that the driver supports, as the driver
-	// counts: 12080 is 12.8.
+	// Version returns the CUDA version that the driver supports, in the driver's notation: 12080 is
+	// 12.8.
 	Version() int
-	// Proc returns the address of a function by the name and at the version
-	// that a program was written for.
+	// Proc returns the address of a function, as cuGetProcAddress does for a program that was
+	// written for the given CUDA version.
 	Proc(name string, version int, perThread bool) (uintptr, error)
 	// Symbol returns the address of an exported symbol.
 	Symbol(export string) (uintptr, error)
 }
 
-// Table makes calls to one driver: a loaded library, or a software driver. It
-// is safe for concurrent use. Addresses are looked up at first use; from then
-// on a lookup is one atomic load.
+// Table makes the calls to one driver: a loaded library, or a software driver. It is safe for
+// concurrent use. An address is looked up when it is first used. From then on a lookup is one
+// atomic load.
 type Table struct {
 	soft    Software
-	version int32 // that a software driver plays
+	version int32 // of a software driver
 	lib     Library
 	clock   Clock
 	onWait  func(function string)
@@ -41,7 +41,7 @@ func New(lib Library) *Table {
 	return t
 }
 
-// Use makes a new Table call lib. It comes before all calls.
+// Use makes a new Table call lib. It must come before all calls.
 func (t *Table) Use(lib Library) {
 	t.lib, t.clock = lib, systemClock{}
 }
@@ -53,9 +53,9 @@ func NewSoftware(s Software) *Table {
 	return t
 }
 
-// UseSoftware makes a new Table call a software driver, which lacks the functions
-// that are newer than the version that it says it supports. One that says nothing
-// lacks only what it does not implement. It comes before all calls.
+// UseSoftware makes a new Table call a software driver. It must come before all calls. The Table
+// does not call functions that are newer than the result of the driver's DriverGetVersion. A driver
+// without DriverGetVersion counts as the newest version.
 func (t *Table) UseSoftware(s Software) {
 	t.soft, t.clock, t.version = s, systemClock{}, newest
 	if s == nil {
@@ -69,25 +69,26 @@ func (t *Table) UseSoftware(s Software) {
 	}
 }
 
-// OnWait has f called, by the caller's goroutine, before each call with [At.NoWait] of a function that may wait for the
-// GPU: tests fail there. It comes before all calls.
+// OnWait makes the Table call f before each call with [At.NoWait] of a function that may wait for
+// the GPU, on the caller's goroutine. It is for tests, which fail then. It must come before all
+// calls.
 func (t *Table) OnWait(f func(function string)) { t.onWait = f }
 
-// mayWait is called for a function that may wait for the GPU, where the caller must not.
+// mayWait reports a call with [At.NoWait] of a function that may wait for the GPU.
 func (t *Table) mayWait(s Symbol) {
 	if t.onWait != nil {
 		t.onWait(symbols[s].export)
 	}
 }
 
-// Clock returns the clock that goes with the driver.
+// Clock returns the driver's clock.
 func (t *Table) Clock() Clock { return t.clock }
 
 // Software reports whether the driver is a software driver.
 func (t *Table) Software() bool { return t.soft != nil }
 
-// CheckWait returns what a call that waits for an event has to return instead, if that is
-// not success. A software driver may know that the wait would never end.
+// CheckWait returns ResultSuccess, or the result with which a wait for the event must end at once.
+// A software driver may know that the wait would never end.
 func (t *Table) CheckWait(e Event) Result {
 	if t.soft != nil {
 		return t.soft.CheckWait(e)
@@ -95,7 +96,8 @@ func (t *Table) CheckWait(e Event) Result {
 	return ResultSuccess
 }
 
-// Resolve returns the address of a symbol. The error is a *MissingError, unless the driver could not be asked.
+// Resolve returns the address of a symbol. The error is a *MissingError, unless the lookup itself
+// could not be made.
 func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	if t.soft != nil {
 		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
@@ -113,14 +115,14 @@ func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	return 0, ccall.ErrNoThread
 }
 
-// resolve looks a symbol up and remembers its address, or why there is none.
+// resolve looks a symbol up, and stores its address or the error.
 func (t *Table) resolve(s Symbol) (uintptr, Result) {
 	if t.missing[s].Load() != nil {
 		return 0, missing(s)
 	}
 	f := &symbols[s]
-	// An older driver answers a request for a newer interface with success and
-	// the older interface: its version decides first.
+	// An older driver returns the older interface, without an error, when it is asked for a newer
+	// one. So the version is checked first.
 	have := t.lib.Version()
 	if have < int(f.version) {
 		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have})
@@ -133,14 +135,13 @@ func (t *Table) resolve(s Symbol) (uintptr, Result) {
 		noThread = err
 	}
 	if p == 0 && !errors.Is(noThread, ccall.ErrNoThread) {
-		// Some libraries that stand between a program and the driver know
-		// exports only.
+		// Some libraries that replace the driver's, and call it, have exported symbols only.
 		q, e := t.lib.Symbol(f.export)
 		if p, noThread = q, e; err == nil {
 			err = e
 		}
 	}
-	if errors.Is(noThread, ccall.ErrNoThread) { // which says nothing of the driver
+	if errors.Is(noThread, ccall.ErrNoThread) { // the symbol need not be missing
 		return 0, ResultOperatingSystem
 	}
 	if p == 0 {
@@ -151,8 +152,8 @@ func (t *Table) resolve(s Symbol) (uintptr, Result) {
 	return p, ResultSuccess
 }
 
-// Missing returns the error behind a result that says that the call was not
-// made because its symbol is missing, and nil for results of the driver.
+// Missing returns the error of a call that was not made because its symbol is missing. For results
+// of the driver it returns nil.
 func (t *Table) Missing(r Result) *MissingError {
 	if r >= 0 || int(-1-r) >= numSymbols {
 		return nil
@@ -164,7 +165,7 @@ func (t *Table) Missing(r Result) *MissingError {
 	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
 }
 
-// call6 makes the call that a frame of six argument words describes.
+// call6 makes a call with a frame of six argument words.
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
 		ccall.Call6(f, class, at.Thread.cc())
@@ -173,7 +174,7 @@ func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return t.scoped6(at, class, f)
 }
 
-// scoped6 is call6 with something to set up.
+// scoped6 is call6 for an At that needs steps before and after the call.
 func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	sc, res := t.scope(at)
 	if res != ResultSuccess {
@@ -183,7 +184,7 @@ func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return outcome(f, r, failed)
 }
 
-// call14 makes the call that a frame of fourteen argument words describes.
+// call14 makes a call with a frame of fourteen argument words.
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
 		ccall.Call14(f, class, at.Thread.cc())
@@ -192,7 +193,7 @@ func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return t.scoped14(at, class, f)
 }
 
-// scoped14 is call14 with something to set up.
+// scoped14 is call14 for an At that needs steps before and after the call.
 func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	sc, res := t.scope(at)
 	if res != ResultSuccess {
@@ -202,8 +203,8 @@ func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return outcome(f, r, failed)
 }
 
-// outcome is the result of a call in a scope: the call's own, unless that is
-// success or the call was not made.
+// outcome returns the result of a call in a scope: the call's own result if it was made and has
+// failed, and otherwise that of the step that has failed.
 func outcome(f unsafe.Pointer, around int32, failed ccall.Step) Result {
 	if failed.Made() {
 		if res := Result(int32((*ccall.Head)(f).R)); res != ResultSuccess {
@@ -213,7 +214,8 @@ func outcome(f unsafe.Pointer, around int32, failed ccall.Step) Result {
 	return afterwards(failed, Result(around))
 }
 
-// afterwards is the result of a call that has succeeded, if it was made, and around which a step has failed.
+// afterwards returns the result of a scope in which the call has not failed, and a step before or
+// after it has.
 func afterwards(failed ccall.Step, res Result) Result {
 	switch failed {
 	case ccall.Popping:
@@ -224,7 +226,7 @@ func afterwards(failed ccall.Step, res Result) Result {
 	return res
 }
 
-// scope translates at into what the engine does around a call.
+// scope returns the steps that the engine makes before and after a call at at.
 func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 	get := func(s Symbol) uintptr {
 		p := t.procs[s].Load()
@@ -234,7 +236,7 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 		return p
 	}
 	if at.Relaxed {
-		// A driver without the function has no capture to disturb either.
+		// A driver without the function has no captures, so nothing can be invalidated.
 		if sc.Exchange = get(symThreadExchangeStreamCaptureMode); t.Missing(res) != nil {
 			res = ResultSuccess
 		}
@@ -249,9 +251,9 @@ func (t *Table) scope(at At) (sc ccall.Scope, res Result) {
 	return sc, res
 }
 
-// EventQueryAll asks for the status of each event, in one crossing, and stores
-// the answers in results. Its own result is that of what was set up around the
-// calls, or ResultInvalidValue if results is shorter than events.
+// EventQueryAll queries each event, in one crossing into C, and stores the answers in results. It
+// returns the result of the steps before and after the queries, or ResultInvalidValue if results is
+// shorter than events.
 func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 	switch {
 	case len(results) < len(events):
@@ -268,8 +270,7 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 	return t.each(at, symEventQuery, &e)
 }
 
-// EventRecordAll records each event on the stream in its place, in one crossing,
-// like [Table.EventQueryAll].
+// EventRecordAll records each event on the stream with the same index. See [Table.EventQueryAll].
 func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results []Result) Result {
 	switch {
 	case len(results) < len(events) || len(streams) < len(events):
@@ -287,8 +288,7 @@ func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results 
 	return t.each(at, symEventRecord, &e)
 }
 
-// StreamWaitEventAll makes a stream wait for each event, in one crossing, like
-// [Table.EventQueryAll].
+// StreamWaitEventAll makes a stream wait for each event. See [Table.EventQueryAll].
 func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Result) Result {
 	flags := uintptr(CU_EVENT_WAIT_DEFAULT)
 	switch {
@@ -308,7 +308,7 @@ func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Re
 	return t.each(at, symStreamWaitEvent, &e)
 }
 
-// softEach makes a call to a software driver for each result.
+// softEach calls a software driver once for each result.
 func (t *Table) softEach(at At, results []Result, call func(th *Thread, i int) Result) Result {
 	th, res := t.enter(at)
 	if res != ResultSuccess {
@@ -320,7 +320,7 @@ func (t *Table) softEach(at At, results []Result, call func(th *Thread, i int) R
 	return t.leave(at, th, ResultSuccess)
 }
 
-// each makes the calls of a frame to a symbol.
+// each makes the calls of a frame, to one symbol.
 func (t *Table) each(at At, sym Symbol, e *ccall.Each) Result {
 	fn, res := t.procs[sym].Load(), ResultSuccess
 	if fn == 0 {
@@ -341,11 +341,10 @@ func (t *Table) each(at At, sym Symbol, e *ccall.Each) Result {
 	return afterwards(failed, Result(r))
 }
 
-// CallSymbol calls a symbol with words, for functions that have no typed call.
-// Nothing is checked: arguments that are addresses must be of memory that does
-// not move and outlives the call. It takes up to fourteen words; more are
-// refused with ResultInvalidValue. The function's result register is returned
-// whole; res is about the call's having been made, and what was set up for it.
+// CallSymbol calls a function that has no typed call, with up to 14 words. Nothing is checked.
+// Arguments that are addresses must refer to memory that does not move during the call. r is the
+// whole result register. res is the result of the lookup and of the steps before and after the
+// call, or ResultInvalidValue for more than 14 words.
 func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Result) {
 	if t.soft != nil {
 		return 0, missing(s)
@@ -362,8 +361,7 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	}
 	f.Fn = p
 	copy(f.A[:], args)
-	// Nobody knows whether an arbitrary function calls back: the frame goes to
-	// the heap.
+	// An arbitrary function may call back into Go, so the frame has to be on the heap.
 	h := ccall.Heap(&f)
 	if at.plain() {
 		if !ccall.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc()) {

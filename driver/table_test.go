@@ -17,7 +17,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// library is a Library of addresses that nobody calls.
+// library is a Library with addresses that are never called.
 type library struct {
 	version int
 	procs   map[string]uintptr // by name, version and stream: "cuEventRecord 2000 false"
@@ -25,10 +25,10 @@ type library struct {
 
 	mu    sync.Mutex
 	asked []string
-	fails error // instead of an answer
+	fails error // returned by all lookups, unless nil
 }
 
-var errLookup = errors.New("not there")
+var errLookup = errors.New("not found")
 
 func (l *library) Version() int { return l.version }
 
@@ -60,8 +60,7 @@ func symbol(t *testing.T, export string) Symbol {
 	return s
 }
 
-// TestResolve looks symbols up by their rules, twice: the second time nobody
-// is asked again.
+// TestResolve looks symbols up by all rules, twice. The second time the library is not asked again.
 func TestResolve(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -79,12 +78,12 @@ func TestResolve(t *testing.T) {
 			"cuEventElapsedTime", []string{"cuEventElapsedTime 2000 false"}, 6, nil},
 		{"per-thread streams", 13000, map[string]uintptr{"cuEventRecord 7000 true": 5}, nil,
 			"cuEventRecord_ptsz", []string{"cuEventRecord 7000 true"}, 5, nil},
-		{"refused: the driver would answer with the older interface", 12050, map[string]uintptr{"cuEventElapsedTime 12080 false": 6},
+		{"refused: the driver would return the older interface", 12050, map[string]uintptr{"cuEventElapsedTime 12080 false": 6},
 			map[string]uintptr{"cuEventElapsedTime_v2": 6}, "cuEventElapsedTime_v2", nil, 0,
 			&MissingError{Symbol: "cuEventElapsedTime_v2", Since: 12080, Driver: 12050}},
-		{"what only exports yield", 13000, map[string]uintptr{"cuGetProcAddress 12000 false": 1}, map[string]uintptr{"cuGetProcAddress_v2": 4},
+		{"a symbol that is only exported", 13000, map[string]uintptr{"cuGetProcAddress 12000 false": 1}, map[string]uintptr{"cuGetProcAddress_v2": 4},
 			"cuGetProcAddress_v2", []string{"cuGetProcAddress_v2"}, 4, nil},
-		{"exports as a way out", 13000, nil, map[string]uintptr{"cuEventQuery": 3},
+		{"an export after cuGetProcAddress has failed", 13000, nil, map[string]uintptr{"cuEventQuery": 3},
 			"cuEventQuery", []string{"cuEventQuery 2000 false", "cuEventQuery"}, 3, nil},
 		{"missing", 13000, nil, nil, "cuEventQuery", []string{"cuEventQuery 2000 false", "cuEventQuery"}, 0,
 			&MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 13000, Err: errLookup}},
@@ -106,7 +105,7 @@ func TestResolve(t *testing.T) {
 					t.Errorf("missing: %v", missing)
 				} else if missing != nil {
 					if diff := cmp.Diff(*c.missing, *missing, cmpopts.EquateErrors()); diff != "" {
-						t.Errorf("what is missing (-want +got):\n%s", diff)
+						t.Errorf("missing symbols (-want +got):\n%s", diff)
 					}
 				}
 			}
@@ -153,8 +152,8 @@ func TestMissingCalls(t *testing.T) {
 	}
 }
 
-// TestResolveWithoutThread has no thread in whose name the driver could be asked, for a while: nothing is
-// known to be missing then.
+// TestResolveWithoutThread makes lookups fail for a while, as if no thread could be created. The
+// symbols must not count as missing.
 func TestResolveWithoutThread(t *testing.T) {
 	lib := &library{version: 13000, procs: map[string]uintptr{"cuEventQuery 2000 false": 3}, exports: map[string]uintptr{"cuEventQuery": 4},
 		fails: fmt.Errorf("shortage: %w", ccall.ErrNoThread)}
@@ -163,11 +162,11 @@ func TestResolveWithoutThread(t *testing.T) {
 		t.Errorf("Resolve = %d, %v", p, err)
 	}
 	known := New(lib)
-	known.procs[symEventQuery].Store(1) // which is no function: the call must not be made
+	known.procs[symEventQuery].Store(1) // not a function: the call must not be made
 	for what, res := range map[string]Result{
 		"a call":              tab.EventQuery(At{}, 1),
-		"one in a context":    known.EventQuery(At{Context: 1}, 1),
-		"one that is relaxed": known.EventQuery(At{Relaxed: true}, 1),
+		"a call in a context": known.EventQuery(At{Context: 1}, 1),
+		"a relaxed call":      known.EventQuery(At{Relaxed: true}, 1),
 	} {
 		if res != ResultOperatingSystem {
 			t.Errorf("%s: %v", what, res)
@@ -179,7 +178,7 @@ func TestResolveWithoutThread(t *testing.T) {
 	}
 }
 
-// TestResolveConcurrently makes the first use from many goroutines at once.
+// TestResolveConcurrently resolves a symbol for the first time in many goroutines at once.
 func TestResolveConcurrently(t *testing.T) {
 	lib := &library{version: 13000, exports: map[string]uintptr{"cuEventQuery": 3}}
 	tab := New(lib)
@@ -242,7 +241,7 @@ func TestMissingError(t *testing.T) {
 		want string
 	}{
 		{MissingError{Symbol: "cuEventRecordWithFlags", Since: 11010, Driver: 11000}, "cuEventRecordWithFlags needs a driver for CUDA 11.1 or newer; this one is for CUDA 11.0"},
-		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 12080, Err: errLookup}, "cuEventQuery is missing from a driver for CUDA 12.8, though CUDA 2.0 introduced it: not there"},
+		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 12080, Err: errLookup}, "cuEventQuery is missing from a driver for CUDA 12.8, though CUDA 2.0 introduced it: not found"},
 		{MissingError{Symbol: "cuEventQuery", Since: 2000, Driver: 13000, Software: true}, "the software driver has no cuEventQuery"},
 		{MissingError{Symbol: "cuFuncGetParamInfo", Since: 12040, Driver: 12000, Software: true}, "cuFuncGetParamInfo needs a driver for CUDA 12.4 or newer; this one is for CUDA 12.0"},
 		{MissingError{Symbol: "cuNothing"}, "cuNothing is not a function of the CUDA driver API"},
@@ -267,12 +266,11 @@ func TestVersionString(t *testing.T) {
 	}
 }
 
-// TestResults compares the generated results with what a driver says about
-// each, which somebody wrote down.
+// TestResults compares the generated results with the recorded descriptions of a driver.
 func TestResults(t *testing.T) {
 	f, err := os.Open("../tools/gen-symbols/results.tsv")
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("the sources of the generated files are not here")
+		t.Skip("the sources of the generated files are not present")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +315,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestSystemClock is about the clock of drivers that bring none.
+// TestSystemClock checks the clock of drivers without a clock of their own.
 func TestSystemClock(t *testing.T) {
 	c := New(&library{}).Clock()
 	before := time.Now()

@@ -2,20 +2,19 @@ package driver
 
 import "github.com/purecu/purecu/internal/ccall"
 
-// Thread is a thread as the driver sees it: the owner of a stack of current
-// contexts, of a capture mode and of a per-thread default stream. Calls whose
-// outcome depends on these take one. It belongs to the goroutine that called
-// [Table.Pin].
+// Thread is a thread with its state in the driver: a stack of current contexts, a capture mode, and
+// a per-thread default stream. Calls whose outcome depends on this state take a Thread. It belongs
+// to the goroutine that called [Table.Pin].
 type Thread struct {
-	pin *ccall.Thread // nil for one that a software driver's calls are set up on
+	pin *ccall.Thread // nil for a temporary Thread of a software driver
 
-	// Local is where a software driver keeps the thread's state.
+	// Local is the thread's state in a software driver, which sets it.
 	Local any
 
 	mode int32 // the capture mode that a scope replaced
 }
 
-// cc returns the thread identity that an engine calls through.
+// cc returns the thread that an engine calls from, or nil for any.
 func (th *Thread) cc() *ccall.Thread {
 	if th == nil {
 		return nil
@@ -23,18 +22,19 @@ func (th *Thread) cc() *ccall.Thread {
 	return th.pin
 }
 
-// Pin claims a thread for the calling goroutine until Unpin.
+// Pin locks the calling goroutine to a thread until Unpin.
 func (t *Table) Pin() *Thread { return &Thread{pin: ccall.Pin()} }
 
-// CurrentThread returns the operating system's number of the thread that the calling
-// goroutine runs on, 0 where it is not known. The goroutine has to be locked to it.
+// CurrentThread returns the operating system's number of the thread that the calling goroutine runs
+// on, or 0 if it is not known. The goroutine has to be locked to its thread.
 func CurrentThread() int { return ccall.CurrentThread() }
 
-// Here reports whether the calling goroutine runs on the thread, or, where that
-// cannot be told, true.
+// Here reports whether the calling goroutine runs on the thread. It reports true where this is not
+// known.
 func (th *Thread) Here() bool { return th.pin == nil || th.pin.Here() }
 
-// Number returns the operating system's number of a thread that [Table.Pin] claimed, else, or where it is not known, 0.
+// Number returns the operating system's number of a pinned thread, or 0 if it is not known or th is
+// not pinned.
 func (th *Thread) Number() int {
 	if th == nil || th.pin == nil {
 		return 0
@@ -42,50 +42,50 @@ func (th *Thread) Number() int {
 	return th.pin.Number()
 }
 
-// Unpin gives the thread back. It must be called by the goroutine that called
-// Pin, with the thread's state as it was then, unless the thread must not end.
-// Further calls do nothing.
+// Unpin releases the thread. The goroutine that called Pin must call it, after it has restored the
+// thread's state. Further calls do nothing.
 func (th *Thread) Unpin() {
 	th.pin.Unpin()
 }
 
-// Abandon gives the thread up because its state could not be put back: no
-// other goroutine will run on it.
+// Abandon ends the use of a thread whose state could not be restored. No other goroutine will run
+// on it.
 func (th *Thread) Abandon() {
 	th.pin.Abandon()
 }
 
-// At says where a call is made. The zero At is the thread that the goroutine
-// happens to run on, as it is.
+// At says in which state of which thread a call is made. The zero At is the thread that the
+// goroutine runs on, in its present state.
 type At struct {
 	// Thread is the pinned thread to call from, or nil for any.
 	Thread *Thread
-	// Context is made current for the call, and the thread's own current
-	// context is put back after it.
+	// Context is made current for the call. The thread's own current context is restored after it.
+	// 0 changes nothing.
 	Context Context
-	// Relaxed exchanges the thread's capture mode for relaxed around the call,
-	// so that it cannot invalidate a capture that somebody else has under way.
+	// Relaxed sets the thread's capture mode to relaxed for the call, so that the call cannot
+	// invalidate a capture of other code. The thread's own mode is restored after it.
 	Relaxed bool
-	// Pop takes a context that the call itself pushes off the stack again.
+	// Pop pops the context that the call itself pushes onto the stack.
 	Pop bool
-	// NoWait says that the call must not wait for the GPU: a goroutine, a cleanup or a
-	// callback of the library makes it, or a call that is documented to return at once.
-	// See [Table.OnWait].
+	// NoWait says that the call must not wait for the GPU. It is set by background work, by
+	// cleanups and callbacks of the library, and by functions that are documented to return at
+	// once. See [Table.OnWait].
 	NoWait bool
 }
 
-// plain reports whether nothing has to be set up around the call.
+// plain reports whether the call needs no steps before and after it.
 func (at *At) plain() bool {
 	return at.Context == 0 && !at.Relaxed && !at.Pop
 }
 
-// undo is where a call undoes another one that was made at at.
+// undo returns the At of a call that undoes another call, which was made at at.
 func (at At) undo() At {
-	at.Pop = false // undoing pushes nothing
+	at.Pop = false // the second call pushes nothing
 	return at
 }
 
-// noCaptureMode is the result of a software driver that has no capture, which nothing can disturb.
+// noCaptureMode is the result of a software driver without capture modes. It has no captures that
+// could be invalidated.
 const noCaptureMode = -1 - Result(symThreadExchangeStreamCaptureMode)
 
 // enter prepares a software driver's thread for a call.
@@ -112,8 +112,7 @@ func (t *Table) enter(at At) (*Thread, Result) {
 	return th, ResultSuccess
 }
 
-// leave puts the thread back after a call that returned res, and returns the
-// first failure.
+// leave restores the thread after a call that returned res, and returns the first failure.
 func (t *Table) leave(at At, th *Thread, res Result) Result {
 	if at.plain() {
 		return res
@@ -126,7 +125,7 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 	return t.restore(at, th, res)
 }
 
-// restore puts a software driver's capture mode back.
+// restore restores a software driver's capture mode, and returns the first failure.
 func (t *Table) restore(at At, th *Thread, res Result) Result {
 	if at.Relaxed {
 		_, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode)

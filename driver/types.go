@@ -2,11 +2,11 @@ package driver
 
 import "unsafe"
 
-// Frames and handles have 64-bit words: nothing else compiles.
+// Frames and handles have 64-bit words. This line does not compile on 32-bit platforms.
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 
-// Handles, as the driver hands them out. All but Device are addresses of the
-// driver's own objects: they mean nothing to Go's garbage collector.
+// Handles of the driver. All but Device are addresses of the driver's own objects, which Go's
+// garbage collector ignores.
 type (
 	// Device is a CUdevice: an ordinal, not an address.
 	Device int32
@@ -32,11 +32,11 @@ type (
 	DevResourceDesc uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
-	// HostPtr is an address of host memory that is not Go's.
+	// HostPtr is an address of host memory that Go does not manage.
 	HostPtr uintptr
 )
 
-// Values that the driver copies.
+// Structures that the driver copies.
 type (
 	// UUID is a CUuuid.
 	UUID [16]byte
@@ -44,12 +44,12 @@ type (
 	IPCEventHandle [64]byte
 	// IPCMemHandle is a CUipcMemHandle, which C passes by value.
 	IPCMemHandle [64]byte
-	// DevResource is a CUdevResource: its type, 92 bytes of the driver's own, and 48 for
-	// what the type says.
+	// DevResource is a CUdevResource: its type, 92 bytes for the driver, and 48 bytes whose meaning
+	// depends on the type.
 	DevResource [18]uint64
 )
 
-// SMCount returns how many multiprocessors the resource is, 0 if it is something else.
+// SMCount returns how many multiprocessors the resource has, or 0 if it is of another type.
 func (r *DevResource) SMCount() uint32 {
 	if int32(r[0]) != CU_DEV_RESOURCE_TYPE_SM {
 		return 0
@@ -57,29 +57,29 @@ func (r *DevResource) SMCount() uint32 {
 	return uint32(r[smCountAt])
 }
 
-// SetSMCount makes the resource so many multiprocessors.
+// SetSMCount makes the resource one of n multiprocessors.
 func (r *DevResource) SetSMCount(n uint32) {
 	r[0], r[smCountAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
 }
 
-// smCountAt is where the count is, in words of 8 bytes.
+// smCountAt is the index of the word that contains the count.
 const smCountAt = (4 + 92) / 8
 
-// KernelParams are the arguments of a kernel: for each, where its value is and
-// how many bytes it has. The driver copies the values during the call.
+// KernelParams are the arguments of a kernel: the address and the size of each value. The driver
+// copies the values during the call.
 type KernelParams struct {
 	Ptrs  []unsafe.Pointer
 	Sizes []uint32
-	// Array takes the place of Ptrs where a software driver is called from C: it
-	// is where the pointers are, as many as the kernel has parameters.
+	// Array replaces Ptrs if C code calls a software driver. It is the address of an array with one
+	// pointer for each parameter of the kernel.
 	Array unsafe.Pointer
-	// Extra is the other form, in place of the one above: what cuLaunchKernel takes as
-	// its last argument, an array of CU_LAUNCH_PARAM_… that begins here, or nil.
+	// Extra is the alternative to the fields above, or nil: the last argument of cuLaunchKernel,
+	// which is the address of an array of CU_LAUNCH_PARAM_… and values.
 	Extra unsafe.Pointer
 }
 
-// LaunchConfig is a CUlaunchConfig: the shape of a launch, its stream, and Count
-// attributes, the first of which Attributes points to.
+// LaunchConfig is a CUlaunchConfig: the dimensions of a launch, its stream, and Count attributes.
+// Attributes points to the first one.
 type LaunchConfig struct {
 	GridX, GridY, GridZ    uint32
 	BlockX, BlockY, BlockZ uint32
@@ -89,29 +89,29 @@ type LaunchConfig struct {
 	Count                  uint32
 }
 
-// LaunchAttribute is a CUlaunchAttribute: its CU_LAUNCH_ATTRIBUTE_…, and the value in the
-// layout of C, which depends on that.
+// LaunchAttribute is a CUlaunchAttribute. ID is a CU_LAUNCH_ATTRIBUTE_… constant, and the layout of
+// Value depends on it, as in C.
 type LaunchAttribute struct {
 	ID    int32
 	_     int32
 	Value [64]byte
 }
 
-// Callback is a function that the driver calls when a stream reaches it: Addr
-// is a C function and Data its argument. A software driver calls Go instead, or GoStatus
-// with the status that C passes to a callback of cuStreamAddCallback. It calls them on a
-// goroutine that is locked to its thread, and knows by that which calls they make.
+// Callback is a function that the driver calls when a stream reaches it. NVIDIA's driver calls the
+// C function at Addr with the argument Data. A software driver calls Go, or GoStatus with the
+// status that cuStreamAddCallback passes to its callback. It calls them on a goroutine that is
+// locked to its thread, so that it can find out which driver calls they make.
 type Callback struct {
 	Addr     uintptr
 	Data     uintptr
 	Go       func()
 	GoStatus func(status Result)
-	// Apart says that Go stands for a function that C's callback runs on another thread,
-	// and waits for: all calls may be made there.
+	// Apart says that the function behind Go runs on another thread, and that the callback waits
+	// for it. Such a function may make all driver calls.
 	Apart bool
 }
 
-// goString returns a copy of a NUL-terminated C string, "" for NULL.
+// goString returns a copy of a NUL-terminated C string, or "" for NULL.
 func goString(p unsafe.Pointer) string {
 	if p == nil {
 		return ""

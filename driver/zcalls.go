@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Init calls cuInit, which exists from CUDA 2.0.
+// Init calls cuInit, which exists since CUDA 2.0.
 func (t *Table) Init(at At, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -32,7 +32,7 @@ func (t *Table) Init(at At, flags uint32) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// DriverGetVersion calls cuDriverGetVersion, which exists from CUDA 2.2.
+// DriverGetVersion calls cuDriverGetVersion, which exists since CUDA 2.2.
 func (t *Table) DriverGetVersion(at At) (driverVersion int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -64,7 +64,7 @@ func (t *Table) DriverGetVersion(at At) (driverVersion int32, res Result) {
 	return f.v0, res
 }
 
-// GetErrorName calls cuGetErrorName, which exists from CUDA 6.0.
+// GetErrorName calls cuGetErrorName, which exists since CUDA 6.0.
 func (t *Table) GetErrorName(at At, code Result) (pStr string, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -97,7 +97,7 @@ func (t *Table) GetErrorName(at At, code Result) (pStr string, res Result) {
 	return goString(f.v0), res
 }
 
-// GetErrorString calls cuGetErrorString, which exists from CUDA 6.0.
+// GetErrorString calls cuGetErrorString, which exists since CUDA 6.0.
 func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -130,7 +130,7 @@ func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 	return goString(f.v0), res
 }
 
-// DeviceGetCount calls cuDeviceGetCount, which exists from CUDA 2.0.
+// DeviceGetCount calls cuDeviceGetCount, which exists since CUDA 2.0.
 func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -157,7 +157,7 @@ func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 	return f.v0, res
 }
 
-// DeviceGet calls cuDeviceGet, which exists from CUDA 2.0.
+// DeviceGet calls cuDeviceGet, which exists since CUDA 2.0.
 func (t *Table) DeviceGet(at At, ordinal int32) (device Device, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -185,7 +185,7 @@ func (t *Table) DeviceGet(at At, ordinal int32) (device Device, res Result) {
 	return f.v0, res
 }
 
-// DeviceGetByPCIBusId calls cuDeviceGetByPCIBusId, which exists from CUDA 4.1.
+// DeviceGetByPCIBusId calls cuDeviceGetByPCIBusId, which exists since CUDA 4.1.
 func (t *Table) DeviceGetByPCIBusId(at At, pciBusId string) (dev Device, res Result) {
 	if strings.IndexByte(pciBusId, 0) >= 0 {
 		res = ResultInvalidValue
@@ -217,7 +217,7 @@ func (t *Table) DeviceGetByPCIBusId(at At, pciBusId string) (dev Device, res Res
 	return f.v0, res
 }
 
-// DeviceGetName calls cuDeviceGetName, which exists from CUDA 2.0.
+// DeviceGetName calls cuDeviceGetName, which exists since CUDA 2.0.
 func (t *Table) DeviceGetName(at At, name []byte, dev Device) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -247,7 +247,7 @@ func (t *Table) DeviceGetName(at At, name []byte, dev Device) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// DeviceGetUUID calls cuDeviceGetUuid_v2, which exists from CUDA 11.4.
+// DeviceGetUUID calls cuDeviceGetUuid_v2, which exists since CUDA 11.4.
 func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
 	if t.soft != nil {
 		if t.version < 11040 {
@@ -279,7 +279,7 @@ func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
 	return f.v0, res
 }
 
-// DeviceGetUUIDV1 calls cuDeviceGetUuid, which exists from CUDA 9.2.
+// DeviceGetUUIDV1 calls cuDeviceGetUuid, which exists since CUDA 9.2.
 func (t *Table) DeviceGetUUIDV1(at At, dev Device) (uuid UUID, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -307,7 +307,7 @@ func (t *Table) DeviceGetUUIDV1(at At, dev Device) (uuid UUID, res Result) {
 	return f.v0, res
 }
 
-// DeviceGetPCIBusId calls cuDeviceGetPCIBusId, which exists from CUDA 4.1.
+// DeviceGetPCIBusId calls cuDeviceGetPCIBusId, which exists since CUDA 4.1.
 func (t *Table) DeviceGetPCIBusId(at At, pciBusId []byte, dev Device) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -337,7 +337,7 @@ func (t *Table) DeviceGetPCIBusId(at At, pciBusId []byte, dev Device) (res Resul
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// DeviceGetAttribute calls cuDeviceGetAttribute, which exists from CUDA 2.0.
+// DeviceGetAttribute calls cuDeviceGetAttribute, which exists since CUDA 2.0.
 func (t *Table) DeviceGetAttribute(at At, attrib int32, dev Device) (pi int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -366,7 +366,7 @@ func (t *Table) DeviceGetAttribute(at At, attrib int32, dev Device) (pi int32, r
 	return f.v0, res
 }
 
-// DeviceTotalMem calls cuDeviceTotalMem_v2, which exists from CUDA 3.2.
+// DeviceTotalMem calls cuDeviceTotalMem_v2, which exists since CUDA 3.2.
 func (t *Table) DeviceTotalMem(at At, dev Device) (bytes uint64, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -394,7 +394,7 @@ func (t *Table) DeviceTotalMem(at At, dev Device) (bytes uint64, res Result) {
 	return f.v0, res
 }
 
-// DeviceCanAccessPeer calls cuDeviceCanAccessPeer, which exists from CUDA 4.0.
+// DeviceCanAccessPeer calls cuDeviceCanAccessPeer, which exists since CUDA 4.0.
 func (t *Table) DeviceCanAccessPeer(at At, dev Device, peerDev Device) (canAccessPeer int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -423,7 +423,7 @@ func (t *Table) DeviceCanAccessPeer(at At, dev Device, peerDev Device) (canAcces
 	return f.v0, res
 }
 
-// DeviceGetP2PAttribute calls cuDeviceGetP2PAttribute, which exists from CUDA 8.0.
+// DeviceGetP2PAttribute calls cuDeviceGetP2PAttribute, which exists since CUDA 8.0.
 func (t *Table) DeviceGetP2PAttribute(at At, attrib int32, srcDevice Device, dstDevice Device) (value int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -458,7 +458,7 @@ func (t *Table) DeviceGetP2PAttribute(at At, attrib int32, srcDevice Device, dst
 	return f.v0, res
 }
 
-// DevicePrimaryCtxRetain calls cuDevicePrimaryCtxRetain, which exists from CUDA 7.0.
+// DevicePrimaryCtxRetain calls cuDevicePrimaryCtxRetain, which exists since CUDA 7.0.
 func (t *Table) DevicePrimaryCtxRetain(at At, dev Device) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -486,7 +486,7 @@ func (t *Table) DevicePrimaryCtxRetain(at At, dev Device) (pctx Context, res Res
 	return f.v0, res
 }
 
-// DevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2, which exists from CUDA 11.0.
+// DevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
 	if at.NoWait {
 		t.mayWait(symDevicePrimaryCtxRelease_v2)
@@ -512,7 +512,7 @@ func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// DevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2, which exists from CUDA 11.0.
+// DevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
 	if at.NoWait {
 		t.mayWait(symDevicePrimaryCtxReset_v2)
@@ -538,7 +538,7 @@ func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// DevicePrimaryCtxGetState calls cuDevicePrimaryCtxGetState, which exists from CUDA 7.0.
+// DevicePrimaryCtxGetState calls cuDevicePrimaryCtxGetState, which exists since CUDA 7.0.
 func (t *Table) DevicePrimaryCtxGetState(at At, dev Device) (flags uint32, active int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -569,7 +569,7 @@ func (t *Table) DevicePrimaryCtxGetState(at At, dev Device) (flags uint32, activ
 	return f.v0, f.v1, res
 }
 
-// DevicePrimaryCtxSetFlags calls cuDevicePrimaryCtxSetFlags_v2, which exists from CUDA 11.0.
+// DevicePrimaryCtxSetFlags calls cuDevicePrimaryCtxSetFlags_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -593,7 +593,7 @@ func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res R
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// CtxCreate calls cuCtxCreate_v4, which exists from CUDA 12.5.
+// CtxCreate calls cuCtxCreate_v4, which exists since CUDA 12.5.
 func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Result) {
 	if t.soft != nil {
 		if t.version < 12050 {
@@ -636,7 +636,7 @@ func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Re
 	return f.v0, res
 }
 
-// CtxCreateV2 calls cuCtxCreate_v2, which exists from CUDA 3.2.
+// CtxCreateV2 calls cuCtxCreate_v2, which exists since CUDA 3.2.
 func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -674,7 +674,7 @@ func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res 
 	return f.v0, res
 }
 
-// CtxDestroy calls cuCtxDestroy_v2, which exists from CUDA 4.0.
+// CtxDestroy calls cuCtxDestroy_v2, which exists since CUDA 4.0.
 func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
 	if at.NoWait {
 		t.mayWait(symCtxDestroy_v2)
@@ -700,7 +700,7 @@ func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// CtxPushCurrent calls cuCtxPushCurrent_v2, which exists from CUDA 4.0.
+// CtxPushCurrent calls cuCtxPushCurrent_v2, which exists since CUDA 4.0.
 func (t *Table) CtxPushCurrent(at At, ctx Context) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -729,7 +729,7 @@ func (t *Table) CtxPushCurrent(at At, ctx Context) (res Result) {
 	return res
 }
 
-// CtxPopCurrent calls cuCtxPopCurrent_v2, which exists from CUDA 4.0.
+// CtxPopCurrent calls cuCtxPopCurrent_v2, which exists since CUDA 4.0.
 func (t *Table) CtxPopCurrent(at At) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -761,7 +761,7 @@ func (t *Table) CtxPopCurrent(at At) (pctx Context, res Result) {
 	return f.v0, res
 }
 
-// CtxGetCurrent calls cuCtxGetCurrent, which exists from CUDA 4.0.
+// CtxGetCurrent calls cuCtxGetCurrent, which exists since CUDA 4.0.
 func (t *Table) CtxGetCurrent(at At) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -793,7 +793,7 @@ func (t *Table) CtxGetCurrent(at At) (pctx Context, res Result) {
 	return f.v0, res
 }
 
-// CtxSetCurrent calls cuCtxSetCurrent, which exists from CUDA 4.0.
+// CtxSetCurrent calls cuCtxSetCurrent, which exists since CUDA 4.0.
 func (t *Table) CtxSetCurrent(at At, ctx Context) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -822,7 +822,7 @@ func (t *Table) CtxSetCurrent(at At, ctx Context) (res Result) {
 	return res
 }
 
-// CtxGetDevice calls cuCtxGetDevice, which exists from CUDA 2.0.
+// CtxGetDevice calls cuCtxGetDevice, which exists since CUDA 2.0.
 func (t *Table) CtxGetDevice(at At) (device Device, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -854,7 +854,7 @@ func (t *Table) CtxGetDevice(at At) (device Device, res Result) {
 	return f.v0, res
 }
 
-// CtxGetFlags calls cuCtxGetFlags, which exists from CUDA 7.0.
+// CtxGetFlags calls cuCtxGetFlags, which exists since CUDA 7.0.
 func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -881,7 +881,7 @@ func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
 	return f.v0, res
 }
 
-// CtxSetFlags calls cuCtxSetFlags, which exists from CUDA 12.1.
+// CtxSetFlags calls cuCtxSetFlags, which exists since CUDA 12.1.
 func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 12010 {
@@ -908,7 +908,7 @@ func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// CtxSynchronize calls cuCtxSynchronize, which exists from CUDA 2.0.
+// CtxSynchronize calls cuCtxSynchronize, which exists since CUDA 2.0.
 func (t *Table) CtxSynchronize(at At) (res Result) {
 	if at.NoWait {
 		t.mayWait(symCtxSynchronize)
@@ -933,7 +933,7 @@ func (t *Table) CtxSynchronize(at At) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// CtxGetStreamPriorityRange calls cuCtxGetStreamPriorityRange, which exists from CUDA 5.5.
+// CtxGetStreamPriorityRange calls cuCtxGetStreamPriorityRange, which exists since CUDA 5.5.
 func (t *Table) CtxGetStreamPriorityRange(at At) (leastPriority int32, greatestPriority int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -963,7 +963,7 @@ func (t *Table) CtxGetStreamPriorityRange(at At) (leastPriority int32, greatestP
 	return f.v0, f.v1, res
 }
 
-// CtxGetApiVersion calls cuCtxGetApiVersion, which exists from CUDA 3.2.
+// CtxGetApiVersion calls cuCtxGetApiVersion, which exists since CUDA 3.2.
 func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -991,7 +991,7 @@ func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result
 	return f.v0, res
 }
 
-// CtxGetId calls cuCtxGetId, which exists from CUDA 12.0.
+// CtxGetId calls cuCtxGetId, which exists since CUDA 12.0.
 func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
 	if t.soft != nil {
 		if t.version < 12000 {
@@ -1028,7 +1028,7 @@ func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
 	return f.v0, res
 }
 
-// CtxGetLimit calls cuCtxGetLimit, which exists from CUDA 3.1.
+// CtxGetLimit calls cuCtxGetLimit, which exists since CUDA 3.1.
 func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1056,7 +1056,7 @@ func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
 	return f.v0, res
 }
 
-// CtxSetLimit calls cuCtxSetLimit, which exists from CUDA 3.1.
+// CtxSetLimit calls cuCtxSetLimit, which exists since CUDA 3.1.
 func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symCtxSetLimit)
@@ -1083,7 +1083,7 @@ func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// CtxRecordEvent calls cuCtxRecordEvent, which exists from CUDA 12.5.
+// CtxRecordEvent calls cuCtxRecordEvent, which exists since CUDA 12.5.
 func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 12050 {
@@ -1117,7 +1117,7 @@ func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	return res
 }
 
-// CtxWaitEvent calls cuCtxWaitEvent, which exists from CUDA 12.5.
+// CtxWaitEvent calls cuCtxWaitEvent, which exists since CUDA 12.5.
 func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 12050 {
@@ -1151,7 +1151,7 @@ func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 	return res
 }
 
-// CtxEnablePeerAccess calls cuCtxEnablePeerAccess, which exists from CUDA 4.0.
+// CtxEnablePeerAccess calls cuCtxEnablePeerAccess, which exists since CUDA 4.0.
 func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1175,7 +1175,7 @@ func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (r
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// CtxDisablePeerAccess calls cuCtxDisablePeerAccess, which exists from CUDA 4.0.
+// CtxDisablePeerAccess calls cuCtxDisablePeerAccess, which exists since CUDA 4.0.
 func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 	if at.NoWait {
 		t.mayWait(symCtxDisablePeerAccess)
@@ -1201,7 +1201,7 @@ func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// DeviceGetDevResource calls cuDeviceGetDevResource, which exists from CUDA 12.4.
+// DeviceGetDevResource calls cuDeviceGetDevResource, which exists since CUDA 12.4.
 func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource DevResource, res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1234,7 +1234,7 @@ func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource 
 	return f.v0, res
 }
 
-// DevSmResourceSplitByCount calls cuDevSmResourceSplitByCount, which exists from CUDA 12.4.
+// DevSmResourceSplitByCount calls cuDevSmResourceSplitByCount, which exists since CUDA 12.4.
 func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input DevResource, useFlags uint32, minCount uint32) (nbGroups uint32, remaining DevResource, res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1280,7 +1280,7 @@ func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input Dev
 	return f.v0, f.v1, res
 }
 
-// DevResourceGenerateDesc calls cuDevResourceGenerateDesc, which exists from CUDA 12.4.
+// DevResourceGenerateDesc calls cuDevResourceGenerateDesc, which exists since CUDA 12.4.
 func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc DevResourceDesc, res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1313,7 +1313,7 @@ func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc 
 	return f.v0, res
 }
 
-// GreenCtxCreate calls cuGreenCtxCreate, which exists from CUDA 12.4.
+// GreenCtxCreate calls cuGreenCtxCreate, which exists since CUDA 12.4.
 func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result) {
 	if at.NoWait {
 		t.mayWait(symGreenCtxCreate)
@@ -1359,7 +1359,7 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 	return f.v0, res
 }
 
-// GreenCtxDestroy calls cuGreenCtxDestroy, which exists from CUDA 12.4.
+// GreenCtxDestroy calls cuGreenCtxDestroy, which exists since CUDA 12.4.
 func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
 	if at.NoWait {
 		t.mayWait(symGreenCtxDestroy)
@@ -1389,7 +1389,7 @@ func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// GreenCtxGetDevResource calls cuGreenCtxGetDevResource, which exists from CUDA 12.4.
+// GreenCtxGetDevResource calls cuGreenCtxGetDevResource, which exists since CUDA 12.4.
 func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resource DevResource, res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1422,7 +1422,7 @@ func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resourc
 	return f.v0, res
 }
 
-// GreenCtxRecordEvent calls cuGreenCtxRecordEvent, which exists from CUDA 12.4.
+// GreenCtxRecordEvent calls cuGreenCtxRecordEvent, which exists since CUDA 12.4.
 func (t *Table) GreenCtxRecordEvent(at At, hCtx GreenCtx, hEvent Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1456,7 +1456,7 @@ func (t *Table) GreenCtxRecordEvent(at At, hCtx GreenCtx, hEvent Event) (res Res
 	return res
 }
 
-// GreenCtxWaitEvent calls cuGreenCtxWaitEvent, which exists from CUDA 12.4.
+// GreenCtxWaitEvent calls cuGreenCtxWaitEvent, which exists since CUDA 12.4.
 func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -1490,7 +1490,7 @@ func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Resul
 	return res
 }
 
-// GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists from CUDA 12.5.
+// GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists since CUDA 12.5.
 func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result) {
 	if at.NoWait {
 		t.mayWait(symGreenCtxStreamCreate)
@@ -1536,7 +1536,7 @@ func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, pri
 	return f.v0, res
 }
 
-// EventCreate calls cuEventCreate, which exists from CUDA 2.0.
+// EventCreate calls cuEventCreate, which exists since CUDA 2.0.
 func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1578,7 +1578,7 @@ func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 	return f.v0, res
 }
 
-// EventDestroy calls cuEventDestroy_v2, which exists from CUDA 4.0.
+// EventDestroy calls cuEventDestroy_v2, which exists since CUDA 4.0.
 func (t *Table) EventDestroy(at At, hEvent Event) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1607,7 +1607,7 @@ func (t *Table) EventDestroy(at At, hEvent Event) (res Result) {
 	return res
 }
 
-// EventRecord calls cuEventRecord, which exists from CUDA 2.0.
+// EventRecord calls cuEventRecord, which exists since CUDA 2.0.
 func (t *Table) EventRecord(at At, hEvent Event, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1637,7 +1637,7 @@ func (t *Table) EventRecord(at At, hEvent Event, hStream Stream) (res Result) {
 	return res
 }
 
-// EventRecordWithFlags calls cuEventRecordWithFlags, which exists from CUDA 11.1.
+// EventRecordWithFlags calls cuEventRecordWithFlags, which exists since CUDA 11.1.
 func (t *Table) EventRecordWithFlags(at At, hEvent Event, hStream Stream, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -1672,7 +1672,7 @@ func (t *Table) EventRecordWithFlags(at At, hEvent Event, hStream Stream, flags 
 	return res
 }
 
-// EventQuery calls cuEventQuery, which exists from CUDA 2.0.
+// EventQuery calls cuEventQuery, which exists since CUDA 2.0.
 func (t *Table) EventQuery(at At, hEvent Event) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1701,7 +1701,7 @@ func (t *Table) EventQuery(at At, hEvent Event) (res Result) {
 	return res
 }
 
-// EventSynchronize calls cuEventSynchronize, which exists from CUDA 2.0.
+// EventSynchronize calls cuEventSynchronize, which exists since CUDA 2.0.
 func (t *Table) EventSynchronize(at At, hEvent Event) (res Result) {
 	if at.NoWait {
 		t.mayWait(symEventSynchronize)
@@ -1727,7 +1727,7 @@ func (t *Table) EventSynchronize(at At, hEvent Event) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// EventElapsedTime calls cuEventElapsedTime, which exists from CUDA 2.0.
+// EventElapsedTime calls cuEventElapsedTime, which exists since CUDA 2.0.
 func (t *Table) EventElapsedTime(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1761,7 +1761,7 @@ func (t *Table) EventElapsedTime(at At, hStart Event, hEnd Event) (pMilliseconds
 	return f.v0, res
 }
 
-// EventElapsedTimeV2 calls cuEventElapsedTime_v2, which exists from CUDA 12.8.
+// EventElapsedTimeV2 calls cuEventElapsedTime_v2, which exists since CUDA 12.8.
 func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	if t.soft != nil {
 		if t.version < 12080 {
@@ -1799,7 +1799,7 @@ func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMillisecon
 	return f.v0, res
 }
 
-// StreamCreate calls cuStreamCreate, which exists from CUDA 2.0.
+// StreamCreate calls cuStreamCreate, which exists since CUDA 2.0.
 func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) {
 	if at.NoWait {
 		t.mayWait(symStreamCreate)
@@ -1839,7 +1839,7 @@ func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) 
 	return f.v0, res
 }
 
-// StreamCreateWithPriority calls cuStreamCreateWithPriority, which exists from CUDA 5.5.
+// StreamCreateWithPriority calls cuStreamCreateWithPriority, which exists since CUDA 5.5.
 func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (phStream Stream, res Result) {
 	if at.NoWait {
 		t.mayWait(symStreamCreateWithPriority)
@@ -1880,7 +1880,7 @@ func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (p
 	return f.v0, res
 }
 
-// StreamDestroy calls cuStreamDestroy_v2, which exists from CUDA 4.0.
+// StreamDestroy calls cuStreamDestroy_v2, which exists since CUDA 4.0.
 func (t *Table) StreamDestroy(at At, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1909,7 +1909,7 @@ func (t *Table) StreamDestroy(at At, hStream Stream) (res Result) {
 	return res
 }
 
-// StreamQuery calls cuStreamQuery, which exists from CUDA 2.0.
+// StreamQuery calls cuStreamQuery, which exists since CUDA 2.0.
 func (t *Table) StreamQuery(at At, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1938,7 +1938,7 @@ func (t *Table) StreamQuery(at At, hStream Stream) (res Result) {
 	return res
 }
 
-// StreamSynchronize calls cuStreamSynchronize, which exists from CUDA 2.0.
+// StreamSynchronize calls cuStreamSynchronize, which exists since CUDA 2.0.
 func (t *Table) StreamSynchronize(at At, hStream Stream) (res Result) {
 	if at.NoWait {
 		t.mayWait(symStreamSynchronize)
@@ -1964,7 +1964,7 @@ func (t *Table) StreamSynchronize(at At, hStream Stream) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// StreamWaitEvent calls cuStreamWaitEvent, which exists from CUDA 3.2.
+// StreamWaitEvent calls cuStreamWaitEvent, which exists since CUDA 3.2.
 func (t *Table) StreamWaitEvent(at At, hStream Stream, hEvent Event, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -1995,7 +1995,7 @@ func (t *Table) StreamWaitEvent(at At, hStream Stream, hEvent Event, flags uint3
 	return res
 }
 
-// StreamGetCtx calls cuStreamGetCtx, which exists from CUDA 9.2.
+// StreamGetCtx calls cuStreamGetCtx, which exists since CUDA 9.2.
 func (t *Table) StreamGetCtx(at At, hStream Stream) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2028,7 +2028,7 @@ func (t *Table) StreamGetCtx(at At, hStream Stream) (pctx Context, res Result) {
 	return f.v0, res
 }
 
-// StreamGetFlags calls cuStreamGetFlags, which exists from CUDA 5.5.
+// StreamGetFlags calls cuStreamGetFlags, which exists since CUDA 5.5.
 func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2061,7 +2061,7 @@ func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result)
 	return f.v0, res
 }
 
-// StreamGetPriority calls cuStreamGetPriority, which exists from CUDA 5.5.
+// StreamGetPriority calls cuStreamGetPriority, which exists since CUDA 5.5.
 func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2094,7 +2094,7 @@ func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Re
 	return f.v0, res
 }
 
-// StreamGetId calls cuStreamGetId, which exists from CUDA 12.0.
+// StreamGetId calls cuStreamGetId, which exists since CUDA 12.0.
 func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result) {
 	if t.soft != nil {
 		if t.version < 12000 {
@@ -2131,7 +2131,7 @@ func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result)
 	return f.v0, res
 }
 
-// StreamGetDevice calls cuStreamGetDevice, which exists from CUDA 12.8.
+// StreamGetDevice calls cuStreamGetDevice, which exists since CUDA 12.8.
 func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Result) {
 	if t.soft != nil {
 		if t.version < 12080 {
@@ -2168,7 +2168,7 @@ func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Resul
 	return f.v0, res
 }
 
-// StreamWaitValue32 calls cuStreamWaitValue32_v2, which exists from CUDA 11.7.
+// StreamWaitValue32 calls cuStreamWaitValue32_v2, which exists since CUDA 11.7.
 func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 11070 {
@@ -2204,7 +2204,7 @@ func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value ui
 	return res
 }
 
-// StreamWaitValue64 calls cuStreamWaitValue64_v2, which exists from CUDA 11.7.
+// StreamWaitValue64 calls cuStreamWaitValue64_v2, which exists since CUDA 11.7.
 func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 11070 {
@@ -2240,7 +2240,7 @@ func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value ui
 	return res
 }
 
-// StreamWriteValue32 calls cuStreamWriteValue32_v2, which exists from CUDA 11.7.
+// StreamWriteValue32 calls cuStreamWriteValue32_v2, which exists since CUDA 11.7.
 func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 11070 {
@@ -2276,7 +2276,7 @@ func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value u
 	return res
 }
 
-// StreamWriteValue64 calls cuStreamWriteValue64_v2, which exists from CUDA 11.7.
+// StreamWriteValue64 calls cuStreamWriteValue64_v2, which exists since CUDA 11.7.
 func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	if t.soft != nil {
 		if t.version < 11070 {
@@ -2312,7 +2312,7 @@ func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value u
 	return res
 }
 
-// StreamAddCallback calls cuStreamAddCallback, which exists from CUDA 5.0.
+// StreamAddCallback calls cuStreamAddCallback, which exists since CUDA 5.0.
 func (t *Table) StreamAddCallback(at At, hStream Stream, callback Callback, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2344,7 +2344,7 @@ func (t *Table) StreamAddCallback(at At, hStream Stream, callback Callback, flag
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// LaunchHostFunc calls cuLaunchHostFunc, which exists from CUDA 10.0.
+// LaunchHostFunc calls cuLaunchHostFunc, which exists since CUDA 10.0.
 func (t *Table) LaunchHostFunc(at At, hStream Stream, callback Callback) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2369,7 +2369,7 @@ func (t *Table) LaunchHostFunc(at At, hStream Stream, callback Callback) (res Re
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// StreamBeginCapture calls cuStreamBeginCapture_v2, which exists from CUDA 10.1.
+// StreamBeginCapture calls cuStreamBeginCapture_v2, which exists since CUDA 10.1.
 func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2399,7 +2399,7 @@ func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Resul
 	return res
 }
 
-// StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists from CUDA 12.3.
+// StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists since CUDA 12.3.
 func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result) {
 	if t.soft != nil {
 		if t.version < 12030 {
@@ -2443,7 +2443,7 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 	return res
 }
 
-// StreamEndCapture calls cuStreamEndCapture, which exists from CUDA 10.0.
+// StreamEndCapture calls cuStreamEndCapture, which exists since CUDA 10.0.
 func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2485,7 +2485,7 @@ func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Resu
 	return f.v0, res
 }
 
-// StreamIsCapturing calls cuStreamIsCapturing, which exists from CUDA 10.0.
+// StreamIsCapturing calls cuStreamIsCapturing, which exists since CUDA 10.0.
 func (t *Table) StreamIsCapturing(at At, hStream Stream) (captureStatus int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2518,7 +2518,7 @@ func (t *Table) StreamIsCapturing(at At, hStream Stream) (captureStatus int32, r
 	return f.v0, res
 }
 
-// StreamGetCaptureInfoV2 calls cuStreamGetCaptureInfo_v2, which exists from CUDA 11.3.
+// StreamGetCaptureInfoV2 calls cuStreamGetCaptureInfo_v2, which exists since CUDA 11.3.
 func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, numDependenciesOut uint64, res Result) {
 	if t.soft != nil {
 		if t.version < 11030 {
@@ -2566,7 +2566,7 @@ func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut 
 	return f.v0, f.v1, f.v2, f.v3, f.v4, res
 }
 
-// StreamGetCaptureInfoV3 calls cuStreamGetCaptureInfo_v3, which exists from CUDA 12.3.
+// StreamGetCaptureInfoV3 calls cuStreamGetCaptureInfo_v3, which exists since CUDA 12.3.
 func (t *Table) StreamGetCaptureInfoV3(at At, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, edgeDataOut HostPtr, numDependenciesOut uint64, res Result) {
 	if t.soft != nil {
 		if t.version < 12030 {
@@ -2613,7 +2613,7 @@ func (t *Table) StreamGetCaptureInfoV3(at At, hStream Stream) (captureStatusOut 
 	return f.v0, f.v1, f.v2, f.v3, f.v4, f.v5, res
 }
 
-// ThreadExchangeStreamCaptureMode calls cuThreadExchangeStreamCaptureMode, which exists from CUDA 10.1.
+// ThreadExchangeStreamCaptureMode calls cuThreadExchangeStreamCaptureMode, which exists since CUDA 10.1.
 func (t *Table) ThreadExchangeStreamCaptureMode(at At, mode int32) (modeOut int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2645,7 +2645,7 @@ func (t *Table) ThreadExchangeStreamCaptureMode(at At, mode int32) (modeOut int3
 	return f.v0, res
 }
 
-// GraphCreate calls cuGraphCreate, which exists from CUDA 10.0.
+// GraphCreate calls cuGraphCreate, which exists since CUDA 10.0.
 func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2682,7 +2682,7 @@ func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 	return f.v0, res
 }
 
-// GraphDestroy calls cuGraphDestroy, which exists from CUDA 10.0.
+// GraphDestroy calls cuGraphDestroy, which exists since CUDA 10.0.
 func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2705,7 +2705,7 @@ func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphClone calls cuGraphClone, which exists from CUDA 10.0.
+// GraphClone calls cuGraphClone, which exists since CUDA 10.0.
 func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2742,7 +2742,7 @@ func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res 
 	return f.v0, res
 }
 
-// GraphDebugDotPrint calls cuGraphDebugDotPrint, which exists from CUDA 11.3.
+// GraphDebugDotPrint calls cuGraphDebugDotPrint, which exists since CUDA 11.3.
 func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint32) (res Result) {
 	if strings.IndexByte(path, 0) >= 0 {
 		res = ResultInvalidValue
@@ -2783,7 +2783,7 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// GraphAddEmptyNode calls cuGraphAddEmptyNode, which exists from CUDA 10.0.
+// GraphAddEmptyNode calls cuGraphAddEmptyNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -2818,7 +2818,7 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 	return f.v0, res
 }
 
-// GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists from CUDA 11.1.
+// GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -2859,7 +2859,7 @@ func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []Grap
 	return f.v0, res
 }
 
-// GraphAddEventWaitNode calls cuGraphAddEventWaitNode, which exists from CUDA 11.1.
+// GraphAddEventWaitNode calls cuGraphAddEventWaitNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -2900,7 +2900,7 @@ func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphN
 	return f.v0, res
 }
 
-// GraphEventRecordNodeGetEvent calls cuGraphEventRecordNodeGetEvent, which exists from CUDA 11.1.
+// GraphEventRecordNodeGetEvent calls cuGraphEventRecordNodeGetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -2932,7 +2932,7 @@ func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut E
 	return f.v0, res
 }
 
-// GraphEventRecordNodeSetEvent calls cuGraphEventRecordNodeSetEvent, which exists from CUDA 11.1.
+// GraphEventRecordNodeSetEvent calls cuGraphEventRecordNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -2960,7 +2960,7 @@ func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent, which exists from CUDA 11.1.
+// GraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -2992,7 +2992,7 @@ func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Eve
 	return f.v0, res
 }
 
-// GraphEventWaitNodeSetEvent calls cuGraphEventWaitNodeSetEvent, which exists from CUDA 11.1.
+// GraphEventWaitNodeSetEvent calls cuGraphEventWaitNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -3020,7 +3020,7 @@ func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) 
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphGetNodes calls cuGraphGetNodes, which exists from CUDA 10.0.
+// GraphGetNodes calls cuGraphGetNodes, which exists since CUDA 10.0.
 func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes uint64, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3054,7 +3054,7 @@ func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes 
 	return f.v0, res
 }
 
-// GraphGetEdges calls cuGraphGetEdges, which exists from CUDA 10.0.
+// GraphGetEdges calls cuGraphGetEdges, which exists since CUDA 10.0.
 func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphNode) (numEdges uint64, res Result) {
 	if len(to) != len(from) {
 		res = ResultInvalidValue
@@ -3094,7 +3094,7 @@ func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphN
 	return f.v0, res
 }
 
-// GraphNodeGetType calls cuGraphNodeGetType, which exists from CUDA 10.0.
+// GraphNodeGetType calls cuGraphNodeGetType, which exists since CUDA 10.0.
 func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3122,7 +3122,7 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 	return f.v0, res
 }
 
-// GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists from CUDA 11.4.
+// GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists since CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	if at.NoWait {
 		t.mayWait(symGraphInstantiateWithFlags)
@@ -3167,7 +3167,7 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 	return f.v0, res
 }
 
-// GraphExecUpdate calls cuGraphExecUpdate, which exists from CUDA 10.2.
+// GraphExecUpdate calls cuGraphExecUpdate, which exists since CUDA 10.2.
 func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3199,7 +3199,7 @@ func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErr
 	return f.v0, f.v1, res
 }
 
-// GraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent, which exists from CUDA 11.1.
+// GraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -3228,7 +3228,7 @@ func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hN
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphExecEventWaitNodeSetEvent calls cuGraphExecEventWaitNodeSetEvent, which exists from CUDA 11.1.
+// GraphExecEventWaitNodeSetEvent calls cuGraphExecEventWaitNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -3257,7 +3257,7 @@ func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNod
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphLaunch calls cuGraphLaunch, which exists from CUDA 10.0.
+// GraphLaunch calls cuGraphLaunch, which exists since CUDA 10.0.
 func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3287,7 +3287,7 @@ func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Re
 	return res
 }
 
-// GraphUpload calls cuGraphUpload, which exists from CUDA 11.1.
+// GraphUpload calls cuGraphUpload, which exists since CUDA 11.1.
 func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Result) {
 	if t.soft != nil {
 		if t.version < 11010 {
@@ -3315,7 +3315,7 @@ func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Re
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// GraphExecDestroy calls cuGraphExecDestroy, which exists from CUDA 10.0.
+// GraphExecDestroy calls cuGraphExecDestroy, which exists since CUDA 10.0.
 func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3338,7 +3338,7 @@ func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// IpcGetEventHandle calls cuIpcGetEventHandle, which exists from CUDA 4.1.
+// IpcGetEventHandle calls cuIpcGetEventHandle, which exists since CUDA 4.1.
 func (t *Table) IpcGetEventHandle(at At, event Event) (pHandle IPCEventHandle, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3366,7 +3366,7 @@ func (t *Table) IpcGetEventHandle(at At, event Event) (pHandle IPCEventHandle, r
 	return f.v0, res
 }
 
-// IpcOpenEventHandle calls cuIpcOpenEventHandle, which exists from CUDA 4.1.
+// IpcOpenEventHandle calls cuIpcOpenEventHandle, which exists since CUDA 4.1.
 func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3421,7 +3421,7 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 	return f.v0, res
 }
 
-// IpcGetMemHandle calls cuIpcGetMemHandle, which exists from CUDA 4.1.
+// IpcGetMemHandle calls cuIpcGetMemHandle, which exists since CUDA 4.1.
 func (t *Table) IpcGetMemHandle(at At, dptr DevicePtr) (pHandle IPCMemHandle, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3449,7 +3449,7 @@ func (t *Table) IpcGetMemHandle(at At, dptr DevicePtr) (pHandle IPCMemHandle, re
 	return f.v0, res
 }
 
-// IpcOpenMemHandle calls cuIpcOpenMemHandle_v2, which exists from CUDA 11.0.
+// IpcOpenMemHandle calls cuIpcOpenMemHandle_v2, which exists since CUDA 11.0.
 func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdptr DevicePtr, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3506,7 +3506,7 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 	return f.v0, res
 }
 
-// IpcCloseMemHandle calls cuIpcCloseMemHandle, which exists from CUDA 4.1.
+// IpcCloseMemHandle calls cuIpcCloseMemHandle, which exists since CUDA 4.1.
 func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
 	if at.NoWait {
 		t.mayWait(symIpcCloseMemHandle)
@@ -3532,7 +3532,7 @@ func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemGetInfo calls cuMemGetInfo_v2, which exists from CUDA 3.2.
+// MemGetInfo calls cuMemGetInfo_v2, which exists since CUDA 3.2.
 func (t *Table) MemGetInfo(at At) (free uint64, total uint64, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3562,7 +3562,7 @@ func (t *Table) MemGetInfo(at At) (free uint64, total uint64, res Result) {
 	return f.v0, f.v1, res
 }
 
-// MemAlloc calls cuMemAlloc_v2, which exists from CUDA 3.2.
+// MemAlloc calls cuMemAlloc_v2, which exists since CUDA 3.2.
 func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3599,7 +3599,7 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 	return f.v0, res
 }
 
-// MemFree calls cuMemFree_v2, which exists from CUDA 3.2.
+// MemFree calls cuMemFree_v2, which exists since CUDA 3.2.
 func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemFree_v2)
@@ -3625,7 +3625,7 @@ func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemAllocAsync calls cuMemAllocAsync, which exists from CUDA 11.2.
+// MemAllocAsync calls cuMemAllocAsync, which exists since CUDA 11.2.
 func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr DevicePtr, res Result) {
 	if t.soft != nil {
 		if t.version < 11020 {
@@ -3658,7 +3658,7 @@ func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr Devi
 	return f.v0, res
 }
 
-// MemFreeAsync calls cuMemFreeAsync, which exists from CUDA 11.2.
+// MemFreeAsync calls cuMemFreeAsync, which exists since CUDA 11.2.
 func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result) {
 	if t.soft != nil {
 		if t.version < 11020 {
@@ -3692,7 +3692,7 @@ func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result)
 	return res
 }
 
-// MemHostAlloc calls cuMemHostAlloc, which exists from CUDA 2.2.
+// MemHostAlloc calls cuMemHostAlloc, which exists since CUDA 2.2.
 func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3730,7 +3730,7 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 	return f.v0, res
 }
 
-// MemFreeHost calls cuMemFreeHost, which exists from CUDA 2.0.
+// MemFreeHost calls cuMemFreeHost, which exists since CUDA 2.0.
 func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemFreeHost)
@@ -3756,7 +3756,7 @@ func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2, which exists from CUDA 3.2.
+// MemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2, which exists since CUDA 3.2.
 func (t *Table) MemHostGetDevicePointer(at At, p HostPtr, flags uint32) (pdptr DevicePtr, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3785,7 +3785,7 @@ func (t *Table) MemHostGetDevicePointer(at At, p HostPtr, flags uint32) (pdptr D
 	return f.v0, res
 }
 
-// MemHostGetFlags calls cuMemHostGetFlags, which exists from CUDA 2.3.
+// MemHostGetFlags calls cuMemHostGetFlags, which exists since CUDA 2.3.
 func (t *Table) MemHostGetFlags(at At, p HostPtr) (pFlags uint32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3813,7 +3813,7 @@ func (t *Table) MemHostGetFlags(at At, p HostPtr) (pFlags uint32, res Result) {
 	return f.v0, res
 }
 
-// MemHostRegister calls cuMemHostRegister_v2, which exists from CUDA 6.5.
+// MemHostRegister calls cuMemHostRegister_v2, which exists since CUDA 6.5.
 func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3847,7 +3847,7 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 	return res
 }
 
-// MemHostUnregister calls cuMemHostUnregister, which exists from CUDA 4.0.
+// MemHostUnregister calls cuMemHostUnregister, which exists since CUDA 4.0.
 func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemHostUnregister)
@@ -3873,7 +3873,7 @@ func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemcpyHtoD calls cuMemcpyHtoD_v2, which exists from CUDA 3.2.
+// MemcpyHtoD calls cuMemcpyHtoD_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyHtoD(at At, dstDevice DevicePtr, srcHost []byte) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemcpyHtoD_v2)
@@ -3906,7 +3906,7 @@ func (t *Table) MemcpyHtoD(at At, dstDevice DevicePtr, srcHost []byte) (res Resu
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemcpyDtoH calls cuMemcpyDtoH_v2, which exists from CUDA 3.2.
+// MemcpyDtoH calls cuMemcpyDtoH_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyDtoH(at At, dstHost []byte, srcDevice DevicePtr) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemcpyDtoH_v2)
@@ -3939,7 +3939,7 @@ func (t *Table) MemcpyDtoH(at At, dstHost []byte, srcDevice DevicePtr) (res Resu
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemcpyHtoDAsync calls cuMemcpyHtoDAsync_v2, which exists from CUDA 3.2.
+// MemcpyHtoDAsync calls cuMemcpyHtoDAsync_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyHtoDAsync(at At, dstDevice DevicePtr, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -3977,7 +3977,7 @@ func (t *Table) MemcpyHtoDAsync(at At, dstDevice DevicePtr, srcHost HostPtr, byt
 	return res
 }
 
-// MemcpyDtoHAsync calls cuMemcpyDtoHAsync_v2, which exists from CUDA 3.2.
+// MemcpyDtoHAsync calls cuMemcpyDtoHAsync_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyDtoHAsync(at At, dstHost HostPtr, srcDevice DevicePtr, byteCount uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4015,7 +4015,7 @@ func (t *Table) MemcpyDtoHAsync(at At, dstHost HostPtr, srcDevice DevicePtr, byt
 	return res
 }
 
-// MemcpyDtoD calls cuMemcpyDtoD_v2, which exists from CUDA 3.2.
+// MemcpyDtoD calls cuMemcpyDtoD_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyDtoD(at At, dstDevice DevicePtr, srcDevice DevicePtr, byteCount uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemcpyDtoD_v2)
@@ -4043,7 +4043,7 @@ func (t *Table) MemcpyDtoD(at At, dstDevice DevicePtr, srcDevice DevicePtr, byte
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemcpyDtoDAsync calls cuMemcpyDtoDAsync_v2, which exists from CUDA 3.2.
+// MemcpyDtoDAsync calls cuMemcpyDtoDAsync_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr, byteCount uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4081,7 +4081,7 @@ func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr,
 	return res
 }
 
-// MemcpyPeer calls cuMemcpyPeer, which exists from CUDA 4.0.
+// MemcpyPeer calls cuMemcpyPeer, which exists since CUDA 4.0.
 func (t *Table) MemcpyPeer(at At, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemcpyPeer)
@@ -4118,7 +4118,7 @@ func (t *Table) MemcpyPeer(at At, dstDevice DevicePtr, dstContext Context, srcDe
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemcpyPeerAsync calls cuMemcpyPeerAsync, which exists from CUDA 4.0.
+// MemcpyPeerAsync calls cuMemcpyPeerAsync, which exists since CUDA 4.0.
 func (t *Table) MemcpyPeerAsync(at At, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4159,7 +4159,7 @@ func (t *Table) MemcpyPeerAsync(at At, dstDevice DevicePtr, dstContext Context, 
 	return res
 }
 
-// MemsetD8 calls cuMemsetD8_v2, which exists from CUDA 3.2.
+// MemsetD8 calls cuMemsetD8_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemsetD8_v2)
@@ -4187,7 +4187,7 @@ func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Re
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemsetD32 calls cuMemsetD32_v2, which exists from CUDA 3.2.
+// MemsetD32 calls cuMemsetD32_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD32(at At, dstDevice DevicePtr, ui uint32, n uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symMemsetD32_v2)
@@ -4215,7 +4215,7 @@ func (t *Table) MemsetD32(at At, dstDevice DevicePtr, ui uint32, n uint64) (res 
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// MemsetD8Async calls cuMemsetD8Async, which exists from CUDA 3.2.
+// MemsetD8Async calls cuMemsetD8Async, which exists since CUDA 3.2.
 func (t *Table) MemsetD8Async(at At, dstDevice DevicePtr, uc uint8, n uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4247,7 +4247,7 @@ func (t *Table) MemsetD8Async(at At, dstDevice DevicePtr, uc uint8, n uint64, hS
 	return res
 }
 
-// MemsetD32Async calls cuMemsetD32Async, which exists from CUDA 3.2.
+// MemsetD32Async calls cuMemsetD32Async, which exists since CUDA 3.2.
 func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4279,7 +4279,7 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 	return res
 }
 
-// ModuleLoadData calls cuModuleLoadData, which exists from CUDA 2.0.
+// ModuleLoadData calls cuModuleLoadData, which exists since CUDA 2.0.
 func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) {
 	if at.NoWait {
 		t.mayWait(symModuleLoadData)
@@ -4319,7 +4319,7 @@ func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) 
 	return f.v0, res
 }
 
-// ModuleLoadDataEx calls cuModuleLoadDataEx, which exists from CUDA 2.1.
+// ModuleLoadDataEx calls cuModuleLoadDataEx, which exists since CUDA 2.1.
 func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionValues []uintptr) (module Module, res Result) {
 	if len(optionValues) != len(options) {
 		res = ResultInvalidValue
@@ -4372,7 +4372,7 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 	return f.v0, res
 }
 
-// ModuleUnload calls cuModuleUnload, which exists from CUDA 2.0.
+// ModuleUnload calls cuModuleUnload, which exists since CUDA 2.0.
 func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
 	if at.NoWait {
 		t.mayWait(symModuleUnload)
@@ -4398,7 +4398,7 @@ func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// ModuleGetFunction calls cuModuleGetFunction, which exists from CUDA 2.0.
+// ModuleGetFunction calls cuModuleGetFunction, which exists since CUDA 2.0.
 func (t *Table) ModuleGetFunction(at At, hmod Module, name string) (hfunc Function, res Result) {
 	if strings.IndexByte(name, 0) >= 0 {
 		res = ResultInvalidValue
@@ -4431,7 +4431,7 @@ func (t *Table) ModuleGetFunction(at At, hmod Module, name string) (hfunc Functi
 	return f.v0, res
 }
 
-// ModuleGetGlobal calls cuModuleGetGlobal_v2, which exists from CUDA 3.2.
+// ModuleGetGlobal calls cuModuleGetGlobal_v2, which exists since CUDA 3.2.
 func (t *Table) ModuleGetGlobal(at At, hmod Module, name string) (dptr DevicePtr, bytes uint64, res Result) {
 	if strings.IndexByte(name, 0) >= 0 {
 		res = ResultInvalidValue
@@ -4467,7 +4467,7 @@ func (t *Table) ModuleGetGlobal(at At, hmod Module, name string) (dptr DevicePtr
 	return f.v0, f.v1, res
 }
 
-// FuncGetAttribute calls cuFuncGetAttribute, which exists from CUDA 2.2.
+// FuncGetAttribute calls cuFuncGetAttribute, which exists since CUDA 2.2.
 func (t *Table) FuncGetAttribute(at At, attrib int32, hfunc Function) (pi int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4496,7 +4496,7 @@ func (t *Table) FuncGetAttribute(at At, attrib int32, hfunc Function) (pi int32,
 	return f.v0, res
 }
 
-// FuncSetAttribute calls cuFuncSetAttribute, which exists from CUDA 9.0.
+// FuncSetAttribute calls cuFuncSetAttribute, which exists since CUDA 9.0.
 func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int32) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4521,7 +4521,7 @@ func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int3
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// FuncGetName calls cuFuncGetName, which exists from CUDA 12.3.
+// FuncGetName calls cuFuncGetName, which exists since CUDA 12.3.
 func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 	if t.soft != nil {
 		if t.version < 12030 {
@@ -4553,7 +4553,7 @@ func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 	return goString(f.v0), res
 }
 
-// FuncGetParamInfo calls cuFuncGetParamInfo, which exists from CUDA 12.4.
+// FuncGetParamInfo calls cuFuncGetParamInfo, which exists since CUDA 12.4.
 func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
 	if t.soft != nil {
 		if t.version < 12040 {
@@ -4589,7 +4589,7 @@ func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (p
 	return f.v0, f.v1, res
 }
 
-// OccupancyMaxActiveBlocksPerMultiprocessor calls cuOccupancyMaxActiveBlocksPerMultiprocessor, which exists from CUDA 6.5.
+// OccupancyMaxActiveBlocksPerMultiprocessor calls cuOccupancyMaxActiveBlocksPerMultiprocessor, which exists since CUDA 6.5.
 func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Function, blockSize int32, dynamicSMemSize uint64) (numBlocks int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4624,7 +4624,7 @@ func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Functi
 	return f.v0, res
 }
 
-// OccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize, which exists from CUDA 6.5.
+// OccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize, which exists since CUDA 6.5.
 func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4662,7 +4662,7 @@ func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamic
 	return f.v0, f.v1, res
 }
 
-// LaunchKernel calls cuLaunchKernel, which exists from CUDA 4.0.
+// LaunchKernel calls cuLaunchKernel, which exists since CUDA 4.0.
 func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -4708,7 +4708,7 @@ func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY
 	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
 }
 
-// LaunchKernelEx calls cuLaunchKernelEx, which exists from CUDA 11.6.
+// LaunchKernelEx calls cuLaunchKernelEx, which exists since CUDA 11.6.
 func (t *Table) LaunchKernelEx(at At, config *LaunchConfig, function Function, kernelParams KernelParams) (res Result) {
 	if t.soft != nil {
 		if t.version < 11060 {
@@ -4750,7 +4750,7 @@ func (t *Table) LaunchKernelEx(at At, config *LaunchConfig, function Function, k
 	return res
 }
 
-// LaunchCooperativeKernel calls cuLaunchCooperativeKernel, which exists from CUDA 9.0.
+// LaunchCooperativeKernel calls cuLaunchCooperativeKernel, which exists since CUDA 9.0.
 func (t *Table) LaunchCooperativeKernel(at At, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	if t.soft != nil {
 		var th *Thread

@@ -2,23 +2,25 @@
 
 package driver
 
-// Software is a driver that is written in Go. Its methods are the calls of
-// Table. What C returns through pointers they return as values, before the
-// result, so that no call has to allocate. They are called by any goroutine at
-// any time, with the thread that C takes from the operating system, or nil for
-// one in which nothing is current.
+// Software is a driver that is written in Go. Its methods are the calls of [Table].
 //
-// Newer versions of this package add methods: a driver embeds [Unimplemented].
+// The methods return as values what the C functions write through pointers, so that no call has to
+// allocate. Any goroutine may call them at any time. th is the calling thread, or nil for a thread
+// without a current context.
+//
+// Newer versions of this package may add methods. A driver that embeds [Unimplemented] still
+// compiles then.
 type Software interface {
-	// Clock returns the time that waits and measurements go by. nil is the machine's.
+	// Clock returns the clock for waits and measurements, or nil for the machine's clock.
 	Clock() Clock
 
-	// CheckWait returns what a call that is about to wait for an event, by asking for it
-	// again and again, has to return instead, because the wait would never end.
+	// CheckWait is called before a wait for an event that polls the event. It returns
+	// ResultSuccess, or the result with which the wait must end at once because the event
+	// would never complete.
 	CheckWait(e Event) (res Result)
 
-	// ModuleLoadLog is ModuleLoadDataEx, and returns what the compiler says instead of
-	// storing it at addresses among the options.
+	// ModuleLoadLog is ModuleLoadDataEx with the compiler's messages as a result. The options
+	// contain no addresses of buffers for them.
 	ModuleLoadLog(th *Thread, image []byte, options []JITOption) (module Module, log JITLog, res Result)
 
 	// Init is cuInit.

@@ -4,7 +4,7 @@ package driver
 
 import "github.com/purecu/purecu/internal/ccall"
 
-// The symbols that have a typed call, by their place in the table of symbols.
+// The symbols that have a typed call.
 const (
 	symCtxCreate_v2                              Symbol = 24
 	symCtxCreate_v4                              Symbol = 26
@@ -152,14 +152,13 @@ const (
 	symThreadExchangeStreamCaptureMode           Symbol = 628
 )
 
-// numSymbols is how many ABIs of functions the driver API of CUDA 13.0 has.
+// numSymbols is how many symbols the driver API of CUDA 13.0 has.
 const numSymbols = 634
 
-// newest is the CUDA version that this package knows.
+// newest is the newest CUDA version that this package knows.
 const newest = 13000
 
-// symbols holds the facts about every function of the driver API, one row for
-// each ABI, sorted by the name that the library exports.
+// symbols are the properties of all symbols of the driver API, sorted by the exported name.
 var symbols = [numSymbols]symbolFacts{
 	{export: "cuArray3DCreate", ask: "cuArray3DCreate", version: 2000, base: "cuArray3DCreate"},
 	{export: "cuArray3DCreate_v2", ask: "cuArray3DCreate", version: 3020, current: true, base: "cuArray3DCreate"},

@@ -2,722 +2,722 @@
 
 package driver
 
-// Init says that there is no cuInit.
+// Init implements [Software]. It returns [NotImplemented] for cuInit.
 func (Unimplemented) Init(th *Thread, flags uint32) (res Result) {
 	return missing(symInit)
 }
 
-// DriverGetVersion says that there is no cuDriverGetVersion.
+// DriverGetVersion implements [Software]. It returns [NotImplemented] for cuDriverGetVersion.
 func (Unimplemented) DriverGetVersion(th *Thread) (driverVersion int32, res Result) {
 	return driverVersion, missing(symDriverGetVersion)
 }
 
-// GetErrorName says that there is no cuGetErrorName.
+// GetErrorName implements [Software]. It returns [NotImplemented] for cuGetErrorName.
 func (Unimplemented) GetErrorName(th *Thread, code Result) (pStr string, res Result) {
 	return pStr, missing(symGetErrorName)
 }
 
-// GetErrorString says that there is no cuGetErrorString.
+// GetErrorString implements [Software]. It returns [NotImplemented] for cuGetErrorString.
 func (Unimplemented) GetErrorString(th *Thread, code Result) (pStr string, res Result) {
 	return pStr, missing(symGetErrorString)
 }
 
-// DeviceGetCount says that there is no cuDeviceGetCount.
+// DeviceGetCount implements [Software]. It returns [NotImplemented] for cuDeviceGetCount.
 func (Unimplemented) DeviceGetCount(th *Thread) (count int32, res Result) {
 	return count, missing(symDeviceGetCount)
 }
 
-// DeviceGet says that there is no cuDeviceGet.
+// DeviceGet implements [Software]. It returns [NotImplemented] for cuDeviceGet.
 func (Unimplemented) DeviceGet(th *Thread, ordinal int32) (device Device, res Result) {
 	return device, missing(symDeviceGet)
 }
 
-// DeviceGetByPCIBusId says that there is no cuDeviceGetByPCIBusId.
+// DeviceGetByPCIBusId implements [Software]. It returns [NotImplemented] for cuDeviceGetByPCIBusId.
 func (Unimplemented) DeviceGetByPCIBusId(th *Thread, pciBusId string) (dev Device, res Result) {
 	return dev, missing(symDeviceGetByPCIBusId)
 }
 
-// DeviceGetName says that there is no cuDeviceGetName.
+// DeviceGetName implements [Software]. It returns [NotImplemented] for cuDeviceGetName.
 func (Unimplemented) DeviceGetName(th *Thread, name []byte, dev Device) (res Result) {
 	return missing(symDeviceGetName)
 }
 
-// DeviceGetUUID says that there is no cuDeviceGetUuid_v2.
+// DeviceGetUUID implements [Software]. It returns [NotImplemented] for cuDeviceGetUuid_v2.
 func (Unimplemented) DeviceGetUUID(th *Thread, dev Device) (uuid UUID, res Result) {
 	return uuid, missing(symDeviceGetUuid_v2)
 }
 
-// DeviceGetUUIDV1 says that there is no cuDeviceGetUuid.
+// DeviceGetUUIDV1 implements [Software]. It returns [NotImplemented] for cuDeviceGetUuid.
 func (Unimplemented) DeviceGetUUIDV1(th *Thread, dev Device) (uuid UUID, res Result) {
 	return uuid, missing(symDeviceGetUuid)
 }
 
-// DeviceGetPCIBusId says that there is no cuDeviceGetPCIBusId.
+// DeviceGetPCIBusId implements [Software]. It returns [NotImplemented] for cuDeviceGetPCIBusId.
 func (Unimplemented) DeviceGetPCIBusId(th *Thread, pciBusId []byte, dev Device) (res Result) {
 	return missing(symDeviceGetPCIBusId)
 }
 
-// DeviceGetAttribute says that there is no cuDeviceGetAttribute.
+// DeviceGetAttribute implements [Software]. It returns [NotImplemented] for cuDeviceGetAttribute.
 func (Unimplemented) DeviceGetAttribute(th *Thread, attrib int32, dev Device) (pi int32, res Result) {
 	return pi, missing(symDeviceGetAttribute)
 }
 
-// DeviceTotalMem says that there is no cuDeviceTotalMem_v2.
+// DeviceTotalMem implements [Software]. It returns [NotImplemented] for cuDeviceTotalMem_v2.
 func (Unimplemented) DeviceTotalMem(th *Thread, dev Device) (bytes uint64, res Result) {
 	return bytes, missing(symDeviceTotalMem_v2)
 }
 
-// DeviceCanAccessPeer says that there is no cuDeviceCanAccessPeer.
+// DeviceCanAccessPeer implements [Software]. It returns [NotImplemented] for cuDeviceCanAccessPeer.
 func (Unimplemented) DeviceCanAccessPeer(th *Thread, dev Device, peerDev Device) (canAccessPeer int32, res Result) {
 	return canAccessPeer, missing(symDeviceCanAccessPeer)
 }
 
-// DeviceGetP2PAttribute says that there is no cuDeviceGetP2PAttribute.
+// DeviceGetP2PAttribute implements [Software]. It returns [NotImplemented] for cuDeviceGetP2PAttribute.
 func (Unimplemented) DeviceGetP2PAttribute(th *Thread, attrib int32, srcDevice Device, dstDevice Device) (value int32, res Result) {
 	return value, missing(symDeviceGetP2PAttribute)
 }
 
-// DevicePrimaryCtxRetain says that there is no cuDevicePrimaryCtxRetain.
+// DevicePrimaryCtxRetain implements [Software]. It returns [NotImplemented] for cuDevicePrimaryCtxRetain.
 func (Unimplemented) DevicePrimaryCtxRetain(th *Thread, dev Device) (pctx Context, res Result) {
 	return pctx, missing(symDevicePrimaryCtxRetain)
 }
 
-// DevicePrimaryCtxRelease says that there is no cuDevicePrimaryCtxRelease_v2.
+// DevicePrimaryCtxRelease implements [Software]. It returns [NotImplemented] for cuDevicePrimaryCtxRelease_v2.
 func (Unimplemented) DevicePrimaryCtxRelease(th *Thread, dev Device) (res Result) {
 	return missing(symDevicePrimaryCtxRelease_v2)
 }
 
-// DevicePrimaryCtxReset says that there is no cuDevicePrimaryCtxReset_v2.
+// DevicePrimaryCtxReset implements [Software]. It returns [NotImplemented] for cuDevicePrimaryCtxReset_v2.
 func (Unimplemented) DevicePrimaryCtxReset(th *Thread, dev Device) (res Result) {
 	return missing(symDevicePrimaryCtxReset_v2)
 }
 
-// DevicePrimaryCtxGetState says that there is no cuDevicePrimaryCtxGetState.
+// DevicePrimaryCtxGetState implements [Software]. It returns [NotImplemented] for cuDevicePrimaryCtxGetState.
 func (Unimplemented) DevicePrimaryCtxGetState(th *Thread, dev Device) (flags uint32, active int32, res Result) {
 	return flags, active, missing(symDevicePrimaryCtxGetState)
 }
 
-// DevicePrimaryCtxSetFlags says that there is no cuDevicePrimaryCtxSetFlags_v2.
+// DevicePrimaryCtxSetFlags implements [Software]. It returns [NotImplemented] for cuDevicePrimaryCtxSetFlags_v2.
 func (Unimplemented) DevicePrimaryCtxSetFlags(th *Thread, dev Device, flags uint32) (res Result) {
 	return missing(symDevicePrimaryCtxSetFlags_v2)
 }
 
-// CtxCreate says that there is no cuCtxCreate_v4.
+// CtxCreate implements [Software]. It returns [NotImplemented] for cuCtxCreate_v4.
 func (Unimplemented) CtxCreate(th *Thread, flags uint32, dev Device) (pctx Context, res Result) {
 	return pctx, missing(symCtxCreate_v4)
 }
 
-// CtxCreateV2 says that there is no cuCtxCreate_v2.
+// CtxCreateV2 implements [Software]. It returns [NotImplemented] for cuCtxCreate_v2.
 func (Unimplemented) CtxCreateV2(th *Thread, flags uint32, dev Device) (pctx Context, res Result) {
 	return pctx, missing(symCtxCreate_v2)
 }
 
-// CtxDestroy says that there is no cuCtxDestroy_v2.
+// CtxDestroy implements [Software]. It returns [NotImplemented] for cuCtxDestroy_v2.
 func (Unimplemented) CtxDestroy(th *Thread, ctx Context) (res Result) {
 	return missing(symCtxDestroy_v2)
 }
 
-// CtxPushCurrent says that there is no cuCtxPushCurrent_v2.
+// CtxPushCurrent implements [Software]. It returns [NotImplemented] for cuCtxPushCurrent_v2.
 func (Unimplemented) CtxPushCurrent(th *Thread, ctx Context) (res Result) {
 	return missing(symCtxPushCurrent_v2)
 }
 
-// CtxPopCurrent says that there is no cuCtxPopCurrent_v2.
+// CtxPopCurrent implements [Software]. It returns [NotImplemented] for cuCtxPopCurrent_v2.
 func (Unimplemented) CtxPopCurrent(th *Thread) (pctx Context, res Result) {
 	return pctx, missing(symCtxPopCurrent_v2)
 }
 
-// CtxGetCurrent says that there is no cuCtxGetCurrent.
+// CtxGetCurrent implements [Software]. It returns [NotImplemented] for cuCtxGetCurrent.
 func (Unimplemented) CtxGetCurrent(th *Thread) (pctx Context, res Result) {
 	return pctx, missing(symCtxGetCurrent)
 }
 
-// CtxSetCurrent says that there is no cuCtxSetCurrent.
+// CtxSetCurrent implements [Software]. It returns [NotImplemented] for cuCtxSetCurrent.
 func (Unimplemented) CtxSetCurrent(th *Thread, ctx Context) (res Result) {
 	return missing(symCtxSetCurrent)
 }
 
-// CtxGetDevice says that there is no cuCtxGetDevice.
+// CtxGetDevice implements [Software]. It returns [NotImplemented] for cuCtxGetDevice.
 func (Unimplemented) CtxGetDevice(th *Thread) (device Device, res Result) {
 	return device, missing(symCtxGetDevice)
 }
 
-// CtxGetFlags says that there is no cuCtxGetFlags.
+// CtxGetFlags implements [Software]. It returns [NotImplemented] for cuCtxGetFlags.
 func (Unimplemented) CtxGetFlags(th *Thread) (flags uint32, res Result) {
 	return flags, missing(symCtxGetFlags)
 }
 
-// CtxSetFlags says that there is no cuCtxSetFlags.
+// CtxSetFlags implements [Software]. It returns [NotImplemented] for cuCtxSetFlags.
 func (Unimplemented) CtxSetFlags(th *Thread, flags uint32) (res Result) {
 	return missing(symCtxSetFlags)
 }
 
-// CtxSynchronize says that there is no cuCtxSynchronize.
+// CtxSynchronize implements [Software]. It returns [NotImplemented] for cuCtxSynchronize.
 func (Unimplemented) CtxSynchronize(th *Thread) (res Result) {
 	return missing(symCtxSynchronize)
 }
 
-// CtxGetStreamPriorityRange says that there is no cuCtxGetStreamPriorityRange.
+// CtxGetStreamPriorityRange implements [Software]. It returns [NotImplemented] for cuCtxGetStreamPriorityRange.
 func (Unimplemented) CtxGetStreamPriorityRange(th *Thread) (leastPriority int32, greatestPriority int32, res Result) {
 	return leastPriority, greatestPriority, missing(symCtxGetStreamPriorityRange)
 }
 
-// CtxGetApiVersion says that there is no cuCtxGetApiVersion.
+// CtxGetApiVersion implements [Software]. It returns [NotImplemented] for cuCtxGetApiVersion.
 func (Unimplemented) CtxGetApiVersion(th *Thread, ctx Context) (version uint32, res Result) {
 	return version, missing(symCtxGetApiVersion)
 }
 
-// CtxGetId says that there is no cuCtxGetId.
+// CtxGetId implements [Software]. It returns [NotImplemented] for cuCtxGetId.
 func (Unimplemented) CtxGetId(th *Thread, ctx Context) (ctxId uint64, res Result) {
 	return ctxId, missing(symCtxGetId)
 }
 
-// CtxGetLimit says that there is no cuCtxGetLimit.
+// CtxGetLimit implements [Software]. It returns [NotImplemented] for cuCtxGetLimit.
 func (Unimplemented) CtxGetLimit(th *Thread, limit int32) (pvalue uint64, res Result) {
 	return pvalue, missing(symCtxGetLimit)
 }
 
-// CtxSetLimit says that there is no cuCtxSetLimit.
+// CtxSetLimit implements [Software]. It returns [NotImplemented] for cuCtxSetLimit.
 func (Unimplemented) CtxSetLimit(th *Thread, limit int32, value uint64) (res Result) {
 	return missing(symCtxSetLimit)
 }
 
-// CtxRecordEvent says that there is no cuCtxRecordEvent.
+// CtxRecordEvent implements [Software]. It returns [NotImplemented] for cuCtxRecordEvent.
 func (Unimplemented) CtxRecordEvent(th *Thread, hCtx Context, hEvent Event) (res Result) {
 	return missing(symCtxRecordEvent)
 }
 
-// CtxWaitEvent says that there is no cuCtxWaitEvent.
+// CtxWaitEvent implements [Software]. It returns [NotImplemented] for cuCtxWaitEvent.
 func (Unimplemented) CtxWaitEvent(th *Thread, hCtx Context, hEvent Event) (res Result) {
 	return missing(symCtxWaitEvent)
 }
 
-// CtxEnablePeerAccess says that there is no cuCtxEnablePeerAccess.
+// CtxEnablePeerAccess implements [Software]. It returns [NotImplemented] for cuCtxEnablePeerAccess.
 func (Unimplemented) CtxEnablePeerAccess(th *Thread, peerContext Context, flags uint32) (res Result) {
 	return missing(symCtxEnablePeerAccess)
 }
 
-// CtxDisablePeerAccess says that there is no cuCtxDisablePeerAccess.
+// CtxDisablePeerAccess implements [Software]. It returns [NotImplemented] for cuCtxDisablePeerAccess.
 func (Unimplemented) CtxDisablePeerAccess(th *Thread, peerContext Context) (res Result) {
 	return missing(symCtxDisablePeerAccess)
 }
 
-// DeviceGetDevResource says that there is no cuDeviceGetDevResource.
+// DeviceGetDevResource implements [Software]. It returns [NotImplemented] for cuDeviceGetDevResource.
 func (Unimplemented) DeviceGetDevResource(th *Thread, device Device, typ int32) (resource DevResource, res Result) {
 	return resource, missing(symDeviceGetDevResource)
 }
 
-// DevSmResourceSplitByCount says that there is no cuDevSmResourceSplitByCount.
+// DevSmResourceSplitByCount implements [Software]. It returns [NotImplemented] for cuDevSmResourceSplitByCount.
 func (Unimplemented) DevSmResourceSplitByCount(th *Thread, result []DevResource, input DevResource, useFlags uint32, minCount uint32) (nbGroups uint32, remaining DevResource, res Result) {
 	return nbGroups, remaining, missing(symDevSmResourceSplitByCount)
 }
 
-// DevResourceGenerateDesc says that there is no cuDevResourceGenerateDesc.
+// DevResourceGenerateDesc implements [Software]. It returns [NotImplemented] for cuDevResourceGenerateDesc.
 func (Unimplemented) DevResourceGenerateDesc(th *Thread, resources []DevResource) (phDesc DevResourceDesc, res Result) {
 	return phDesc, missing(symDevResourceGenerateDesc)
 }
 
-// GreenCtxCreate says that there is no cuGreenCtxCreate.
+// GreenCtxCreate implements [Software]. It returns [NotImplemented] for cuGreenCtxCreate.
 func (Unimplemented) GreenCtxCreate(th *Thread, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result) {
 	return phCtx, missing(symGreenCtxCreate)
 }
 
-// GreenCtxDestroy says that there is no cuGreenCtxDestroy.
+// GreenCtxDestroy implements [Software]. It returns [NotImplemented] for cuGreenCtxDestroy.
 func (Unimplemented) GreenCtxDestroy(th *Thread, hCtx GreenCtx) (res Result) {
 	return missing(symGreenCtxDestroy)
 }
 
-// GreenCtxGetDevResource says that there is no cuGreenCtxGetDevResource.
+// GreenCtxGetDevResource implements [Software]. It returns [NotImplemented] for cuGreenCtxGetDevResource.
 func (Unimplemented) GreenCtxGetDevResource(th *Thread, hCtx GreenCtx, typ int32) (resource DevResource, res Result) {
 	return resource, missing(symGreenCtxGetDevResource)
 }
 
-// GreenCtxRecordEvent says that there is no cuGreenCtxRecordEvent.
+// GreenCtxRecordEvent implements [Software]. It returns [NotImplemented] for cuGreenCtxRecordEvent.
 func (Unimplemented) GreenCtxRecordEvent(th *Thread, hCtx GreenCtx, hEvent Event) (res Result) {
 	return missing(symGreenCtxRecordEvent)
 }
 
-// GreenCtxWaitEvent says that there is no cuGreenCtxWaitEvent.
+// GreenCtxWaitEvent implements [Software]. It returns [NotImplemented] for cuGreenCtxWaitEvent.
 func (Unimplemented) GreenCtxWaitEvent(th *Thread, hCtx GreenCtx, hEvent Event) (res Result) {
 	return missing(symGreenCtxWaitEvent)
 }
 
-// GreenCtxStreamCreate says that there is no cuGreenCtxStreamCreate.
+// GreenCtxStreamCreate implements [Software]. It returns [NotImplemented] for cuGreenCtxStreamCreate.
 func (Unimplemented) GreenCtxStreamCreate(th *Thread, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result) {
 	return phStream, missing(symGreenCtxStreamCreate)
 }
 
-// EventCreate says that there is no cuEventCreate.
+// EventCreate implements [Software]. It returns [NotImplemented] for cuEventCreate.
 func (Unimplemented) EventCreate(th *Thread, flags uint32) (phEvent Event, res Result) {
 	return phEvent, missing(symEventCreate)
 }
 
-// EventDestroy says that there is no cuEventDestroy_v2.
+// EventDestroy implements [Software]. It returns [NotImplemented] for cuEventDestroy_v2.
 func (Unimplemented) EventDestroy(th *Thread, hEvent Event) (res Result) {
 	return missing(symEventDestroy_v2)
 }
 
-// EventRecord says that there is no cuEventRecord.
+// EventRecord implements [Software]. It returns [NotImplemented] for cuEventRecord.
 func (Unimplemented) EventRecord(th *Thread, hEvent Event, hStream Stream) (res Result) {
 	return missing(symEventRecord)
 }
 
-// EventRecordWithFlags says that there is no cuEventRecordWithFlags.
+// EventRecordWithFlags implements [Software]. It returns [NotImplemented] for cuEventRecordWithFlags.
 func (Unimplemented) EventRecordWithFlags(th *Thread, hEvent Event, hStream Stream, flags uint32) (res Result) {
 	return missing(symEventRecordWithFlags)
 }
 
-// EventQuery says that there is no cuEventQuery.
+// EventQuery implements [Software]. It returns [NotImplemented] for cuEventQuery.
 func (Unimplemented) EventQuery(th *Thread, hEvent Event) (res Result) {
 	return missing(symEventQuery)
 }
 
-// EventSynchronize says that there is no cuEventSynchronize.
+// EventSynchronize implements [Software]. It returns [NotImplemented] for cuEventSynchronize.
 func (Unimplemented) EventSynchronize(th *Thread, hEvent Event) (res Result) {
 	return missing(symEventSynchronize)
 }
 
-// EventElapsedTime says that there is no cuEventElapsedTime.
+// EventElapsedTime implements [Software]. It returns [NotImplemented] for cuEventElapsedTime.
 func (Unimplemented) EventElapsedTime(th *Thread, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	return pMilliseconds, missing(symEventElapsedTime)
 }
 
-// EventElapsedTimeV2 says that there is no cuEventElapsedTime_v2.
+// EventElapsedTimeV2 implements [Software]. It returns [NotImplemented] for cuEventElapsedTime_v2.
 func (Unimplemented) EventElapsedTimeV2(th *Thread, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	return pMilliseconds, missing(symEventElapsedTime_v2)
 }
 
-// StreamCreate says that there is no cuStreamCreate.
+// StreamCreate implements [Software]. It returns [NotImplemented] for cuStreamCreate.
 func (Unimplemented) StreamCreate(th *Thread, flags uint32) (phStream Stream, res Result) {
 	return phStream, missing(symStreamCreate)
 }
 
-// StreamCreateWithPriority says that there is no cuStreamCreateWithPriority.
+// StreamCreateWithPriority implements [Software]. It returns [NotImplemented] for cuStreamCreateWithPriority.
 func (Unimplemented) StreamCreateWithPriority(th *Thread, flags uint32, priority int32) (phStream Stream, res Result) {
 	return phStream, missing(symStreamCreateWithPriority)
 }
 
-// StreamDestroy says that there is no cuStreamDestroy_v2.
+// StreamDestroy implements [Software]. It returns [NotImplemented] for cuStreamDestroy_v2.
 func (Unimplemented) StreamDestroy(th *Thread, hStream Stream) (res Result) {
 	return missing(symStreamDestroy_v2)
 }
 
-// StreamQuery says that there is no cuStreamQuery.
+// StreamQuery implements [Software]. It returns [NotImplemented] for cuStreamQuery.
 func (Unimplemented) StreamQuery(th *Thread, hStream Stream) (res Result) {
 	return missing(symStreamQuery)
 }
 
-// StreamSynchronize says that there is no cuStreamSynchronize.
+// StreamSynchronize implements [Software]. It returns [NotImplemented] for cuStreamSynchronize.
 func (Unimplemented) StreamSynchronize(th *Thread, hStream Stream) (res Result) {
 	return missing(symStreamSynchronize)
 }
 
-// StreamWaitEvent says that there is no cuStreamWaitEvent.
+// StreamWaitEvent implements [Software]. It returns [NotImplemented] for cuStreamWaitEvent.
 func (Unimplemented) StreamWaitEvent(th *Thread, hStream Stream, hEvent Event, flags uint32) (res Result) {
 	return missing(symStreamWaitEvent)
 }
 
-// StreamGetCtx says that there is no cuStreamGetCtx.
+// StreamGetCtx implements [Software]. It returns [NotImplemented] for cuStreamGetCtx.
 func (Unimplemented) StreamGetCtx(th *Thread, hStream Stream) (pctx Context, res Result) {
 	return pctx, missing(symStreamGetCtx)
 }
 
-// StreamGetFlags says that there is no cuStreamGetFlags.
+// StreamGetFlags implements [Software]. It returns [NotImplemented] for cuStreamGetFlags.
 func (Unimplemented) StreamGetFlags(th *Thread, hStream Stream) (flags uint32, res Result) {
 	return flags, missing(symStreamGetFlags)
 }
 
-// StreamGetPriority says that there is no cuStreamGetPriority.
+// StreamGetPriority implements [Software]. It returns [NotImplemented] for cuStreamGetPriority.
 func (Unimplemented) StreamGetPriority(th *Thread, hStream Stream) (priority int32, res Result) {
 	return priority, missing(symStreamGetPriority)
 }
 
-// StreamGetId says that there is no cuStreamGetId.
+// StreamGetId implements [Software]. It returns [NotImplemented] for cuStreamGetId.
 func (Unimplemented) StreamGetId(th *Thread, hStream Stream) (streamId uint64, res Result) {
 	return streamId, missing(symStreamGetId)
 }
 
-// StreamGetDevice says that there is no cuStreamGetDevice.
+// StreamGetDevice implements [Software]. It returns [NotImplemented] for cuStreamGetDevice.
 func (Unimplemented) StreamGetDevice(th *Thread, hStream Stream) (device Device, res Result) {
 	return device, missing(symStreamGetDevice)
 }
 
-// StreamWaitValue32 says that there is no cuStreamWaitValue32_v2.
+// StreamWaitValue32 implements [Software]. It returns [NotImplemented] for cuStreamWaitValue32_v2.
 func (Unimplemented) StreamWaitValue32(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	return missing(symStreamWaitValue32_v2)
 }
 
-// StreamWaitValue64 says that there is no cuStreamWaitValue64_v2.
+// StreamWaitValue64 implements [Software]. It returns [NotImplemented] for cuStreamWaitValue64_v2.
 func (Unimplemented) StreamWaitValue64(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	return missing(symStreamWaitValue64_v2)
 }
 
-// StreamWriteValue32 says that there is no cuStreamWriteValue32_v2.
+// StreamWriteValue32 implements [Software]. It returns [NotImplemented] for cuStreamWriteValue32_v2.
 func (Unimplemented) StreamWriteValue32(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
 	return missing(symStreamWriteValue32_v2)
 }
 
-// StreamWriteValue64 says that there is no cuStreamWriteValue64_v2.
+// StreamWriteValue64 implements [Software]. It returns [NotImplemented] for cuStreamWriteValue64_v2.
 func (Unimplemented) StreamWriteValue64(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
 	return missing(symStreamWriteValue64_v2)
 }
 
-// StreamAddCallback says that there is no cuStreamAddCallback.
+// StreamAddCallback implements [Software]. It returns [NotImplemented] for cuStreamAddCallback.
 func (Unimplemented) StreamAddCallback(th *Thread, hStream Stream, callback Callback, flags uint32) (res Result) {
 	return missing(symStreamAddCallback)
 }
 
-// LaunchHostFunc says that there is no cuLaunchHostFunc.
+// LaunchHostFunc implements [Software]. It returns [NotImplemented] for cuLaunchHostFunc.
 func (Unimplemented) LaunchHostFunc(th *Thread, hStream Stream, callback Callback) (res Result) {
 	return missing(symLaunchHostFunc)
 }
 
-// StreamBeginCapture says that there is no cuStreamBeginCapture_v2.
+// StreamBeginCapture implements [Software]. It returns [NotImplemented] for cuStreamBeginCapture_v2.
 func (Unimplemented) StreamBeginCapture(th *Thread, hStream Stream, mode int32) (res Result) {
 	return missing(symStreamBeginCapture_v2)
 }
 
-// StreamBeginCaptureToGraph says that there is no cuStreamBeginCaptureToGraph.
+// StreamBeginCaptureToGraph implements [Software]. It returns [NotImplemented] for cuStreamBeginCaptureToGraph.
 func (Unimplemented) StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result) {
 	return missing(symStreamBeginCaptureToGraph)
 }
 
-// StreamEndCapture says that there is no cuStreamEndCapture.
+// StreamEndCapture implements [Software]. It returns [NotImplemented] for cuStreamEndCapture.
 func (Unimplemented) StreamEndCapture(th *Thread, hStream Stream) (phGraph Graph, res Result) {
 	return phGraph, missing(symStreamEndCapture)
 }
 
-// StreamIsCapturing says that there is no cuStreamIsCapturing.
+// StreamIsCapturing implements [Software]. It returns [NotImplemented] for cuStreamIsCapturing.
 func (Unimplemented) StreamIsCapturing(th *Thread, hStream Stream) (captureStatus int32, res Result) {
 	return captureStatus, missing(symStreamIsCapturing)
 }
 
-// StreamGetCaptureInfoV2 says that there is no cuStreamGetCaptureInfo_v2.
+// StreamGetCaptureInfoV2 implements [Software]. It returns [NotImplemented] for cuStreamGetCaptureInfo_v2.
 func (Unimplemented) StreamGetCaptureInfoV2(th *Thread, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, numDependenciesOut uint64, res Result) {
 	return captureStatusOut, idOut, graphOut, dependenciesOut, numDependenciesOut, missing(symStreamGetCaptureInfo_v2)
 }
 
-// StreamGetCaptureInfoV3 says that there is no cuStreamGetCaptureInfo_v3.
+// StreamGetCaptureInfoV3 implements [Software]. It returns [NotImplemented] for cuStreamGetCaptureInfo_v3.
 func (Unimplemented) StreamGetCaptureInfoV3(th *Thread, hStream Stream) (captureStatusOut int32, idOut uint64, graphOut Graph, dependenciesOut HostPtr, edgeDataOut HostPtr, numDependenciesOut uint64, res Result) {
 	return captureStatusOut, idOut, graphOut, dependenciesOut, edgeDataOut, numDependenciesOut, missing(symStreamGetCaptureInfo_v3)
 }
 
-// ThreadExchangeStreamCaptureMode says that there is no cuThreadExchangeStreamCaptureMode.
+// ThreadExchangeStreamCaptureMode implements [Software]. It returns [NotImplemented] for cuThreadExchangeStreamCaptureMode.
 func (Unimplemented) ThreadExchangeStreamCaptureMode(th *Thread, mode int32) (modeOut int32, res Result) {
 	return modeOut, missing(symThreadExchangeStreamCaptureMode)
 }
 
-// GraphCreate says that there is no cuGraphCreate.
+// GraphCreate implements [Software]. It returns [NotImplemented] for cuGraphCreate.
 func (Unimplemented) GraphCreate(th *Thread, flags uint32) (phGraph Graph, res Result) {
 	return phGraph, missing(symGraphCreate)
 }
 
-// GraphDestroy says that there is no cuGraphDestroy.
+// GraphDestroy implements [Software]. It returns [NotImplemented] for cuGraphDestroy.
 func (Unimplemented) GraphDestroy(th *Thread, hGraph Graph) (res Result) {
 	return missing(symGraphDestroy)
 }
 
-// GraphClone says that there is no cuGraphClone.
+// GraphClone implements [Software]. It returns [NotImplemented] for cuGraphClone.
 func (Unimplemented) GraphClone(th *Thread, originalGraph Graph) (phGraphClone Graph, res Result) {
 	return phGraphClone, missing(symGraphClone)
 }
 
-// GraphDebugDotPrint says that there is no cuGraphDebugDotPrint.
+// GraphDebugDotPrint implements [Software]. It returns [NotImplemented] for cuGraphDebugDotPrint.
 func (Unimplemented) GraphDebugDotPrint(th *Thread, hGraph Graph, path string, flags uint32) (res Result) {
 	return missing(symGraphDebugDotPrint)
 }
 
-// GraphAddEmptyNode says that there is no cuGraphAddEmptyNode.
+// GraphAddEmptyNode implements [Software]. It returns [NotImplemented] for cuGraphAddEmptyNode.
 func (Unimplemented) GraphAddEmptyNode(th *Thread, hGraph Graph, dependencies []GraphNode) (phGraphNode GraphNode, res Result) {
 	return phGraphNode, missing(symGraphAddEmptyNode)
 }
 
-// GraphAddEventRecordNode says that there is no cuGraphAddEventRecordNode.
+// GraphAddEventRecordNode implements [Software]. It returns [NotImplemented] for cuGraphAddEventRecordNode.
 func (Unimplemented) GraphAddEventRecordNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	return phGraphNode, missing(symGraphAddEventRecordNode)
 }
 
-// GraphAddEventWaitNode says that there is no cuGraphAddEventWaitNode.
+// GraphAddEventWaitNode implements [Software]. It returns [NotImplemented] for cuGraphAddEventWaitNode.
 func (Unimplemented) GraphAddEventWaitNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	return phGraphNode, missing(symGraphAddEventWaitNode)
 }
 
-// GraphEventRecordNodeGetEvent says that there is no cuGraphEventRecordNodeGetEvent.
+// GraphEventRecordNodeGetEvent implements [Software]. It returns [NotImplemented] for cuGraphEventRecordNodeGetEvent.
 func (Unimplemented) GraphEventRecordNodeGetEvent(th *Thread, hNode GraphNode) (eventOut Event, res Result) {
 	return eventOut, missing(symGraphEventRecordNodeGetEvent)
 }
 
-// GraphEventRecordNodeSetEvent says that there is no cuGraphEventRecordNodeSetEvent.
+// GraphEventRecordNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphEventRecordNodeSetEvent.
 func (Unimplemented) GraphEventRecordNodeSetEvent(th *Thread, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphEventRecordNodeSetEvent)
 }
 
-// GraphEventWaitNodeGetEvent says that there is no cuGraphEventWaitNodeGetEvent.
+// GraphEventWaitNodeGetEvent implements [Software]. It returns [NotImplemented] for cuGraphEventWaitNodeGetEvent.
 func (Unimplemented) GraphEventWaitNodeGetEvent(th *Thread, hNode GraphNode) (eventOut Event, res Result) {
 	return eventOut, missing(symGraphEventWaitNodeGetEvent)
 }
 
-// GraphEventWaitNodeSetEvent says that there is no cuGraphEventWaitNodeSetEvent.
+// GraphEventWaitNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphEventWaitNodeSetEvent.
 func (Unimplemented) GraphEventWaitNodeSetEvent(th *Thread, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphEventWaitNodeSetEvent)
 }
 
-// GraphGetNodes says that there is no cuGraphGetNodes.
+// GraphGetNodes implements [Software]. It returns [NotImplemented] for cuGraphGetNodes.
 func (Unimplemented) GraphGetNodes(th *Thread, hGraph Graph, nodes []GraphNode) (numNodes uint64, res Result) {
 	return numNodes, missing(symGraphGetNodes)
 }
 
-// GraphGetEdges says that there is no cuGraphGetEdges.
+// GraphGetEdges implements [Software]. It returns [NotImplemented] for cuGraphGetEdges.
 func (Unimplemented) GraphGetEdges(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (numEdges uint64, res Result) {
 	return numEdges, missing(symGraphGetEdges)
 }
 
-// GraphNodeGetType says that there is no cuGraphNodeGetType.
+// GraphNodeGetType implements [Software]. It returns [NotImplemented] for cuGraphNodeGetType.
 func (Unimplemented) GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, res Result) {
 	return typ, missing(symGraphNodeGetType)
 }
 
-// GraphInstantiateWithFlags says that there is no cuGraphInstantiateWithFlags.
+// GraphInstantiateWithFlags implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithFlags.
 func (Unimplemented) GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	return phGraphExec, missing(symGraphInstantiateWithFlags)
 }
 
-// GraphExecUpdate says that there is no cuGraphExecUpdate.
+// GraphExecUpdate implements [Software]. It returns [NotImplemented] for cuGraphExecUpdate.
 func (Unimplemented) GraphExecUpdate(th *Thread, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result) {
 	return hErrorNodeOut, updateResultOut, missing(symGraphExecUpdate)
 }
 
-// GraphExecEventRecordNodeSetEvent says that there is no cuGraphExecEventRecordNodeSetEvent.
+// GraphExecEventRecordNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphExecEventRecordNodeSetEvent.
 func (Unimplemented) GraphExecEventRecordNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphExecEventRecordNodeSetEvent)
 }
 
-// GraphExecEventWaitNodeSetEvent says that there is no cuGraphExecEventWaitNodeSetEvent.
+// GraphExecEventWaitNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphExecEventWaitNodeSetEvent.
 func (Unimplemented) GraphExecEventWaitNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphExecEventWaitNodeSetEvent)
 }
 
-// GraphLaunch says that there is no cuGraphLaunch.
+// GraphLaunch implements [Software]. It returns [NotImplemented] for cuGraphLaunch.
 func (Unimplemented) GraphLaunch(th *Thread, hGraphExec GraphExec, hStream Stream) (res Result) {
 	return missing(symGraphLaunch)
 }
 
-// GraphUpload says that there is no cuGraphUpload.
+// GraphUpload implements [Software]. It returns [NotImplemented] for cuGraphUpload.
 func (Unimplemented) GraphUpload(th *Thread, hGraphExec GraphExec, hStream Stream) (res Result) {
 	return missing(symGraphUpload)
 }
 
-// GraphExecDestroy says that there is no cuGraphExecDestroy.
+// GraphExecDestroy implements [Software]. It returns [NotImplemented] for cuGraphExecDestroy.
 func (Unimplemented) GraphExecDestroy(th *Thread, hGraphExec GraphExec) (res Result) {
 	return missing(symGraphExecDestroy)
 }
 
-// IpcGetEventHandle says that there is no cuIpcGetEventHandle.
+// IpcGetEventHandle implements [Software]. It returns [NotImplemented] for cuIpcGetEventHandle.
 func (Unimplemented) IpcGetEventHandle(th *Thread, event Event) (pHandle IPCEventHandle, res Result) {
 	return pHandle, missing(symIpcGetEventHandle)
 }
 
-// IpcOpenEventHandle says that there is no cuIpcOpenEventHandle.
+// IpcOpenEventHandle implements [Software]. It returns [NotImplemented] for cuIpcOpenEventHandle.
 func (Unimplemented) IpcOpenEventHandle(th *Thread, handle IPCEventHandle) (phEvent Event, res Result) {
 	return phEvent, missing(symIpcOpenEventHandle)
 }
 
-// IpcGetMemHandle says that there is no cuIpcGetMemHandle.
+// IpcGetMemHandle implements [Software]. It returns [NotImplemented] for cuIpcGetMemHandle.
 func (Unimplemented) IpcGetMemHandle(th *Thread, dptr DevicePtr) (pHandle IPCMemHandle, res Result) {
 	return pHandle, missing(symIpcGetMemHandle)
 }
 
-// IpcOpenMemHandle says that there is no cuIpcOpenMemHandle_v2.
+// IpcOpenMemHandle implements [Software]. It returns [NotImplemented] for cuIpcOpenMemHandle_v2.
 func (Unimplemented) IpcOpenMemHandle(th *Thread, handle IPCMemHandle, flags uint32) (pdptr DevicePtr, res Result) {
 	return pdptr, missing(symIpcOpenMemHandle_v2)
 }
 
-// IpcCloseMemHandle says that there is no cuIpcCloseMemHandle.
+// IpcCloseMemHandle implements [Software]. It returns [NotImplemented] for cuIpcCloseMemHandle.
 func (Unimplemented) IpcCloseMemHandle(th *Thread, dptr DevicePtr) (res Result) {
 	return missing(symIpcCloseMemHandle)
 }
 
-// MemGetInfo says that there is no cuMemGetInfo_v2.
+// MemGetInfo implements [Software]. It returns [NotImplemented] for cuMemGetInfo_v2.
 func (Unimplemented) MemGetInfo(th *Thread) (free uint64, total uint64, res Result) {
 	return free, total, missing(symMemGetInfo_v2)
 }
 
-// MemAlloc says that there is no cuMemAlloc_v2.
+// MemAlloc implements [Software]. It returns [NotImplemented] for cuMemAlloc_v2.
 func (Unimplemented) MemAlloc(th *Thread, bytesize uint64) (dptr DevicePtr, res Result) {
 	return dptr, missing(symMemAlloc_v2)
 }
 
-// MemFree says that there is no cuMemFree_v2.
+// MemFree implements [Software]. It returns [NotImplemented] for cuMemFree_v2.
 func (Unimplemented) MemFree(th *Thread, dptr DevicePtr) (res Result) {
 	return missing(symMemFree_v2)
 }
 
-// MemAllocAsync says that there is no cuMemAllocAsync.
+// MemAllocAsync implements [Software]. It returns [NotImplemented] for cuMemAllocAsync.
 func (Unimplemented) MemAllocAsync(th *Thread, bytesize uint64, hStream Stream) (dptr DevicePtr, res Result) {
 	return dptr, missing(symMemAllocAsync)
 }
 
-// MemFreeAsync says that there is no cuMemFreeAsync.
+// MemFreeAsync implements [Software]. It returns [NotImplemented] for cuMemFreeAsync.
 func (Unimplemented) MemFreeAsync(th *Thread, dptr DevicePtr, hStream Stream) (res Result) {
 	return missing(symMemFreeAsync)
 }
 
-// MemHostAlloc says that there is no cuMemHostAlloc.
+// MemHostAlloc implements [Software]. It returns [NotImplemented] for cuMemHostAlloc.
 func (Unimplemented) MemHostAlloc(th *Thread, bytesize uint64, flags uint32) (pp HostPtr, res Result) {
 	return pp, missing(symMemHostAlloc)
 }
 
-// MemFreeHost says that there is no cuMemFreeHost.
+// MemFreeHost implements [Software]. It returns [NotImplemented] for cuMemFreeHost.
 func (Unimplemented) MemFreeHost(th *Thread, p HostPtr) (res Result) {
 	return missing(symMemFreeHost)
 }
 
-// MemHostGetDevicePointer says that there is no cuMemHostGetDevicePointer_v2.
+// MemHostGetDevicePointer implements [Software]. It returns [NotImplemented] for cuMemHostGetDevicePointer_v2.
 func (Unimplemented) MemHostGetDevicePointer(th *Thread, p HostPtr, flags uint32) (pdptr DevicePtr, res Result) {
 	return pdptr, missing(symMemHostGetDevicePointer_v2)
 }
 
-// MemHostGetFlags says that there is no cuMemHostGetFlags.
+// MemHostGetFlags implements [Software]. It returns [NotImplemented] for cuMemHostGetFlags.
 func (Unimplemented) MemHostGetFlags(th *Thread, p HostPtr) (pFlags uint32, res Result) {
 	return pFlags, missing(symMemHostGetFlags)
 }
 
-// MemHostRegister says that there is no cuMemHostRegister_v2.
+// MemHostRegister implements [Software]. It returns [NotImplemented] for cuMemHostRegister_v2.
 func (Unimplemented) MemHostRegister(th *Thread, p HostPtr, bytesize uint64, flags uint32) (res Result) {
 	return missing(symMemHostRegister_v2)
 }
 
-// MemHostUnregister says that there is no cuMemHostUnregister.
+// MemHostUnregister implements [Software]. It returns [NotImplemented] for cuMemHostUnregister.
 func (Unimplemented) MemHostUnregister(th *Thread, p HostPtr) (res Result) {
 	return missing(symMemHostUnregister)
 }
 
-// MemcpyHtoD says that there is no cuMemcpyHtoD_v2.
+// MemcpyHtoD implements [Software]. It returns [NotImplemented] for cuMemcpyHtoD_v2.
 func (Unimplemented) MemcpyHtoD(th *Thread, dstDevice DevicePtr, srcHost []byte) (res Result) {
 	return missing(symMemcpyHtoD_v2)
 }
 
-// MemcpyDtoH says that there is no cuMemcpyDtoH_v2.
+// MemcpyDtoH implements [Software]. It returns [NotImplemented] for cuMemcpyDtoH_v2.
 func (Unimplemented) MemcpyDtoH(th *Thread, dstHost []byte, srcDevice DevicePtr) (res Result) {
 	return missing(symMemcpyDtoH_v2)
 }
 
-// MemcpyHtoDAsync says that there is no cuMemcpyHtoDAsync_v2.
+// MemcpyHtoDAsync implements [Software]. It returns [NotImplemented] for cuMemcpyHtoDAsync_v2.
 func (Unimplemented) MemcpyHtoDAsync(th *Thread, dstDevice DevicePtr, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result) {
 	return missing(symMemcpyHtoDAsync_v2)
 }
 
-// MemcpyDtoHAsync says that there is no cuMemcpyDtoHAsync_v2.
+// MemcpyDtoHAsync implements [Software]. It returns [NotImplemented] for cuMemcpyDtoHAsync_v2.
 func (Unimplemented) MemcpyDtoHAsync(th *Thread, dstHost HostPtr, srcDevice DevicePtr, byteCount uint64, hStream Stream) (res Result) {
 	return missing(symMemcpyDtoHAsync_v2)
 }
 
-// MemcpyDtoD says that there is no cuMemcpyDtoD_v2.
+// MemcpyDtoD implements [Software]. It returns [NotImplemented] for cuMemcpyDtoD_v2.
 func (Unimplemented) MemcpyDtoD(th *Thread, dstDevice DevicePtr, srcDevice DevicePtr, byteCount uint64) (res Result) {
 	return missing(symMemcpyDtoD_v2)
 }
 
-// MemcpyDtoDAsync says that there is no cuMemcpyDtoDAsync_v2.
+// MemcpyDtoDAsync implements [Software]. It returns [NotImplemented] for cuMemcpyDtoDAsync_v2.
 func (Unimplemented) MemcpyDtoDAsync(th *Thread, dstDevice DevicePtr, srcDevice DevicePtr, byteCount uint64, hStream Stream) (res Result) {
 	return missing(symMemcpyDtoDAsync_v2)
 }
 
-// MemcpyPeer says that there is no cuMemcpyPeer.
+// MemcpyPeer implements [Software]. It returns [NotImplemented] for cuMemcpyPeer.
 func (Unimplemented) MemcpyPeer(th *Thread, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64) (res Result) {
 	return missing(symMemcpyPeer)
 }
 
-// MemcpyPeerAsync says that there is no cuMemcpyPeerAsync.
+// MemcpyPeerAsync implements [Software]. It returns [NotImplemented] for cuMemcpyPeerAsync.
 func (Unimplemented) MemcpyPeerAsync(th *Thread, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64, hStream Stream) (res Result) {
 	return missing(symMemcpyPeerAsync)
 }
 
-// MemsetD8 says that there is no cuMemsetD8_v2.
+// MemsetD8 implements [Software]. It returns [NotImplemented] for cuMemsetD8_v2.
 func (Unimplemented) MemsetD8(th *Thread, dstDevice DevicePtr, uc uint8, n uint64) (res Result) {
 	return missing(symMemsetD8_v2)
 }
 
-// MemsetD32 says that there is no cuMemsetD32_v2.
+// MemsetD32 implements [Software]. It returns [NotImplemented] for cuMemsetD32_v2.
 func (Unimplemented) MemsetD32(th *Thread, dstDevice DevicePtr, ui uint32, n uint64) (res Result) {
 	return missing(symMemsetD32_v2)
 }
 
-// MemsetD8Async says that there is no cuMemsetD8Async.
+// MemsetD8Async implements [Software]. It returns [NotImplemented] for cuMemsetD8Async.
 func (Unimplemented) MemsetD8Async(th *Thread, dstDevice DevicePtr, uc uint8, n uint64, hStream Stream) (res Result) {
 	return missing(symMemsetD8Async)
 }
 
-// MemsetD32Async says that there is no cuMemsetD32Async.
+// MemsetD32Async implements [Software]. It returns [NotImplemented] for cuMemsetD32Async.
 func (Unimplemented) MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result) {
 	return missing(symMemsetD32Async)
 }
 
-// ModuleLoadData says that there is no cuModuleLoadData.
+// ModuleLoadData implements [Software]. It returns [NotImplemented] for cuModuleLoadData.
 func (Unimplemented) ModuleLoadData(th *Thread, image []byte) (module Module, res Result) {
 	return module, missing(symModuleLoadData)
 }
 
-// ModuleLoadDataEx says that there is no cuModuleLoadDataEx.
+// ModuleLoadDataEx implements [Software]. It returns [NotImplemented] for cuModuleLoadDataEx.
 func (Unimplemented) ModuleLoadDataEx(th *Thread, image []byte, options []uint32, optionValues []uintptr) (module Module, res Result) {
 	return module, missing(symModuleLoadDataEx)
 }
 
-// ModuleUnload says that there is no cuModuleUnload.
+// ModuleUnload implements [Software]. It returns [NotImplemented] for cuModuleUnload.
 func (Unimplemented) ModuleUnload(th *Thread, hmod Module) (res Result) {
 	return missing(symModuleUnload)
 }
 
-// ModuleGetFunction says that there is no cuModuleGetFunction.
+// ModuleGetFunction implements [Software]. It returns [NotImplemented] for cuModuleGetFunction.
 func (Unimplemented) ModuleGetFunction(th *Thread, hmod Module, name string) (hfunc Function, res Result) {
 	return hfunc, missing(symModuleGetFunction)
 }
 
-// ModuleGetGlobal says that there is no cuModuleGetGlobal_v2.
+// ModuleGetGlobal implements [Software]. It returns [NotImplemented] for cuModuleGetGlobal_v2.
 func (Unimplemented) ModuleGetGlobal(th *Thread, hmod Module, name string) (dptr DevicePtr, bytes uint64, res Result) {
 	return dptr, bytes, missing(symModuleGetGlobal_v2)
 }
 
-// FuncGetAttribute says that there is no cuFuncGetAttribute.
+// FuncGetAttribute implements [Software]. It returns [NotImplemented] for cuFuncGetAttribute.
 func (Unimplemented) FuncGetAttribute(th *Thread, attrib int32, hfunc Function) (pi int32, res Result) {
 	return pi, missing(symFuncGetAttribute)
 }
 
-// FuncSetAttribute says that there is no cuFuncSetAttribute.
+// FuncSetAttribute implements [Software]. It returns [NotImplemented] for cuFuncSetAttribute.
 func (Unimplemented) FuncSetAttribute(th *Thread, hfunc Function, attrib int32, value int32) (res Result) {
 	return missing(symFuncSetAttribute)
 }
 
-// FuncGetName says that there is no cuFuncGetName.
+// FuncGetName implements [Software]. It returns [NotImplemented] for cuFuncGetName.
 func (Unimplemented) FuncGetName(th *Thread, hfunc Function) (name string, res Result) {
 	return name, missing(symFuncGetName)
 }
 
-// FuncGetParamInfo says that there is no cuFuncGetParamInfo.
+// FuncGetParamInfo implements [Software]. It returns [NotImplemented] for cuFuncGetParamInfo.
 func (Unimplemented) FuncGetParamInfo(th *Thread, function Function, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
 	return paramOffset, paramSize, missing(symFuncGetParamInfo)
 }
 
-// OccupancyMaxActiveBlocksPerMultiprocessor says that there is no cuOccupancyMaxActiveBlocksPerMultiprocessor.
+// OccupancyMaxActiveBlocksPerMultiprocessor implements [Software]. It returns [NotImplemented] for cuOccupancyMaxActiveBlocksPerMultiprocessor.
 func (Unimplemented) OccupancyMaxActiveBlocksPerMultiprocessor(th *Thread, function Function, blockSize int32, dynamicSMemSize uint64) (numBlocks int32, res Result) {
 	return numBlocks, missing(symOccupancyMaxActiveBlocksPerMultiprocessor)
 }
 
-// OccupancyMaxPotentialBlockSize says that there is no cuOccupancyMaxPotentialBlockSize.
+// OccupancyMaxPotentialBlockSize implements [Software]. It returns [NotImplemented] for cuOccupancyMaxPotentialBlockSize.
 func (Unimplemented) OccupancyMaxPotentialBlockSize(th *Thread, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
 	return minGridSize, blockSize, missing(symOccupancyMaxPotentialBlockSize)
 }
 
-// LaunchKernel says that there is no cuLaunchKernel.
+// LaunchKernel implements [Software]. It returns [NotImplemented] for cuLaunchKernel.
 func (Unimplemented) LaunchKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	return missing(symLaunchKernel)
 }
 
-// LaunchKernelEx says that there is no cuLaunchKernelEx.
+// LaunchKernelEx implements [Software]. It returns [NotImplemented] for cuLaunchKernelEx.
 func (Unimplemented) LaunchKernelEx(th *Thread, config *LaunchConfig, function Function, kernelParams KernelParams) (res Result) {
 	return missing(symLaunchKernelEx)
 }
 
-// LaunchCooperativeKernel says that there is no cuLaunchCooperativeKernel.
+// LaunchCooperativeKernel implements [Software]. It returns [NotImplemented] for cuLaunchCooperativeKernel.
 func (Unimplemented) LaunchCooperativeKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	return missing(symLaunchCooperativeKernel)
 }

@@ -485,7 +485,7 @@ func TestTwoStreams(t *testing.T) {
 func TestExamplePrograms(t *testing.T) {
 	outputs := map[string]string{
 		"two-processes":  `^the parent's work is done\n$`,
-		"hello-event":    `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`,
+		"hello-event":    `^the stop event is (pending|complete)\nthe GPU was busy for 1ms\n$`,
 		"two-streams":    `^both kernels are done, after \d+m?s\n$`,
 		"trace-pipeline": `^open trace.json in ui.perfetto.dev\n$`,
 	}

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// bundle is what -bundle writes. The file is marshalled from it, with home
-// folders and user names replaced in every text.
+// bundle is the content of the file that -bundle writes, before home folders and user names are
+// replaced in every text.
 type bundle struct {
-	// Contents says what the file holds.
+	// Contents describes the content of the file.
 	Contents string       `json:"contents"`
 	Cuprobe  *buildReport `json:"cuprobe"`
-	// Environment holds those of bundledVariables that are set.
+	// Environment contains those of bundledVariables that are set.
 	Environment map[string]string `json:"environment"`
 	Doctor      *doctorReport     `json:"doctor"`
-	// Text is what the doctor prints.
+	// Text is the output of cuprobe doctor.
 	Text []string `json:"text"`
 }
 
-// bundledVariables are the environment variables that go into a bundle: those
-// that say what CUDA and its containers do, and none else.
+// bundledVariables returns the names of the environment variables that a bundle contains. They
+// configure CUDA and its containers. A bundle contains no other variables.
 func bundledVariables() []string {
 	return []string{
 		"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
@@ -33,11 +33,11 @@ func bundledVariables() []string {
 	}
 }
 
-// bundleResult says what came of -bundle.
+// bundleResult is the outcome of -bundle.
 type bundleResult struct {
 	Path    string `json:"path"`
 	Written bool   `json:"written"`
-	// Error is why it was not written, or "".
+	// Error says why the file was not written, or is "".
 	Error string `json:"error"`
 }
 
@@ -61,13 +61,13 @@ func (c *call) writeBundle(path string, r *doctorReport) error {
 	return nil
 }
 
-// bundled says what a bundle that was written holds.
+// bundled returns the message about a bundle that was written.
 func (c *call) bundled(path string) string {
 	said := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
 	return strings.Join(wrap(said, strings.Repeat(" ", 13), c.columns()), "\n") + "\n"
 }
 
-// bundleContents says what a bundle holds.
+// bundleContents describes the content of a bundle.
 func bundleContents() string {
 	return "the doctor's report (platform, container, libraries that were tried, kernel module, device files, PCI devices, " +
 		"driver, devices with UUIDs, checks, findings), the functions that the driver lacks, cuprobe's and Go's versions, and these " +
@@ -75,7 +75,7 @@ func bundleContents() string {
 		"; home folders and user names in paths are replaced"
 }
 
-// newBundle returns the file's text.
+// newBundle returns the content of the file.
 func (c *call) newBundle(r *doctorReport) ([]byte, error) {
 	var text bytes.Buffer
 	r.text(&text)
@@ -92,7 +92,7 @@ func (c *call) newBundle(r *doctorReport) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Every text, wherever it is: so that none is forgotten.
+	// Replace in the parsed JSON, so that every text is included.
 	var tree any
 	dec := json.NewDecoder(bytes.NewReader(out))
 	dec.UseNumber()
@@ -148,12 +148,10 @@ func newAnonymizer(env func(string) (string, bool)) func(string) string {
 	}
 }
 
-// between are the bytes that end an element of a path, and may stand between
-// paths.
+// between are the bytes that end an element of a path, or separate paths.
 const between = `/\:;,=()"' ` + "\n\t"
 
-// replaceHome replaces a folder by a tilde, where it is not part of a longer
-// name.
+// replaceHome replaces a folder by a tilde, unless it is part of a longer name.
 func replaceHome(s, home string) string {
 	var b strings.Builder
 	for {
@@ -172,8 +170,7 @@ func replaceHome(s, home string) string {
 	}
 }
 
-// replaceUsers replaces the elements of paths that are one of the users' names,
-// or the name of a home folder.
+// replaceUsers replaces the elements of paths that are the name of a user or of a home folder.
 func replaceUsers(s string, users []string) string {
 	var b strings.Builder
 	before, above := byte(' '), "" // the byte and the element before this one

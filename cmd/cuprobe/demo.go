@@ -15,18 +15,19 @@ import (
 func demoCommand() command {
 	return command{
 		name:  "demo",
-		short: "run two streams, one waiting for the other, and draw what happened",
+		short: "run two streams, one of which waits for the other, and draw their work",
 		long: `Four kernels run on two streams. Kernel C, on stream 2, waits on the GPU for the
-event that follows kernel A on stream 1; the host enqueues everything beforehand
-and only polls. The drawing is to scale, from the times of the events.
+event that follows kernel A on stream 1. The host enqueues all work before it starts,
+and then only polls. The drawing is to scale, from the times of the events.
 
-It takes less than a second, most of which is the driver's start. Without a driver
-or a device the bare cuprobe runs it on the software driver; cuprobe demo does not.
+It takes less than a second, most of which is the start of the driver. Without a driver
+or a device, cuprobe without a command runs it on the software driver; cuprobe demo
+does not.
 
 Fields with -json: driver, device, compileNS, lanes (name, spans: name, fromNS,
-toNS, waiting), waitNS (from A's end to C's begin), polls (pending, complete),
-held (everything was enqueued before anything ran), eventsNS, hostNS (the same
-interval by either clock).`,
+toNS, waiting), waitNS (from the end of A to the beginning of C), polls (pending, complete),
+held (all work was enqueued before it began), eventsNS, hostNS (the same
+interval by the GPU's and the host's clock).`,
 		define: func(*flag.FlagSet) func(*call) error { return runDemo },
 	}
 }
@@ -62,7 +63,7 @@ func runDemo(c *call) error {
 	return r.check()
 }
 
-// whyNone says in a few words what kept the driver from being opened.
+// whyNone says in a few words why the driver could not be opened.
 func whyNone(err error) string {
 	if errors.Is(err, cu.ErrNoDevice) {
 		return "the CUDA driver sees no device"
@@ -70,29 +71,29 @@ func whyNone(err error) string {
 	return "no CUDA driver could be loaded"
 }
 
-// demoReport is what the demo saw.
+// demoReport contains the results of the demo.
 type demoReport struct {
 	Driver  driverInfo    `json:"driver"`
 	Device  deviceInfo    `json:"device"`
 	Compile time.Duration `json:"compileNS"`
 	Lanes   []lane        `json:"lanes"`
-	// Wait is the time from the end of A to the begin of C, which waits for it.
+	// Wait is the time from the end of A to the beginning of C, which waits for A.
 	Wait  time.Duration `json:"waitNS"`
 	Polls polls         `json:"polls"`
 	// Held says that the GPU began after everything was enqueued.
 	Held bool `json:"held"`
-	// Events and Host are the time from the begin of A to the end of everything,
-	// by either clock.
+	// Events and Host are the time from the beginning of A to the end of the last kernel, by the
+	// GPU's and by the host's clock.
 	Events time.Duration `json:"eventsNS"`
 	Host   time.Duration `json:"hostNS"`
 
 	width    int
-	software bool   // it ran on the software driver
-	instead  error  // why it did though nobody asked for that, or nil
-	verdict  string // what the doctor says of the machine then
+	software bool   // the demo ran on the software driver
+	instead  error  // why the software driver was used unasked, or nil
+	verdict  string // the doctor's verdict about the machine in this case
 }
 
-// What the demo's kernels take.
+// The durations of the demo's kernels.
 const (
 	demoA = 12 * time.Millisecond
 	demoB = 18 * time.Millisecond
@@ -100,7 +101,7 @@ const (
 	demoD = 6 * time.Millisecond
 )
 
-// demo runs the kernels, again with a longer lead if they began too early.
+// demo runs the kernels, and repeats this with a longer lead if they began too early.
 func (r *demoReport) demo(dev *cu.Device, done func() error) (err error) {
 	rig, err := newRig(dev)
 	if err != nil {
@@ -129,8 +130,8 @@ func (r *demoReport) demo(dev *cu.Device, done func() error) (err error) {
 	return nil
 }
 
-// demoRun is what the demo runs on. The events mark the begin of everything, the
-// end of each kernel, and when stream 2 began to wait and went on.
+// demoRun contains the objects of the demo. The events mark the beginning, the end of each kernel,
+// and the beginning and the end of the wait of stream 2.
 type demoRun struct {
 	rig                         *rig
 	streams                     [2]*cu.Stream
@@ -153,8 +154,7 @@ func newDemoRun(rig *rig) (*demoRun, error) {
 	return d, nil
 }
 
-// run enqueues everything behind a kernel that takes as long as lead, and
-// watches it.
+// run enqueues the work behind a kernel that takes lead, and polls the events.
 func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) error {
 	s1, s2 := d.streams[0], d.streams[1]
 	kernel := func(s *cu.Stream, t time.Duration) func() error {
@@ -163,7 +163,7 @@ func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) erro
 	record := func(e *cu.Event, s *cu.Stream) func() error { return func() error { return e.Record(s) } }
 	waitFor := func(s *cu.Stream, e *cu.Event) func() error { return func() error { return s.WaitEvent(e) } }
 	for _, step := range []func() error{
-		kernel(s1, lead), record(d.begin, s1), waitFor(s2, d.begin), record(d.wait, s2), // both streams are held
+		kernel(s1, lead), record(d.begin, s1), waitFor(s2, d.begin), record(d.wait, s2), // both wait for the lead
 		kernel(s1, demoA), record(d.a, s1),
 		waitFor(s2, d.a), record(d.c0, s2),
 		kernel(s1, demoB), record(d.b, s1),
@@ -187,7 +187,7 @@ func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) erro
 		return err
 	}
 	began := clock.Start()
-	for _, e := range []*cu.Event{d.wait, d.a, d.c0, d.c, d.d, d.b} { // as they should complete
+	for _, e := range []*cu.Event{d.wait, d.a, d.c0, d.c, d.d, d.b} { // in the order in which they should complete
 		if err := r.Polls.await(e, done); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (d *demoRun) run(r *demoReport, lead time.Duration, done func() error) erro
 	return r.read(d)
 }
 
-// read reads the events' times.
+// read fills the report with the times of the events.
 func (r *demoReport) read(d *demoRun) error {
 	var at [6]time.Duration
 	for i, e := range []*cu.Event{d.a, d.b, d.wait, d.c0, d.c, d.d} {
@@ -219,10 +219,10 @@ func (r *demoReport) read(d *demoRun) error {
 	return nil
 }
 
-// check returns an error if the streams did not do as they were told.
+// check returns an error if the streams did not keep the order of the work.
 func (r *demoReport) check() error {
-	if r.Wait < -2*resolution { // two events' times, each rounded
-		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream was told to wait for A's event", duration(-r.Wait))
+	if r.Wait < -2*resolution { // the times of two events are rounded
+		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream has to wait for A's event", duration(-r.Wait))
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func (r *demoReport) text(w io.Writer) {
 	r.Device.text(w)
 	compiled := "compiled"
 	if r.software {
-		compiled = "read" // it knows what the kernel does, and executes no PTX
+		compiled = "read" // the software driver has its own implementation, and executes no PTX
 	}
 	fmt.Fprintf(w, "kernel   cusim_spin, %s from PTX in %s\n\n", compiled, digits(r.Compile, 3))
 	links := []link{{r.Lanes[1].Spans[1].From - r.Wait, r.Lanes[1].Spans[1].From, "C waits for A's event"}}

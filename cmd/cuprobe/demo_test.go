@@ -12,8 +12,8 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// A record of the fake driver completes when it was queried a few times, and its
-// records are a millisecond apart, in whichever stream.
+// TestDemo runs the demo on the fake driver. A record of it completes after a few queries, and the
+// times of records are a millisecond apart, in all streams.
 func TestDemo(t *testing.T) {
 	f := newFake(t)
 	f.ask("fake_polls", 3)
@@ -90,8 +90,8 @@ func TestDemoWidth(t *testing.T) {
 	}
 }
 
-// If the streams cannot be held it says so: here the GPU does everything at
-// once.
+// TestDemoNotHeld runs the demo on a driver that completes all work at once, so that the streams
+// cannot be held. The output says so.
 func TestDemoNotHeld(t *testing.T) {
 	f := newFake(t)
 	r := f.run()
@@ -113,8 +113,8 @@ func TestDemoCheck(t *testing.T) {
 	}
 }
 
-// Whatever the driver refuses, the program ends with that error and leaves
-// nothing behind.
+// TestFailures makes each function of the driver fail. The program ends with this error, and no
+// objects are left.
 func TestFailures(t *testing.T) {
 	f := newFake(t)
 	const code = cu.ResultOperatingSystem
@@ -136,7 +136,7 @@ func TestFailures(t *testing.T) {
 		for _, name := range tt.calls {
 			nth := 1
 			if name == "cuDriverGetVersion" || name == "cuDeviceGetCount" {
-				nth = 2 // the first calls are for opening the driver
+				nth = 2 // the first call belongs to opening the driver
 			}
 			f.ask("fake_reset")
 			f.fail(name, nth, code)
@@ -152,7 +152,7 @@ func TestFailures(t *testing.T) {
 				var report timeReport
 				decode(t, r, &report)
 				v.Error = report.Error
-				if v.Error == nil { // it failed before there was anything to measure
+				if v.Error == nil { // it has failed before the first measurement
 					decode(t, r, &v)
 				}
 			} else {

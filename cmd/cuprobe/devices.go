@@ -17,14 +17,14 @@ func devicesCommand() command {
 	return command{
 		name:  "devices",
 		short: "list the devices",
-		long: `All devices, or the one that -device names, with the memory that is free while
-cuprobe has a context there (a few hundred MB), and, if there are several, which of
-them can reach the memory of which.
+		long: `It lists all devices, or the one that -device names, with the memory that is free while
+cuprobe has a context there (a few hundred MB). If there are several devices, it also
+lists which of them can access the memory of others.
 
 Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
 null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
-access). What a device or driver does not tell is "" or 0.`,
+access). Unknown values are "" or 0.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			all := fs.Bool("v", false, "list all attributes too")
 			return func(c *call) error { return runDevices(c, *all) }
@@ -32,7 +32,7 @@ access). What a device or driver does not tell is "" or 0.`,
 	}
 }
 
-// deviceInfo is what reports say about a device.
+// deviceInfo is the part of reports about a device.
 type deviceInfo struct {
 	Ordinal           int    `json:"ordinal"`
 	Name              string `json:"name"`
@@ -44,7 +44,7 @@ type deviceInfo struct {
 	MemoryTotal       uint64 `json:"memoryTotalBytes"`
 }
 
-// newDeviceInfo asks the driver about a device.
+// newDeviceInfo queries the driver for the properties of a device.
 func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
 	info = deviceInfo{Ordinal: dev.Ordinal()}
 	if info.Name, err = dev.Name(); err != nil {
@@ -75,8 +75,8 @@ func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
 	return info, optional(err)
 }
 
-// optional returns the error of a question, but for that the driver or the
-// device does not know the answer.
+// optional returns err, or nil if err means that the driver or the device does not have the
+// property.
 func optional(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) || errors.Is(err, cu.ResultInvalidValue) {
 		return nil
@@ -92,7 +92,7 @@ func (d deviceInfo) text(w io.Writer) {
 type devicesReport struct {
 	Driver  driverInfo     `json:"driver"`
 	Devices []deviceDetail `json:"devices"`
-	// Peers holds every pair of the devices that are listed.
+	// Peers contains all pairs of the listed devices.
 	Peers []peer `json:"peers"`
 }
 
@@ -105,8 +105,7 @@ type deviceDetail struct {
 	Attributes      map[string]int `json:"attributes,omitempty"`
 }
 
-// peer says whether kernels on one device can be given access to another's
-// memory.
+// peer says whether kernels on one device can access another device's memory.
 type peer struct {
 	From   int  `json:"from"`
 	To     int  `json:"to"`
@@ -146,8 +145,8 @@ func runDevices(c *call, all bool) error {
 	return c.show(r)
 }
 
-// newDeviceDetail asks for all there is to list. That a device cannot be used
-// now is no reason to leave it out.
+// newDeviceDetail queries all that is listed about a device. A device that cannot be used now is
+// listed as well.
 func newDeviceDetail(dev *cu.Device, all bool) (d deviceDetail, err error) {
 	if d.deviceInfo, err = newDeviceInfo(dev); err != nil {
 		return d, err
@@ -170,7 +169,7 @@ func newDeviceDetail(dev *cu.Device, all bool) (d deviceDetail, err error) {
 	return d, nil
 }
 
-// freeMem returns the free memory of a device, which takes a context there.
+// freeMem returns the free memory of a device. For this it creates a context.
 func freeMem(dev *cu.Device) (free uint64, err error) {
 	gpu, err := dev.PrimaryContext()
 	if err != nil {
@@ -217,7 +216,7 @@ func (r *devicesReport) text(w io.Writer) {
 	}
 }
 
-// textPeers prints the matrix of peer access, if there are several devices.
+// textPeers prints the table of peer access if there are several devices.
 func (r *devicesReport) textPeers(w io.Writer) {
 	if len(r.Peers) == 0 {
 		return

@@ -31,12 +31,12 @@ peer access, from the device on the left
 	}
 }
 
-// fakeDevice is what the fake driver says of a device.
+// fakeDevice is the information of the fake driver about a device.
 func fakeDevice(n int) deviceInfo {
 	return deviceInfo{
 		Ordinal: n, Name: fmt.Sprintf("Fake GPU %d", n), PCIBusID: fmt.Sprintf("0000:%02X:00.0", 0x3b+n),
 		UUID: fmt.Sprintf("GPU-0%[1]d1%[1]d2%[1]d3%[1]d-4%[1]d5%[1]d-6%[1]d7%[1]d-8%[1]d9%[1]d-a%[1]db%[1]dc%[1]dd%[1]de%[1]df%[1]d", n),
-		// Most attributes have their own number for a value.
+		// The value of most attributes is their own number.
 		ComputeCapability: "9.0", Multiprocessors: 16, ClockKHz: 13, MemoryTotal: 16 << 30,
 	}
 }
@@ -61,7 +61,7 @@ func TestDevicesJSON(t *testing.T) {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 
-	// One device has no peers, and -v says everything.
+	// One device has no peers, and -v lists all attributes.
 	r = f.run("devices", "-json", "-device", "1", "-v")
 	got = devicesReport{}
 	decode(t, r, &got)
@@ -80,8 +80,8 @@ func TestDevicesJSON(t *testing.T) {
 	}
 }
 
-// A device that cannot be used now is listed all the same, and what an older
-// driver cannot tell is left out.
+// TestDevicesPartly lists a device that cannot be used now, with a driver that lacks some
+// properties.
 func TestDevicesPartly(t *testing.T) {
 	f := newFake(t)
 	f.fail("cuDevicePrimaryCtxRetain", 2, cu.ResultDeviceUnavailable)
@@ -107,8 +107,8 @@ func TestDevicesPartly(t *testing.T) {
 	}
 }
 
-// A device that is not there is a failure of every command that wants one. The
-// doctor says more: see TestDoctorNoSuchDevice.
+// TestNoSuchDevice names a device that does not exist: all commands that need a device fail. For
+// the doctor see TestDoctorNoSuchDevice.
 func TestNoSuchDevice(t *testing.T) {
 	f := newFake(t)
 	for _, command := range []string{"demo", "time", "devices"} {

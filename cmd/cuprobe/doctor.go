@@ -16,29 +16,28 @@ import (
 func doctorCommand() command {
 	return command{
 		name:  "doctor",
-		short: "find out what is wrong, and how to mend it",
-		long: `It looks for the driver's library, at the kernel's part of the driver, the device
-files, the container and the environment; then it initialises the driver, and, on
-every device, or on the one that -device names, makes a context, compiles and times
-a kernel, and copies memory there and back. Its last lines are the verdict and, if
-something is wrong, one thing to do about it, which can be pasted into a shell if it
-is a command.
+		short: "find the problem, and how to fix it",
+		long: `It examines the driver's library, the kernel module, the device files, the container
+and the environment. Then it initialises the driver. On every device, or on the one
+that -device names, it creates a context, compiles and times a kernel, and copies
+memory there and back. Its last lines are the verdict and, if there is a problem, one
+advice. If this is a command, it can be pasted into a shell.
 
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
 and 1 if something else fails, or the bundle cannot be written.
 
-With -driver soft it looks at nothing of the machine: it runs the checks of a device on
-the software driver, which says something of purecu, and nothing of a GPU.
+With -driver soft it does not examine the machine. It runs the checks of a device on
+the software driver, which tests purecu, and not a GPU.
 
-A library, a driver or a device that hangs is given up after a minute at most, the
-second and further ones after ten seconds; what is waited for is said on stderr.
+If a library, a driver or a device hangs, the doctor continues after a minute at most,
+and after later ones after ten seconds. While it waits it says so on stderr.
 
--bundle writes all of that, with versions, what the driver can and cannot do, and
-those environment variables that matter to CUDA, as one JSON file to attach to a bug
-report. It says what the file holds. Home folders and user names in paths are
-replaced; read it before you send it all the same.
+-bundle writes the results, versions, the driver's features and missing functions, and
+the environment variables for CUDA to one JSON file for a bug report, and prints a
+description of the file. Home folders and user names in paths are replaced. Still,
+read the file before you send it.
 
-Fields with -json: report (null with -driver soft; what the loader's Diagnose found: platform,
+Fields with -json: report (null with -driver soft; the result of the loader's Diagnose: platform,
 distribution, distributionIDs, wsl, jetson, onlyMusl, container, uid, environment,
 environmentIgnored, namedBy, library: name, source, path, release, version,
 simulated,
@@ -48,7 +47,7 @@ address, id, driver, devices: path, access, error, mode, uid, gid, group, init:
 code, name, findings: severity, title, detail, fix), driver and features (null if
 the driver cannot be opened; features has version, contextID, streamID, paramInfo,
 elapsedTimeV2, recordExternal, contextEvents, greenContexts), missing (export,
-since: functions of today's API that the driver lacks), devices, checks (device:
+since: functions of the API of CUDA 13.0 that the driver lacks), devices, checks (device:
 -1 stands for the driver itself, name, passed, detail, tookNS), verdict (severity:
 fine or fault, title, detail, fix), bundle (null without -bundle: path, written,
 error), and error if the driver cannot be opened or -device names no device. No
@@ -60,9 +59,9 @@ list is null.`,
 	}
 }
 
-// doctorReport is what the doctor found out.
+// doctorReport contains the results of cuprobe doctor.
 type doctorReport struct {
-	// Report is nil if the software driver was examined, and so not the machine.
+	// Report is nil if the software driver was examined instead of the machine.
 	Report   *loader.Report  `json:"report"`
 	Driver   *driverInfo     `json:"driver"`
 	Features *cu.Features    `json:"features"`
@@ -74,33 +73,32 @@ type doctorReport struct {
 	Error    *failure        `json:"error,omitempty"`
 }
 
-// missingSymbol is a function of today's API that the driver lacks.
+// missingSymbol is a function of the newest API that the driver lacks.
 type missingSymbol struct {
 	Export string `json:"export"`
 	Since  int    `json:"since"`
 }
 
-// check is a step of the live check of a device.
+// check is a step of the test of a device.
 type check struct {
 	Device int    `json:"device"`
 	Name   string `json:"name"`
 	Passed bool   `json:"passed"`
-	// Detail says what was seen, or what went wrong.
+	// Detail describes the result or the error.
 	Detail string        `json:"detail"`
 	Took   time.Duration `json:"tookNS"`
 
 	err error // nil if it passed
 }
 
-// diagnose looks at the machine, and adds what the attempt to open the driver
-// came to.
+// diagnose examines the machine, and adds the result of opening the driver.
 func (c *call) diagnose(opened error) *loader.Report {
 	r := c.look()
 	addInit(r, opened)
 	return r
 }
 
-// look looks at the machine.
+// look examines the machine.
 func (c *call) look() *loader.Report {
 	var opts []loader.Option
 	if path := c.library(); path != "" {
@@ -108,15 +106,15 @@ func (c *call) look() *loader.Report {
 	}
 	r := loader.Diagnose(opts...)
 	if r.NamedBy == "program" && r.Library == nil && len(r.Findings) > 0 {
-		// Here it was the program's user.
+		// The user has named the library with a flag.
 		f := &r.Findings[0]
 		f.Title, f.Fix = strings.Replace(f.Title, "the program names", "-driver names", 1), "cuprobe doctor # without -driver it searches"
 	}
 	return r
 }
 
-// addInit tells a report what the attempt to open the driver came to. If that
-// failed it sees to it that there is a fault.
+// addInit adds the result of opening the driver to a report. If opening has failed, it makes sure
+// that the report contains a fault.
 func addInit(r *loader.Report, opened error) {
 	var e *cu.Error
 	switch {
@@ -124,7 +122,7 @@ func addInit(r *loader.Report, opened error) {
 		r.AddInit(int32(cu.ResultSuccess))
 		return
 	case errors.Is(opened, errHangs):
-		// Whatever else is wrong, this is worse.
+		// This is more severe than all other findings.
 		f := loader.Finding{Severity: loader.Fault, Title: "the driver hangs when it is opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
 		if v := r.Verdict(); v.Severity != loader.Fine {
 			f.Detail, f.Fix = f.Detail+"; most likely because "+v.Title, v.Fix
@@ -138,53 +136,53 @@ func addInit(r *loader.Report, opened error) {
 		return
 	}
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
-	if errors.Is(opened, cu.ErrNoDevice) { // though cuInit succeeds
+	if errors.Is(opened, cu.ErrNoDevice) { // cuInit itself has succeeded
 		f.Title, f.Fix = "the driver counts no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
 	}
 	r.Findings = slices.Insert(r.Findings, 0, f)
 }
 
-// softFix is what to do if a check fails on the software driver: there is no
-// hardware to blame.
+// softFix is the advice if a check fails on the software driver, which has no hardware that could
+// be faulty.
 const softFix = "cuprobe doctor -driver soft -bundle FILE # this is a bug in purecu: FILE belongs to the report"
 
-// kernelLog shows what the kernel's part of the driver has to say.
+// kernelLog is a command that shows the messages of the driver's kernel module.
 const kernelLog = "sudo dmesg | grep -e NVRM -e Xid"
 
-// patience is how long the driver may take to open, and a device for all checks;
-// the first context of a process takes a second or so, and longer on large
-// machines. Where something hung before, other things are likely to, and get less.
+// maxWait is how long opening the driver may take, and all checks of a device. The first context of
+// a process takes about a second, and longer on large machines. After something has hung, other
+// steps are likely to hang, and get maxWaitHung.
 const (
-	patience      = time.Minute
-	lessPatience  = 10 * time.Second
-	silence       = 3 * time.Second // before it is said what is waited for
+	maxWait       = time.Minute
+	maxWaitHung   = 10 * time.Second
+	silence       = 3 * time.Second // after this time a message says what is waited for
 	lookingAround = "the driver's library and the device files"
 	openingDriver = "the driver, which is being opened"
 )
 
-// errHangs is the error of what does not return.
+// errHangs is the error of a call that does not return.
 var errHangs = errors.New("it has not ended: the GPU or the driver hangs")
 
-// waiter waits for things that may hang.
+// waiter waits for calls that may hang.
 type waiter struct {
 	after func(time.Duration) <-chan time.Time
 	say   io.Writer
-	hung  bool // something did
+	hung  bool // a call has hung
 }
 
-// patience returns what tells that it is enough.
-func (w *waiter) patience() <-chan time.Time {
+// timeout returns a channel that ends the wait for a call.
+func (w *waiter) timeout() <-chan time.Time {
 	if w.hung {
-		return w.after(lessPatience)
+		return w.after(maxWaitHung)
 	}
-	return w.after(patience)
+	return w.after(maxWait)
 }
 
-// waiting says what is waited for.
+// waiting prints what is waited for.
 func (w *waiter) waiting(what string) { fmt.Fprintf(w.say, "cuprobe: waiting for %s\n", what) }
 
-// within calls f, and goes on without it when patience ends: a driver that hangs
-// cannot be called back.
+// within calls f, and returns an error after the timeout. Then f continues to run, as a call of a
+// driver cannot be interrupted.
 func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -195,7 +193,7 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 		v, err := f()
 		done <- outcome{v, err}
 	}()
-	for tooLong, quiet := w.patience(), w.after(silence); ; {
+	for tooLong, quiet := w.timeout(), w.after(silence); ; {
 		select {
 		case o := <-done:
 			return o.v, o.err
@@ -216,11 +214,11 @@ func runDoctor(c *call, path string) error {
 	early := ""
 	if !c.software() {
 		var err error
-		// It gives up what hangs itself, and has found out more than this would.
+		// The search has its own timeouts, and finds more than this function could.
 		if r.Report, err = within(&waiter{after: w.endless, say: w.say}, lookingAround, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
 			return err
 		}
-		// What is known is printed before anything else can hang.
+		// Print the known facts before a step that may hang.
 		if !c.json {
 			early = facts(r.Report)
 			io.WriteString(c.out, early) // c.out keeps the error
@@ -239,7 +237,7 @@ func runDoctor(c *call, path string) error {
 		} else {
 			b.Written, said = true, c.bundled(path)
 		}
-		r.Bundle = b // the bundle itself has none
+		r.Bundle = b // the file itself does not contain this
 	}
 	if err := c.showDoctor(r, early, said); err != nil {
 		return err
@@ -254,8 +252,7 @@ func runDoctor(c *call, path string) error {
 	return nil
 }
 
-// endless is after for what needs no limit: it tells when it is time to say what
-// is waited for, and never that it is enough.
+// endless is an after without a timeout: it ends the silence, but never the wait.
 func (w *waiter) endless(d time.Duration) <-chan time.Time {
 	if d == silence {
 		return w.after(d)
@@ -263,11 +260,11 @@ func (w *waiter) endless(d time.Duration) <-chan time.Time {
 	return nil
 }
 
-// showDoctor prints the report, but for what was printed before. What is said of
-// the bundle stands above the verdict, or beside JSON.
+// showDoctor prints the report without the part that was printed before. The message about the
+// bundle is above the verdict, or with -json on standard error.
 func (c *call) showDoctor(r *doctorReport, early, said string) error {
 	if c.json {
-		io.WriteString(c.err, said) // there is nobody to tell if that fails
+		io.WriteString(c.err, said) // an error could not be reported
 		return c.show(r)
 	}
 	var body strings.Builder
@@ -280,17 +277,17 @@ func (c *call) showDoctor(r *doctorReport, early, said string) error {
 	return nil
 }
 
-// examineDriver opens the driver, looks its functions up, and checks its devices.
-// It returns the error of opening it.
+// examineDriver opens the driver, looks up its functions, and checks its devices. It returns the
+// error of opening the driver.
 func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates, func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
-		// It would only hang again.
+		// Loading the library again would hang again.
 		opened = &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
 		addInit(r.Report, opened)
 		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
 		return opened
 	}
-	// Functions are looked up without a device, before anything that may hang.
+	// The lookup of functions needs no device. It comes before the steps that may hang.
 	if r.Report != nil && r.Report.Library != nil {
 		if lib, err := loader.Open(c.library()); err == nil {
 			for _, s := range cu.LibrarySymbols(lib) {
@@ -325,7 +322,7 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 	return nil
 }
 
-// examine asks the driver for what it can do, and checks the devices.
+// examine queries the driver's properties, and checks the devices.
 func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *waiter) error {
 	info, err := c.driverInfo(drv)
 	if err != nil {
@@ -337,7 +334,7 @@ func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *wa
 	}
 	r.Driver, r.Features = &info, &features
 	for _, dev := range devs {
-		// A device that hangs may keep the driver from answering for others.
+		// If a device hangs, queries of other devices may hang, too.
 		info, err := within(w, fmt.Sprintf("device %d: what it is", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
 		if err != nil {
 			return err
@@ -348,8 +345,8 @@ func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *wa
 	return nil
 }
 
-// found adds a fault that is worse than what was found before. Of the software
-// driver it is the verdict: there is no report to hold it.
+// found adds a fault that is more severe than the previous findings. For the software driver, which
+// has no report, it sets the verdict.
 func (r *doctorReport) found(f loader.Finding) {
 	if r.Report == nil {
 		r.Verdict = f
@@ -358,8 +355,7 @@ func (r *doctorReport) found(f loader.Finding) {
 	r.Report.Findings = slices.Insert(r.Report.Findings, 0, f)
 }
 
-// judge adds what follows from the checks to the findings, and comes to the
-// verdict.
+// judge adds findings for the checks, and sets the verdict.
 func (r *doctorReport) judge() {
 	if i := slices.IndexFunc(r.Checks, func(c check) bool { return !c.Passed }); i >= 0 {
 		r.found(r.failed(r.Checks[i]))
@@ -383,7 +379,7 @@ func (r *doctorReport) judge() {
 	}
 }
 
-// failed returns what follows from a check that did not pass.
+// failed returns the finding for a check that has failed.
 func (r *doctorReport) failed(c check) loader.Finding {
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver fails: " + c.Name, Detail: oneLine(c.Detail)}
 	if c.Device != anyDevice {
@@ -397,14 +393,14 @@ func (r *doctorReport) failed(c check) loader.Finding {
 	if errors.As(c.err, &e) {
 		switch e.Result {
 		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound, cu.ResultNotPermitted:
-			// Their remedies are for programs that call the driver wrongly.
+			// The remedies of these results are for programs that use the driver incorrectly.
 		default:
 			f.Fix = cu.Remedy(e.Result)
 		}
 	}
 	if f.Fix == "" {
 		f.Fix = "nvidia-smi -q; " + kernelLog
-		// CUDA's ordinals are not nvidia-smi's.
+		// nvidia-smi does not use CUDA's ordinals.
 		if i := slices.IndexFunc(r.Devices, func(d deviceInfo) bool { return d.Ordinal == c.Device }); i >= 0 && r.Devices[i].PCIBusID != "" {
 			f.Fix = "nvidia-smi -q -i " + r.Devices[i].PCIBusID + "; " + kernelLog
 		}
@@ -412,7 +408,7 @@ func (r *doctorReport) failed(c check) loader.Finding {
 	return f
 }
 
-// status returns the exit status for what was found.
+// status returns the exit status for the report.
 func (r *doctorReport) status(opened error) int {
 	if opened == nil && r.Verdict.Severity != loader.Fine {
 		return exitFailure
@@ -425,8 +421,7 @@ func (r *doctorReport) text(w io.Writer) {
 	r.textVerdict(w)
 }
 
-// facts returns the part of a report's text that stays when something is added to
-// the report.
+// facts returns the part of a report's text that does not depend on findings.
 func facts(r *loader.Report) string {
 	var b strings.Builder
 	for line := range strings.Lines(r.String()) {
@@ -446,11 +441,11 @@ func textLine(w io.Writer) func(label, format string, args ...any) {
 	}
 }
 
-// body prints all but the verdict.
+// body prints the report without the verdict.
 func (r *doctorReport) body(w io.Writer) {
 	line := textLine(w)
 	if r.Report != nil {
-		// The report's own text ends with a verdict that does not know of everything.
+		// Omit the verdict of the report's own text, as it does not include the checks.
 		text := r.Report.String()
 		if i := strings.LastIndex(text, "\nverdict "); i >= 0 {
 			text = text[:i+1]

@@ -10,14 +10,14 @@ import (
 	"github.com/purecu/purecu/internal/clock"
 )
 
-// checkDevice checks a device. A driver that hangs cannot be called back: when
-// patience ends, the checks are left alone, with all they hold.
+// checkDevice checks a device. After the timeout it returns, and the checks continue with all their
+// objects, as a call of a driver cannot be interrupted.
 func checkDevice(dev *cu.Device, w *waiter) []check {
 	type progress struct {
-		name string // of the step that begins
-		done *check // the step that has ended
+		name string // the step that begins
+		done *check // the step that has ended, or nil
 	}
-	steps := make(chan progress, 64) // more than there are, so that nothing waits for us
+	steps := make(chan progress, 64) // larger than the number of steps, so that sending never blocks
 	go func() {
 		defer close(steps)
 		p := &physician{dev: dev, step: func(name string, f func() (string, error)) bool {
@@ -33,7 +33,7 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 		p.check()
 	}()
 	checks, present := []check{}, ""
-	for tooLong, quiet := w.patience(), w.after(silence); ; {
+	for tooLong, quiet := w.timeout(), w.after(silence); ; {
 		select {
 		case s, ok := <-steps:
 			switch {
@@ -54,7 +54,7 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 	}
 }
 
-// physician checks a device.
+// physician runs the checks of a device.
 type physician struct {
 	dev  *cu.Device
 	step func(name string, f func() (detail string, err error)) (passed bool)
@@ -63,13 +63,13 @@ type physician struct {
 	stream *cu.Stream
 }
 
-// What the checks use.
+// The parameters of the checks.
 const (
 	checkSpin = time.Millisecond
 	checkSize = 1 << 20
 )
 
-// check goes through the steps until one fails.
+// check makes the steps until one fails.
 func (p *physician) check() {
 	passed := p.step("context, and a kernel compiled from PTX", func() (detail string, err error) {
 		if p.rig, err = newRig(p.dev); err != nil {
@@ -83,14 +83,14 @@ func (p *physician) check() {
 	}
 	passed = passed && p.step("events around a kernel", p.events) && p.step("memory there and back", p.memory)
 	if !passed {
-		// The rig is closed as far as that can be done; its errors tell no more.
+		// After a failure, errors of closing the rig contain no further information.
 		_ = p.rig.close()
 		return
 	}
 	p.step("closing everything", func() (string, error) { return "done", p.rig.close() })
 }
 
-// events times a kernel.
+// events measures a kernel with events.
 func (p *physician) events() (string, error) {
 	start, err := p.rig.event()
 	if err != nil {

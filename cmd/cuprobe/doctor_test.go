@@ -23,8 +23,8 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// Without a driver there is one paragraph that says what was tried, what is
-// wrong, and what to do.
+// TestNoDriver checks the error without a driver: one paragraph with the libraries that were tried,
+// the problem, and the advice.
 func TestNoDriver(t *testing.T) {
 	dir := t.TempDir()
 	absent, text := filepath.Join(dir, "libcuda.so.1"), filepath.Join(dir, "text")
@@ -96,7 +96,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A real driver without a device.
+// TestNoDevice runs the commands on a real driver without a device.
 func TestNoDevice(t *testing.T) {
 	for _, path := range realLibraries(t) {
 		for _, command := range []string{"demo", "time", "devices"} {
@@ -166,8 +166,8 @@ func TestDoctorWithoutDriver(t *testing.T) {
 	}
 }
 
-// What the doctor says of the fake driver. What it says of the machine that the
-// test runs on is the loader's.
+// TestDoctor checks the doctor's report about the fake driver. Package loader tests the part about
+// the machine.
 func TestDoctor(t *testing.T) {
 	f := newFake(t)
 	r := f.run("doctor", "-device", "1")
@@ -236,14 +236,14 @@ func TestDoctorJSON(t *testing.T) {
 	}
 }
 
-// Whatever fails on a device, the doctor names it, says what to do, and leaves
-// nothing behind.
+// TestDoctorFailures makes each step fail. The report names the failure and contains advice, and no
+// objects are left.
 func TestDoctorFailures(t *testing.T) {
 	f := newFake(t)
 	for _, tt := range []struct {
 		call   string
 		code   cu.Result
-		device int // that it fails on
+		device int // the device of the failure
 		check  string
 		fix    string
 	}{
@@ -292,7 +292,7 @@ func TestDoctorFailures(t *testing.T) {
 			!strings.Contains(v.Verdict.Detail, tt.code.Name()) {
 			t.Errorf("%s fails: the first finding is not the verdict, or lacks the code:\n%s", tt.call, diff)
 		}
-		// The other devices are checked all the same.
+		// The other devices are still checked.
 		if tt.device == 0 {
 			passed := 0
 			for _, c := range v.Checks {
@@ -307,7 +307,7 @@ func TestDoctorFailures(t *testing.T) {
 	}
 }
 
-// A fault of the driver's initialisation is the loader's to explain.
+// TestDoctorInit makes the driver's initialisation fail. The finding is the one of package loader.
 func TestDoctorInit(t *testing.T) {
 	f := newFake(t)
 	for code, status := range map[cu.Result]int{cu.ResultNoDevice: exitNoDevice, cu.ResultSystemNotReady: exitFailure, cu.ResultUnknown: exitFailure} {
@@ -326,8 +326,8 @@ func TestDoctorInit(t *testing.T) {
 	}
 }
 
-// No error of opening the driver goes with a verdict that all is fine, whatever
-// this machine is like.
+// TestDiagnose checks that a report with an error of opening the driver never says that all is
+// fine.
 func TestDiagnose(t *testing.T) {
 	f := newFake(t)
 	c := &call{driver: f.path}
@@ -354,11 +354,11 @@ func TestDiagnose(t *testing.T) {
 	}
 	fault := &loader.Report{Findings: []loader.Finding{{Severity: loader.Fault, Title: "a fault"}}}
 	if addInit(fault, errors.New("some other")); len(fault.Findings) != 1 {
-		t.Errorf("beside a fault it finds %+v", fault.Findings)
+		t.Errorf("in addition to a fault it finds %+v", fault.Findings)
 	}
 }
 
-// compile makes a library of a C source text.
+// compile compiles a library from C source.
 func compile(t *testing.T, name, text string) string {
 	t.Helper()
 	t.Setenv(loader.Environment, "")
@@ -380,7 +380,7 @@ func compile(t *testing.T, name, text string) string {
 	return path
 }
 
-// A driver may be initialised without a device.
+// TestNoDeviceCounted runs the commands on a driver whose cuInit succeeds without a device.
 func TestNoDeviceCounted(t *testing.T) {
 	path := compile(t, "none", `
 int cuInit(unsigned flags) { return 0; }
@@ -403,14 +403,13 @@ int cuDeviceGetCount(int *n) { *n = 0; return 0; }
 	}
 }
 
-// hasty returns a waiter whose patience, and whose silence, end when these are
-// closed.
-func hasty(say io.Writer, patience, quiet chan time.Time) *waiter {
+// hasty returns a waiter whose timeout and silence end when the channels are closed.
+func hasty(say io.Writer, timeout, quiet chan time.Time) *waiter {
 	return &waiter{say: say, after: func(d time.Duration) <-chan time.Time {
 		if d == silence {
 			return quiet
 		}
-		return patience
+		return timeout
 	}}
 }
 
@@ -424,7 +423,7 @@ func TestWithin(t *testing.T) {
 	if v, err := within(w, "", func() (int, error) { <-hang; return 7, nil }); v != 0 || err != errHangs || !w.hung {
 		t.Errorf("of what hangs it returns %d, %v", v, err)
 	}
-	// It says what it waits for.
+	// The message says what it waits for.
 	var said bytes.Buffer
 	quiet := make(chan time.Time)
 	go func() {
@@ -440,24 +439,24 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// What hung once is not waited for as long again.
-func TestPatience(t *testing.T) {
+// TestTimeouts checks that the timeout is shorter after a call has hung.
+func TestTimeouts(t *testing.T) {
 	var asked []time.Duration
 	w := &waiter{after: func(d time.Duration) <-chan time.Time { asked = append(asked, d); return nil }}
-	w.patience()
+	w.timeout()
 	w.hung = true
-	w.patience()
-	if w.endless(patience) != nil {
-		t.Error("what is endless ends")
+	w.timeout()
+	if w.endless(maxWait) != nil {
+		t.Error("endless returns a channel")
 	}
 	w.endless(silence)
-	if diff := cmp.Diff([]time.Duration{patience, lessPatience, silence}, asked); diff != "" {
+	if diff := cmp.Diff([]time.Duration{maxWait, maxWaitHung, silence}, asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A driver that hangs when it is opened is the first finding, whatever else is
-// wrong, and the facts are printed before.
+// TestDoctorOpenHangs opens a driver that hangs. This is the first finding, and the facts are
+// printed before.
 func TestDoctorOpenHangs(t *testing.T) {
 	path := compile(t, "hanging", `
 #include <unistd.h>
@@ -474,21 +473,21 @@ void set_free(int on) { released = on; }
 	f := &fake{t, path, lib}
 	for _, asJSON := range []bool{false, true} {
 		f.ask("set_free", 0)
-		patience := make(chan time.Time)
+		timeout := make(chan time.Time)
 		var out, said bytes.Buffer
 		early := ""
 		go func() {
 			for f.ask("hanging") == 0 {
 				time.Sleep(time.Millisecond)
 			}
-			close(patience)
+			close(timeout)
 		}()
 		after := func(d time.Duration) <-chan time.Time {
-			if d == silence { // it begins to wait
+			if d == silence { // the wait begins
 				early = out.String()
 				return nil
 			}
-			return patience
+			return timeout
 		}
 		c := &call{
 			out:    &output{w: &out},
@@ -501,7 +500,7 @@ void set_free(int on) { released = on; }
 		}
 		status := c.finish(runDoctor(c, ""))
 		f.ask("set_free", 1)
-		for f.ask("hanging") > 0 { // what was given up ends after all
+		for f.ask("hanging") > 0 { // the abandoned calls end
 			time.Sleep(time.Millisecond)
 		}
 		if status != exitFailure || said.Len() > 0 {
@@ -527,21 +526,21 @@ void set_free(int on) { released = on; }
 	}
 }
 
-// A library that does not finish loading is not loaded again.
+// TestDoctorStuck checks that a library that does not finish loading is not loaded again.
 func TestDoctorStuck(t *testing.T) {
 	r := &doctorReport{
 		Report: &loader.Report{
 			Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Stuck, Error: "it hangs"}},
 		},
 	}
-	err := r.examineDriver(&call{driver: "/nowhere"}, nil) // a nil waiter waits for nothing
+	err := r.examineDriver(&call{driver: "/nowhere"}, nil) // a nil waiter would panic if it was used
 	if !errors.Is(err, cu.ErrNoDriver) || r.Error == nil || !strings.Contains(r.Error.Message, "/a (A): it hangs") ||
 		r.Report.Verdict().Severity != loader.Fault {
 		t.Errorf("%v, %+v", err, r.Error)
 	}
 }
 
-// The part of the report that is printed first is what it begins with in the end.
+// TestFacts checks that the final report begins with the part that is printed first.
 func TestFacts(t *testing.T) {
 	r := &loader.Report{Platform: "linux/amd64", Environment: map[string]string{"CUDA_VISIBLE_DEVICES": "fault\nfault"},
 		Candidates: []loader.CandidateFacts{
@@ -554,7 +553,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// The doctor says what there is even if the device that was asked for is not.
+// TestDoctorNoSuchDevice checks that the doctor lists the devices if the chosen device does not
+// exist.
 func TestDoctorNoSuchDevice(t *testing.T) {
 	f := newFake(t)
 	r := f.run("doctor", "-device", "99")
@@ -574,7 +574,7 @@ func TestDoctorNoSuchDevice(t *testing.T) {
 	}
 }
 
-// A device that hangs is given up, and the others are checked.
+// TestDoctorHang checks that the doctor continues with other devices after a device has hung.
 func TestDoctorHang(t *testing.T) {
 	f := newFake(t)
 	drv, err := cu.Open(cu.WithLibrary(f.path))
@@ -591,12 +591,12 @@ func TestDoctorHang(t *testing.T) {
 	}
 	f.ask("fake_block", "cuModuleGetFunction", 1, 1)
 	r := &doctorReport{Report: &loader.Report{}}
-	patience := make(chan time.Time)
+	timeout := make(chan time.Time)
 	go func() {
 		f.ask("fake_await_blocked", "cuModuleGetFunction", 1)
-		close(patience)
+		close(timeout)
 	}()
-	w := hasty(nil, patience, nil)
+	w := hasty(nil, timeout, nil)
 	r.Checks = checkDevice(devs[0], w)
 	r.Devices = []deviceInfo{fakeDevice(0)}
 	r.judge()
@@ -614,14 +614,14 @@ func TestDoctorHang(t *testing.T) {
 		}
 	}
 	f.ask("fake_unblock", "cuModuleGetFunction")
-	for f.ask("fake_census", 1) != 0 { // what was given up ends after all
+	for f.ask("fake_census", 1) != 0 { // the abandoned calls end
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func TestBundle(t *testing.T) {
 	f := newFake(t)
-	home := filepath.Dir(filepath.Dir(f.path)) // of the library: its path is to be cut short
+	home := filepath.Dir(filepath.Dir(f.path)) // the library's path begins with it
 	path := filepath.Join(t.TempDir(), "bundle.json")
 	p := probe{env: map[string]string{
 		"HOME": home, "USER": "alice", "CUDA_VISIBLE_DEVICES": "", "LD_LIBRARY_PATH": home + "/lib:/home/bob/lib:/scratch/alice/lib",
@@ -654,7 +654,7 @@ func TestBundle(t *testing.T) {
 		t.Errorf("the bundle holds\n%s", text)
 	}
 
-	// It overwrites nothing.
+	// It does not overwrite a file.
 	r = p.run("doctor", "-driver", f.path, "-bundle", path)
 	if r.status != exitFailure || !strings.Contains(r.stderr, "the bundle cannot be written") ||
 		!strings.Contains(r.stdout, "\nverdict ") {
@@ -669,13 +669,13 @@ func TestBundle(t *testing.T) {
 		v.Verdict.Severity != loader.Fine {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	// What the doctor found counts more.
+	// The doctor's exit status takes precedence.
 	f.fail("cuInit", 1, cu.ResultNoDevice)
 	if r = p.run("doctor", "-driver", f.path, "-bundle", path); r.status != exitNoDevice ||
 		!strings.Contains(r.stderr, "the bundle cannot be written") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	// Its message stays out of JSON.
+	// The message is not part of the JSON.
 	other := filepath.Join(t.TempDir(), "bundle.json")
 	r = p.run("doctor", "-json", "-driver", f.path, "-bundle", other)
 	if !json.Valid([]byte(r.stdout)) || !strings.HasPrefix(r.stderr, "bundle ") || r.status != exitOK {
@@ -683,7 +683,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// Whatever the loader's report says of the environment, the bundle admits to.
+// TestBundledVariables checks that the bundle's description includes all environment variables of
+// the loader's report.
 func TestBundledVariables(t *testing.T) {
 	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_JOB_ID"} {
 		t.Setenv(name, "0")

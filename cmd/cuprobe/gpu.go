@@ -13,20 +13,20 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// What -driver may be, beside a path.
+// The values of -driver that are not a path.
 const (
 	autoDriver = "auto"
 	cudaDriver = "cuda"
 	softDriver = "soft"
 )
 
-// softName is what reports call the software driver.
+// softName is the name of the software driver in reports.
 const softName = "the software driver (cusim)"
 
 // software reports whether the driver is the software driver.
 func (c *call) software() bool { return c.driver == softDriver }
 
-// library returns the path of the library that the user named, "" if none.
+// library returns the path of the library that the user has named, or "".
 func (c *call) library() string {
 	switch c.driver {
 	case autoDriver, cudaDriver, softDriver:
@@ -35,18 +35,17 @@ func (c *call) library() string {
 	return c.driver
 }
 
-// mayReplace reports whether the software driver may stand in for the one that
-// cannot be opened because of err. Only the bare demo may be answered by another
-// driver than the machine's: whoever names a command, a driver, a library, or a
-// device, or reads JSON, wants to know about that one.
+// mayReplace reports whether the software driver may replace the driver that cannot be opened
+// because of err. Only the demo without arguments may use it. A user who names a command, a driver,
+// a library or a device, or reads JSON, asks about the machine's driver.
 func (c *call) mayReplace(err error) bool {
 	named, _ := c.env(loader.Environment)
 	asked := !c.bare || c.json || c.driver != autoDriver || c.device != anyDevice || named != ""
 	return !asked && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice))
 }
 
-// open opens the driver that the user asked for. A driver without a device is an
-// error, also if it was initialised all the same.
+// open opens the driver that the user has chosen. A driver without a device is an error, even if
+// cuInit succeeds.
 func (c *call) open() (*cu.Driver, error) {
 	var opts []cu.Option
 	if path := c.library(); path != "" {
@@ -65,7 +64,7 @@ func (c *call) open() (*cu.Driver, error) {
 	return drv, nil
 }
 
-// openDevice opens the driver and finds the device that the user asked for.
+// openDevice opens the driver, and returns it with the device that the user has chosen.
 func (c *call) openDevice() (*cu.Driver, *cu.Device, error) {
 	drv, err := c.open()
 	if err != nil {
@@ -75,7 +74,7 @@ func (c *call) openDevice() (*cu.Driver, *cu.Device, error) {
 	return drv, dev, err
 }
 
-// devices returns the device that the user asked for, or all.
+// devices returns the device that the user has chosen, or all devices.
 func (c *call) devices(drv *cu.Driver) ([]*cu.Device, error) {
 	if c.device == anyDevice {
 		return drv.Devices()
@@ -84,14 +83,14 @@ func (c *call) devices(drv *cu.Driver) ([]*cu.Device, error) {
 	return []*cu.Device{dev}, err
 }
 
-// driverInfo is what reports say about the driver.
+// driverInfo is the part of reports about the driver.
 type driverInfo struct {
-	// Library is what was loaded: a path, or the name that the system's loader
-	// was asked for. Of the software driver, which is no library, it is softName.
+	// Library is the path of the library, or the name that was passed to the system's loader. For
+	// the software driver it is softName.
 	Library string `json:"library"`
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
 	Version int `json:"version"`
-	// CUDA is the same in words: "12.8".
+	// CUDA is Version as text: "12.8".
 	CUDA string `json:"cuda"`
 }
 
@@ -108,16 +107,16 @@ func (d driverInfo) text(w io.Writer) {
 	fmt.Fprintf(w, "driver   %s, CUDA %s\n", d.Library, d.CUDA)
 }
 
-// rig is what it takes to run kernels on a device: the primary context, the
-// spinning kernel, and what was made for a measurement.
+// rig contains the objects that run kernels on a device: the primary context, the spinning kernel,
+// and the objects of a measurement.
 type rig struct {
 	gpu      *cu.Context
 	spin     *cu.Function
-	compiled time.Duration // what it took to compile the kernel
+	compiled time.Duration // the time that compiling the kernel took
 	opened   []io.Closer   // in the order of opening
 }
 
-// newRig sets a device up. The rig must be closed.
+// newRig creates a rig on a device. The caller must close it.
 func newRig(dev *cu.Device) (*rig, error) {
 	r := &rig{}
 	var err error
@@ -136,7 +135,7 @@ func newRig(dev *cu.Device) (*rig, error) {
 	return r, nil
 }
 
-// keep opens something that the rig is to close.
+// keep opens an object that the rig closes.
 func keep[T io.Closer](r *rig, open func() (T, error)) (T, error) {
 	v, err := open()
 	if err == nil {
@@ -145,23 +144,23 @@ func keep[T io.Closer](r *rig, open func() (T, error)) (T, error) {
 	return v, err
 }
 
-// stream and event make what the rig is to close.
+// stream creates a stream that the rig closes.
 func (r *rig) stream() (*cu.Stream, error) {
 	return keep(r, func() (*cu.Stream, error) { return r.gpu.NewStream(cu.StreamNonBlocking) })
 }
 
+// event creates an event that the rig closes.
 func (r *rig) event() (*cu.Event, error) {
 	return keep(r, func() (*cu.Event, error) { return r.gpu.NewEvent(cu.EventDefault) })
 }
 
-// launch lets the GPU spin for some time.
+// launch launches a kernel that spins for d.
 func (r *rig) launch(s *cu.Stream, d time.Duration) error {
 	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 	return r.spin.Launch(s, one, cu.U64(uint64(max(d, 0))))
 }
 
-// close waits for the GPU and closes everything, the newest first. It returns
-// the first error.
+// close waits for the GPU, and closes all objects, the newest first. It returns the first error.
 func (r *rig) close() error {
 	err := r.gpu.Synchronize()
 	for i := len(r.opened) - 1; i >= 0; i-- {
@@ -173,31 +172,30 @@ func (r *rig) close() error {
 	return err
 }
 
-// closeAfter closes the rig at the end of a function. The function's own error
-// counts: whatever it is, closing tells no more.
+// closeAfter closes the rig at the end of a function. It sets *err to the error of closing unless
+// the function has an error of its own.
 func (r *rig) closeAfter(err *error) {
 	if e := r.close(); *err == nil {
 		*err = e
 	}
 }
 
-// polls counts the answers of polling.
+// polls counts the results of polling.
 type polls struct {
-	// Pending answers are what C gets as CUDA_ERROR_NOT_READY.
+	// Pending counts the results that are CUDA_ERROR_NOT_READY in C.
 	Pending int `json:"pending"`
-	// Complete answers end a wait.
+	// Complete counts the results that end a wait.
 	Complete int `json:"complete"`
 }
 
-// await polls an event until it is complete, or done says that it is enough. It
-// polls without a pause at first, for the sake of the time at which it returns;
-// after a second a millisecond makes no difference, and a GPU that hangs is not to
-// cost a processor.
+// await polls an event until it is complete, or done returns an error. During the first second it
+// polls without a pause, so that it returns in time. Later it pauses for a millisecond, so that a
+// GPU that hangs does not occupy a processor.
 func (p *polls) await(e *cu.Event, done func() error) error {
 	return p.until(e.Query, done, time.Now, time.Sleep)
 }
 
-// How await polls.
+// The times of await.
 const (
 	restless = time.Second
 	pause    = time.Millisecond

@@ -9,10 +9,10 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// topHelp prints what there is to know about cuprobe as a whole.
+// topHelp prints the general help.
 func (c *call) topHelp() error {
 	w := c.out
-	fmt.Fprint(w, `cuprobe says whether CUDA works on this machine, and how well.
+	fmt.Fprint(w, `cuprobe tests whether CUDA works on this machine, and measures its speed.
 
 Usage:
   cuprobe [FLAGS] [COMMAND] [FLAGS] [ARGUMENTS]
@@ -38,50 +38,52 @@ Exit status:
   1  a failure, or an interrupted measurement
   2  wrong usage
   3  there is no CUDA driver that could be loaded
-  4  there is a driver, and it sees no device
+  4  there is a driver, but it has no device
 
-With -json a command prints one object; its help lists the fields. In all of them
-driver holds library, version (12080 is 12.8) and cuda ("12.8"); device holds
-ordinal, name, uuid, pciBusID, computeCapability, multiprocessors, clockKHz and
-memoryTotalBytes. Times are in nanoseconds. If the command fails
-the object is {"error": {"op", "result", "code", "doc", "message", "fix"}}: the C
-function, the name and number of its CUresult, where purecu's documentation
-explains it, what cuprobe prints without -json, and what to do.
+With -json a command prints one object, whose fields are listed in its help. In all
+objects driver has the fields library, version (12080 is 12.8) and cuda ("12.8"), and
+device has ordinal, name, uuid, pciBusID, computeCapability, multiprocessors, clockKHz
+and memoryTotalBytes. Times are in nanoseconds. If the command fails, the object is
+{"error": {"op", "result", "code", "doc", "message", "fix"}}: the C function, the
+name and the number of its CUresult, the place in purecu's documentation, the text
+that cuprobe prints without -json, and the advice.
 
 Environment:
-  %-20s  load this library, and nothing else; -driver PATH goes before it
-  %-20s  the driver's own: which devices there are, and in which order
-  %-20s  how wide to draw, 80 if it is not set
+  %-20s  load only this library; -driver PATH takes precedence
+  %-20s  read by the driver: the devices that it uses, and their order
+  %-20s  the width of drawings; 80 if it is not set
 
 Examples:
-  cuprobe                        does it work?
-  cuprobe -driver soft           what would it look like?
-  cuprobe doctor                 why does it not?
-  cuprobe time -spin 1ms,10ms    are events and the host's clock of one mind?
-  cuprobe time -copy 256MiB      how fast is the bus?
-  cuprobe devices -json          what is there, for a program
-  cuprobe symbols -missing       what does this driver lack?
+  cuprobe                        test whether CUDA works
+  cuprobe -driver soft           run the demo without a GPU
+  cuprobe doctor                 find out why it does not
+  cuprobe time -spin 1ms,10ms    compare events with the host's clock
+  cuprobe time -copy 256MiB      measure the speed of the bus
+  cuprobe devices -json          list the devices for a program
+  cuprobe symbols -missing       list the functions that the driver lacks
 `, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")
 	return nil
 }
 
-// driverHelp says which driver is taken.
-const driverHelp = `DRIVER is auto or cuda, which both search for NVIDIA's driver library; soft, the
-software driver, which needs no GPU: package cusim's, whose streams take the time
-that a model gives them; or the path of a library, which is loaded, and nothing
-else (./soft is a file). A name without a slash is one that the system's loader
-searches for. The software driver is taken unasked only by the bare cuprobe, if there
-is no driver or no device, and its first line says so. Bare is a cuprobe without a
-command, -json, -device, and a driver or library that is named; whatever else is
-asked is answered by the machine's own driver, or not at all.
+// driverHelp is the help for the values of -driver.
+const driverHelp = `DRIVER is one of these:
+  auto, cuda  search for NVIDIA's driver library
+  soft        the software driver, package cusim, which needs no GPU, and whose
+              streams take the time that a model gives them
+  PATH        load only this library (./soft is a file); the system's loader
+              searches for a name without a slash
+
+Without a command, -json, -device, and a named driver or library, cuprobe uses the
+software driver if there is no driver or no device. Its first line says so. In all
+other cases cuprobe uses the machine's driver, or fails.
 `
 
 func helpCommand() command {
 	return command{
 		name:  "help",
 		args:  "[COMMAND]",
-		short: "say more about a command, as cuprobe COMMAND -h does",
-		long:  "Without COMMAND it says what cuprobe -h says.",
+		short: "print the help for a command, like cuprobe COMMAND -h",
+		long:  "Without COMMAND it prints the same as cuprobe -h.",
 		define: func(*flag.FlagSet) func(*call) error {
 			return func(c *call) error {
 				switch len(c.args) {

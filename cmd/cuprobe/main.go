@@ -1,4 +1,4 @@
-// Command cuprobe says whether CUDA works on this machine, and how well.
+// Command cuprobe tests whether CUDA works on this machine, and measures its speed.
 //
 // Usage:
 //
@@ -6,16 +6,15 @@
 //
 // The commands are:
 //
-//	demo     run two streams, one waiting for the other, and draw what happened
-//	time     time kernels, copies and calls, by events and by the host's clock
+//	demo     run two streams, one of which waits for the other, and draw their work
+//	time     measure kernels, copies and calls, by events and by the host's clock
 //	devices  list the devices
-//	doctor   find out what is wrong, and how to mend it
-//	symbols  list the driver's functions: what it has, what it lacks
-//	help     say more about a command, as cuprobe COMMAND -h does
+//	doctor   find the problem, and how to fix it
+//	symbols  list the functions that the driver has and lacks
+//	help     print the help for a command, like cuprobe COMMAND -h
 //
-// Without a command cuprobe runs demo, and if there is no driver or no device, and
-// none was asked for, on the software driver, which it says. Every command takes
-// these flags:
+// Without a command cuprobe runs demo. If there is no driver or no device, and the user has not
+// chosen one, demo runs on the software driver, and says so. Every command takes these flags:
 //
 //	-json    print one JSON object instead of text
 //	-driver auto|cuda|soft|PATH
@@ -28,10 +27,9 @@
 // measurement, 2 for wrong usage, 3 if there is no CUDA driver, and 4 if there is
 // a driver that sees no device.
 //
-// With -json a command that fails prints {"error": {…}} with the fields op,
-// result, code, doc, message and fix; a measurement that fails half way prints
-// what it has, and the error beside it. Times are in nanoseconds and sizes in
-// bytes, as the ends of the fields' names say.
+// With -json a command that fails prints {"error": {…}} with the fields op, result, code, doc,
+// message and fix. A measurement that fails half way prints its results and the error. Times are in
+// nanoseconds and sizes in bytes, as the suffixes of the fields' names say.
 //
 // For more see cuprobe -h, and cuprobe COMMAND -h.
 package main
@@ -66,8 +64,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }
 
-// call is one run of a command: what the user asked for, and where the answer
-// goes.
+// call is one run of a command, with the user's options and the outputs.
 type call struct {
 	ctx context.Context
 	out *output
@@ -78,12 +75,12 @@ type call struct {
 	driver string // auto, cuda, soft, or a path
 	device int    // an ordinal, or anyDevice
 	args   []string
-	bare   bool // no command was named
+	bare   bool // the command line contains no command
 
-	after func(time.Duration) <-chan time.Time // time.After, but in tests
+	after func(time.Duration) <-chan time.Time // time.After, except in tests
 }
 
-// anyDevice stands for a -device flag that was not given.
+// anyDevice is the value of device without the flag -device.
 const anyDevice = -1
 
 // command is one of cuprobe's commands.
@@ -92,11 +89,11 @@ type command struct {
 	args  string // the arguments, for the usage line
 	short string // what it does, in a line
 	long  string // the rest of its help
-	// define defines the command's own flags, and returns what runs the command.
+	// define defines the command's own flags, and returns the function that runs the command.
 	define func(*flag.FlagSet) func(*call) error
 }
 
-// commands returns all commands, the one that runs unasked first.
+// commands returns all commands. The first one is the default.
 func commands() []command {
 	return []command{demoCommand(), timeCommand(), devicesCommand(), doctorCommand(), symbolsCommand(), helpCommand()}
 }
@@ -166,8 +163,7 @@ func (c *call) runCommand(cmd command, args []string) error {
 	return runIt(c)
 }
 
-// define defines the flags that every command takes. They may stand before the
-// command and after it.
+// define defines the flags of all commands. They may come before or after the command.
 func (c *call) define(fs *flag.FlagSet) {
 	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
 	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)", func(s string) error {
@@ -187,7 +183,7 @@ func (c *call) define(fs *flag.FlagSet) {
 	})
 }
 
-// newFlagSet returns a flag set that leaves all output to its user.
+// newFlagSet returns a flag set that prints nothing.
 func newFlagSet() *flag.FlagSet {
 	fs := flag.NewFlagSet("cuprobe", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -195,8 +191,8 @@ func newFlagSet() *flag.FlagSet {
 	return fs
 }
 
-// parse parses flags up to the first argument that is none. help reports that
-// the user asked for help instead.
+// parse parses flags up to the first argument that is not a flag. help reports that the user has
+// asked for help.
 func parse(fs *flag.FlagSet, args []string) (help bool, err error) {
 	err = fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -205,8 +201,8 @@ func parse(fs *flag.FlagSet, args []string) (help bool, err error) {
 	return false, err
 }
 
-// asksForJSON reports whether an argument is the -json flag. It is for errors
-// that end the parsing before it.
+// asksForJSON reports whether an argument is the flag -json. It is for errors that end the parsing
+// before this flag.
 func asksForJSON(arg string) bool {
 	return arg == "-json" || arg == "--json" || arg == "-json=true" || arg == "--json=true"
 }
@@ -214,15 +210,15 @@ func asksForJSON(arg string) bool {
 // usageError is a mistake in the command line.
 type usageError string
 
-// Error says what is wrong with the command line.
+// Error describes the mistake.
 func (e usageError) Error() string { return string(e) }
 
 func usage(format string, args ...any) error {
 	return usageError(fmt.Sprintf(format, args...))
 }
 
-// foreignFlag returns the error for flags before the command, which says so if
-// the flag is a command's.
+// foreignFlag returns the error for an unknown flag before the command. If a command has this flag,
+// the error says so.
 func foreignFlag(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		for _, cmd := range commands() {
@@ -236,8 +232,7 @@ func foreignFlag(err error) error {
 	return usage("%v; see cuprobe -h", err)
 }
 
-// findCommand returns the command with a name, or an error that names the
-// nearest.
+// findCommand returns the command with a name, or an error that contains the most similar names.
 func findCommand(name string) (command, error) {
 	var names []string
 	for _, cmd := range commands() {
@@ -253,8 +248,8 @@ func findCommand(name string) (command, error) {
 	return command{}, usage("there is no command %q: there are %s. See cuprobe -h", name, strings.Join(names, ", "))
 }
 
-// nearest returns the names that a mistyped one may stand for: those that it
-// begins, or else those that are least, and at most two, edits away.
+// nearest returns the names that a mistyped name may mean: the names that begin with it, or else
+// the names with the smallest distance, which must be at most two.
 func nearest(name string, names []string) []string {
 	var near []string
 	for _, n := range names {
@@ -272,8 +267,8 @@ func nearest(name string, names []string) []string {
 	return near
 }
 
-// distance returns the number of bytes to insert, delete, replace, or swap with
-// the next, that make b of a.
+// distance returns the smallest number of insertions, deletions, replacements and swaps of
+// neighbouring bytes that change a to b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -298,7 +293,7 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// columns returns the width of the terminal: $COLUMNS if that makes sense, else
+// columns returns the width of the terminal: $COLUMNS if that is a sensible number, and otherwise
 // 80.
 func (c *call) columns() int {
 	text, _ := c.env("COLUMNS")

@@ -24,7 +24,8 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// asProgram is the environment variable that makes the test binary the program.
+// asProgram is the environment variable that makes the test binary run the program instead of
+// tests.
 const asProgram = "PURECU_TEST_CUPROBE"
 
 func TestMain(m *testing.M) {
@@ -43,13 +44,13 @@ func TestMain(m *testing.M) {
 // scratch returns a directory that is removed when the test binary ends.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "cuprobe") })
 
-// skip is an error that says why tests cannot run here.
+// skip is an error that says why tests cannot run on this machine.
 type skip string
 
 func (s skip) Error() string { return string(s) }
 
-// fakeLibrary returns the path of the C driver that package cu is tested with.
-// It is compiled, unless PURECU_TEST_CLIB names a directory that holds it.
+// fakeLibrary returns the path of the C driver of package cu's tests. It is compiled, unless
+// PURECU_TEST_CLIB names a folder that contains it.
 var fakeLibrary = sync.OnceValues(func() (string, error) {
 	name, flags := "libfakecuda.so", []string{"-O1", "-shared", "-fPIC", "-pthread"}
 	switch runtime.GOOS {
@@ -89,8 +90,8 @@ type fake struct {
 	lib  ccall.Library
 }
 
-// newFake returns the fake driver as good as new. At the end of the test nothing
-// may be left in it.
+// newFake returns the fake driver after a reset. At the end of the test it must not have open
+// objects.
 func newFake(t *testing.T) *fake {
 	t.Helper()
 	t.Setenv(loader.Environment, "")
@@ -118,7 +119,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// ask calls one of the driver's functions.
+// ask calls a control function of the driver.
 func (f *fake) ask(name string, args ...any) uint64 {
 	f.t.Helper()
 	p, err := f.lib.Lookup(name)
@@ -132,7 +133,7 @@ func (f *fake) ask(name string, args ...any) uint64 {
 	return uint64(r)
 }
 
-// fail lets the nth call of a function from now on return code.
+// fail makes the nth call of a function from now on return code.
 func (f *fake) fail(name string, nth int, code cu.Result) {
 	f.t.Helper()
 	f.ask("fake_fail", name, nth, int32(code))
@@ -142,7 +143,7 @@ func (f *fake) fail(name string, nth int, code cu.Result) {
 type probe struct {
 	ctx context.Context
 	env map[string]string
-	out io.Writer // beside what result returns
+	out io.Writer // gets a copy of the output
 }
 
 type result struct {
@@ -169,8 +170,7 @@ func (f *fake) run(args ...string) result {
 	return probe{}.run(append([]string{"-driver", f.path}, args...)...)
 }
 
-// decode decodes what the program printed with -json, all of it, into v, which
-// knows every field.
+// decode decodes the whole output with -json into v, which must have all its fields.
 func decode(t *testing.T, r result, v any) {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(r.stdout))
@@ -182,11 +182,11 @@ func decode(t *testing.T, r result, v any) {
 		t.Errorf("after the object there is %q", rest)
 	}
 	if r.stderr != "" {
-		t.Errorf("beside the object it says %q", r.stderr)
+		t.Errorf("with the object it prints %q", r.stderr)
 	}
 }
 
-// documented checks that a command's help names every field of its JSON.
+// documented checks that a command's help mentions every field of its JSON.
 func documented(t *testing.T, command, text string) {
 	t.Helper()
 	help := probe{}.run("-h").stdout + probe{}.run(command, "-h").stdout
@@ -203,7 +203,7 @@ func documented(t *testing.T, command, text string) {
 		case map[string]any:
 			for key, member := range v {
 				if path == ".devices.attributes" || path == ".report.environment" {
-					continue // these are CUDA's, and the user's
+					continue // the keys are names of CUDA or of the user
 				}
 				if !slices.Contains(words, key) {
 					t.Errorf("the help for %s does not name %s.%s", command, path, key)
@@ -254,7 +254,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// checkText checks that a text is ASCII, in lines that are not too long.
+// checkText checks that a text is ASCII and has no long lines.
 func checkText(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -264,7 +264,7 @@ func checkText(t *testing.T, what, text string) {
 	}
 }
 
-// The package's documentation names what there is.
+// TestPackageComment checks that the package comment mentions all commands and flags.
 func TestPackageComment(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestPackageComment(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
-		want string // in the message
+		want string // part of the message
 	}{
 		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
@@ -314,7 +314,7 @@ func TestUsage(t *testing.T) {
 		}
 		for _, args := range [][]string{append([]string{"-json"}, tt.args...), append(slices.Clone(tt.args), "-json")} {
 			if len(tt.args) == 1 && tt.args[0] == "-device" && args[0] != "-json" {
-				continue // there -json is the device
+				continue // -json is the value of -device here
 			}
 			r := probe{}.run(args...)
 			var v struct{ Error failure }
@@ -374,7 +374,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Flags may stand before the command, after it, and after its arguments.
+// TestFlagsAnywhere passes flags before the command, after it, and after its arguments.
 func TestFlagsAnywhere(t *testing.T) {
 	f := newFake(t)
 	want := f.run("symbols", "cuEventQuery", "-json")
@@ -382,7 +382,7 @@ func TestFlagsAnywhere(t *testing.T) {
 		{"-driver", f.path, "-json", "symbols", "cuEventQuery"},
 		{"-json", "symbols", "-driver", f.path, "cuEventQuery"},
 		{"symbols", "cuEventQuery", "-driver=" + f.path, "--json"},
-		{"-driver", "/nowhere", "symbols", "-driver", f.path, "cuEventQuery", "-json"}, // the last one counts
+		{"-driver", "/nowhere", "symbols", "-driver", f.path, "cuEventQuery", "-json"}, // the last -driver counts
 	} {
 		if diff := cmp.Diff(want, probe{}.run(args...), cmp.AllowUnexported(result{})); diff != "" {
 			t.Errorf("cuprobe %q (-want +got):\n%s", args, diff)
@@ -390,7 +390,7 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 }
 
-// Output that cannot be written is a failure.
+// TestWriteError checks that an error of writing the output is a failure.
 func TestWriteError(t *testing.T) {
 	f := newFake(t)
 	for _, args := range [][]string{{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"}, {"symbols"}, {"-h"}, {"-version"}} {
@@ -401,7 +401,7 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// full is a disk that is full.
+// full is a writer that always fails, like a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }

@@ -18,13 +18,13 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// output is where answers go. It keeps the first error of writing.
+// output is a writer that keeps its first error.
 type output struct {
 	w   io.Writer
 	err error
 }
 
-// Write passes text on, as [terminal.Write] does, until a first write has failed: then it returns that error.
+// Write writes text through a [terminal]. After the first error it only returns this error.
 func (o *output) Write(p []byte) (int, error) { return o.write(terminal{o.w}, p) }
 
 func (o *output) write(to io.Writer, p []byte) (int, error) {
@@ -38,15 +38,15 @@ func (o *output) write(to io.Writer, p []byte) (int, error) {
 	return n, err
 }
 
-// terminal is where text goes, on standard output and standard error: much of it is not this
-// program's, such as names of files and devices, and what /etc/os-release says.
+// terminal writes text to standard output or standard error. Parts of the text come from other
+// sources, such as names of files and devices, and must not contain control characters.
 type terminal struct{ w io.Writer }
 
-// Write writes p, with escapes such as \x1b in the place of what a terminal would not print but obey:
-// control characters other than line breaks and tabs, characters that change the direction of
-// writing, and bytes that are not UTF-8.
+// Write writes p with escapes such as \x1b for all bytes that could control a terminal: control
+// characters other than line breaks and tabs, characters that change the direction of writing, and
+// bytes that are not UTF-8.
 func (t terminal) Write(p []byte) (int, error) {
-	var b []byte // nil while p is as good as it is
+	var b []byte // nil while p needs no escapes
 	for i := 0; i < len(p); {
 		r, n := utf8.DecodeRune(p[i:])
 		bad := r == utf8.RuneError && n == 1 || unicode.IsControl(r) && r != '\n' && r != '\t' ||
@@ -73,12 +73,12 @@ func (t terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// report is the answer of a command. Marshalled it is what -json prints.
+// report is the result of a command. -json prints its JSON encoding.
 type report interface {
 	text(w io.Writer)
 }
 
-// show prints a report the way the user asked for.
+// show prints a report as text or JSON.
 func (c *call) show(r report) error {
 	if c.json {
 		return c.showJSON(r)
@@ -87,7 +87,7 @@ func (c *call) show(r report) error {
 	return nil
 }
 
-// showJSON prints one JSON object, which no terminal is meant to read: its strings are as they are.
+// showJSON prints one JSON object. It is for programs, so its strings are not changed.
 func (c *call) showJSON(v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -100,10 +100,10 @@ func (c *call) showJSON(v any) error {
 	return c.out.err
 }
 
-// told is an exit status whose reason the output holds already.
+// told is an exit status whose reason was already printed.
 type told int
 
-// Error names the exit status.
+// Error returns a text with the exit status.
 func (t told) Error() string { return "exit status " + strconv.Itoa(int(t)) }
 
 // finish reports a run's error, and returns the exit status.
@@ -146,23 +146,22 @@ func status(err error) int {
 
 // failure is an error in JSON. All fields are always there.
 type failure struct {
-	// Op is the C function that failed, or would have been called; "" if the
-	// error is not about one.
+	// Op is the C function that has failed, or would have been called, or "".
 	Op string `json:"op"`
-	// Result is the name of the CUresult, such as "CUDA_ERROR_NO_DEVICE", and
-	// Code its number; "" and 0 if there is none.
+	// Result is the name of the CUresult, such as "CUDA_ERROR_NO_DEVICE", and Code its number. They
+	// are "" and 0 without a CUresult.
 	Result string `json:"result"`
 	Code   int    `json:"code"`
-	// Doc is where purecu's documentation explains the error, or "".
+	// Doc is the place in purecu's documentation that explains the error, or "".
 	Doc string `json:"doc"`
-	// Message is what cuprobe prints without -json.
+	// Message is the text that cuprobe prints without -json.
 	Message string `json:"message"`
-	// Fix is a command to paste, or what to do, if that is known, else "".
+	// Fix is a command or an instruction, or "".
 	Fix string `json:"fix"`
 }
 
-// failure returns what there is to say about an error. For that it looks at the
-// machine, if the driver cannot be opened.
+// failure returns the JSON form of an error. If the driver cannot be opened, it examines the
+// machine for it.
 func (c *call) failure(err error) *failure {
 	return newFailure(err, func() *loader.Report { return c.diagnose(err) })
 }
@@ -172,7 +171,7 @@ func newFailure(err error, diagnose func() *loader.Report) *failure {
 	var e *cu.Error
 	if errors.As(err, &e) {
 		f.Op, f.Doc = e.Op, e.Doc()
-		if e.Result != cu.ResultSuccess { // else the driver was not asked
+		if e.Result != cu.ResultSuccess { // the driver was called
 			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), cu.Remedy(e.Result)
 		}
 	}
@@ -186,9 +185,8 @@ func newFailure(err error, diagnose func() *loader.Report) *failure {
 // opInit is the operation of errors that come from the driver's initialisation.
 const opInit = "cuInit"
 
-// explain returns the error of a driver that cannot be opened as one paragraph:
-// what was tried, what is wrong, and what to do about it. what is wrong with a
-// library that was loaded.
+// explain returns the error of a driver that cannot be opened as one paragraph: the libraries that
+// were tried, the problem, and the advice. what is the problem with a library that could be loaded.
 func explain(r *loader.Report, what string) string {
 	var b strings.Builder
 	switch {
@@ -210,8 +208,7 @@ func explain(r *loader.Report, what string) string {
 	return b.String()
 }
 
-// tried says of each candidate what was wrong with it. Folders that hold no
-// library are only counted.
+// tried returns the problem of each candidate. Folders without a library are only counted.
 func tried(candidates []loader.CandidateFacts) []string {
 	var list []string
 	absent := 0
@@ -242,10 +239,10 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// duration returns a time in five digits and its unit, in ASCII.
+// duration returns a time with five digits and its unit, in ASCII.
 func duration(d time.Duration) string { return digits(d, 5) }
 
-// digits returns a time in some digits and its unit, in ASCII.
+// digits returns a time with n digits and its unit, in ASCII.
 func digits(d time.Duration, n int) string {
 	ns := float64(d)
 	switch a := max(ns, -ns); {
@@ -259,7 +256,7 @@ func digits(d time.Duration, n int) string {
 	return decimal(ns/1e9, n) + "s"
 }
 
-// decimal returns a number in n digits, or more if its integer part has more.
+// decimal returns a number with n digits, or more if its integer part has more.
 func decimal(v float64, n int) string {
 	after := n - 1
 	for a := max(v, -v); after > 0 && a >= 10; a /= 10 {
@@ -268,7 +265,7 @@ func decimal(v float64, n int) string {
 	return strconv.FormatFloat(v, 'f', after, 64)
 }
 
-// shortDuration returns a time that somebody chose, such as "10ms", in ASCII.
+// shortDuration returns a round time, such as "10ms", in ASCII.
 func shortDuration(d time.Duration) string {
 	s := strings.ReplaceAll(d.String(), "µ", "u")
 	for _, zero := range []string{"m0s", "h0m"} { // 1m0s is 1m
@@ -279,7 +276,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// size returns a number of bytes that somebody chose, such as "16MiB".
+// size returns a round number of bytes, such as "16MiB".
 func size(n uint64) string {
 	for _, u := range units() {
 		if n >= u.bytes && n%u.bytes == 0 {
@@ -302,7 +299,7 @@ func units() []unit {
 // gibibytes returns a number of bytes in GiB.
 func gibibytes(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<30)) }
 
-// cudaVersion returns a version as people write it: 12.8 for 12080.
+// cudaVersion returns a version in the usual notation: 12.8 for 12080.
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
 // buildReport is the version of cuprobe.

@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		want uint64
-		back string // what size makes of it
+		back string // the result of size
 	}{
 		{"1", 1, "1B"},
 		{"512B", 512, "512B"},
@@ -75,7 +75,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestTerminal writes what a terminal would obey.
+// TestTerminal writes control sequences of terminals.
 func TestTerminal(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                            "",
@@ -95,8 +95,9 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestNamesAreNotObeyed asks for a library whose name is meant for a terminal: no text has it, and JSON does.
-func TestNamesAreNotObeyed(t *testing.T) {
+// TestControlCharactersInNames names a library with control sequences in its name. Texts must not
+// contain them, and JSON does.
+func TestControlCharactersInNames(t *testing.T) {
 	const name = "/nowhere/\u009b2J\u202elib.so"
 	for _, args := range [][]string{{"devices"}, {"doctor"}, {"demo"}, {"symbols"}, {"time"}} {
 		for _, json := range []bool{false, true} {

@@ -21,7 +21,7 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// soft is how reports name the software driver, simulated its device.
+// soft is the name of the software driver in reports, and simulated the name of its device.
 var (
 	soft      = driverInfo{Library: "the software driver (cusim)", Version: 13000, CUDA: "13.0"}
 	simulated = deviceInfo{
@@ -30,8 +30,8 @@ var (
 	}
 )
 
-// softDemo is what the demo prints on the software driver, but for what the
-// machine's clock and scheduler have a part in.
+// softDemo is the demo's output on the software driver, without the parts that depend on the
+// machine's clock and scheduler.
 const softDemo = `driver   the software driver (cusim), CUDA 13.0
 device   0: Simulated H200, compute capability 9.0, 139.8 GiB
 kernel   cusim_spin, read from PTX in …
@@ -49,8 +49,8 @@ events   30.000ms
 host     …
 `
 
-// withoutClock replaces what differs from run to run, and is never 0, in the
-// demo's text.
+// withoutClock replaces the numbers in the demo's output that differ from run to run. They are
+// never 0.
 func withoutClock(text string) string {
 	for _, part := range []string{`(?m)^(kernel .* in )[1-9].*()$`, `(?m)^(polls +)[1-9]\d*( times)`, `(?m)^(host +)\d.*s \([-+].* %\)()$`} {
 		text = regexp.MustCompile(part).ReplaceAllString(text, "${1}…${2}")
@@ -58,9 +58,8 @@ func withoutClock(text string) string {
 	return text
 }
 
-// held calls run until the software driver could be held while the host
-// enqueued, which takes more than a tenth of a second on no machine but one that
-// is very busy.
+// held calls run until the streams were held while the host enqueued the work. This fails only on a
+// machine on which enqueuing takes more than a tenth of a second.
 func held(t *testing.T, run func() result) result {
 	t.Helper()
 	for range 10 {
@@ -106,7 +105,8 @@ func TestSoftDemoJSON(t *testing.T) {
 	}
 }
 
-// Too late to be held, it does not blame CUDA.
+// TestSoftDemoNotHeld checks that the hint about work that began too early does not mention CUDA on
+// the software driver.
 func TestSoftDemoNotHeld(t *testing.T) {
 	var text strings.Builder
 	lanes := []lane{{"stream 1", []span{{Name: "A", To: ms}}}, {"stream 2", []span{{Waiting: true}, {Name: "C", From: ms, To: 2 * ms}}}}
@@ -116,8 +116,7 @@ func TestSoftDemoNotHeld(t *testing.T) {
 	}
 }
 
-// program runs the whole program in a process that sees no GPU, whatever the
-// machine has.
+// program runs the whole program in a process that sees no GPU, even if the machine has one.
 func program(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	self, err := os.Executable()
@@ -137,8 +136,8 @@ func program(t *testing.T, env []string, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// Without a GPU the bare demo, and nothing else, runs on the software driver, and
-// says so first.
+// TestWithoutGPU checks that, without a GPU, only the demo without arguments runs on the software
+// driver, and says so first.
 func TestWithoutGPU(t *testing.T) {
 	for _, args := range [][]string{nil, {"-driver", "auto"}} {
 		r := held(t, func() result { return program(t, nil, args...) })
@@ -170,11 +169,11 @@ func TestWithoutGPU(t *testing.T) {
 			}
 		}
 	}
-	// That functions are looked up needs no device.
+	// The lookup of functions needs no device.
 	if r := program(t, nil, "symbols"); r.status != exitOK && r.status != exitNoDriver || strings.Contains(r.stdout+r.stderr, "software driver") {
 		t.Errorf("cuprobe symbols: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	// Who names a library wants that one.
+	// A library that the user names is not replaced.
 	if r := program(t, []string{loader.Environment + "=" + os.DevNull}); r.status != exitNoDriver || r.stdout != "" || !strings.Contains(r.stderr, os.DevNull) {
 		t.Errorf("%s=%s cuprobe: exit status %d\n%s%s", loader.Environment, os.DevNull, r.status, r.stdout, r.stderr)
 	}
@@ -265,8 +264,8 @@ func TestSoftDoctorJSON(t *testing.T) {
 	}
 }
 
-// A check that fails on the software driver is no fault of hardware, nor of
-// NVIDIA's driver.
+// TestSoftDoctorFails makes a check fail on the software driver. The report must not blame hardware
+// or NVIDIA's driver.
 func TestSoftDoctorFails(t *testing.T) {
 	lost := &cu.Error{Op: "cuMemAlloc_v2", Result: cu.ResultOutOfMemory}
 	r := &doctorReport{Checks: []check{{Name: "one", Passed: true}, {Name: "two", Detail: lost.Error(), err: lost}}}
@@ -335,7 +334,7 @@ func TestSoftTime(t *testing.T) {
 	}
 }
 
-// The rig leaves nothing behind in the driver.
+// TestRigCensus checks that a closed rig leaves no objects in the driver.
 func TestRigCensus(t *testing.T) {
 	sim := cusim.New()
 	drv, err := cu.Open(cu.WithSoftware(sim))

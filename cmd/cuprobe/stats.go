@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// stats sums samples up.
+// stats is a summary of samples.
 type stats struct {
 	Samples int           `json:"samples"`
 	Min     time.Duration `json:"minNS"`
 	Median  time.Duration `json:"medianNS"`
-	// P95 is the sample that 95 % of all are not above.
+	// P95 is the 95th percentile of the samples.
 	P95 time.Duration `json:"p95NS"`
-	// MAD is the median of the samples' distances from their median.
+	// MAD is the median absolute deviation of the samples.
 	MAD time.Duration `json:"madNS"`
 }
 
@@ -34,7 +34,7 @@ func summarize(samples []time.Duration) stats {
 	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: sorted[p95-1], MAD: median(distances)}
 }
 
-// median returns the median of sorted samples, 0 if there are none.
+// median returns the median of sorted samples, or 0 if there are none.
 func median(sorted []time.Duration) time.Duration {
 	n := len(sorted)
 	if n == 0 {
@@ -43,8 +43,7 @@ func median(sorted []time.Duration) time.Duration {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// deviation returns by how much a time differs from another, as a part of that.
-// It is 0 if there is nothing to compare with.
+// deviation returns the relative difference of d from another time, or 0 if the other time is 0.
 func deviation(d, from time.Duration) float64 {
 	if from == 0 {
 		return 0
@@ -52,11 +51,11 @@ func deviation(d, from time.Duration) float64 {
 	return float64(d)/float64(from) - 1
 }
 
-// hint says why a measurement is poor.
+// hint says why a measurement is inaccurate.
 type hint struct {
-	// Code tells kinds of hints apart: see the constants.
+	// Code is the kind of the hint: see the constants.
 	Code string `json:"code"`
-	// Text says what was seen, with numbers.
+	// Text describes the observation, with numbers.
 	Text string `json:"text"`
 }
 
@@ -71,49 +70,48 @@ const (
 	hintCache      = "cache"
 )
 
-// advice returns what to do about a kind of hint.
+// advice returns the advice for a kind of hint.
 func advice(code string) string {
 	switch code {
 	case hintFew:
-		return "the median of so few means little: raise -n"
+		return "the median of so few samples is inaccurate: raise -n"
 	case hintSpread:
-		return "something else was at work: repeat on an idle GPU and host, with more samples"
+		return "other work ran at the same time: repeat on an idle GPU and host, with more samples"
 	case hintDrift:
 		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
 			"kernels that spin go by the GPU's timer and do not depend on them: there it is the host, or another user of the GPU"
 	case hintResolution:
-		return "events tell half a microsecond: put several into one interval"
+		return "events have a resolution of half a microsecond: put several pieces of work into one interval"
 	case hintNotHeld:
-		return "the stream could not be held until everything was enqueued, so the times hold some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
+		return "the stream could not be held until all work was enqueued, so the times include some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
 	case hintCache:
 		return "less than twice the L2 cache was copied, so that this may be the cache's speed and not the memory's: copy more"
 	case hintClocks:
-		return "the host was late to see events complete: is it busy, or short of processors?"
+		return "the host noticed completed events late: is it busy, or does it have too few processors?"
 	}
 	return ""
 }
 
-// What makes a measurement poor.
+// The limits of an accurate measurement.
 const (
 	fewSamples = 5
-	// A measurement is spread if its 95th percentile is so far above its median.
-	// Calls take what caches and the scheduler make of them, so they may more.
+	// A measurement is spread if its 95th percentile is above the median by more than this part.
+	// The times of calls depend on caches and the scheduler, so their limit is higher.
 	largeSpread     = 0.25
 	largeCallSpread = 1.0
-	// It drifts if the median of the last third of its samples is so far from that
-	// of the first.
+	// A measurement drifts if the medians of the first and the last third of its samples differ by
+	// more than this part.
 	largeDrift = 0.05
-	// An event's time is known to half a microsecond; intervals below so many
-	// times that are coarse.
+	// The time of an event has a resolution of half a microsecond. Intervals below coarse times the
+	// resolution are inaccurate.
 	resolution       = 500 * time.Nanosecond
 	coarseMultiple   = 20
-	clocksDisagree   = 0.01 // host and events, relative to
+	clocksDisagree   = 0.01 // largest relative difference between the host's and the events' times
 	clocksWorthwhile = time.Millisecond
 )
 
-// judge returns the hints for a measurement of a kind, whose samples come in the
-// order of time; notHeld of them may hold some of the host's time, and host are
-// the same intervals by the host's clock, if there are any.
+// judge returns the hints for a measurement. samples are in the order of time. notHeld of them may
+// include time of the host. host are the same intervals by the host's clock, or nil.
 func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	hints := []hint{}
 	add := func(code, format string, args ...any) {
@@ -133,7 +131,7 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	if s.Median < coarseMultiple*resolution && kind != kindCall {
 		add(hintResolution, "the median of %s is %.1f times the events' resolution", duration(s.Median), float64(s.Median)/float64(resolution))
 	}
-	// What the resolution explains needs no other explanation.
+	// Differences within the resolution get no other hint.
 	explained := func(d time.Duration) bool { return kind != kindCall && max(d, -d) <= 2*resolution }
 	limit := largeSpread
 	if kind == kindCall {
@@ -156,8 +154,8 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	return hints
 }
 
-// explainHints returns the hints of all measurements by their kind, with what to
-// do about them, in lines of at most width bytes.
+// explainHints returns the hints of all measurements, grouped by kind, with the advice for each
+// kind, in lines of at most width bytes.
 func explainHints(ms []*measurement, width int) []string {
 	var lines []string
 	for _, code := range []string{hintNotHeld, hintFew, hintResolution, hintSpread, hintDrift, hintCache, hintClocks} {
@@ -185,8 +183,8 @@ func explainHints(ms []*measurement, width int) []string {
 	return lines
 }
 
-// wrap breaks a text into lines of at most width bytes, if its words allow it;
-// all but the first begin with indent.
+// wrap breaks a text into lines of at most width bytes, if its words allow it. All lines but the
+// first begin with indent.
 func wrap(text, indent string, width int) []string {
 	var lines []string
 	for len(text) > width {

@@ -41,7 +41,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// slicesOf returns durations, each as often as the number before it says.
+// slicesOf returns durations, each repeated as often as the preceding number says.
 func slicesOf(pairs ...int) []time.Duration {
 	var list []time.Duration
 	for ; len(pairs) > 0; pairs = pairs[2:] {
@@ -120,10 +120,11 @@ func TestExplainHints(t *testing.T) {
 		{Name: "h2d 4KiB", Hints: []hint{{hintResolution, "coarse"}}},
 	}, 60)
 	want := []string{
-		"* few-samples: the median of so few means little: raise -n",
+		"* few-samples: the median of so few samples is inaccurate:",
+		"  raise -n",
 		"    spin 1us: 2 samples",
-		"* resolution: events tell half a microsecond: put several",
-		"  into one interval",
+		"* resolution: events have a resolution of half a",
+		"  microsecond: put several pieces of work into one interval",
 		"    spin 1us, h2d 4KiB: coarse",
 		"    spin 2us: very coarse",
 	}

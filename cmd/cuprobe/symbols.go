@@ -16,22 +16,22 @@ func symbolsCommand() command {
 	return command{
 		name:  "symbols",
 		args:  "[TEXT]",
-		short: "list the driver's functions: what it has, what it lacks",
-		long: `Every function of the driver API of CUDA 13.0 is looked up, in each of its
-interfaces. With TEXT only those are listed whose name holds it, in whatever case.
-The columns are the name that a C program writes, what the library calls this
-interface (* marks the one that the name means today), the CUDA version that
-introduced it, and whether the driver has it. The library is loaded and not
-initialised, so that no device is needed.
+		short: "list the functions that the driver has and lacks",
+		long: `It looks up every interface of every function of the driver API of CUDA 13.0. With
+TEXT it lists only functions whose name contains the text, in any case. The columns
+are the name that a C program uses, the name that the library exports (* marks the
+interface that the C name means in the newest header), the CUDA version that
+introduced the interface, and whether the driver has it. The library is loaded, but
+not initialised, so that no device is needed.
 
-The software driver is no library, and its functions have no addresses: with
--driver soft none is listed, and a sentence says so.
+The software driver is not a library, and its functions have no addresses: with
+-driver soft no function is listed, and a note says so.
 
 Fields with -json: driver, symbols (name, export, since: 12080 is 12.8, current,
-found, reason), found, missing, and with -driver soft, where those are empty and 0,
-note, which says why.`,
+found, reason), found, missing, and with -driver soft, where these are empty and 0,
+the field note, which says why.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
-			missing := fs.Bool("missing", false, "list only what the driver lacks")
+			missing := fs.Bool("missing", false, "list only functions that the driver lacks")
 			return func(c *call) error { return runSymbols(c, *missing) }
 		},
 	}
@@ -41,22 +41,22 @@ note, which says why.`,
 type symbolsReport struct {
 	Driver  driverInfo   `json:"driver"`
 	Symbols []symbolInfo `json:"symbols"`
-	// Found and Missing count the interfaces that match, listed or not.
+	// Found and Missing count all interfaces that match, including those that are not listed.
 	Found   int `json:"found"`
 	Missing int `json:"missing"`
-	// Note is why there is nothing to count, or "".
+	// Note says why nothing was counted, or is "".
 	Note string `json:"note,omitempty"`
 }
 
-// softNote is what there is to say of the software driver's functions.
+// softNote is the note for the software driver.
 const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; all are listed by: " +
 	"go doc github.com/purecu/purecu/driver.Software"
 
-// symbolInfo is a function in one of its interfaces.
+// symbolInfo is one interface of a function.
 type symbolInfo struct {
 	cu.Symbol
 	Found bool `json:"found"`
-	// Reason is why it was not found.
+	// Reason says why the function was not found.
 	Reason string `json:"reason"`
 }
 
@@ -88,8 +88,8 @@ func runSymbols(c *call, onlyMissing bool) error {
 	return c.show(r)
 }
 
-// showSoftSymbols says why the software driver has no functions to list. A text
-// that no function has in its name is a mistake all the same.
+// showSoftSymbols prints why the software driver has no functions to list. A text that occurs in no
+// function's name is still an error.
 func (c *call) showSoftSymbols(text string) error {
 	drv, err := c.open()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *call) showSoftSymbols(text string) error {
 	return c.show(r)
 }
 
-// named reports whether a function has a text, in lower case, in one of its names.
+// named reports whether one of a function's names contains a text, which is in lower case.
 func named(s cu.Symbol, text string) bool {
 	return strings.Contains(strings.ToLower(s.Name), text) || strings.Contains(strings.ToLower(s.Export), text)
 }
@@ -114,7 +114,7 @@ func errNoneNamed(text string) error {
 	return fmt.Errorf("no function of the driver API of CUDA 13.0 has %q in its name", text)
 }
 
-// add counts a function, and lists it unless only missing ones are wanted.
+// add counts a function, and lists it. With onlyMissing it lists only missing functions.
 func (r *symbolsReport) add(s cu.Symbol, onlyMissing bool) {
 	info := symbolInfo{Symbol: s, Found: s.Err == nil}
 	if info.Found {
@@ -128,7 +128,7 @@ func (r *symbolsReport) add(s cu.Symbol, onlyMissing bool) {
 	}
 }
 
-// whyMissing returns a reason that stands beside the name and the version.
+// whyMissing returns the reason for the table.
 func whyMissing(err error) string {
 	var m *cu.MissingError
 	switch {

@@ -96,8 +96,8 @@ func TestSymbolsJSON(t *testing.T) {
 	}
 }
 
-// realLibraries returns NVIDIA's drivers, which are older than CUDA 12.8, or
-// skips the test.
+// realLibraries returns NVIDIA's driver libraries, which are older than CUDA 12.8, or skips the
+// test.
 func realLibraries(t *testing.T) []string {
 	t.Helper()
 	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))

@@ -20,43 +20,43 @@ import (
 func timeCommand() command {
 	return command{
 		name:  "time",
-		short: "time kernels, copies and calls, by events and by the host's clock",
-		long: `Kernels that spin for a given time, copies from and to pinned memory and within
-the device's, and the calls that enqueue them are timed in turn, after the GPU was
-kept at work for 0.4 s, so that it is awake, and each after a warm-up of its own.
-Kernels spin by the GPU's timer: its clocks do not change how long they take.
-The stream is held by another kernel until the work and the events around it are
-enqueued, so that the events' times are the GPU's alone. "host" is the same
-interval as the host's clock has it, which sees both ends by polling; the last
-column is by how much it differs. GB/s counts the bytes that were copied, 10^9 a
-GB: a copy within the device reads each and writes each. In the rows of calls the
-times are the host's own, for one call.
+		short: "measure kernels, copies and calls, by events and by the host's clock",
+		long: `It measures kernels that spin for a given time, copies from and to pinned memory and
+within the memory of the device, and the calls that enqueue them. Before, the GPU runs
+kernels for 0.4 s, so that it leaves its power-saving states, and each row has a
+warm-up. Kernels spin by the GPU's timer, so its clocks do not change their times.
+Another kernel holds the stream until the work and the events around it are enqueued,
+so that the times of the events do not include the host's work. "host" is the same
+interval by the host's clock, which polls for both ends, and the last column is the
+difference. GB/s counts the copied bytes, with 10^9 bytes for a GB. A copy within the
+device reads and writes each byte. In the rows of calls the times are the host's, for
+one call.
 
-Below the table stand hints where a measurement is poor. Without -spin, -copy and
--calls everything is measured, in less than ten seconds or so; with one of them,
-only what they name.
+Below the table are hints about inaccurate measurements. Without -spin, -copy and
+-calls it measures everything, which takes about ten seconds. With one of them it
+measures only the named rows.
 
-An interrupt ends the measurement; what was measured until then is printed, and
-the exit status is 1.
+An interrupt ends the measurement. The results so far are printed, and the exit status
+is 1.
 
 Fields with -json: driver, device, measurements (name, kind: spin, copy, gpu or
 call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95NS,
 madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
-reason), interrupted, and error if there was one. In kind call there is no events,
-and host is for one call.`,
+reason), interrupted, and error if there was one. The kind call has no events, and
+host is for one call.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			p := &plan{}
-			fs.Func("spin", "time kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
+			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
 				p.spins, err = parseList(s, parseSpin)
 				return err
 			})
-			fs.Func("copy", "time copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
+			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
 				p.copies, err = parseList(s, parseSize)
 				return err
 			})
-			fs.BoolVar(&p.calls, "calls", false, "time the calls that launch, record, query and measure")
-			fs.BoolVar(&p.quick, "quick", false, "take less than two seconds or so")
-			fs.Func("n", "take `N` samples of everything (default up to 50, in up to a second)", func(s string) error {
+			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
+			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
+			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)", func(s string) error {
 				n, err := strconv.ParseUint(s, 10, 31)
 				if err != nil || n == 0 {
 					return errors.New("the number of samples is a whole number from 1")
@@ -69,24 +69,24 @@ and host is for one call.`,
 	}
 }
 
-// plan is what is to be measured.
+// plan says what to measure.
 type plan struct {
 	spins   []time.Duration
 	copies  []uint64
 	calls   bool
 	quick   bool
-	samples int // 0 if the user leaves it to the program
+	samples int // 0 for a number that the program chooses
 
 	warmUp, atLeast, atMost int
 	budget                  time.Duration // for one row; 0 if there is none
 
-	l2 uint64 // the size of the device's L2 cache, 0 if it is not known
+	l2 uint64 // the size of the device's L2 cache, or 0 if it is not known
 }
 
-// warmUp is how long the GPU is kept at work before anything is measured.
+// warmUp is how long the GPU runs kernels before the first measurement.
 const warmUp = 400 * time.Millisecond
 
-// complete fills in what the user left open.
+// complete sets the options that the user has not set.
 func (p *plan) complete() {
 	if p.spins == nil && p.copies == nil && !p.calls {
 		for d := time.Microsecond; d <= 100*time.Millisecond; d *= 10 {
@@ -120,8 +120,8 @@ func parseList[T any](text string, parse func(string) (T, error)) ([]T, error) {
 	return list, nil
 }
 
-// maxSpin limits how long a kernel may spin: nothing but the end of the process
-// stops it, and a display's watchdog may.
+// maxSpin limits how long a kernel may spin, because only the end of the process, or the watchdog
+// of a display, can stop it.
 const maxSpin = 10 * time.Second
 
 func parseSpin(s string) (time.Duration, error) {
@@ -132,7 +132,7 @@ func parseSpin(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// maxSize limits the memory that copies take.
+// maxSize limits the size of copies.
 const maxSize = 64 << 30
 
 func parseSize(s string) (uint64, error) {
@@ -153,38 +153,38 @@ func parseSize(s string) (uint64, error) {
 const (
 	kindSpin = "spin" // a kernel that spins
 	kindCopy = "copy"
-	kindGPU  = "gpu"  // what the GPU itself adds to any work
-	kindCall = "call" // what a call takes the host
+	kindGPU  = "gpu"  // the overhead of the GPU
+	kindCall = "call" // the host's time for a call
 )
 
 // measurement is a row of the table.
 type measurement struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Asked is for how long a kernel was to spin.
+	// Asked is the requested duration of a kernel.
 	Asked time.Duration `json:"askedNS,omitempty"`
-	// Bytes is what a copy copied, and Direction where: h2d, d2h or d2d.
+	// Bytes is the size of a copy, and Direction its direction: h2d, d2h or d2d.
 	Bytes     uint64 `json:"bytes,omitempty"`
 	Direction string `json:"direction,omitempty"`
-	// Events are times by events, Host the same intervals by the host's clock, or
-	// times of one call.
+	// Events are times by events. Host are the same intervals by the host's clock, or the times of
+	// a call.
 	Events *stats `json:"events,omitempty"`
 	Host   *stats `json:"host,omitempty"`
-	// Deviation is that of the host's median from the events', as a part of it.
+	// Deviation is the relative difference of the host's median from the events' median.
 	Deviation   float64 `json:"deviation"`
 	GBPerSecond float64 `json:"gbPerSecond,omitempty"`
-	// NotHeld counts the samples that began before they were enqueued to the end.
+	// NotHeld counts the samples that began on the GPU before all their work was enqueued.
 	NotHeld int    `json:"notHeld"`
 	Hints   []hint `json:"hints"`
 }
 
-// skipped is what could not be measured here, and why.
+// skipped is a row that could not be measured, with the reason.
 type skipped struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// timeReport is what was measured.
+// timeReport contains the results of cuprobe time.
 type timeReport struct {
 	Driver       driverInfo     `json:"driver"`
 	Device       deviceInfo     `json:"device"`
@@ -194,8 +194,7 @@ type timeReport struct {
 	Error        *failure       `json:"error,omitempty"`
 }
 
-// run measures. Rows are printed as they come, unless the answer is to be one
-// JSON object.
+// run makes all measurements. Without -json it prints each row at once.
 func (p *plan) run(c *call) (err error) {
 	p.complete()
 	drv, dev, err := c.openDevice()
@@ -240,7 +239,7 @@ func (p *plan) run(c *call) (err error) {
 	return err
 }
 
-// measure fills the report in.
+// measure fills the report.
 func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.Writer) (err error) {
 	rig, err := newRig(dev)
 	if err != nil {
@@ -254,7 +253,7 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 	if err := t.warm(warmUp); err != nil {
 		return err
 	}
-	// That this is not known to a driver is no reason not to measure.
+	// A driver need not know the size.
 	l2, err := dev.Attribute(cu.DeviceAttributeL2CacheSize)
 	if err := optional(err); err != nil {
 		return err
@@ -278,8 +277,8 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 	return nil
 }
 
-// rows returns what measures each row. A row that cannot be measured here notes
-// that in the report and returns nil, nil.
+// rows returns a function for each row. For a row that cannot be measured, the function notes this
+// in the report, and returns nil, nil.
 func (p *plan) rows(t *timer, r *timeReport) []func() (*measurement, error) {
 	var rows []func() (*measurement, error)
 	for _, d := range p.spins {
@@ -322,7 +321,7 @@ func (p *plan) copy(t *timer, r *timeReport, direction string, n uint64) (m *mea
 	return m, err
 }
 
-// outOfMemory says what asked for too much memory.
+// outOfMemory says which allocation has failed.
 func outOfMemory(err error) string {
 	var e *cu.Error
 	if errors.As(err, &e) && e.Op == "cuMemHostAlloc" {
@@ -331,7 +330,7 @@ func outOfMemory(err error) string {
 	return "on the device (cuMemAlloc)"
 }
 
-// buffers allocates what a copy on the stream needs.
+// buffers allocates the memory for a copy on the stream.
 func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Memory, release func() error, err error) {
 	var opened []io.Closer
 	release = func() error {
@@ -367,7 +366,7 @@ func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Mem
 	return dst, src, release, nil
 }
 
-// sample takes the samples of a row of the GPU's.
+// sample takes the samples of a row that is measured on the GPU.
 func (p *plan) sample(t *timer, m *measurement, work func() error) (*measurement, error) {
 	var events, host []time.Duration
 	err := p.repeat(t.ctx, func(keep bool) error {
@@ -393,8 +392,8 @@ func (p *plan) sample(t *timer, m *measurement, work func() error) (*measurement
 	return m, err
 }
 
-// cached returns a hint if a copy within the device may not leave its L2 cache,
-// which source and destination share.
+// cached returns a hint if the source and the destination of a copy within the device fit into its
+// L2 cache.
 func (p *plan) cached(m *measurement) (hint, bool) {
 	if m.Direction != "d2d" || m.Bytes >= 2*p.l2 {
 		return hint{}, false
@@ -402,8 +401,8 @@ func (p *plan) cached(m *measurement) (hint, bool) {
 	return hint{hintCache, fmt.Sprintf("the L2 cache has %s MiB", decimal(float64(p.l2)/(1<<20), 3))}, true
 }
 
-// sampleCall takes the samples of a row of calls. take returns the time of one
-// call, and whether the GPU let it be.
+// sampleCall takes the samples of a row of calls. take returns the time of one call, and whether
+// the stream was held during the call.
 func (p *plan) sampleCall(t *timer, m *measurement, take func() (time.Duration, bool, error)) (*measurement, error) {
 	var host []time.Duration
 	err := p.repeat(t.ctx, func(keep bool) error {
@@ -425,7 +424,7 @@ func (p *plan) sampleCall(t *timer, m *measurement, take func() (time.Duration, 
 	return m, err
 }
 
-// repeat takes the samples of a row, after a warm-up of which nothing is kept.
+// repeat takes the samples of a row, after a warm-up whose samples are discarded.
 func (p *plan) repeat(ctx context.Context, sample func(keep bool) error) error {
 	for range p.warmUp {
 		if err := sample(false); err != nil {
@@ -447,7 +446,7 @@ func (p *plan) repeat(ctx context.Context, sample func(keep bool) error) error {
 	return nil
 }
 
-// heads returns the lines above a kind's rows.
+// heads returns the header lines of a kind.
 func heads(kind string) []string {
 	if kind == kindCall {
 		return []string{
@@ -478,7 +477,7 @@ func (m *measurement) row() string {
 	return strings.TrimRight(line+" "+m.mark(), " ")
 }
 
-// mark points to the hints.
+// mark returns the references to the hints.
 func (m *measurement) mark() string {
 	if len(m.Hints) > 0 {
 		return "*"
@@ -486,7 +485,7 @@ func (m *measurement) mark() string {
 	return ""
 }
 
-// textEnd prints what stands below the table.
+// textEnd prints the text below the table.
 func (r *timeReport) textEnd(w io.Writer) {
 	for i, s := range r.Skipped {
 		if i == 0 {

@@ -20,13 +20,13 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// A record of the fake driver completes when it was queried a few times, and its
-// records are a millisecond apart.
+// TestTime runs cuprobe time on the fake driver. A record of it completes after a few queries, and
+// the times of records are a millisecond apart.
 func TestTime(t *testing.T) {
 	f := newFake(t)
 	f.ask("fake_polls", 2)
 	r := f.run("time", "-spin", "1us,10ms", "-copy", "4KiB, 1MiB", "-n", "6")
-	// What the host's clock says, and the hints, depend on the machine.
+	// The host's times and the hints depend on the machine.
 	host := regexp.MustCompile(`(?m)  +[0-9.]+[mun]?s +[-+][0-9.]+%(?: +([0-9.]+))?(?: +\*)?$`)
 	got, _, _ := strings.Cut(strings.ReplaceAll(r.stdout, f.path, "PATH"), "\n* ")
 	got = host.ReplaceAllString(got, " …$1")
@@ -47,9 +47,9 @@ d2d 1MiB          6  1.0000ms  1.0000ms  1.0000ms …1.0486
 	if diff := cmp.Diff(want, got); diff != "" || r.status != exitOK || r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s\n%s", r.status, r.stderr, diff, r.stdout)
 	}
-	// One launch to load the kernel, and 20 to wake the GPU up; then two warm-ups and
-	// six samples of eight rows, each with a kernel that holds the stream, and of two
-	// a kernel more.
+	// One launch loads the kernel, and 20 are the warm-up. Then there are two warm-ups and six
+	// samples of eight rows. Each has a kernel that holds the stream, and two rows have one more
+	// kernel.
 	if n := f.ask("fake_launched", 0); n != 1+20+8*(8+2) {
 		t.Errorf("%d launches", n)
 	}
@@ -73,7 +73,7 @@ func TestTimeJSON(t *testing.T) {
 		m := row(direction+" 64KiB", "copy")
 		m.Bytes, m.Direction, m.GBPerSecond = 65536, direction, 0.065536
 		want.Measurements = append(want.Measurements, m)
-		// The fake driver has not that much.
+		// The fake driver has less memory.
 		want.Skipped = append(want.Skipped, skipped{direction + " 256MiB", "there is too little memory, on the device (cuMemAlloc)"})
 	}
 	want.Measurements = append(want.Measurements, row("two records", "gpu"), row("empty kernel", "gpu"))
@@ -95,7 +95,7 @@ func TestTimeJSON(t *testing.T) {
 	}
 }
 
-// Everything is measured unless it is said what, and in not too many samples.
+// TestPlan checks that all is measured without flags, and the number of samples.
 func TestPlan(t *testing.T) {
 	all := plan{
 		spins:  []time.Duration{us, 10 * us, 100 * us, ms, 10 * ms, 100 * ms},
@@ -122,7 +122,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A row ends after its budget, but not before it has samples enough.
+// TestRepeat checks that a row ends after its budget, but not before it has enough samples.
 func TestRepeat(t *testing.T) {
 	for _, tt := range []struct {
 		plan plan
@@ -149,8 +149,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// Here the GPU does everything at once, so that no stream can be held. It says
-// so, and stops trying.
+// TestTimeNotHeld measures with a driver that completes all work at once, so that no stream can be
+// held. The output says so, and no longer times are tried.
 func TestTimeNotHeld(t *testing.T) {
 	f := newFake(t)
 	r := f.run("time", "-spin", "1ms", "-n", "10")
@@ -162,30 +162,30 @@ func TestTimeNotHeld(t *testing.T) {
 	}
 }
 
-// The stream is held longer each time, and for good if that helps.
+// TestHold checks that the stream is held longer with each try, and that a sufficient time is kept.
 func TestHold(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		timer holder
-		need  time.Duration // the stream has to be held for this long
-		tried []time.Duration
-		hold  time.Duration // in the end
-		vain  int
+		name     string
+		timer    holder
+		need     time.Duration // the sufficient time
+		tried    []time.Duration
+		hold     time.Duration // the time that is kept
+		failures int
 	}{
-		{"long enough", holder{most: maxHold, hold: minHold, vain: 2}, 0, []time.Duration{minHold}, minHold, 0},
+		{"long enough", holder{most: maxHold, hold: minHold, failures: 2}, 0, []time.Duration{minHold}, minHold, 0},
 		{"longer", holder{most: maxHold, hold: minHold}, 200 * us, []time.Duration{minHold, 4 * minHold}, 2 * minHold, 0},
 		{"the longest", holder{most: maxHold, hold: maxHold}, 10 * ms, []time.Duration{maxHold, 4 * maxHold, 16 * maxHold}, maxHold, 0},
 		{"not long enough", holder{most: maxHold, hold: minHold}, time.Hour, []time.Duration{minHold, 4 * minHold, 16 * minHold}, minHold, 1},
-		{"no hope", holder{most: maxHold, hold: minHold, vain: enoughVain}, time.Hour, []time.Duration{minHold}, minHold, enoughVain + 1},
-		{"but hope comes back", holder{most: maxHold, hold: minHold, vain: enoughVain}, 0, []time.Duration{minHold}, minHold, 0},
+		{"never held", holder{most: maxHold, hold: minHold, failures: maxFailures}, time.Hour, []time.Duration{minHold}, minHold, maxFailures + 1},
+		{"held again after failures", holder{most: maxHold, hold: minHold, failures: maxFailures}, 0, []time.Duration{minHold}, minHold, 0},
 	} {
 		var tried []time.Duration
 		err := tt.timer.held(func(hold time.Duration) (bool, error) {
 			tried = append(tried, hold)
 			return hold >= tt.need, nil
 		})
-		if diff := cmp.Diff(tt.tried, tried); diff != "" || err != nil || tt.timer.hold != tt.hold || tt.timer.vain != tt.vain {
-			t.Errorf("%s: %v, then %v, in vain %d times, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold, tt.timer.vain, err, diff)
+		if diff := cmp.Diff(tt.tried, tried); diff != "" || err != nil || tt.timer.hold != tt.hold || tt.timer.failures != tt.failures {
+			t.Errorf("%s: %v, then %v, %d failures, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold, tt.timer.failures, err, diff)
 		}
 	}
 	tm := holder{most: maxHold, hold: minHold}
@@ -194,8 +194,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A batch of calls is held from the first to the last of them: that the stream has
-// work left does not say so.
+// TestBatchHeld checks that a batch of calls counts as held only if the gate is pending after the
+// last call, not if the stream still has work.
 func TestBatchHeld(t *testing.T) {
 	f := newFake(t)
 	drv, err := cu.Open(cu.WithLibrary(f.path))
@@ -222,8 +222,8 @@ func TestBatchHeld(t *testing.T) {
 	if tm.batches.hold < batch*5*us || tm.batches.most < 4*tm.batches.hold {
 		t.Errorf("calls of a few microseconds outlast %v", tm.batches)
 	}
-	// Records of the fake driver complete when they were queried once: the gate's,
-	// which the calls here see to, long before the last of the stream's.
+	// Records of the fake driver complete after one query. The calls query the gate, which so
+	// completes long before the stream's last record.
 	f.ask("fake_polls", 1)
 	nothing := func() error { return nil }
 	record := func() error { return tm.start.Record(tm.stream) }
@@ -243,7 +243,7 @@ func TestBatchHeld(t *testing.T) {
 	}
 }
 
-// Polling is without a pause for a second, and then no longer.
+// TestAwait checks that polling has no pauses for a second, and pauses after that.
 func TestAwait(t *testing.T) {
 	var p polls
 	now, slept, queries := time.Time{}, 0, 0
@@ -268,7 +268,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A copy within the device that its L2 cache could hold says so.
+// TestCached checks the hint for a copy within the device that fits into its L2 cache.
 func TestCached(t *testing.T) {
 	for _, tt := range []struct {
 		direction string
@@ -289,7 +289,7 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// cancelAt ends a context when a text is printed.
+// cancelAt is a writer that cancels a context when a text is written.
 type cancelAt struct {
 	text   string
 	cancel context.CancelFunc
@@ -302,7 +302,7 @@ func (c cancelAt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Interrupted, it prints what it has.
+// TestTimeInterrupted checks that the results so far are printed after an interrupt.
 func TestTimeInterrupted(t *testing.T) {
 	f := newFake(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -313,7 +313,7 @@ func TestTimeInterrupted(t *testing.T) {
 		!strings.Contains(r.stdout, "\nspin 10us ") || strings.Contains(r.stdout, "\nspin 100us ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	// From the start there is nothing to print.
+	// An interrupt at the start leaves nothing to print.
 	r = probe{ctx: ctx}.run("-driver", f.path, "time", "-json")
 	var got timeReport
 	decode(t, r, &got)
@@ -322,13 +322,13 @@ func TestTimeInterrupted(t *testing.T) {
 	}
 }
 
-// A row that fails half way is printed, with the error beside it.
+// TestTimeFails makes a row fail half way. The rows before it and the error are printed.
 func TestTimeFails(t *testing.T) {
 	f := newFake(t)
 	f.ask("fake_polls", 2)
 	for _, args := range [][]string{nil, {"-json"}} {
-		// Each sample asks for the time once: two to warm up and five of the first
-		// row, two and one of the second.
+		// Each sample reads a time once: the first row has two warm-ups and five samples, and the
+		// second row fails after two warm-ups and one sample.
 		f.fail("cuEventElapsedTime_v2", 11, cu.ResultLaunchTimeout)
 		r := f.run(append([]string{"time", "-n", "5", "-spin", "1us,10us,100us"}, args...)...)
 		if args == nil {
@@ -347,7 +347,7 @@ func TestTimeFails(t *testing.T) {
 	}
 }
 
-// The whole program, interrupted by a signal.
+// TestInterrupt interrupts the whole program with a signal.
 func TestInterrupt(t *testing.T) {
 	f := newFake(t)
 	if runtime.GOOS == "windows" {
@@ -369,7 +369,7 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(out)
-	if _, err := lines.ReadString('\n'); err != nil { // when it speaks it is ready for signals
+	if _, err := lines.ReadString('\n'); err != nil { // after its first output it handles signals
 		t.Error(err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -11,18 +11,18 @@ import (
 // lane is a stream in a timeline.
 type lane struct {
 	Name string `json:"name"`
-	// Spans are what happened on it, in order.
+	// Spans are the parts of the lane, in order.
 	Spans []span `json:"spans"`
 }
 
 // span is a part of a lane.
 type span struct {
-	// Name is the kernel's, or "" for a wait.
+	// Name is the name of the kernel, or "" for a wait.
 	Name string `json:"name"`
 	// From and To are counted from the beginning of the timeline.
 	From time.Duration `json:"fromNS"`
 	To   time.Duration `json:"toNS"`
-	// Waiting marks a span in which the stream waited for another.
+	// Waiting marks a span in which the stream waited for another stream.
 	Waiting bool `json:"waiting"`
 }
 
@@ -35,8 +35,8 @@ type link struct {
 // labelWidth is the width of a timeline's first column.
 const labelWidth = 10
 
-// timeline draws lanes to scale, below each other, with at most one link
-// between two neighbours, in lines that are at most width columns wide.
+// timeline draws lanes below each other, to scale, in lines of at most width columns. There is at
+// most one link between two neighbouring lanes.
 func timeline(width int, lanes []lane, links []link) []string {
 	var end time.Duration
 	for _, l := range lanes {
@@ -48,7 +48,7 @@ func timeline(width int, lanes []lane, links []link) []string {
 		return nil
 	}
 	width = max(width, labelWidth+20) - labelWidth
-	column := func(t time.Duration) int { // column width is the end
+	column := func(t time.Duration) int { // the end is at column width
 		return int(math.Round(float64(max(0, min(t, end))) / float64(end) * float64(width)))
 	}
 	lines := ruler(width, end)
@@ -95,8 +95,8 @@ func ruler(width int, end time.Duration) []string {
 	return []string{label(name) + string(numbers), label("") + string(marks)}
 }
 
-// tick returns the smallest of 1, 2, 5, 10, … that leaves room for a number at
-// each mark of the scale.
+// tick returns the smallest of 1, 2, 5, 10, … for which each mark of the scale has room for its
+// number.
 func tick(end time.Duration, width int) time.Duration {
 	const room = 8
 	for step := time.Duration(1); ; step *= 10 {
@@ -108,7 +108,7 @@ func tick(end time.Duration, width int) time.Duration {
 	}
 }
 
-// drawLane draws a lane's spans. The shortest come last, so that nothing hides
+// drawLane draws a lane's spans. The shortest spans are drawn last, so that longer ones do not hide
 // them.
 func drawLane(width int, l lane, column func(time.Duration) int) string {
 	line := blank(width)
@@ -129,7 +129,7 @@ func drawLane(width int, l lane, column func(time.Duration) int) string {
 	return string(line)
 }
 
-// letter is what a span is drawn with where there is no room for more.
+// letter returns the letter for a span that has no room for more.
 func (s span) letter() string {
 	switch {
 	case s.Waiting:
@@ -140,7 +140,7 @@ func (s span) letter() string {
 	return s.Name[:1]
 }
 
-// bar returns a span that is n columns wide, at least 3.
+// bar draws a span in n columns, at least 3.
 func bar(n int, s span) string {
 	begin, fill, end := "[", "=", "]"
 	length := digits(s.To-s.From, 3)
@@ -157,7 +157,7 @@ func bar(n int, s span) string {
 	return strings.Repeat(s.letter(), n)
 }
 
-// drawLink draws an arrow down to the next lane, with its text beside it.
+// drawLink draws an arrow to the next lane, with its text.
 func drawLink(width int, l link, column func(time.Duration) int) []string {
 	from, to := min(column(l.from), width-1), min(column(l.to), width-1)
 	first, second := blank(width), blank(width)

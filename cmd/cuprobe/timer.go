@@ -9,26 +9,25 @@ import (
 	"github.com/purecu/purecu/internal/clock"
 )
 
-// timer times work on a stream that is held until all of it is enqueued.
+// timer measures work on a stream. A kernel holds the stream until all work is enqueued.
 type timer struct {
 	ctx         context.Context
 	rig         *rig
 	stream      *cu.Stream
 	start, stop *cu.Event
-	gate        *cu.Event // recorded behind the kernel that holds the stream
+	gate        *cu.Event // recorded after the kernel that holds the stream
 	single      holder    // for one interval
 	batches     holder    // for a batch of calls
 }
 
-// holder says how long the stream is held.
+// holder determines how long the stream is held.
 type holder struct {
 	hold, most time.Duration
-	vain       int // how many times on end it was in vain
+	failures   int // how many samples in a row could not be held
 }
 
-// The stream is held for minHold at first, and for up to maxHold if that is too
-// short too often; for a batch of calls, which take a few microseconds each, for
-// longer. What began too early is tried again, held longer each time.
+// The stream is held for minHold at first. If a sample begins too early, it is repeated with a
+// longer time, up to maxHold. A batch of calls, which take a few microseconds each, is held longer.
 const (
 	minHold  = 100 * time.Microsecond
 	maxHold  = time.Millisecond
@@ -36,13 +35,13 @@ const (
 	maxBatch = 10 * minBatch
 	attempts = 3
 	longer   = 4
-	// enoughVain is after how many samples that cannot be held, whatever is tried,
-	// no more is tried: CUDA_LAUNCH_BLOCKING does that.
-	enoughVain = 3
+	// maxFailures is after how many samples that cannot be held no longer times are tried.
+	// CUDA_LAUNCH_BLOCKING can cause this.
+	maxFailures = 3
 )
 
-// held calls try with longer and longer times to hold the stream, until try
-// reports that the time was enough.
+// held calls try with rising times to hold the stream, until try reports that the time was
+// sufficient.
 func (h *holder) held(try func(hold time.Duration) (held bool, err error)) error {
 	hold := h.hold
 	for i := 0; ; i++ {
@@ -51,19 +50,19 @@ func (h *holder) held(try func(hold time.Duration) (held bool, err error)) error
 		case err != nil:
 			return err
 		case held:
-			if h.vain = 0; i > 0 {
+			if h.failures = 0; i > 0 {
 				h.hold = min(2*h.hold, h.most)
 			}
 			return nil
-		case i+1 == attempts || h.vain >= enoughVain:
-			h.vain++
+		case i+1 == attempts || h.failures >= maxFailures:
+			h.failures++
 			return nil
 		}
 		hold *= longer
 	}
 }
 
-// newTimer makes a timer, and loads the kernel, which the first launch does.
+// newTimer creates a timer, and makes a first launch, which loads the kernel.
 func newTimer(ctx context.Context, rig *rig) (*timer, error) {
 	t := &timer{ctx: ctx, rig: rig, single: holder{hold: minHold, most: maxHold}, batches: holder{hold: minBatch, most: maxBatch}}
 	var err error
@@ -81,8 +80,8 @@ func newTimer(ctx context.Context, rig *rig) (*timer, error) {
 	return t, t.stream.Synchronize()
 }
 
-// warm keeps the GPU at work for as long, so that it leaves its saving states
-// before anything is measured.
+// warm runs kernels for a time, so that the GPU leaves its power-saving states before a
+// measurement.
 func (t *timer) warm(long time.Duration) error {
 	const step = 20 * time.Millisecond // displays have watchdogs
 	for ; long > 0; long -= step {
@@ -96,11 +95,11 @@ func (t *timer) warm(long time.Duration) error {
 // sample is one interval.
 type sample struct {
 	events, host time.Duration
-	// held says that the interval began after it was enqueued to its end.
+	// held says that the interval began after all its work was enqueued.
 	held bool
 }
 
-// time times what work enqueues on the timer's stream.
+// time measures the work that the function work enqueues on the timer's stream.
 func (t *timer) time(work func() error) (s sample, err error) {
 	err = t.single.held(func(hold time.Duration) (bool, error) {
 		s, err = t.once(hold, work)
@@ -143,13 +142,11 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 	return s, err
 }
 
-// batch is how many calls are timed together: a clock reading costs as much as
-// a call.
+// batch is how many calls are measured together, as reading the clock takes as long as a call.
 const batch = 32
 
-// calls returns what one of a batch of calls takes the host while the stream is
-// held, so that the GPU does nothing meanwhile; before is what is to be enqueued
-// first.
+// calls returns the host's time for one call, as a part of a batch. The stream is held, so that the
+// GPU is idle during the calls. before enqueues work before the batch.
 func (t *timer) calls(before, one func() error) (d time.Duration, held bool, err error) {
 	err = t.batches.held(func(hold time.Duration) (bool, error) {
 		d, held, err = t.batch(hold, before, one)
@@ -162,7 +159,7 @@ func (t *timer) batch(hold time.Duration, before, one func() error) (d time.Dura
 	if err := t.rig.launch(t.stream, hold); err != nil {
 		return 0, false, err
 	}
-	// Not the stream, which has what was enqueued to do when it is held no more.
+	// Query an event for the end of the hold, as the stream still has the work of the batch.
 	if err := t.gate.Record(t.stream); err != nil {
 		return 0, false, err
 	}
@@ -192,7 +189,7 @@ func (t *timer) drain() error {
 	return p.await(t.stop, t.ctx.Err)
 }
 
-// since returns what it takes the host to ask for the time between two records.
+// since returns the host's time for reading the time between two records.
 func (t *timer) since() (d time.Duration, held bool, err error) {
 	if _, err := t.once(0, func() error { return nil }); err != nil {
 		return 0, false, err
@@ -206,8 +203,8 @@ func (t *timer) since() (d time.Duration, held bool, err error) {
 	return began.Elapsed() / batch, true, nil
 }
 
-// roundTrip returns the time from before the launch of a kernel that does
-// nothing until the host knows that it is done.
+// roundTrip returns the time from before the launch of an empty kernel until the host knows that it
+// has completed.
 func (t *timer) roundTrip() (time.Duration, error) {
 	began := clock.Start()
 	if err := t.rig.launch(t.stream, 0); err != nil {
@@ -217,7 +214,7 @@ func (t *timer) roundTrip() (time.Duration, error) {
 	return began.Elapsed(), err
 }
 
-// callRows returns the rows of what the GPU and the host add to any work.
+// callRows returns the rows for the overhead of the GPU and of the host.
 func (p *plan) callRows(t *timer) []func() (*measurement, error) {
 	nothing := func() error { return nil }
 	kernel := func() error { return t.rig.launch(t.stream, 0) }

@@ -1,23 +1,23 @@
-// Command libcuda is the software driver as a shared library in C, libcuda.so.1,
-// for programs that are not written in Go, and for tests of what loads a library.
+// Command libcuda is the software driver as a shared library, libcuda.so.1. It is for programs that
+// are not written in Go, and for tests of code that loads the library.
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //
-// writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It has to be run
-// in purecu's own module, or in one whose go.mod requires purecu. It takes a C compiler,
-// and Linux on amd64 or arm64 with glibc. A program finds them through
-// LD_LIBRARY_PATH, or by the path. Functions that the driver does not have are there
-// and return CUDA_ERROR_NOT_SUPPORTED (801); with -list, build says which ones. A variable,
-// cusim_simulated, tells the library from NVIDIA's.
+// writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It has to be run in purecu's
+// own module, or in a module whose go.mod requires purecu. It needs a C compiler, and Linux on
+// amd64 or arm64 with glibc. A program finds the libraries through LD_LIBRARY_PATH, or by their
+// path. Functions that the driver does not have return CUDA_ERROR_NOT_SUPPORTED (801). build -list
+// lists them. The library exports a variable, cusim_simulated, which NVIDIA's library does not
+// have.
 //
-// libcuda.so.1 is a thin layer of C. It loads libcusim.so, the driver with its Go
-// runtime, at the first cuInit, so that a process may load it, ask it for its version
-// and for functions, and fork. As with NVIDIA's driver, a child of a process that has
-// called cuInit cannot use it: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
+// libcuda.so.1 is written in C. It loads libcusim.so, the driver with its Go runtime, at the first
+// cuInit. So before cuInit a process may load the library, ask for its version and its functions,
+// and fork. As with NVIDIA's driver, a child of a process that has called cuInit cannot use the
+// driver: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
 //
-// The environment says what the driver is like. It is read by the first cuInit, also
-// what the process has set itself by then; but for the version, which is read when it is
-// first asked for, and CUSIM_REPORT, which is read at the end.
+// Environment variables configure the driver. The first cuInit reads them, including changes that
+// the process itself has made. The version is read when it is first needed, and CUSIM_REPORT at the
+// end of the process.
 //
 //	CUSIM_DEVICES         the number of devices; 1 if it is not set. With 0, cuInit
 //	                      returns CUDA_ERROR_NO_DEVICE (100).
@@ -34,30 +34,28 @@
 //	CUSIM_UNKNOWN_KERNELS with refuse, launches of kernels that the driver does not know
 //	                      return CUDA_ERROR_NOT_SUPPORTED (801). If it is not set they
 //	                      do nothing. Each kernel is named once on standard error.
-//	CUSIM_REPORT          if it is set, what was misused, and what was not given back,
-//	                      is written to standard error when the process ends.
+//	CUSIM_REPORT          if it is set, the misuses and the objects that are still open
+//	                      are written to standard error when the process ends.
 //
 // If one of these cannot be understood, cuInit says so on standard error and returns
 // CUDA_ERROR_UNKNOWN (999).
 //
-// Some functions are made of others here, whose faults they meet too, and which * counts
-// in their place: cuMemcpy of cuMemcpyHtoD, cuModuleLoad of cuModuleLoadData, those of
-// a thread's own stream such as cuMemsetD8_v2_ptds of cuMemsetD8Async. cuMemcpyAsync from
-// host to host waits for the stream before it copies, and in a capture it returns
-// CUDA_ERROR_NOT_SUPPORTED.
+// Some functions call other functions of the driver: cuMemcpy calls cuMemcpyHtoD, cuModuleLoad
+// calls cuModuleLoadData, and functions of the per-thread default stream, such as
+// cuMemsetD8_v2_ptds, call cuMemsetD8Async. Faults of the other function affect them as well, and *
+// counts only the other function. cuMemcpyAsync from host to host waits for the stream before it
+// copies, and in a capture it returns CUDA_ERROR_NOT_SUPPORTED.
 //
-// Functions that streams call on the host run on threads of the driver, on which most
-// signals are blocked. In them calls are answered as an H100 answers them: queries, records
-// and waits as elsewhere, and CUDA_ERROR_NOT_PERMITTED (800) for what makes, allocates,
-// frees or launches something, or uses the current context.
+// Host functions run on threads of the driver, on which most signals are blocked. Calls in them
+// return the results of an H100: queries, records and waits work, and calls that create, allocate,
+// free or launch, or use the current context, return CUDA_ERROR_NOT_PERMITTED (800).
 //
-// Handlers of signals that the program installs after cuInit need the flag SA_ONSTACK, as Go code may be what they
-// interrupt. The handlers of SIGSEGV, SIGBUS and SIGFPE are the library's from then on; it passes on what is not
-// its own.
+// Signal handlers that the program installs after cuInit need the flag SA_ONSTACK, as they may
+// interrupt Go code. After cuInit the library handles SIGSEGV, SIGBUS and SIGFPE. It forwards
+// signals that do not concern it.
 package main
 
 //go:generate go run -C ../../tools ./gen-symbols library -manifest gen-symbols/manifest/cuda-13.0.tsv -calls gen-symbols/calls.tsv -libcuda gen-symbols/libcuda.tsv -root ..
 
-// The library has no main function; the command that Go builds without cgo has
-// nothing to do.
+// main does nothing. The library does not call it, and a build without cgo has no other function.
 func main() {}

@@ -26,19 +26,19 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// theLibrary is what C's functions are about. It is set before any is called.
+// theLibrary is the library behind the C functions. It is set before all other calls.
 var theLibrary *library
 
-// getenv returns what the environment says now. The Go runtime knows only what it was
-// when the process started.
+// getenv returns the present value of an environment variable. The Go runtime knows only the values
+// from the start of the process.
 func getenv(name string) string {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
 	return C.GoString(C.getenv(n))
 }
 
-// mapMemory returns memory that the garbage collector knows nothing of, as C may have
-// its address longer than there is anything.
+// mapMemory returns memory that Go does not manage, as C code may keep its address after it was
+// freed.
 func mapMemory(size uint64) []byte {
 	b, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
@@ -47,10 +47,10 @@ func mapMemory(size uint64) []byte {
 	return b
 }
 
-// unmapMemory takes it back. That cannot fail: the memory is mapped.
+// unmapMemory unmaps memory of mapMemory. It cannot fail, as the memory is mapped.
 func unmapMemory(b []byte) { _ = syscall.Munmap(b) }
 
-// cusimStart makes the driver. It is called once, and before the others.
+// cusimStart creates the driver. It is called once, before all other functions.
 //
 //export cusimStart
 func cusimStart() C.int {
@@ -73,14 +73,14 @@ func cusimStart() C.int {
 	return 0
 }
 
-// cusimThread returns what stands for the calling thread.
+// cusimThread returns the identifier of the calling thread.
 //
 //export cusimThread
 func cusimThread() C.uintptr_t {
 	return C.uintptr_t(cgo.NewHandle(new(driver.Thread)))
 }
 
-// cusimThreadEnd gives back what stands for a thread that ends.
+// cusimThreadEnd releases the identifier of a thread that ends.
 //
 //export cusimThreadEnd
 func cusimThreadEnd(id C.uintptr_t) {
@@ -97,15 +97,15 @@ func cusimCall(id C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
 	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
 
-// cusimFault returns what a call of a function that is made of others in C has to return
-// because of a fault.
+// cusimFault returns the result of the fault, if any, for a call of a function that C implements
+// with other functions.
 //
 //export cusimFault
 func cusimFault(_ C.uintptr_t, function *C.char) C.int {
 	return C.int(theLibrary.d.MeetFault(C.GoString(function)))
 }
 
-// cusimReport writes what the program did wrong to standard error.
+// cusimReport writes the misuses and the open objects to standard error.
 //
 //export cusimReport
 func cusimReport() { theLibrary.report(os.Stderr) }

@@ -15,26 +15,26 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// library is the driver as C sees it.
+// library is the driver with the interface that the C code needs.
 type library struct {
 	d     *sim.Driver
 	ready atomic.Bool // cuInit has succeeded
 
-	// How C's functions are called: cgo knows that.
+	// The functions that call C functions, which need cgo.
 	callHost   func(f, data uintptr)
 	callStream func(f, stream uintptr, status driver.Result, data uintptr)
-	// How a string is copied to memory of C's, with a NUL. The garbage collector must
-	// never see what C has in its place: that may have been a pointer once.
+	// copyText copies a string to C memory, with a NUL. Go code must not write it there, as the
+	// garbage collector must not read the old content, which may look like a pointer.
 	copyText func(s string) uintptr
 
 	mu    sync.Mutex
 	texts map[string]uintptr
 }
 
-// maxWords is how many arguments a call has at most.
+// maxWords is the largest number of arguments of a call.
 const maxWords = 14
 
-// newLibrary returns a library of a driver.
+// newLibrary returns a library with a driver.
 func newLibrary(d *sim.Driver) *library {
 	return &library{d: d, texts: make(map[string]uintptr)}
 }
@@ -48,7 +48,7 @@ func (l *library) init(flags uint64) driver.Result {
 	return r
 }
 
-// refuse returns what a call with a wrong argument returns.
+// refuse returns the result of a call with an invalid argument.
 func (l *library) refuse(r driver.Result) driver.Result {
 	if !l.ready.Load() {
 		return driver.ResultNotInitialized
@@ -56,7 +56,7 @@ func (l *library) refuse(r driver.Result) driver.Result {
 	return r
 }
 
-// text returns the address of a string with a NUL that lives for ever.
+// text returns the address of a C string that is never freed.
 func (l *library) text(s string) uintptr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *library) text(s string) uintptr {
 	return p
 }
 
-// hostFunc returns what calls a CUhostFn.
+// hostFunc returns a callback that calls a CUhostFn.
 func (l *library) hostFunc(f, data uint64) driver.Callback {
 	if f == 0 {
 		return driver.Callback{}
@@ -76,7 +76,7 @@ func (l *library) hostFunc(f, data uint64) driver.Callback {
 	return driver.Callback{Go: func() { l.callHost(uintptr(f), uintptr(data)) }}
 }
 
-// streamCallback returns what calls a CUstreamCallback.
+// streamCallback returns a callback that calls a CUstreamCallback.
 func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	if f == 0 {
 		return driver.Callback{}
@@ -86,8 +86,8 @@ func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	}}
 }
 
-// report writes what the program did wrong. Where it destroyed what it used later is
-// not known: that was in C.
+// report writes the misuses and the open objects. It does not say where an object was destroyed, as
+// this was in C code.
 func (l *library) report(w io.Writer) {
 	for _, m := range l.d.Misuses() {
 		fmt.Fprintf(w, "cusim: misuse: %s(%#x): %s", m.Op, m.Handle, m.What)
@@ -98,15 +98,14 @@ func (l *library) report(w io.Writer) {
 	}
 	census := l.d.Census()
 	for _, k := range slices.Sorted(maps.Keys(census)) {
-		fmt.Fprintf(w, "cusim: never given back: %d × %s\n", census[k], k)
+		fmt.Fprintf(w, "cusim: not closed: %d × %s\n", census[k], k)
 	}
 }
 
-// pointer returns a pointer that a word holds.
+// pointer returns the pointer in a word.
 func pointer[T any](word *uint64) *T { return *(**T)(unsafe.Pointer(word)) }
 
-// kernelParams returns the arguments of a kernel, which a word points to, or another one
-// that may be missing.
+// kernelParams returns the arguments of a kernel from the last two arguments of a launch.
 func kernelParams(params, extra *uint64) driver.KernelParams {
 	p := driver.KernelParams{Array: unsafe.Pointer(pointer[byte](params))}
 	if extra != nil {
@@ -115,8 +114,8 @@ func kernelParams(params, extra *uint64) driver.KernelParams {
 	return p
 }
 
-// store stores a value where C wants it, unless the call failed. C has to want it. The
-// value has no pointers: the garbage collector would look at the one that it replaces.
+// store stores a value at p, unless the call failed. A nil p is an error. The value has no
+// pointers, as the garbage collector would read the pointer that it replaces.
 func store[T any](r driver.Result, p *T, v T) driver.Result {
 	switch {
 	case r != driver.ResultSuccess:
@@ -128,7 +127,7 @@ func store[T any](r driver.Result, p *T, v T) driver.Result {
 	return r
 }
 
-// offer stores a value where C wants it, if it does.
+// offer stores a value at p, unless the call failed or p is nil.
 func offer[T any](r driver.Result, p *T, v T) driver.Result {
 	if r == driver.ResultSuccess && p != nil {
 		*p = v
@@ -136,7 +135,7 @@ func offer[T any](r driver.Result, p *T, v T) driver.Result {
 	return r
 }
 
-// require is store where an H100 returns another error if C does not want the value.
+// require is store for functions in which an H100 returns another error for a nil p.
 func require[T any](r driver.Result, p *T, v T) driver.Result {
 	if r == driver.ResultSuccess && p == nil {
 		return driver.ResultInvalidHandle
@@ -144,9 +143,8 @@ func require[T any](r driver.Result, p *T, v T) driver.Result {
 	return store(r, p, v)
 }
 
-// tell stores a value where C wants it, if it does, which says why a call failed if it
-// did.
-func tell[T any](r driver.Result, p *T, v T) driver.Result {
+// offerAlways stores a value at p unless p is nil, also if the call failed.
+func offerAlways[T any](r driver.Result, p *T, v T) driver.Result {
 	if p != nil {
 		*p = v
 	}
@@ -161,7 +159,7 @@ func room[T uint32 | uint64](word *uint64) uint64 {
 	return 0
 }
 
-// slice returns n values that a word points to. there is false if they cannot be.
+// slice returns n values that a word points to. there is false if this is not possible.
 func slice[T any](word *uint64, n uint64) (s []T, there bool) {
 	p := pointer[T](word)
 	if p == nil {
@@ -187,8 +185,7 @@ func text(word *uint64) (s string, there bool) {
 	return string(bytes.TrimSuffix(b, []byte{0})), there
 }
 
-// image returns the code that a word points to: a text, or the beginning of something
-// else, which says what that is.
+// image returns the module image that a word points to: a text, or the header of a binary format.
 func image(word *uint64) (b []byte, there bool) {
 	p := pointer[[4]byte](word)
 	if p == nil {
@@ -203,7 +200,7 @@ func image(word *uint64) (b []byte, there bool) {
 	return p[:], true
 }
 
-// terminated returns bytes that a word points to, up to a NUL and with it.
+// terminated returns the bytes that a word points to, up to and including a NUL.
 func terminated(word *uint64) (b []byte, there bool) {
 	p := pointer[byte](word)
 	if p == nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// TestFaultNames makes every call with a fault that is set for its name. The arguments
-// are addresses but for one, which another call that has not met the fault chooses.
+// TestFaultNames makes every call with a fault for its name. All arguments but one are addresses.
 func TestFaultNames(t *testing.T) {
 	const code = driver.ResultDeviceUnavailable
 	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -29,14 +28,14 @@ func TestFaultNames(t *testing.T) {
 		for null := 0; null < maxWords && !met; null++ {
 			words := new([maxWords]uint64)
 			for i := range words {
-				if i != (null+2)%maxWords { // the third is a length where it counts
+				if i != (null+2)%maxWords { // may be the length for the argument that is 0
 					words[i] = uint64(host(memory))
 				}
 			}
 			met = l.call(new(driver.Thread), uint32(number), words) == code
 		}
 		if !met {
-			t.Errorf("%s does not meet a fault of its name", name)
+			t.Errorf("%s is not affected by a fault for its name", name)
 		}
 	}
 }

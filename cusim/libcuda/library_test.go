@@ -20,8 +20,8 @@ func numberOf(t *testing.T, name string) uint32 {
 	return uint32(n)
 }
 
-// TestFaultsOfMade holds that the functions that C makes of others ask for faults by
-// the names that are known.
+// TestFaultsOfMade checks that the functions that C implements with other functions ask for faults
+// with known names.
 func TestFaultsOfMade(t *testing.T) {
 	source, err := os.ReadFile("build/stub/more.c")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestFaultsOfMade(t *testing.T) {
 	}
 }
 
-// TestOwnStreamFaults holds that a call meets a fault of its name once.
+// TestOwnStreamFaults checks that a fault affects a call only once.
 func TestOwnStreamFaults(t *testing.T) {
 	d := sim.New(
 		sim.Faults(sim.Fault{Function: "cuMemsetD8", Code: 2}, sim.Fault{Function: "cuMemsetD8Async", Code: 46}),
@@ -51,9 +51,9 @@ func TestOwnStreamFaults(t *testing.T) {
 	}
 }
 
-// TestNowhereToPut holds that a call that makes something is not made where there is
-// nowhere to put it: it would find what is wrong with the module.
-func TestNowhereToPut(t *testing.T) {
+// TestNilResult checks that a call that creates an object is not made if the address for the result
+// is nil. The call would find that the module is invalid, and return another error.
+func TestNilResult(t *testing.T) {
 	l := newLibrary(sim.New())
 	l.init(0)
 	if r := l.call(new(driver.Thread), numberOf(t, "cuModuleGetFunction"), &[maxWords]uint64{1: 0x1234560}); r != driver.ResultInvalidValue {

@@ -11,7 +11,7 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// options returns what the environment says the driver is like.
+// options returns the driver's options from the environment.
 func options(getenv func(string) string) ([]sim.Option, error) {
 	var list []sim.Option
 	for _, v := range []struct {
@@ -37,7 +37,7 @@ func options(getenv func(string) string) ([]sim.Option, error) {
 	return list, nil
 }
 
-// mostDevices is how many devices there can be.
+// mostDevices is the largest number of devices.
 const mostDevices = 64
 
 func parseDevices(s string) (sim.Option, error) {
@@ -48,8 +48,7 @@ func parseDevices(s string) (sim.Option, error) {
 	return sim.Devices(n), nil
 }
 
-// parseVersion reads a version as people write it, or as the driver counts. The
-// layer in C reads it the same way.
+// parseVersion parses a version such as 12.8 or 12080. The C code parses it in the same way.
 func parseVersion(s string) (sim.Option, error) {
 	major, minor, dotted := strings.Cut(s, ".")
 	v, err := strconv.Atoi(major)
@@ -110,7 +109,7 @@ func parseFault(s string) (f sim.Fault, err error) {
 	return f, err
 }
 
-// parseFunction reads the name of a function that can have a fault, or * for all.
+// parseFunction parses the name of a function that can have a fault, or * for all.
 func parseFunction(name string) (string, error) {
 	if name == "*" {
 		return "", nil
@@ -154,7 +153,7 @@ func parseRate(s, seed string) (sim.Option, error) {
 		rate, functions = p, []string{name}
 	}
 	p, err := strconv.ParseFloat(rate, 64)
-	if err != nil || !(p >= 0 && p <= 1) { // nor what is no number
+	if err != nil || !(p >= 0 && p <= 1) { // also for NaN
 		return nil, fmt.Errorf("%q is no probability", rate)
 	}
 	return sim.FaultRate(random, p, code, functions...), nil

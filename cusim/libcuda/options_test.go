@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// configured returns the driver of an environment.
+// configured returns the driver for an environment.
 func configured(t *testing.T, env map[string]string) *sim.Driver {
 	t.Helper()
 	opts, err := options(func(name string) string { return env[name] })
@@ -35,7 +35,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestFaults makes one call six times.
+// TestFaults makes the same call six times.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		variable, value string
@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestSeed holds that the seed decides which calls fail, and nothing else does.
+// TestSeed checks that only the seed decides which calls fail.
 func TestSeed(t *testing.T) {
 	outcome := func(seed string) (s string) {
 		d := configured(t, map[string]string{"CUSIM_FAULT_RATE": "cuDeviceGetCount:0.5=3", "CUSIM_SEED": seed})
@@ -102,7 +102,7 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULTS", "cuMemAloc=2", `no function "cuMemAloc"`},
 		{"CUSIM_FAULTS", "cuMemAlloc_vx=2", `no function "cuMemAlloc_vx"`},
 		{"CUSIM_FAULTS", "cuEventRecord_ptsz=2", `no function "cuEventRecord_ptsz"`},
-		{"CUSIM_FAULTS", "cuArrayDestroy=2", `no function "cuArrayDestroy"`},         // it is never there
+		{"CUSIM_FAULTS", "cuArrayDestroy=2", `no function "cuArrayDestroy"`},         // the driver does not have it
 		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`}, // it cannot fail
 		{"CUSIM_FAULTS", "cuInit=2,", "neither"},
 		{"CUSIM_UNKNOWN_KERNELS", "allow", "refuse is the only value"},

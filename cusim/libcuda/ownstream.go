@@ -7,15 +7,15 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// ownStream makes the calls that copy and set memory in the order of the legacy
-// default stream in that of the thread's own: what is exported with _ptds. Each is made
-// of another call, whose faults it meets besides its own.
+// ownStream implements the functions with the suffix _ptds that copy and set memory: they use the
+// per-thread default stream instead of the legacy default stream. Each of them calls another
+// function, whose faults affect it as well.
 type ownStream struct{ d *sim.Driver }
 
-// perThread is the thread's own default stream.
+// perThread is the per-thread default stream.
 const perThread = driver.Stream(driver.CU_STREAM_PER_THREAD)
 
-// wait waits for what was enqueued, if it was.
+// wait waits for the stream, unless enqueuing the work has failed.
 func (o ownStream) wait(th *driver.Thread, r driver.Result) driver.Result {
 	if r != driver.ResultSuccess {
 		return r
@@ -23,12 +23,13 @@ func (o ownStream) wait(th *driver.Thread, r driver.Result) driver.Result {
 	return o.d.StreamSynchronize(th, perThread)
 }
 
-// host returns the address of memory of C's.
+// host returns the address of C memory.
 func host(b []byte) driver.HostPtr {
 	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// LaunchKernelEx is cuLaunchKernelEx, on the thread's own stream if the configuration names none.
+// LaunchKernelEx is cuLaunchKernelEx, on the per-thread default stream if the configuration has no
+// stream.
 func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f driver.Function,
 	p driver.KernelParams) driver.Result {
 	if c != nil && c.Stream == 0 {
@@ -39,7 +40,7 @@ func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f d
 	return o.d.LaunchKernelEx(th, c, f, p)
 }
 
-// MemcpyHtoD is cuMemcpyHtoD in the order of the thread's own stream. It returns when the copy is done.
+// MemcpyHtoD is cuMemcpyHtoD on the per-thread default stream. It returns when the copy is done.
 func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyHtoD"); r != driver.ResultSuccess {
 		return r
@@ -47,7 +48,7 @@ func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byt
 	return o.wait(th, o.d.MemcpyHtoDAsync(th, dst, host(src), uint64(len(src)), perThread))
 }
 
-// MemcpyDtoH is cuMemcpyDtoH in the order of the thread's own stream. It returns when the copy is done.
+// MemcpyDtoH is cuMemcpyDtoH on the per-thread default stream. It returns when the copy is done.
 func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyDtoH"); r != driver.ResultSuccess {
 		return r
@@ -55,7 +56,7 @@ func (o ownStream) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePt
 	return o.wait(th, o.d.MemcpyDtoHAsync(th, host(dst), src, uint64(len(dst)), perThread))
 }
 
-// MemcpyDtoD is cuMemcpyDtoD in the order of the thread's own stream. It does not wait for the copy.
+// MemcpyDtoD is cuMemcpyDtoD on the per-thread default stream. It does not wait for the copy.
 func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyDtoD"); r != driver.ResultSuccess {
 		return r
@@ -63,7 +64,7 @@ func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n ui
 	return o.d.MemcpyDtoDAsync(th, dst, src, n, perThread)
 }
 
-// MemcpyPeer is cuMemcpyPeer in the order of the thread's own stream. It does not wait for the copy.
+// MemcpyPeer is cuMemcpyPeer on the per-thread default stream. It does not wait for the copy.
 func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyPeer"); r != driver.ResultSuccess {
 		return r
@@ -71,7 +72,7 @@ func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx dr
 	return o.d.MemcpyPeerAsync(th, dst, dstCtx, src, srcCtx, n, perThread)
 }
 
-// MemsetD8 is cuMemsetD8 in the order of the thread's own stream. It does not wait for the set.
+// MemsetD8 is cuMemsetD8 on the per-thread default stream. It does not wait for the set.
 func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemsetD8"); r != driver.ResultSuccess {
 		return r
@@ -79,7 +80,7 @@ func (o ownStream) MemsetD8(th *driver.Thread, dst driver.DevicePtr, v uint8, n 
 	return o.d.MemsetD8Async(th, dst, v, n, perThread)
 }
 
-// MemsetD32 is cuMemsetD32 in the order of the thread's own stream. It does not wait for the set.
+// MemsetD32 is cuMemsetD32 on the per-thread default stream. It does not wait for the set.
 func (o ownStream) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemsetD32"); r != driver.ResultSuccess {
 		return r

@@ -511,8 +511,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v2, v3, r := l.d.GraphExecUpdate(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
-		r = tell(r, p2, v2)
-		r = tell(r, p3, v3)
+		r = offerAlways(r, p2, v2)
+		r = offerAlways(r, p3, v3)
 		return r
 	case 94: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))

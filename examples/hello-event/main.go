@@ -1,5 +1,4 @@
-// Command hello-event lets the GPU measure the time between two points of a
-// stream.
+// Command hello-event measures the time between two points of a stream on the GPU.
 package main
 
 import (
@@ -27,8 +26,8 @@ func main() {
 
 	st := must(stop.Query()) // cu.Pending or cu.Complete, at once
 	fmt.Println("the stop event is", st)
-	d := must(cu.Elapsed(context.Background(), start, stop)) // waits; holds no thread
-	fmt.Println("the GPU was at it for", d)
+	d := must(cu.Elapsed(context.Background(), start, stop)) // waits without blocking a thread
+	fmt.Println("the GPU was busy for", d)
 }
 
 func must[T any](v T, err error) T {

@@ -1,6 +1,6 @@
-// Command trace-pipeline runs a pipeline of three streams, each of which waits for the one
-// before, and writes what the host called and what the GPU did as a trace, which
-// ui.perfetto.dev shows. Without a GPU it runs on the software driver.
+// Command trace-pipeline runs a pipeline of three streams, and writes a trace of the calls and of
+// the GPU's work for ui.perfetto.dev. Each stream waits for the previous one. Without a GPU it runs
+// on the software driver.
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 	fmt.Println("open", *out, "in ui.perfetto.dev")
 }
 
-// run runs the pipeline, and writes its trace. The pauses are for what a host does between
-// its batches; finish is called when all is enqueued.
+// run runs the pipeline and writes its trace. pause is called where a program would do work between
+// batches, and finish after all work is enqueued.
 func run(ctx context.Context, gpu *cu.Context, w io.Writer, pause func(time.Duration), finish func()) error {
 	rec, err := cutrace.Start(ctx, gpu, cutrace.Options{})
 	if err != nil {
@@ -79,7 +79,7 @@ func pipeline(gpu *cu.Context, rec *cutrace.Recorder, pause func(time.Duration),
 	}
 	load, compute, store := streams[0], streams[1], streams[2]
 
-	// Two buffers, so that one is filled while the other is worked on.
+	// Two buffers: one is filled while the kernel uses the other.
 	var buffers [2]struct {
 		mem                      *cu.DeviceMem
 		loaded, computed, stored cu.Event
@@ -95,7 +95,7 @@ func pipeline(gpu *cu.Context, rec *cutrace.Recorder, pause func(time.Duration),
 	for i := range batches {
 		b := &buffers[i%len(buffers)]
 		name := func(what string) string { return fmt.Sprintf("%s %d", what, i+1) }
-		check(load.WaitEvent(&b.stored)) // the buffer is free: at first it holds back nothing
+		check(load.WaitEvent(&b.stored)) // waits until the buffer is free; before the first record it does not wait
 		check(rec.Span(load, name("load"), func() error { return load.Copy(b.mem, in) }))
 		check(b.loaded.Record(load))
 

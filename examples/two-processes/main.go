@@ -1,5 +1,5 @@
-// Command two-processes records an event in one process, and waits for it in another
-// one: the first starts its own program once more, and hands it the event in JSON.
+// Command two-processes records an event in one process, and waits for it in another. The first
+// process starts its own program again, and passes the event as JSON.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// job is what the parent tells the child.
+// job is the message of the parent to the child.
 type job struct {
 	Device int
 	Ready  cu.IPCEventHandle // a string in JSON
@@ -30,10 +30,10 @@ func main() {
 	s := must(gpu.NewStream(cu.StreamNonBlocking))
 	defer s.Close()
 	ready := must(gpu.NewEvent(cu.EventInterprocess | cu.EventDisableTiming))
-	defer ready.Close() // after the child, which needs it until it has opened it
+	defer ready.Close() // after the child has ended, as the child has to open the event first
 
 	// … enqueue work on s …
-	check(ready.Record(s)) // before the child looks: an event without a record is complete
+	check(ready.Record(s)) // before the child queries: an event without a record is complete
 	text := must(json.Marshal(job{0, must(ready.IPCHandle(context.Background()))}))
 	cmd := exec.Command(must(os.Executable()))
 	cmd.Env = append(os.Environ(), "TWO_PROCESSES_JOB="+string(text))
@@ -53,9 +53,9 @@ func child(text string) {
 	defer ready.Close()
 
 	check(s.WaitEvent(ready)) // the GPU waits
-	// … enqueue on s what uses the parent's work …
+	// … enqueue work on s that uses the parent's results …
 
-	// If the parent were killed, the event would stay pending for ever.
+	// If the parent is killed, the event stays pending forever, so the wait has a timeout.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	check(ready.Wait(ctx))

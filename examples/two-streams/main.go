@@ -1,5 +1,5 @@
-// Command two-streams runs two kernels on two streams, of which the second
-// waits for the first on the GPU, and polls until both are done.
+// Command two-streams runs two kernels on two streams, and polls until both are done. The second
+// stream waits for the first one on the GPU.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 	check(spin.Launch(load, one, cu.U64(2e6))) // 2 ms of work
 	check(loaded.Record(load))
-	check(compute.WaitEvent(&loaded)) // the GPU waits, this program does not
+	check(compute.WaitEvent(&loaded)) // the stream waits, this program does not
 	check(spin.Launch(compute, one, cu.U64(5e6)))
 	check(done.Record(compute))
 

@@ -21,7 +21,7 @@ func fold(words []uint64) uint64 {
 	return h
 }
 
-// seen returns the words that the latest recorder was called with.
+// seen returns the arguments of the last call of a recorder.
 func seen(t *testing.T, n int) []uint64 {
 	t.Helper()
 	f := struct {
@@ -35,7 +35,7 @@ func seen(t *testing.T, n int) []uint64 {
 	return f.words[:n:n]
 }
 
-// checkSeen compares what the recorder returned, and what it saw, with want.
+// checkSeen compares the result and the arguments of the recorder with want.
 func checkSeen(t *testing.T, hash uintptr, want []uint64) {
 	t.Helper()
 	if diff := cmp.Diff(want, seen(t, len(want))); diff != "" {
@@ -46,9 +46,9 @@ func checkSeen(t *testing.T, hash uintptr, want []uint64) {
 	}
 }
 
-// TestWords holds every argument's place and width, for each number of them.
+// TestWords checks the position and the width of every argument, for each number of arguments.
 func TestWords(t *testing.T) {
-	// No two words are alike in either half.
+	// All halves of the words are different.
 	var words [14]uintptr
 	for i := range words {
 		words[i] = uintptr(0x8000_0000_8000_0000 | (0xa1b2c3+uint64(i)*0x010203)<<32 | 0x5d6e7f - uint64(i)*0x030107)
@@ -61,7 +61,7 @@ func TestWords(t *testing.T) {
 		}
 		if n <= 6 {
 			t.Run(fmt.Sprint("Call6/", n), func(t *testing.T) {
-				// The words behind the arguments are there, and not looked at.
+				// The words behind the arguments are ignored.
 				checkSeen(t, call6(fn, words[:6]...), want)
 			})
 		}
@@ -71,8 +71,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestFramesUntouched holds that a call writes the result word of its frame and
-// nothing else, with a C function that overwrites everything it may.
+// TestFramesUntouched checks that a call writes only the result word of its frame. The C function
+// overwrites all that it may.
 func TestFramesUntouched(t *testing.T) {
 	var want Frame14
 	for i := range want.A {
@@ -102,8 +102,7 @@ func TestFramesUntouched(t *testing.T) {
 	}
 }
 
-// TestNarrow holds that parameters of less than 64 bits are read from the low
-// end of their words, whatever the rest holds.
+// TestNarrow checks that C reads parameters of less than 64 bits from the low end of their words.
 func TestNarrow(t *testing.T) {
 	const garbage = uintptr(0x7b7b7b7b_00000000)
 	// word is how callers pass v: extended to 32 bits.
@@ -144,8 +143,8 @@ func TestPair(t *testing.T) {
 	t.Run("Call14", func(t *testing.T) { checkSeen(t, call14(fn, a, pair, b), want) })
 }
 
-// TestHandle passes a struct of 64 bytes by value, as functions that open an
-// IPC handle take it, after and between other arguments.
+// TestHandle passes a struct of 64 bytes by value, like an IPC handle, after and between other
+// arguments.
 func TestHandle(t *testing.T) {
 	var h [8]uint64
 	for i := range h {
@@ -225,7 +224,8 @@ func handleAmong(fn, a, b uintptr, h [8]uint64, c, d uintptr) (r uintptr) {
 	return f.r
 }
 
-// TestDirtyResult shows why results are converted to int32.
+// TestDirtyResult checks that a result register can have garbage in its upper half, which is why
+// results are converted to int32.
 func TestDirtyResult(t *testing.T) {
 	fn := cfunc(t, "dirty")
 	for _, v := range []int32{0, 1, -1, 600, math.MinInt32, math.MaxInt32} {
@@ -298,8 +298,8 @@ func TestOutValues(t *testing.T) {
 	})
 }
 
-// TestDeepC calls a function that needs more stack than a goroutine has, from
-// goroutines that have next to none.
+// TestDeepC calls a function that needs more stack than a goroutine has, from goroutines with a
+// nearly full stack.
 func TestDeepC(t *testing.T) {
 	fn := cfunc(t, "out_deep")
 	together(t, 64, func(g int) error {
@@ -310,8 +310,8 @@ func TestDeepC(t *testing.T) {
 	})
 }
 
-// TestStackPointer holds that C functions are entered with the stack pointer
-// where the ABI wants it, in each kind of call.
+// TestStackPointer checks the alignment of the stack pointer when a C function is called, in each
+// kind of call.
 func TestStackPointer(t *testing.T) {
 	look, look14, item := cfunc(t, "look"), cfunc(t, "look14"), cfunc(t, "each_item")
 	scope := Scope{Exchange: cfunc(t, "state_exchange"), Push: cfunc(t, "state_push"), Pop: cfunc(t, "state_pop"), Context: 5}
@@ -339,9 +339,9 @@ func TestStackPointer(t *testing.T) {
 		{"Scope.Each", func() { scope.Each(each(), Hot, nil) }},
 		{"Scope.Call6 that creates", func() { create.Call6(frame(look), Hot, nil) }},
 	} {
-		before := int32(call6(cfunc(t, "crooked_calls")))
+		before := int32(call6(cfunc(t, "misaligned_calls")))
 		test.call()
-		if n := int32(call6(cfunc(t, "crooked_calls"))) - before; n != 0 {
+		if n := int32(call6(cfunc(t, "misaligned_calls"))) - before; n != 0 {
 			t.Errorf("%s: %d C functions were entered with a stack pointer that is not aligned", test.name, n)
 		}
 	}

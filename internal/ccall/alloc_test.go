@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// TestAllocations holds that the thunks allocate nothing, except for frames
-// that are asked to be on the heap. Other engines allocate; the table is run
-// through them for its results alone.
+// TestAllocations checks that the thunks allocate nothing, except for frames that use Heap. Other
+// engines allocate: for them only the results are checked.
 func TestAllocations(t *testing.T) {
 	query, out8, outMany := cfunc(t, "query"), cfunc(t, "out8"), cfunc(t, "out_many")
 	create, pop := cfunc(t, "state_create"), cfunc(t, "state_pop")

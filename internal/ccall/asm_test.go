@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAssemblyKeepsR27 reads the assembly for arm64: a variable must not be loaded by its name,
-// for which the assembler takes R27. Functions that C calls have to preserve that.
+// TestAssemblyKeepsR27 checks that the assembly for arm64 loads no variable by its name. The
+// assembler uses R27 for this, which functions that C calls have to preserve.
 func TestAssemblyKeepsR27(t *testing.T) {
 	byName := regexp.MustCompile(`^\s+(MOV|LD|ST)\S*\s+([^$/]*,\s*)?[^$\s,(/]\S*\(SB\)`)
 	files := 0
@@ -35,6 +35,6 @@ func TestAssemblyKeepsR27(t *testing.T) {
 		t.Errorf("there are only %d files", files)
 	}
 	if !byName.MatchString("\tMOVD ·hostFD(SB), R0") || !byName.MatchString("\tMOVD R0, ·hostFD(SB)") || byName.MatchString("\tMOVD $·hostFD(SB), R0") {
-		t.Error("this test shows nothing")
+		t.Error("the test finds no such load in the example")
 	}
 }

@@ -28,7 +28,7 @@ type way struct {
 	run  func(c *cfuncs, n int)
 }
 
-// ways begins with this package's own way, which the others are compared with.
+// ways begins with the way of this package. The other ways are compared with it.
 var ways = []way{
 	{Engine, "", func(c *cfuncs, n int) {
 		for range n {
@@ -71,7 +71,7 @@ var ways = []way{
 	}},
 }
 
-// query is a call as the generated code makes it.
+// query makes a call like the generated code of package driver.
 func query(fn, handle uintptr) int32 {
 	f := struct {
 		fn, r, handle uintptr
@@ -105,7 +105,7 @@ func newCfuncs(b *testing.B) *cfuncs {
 	return c
 }
 
-// BenchmarkCrossing measures each way by itself.
+// BenchmarkCrossing measures each way separately.
 func BenchmarkCrossing(b *testing.B) {
 	for _, w := range ways {
 		b.Run(w.name, func(b *testing.B) {
@@ -117,11 +117,9 @@ func BenchmarkCrossing(b *testing.B) {
 	}
 }
 
-// BenchmarkCrossingPaired measures all ways interleaved, in at least 15
-// rounds, and prints a table of them: for each, the median of its time for a
-// call, and the medians of the differences and of the ratios, taken within
-// each round, between this package's way and it. An interval of 95 % stands
-// beside each median.
+// BenchmarkCrossingPaired measures all ways interleaved, in at least 15 rounds, and prints a table.
+// It has for each way the median of the time of a call, and the medians of the difference from and
+// of the ratio to this package's way in the same round. Each median has a 95 % interval.
 func BenchmarkCrossingPaired(b *testing.B) {
 	const (
 		minRounds = 15
@@ -132,7 +130,7 @@ func BenchmarkCrossingPaired(b *testing.B) {
 	round := func() {
 		n := len(times[0])
 		for i := range ways {
-			// Each round begins with another way.
+			// Each round begins with a different way.
 			i = (i + n) % len(ways)
 			begun := time.Now()
 			ways[i].run(c, calls)
@@ -169,7 +167,7 @@ func BenchmarkCrossingPaired(b *testing.B) {
 			b.ReportMetric(ratio.high, ways[0].name+"/"+w.name+"-high")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of a round: means nothing
+	b.ReportMetric(0, "ns/op") // hide the time of a round
 	epilogue = table.String()  // b.Log would cut it off
 }
 
@@ -178,13 +176,13 @@ type median struct{ low, mid, high float64 }
 
 func (m median) String() string { return fmt.Sprintf("%.2f [%.2f, %.2f]", m.mid, m.low, m.high) }
 
-// medianOf returns the median of at least six values. The ends of its interval
-// are the values between which the median lies with a probability of at least
-// 0.95, each value being above or below it like a coin that is thrown.
+// medianOf returns the median of at least six values, and a 95 % interval: each value is above or
+// below the true median with a probability of 1/2.
 func medianOf(values []float64) median {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
-	// cut values on either side are outside: as many as leave 0.025 at most.
+	// cut is how many values on each side are outside of the interval. Their probability is at most
+	// 0.025.
 	cut, tail, p := 0, 0.0, 1.0
 	for range n {
 		p /= 2

@@ -123,7 +123,7 @@ type Scope struct {
 	Exchange, Push, Pop uintptr
 	// Context is the argument of Push.
 	Context uintptr
-	// Mode is what Exchange is first called with.
+	// Mode is the first argument of Exchange.
 	Mode int32
 }
 
@@ -137,7 +137,7 @@ type Step uint8
 const (
 	// None stands for no step.
 	None Step = iota
-	// Before is what comes before the call, which was not made.
+	// Before is a step before the call, Exchange or Push. The call was not made.
 	Before
 	// Popping is Pop.
 	Popping
@@ -145,7 +145,7 @@ const (
 	Restoring
 )
 
-// Made reports whether the call was made if the step is the first around it that failed.
+// Made reports whether the call was made, given that s is the first step that failed.
 func (s Step) Made() bool { return s != Before }
 
 // outcome returns the result of the first step around the call that failed, or
@@ -174,14 +174,14 @@ func Heap[T any](p *T) *T {
 	return (*T)(escape(unsafe.Pointer(p)))
 }
 
-// alwaysFalse is never set. The compiler does not know, and thus has to assume
-// that escape stores its argument.
+// alwaysFalse is never set. The compiler does not know this, and has to assume that escape stores
+// its argument.
 var alwaysFalse bool
 
 //lint:ignore U1000 it is there to be written to
 var escaped unsafe.Pointer
 
-// escape returns p and makes what it points to escape to the heap.
+// escape returns p and makes the variable that p points to escape to the heap.
 //
 //go:noinline
 func escape(p unsafe.Pointer) unsafe.Pointer {

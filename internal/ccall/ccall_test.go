@@ -14,7 +14,7 @@ import (
 // scratch returns a directory that is removed when the test binary ends.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "ccall") })
 
-// epilogue is printed when all tests and benchmarks are through.
+// epilogue is printed after all tests and benchmarks.
 var epilogue string
 
 func TestMain(m *testing.M) {
@@ -38,21 +38,21 @@ func TestClassString(t *testing.T) {
 }
 
 func TestOpenMissing(t *testing.T) {
-	// An absolute name: where a bare one is searched for is not the point.
+	// An absolute name, so that nothing is searched.
 	name := filepath.Join(t.TempDir(), "libmissing.so.1")
 	l, err := Open(name)
 	if err == nil {
 		t.Fatalf("Open(%q) = %v, want an error", name, l)
 	}
 	if l != (Library{}) {
-		t.Errorf("Open(%q) = %v beside its error, want the zero Library", name, l)
+		t.Errorf("Open(%q) = %v with an error, want the zero Library", name, l)
 	}
 	if !strings.Contains(err.Error(), "libmissing.so.1") {
 		t.Errorf("Open(%q): %v; want the name in it", name, err)
 	}
 }
 
-// pad is how much of the stack one level of grow takes, at least.
+// pad is how much of the stack one level of grow uses, at least.
 const pad = 256
 
 // grow uses n*pad bytes of the goroutine's stack for a moment.
@@ -67,8 +67,7 @@ func grow(n int) byte {
 	return b[0] + b[n%pad]
 }
 
-// together runs f in n goroutines and waits for them. The first error that any
-// of them returns fails the test.
+// together runs f in n goroutines and waits for them. An error of any of them fails the test.
 func together(t *testing.T, n int, f func(g int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -91,7 +90,7 @@ func together(t *testing.T, n int, f func(g int) error) {
 	}
 }
 
-// rounds returns n, or a tenth of it if tests should be short or are slow, as under an emulator.
+// rounds returns n, or a tenth of it with -short or an emulator.
 func rounds(n int) int {
 	if testing.Short() || raceEnabled || os.Getenv("PURECU_TEST_EXEC") != "" {
 		return n/10 + 1

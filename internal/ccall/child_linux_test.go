@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// childEnv is set, to what the child is to do, in the processes that tests
-// start of their own binary.
+// childEnv is set in processes that tests start from their own binary. Its value says what the
+// process does.
 const childEnv = "PURECU_TEST_CHILD"
 
-// errTimeout is what runChild returns if the child hangs.
+// errTimeout is the error of runChild if the child hangs.
 var errTimeout = errors.New("the child process hangs")
 
-// runChild runs one test in a process of its own, with childEnv set to what,
-// and returns its output. An emulator that runs the test binary has to be
-// named, with its arguments, in PURECU_TEST_EXEC.
+// runChild runs one test in another process, with childEnv set to what, and returns its output. If
+// the test binary needs an emulator, PURECU_TEST_EXEC is its command line.
 func runChild(t *testing.T, test, what string, env ...string) (output string, err error) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -33,7 +32,7 @@ func runChild(t *testing.T, test, what string, env ...string) (output string, er
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// What a child leaves behind that is killed, or crashes, goes with the test's.
+	// Files that a killed or crashed child leaves are removed with the test's folder.
 	cmd.Env = append(append(os.Environ(), childEnv+"="+what, "TMPDIR="+t.TempDir()), env...)
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer

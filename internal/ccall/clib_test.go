@@ -13,17 +13,17 @@ import (
 	"unsafe"
 )
 
-// skip is an error that says why tests cannot run here.
+// skip is an error that says why tests cannot run on this machine.
 type skip string
 
 func (s skip) Error() string { return string(s) }
 
-// clibName is what the library made of testdata/abi.c is called.
+// clibName is the file name of the library that is compiled from testdata/abi.c.
 const clibName = "libabi" + librarySuffix
 
-// clib returns the library made of testdata/abi.c. It is compiled with $CC, cc
-// or gcc, unless PURECU_TEST_CLIB names a directory that holds it: this is for
-// machines without a compiler, and for emulators.
+// clib returns the library that is compiled from testdata/abi.c with $CC, cc or gcc. On machines
+// without a compiler, and with emulators, PURECU_TEST_CLIB is a folder that contains the compiled
+// library.
 var clib = sync.OnceValues(func() (Library, error) {
 	dir := os.Getenv("PURECU_TEST_CLIB")
 	if dir == "" {
@@ -56,8 +56,8 @@ func compiler() (string, error) {
 	return "", skip("no C compiler for the test library, and PURECU_TEST_CLIB is not set")
 }
 
-// cfunc returns the address of a function of testdata/abi.c. It skips the test
-// where there is no C compiler.
+// cfunc returns the address of a function of testdata/abi.c. It skips the test if there is no C
+// compiler.
 func cfunc(tb testing.TB, name string) uintptr {
 	tb.Helper()
 	lib, err := clib()
@@ -92,8 +92,7 @@ func call14(fn uintptr, words ...uintptr) uintptr {
 	return f.R
 }
 
-// callOut calls a function of an out-value and a word, the way that the
-// package's documentation shows.
+// callOut calls a function with an out-value and a word, as in the example of the package comment.
 func callOut(fn, v uintptr) (out uintptr, result int32) {
 	f := struct {
 		fn, r uintptr

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// item is each_item of testdata/abi.c.
+// item computes the result of each_item in testdata/abi.c.
 func item(a, b, c uintptr) int32 { return int32((a^a>>32)*3 + (b^b>>32)*5 - (c^c>>32)*7) }
 
 // TestEach calls a function for each of several numbers of items, with each
@@ -34,7 +34,7 @@ func TestEach(t *testing.T) {
 						e.A[j].Stride = unsafe.Sizeof(words[0])
 					}
 				}
-				// A result more on either side, which nothing may touch.
+				// One more element on each side, which the calls must not change.
 				got := slices.Repeat([]int32{guard}, n+2)
 				e.Results = unsafe.Pointer(&got[1])
 				before := e
@@ -64,8 +64,7 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// TestEachStride8 passes handles that lie one behind the other, as a slice of
-// them does.
+// TestEachStride8 passes adjacent handles, such as the elements of a slice.
 func TestEachStride8(t *testing.T) {
 	fn := cfunc(t, "each_item")
 	handles := []uintptr{5, 0, 1 << 63, 77}
@@ -84,8 +83,8 @@ func TestEachStride8(t *testing.T) {
 	}
 }
 
-// TestEachOutValues calls a function that has an out-value, for values that
-// lie on the stack of the goroutine, if the engine allows that.
+// TestEachOutValues calls a function with an out-value. The values are on the stack of the
+// goroutine, if the engine allows it.
 func TestEachOutValues(t *testing.T) {
 	fn := cfunc(t, "out_many")
 	stop := collect()
@@ -95,7 +94,7 @@ func TestEachOutValues(t *testing.T) {
 	}
 }
 
-// eachOut makes 8 calls, after its stack has grown by about depth frames.
+// eachOut makes 8 calls after the stack has grown by about depth frames.
 //
 //go:noinline
 func eachOut(fn uintptr, depth int, v uintptr) error {
@@ -122,7 +121,7 @@ func eachOut(fn uintptr, depth int, v uintptr) error {
 	return nil
 }
 
-// collect runs the garbage collector again and again until stop is called.
+// collect runs the garbage collector repeatedly until stop is called.
 func collect() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -8,14 +8,14 @@ import (
 	"github.com/purecu/purecu/internal/ccall/internal/guest"
 )
 
-// Engine names the way in which this build enters C.
+// Engine is the name of this build's engine.
 const Engine = "static"
 
-// enter calls the C function thunk with the frame f: on this thread, unless the function
-// may create threads or run for long, which belongs on a thread of C's own. It reports false if it
-// could not, for want of a thread.
+// enter calls the C function thunk with the frame f. The call runs on this thread, unless the
+// function may create threads or run for long: then it runs on a thread that C has created. enter
+// reports false if the thread that the call needs cannot be created.
 //
-// It is small enough to be inlined, as every call passes here.
+// It is small enough to be inlined, as every call uses it.
 func enter(thunk, f unsafe.Pointer, c Class) (made bool) {
 	return guest.Call(thunk, f, c == Setup || c == longElsewhere)
 }
@@ -24,10 +24,9 @@ func enter(thunk, f unsafe.Pointer, c Class) (made bool) {
 // threads and register handlers that outlive a dlclose.
 type Library struct{ handle uintptr }
 
-// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL, where a name
-// without a slash is searched for the way the system's loader does it. The first time it brings
-// the system's glibc up, and says why that is impossible where it is: the error matches
-// ErrNoGlibc where there is none, and ErrGlibcFailed where it does not come up.
+// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL. The system's loader searches for a
+// name without a slash. The first call initialises the system's glibc. Its error matches ErrNoGlibc
+// if there is no glibc, and ErrGlibcFailed if the initialisation fails.
 func Open(name string) (Library, error) {
 	g, err := guest.Start()
 	if err != nil {
@@ -46,8 +45,8 @@ func (l Library) Lookup(symbol string) (uintptr, error) {
 	return g.Lookup(l.handle, symbol)
 }
 
-// What errors match that are not about a library or its functions: there is no glibc, or it does not come up,
-// which only Open reports; or there is no thread to call C in the name of.
+// Errors that do not concern a library or its functions. Only Open reports ErrNoGlibc and
+// ErrGlibcFailed.
 var (
 	ErrNoGlibc     = guest.ErrNoGlibc
 	ErrGlibcFailed = guest.ErrGlibcFailed

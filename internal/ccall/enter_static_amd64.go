@@ -2,6 +2,6 @@
 
 package ccall
 
-// longElsewhere is the class, if any beside Setup, whose functions C makes on a thread of its own. Here signals reach
-// a thread of Go's that is in C.
+// longElsewhere is a class whose functions run on a thread that C has created, in addition to
+// Setup. There is none on amd64: signals reach a Go thread also while it runs C.
 const longElsewhere = Setup

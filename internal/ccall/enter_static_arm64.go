@@ -2,6 +2,6 @@
 
 package ccall
 
-// longElsewhere is the class, if any beside Setup, whose functions C makes on a thread of its own. Signals are blocked
-// during a direct call, for which others may wait.
+// longElsewhere is a class whose functions run on a thread that C has created, in addition to
+// Setup. Signals are blocked during a direct call, so long calls on a Go thread would delay them.
 const longElsewhere = Blocking

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// Func names a Go function for C code, which gets a number and never a pointer of
-// Go's: a call by a number that stands for nothing any more does nothing.
+// Func is the number of a Go function, for C code, which must not keep Go pointers. A call with the
+// number of a dropped function does nothing.
 type Func uintptr
 
-// funcs are the functions that C code may call. This is the one thing here that belongs
-// to the process: what C calls has no more to go by than the number, and the function at
-// [Trampoline] cannot be made for each user, as it is never freed.
+// funcs are the functions that C code may call. It is a variable of the process because a C
+// callback has only the number, and because a trampoline is never freed, so that not every user can
+// have its own.
 var funcs struct {
 	mu    sync.Mutex
 	last  Func
 	named map[Func]func()
 }
 
-// NewFunc names a function, until Drop.
+// NewFunc registers a function until Drop.
 func NewFunc(f func()) Func {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
@@ -32,7 +32,7 @@ func NewFunc(f func()) Func {
 	return funcs.last
 }
 
-// Drop lets go of the function. Calls that are under way go on.
+// Drop removes the function. Calls in progress continue.
 func (n Func) Drop() {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
@@ -40,9 +40,9 @@ func (n Func) Drop() {
 	serveFuncs(len(funcs.named))
 }
 
-// Call calls the function, if it is still there, and returns when it has ended. It runs on
-// a goroutine of its own, so that it may lock that to a thread, end it, or panic, as it may
-// anywhere: the caller's is C's, in the middle of a call.
+// Call calls the function, unless it was dropped, and returns after it has ended. The function runs
+// on a new goroutine, which it may lock to a thread or end. It must not do this to the caller's
+// goroutine, on which C code runs.
 func (n Func) Call() {
 	if f := n.find(); f != nil {
 		done := make(chan struct{})
@@ -54,33 +54,34 @@ func (n Func) Call() {
 	}
 }
 
-// CallHere calls the function on the calling goroutine, which is there for nothing else.
+// CallHere calls the function on the calling goroutine, which must have no other purpose.
 func (n Func) CallHere() {
 	if f := n.find(); f != nil {
 		f()
 	}
 }
 
-// find returns the function, nil if it is not there any more.
+// find returns the function, or nil if it was dropped.
 func (n Func) find() func() {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	return funcs.named[n]
 }
 
-// Funcs returns how many functions are named.
+// Funcs returns how many functions are registered.
 func Funcs() int {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	return len(funcs.named)
 }
 
-// Trampoline returns the address of a C function that calls the [Func] that its argument,
-// of one word, names. It may be called on any thread. The error, which matches
-// errors.ErrUnsupported, says why there is none; that does not change.
+// Trampoline returns the address of a C function that calls the [Func] with the number in its
+// argument. The C function may be called on any thread. The error matches errors.ErrUnsupported,
+// and is the same for each call.
 func Trampoline() (uintptr, error) { return trampoline() }
 
-// trampoline makes the function at its first call: a process has room for 2,000, for ever.
+// trampoline creates the function at its first call. A process can create 2,000 of them, and none
+// is ever freed.
 var trampoline = sync.OnceValues(func() (addr uintptr, err error) {
 	defer func() {
 		if p := recover(); p != nil {

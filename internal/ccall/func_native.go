@@ -2,5 +2,5 @@
 
 package ccall
 
-// serveFuncs does nothing: C enters Go by itself.
+// serveFuncs does nothing: C calls Go directly.
 func serveFuncs(int) {}

@@ -10,19 +10,19 @@ import (
 	"unsafe"
 )
 
-// In a static program C cannot enter Go: its threads are unknown to Go's runtime. So the
-// C function that stands for Go's puts what it is called with on a list, notifications a notifier, and
-// waits, on its own thread, until a goroutine has made the call. It is in assembly.
+// In a static program C cannot call Go, as Go's runtime does not know C's threads. So the C
+// function at [Trampoline], which is in assembly, adds its argument to a list, notifies a notifier,
+// and waits on its own thread until a goroutine has made the call.
 
-// hostCall is a call that C waits for, on the stack of the thread that waits.
+// hostCall is a call that C waits for. It is on the stack of the thread that waits.
 type hostCall struct {
 	next *hostCall
 	arg  uintptr
-	done uint32 // not 0 when the call has been made, and a futex
+	done uint32 // a futex: not 0 after the call was made
 }
 
-// The assembly's: its C function of one argument, the calls that nobody has taken yet,
-// whether somebody takes them, and the descriptor that notifies.
+// Variables of the assembly: its C function of one argument, the list of the calls that were not
+// taken yet, whether a goroutine takes calls, and the descriptor of the notifier.
 var (
 	hostABI0    uintptr
 	hostHead    uintptr
@@ -30,9 +30,9 @@ var (
 	hostFD      uintptr
 )
 
-// host is the goroutine that takes the calls, as long as there are functions to call.
+// host is the state of the goroutine that takes the calls. It runs while functions are registered.
 var host struct {
-	// These are set once, before there is a goroutine.
+	// call and notifier are set once, before the first goroutine starts.
 	call     func(uintptr) uintptr
 	notifier *Notifier
 
@@ -44,7 +44,7 @@ func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	notifier := NewNotifier()
-	if !notifier.open() { // it is never closed
+	if !notifier.open() { // never closed
 		return 0, errors.New("there is no eventfd")
 	}
 	host.call, host.notifier, hostFD = f, notifier, uintptr(notifier.fd)
@@ -52,7 +52,8 @@ func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	return hostABI0, nil
 }
 
-// serveFuncs has calls taken if there are so many functions. The mutex of funcs is held.
+// serveFuncs starts or ends the goroutine, given the number of registered functions. The mutex of
+// funcs is held.
 func serveFuncs(n int) {
 	switch {
 	case host.notifier == nil:
@@ -65,8 +66,8 @@ func serveFuncs(n int) {
 	}
 }
 
-// takeCalls makes the calls that C waits for, until there are no functions any more. A
-// call that comes later finds that nobody takes it, and returns.
+// takeCalls makes the calls that C waits for, until no functions are registered. A later call finds
+// that hostServing is 0, and returns.
 func takeCalls() {
 	for serving := true; serving; {
 		host.notifier.Wait(time.Hour)
@@ -76,7 +77,7 @@ func takeCalls() {
 			atomic.StoreUint32(&hostServing, 0)
 		}
 		funcs.mu.Unlock()
-		// In the order of the calls.
+		// Reverse the list, so that the calls are made in their order.
 		var first *hostCall
 		for c := (*hostCall)(address(atomic.SwapUintptr(&hostHead, 0))); c != nil; {
 			next := c.next
@@ -84,7 +85,7 @@ func takeCalls() {
 			c = next
 		}
 		for c := first; c != nil; {
-			next := c.next // c is gone when its call has been made
+			next := c.next // c is invalid after its call was made
 			go func(c *hostCall) {
 				host.call(c.arg)
 				atomic.StoreUint32(&c.done, 1)
@@ -96,6 +97,5 @@ func takeCalls() {
 	}
 }
 
-// address returns a pointer to memory that is not Go's: it neither moves nor is it
-// collected.
+// address returns a pointer to memory that Go does not manage.
 func address(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

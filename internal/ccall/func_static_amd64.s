@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// host is a C function of one argument, in DI: see func_static.go. It may be called on any
-// thread, also on one that Go knows nothing of.
+// host is a C function with one argument, in DI: see func_static.go. It may be called on any
+// thread, even on one that Go does not know.
 
 #define NEXT 0
 #define ARG 8
@@ -33,8 +33,9 @@ push:
 	JNE  push
 
 look:
-	// Whoever stops taking calls says so first and takes them once more then; and here it
-	// is the other way round. So one of both sees the other.
+	// takeCalls sets hostServing to 0 and then takes the list once more. Here the order is
+	// reversed: add to the list, then read hostServing. So at least one of the two observes the
+	// other.
 	CMPL ·hostServing(SB), $0
 	JEQ  nobody
 	MOVL $SYS_write, AX
@@ -45,8 +46,8 @@ look:
 	JMP  wait
 
 nobody:
-	// There are no functions any more: the calls on the list do nothing. But if there are
-	// some again by now the list has calls of theirs, perhaps, and goes back.
+	// No functions are registered, so the calls on the list do nothing. But new functions may have
+	// been registered since, and the list may contain calls to them: then put it back.
 	XORL  R8, R8
 	XCHGQ R8, ·hostHead(SB)
 	CMPL  ·hostServing(SB), $0

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// host is a C function of one argument, in R0: see func_static.go. It may be called on any
-// thread, also on one that Go knows nothing of.
+// host is a C function with one argument, in R0: see func_static.go. It may be called on any
+// thread, even on one that Go does not know.
 
 #define NEXT 0
 #define ARG 8
@@ -35,13 +35,14 @@ push:
 	CBNZ  R7, push
 
 look:
-	// Whoever stops taking calls says so first and takes them once more then; and here it
-	// is the other way round. So one of both sees the other.
+	// takeCalls sets hostServing to 0 and then takes the list once more. Here the order is
+	// reversed: add to the list, then read hostServing. So at least one of the two observes the
+	// other.
 	DMB   $0xb
 	MOVD  $·hostServing(SB), R6
 	LDARW (R6), R6
 	CBZ   R6, nobody
-	MOVD  $·hostFD(SB), R0 // not its value: that would take R27, which is C's
+	MOVD  $·hostFD(SB), R0 // the address, as loading the value would use R27, which C must keep
 	MOVD  (R0), R0
 	MOVD  $ringC<>(SB), R1
 	MOVD  $8, R2
@@ -50,8 +51,8 @@ look:
 	JMP   wait
 
 nobody:
-	// There are no functions any more: the calls on the list do nothing. But if there are
-	// some again by now the list has calls of theirs, perhaps, and goes back.
+	// No functions are registered, so the calls on the list do nothing. But new functions may have
+	// been registered since, and the list may contain calls to them: then put it back.
 	LDAXR (R5), R6
 	STLXR ZR, (R5), R7
 	CBNZ  R7, nobody

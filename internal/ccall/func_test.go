@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// callC calls a function by way of C.
+// callC calls a function through C.
 func callC(t *testing.T, n Func) {
 	t.Helper()
 	addr, err := Trampoline()
@@ -19,8 +19,8 @@ func callC(t *testing.T, n Func) {
 	Call6(unsafe.Pointer(f), Blocking, nil)
 }
 
-// TestFunc has C call functions that return, that end their goroutine, that grow the
-// stack, and that are gone.
+// TestFunc makes C call functions that return, end their goroutine, grow the stack, or were
+// dropped.
 func TestFunc(t *testing.T) {
 	called := 0
 	n := NewFunc(func() { called++ })
@@ -52,7 +52,7 @@ func TestFunc(t *testing.T) {
 		callC(t, n)
 		n.Drop()
 	}
-	// One that lets go of itself.
+	// A function that drops itself.
 	n = NewFunc(func() { called++; n.Drop() })
 	callC(t, n)
 	callC(t, n)
@@ -61,8 +61,8 @@ func TestFunc(t *testing.T) {
 	}
 }
 
-// TestFuncsAtOnce has many threads call functions.
-func TestFuncsAtOnce(t *testing.T) {
+// TestFuncsConcurrently calls functions from many threads.
+func TestFuncsConcurrently(t *testing.T) {
 	var called atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {

@@ -4,6 +4,6 @@ package ccall
 
 import "github.com/ebitengine/purego"
 
-// newCallback returns a C function that calls f. It panics where there can be none, or
-// none any more.
+// newCallback returns a C function that calls f. It panics on platforms without callbacks, and
+// after too many calls.
 func newCallback(f func(uintptr) uintptr) (uintptr, error) { return purego.NewCallback(f), nil }

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// TestCallbackNeedsHeap shows what Heap is for: with the frame on the stack the
-// result and the out-value of the same call are lost. If it ever fails, the
-// runtime no longer moves a stack that C was called from.
+// TestCallbackNeedsHeap shows why Heap is necessary: with the frame on the stack, the result and
+// the out-value of a call are lost. If the test fails, the runtime no longer moves a stack from
+// which C was called.
 func TestCallbackNeedsHeap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("breaks the rules, in a process of its own: not with -short")
@@ -21,8 +21,7 @@ func TestCallbackNeedsHeap(t *testing.T) {
 	}
 	fn := cfunc(t, "call_back")
 	if os.Getenv(childEnv) == "" {
-		// C writes where the stack was: the child may well crash, which is an
-		// answer too.
+		// C writes to the old stack. The child may crash, which is an allowed result.
 		out, err := runChild(t, "TestCallbackNeedsHeap", "stack")
 		if err == nil && !strings.Contains(out, "lost") {
 			t.Errorf("result and out-value reached a frame on the stack; the child's output:\n%s", out)

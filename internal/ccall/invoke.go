@@ -7,12 +7,11 @@ import (
 	"unsafe"
 )
 
-// Invoke calls the C function at fn with up to fourteen arguments and returns
-// the result register. It is for callers that value convenience over speed: an
-// argument is an integer; a string, which C receives as a NUL-terminated copy;
-// or a *uintptr, *int32 or *uint64, through which C may write. It reports an
-// error for an argument of another type, for a string with an interior NUL, if
-// there are too many arguments, or if the call cannot be made (ErrNoThread).
+// Invoke calls the C function at fn with up to fourteen arguments and returns the result register.
+// It is convenient, but slow. An argument is an integer, a string, which C receives as a
+// NUL-terminated copy, or a *uintptr, *int32 or *uint64, through which C may write. Invoke returns
+// an error for arguments of other types, for a string with an interior NUL, for too many arguments,
+// and if the call cannot be made (ErrNoThread).
 func Invoke(fn uintptr, class Class, args ...any) (r uintptr, err error) {
 	f := Heap(new(Frame14))
 	f.Fn = fn
@@ -21,8 +20,8 @@ func Invoke(fn uintptr, class Class, args ...any) (r uintptr, err error) {
 	}
 	var keep []any
 	for i, a := range args {
-		// Addresses as numbers are right here: what they belong to is moved to
-		// the heap by escape, where nothing moves, and kept alive.
+		// Converting these addresses to numbers is safe: escape moves the variables to the heap,
+		// where they do not move, and keep keeps them alive.
 		switch a := a.(type) {
 		case uintptr:
 			f.A[i] = a

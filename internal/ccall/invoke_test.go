@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestInvokeWords passes integers of every type that Invoke takes, as far to
-// the right as they go.
+// TestInvokeWords passes integers of every type that Invoke accepts, in all 14 positions.
 func TestInvokeWords(t *testing.T) {
 	args := []any{uintptr(1 << 63), -2, int32(-3), uint64(4 << 60), 5, 6, 7, int32(8), 9, 10, 11, -12, uintptr(13), int32(-14)}
 	minus := func(v uint64) uint64 { return -v }
@@ -27,7 +26,7 @@ func TestInvokeWords(t *testing.T) {
 	checkSeen(t, r, []uint64{})
 }
 
-// TestInvokePointers passes what C reads and writes.
+// TestInvokePointers passes strings that C reads and variables that C writes.
 func TestInvokePointers(t *testing.T) {
 	stop := collect()
 	defer stop()

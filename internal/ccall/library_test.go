@@ -29,8 +29,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestErrorTexts holds that everyone gets the text of their own failure: the C
-// library keeps it for the thread, and it takes a second call to read it.
+// TestErrorTexts checks that each goroutine gets the text of its own error. The C library keeps the
+// text for the thread, and a second call reads it.
 func TestErrorTexts(t *testing.T) {
 	cfunc(t, "query")
 	lib, err := clib()

@@ -13,18 +13,20 @@ import (
 // threads and register handlers that outlive a dlclose.
 type Library struct{ handle uintptr }
 
-// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL, where a name
-// without a slash is searched for the way the system's loader does it.
+// Open loads the shared library name with RTLD_NOW|RTLD_LOCAL. The system's loader searches for a
+// name without a slash. A library's constructor must not call Open.
 //
-// The disposition of SIGURG is put back afterwards: a library written in Go
-// takes the signal over when it is loaded, and the runtime of this program
-// would be unable to preempt its goroutines from then on. Preemptions that fell
-// into the loading are sent once more, if there is a /proc. One that a collection
-// waits for, which began meanwhile, is not, as this waits for the collection: a program
-// that never blocks had better open such a library early, or one that gives the
-// signal back itself. A library's constructor must not open another one in this way.
+// # SIGURG
+//
+// Open restores the disposition of SIGURG. A library that is written in Go replaces the handler
+// when it is loaded, and then this program's runtime could no longer preempt goroutines. Open also
+// sends SIGURG again to all threads, as some preemptions may have been lost, if there is a /proc.
+//
+// One case remains: if a garbage collection begins during the load and waits for a lost preemption,
+// Open itself waits for the collection. A program whose goroutines never block should load such a
+// library early.
 func Open(name string) (Library, error) {
-	// dlerror's message is kept per thread and read in a second call.
+	// dlerror keeps its message for the thread, and a second call reads it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	opening.Lock()
@@ -34,7 +36,8 @@ func Open(name string) (Library, error) {
 	return Library{h}, err
 }
 
-// opening keeps another library's handler from being taken for this program's.
+// opening serialises Open, so that the handler of a library is not taken for this program's
+// handler.
 var opening sync.Mutex
 
 // Lookup returns the address of a symbol that the library exports.

@@ -10,11 +10,11 @@ import (
 // register handlers that outlive it.
 type Library struct{ handle syscall.Handle }
 
-// Open loads the DLL name, which should be an absolute path: a bare name is
-// searched for the way LoadLibrary does it, the program's folder first.
+// Open loads the DLL name, which should be an absolute path: LoadLibrary searches for other names,
+// first in the program's folder.
 func Open(name string) (Library, error) {
 	h, err := syscall.LoadLibrary(name)
-	if err != nil { // Windows does not say what it is about
+	if err != nil { // the error of Windows does not contain the name
 		return Library{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return Library{h}, nil
@@ -31,8 +31,8 @@ func (l Library) Lookup(symbol string) (uintptr, error) {
 
 var getSystemDirectory = syscall.NewLazyDLL("kernel32.dll").NewProc("GetSystemDirectoryW")
 
-// SystemFolder returns the folder of the system's libraries. The variable
-// SystemRoot would tell as well, but who starts a program sets its environment.
+// SystemFolder returns the folder of the system's libraries. It does not use the variable
+// SystemRoot, because the environment is not trusted.
 func SystemFolder() string {
 	var b [syscall.MAX_PATH]uint16
 	n, _, _ := getSystemDirectory.Call(uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))

@@ -2,5 +2,5 @@
 
 package ccall
 
-// raceEnabled tells whether the race detector is on: it makes calls allocate.
+// raceEnabled says whether the race detector is on. It makes calls allocate.
 const raceEnabled = false

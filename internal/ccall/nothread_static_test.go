@@ -13,8 +13,8 @@ import (
 	"unsafe"
 )
 
-// TestNoThreads makes calls on threads of Go's for which glibc can make no more of its own: each ends
-// with an error, in whichever way it is made.
+// TestNoThreads makes calls on Go threads while glibc cannot create threads. Calls of all kinds
+// return an error.
 func TestNoThreads(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		if os.Getenv("PURECU_TEST_EXEC") != "" {
@@ -72,7 +72,7 @@ func TestNoThreads(t *testing.T) {
 		for kind, call := range kinds {
 			ready.Add(1)
 			done.Go(func() {
-				runtime.LockOSThread() // Go's threads are all there before memory is short
+				runtime.LockOSThread() // create all Go threads while there is memory
 				defer runtime.UnlockOSThread()
 				ready.Done()
 				<-begin
@@ -99,7 +99,7 @@ func TestNoThreads(t *testing.T) {
 			t.Errorf("kind %d never failed", kind)
 		}
 	}
-	for kind, call := range kinds { // and there is memory again
+	for kind, call := range kinds { // with memory available again
 		done.Go(func() {
 			if r := call(); r != 0 {
 				t.Errorf("kind %d: the result is %d", kind, r)
@@ -109,10 +109,11 @@ func TestNoThreads(t *testing.T) {
 	done.Wait()
 }
 
-// shortOfMemory leaves this process too little memory for a thread's stack, until back is called.
+// shortOfMemory limits this process to too little memory for a thread's stack, until back is
+// called.
 func shortOfMemory(t *testing.T) (back func()) {
 	t.Helper()
-	runtime.KeepAlive(make([]byte, 16<<20)) // Go has some to spare, as it crashes where it has none
+	runtime.KeepAlive(make([]byte, 16<<20)) // a reserve for Go, which crashes without memory
 	runtime.GC()
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

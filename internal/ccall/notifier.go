@@ -2,7 +2,7 @@ package ccall
 
 import "time"
 
-// channelNotifier is a notifier that C cannot notify.
+// channelNotifier is a notifier without a file descriptor. C cannot notify it.
 type channelNotifier struct{ c chan struct{} }
 
 func (n *channelNotifier) make() { n.c = make(chan struct{}, 1) }

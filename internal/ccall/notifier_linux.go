@@ -12,43 +12,43 @@ import (
 	"unsafe"
 )
 
-// Notifier wakes the one goroutine that waits on it, its owner. Go code notifies it, or a C library that calls the
-// function of [Notifier.Callback]. It has an eventfd from the first Wait, or Callback, until Close, and again from the
-// next one on. C may call at any time.
+// Notifier wakes one goroutine, its owner. Go code notifies it with Notify. C code notifies it with
+// the function of [Notifier.Callback], at any time. A Notifier has an eventfd from Wait or Callback
+// to Close.
 //
-// Wait, Callback, Close and Forget are for the owner; everything else is safe for concurrent use. Whoever drops a
-// Notifier has called Close.
+// Only the owner may call Wait, Callback, Close and Forget. The other methods are safe for
+// concurrent use. The owner calls Close before it drops a Notifier.
 type Notifier struct {
-	// mu is held while the descriptor and C's memory come and go. The owner need not take it to look at them.
+	// mu guards changes of the descriptor and of C's memory. The owner reads them without it.
 	mu sync.Mutex
-	// file is the eventfd, for the runtime's poller; nil while there is none. fd is its number.
+	// file is the eventfd, for the runtime's poller, or nil. fd is its number.
 	file *os.File
 	fd   int64
-	// own is the gate that Go notifies through, and c that for C, nil while there is none. c is in memory that is not
-	// Go's.
+	// own is the gate for Go, and c the gate for C, or nil. c is in memory that Go does not manage.
 	own    gate
 	c      *gate
 	memory []byte
-	before uint64 // how often C has notified through gates that are gone
+	before uint64 // how often C has notified through gates that were freed
 
-	channel channelNotifier // for Go where there is no eventfd
-	seen    uint64          // how many notifications there were when Wait returned
+	channel channelNotifier // used by Go if there is no eventfd
+	seen    uint64          // the number of notifications when Wait returned
 }
 
-// gate leads those who notify to a descriptor, which may be closed. Each counts itself in, looks for the descriptor,
-// writes to it, and counts itself out. So whoever takes the descriptor away, and then finds nobody inside, may
-// close it: those who come later find that there is none. Whoever waits puts the descriptor there, and looks at
-// the count then. So either it is written to, or the count says that somebody has called Notify.
+// gate gives notifying threads access to a descriptor that may be closed at any time. A
+// notification increments in, reads fd, writes to the descriptor, and increments out. To close the
+// descriptor, the owner first sets fd to -1, and then waits until in equals out: later
+// notifications find no descriptor. To wait, the owner first sets fd, and then reads in. So a
+// notification either writes to the descriptor, or is visible in the count.
 //
-// The assembly knows the layout.
+// The assembly uses the layout.
 type gate struct {
 	in, out atomic.Uint64
 	fd      atomic.Int64 // negative if there is none
 }
 
-// empty reports whether nobody was inside at some moment of the call.
+// empty reports whether no notification was in progress at some moment of the call.
 func (g *gate) empty() bool {
-	out := g.out.Load() // first: it is never more than in
+	out := g.out.Load() // loaded first, as it is never more than in
 	return g.in.Load() == out
 }
 
@@ -60,7 +60,7 @@ const (
 	pollIn          = 1
 )
 
-// notifyABI0 is the address of a C function of one argument, set by the assembler: the gate.
+// notifyABI0 is the address of a C function with one argument, the gate. The assembler sets it.
 var notifyABI0 uintptr
 
 // NewNotifier returns a notifier.
@@ -71,18 +71,18 @@ func NewNotifier() *Notifier {
 	return b
 }
 
-// open makes the notifier have a descriptor. It reports false if there is none to be had.
+// open opens the descriptor if necessary. It reports false if the system has no descriptor left.
 func (b *Notifier) open() bool {
 	if b.file != nil {
 		return true
 	}
-	// The descriptor, and its number, belong to this process alone.
+	// With CLOEXEC, so that processes that this process starts do not get the descriptor.
 	fd, _, e := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, efdCloexec|efdNonblock, 0)
 	if e != 0 {
 		return false
 	}
 	f := os.NewFile(fd, "eventfd")
-	if f.SetReadDeadline(time.Time{}) != nil { // the runtime's poller does not take it
+	if f.SetReadDeadline(time.Time{}) != nil { // the runtime's poller does not support it
 		f.Close()
 		return false
 	}
@@ -93,7 +93,7 @@ func (b *Notifier) open() bool {
 	return true
 }
 
-// lead leads those who notify to a descriptor, or to none.
+// lead sets the descriptor of both gates, -1 for none.
 func (b *Notifier) lead(fd int64) {
 	b.own.fd.Store(fd)
 	if b.c != nil {
@@ -101,9 +101,9 @@ func (b *Notifier) lead(fd int64) {
 	}
 }
 
-// Callback returns a C function and the argument with which it notifies the owner, on whichever
-// thread calls it: it does nothing but write to a descriptor, if there is one. fn is 0 where there
-// is no such function, and ok is false, too, where the system has no descriptor or memory left.
+// Callback returns a C function and the argument with which it notifies the owner. It may be called
+// on any thread, and only writes to a descriptor, if there is one. fn is 0 on platforms without
+// such a function. ok is false there, and also if the system has no descriptor or memory left.
 func (b *Notifier) Callback() (fn, arg uintptr, ok bool) {
 	if !b.open() {
 		return notifyABI0, 0, false
@@ -137,7 +137,7 @@ func (b *Notifier) notified() uint64 {
 	return b.before + b.c.in.Load()
 }
 
-// Holds returns how many descriptors, and how many pages of memory for C, the notifier has now.
+// Holds returns how many descriptors and pages of memory for C the notifier has now.
 func (b *Notifier) Holds() (descriptors, pages int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,12 +150,12 @@ func (b *Notifier) Holds() (descriptors, pages int) {
 	return descriptors, pages
 }
 
-// Notify wakes the goroutine that waits, or else the next one that will.
+// Notify wakes the owner, or makes its next Wait return at once.
 func (b *Notifier) Notify() {
 	b.own.in.Add(1)
 	if fd := b.own.fd.Load(); fd >= 0 {
 		one := uint64(1)
-		// A counter that is full wakes the owner, too.
+		// The result does not matter: a full counter wakes the owner, too.
 		syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
 	} else {
 		b.channel.notify()
@@ -163,32 +163,32 @@ func (b *Notifier) Notify() {
 	b.own.out.Add(1)
 }
 
-// short is up to which time a goroutine sleeps in the kernel, and holds its thread:
-// the runtime's timers are too coarse.
+// short is the longest sleep in the kernel, during which the goroutine keeps its thread. The
+// runtime's timers are too inaccurate for such sleeps.
 const short = 2 * time.Millisecond
 
-// Wait returns when there was a notification since the last Wait returned, or when d has passed. It may return early.
+// Wait returns after a notification since the last Wait returned, or after d. It may return early.
 func (b *Notifier) Wait(d time.Duration) {
 	open := b.open()
 	if b.notifications() == b.seen {
 		switch {
 		case !open:
 			b.channel.wait(d)
-		case d <= short && (d <= 0 || runtime.GOMAXPROCS(0) > 1): // or nobody else runs meanwhile
+		case d <= short && (d <= 0 || runtime.GOMAXPROCS(0) > 1): // with one processor, other goroutines could not run
 			b.sleep(d)
 		case b.file.SetReadDeadline(time.Now().Add(d)) == nil:
 			var v [8]byte
 			b.file.Read(v[:])
 		}
 	}
-	if open { // it does not block
+	if open { // the read does not block
 		var v uint64
 		syscall.RawSyscall(syscall.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&v)), 8)
 	}
 	b.seen = b.notifications()
 }
 
-// notifications returns how many notifications there were.
+// notifications returns the number of notifications so far.
 func (b *Notifier) notifications() uint64 { return b.own.in.Load() + b.notified() }
 
 // sleep sleeps in the kernel for up to d.
@@ -198,8 +198,8 @@ func (b *Notifier) sleep(d time.Duration) {
 		events, revents int16
 	}{fd: int32(b.fd), events: pollIn}
 	ts := syscall.NsecToTimespec(int64(max(d, 0)))
-	// A thread's sleep is 50 microseconds too long unless it asks for better. The
-	// goroutine has the thread to itself until that is taken back.
+	// A sleep is up to 50 microseconds too long unless the thread changes its timer slack. The
+	// goroutine is locked to the thread until the slack is restored.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, 1, 0)
@@ -207,8 +207,9 @@ func (b *Notifier) sleep(d time.Duration) {
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, 0, 0)
 }
 
-// Close gives the descriptor back. C may go on notifying: it finds that there is none, and is counted. Close reports
-// false if somebody was about to write to the descriptor, which stays then: call it again a little later.
+// Close closes the descriptor. C may still notify afterwards: the notification is only counted.
+// Close reports false, and keeps the descriptor, if a notification is about to write to it. The
+// caller then tries again a little later.
 func (b *Notifier) Close() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,15 +229,15 @@ func (b *Notifier) Close() bool {
 	return true
 }
 
-// Forget gives up what C notifies through, if C has called as often as expected, since it was made: nobody
-// will call any more. Else it reports false.
+// Forget frees the memory for C if C has notified as often as expected: then C will not notify
+// again. Otherwise it reports false.
 func (b *Notifier) Forget(expected uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c == nil {
 		return true
 	}
-	notifications := b.c.out.Load() // nobody is inside any more
+	notifications := b.c.out.Load() // out counts the notifications that have ended
 	if b.before+notifications != expected {
 		return false
 	}

@@ -1,10 +1,9 @@
 #include "textflag.h"
 
-// notifier is a C function of one argument, in DI: a gate, whose descriptor it writes to, if there is one. It counts
-// itself in before it looks for the descriptor, and out when it is done with it: see gate. It may be called on any
-// thread, also on one that Go knows nothing of: it changes no register that a C function has to preserve, and uses
-// no stack. A system call leaves all registers as they were but AX, CX and R11. What it answers is of no use to
-// anybody.
+// notifier is a C function with one argument, a gate, in DI. It follows the protocol of gate, and
+// writes to the gate's descriptor if there is one. It may be called on any thread, even on one that
+// Go does not know. It changes no register that a C function has to preserve, and uses no stack. A
+// system call changes AX, CX and R11 only. Its result is ignored.
 
 #define IN 0
 #define OUT 8

@@ -1,9 +1,9 @@
 #include "textflag.h"
 
-// notifier is a C function of one argument, in R0: a gate, whose descriptor it writes to, if there is one. It counts
-// itself in before it looks for the descriptor, and out when it is done with it: see gate. It may be called on any
-// thread, also on one that Go knows nothing of: it touches nothing that a C function has to preserve. A system
-// call leaves all registers as they were but R0. What it answers is of no use to anybody.
+// notifier is a C function with one argument, a gate, in R0. It follows the protocol of gate, and
+// writes to the gate's descriptor if there is one. It may be called on any thread, even on one that
+// Go does not know. It changes no register that a C function has to preserve. A system call changes
+// R0 only. Its result is ignored.
 
 #define IN 0
 #define OUT 8
@@ -24,7 +24,7 @@ in:
 	ADD   $1, R10
 	STLXR R10, (R9), R11
 	CBNZ  R11, in
-	DMB   $0xb // what is read below is read after that
+	DMB   $0xb // a barrier: the reads below come later
 	MOVD  FD(R9), R0
 	TBNZ  $63, R0, out
 	MOVD  $one<>(SB), R1

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// TestNotifierClosing closes a notifier again and again while C and Go notify it. Other files get the number of its
-// descriptor at once: nobody writes to these, and no call is lost.
+// TestNotifierClosing closes a notifier repeatedly while C and Go notify it. Other files reuse the
+// descriptor's number at once. Nothing may be written to them, and no notification may be lost.
 func TestNotifierClosing(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
@@ -25,24 +25,24 @@ func TestNotifierClosing(t *testing.T) {
 	}
 	var notified, asked atomic.Uint64
 	var stop atomic.Bool
-	var ringers sync.WaitGroup
+	var notifiers sync.WaitGroup
 	for i := range 3 {
-		ringers.Go(func() {
+		notifiers.Go(func() {
 			for !stop.Load() {
 				if i == 2 {
 					b.Notify()
 				} else {
 					asked.Add(1)
-					ringFromC(fn, arg)
+					notifyFromC(fn, arg)
 					notified.Add(1)
 				}
 				time.Sleep(time.Microsecond)
 			}
 		})
 	}
-	defer func() { // also if a check fails
+	defer func() { // runs also if a check fails
 		stop.Store(true)
-		ringers.Wait()
+		notifiers.Wait()
 	}()
 	reused, late := 0, time.Now().Add(20*time.Second)
 	for round := 0; round < rounds && time.Now().Before(late); round++ {
@@ -65,7 +65,7 @@ func TestNotifierClosing(t *testing.T) {
 		for _, fd := range files {
 			var v uint64
 			if n, err := syscall.Read(fd, unsafe.Slice((*byte)(unsafe.Pointer(&v)), 8)); err != syscall.EAGAIN {
-				t.Fatalf("round %d: somebody has written %d to another file (%d, %v)", round, v, n, err)
+				t.Fatalf("round %d: %d was written to another file (%d, %v)", round, v, n, err)
 			}
 			syscall.Close(fd)
 		}
@@ -74,10 +74,10 @@ func TestNotifierClosing(t *testing.T) {
 		}
 	}
 	if reused == 0 {
-		t.Error("no other file had the number of the descriptor: the test shows nothing")
+		t.Error("no other file has reused the descriptor's number, so the test is void")
 	}
 	stop.Store(true)
-	ringers.Wait()
+	notifiers.Wait()
 	if n := b.Notified(); n != notified.Load() {
 		t.Errorf("C has called %d times, and %d were notified", notified.Load(), n)
 	}
@@ -86,15 +86,16 @@ func TestNotifierClosing(t *testing.T) {
 	}
 }
 
-// TestNotifierStaysOpen closes a notifier while somebody who notifications it knows its descriptor
-// already, and has yet to write to it: the descriptor stays until then, and serves who waits.
+// TestNotifierStaysOpen closes a notifier during a notification that has read the descriptor's
+// number and not written to it yet. The descriptor stays open until the write, and still wakes the
+// owner.
 func TestNotifierStaysOpen(t *testing.T) {
 	b := NewNotifier()
 	if _, _, ok := b.Callback(); !ok {
 		t.Fatal("C cannot notify it")
 	}
 	for name, g := range map[string]*gate{"C": b.c, "Go": &b.own} {
-		b.Wait(0) // it has a descriptor
+		b.Wait(0) // opens the descriptor
 		was := b.fd
 		g.in.Add(1)
 		fd := g.fd.Load()
@@ -104,10 +105,10 @@ func TestNotifierStaysOpen(t *testing.T) {
 			}
 		}
 		if fd != was || b.fd != was || g.fd.Load() != was || descriptors(b) != 1 {
-			t.Errorf("%s: the descriptor was %d; who notifications knows %d, later %d, and the notifier has %d",
+			t.Errorf("%s: the descriptor was %d; the notification has read %d, later %d, and the notifier has %d",
 				name, was, fd, g.fd.Load(), b.fd)
 		}
-		b.Wait(time.Hour) // it was notified
+		b.Wait(time.Hour) // returns at once, as it was notified
 		one := [8]byte{1}
 		if _, err := syscall.Write(int(fd), one[:]); err != nil {
 			t.Errorf("%s cannot write: %v", name, err)
@@ -122,7 +123,7 @@ func TestNotifierStaysOpen(t *testing.T) {
 	}
 }
 
-// TestNotifierWithoutDescriptors waits when the process may open no more files, and later when it may.
+// TestNotifierWithoutDescriptors waits while the process cannot open files, and later when it can.
 func TestNotifierWithoutDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -148,7 +149,7 @@ func TestNotifierWithoutDescriptors(t *testing.T) {
 		t.Errorf("there are no descriptors, and it has %d; C may call: %t", b.fd, ok)
 	}
 	if took < time.Millisecond {
-		t.Errorf("nobody has notified, and two waits of a millisecond took %v", took)
+		t.Errorf("without a notification, two waits of a millisecond took %v", took)
 	}
 	go b.Notify()
 	b.Wait(time.Hour)
@@ -160,8 +161,8 @@ func TestNotifierWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// TestNotifierWakes has C call while the notifier's owner is about to sleep, or opens its
-// descriptor: each call wakes it.
+// TestNotifierWakes makes C notify while the owner is about to sleep or to open the descriptor.
+// Each notification wakes the owner.
 func TestNotifierWakes(t *testing.T) {
 	rounds := 20_000
 	if testing.Short() {
@@ -171,7 +172,7 @@ func TestNotifierWakes(t *testing.T) {
 	calls, notified := make(chan [2]uintptr), make(chan struct{})
 	go func() {
 		for c := range calls {
-			ringFromC(c[0], c[1])
+			notifyFromC(c[0], c[1])
 			notified <- struct{}{}
 		}
 	}()
@@ -181,12 +182,12 @@ func TestNotifierWakes(t *testing.T) {
 			t.Fatal("C cannot notify it")
 		}
 		if round%2 == 0 && !b.Close() {
-			t.Fatal("nobody notifications, and Close waits for somebody")
+			t.Fatal("Close reports a notification in progress, and there is none")
 		}
 		calls <- [2]uintptr{fn, arg}
 		for begin := time.Now(); b.Notified() <= round; {
 			if b.Wait(time.Hour); time.Since(begin) > 10*time.Second {
-				t.Fatalf("round %d: nobody was woken", round)
+				t.Fatalf("round %d: the owner was not woken", round)
 			}
 		}
 		<-notified
@@ -198,7 +199,7 @@ func TestNotifierWakes(t *testing.T) {
 	b.Close()
 }
 
-// BenchmarkNotifierOpens measures what it takes that a notifier has a descriptor while somebody waits only.
+// BenchmarkNotifierOpens measures the cost of opening and closing the descriptor for each wait.
 func BenchmarkNotifierOpens(b *testing.B) {
 	notifier := NewNotifier()
 	for b.Loop() {

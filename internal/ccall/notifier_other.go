@@ -4,7 +4,7 @@ package ccall
 
 import "time"
 
-// Notifier wakes the one goroutine that waits on it. C cannot notify it on this platform.
+// Notifier wakes one goroutine, its owner. C cannot notify it on this platform.
 type Notifier struct{ channel channelNotifier }
 
 // NewNotifier returns a notifier.
@@ -17,21 +17,20 @@ func NewNotifier() *Notifier {
 // Callback reports false: there is no C function that notifies.
 func (n *Notifier) Callback() (fn, arg uintptr, ok bool) { return 0, 0, false }
 
-// Notified returns how often C has called: never.
+// Notified returns 0, as C cannot notify.
 func (n *Notifier) Notified() uint64 { return 0 }
 
-// Holds returns how many descriptors, and how many pages of memory for C, the notifier has: none.
+// Holds returns 0 and 0, as the notifier has no descriptors and no memory for C.
 func (n *Notifier) Holds() (descriptors, pages int) { return 0, 0 }
 
-// Notify wakes the goroutine that waits, or else the next one that will.
+// Notify wakes the owner, or makes its next Wait return at once.
 func (n *Notifier) Notify() { n.channel.notify() }
 
-// Wait returns when there was a notification since the last Wait returned, or when d has
-// passed.
+// Wait returns after a notification since the last Wait returned, or after d.
 func (n *Notifier) Wait(d time.Duration) { n.channel.wait(d) }
 
-// Close has nothing to give back.
+// Close has nothing to close.
 func (n *Notifier) Close() bool { return true }
 
-// Forget has nothing to give up.
+// Forget has nothing to free.
 func (n *Notifier) Forget(uint64) bool { return true }

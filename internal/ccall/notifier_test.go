@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// quiet checks that Wait takes its time: at the second try at the latest, as it may return early once for what was
-// notified before.
+// quiet checks that Wait lasts for d. It tries twice, as the first Wait may return early because of
+// an earlier notification.
 func quiet(t *testing.T, b *Notifier, d time.Duration, what string) {
 	t.Helper()
 	var took time.Duration
@@ -22,30 +22,30 @@ func quiet(t *testing.T, b *Notifier, d time.Duration, what string) {
 	t.Errorf("%s: Wait(%v) returns after %v", what, d, took)
 }
 
-// descriptors returns how many descriptors a notifier has.
+// descriptors returns the number of a notifier's descriptors.
 func descriptors(b *Notifier) int {
 	n, _ := b.Holds()
 	return n
 }
 
-// ringFromC calls the C function that notifications a notifier.
-func ringFromC(fn, arg uintptr) {
+// notifyFromC notifies a notifier through its C function.
+func notifyFromC(fn, arg uintptr) {
 	f := Frame6{Head: Head{Fn: fn}, A: [6]uintptr{arg}}
 	Call6(unsafe.Pointer(&f), Hot, nil)
 }
 
-// TestNotifier notifications a notifier from Go and from C, before and while somebody waits for it, for
-// shorter and longer than a goroutine sleeps in the kernel, and while it is closed.
+// TestNotifier notifies a notifier from Go and from C, before and during a wait, with waits shorter
+// and longer than a sleep in the kernel, and while the notifier is closed.
 func TestNotifier(t *testing.T) {
 	for _, d := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 		b := NewNotifier()
 		b.Notify()
 		b.Wait(time.Hour)
-		quiet(t, b, d, "nobody has notified")
+		quiet(t, b, d, "without a notification")
 		b.Notify()
 		b.Notify()
-		b.Wait(time.Hour) // once for both
-		quiet(t, b, d, "it was notified before")
+		b.Wait(time.Hour) // returns once for both notifications
+		quiet(t, b, d, "after a notification")
 		if n := b.Notified(); n != 0 {
 			t.Errorf("C has called %d times", n)
 		}
@@ -64,7 +64,7 @@ func TestNotifier(t *testing.T) {
 			for range times {
 				wg.Go(func() {
 					for range notifications {
-						ringFromC(fn, arg)
+						notifyFromC(fn, arg)
 					}
 				})
 			}
@@ -72,7 +72,7 @@ func TestNotifier(t *testing.T) {
 				b.Wait(d)
 			}
 			wg.Wait()
-			quiet(t, b, d, "C was notified before")
+			quiet(t, b, d, "after a notification from C")
 			if n := b.Notified(); n != times*notifications {
 				t.Errorf("C has called %d times, want %d", n, times*notifications)
 			}
@@ -80,9 +80,9 @@ func TestNotifier(t *testing.T) {
 				t.Errorf("an open notifier has %d descriptors", n)
 			}
 			if !b.Close() {
-				t.Error("nobody notifications, and Close waits for somebody")
+				t.Error("Close reports a notification in progress, and there is none")
 			}
-			ringFromC(fn, arg)
+			notifyFromC(fn, arg)
 			if n := b.Notified(); n != times*notifications+1 || descriptors(b) != 0 {
 				t.Errorf(
 					"a closed notifier was notified %d times, want %d; it has %d descriptors",
@@ -92,23 +92,23 @@ func TestNotifier(t *testing.T) {
 				)
 			}
 			b.Wait(time.Hour)
-			quiet(t, b, d, "what C has called meanwhile was notified")
+			quiet(t, b, d, "after a notification while it was closed")
 			if b.Forget(times*notifications + 2) {
-				t.Error("C has yet to call once, and Forget does not wait for it")
+				t.Error("one notification from C is missing, and Forget reports true")
 			}
-			ringFromC(fn, arg)
+			notifyFromC(fn, arg)
 			for range 2 {
 				if !b.Forget(times*notifications + 2) {
-					t.Error("C has called as often as expected, and Forget waits")
+					t.Error("C has notified as often as expected, and Forget reports false")
 				}
 			}
 			if _, pages := b.Holds(); pages != 0 {
 				t.Errorf("the notifier keeps %d pages for C, which has notified", pages)
 			}
 			if fn, arg, ok = b.Callback(); !ok {
-				t.Fatal("C cannot ring any more")
+				t.Fatal("Callback fails after Forget")
 			}
-			ringFromC(fn, arg)
+			notifyFromC(fn, arg)
 			if n := b.Notified(); n != times*notifications+3 {
 				t.Errorf("C has called %d times, want %d", n, times*notifications+3)
 			}
@@ -117,14 +117,14 @@ func TestNotifier(t *testing.T) {
 				t.Error("the notifier is not collected")
 			}
 		}
-		b.Notify() // nobody hears
+		b.Notify() // has no effect
 		if !b.Close() || descriptors(b) != 0 {
 			t.Errorf("a closed notifier has %d descriptors", descriptors(b))
 		}
 	}
 }
 
-// TestNotifierWithoutDescriptor notifications a notifier that has none.
+// TestNotifierWithoutDescriptor notifies a notifier that has no descriptor.
 func TestNotifierWithoutDescriptor(t *testing.T) {
 	var b channelNotifier
 	b.make()
@@ -133,6 +133,6 @@ func TestNotifierWithoutDescriptor(t *testing.T) {
 	b.wait(time.Hour)
 	begin := time.Now()
 	if b.wait(time.Millisecond); time.Since(begin) < time.Millisecond {
-		t.Error("it was notified before")
+		t.Error("Wait returns without a notification")
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// The portable engine hands words to a variadic call, and so has to turn the
-// addresses in a frame into numbers while Go code still runs. Frames are
-// therefore moved to the heap, where nothing moves, and what they point to
-// must be there too: it is, as pointers stored in a heap object escape.
+// The portable engine passes words to a variadic call, so it has to convert the addresses in a
+// frame to numbers while Go code still runs. Therefore frames are moved to the heap, where nothing
+// moves. The variables that they point to are on the heap as well, as pointers that are stored in a
+// heap object escape.
 
 // Call6 calls the function of a frame of six argument words. f points to it.
 func Call6(f unsafe.Pointer, _ Class, _ *Thread) {
@@ -19,8 +19,8 @@ func Call6(f unsafe.Pointer, _ Class, _ *Thread) {
 	runtime.KeepAlive(f)
 }
 
-// Call14 calls the function of a frame of fourteen argument words. f points to
-// it. It always can.
+// Call14 calls the function of a frame of fourteen argument words. f points to it. It always
+// reports true.
 func Call14(f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
 	w := (*Frame14)(escape(f))
 	w.R = call(w.Fn, w.A[0], w.A[1], w.A[2], w.A[3], w.A[4], w.A[5], w.A[6], w.A[7],
@@ -29,7 +29,7 @@ func Call14(f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
 	return true
 }
 
-// Call makes the calls that e describes, each with a crossing of its own.
+// Call makes the calls that e describes, each with its own crossing.
 func (e *Each) Call(_ Class, _ *Thread) {
 	e = (*Each)(escape(unsafe.Pointer(e)))
 	for i := range e.N {
@@ -71,15 +71,14 @@ func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, failed Step) {
 	})
 }
 
-// scopeFrame is what the steps of a scope write to.
+// scopeFrame is the memory that the steps of a scope write to.
 type scopeFrame struct {
 	mode   uintptr // in and out: an int in the low half
 	popped uintptr // out
 	scopeResults
 }
 
-// run takes the steps of a scope one by one. The thread is locked meanwhile:
-// the state that the steps change belongs to it.
+// run makes the steps of a scope one by one, locked to the thread whose state they change.
 func (s Scope) run(body func() int32) (result int32, failed Step) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -90,7 +89,7 @@ func (s Scope) run(body func() int32) (result int32, failed Step) {
 }
 
 func (s Scope) steps(sf *scopeFrame, body func() int32) {
-	// Addresses as numbers are right here: sf is on the heap, and kept alive.
+	// Converting these addresses to numbers is safe: sf is on the heap, and kept alive.
 	mode, popped := uintptr(unsafe.Pointer(&sf.mode)), uintptr(unsafe.Pointer(&sf.popped))
 	defer runtime.KeepAlive(sf)
 

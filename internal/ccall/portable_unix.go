@@ -4,7 +4,7 @@ package ccall
 
 import "github.com/ebitengine/purego"
 
-// Engine names the way in which this build enters C.
+// Engine is the name of this build's engine.
 const Engine = "purego"
 
 // call calls the C function at fn.

@@ -2,7 +2,7 @@ package ccall
 
 import "syscall"
 
-// Engine names the way in which this build enters C.
+// Engine is the name of this build's engine.
 const Engine = "syscall"
 
 // call calls the C function at fn.

@@ -14,8 +14,8 @@ import (
 	"unsafe"
 )
 
-// gourg builds the Go library in testdata/gourg and returns its path, unless
-// PURECU_TEST_CLIB has it as libgourg.so.
+// gourg builds the Go library in testdata/gourg and returns its path. If PURECU_TEST_CLIB is set,
+// it returns libgourg.so in that folder.
 func gourg(t *testing.T) string {
 	t.Helper()
 	if path := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libgourg.so"); path != "libgourg.so" {
@@ -42,9 +42,9 @@ func gourg(t *testing.T) string {
 	return path
 }
 
-// TestPreemptSignal loads a library written in Go, which takes SIGURG over. If
-// it kept it, this program could not stop its goroutines any more: a loop that
-// does not call anything would make the garbage collector wait for ever.
+// TestPreemptSignal loads a library written in Go, which replaces the handler of SIGURG. If Open
+// did not restore the handler, this program could no longer preempt goroutines, and a loop without
+// calls would block the garbage collector forever.
 func TestPreemptSignal(t *testing.T) {
 	path := os.Getenv("PURECU_TEST_GOURG")
 	what := os.Getenv(childEnv)
@@ -52,7 +52,7 @@ func TestPreemptSignal(t *testing.T) {
 		path := gourg(t)
 		for _, what := range []string{"dlopen", "Open"} {
 			if what == "dlopen" && Engine == "static" {
-				continue // nobody else opens libraries there
+				continue // only Open can open libraries with this engine
 			}
 			out, err := runChild(t, "TestPreemptSignal", what, "PURECU_TEST_GOURG="+path)
 			if err != nil {
@@ -62,25 +62,25 @@ func TestPreemptSignal(t *testing.T) {
 		return
 	}
 
-	if Engine == "static" { // which takes all of Go's signals over when it begins
+	if Engine == "static" { // it installs its handlers when it is initialised
 		if _, err := Open("libc.so.6"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := urgAction(t)
 	if what == "dlopen" {
-		// Without this package: is there something to test at all?
+		// Check that the library replaces the handler if it is loaded without this package.
 		if err := dlopen(path); err != nil {
 			t.Fatal(err)
 		}
 		if urgAction(t) == before {
-			t.Error("the library has left SIGURG alone: this test shows nothing")
+			t.Error("the library has not replaced the handler of SIGURG, so the test is void")
 		}
 		return
 	}
 
-	// The collector does not start while the library is loaded, when it could not stop the loops.
-	// Go's scheduler stops them all the time, to let others have a turn.
+	// The collector must not start while the library is loaded, when it could not preempt the
+	// loops. Go's scheduler preempts them all the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GOMAXPROCS(8)
 	var started atomic.Int32
@@ -120,13 +120,12 @@ func TestPreemptSignal(t *testing.T) {
 		runtime.Gosched()
 	}
 	for range 10 {
-		runtime.GC() // for ever, if a loop cannot be stopped
+		runtime.GC() // blocks forever if a loop cannot be preempted
 	}
 	stop.Store(true)
 	loops.Wait()
 
-	// The handlers of faults remain with the library, which passes on what is
-	// not its own.
+	// The library keeps the handlers of faults, and forwards the faults of other code.
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -138,7 +137,7 @@ func TestPreemptSignal(t *testing.T) {
 	}()
 }
 
-// urgAction returns how this process handles SIGURG, as the kernel has it.
+// urgAction returns the kernel's disposition of SIGURG for this process.
 func urgAction(t *testing.T) (action [4]uint64) {
 	t.Helper()
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGURG),

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestProfile profiles a function that does nothing but call C, which takes the time, a few tenths of a second: the
-// profile has to name it.
+// TestProfile profiles a Go function that only calls C for a few tenths of a second. The profile
+// has to contain the Go function.
 func TestProfile(t *testing.T) {
 	fn := cfunc(t, "spin")
 	var profile bytes.Buffer
@@ -28,7 +28,7 @@ func TestProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(text, []byte("ccall.spinInC")) { // names are there of what was sampled
+	if !bytes.Contains(text, []byte("ccall.spinInC")) { // the profile contains the names of sampled functions
 		t.Error("no sample tells which function called C")
 	}
 }

@@ -4,7 +4,7 @@ package ccall
 
 import "github.com/ebitengine/purego"
 
-// What the tests need of purego itself.
+// The functions in this file use purego directly.
 
 func init() {
 	ways = append(ways,
@@ -25,7 +25,7 @@ func init() {
 	)
 }
 
-// register has purego make a function of Go's type.
+// register makes a Go function with purego.
 func register(c *cfuncs) { purego.RegisterFunc(&c.registered, c.query) }
 
 // dlopen loads a library without this package.

@@ -17,8 +17,8 @@ import (
 	"unsafe"
 )
 
-// beside runs f while calls are made, and waits until they have ended.
-func beside(t *testing.T, f func()) {
+// duringCalls runs f while other goroutines make calls, and waits until these have ended.
+func duringCalls(t *testing.T, f func()) {
 	t.Helper()
 	fn, slow := cfunc(t, "query"), cfunc(t, "out_slow")
 	var stop atomic.Bool
@@ -29,11 +29,11 @@ func beside(t *testing.T, f func()) {
 		together(t, 8, func(g int) error {
 			for !stop.Load() {
 				if r := query1(fn); r != 0 {
-					return fmt.Errorf("a call beside: %d", r)
+					return fmt.Errorf("a concurrent call: %d", r)
 				}
 				if calls.Add(1)%256 == 0 {
 					if out, r := slowOut(slow, uintptr(g), 500); out != uintptr(g) || r != 0 {
-						return fmt.Errorf("a slow call beside: %d, %d", out, r)
+						return fmt.Errorf("a slow concurrent call: %d, %d", out, r)
 					}
 				}
 			}
@@ -50,13 +50,13 @@ func beside(t *testing.T, f func()) {
 	f()
 }
 
-// TestAllThreads has Go make a system call on all of its threads, by which it also
-// changes the user, while calls are made. Programs with cgo cannot, nor those with purego.
+// TestAllThreads makes a system call on all Go threads, as syscall.Setuid does, during other calls.
+// Programs with cgo or purego cannot do this.
 func TestAllThreads(t *testing.T) {
 	if Engine != "static" {
-		t.Skip("Go makes no system call on all threads where there is a C runtime")
+		t.Skip("Go cannot make a system call on all threads in a program with a C runtime")
 	}
-	// C may let glibc's own signals through, one of which Go uses for this.
+	// C may unblock glibc's own signals, and Go uses one of them for this.
 	keep := cfunc(t, "keep_mask")
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -67,7 +67,7 @@ func TestAllThreads(t *testing.T) {
 	})
 	defer wg.Wait()
 	defer stop.Store(true)
-	beside(t, func() {
+	duringCalls(t, func() {
 		for range rounds(200) {
 			if err := syscall.Setgid(syscall.Getgid()); err != nil {
 				t.Fatal(err)
@@ -81,17 +81,16 @@ func TestAllThreads(t *testing.T) {
 	})
 }
 
-// TestCredentials has a program give up its rights: C has none more than Go, whichever
-// thread it runs on.
+// TestCredentials drops the program's privileges. C code must not keep them, on any thread.
 func TestCredentials(t *testing.T) {
 	who := cfunc(t, "who")
 	const nobody = 65534
 	if os.Getenv(childEnv) == "" {
 		if Engine != "static" {
-			t.Skip("where there is a C runtime it changes all threads")
+			t.Skip("the C runtime changes all threads")
 		}
 		if os.Geteuid() != 0 {
-			t.Skip("only root may become somebody else")
+			t.Skip("only root may change the user")
 		}
 		if out, err := runChild(t, "TestCredentials", "become nobody"); err != nil {
 			t.Errorf("%v; the child's output:\n%s", err, out)
@@ -102,7 +101,7 @@ func TestCredentials(t *testing.T) {
 		for _, class := range []Class{Hot, Setup, Blocking} {
 			for range 3 {
 				done := make(chan bool)
-				go func() { // perhaps on another thread, for the first time
+				go func() { // perhaps on a thread that has not called C yet
 					defer close(done)
 					if r, err := Invoke(who, class); r != user<<32|group || err != nil {
 						t.Errorf("%v: user and group %#x, %v; want %d, %d", class, r, err, user, group)
@@ -127,7 +126,7 @@ func TestCredentials(t *testing.T) {
 	is(nobody, nobody)
 }
 
-// TestCancel has C end threads by the signal that glibc has for that, and opens libraries in between.
+// TestCancel cancels C threads, which glibc does with a signal, and opens libraries in between.
 func TestCancel(t *testing.T) {
 	fn := cfunc(t, "cancel")
 	for _, class := range []Class{Hot, Setup, Hot} {
@@ -140,13 +139,12 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestSignalHandled sends the process signals, directed at it as a whole, which Go
-// handles, while calls are made: each comes.
+// TestSignalHandled sends signals to the process, which Go handles, during calls. Each must arrive.
 func TestSignalHandled(t *testing.T) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	defer signal.Stop(c)
-	beside(t, func() {
+	duringCalls(t, func() {
 		for i := range rounds(500) {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 				t.Fatal(err)
@@ -154,14 +152,14 @@ func TestSignalHandled(t *testing.T) {
 			select {
 			case <-c:
 			case <-time.After(10 * time.Second):
-				t.Fatalf("signal %d did not come", i)
+				t.Fatalf("signal %d did not arrive", i)
 			}
 		}
 	})
 }
 
-// childDies runs a test in a process of its own that does what, and returns how it ended,
-// and what it said.
+// childDies runs a test in another process, which does what, and returns the process's exit status
+// and output.
 func childDies(t *testing.T, test, what string, env ...string) (syscall.WaitStatus, string) {
 	t.Helper()
 	out, err := runChild(t, test, what, env...)
@@ -172,8 +170,7 @@ func childDies(t *testing.T, test, what string, env ...string) (syscall.WaitStat
 	return exit.Sys().(syscall.WaitStatus), out
 }
 
-// TestSignalEnds sends signals whose default action ends the process, while calls are
-// made.
+// TestSignalEnds sends signals whose default action ends the process, during calls.
 func TestSignalEnds(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
@@ -186,14 +183,14 @@ func TestSignalEnds(t *testing.T) {
 	}
 	var sig int
 	fmt.Sscan(os.Getenv(childEnv), &sig)
-	beside(t, func() {
+	duringCalls(t, func() {
 		syscall.Kill(os.Getpid(), syscall.Signal(sig))
 		time.Sleep(10 * time.Second)
 	})
 }
 
-// TestCrash has C code crash: the process ends, and does not hang. In a call on Go's thread Go's runtime
-// says what has happened and where.
+// TestCrash crashes in C code. The process must end, and not hang. If C runs on a Go thread, Go's
+// runtime prints the reason and the function.
 func TestCrash(t *testing.T) {
 	crash, giveUp := cfunc(t, "crash"), cfunc(t, "give_up")
 	fns := map[string]uintptr{"crash": crash, "abort": giveUp}
@@ -202,7 +199,7 @@ func TestCrash(t *testing.T) {
 		fn, class, _ := strings.Cut(what, " ")
 		f := Frame6{Head: Head{Fn: fns[fn]}}
 		if class == "beside" {
-			beside(t, func() { Call6(unsafe.Pointer(&f), Hot, nil) })
+			duringCalls(t, func() { Call6(unsafe.Pointer(&f), Hot, nil) })
 		}
 		Call6(unsafe.Pointer(&f), classes[class], nil)
 		return
@@ -213,28 +210,28 @@ func TestCrash(t *testing.T) {
 		told := strings.Contains(out, "SIGSEGV") || strings.Contains(out, "SIGABRT")
 		switch {
 		case Engine == "static" && (strings.HasSuffix(what, "setup") || runtime.GOARCH == "arm64"):
-			// Go's handler is not for this thread, or could not run on it just then.
+			// Go's handler does not run on this thread, or could not run at this moment.
 			if want := endings[what[:5]]; ws.Signal() != want {
 				t.Errorf("%s: status %#x; want %v; the child's output:\n%s", what, ws, want, out)
 			}
 		case !told || !strings.Contains(out, "TestCrash"):
-			t.Errorf("%s: Go's runtime does not say what has happened, and in which function; the child's output:\n%s", what, out)
+			t.Errorf("%s: Go's runtime does not print the reason and the function; the child's output:\n%s", what, out)
 		}
 	}
 }
 
-// endings are the signals that end a process where nobody handles them.
+// endings are the signals that end a process that does not handle them.
 var endings = map[string]syscall.Signal{"crash": syscall.SIGSEGV, "abort": syscall.SIGABRT}
 
-// TestStrangeThread sends signals to a thread that is none of Go's and takes all of them: they are
-// the process's, and come to those who asked for them.
-func TestStrangeThread(t *testing.T) {
-	start, do := cfunc(t, "strange_start"), cfunc(t, "strange_do")
+// TestSignalsOnCThread sends signals to a C thread that blocks none of them. The signals must still
+// reach Go's handlers.
+func TestSignalsOnCThread(t *testing.T) {
+	start, do := cfunc(t, "thread_start"), cfunc(t, "thread_do")
 	f := Frame6{Head: Head{Fn: start}}
 	Call6(unsafe.Pointer(&f), Setup, nil)
 	tid := int(f.R)
 	if tid == 0 {
-		t.Fatal("C makes no thread")
+		t.Fatal("C cannot create a thread")
 	}
 	end := func(how int32) {
 		if r, err := Invoke(do, Setup, how); int32(r) != 0 || err != nil {
@@ -272,10 +269,10 @@ func TestStrangeThread(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGUSR1} {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, sig)
-		if _, err := Open("libc.so.6"); err != nil { // Go may handle it only now, which is seen then
+		if _, err := Open("libc.so.6"); err != nil { // Open notices that Go handles the signal since the last Open
 			t.Fatal(err)
 		}
-		beside(t, func() {
+		duringCalls(t, func() {
 			for i := range rounds(100) {
 				if err := syscall.Tgkill(os.Getpid(), tid, sig); err != nil {
 					t.Fatal(err)
@@ -283,26 +280,27 @@ func TestStrangeThread(t *testing.T) {
 				select {
 				case <-c:
 				case <-time.After(10 * time.Second):
-					t.Fatalf("%v: signal %d did not come", sig, i)
+					t.Fatalf("%v: signal %d did not arrive", sig, i)
 				}
 			}
 		})
 		signal.Stop(c)
 	}
 	nobodys()
-	if out, err := runChild(t, "TestStrangeThread", "nobody's", "GODEBUG=asyncpreemptoff=1"); err != nil {
+	if out, err := runChild(t, "TestSignalsOnCThread", "nobody's", "GODEBUG=asyncpreemptoff=1"); err != nil {
 		t.Errorf("without asynchronous preemption: %v; the child's output:\n%s", err, out)
 	}
 	for what, want := range map[string]syscall.Signal{"crash": syscall.SIGSEGV, "abort": syscall.SIGABRT, fmt.Sprint(int(syscall.SIGTERM)): syscall.SIGTERM} {
-		ws, out := childDies(t, "TestStrangeThread", what)
+		ws, out := childDies(t, "TestSignalsOnCThread", what)
 		if told := strings.Contains(out, want.String()) || strings.Contains(out, "SIGSEGV") || strings.Contains(out, "SIGABRT"); ws.Signal() != want && (Engine == "static" || !told) {
 			t.Errorf("%s: status %#x; want %v; the child's output:\n%s", what, ws, want, out)
 		}
 	}
 }
 
-// TestForkedEnds has C fork, and sends the child a signal that nobody asked for: it ends. Where the child
-// has Go's g, as that of a call on Go's thread, it is Go's handler that ends it.
+// TestForkedEnds forks in C, and sends the child a signal whose default action ends the process.
+// The child must end. If it was forked on a Go thread, it still has Go's g, and Go's handler ends
+// it.
 func TestForkedEnds(t *testing.T) {
 	fn := cfunc(t, "child_ended")
 	for _, class := range []Class{Hot, Setup} {
@@ -312,13 +310,13 @@ func TestForkedEnds(t *testing.T) {
 	}
 }
 
-// TestLastWords ends threads on which a library has something to do when they end, in which it lets
-// signals through: Go's part of the thread has ended then.
-func TestLastWords(t *testing.T) {
+// TestThreadDestructors ends threads with a destructor that unblocks signals. At that time the Go
+// thread has already ended.
+func TestThreadDestructors(t *testing.T) {
 	if Engine != "static" {
-		t.Skip("where Go's thread is C's, Go's handler takes a signal for the ended one's, and crashes, with cgo, too")
+		t.Skip("with a C runtime Go's handler crashes in such a destructor, as it does with cgo")
 	}
-	last, said := cfunc(t, "last_words"), cfunc(t, "words_said")
+	last, said := cfunc(t, "at_thread_end"), cfunc(t, "thread_ends")
 	c := make(chan os.Signal, 100)
 	signal.Notify(c, syscall.SIGUSR1)
 	defer signal.Stop(c)
@@ -327,12 +325,12 @@ func TestLastWords(t *testing.T) {
 		deadline := time.Now().Add(20 * time.Second)
 		for now := before; int32(now)-int32(before) < 3; now, _ = Invoke(said, Hot) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%v: %d threads have said something", sig, int32(now)-int32(before))
+				t.Fatalf("%v: %d destructors have run", sig, int32(now)-int32(before))
 			}
 			var wg sync.WaitGroup
 			for i := range 8 {
 				wg.Go(func() {
-					runtime.LockOSThread() // and never unlocked: the thread ends
+					runtime.LockOSThread() // never unlocked, so the thread ends
 					if r, err := Invoke(last, []Class{Hot, Setup}[i%2], int32(sig)); int32(r) != 0 || err != nil {
 						t.Error(int32(r), err)
 					}
@@ -343,11 +341,11 @@ func TestLastWords(t *testing.T) {
 		}
 	}
 	if len(c) == 0 {
-		t.Error("no signal came")
+		t.Error("no signal arrived")
 	}
 }
 
-// TestCoreDump has gdb open the core of a process in which C has crashed.
+// TestCoreDump opens the core of a process that has crashed in C with gdb.
 func TestCoreDump(t *testing.T) {
 	crash := cfunc(t, "crash")
 	if os.Getenv(childEnv) != "" {
@@ -357,7 +355,7 @@ func TestCoreDump(t *testing.T) {
 	}
 	gdb, err := exec.LookPath("gdb")
 	if err != nil {
-		t.Skip("there is no gdb")
+		t.Skip("gdb is not installed")
 	}
 	if os.Getenv("PURECU_TEST_EXEC") != "" {
 		t.Skip("gdb does not run emulated programs")
@@ -367,7 +365,7 @@ func TestCoreDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	core := filepath.Join(t.TempDir(), "core")
-	// gdb runs the program, so that it does not matter where the kernel puts cores.
+	// gdb runs the program, so the kernel's pattern for core files does not matter.
 	run := exec.Command(gdb, "-nx", "-batch", "-ex", "set startup-with-shell off", "-ex", "handle all nostop noprint pass", "-ex", "handle SIGSEGV stop print",
 		"-ex", "run", "-ex", "generate-core-file "+core, "-ex", "kill", "--args", exe, "-test.run=TestCoreDump")
 	run.Env = append(os.Environ(), childEnv+"=crash", "TMPDIR="+t.TempDir())
@@ -383,8 +381,8 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// TestThreadMask has C make a thread in a call of each class: no handler of Go's may run on it in
-// a static program, and the maker's own signals stay as they were.
+// TestThreadMask creates a C thread in a call of each class. In a static program no Go handler may
+// run on it, so it blocks all signals. The signal mask of the calling thread stays the same.
 func TestThreadMask(t *testing.T) {
 	fn := cfunc(t, "thread_mask")
 	for _, class := range []Class{Hot, Setup, Blocking} {
@@ -395,7 +393,7 @@ func TestThreadMask(t *testing.T) {
 		t.Logf("%v: the thread has blocked %#x, its maker %#x", class, thread, maker)
 		const usual = 1<<(syscall.SIGSEGV-1) | 1<<(syscall.SIGPROF-1) | 1<<(syscall.SIGURG-1) | 1<<(syscall.SIGTERM-1)
 		if Engine == "static" && thread&usual != usual {
-			t.Errorf("%v: a thread that C has made takes signals: it has blocked %#x", class, thread)
+			t.Errorf("%v: a thread that C has created does not block all signals: its mask is %#x", class, thread)
 		}
 		if class != Setup && maker&usual != 0 && !(Engine == "static" && runtime.GOARCH == "arm64") {
 			t.Errorf("%v: Go's thread has blocked %#x", class, maker)
@@ -403,7 +401,8 @@ func TestThreadMask(t *testing.T) {
 	}
 }
 
-// TestEnvironment changes the environment: a library sees it as it was when the last one was opened.
+// TestEnvironment changes the environment. A library sees the environment of the time when the last
+// library was opened.
 func TestEnvironment(t *testing.T) {
 	fn := cfunc(t, "env_is")
 	const name = "PURECU_TEST_ENVIRONMENT"
@@ -434,11 +433,11 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestSettings makes calls, and starts a process, under settings of Go's runtime.
+// TestSettings makes calls and starts a process with various settings of Go's runtime.
 func TestSettings(t *testing.T) {
 	fn, child := cfunc(t, "query"), cfunc(t, "child")
 	if os.Getenv(childEnv) != "" {
-		beside(t, func() {
+		duringCalls(t, func() {
 			for i := range rounds(20) {
 				runtime.GC()
 				if r, err := Invoke(child, Setup, i); int32(r) != int32(i) || err != nil {
@@ -459,11 +458,11 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSignalsStayGos has a library take signals over: Go's handlers must be there in a
-// static program, where others would find no thread-local storage.
+// TestSignalsStayGos loads a library that installs signal handlers. A static program must keep Go's
+// handlers, as others would find no thread-local storage on Go threads.
 func TestSignalsStayGos(t *testing.T) {
 	if Engine != "static" {
-		t.Skip("libraries may have signals where Go's threads are C's")
+		t.Skip("libraries may handle signals with this engine")
 	}
 	fn := cfunc(t, "handle_signal")
 	before := actionOf(t, syscall.SIGUSR2)
@@ -471,9 +470,9 @@ func TestSignalsStayGos(t *testing.T) {
 		t.Fatal(int32(r), err)
 	}
 	if actionOf(t, syscall.SIGUSR2) == before {
-		t.Fatal("nobody has taken the signal over: this test shows nothing")
+		t.Fatal("the library has not installed a handler, so the test is void")
 	}
-	// What came between two libraries is seen when the next is opened.
+	// Handlers that are installed later are noticed when the next library is opened.
 	reopen := func() {
 		t.Helper()
 		if _, err := Open("libc.so.6"); err != nil {
@@ -484,7 +483,8 @@ func TestSignalsStayGos(t *testing.T) {
 	if after := actionOf(t, syscall.SIGUSR2); after != before {
 		t.Errorf("the disposition of SIGUSR2 is %#x, want %#x", after, before)
 	}
-	// What POSIX has for it does not even take the signal over for a moment, but ignores it.
+	// sigaction itself does not install the handler, not even for a moment. It can set the signal
+	// to be ignored.
 	act := cfunc(t, "act_on_signal")
 	if r, err := Invoke(act, Hot, int32(syscall.SIGUSR2), int32(0)); int32(r) != 0 || err != nil || actionOf(t, syscall.SIGUSR2) != before {
 		t.Errorf("sigaction = %d, %v, the disposition of SIGUSR2 is %#x, want %#x", int32(r), err, actionOf(t, syscall.SIGUSR2), before)
@@ -495,7 +495,7 @@ func TestSignalsStayGos(t *testing.T) {
 	if r, err := Invoke(act, Hot, int32(syscall.SIGKILL), int32(1)); int32(r) == 0 || err != nil {
 		t.Errorf("sigaction for SIGKILL = %d, %v; want an error", int32(r), err)
 	}
-	// Go has faults handled, whatever C does to them.
+	// Go's handlers of faults are restored, whatever C does.
 	segv := actionOf(t, syscall.SIGSEGV)
 	if r, err := Invoke(cfunc(t, "default_signal"), Hot, int32(syscall.SIGSEGV)); int32(r) != 0 || err != nil {
 		t.Fatal(int32(r), err)
@@ -504,7 +504,7 @@ func TestSignalsStayGos(t *testing.T) {
 	if after := actionOf(t, syscall.SIGSEGV); after != segv {
 		t.Errorf("the disposition of SIGSEGV is %#x, want %#x", after, segv)
 	}
-	// Also what the program has asked for since.
+	// The dispositions that the program has set since then are kept.
 	signal.Ignore(syscall.SIGUSR2)
 	ignored := actionOf(t, syscall.SIGUSR2)
 	reopen()
@@ -521,14 +521,14 @@ func TestSignalsStayGos(t *testing.T) {
 	select {
 	case <-c:
 	case <-time.After(10 * time.Second):
-		t.Error("the signal does not come any more")
+		t.Error("the signal no longer arrives")
 	}
 }
 
-// sigIgn is the handler of a signal that is ignored.
+// sigIgn is SIG_IGN.
 const sigIgn = 1
 
-// actionOf returns how this process handles a signal, as the kernel has it.
+// actionOf returns the kernel's disposition of a signal for this process.
 func actionOf(t *testing.T, sig syscall.Signal) (action [4]uint64) {
 	t.Helper()
 	if _, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), 0, uintptr(unsafe.Pointer(&action)), 8, 0, 0); e != 0 {

@@ -14,8 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The contexts and modes at which steps fail, and what they fail with: see
-// testdata/abi.c.
+// The contexts and modes for which steps fail, and their errors: see testdata/abi.c.
 const (
 	ctxPushFails      = 66
 	ctxPopFails       = 67
@@ -29,8 +28,8 @@ const (
 	errRestore  = 905
 )
 
-// state is what a thread has: how many contexts are on its stack, the one on
-// top, and its capture mode.
+// state is the state of a thread: the number of contexts on its stack, the topmost context, and the
+// capture mode.
 type state struct {
 	Depth, Top uintptr
 	Mode       int
@@ -44,8 +43,8 @@ type view struct {
 
 func (v *view) state() state { return state{v.depth, v.top, v.mode} }
 
-// readState returns the state of the thread, and the steps it has taken: a
-// letter for each of exchange, push, call and pop (o), a capital if it failed.
+// readState returns the state of the thread and its steps: x for exchange, p for push, c for call
+// and o for pop, as a capital if the step failed.
 func readState(fn uintptr) (state, string) {
 	f := struct {
 		fn, r uintptr
@@ -68,9 +67,9 @@ type viewer struct {
 	view    view
 }
 
-// scoped is a way to make a call within a scope. The call fails with err if
-// that is not zero. It returns the results of the call, one per item for Each
-// (nil if it was not made as far as the results show), and what the call saw.
+// scoped is a way to make a call within a scope. The call fails with err unless that is zero. It
+// returns the results of the call, one per item for Each (nil if the call was not made), and the
+// state during the call.
 type scoped struct {
 	name string
 	// items is how many calls are made.
@@ -78,7 +77,7 @@ type scoped struct {
 	call  func(t *testing.T, s Scope, err int32) (result int32, made bool, got []int32, saw *state)
 }
 
-// unset is what result slots hold before a call.
+// unset is the value of results before a call.
 const unset = 0x7a7a7a7a
 
 var scopedCalls = []scoped{
@@ -129,8 +128,8 @@ const (
 	baseMode    = 2
 )
 
-// TestScope holds the order of a scope's steps, what is left out after each
-// failure, and the state of the thread afterwards.
+// TestScope checks the order of a scope's steps, the steps that are omitted after each failure, and
+// the state of the thread afterwards.
 func TestScope(t *testing.T) {
 	const (
 		ctx  = 0x1122334455667788
@@ -147,7 +146,7 @@ func TestScope(t *testing.T) {
 
 		trace  string
 		result int32
-		saw    state // zero: the call is not made
+		saw    state // zero if the call is not made
 		after  state
 	}{
 		{"all", "xpo", ctx, mode, 0, "xpcox", 0, pushed(ctx, mode), base},
@@ -240,14 +239,14 @@ func scopeOf(t *testing.T, steps string, context uintptr, mode int32) Scope {
 	return s
 }
 
-// TestScopeOfCreate is about functions that push what they create: popped if,
-// and only if, they succeed.
+// TestScopeOfCreate calls functions that push the context that they create. It is popped if, and
+// only if, they succeed.
 func TestScopeOfCreate(t *testing.T) {
 	base := state{1, baseContext, baseMode}
 	for _, test := range []struct {
 		name    string
 		steps   string
-		context uintptr // what is created; 0 fails
+		context uintptr // the context to create, or 0 for a failure
 		mode    int32
 
 		trace  string
@@ -312,8 +311,8 @@ func TestScopeOfCreate(t *testing.T) {
 	}
 }
 
-// TestScopeOfEachNeverPopsAlone holds that Pop without Push means nothing to
-// Scope.Each, which has no single result to decide by.
+// TestScopeOfEachNeverPopsAlone checks that Scope.Each ignores Pop without Push, because Each has
+// no single result.
 func TestScopeOfEachNeverPopsAlone(t *testing.T) {
 	set, read := cfunc(t, "state_set"), cfunc(t, "state_read")
 	runtime.LockOSThread()
@@ -341,9 +340,8 @@ func TestScopeOfEachNeverPopsAlone(t *testing.T) {
 	}
 }
 
-// TestScopeMigrating runs scopes of all kinds in goroutines that move between
-// threads: every call has to see its own context and mode, and every thread
-// has to end as it began.
+// TestScopeMigrating runs scopes of all kinds in goroutines that move between threads. Every call
+// must see its own context and mode, and every thread must end in its first state.
 func TestScopeMigrating(t *testing.T) {
 	viewFn, item, create := cfunc(t, "state_view"), cfunc(t, "state_item"), cfunc(t, "state_create")
 	scope := scopeOf(t, "xpo", 0, 0)
@@ -418,15 +416,14 @@ func TestScopeMigrating(t *testing.T) {
 		return nil
 	})
 	if moved.Load() == 0 {
-		t.Error("no goroutine moved to another thread: this test shows nothing")
+		t.Error("no goroutine moved to another thread, so the test is void")
 	}
 	if threads, changed := audit(t); changed != 0 {
 		t.Errorf("%d of %d threads are not in the state that they began with", changed, threads)
 	}
 }
 
-// audit returns how many threads have had a state, and how many of them are
-// not in the one that they began with.
+// audit returns how many threads have a state, and how many of them are not in their first state.
 func audit(t *testing.T) (threads, changed uintptr) {
 	f := struct {
 		fn, r            uintptr

@@ -11,9 +11,8 @@ import (
 	"unsafe"
 )
 
-// These tests call a function that has an out-value, with the frame on the
-// goroutine's stack, while everything is done to move that stack: a call that
-// goes astray leaves the out-value unset.
+// These tests call a function with an out-value, with the frame on the goroutine's stack, while the
+// stack is moved in all possible ways. If a call uses an old address, the out-value stays unset.
 
 // checkOut returns an error if a call of out8 with v went wrong.
 func checkOut(v, out uintptr, result int32) error {
@@ -23,8 +22,8 @@ func checkOut(v, out uintptr, result int32) error {
 	return nil
 }
 
-// outAtDepth calls fn after n small frames, so that whatever comes after the
-// pointers into the frame were taken is, at some n, what finds the stack full.
+// outAtDepth calls fn after n small frames. For some n the stack becomes full at each of the steps
+// after the pointers into the frame were taken.
 //
 //go:noinline
 func outAtDepth(n int, fn, v uintptr) (out uintptr, result int32) {
@@ -34,8 +33,8 @@ func outAtDepth(n int, fn, v uintptr) (out uintptr, result int32) {
 	return callOut(fn, v)
 }
 
-// outAfter calls fn after between has run, with the pointers taken before. It
-// reports whether the frame has moved meanwhile.
+// outAfter takes pointers into the frame, calls between, and then calls fn. It reports whether the
+// frame has moved.
 //
 //go:noinline
 func outAfter(between func(), fn, v uintptr) (out uintptr, result int32, moved bool) {
@@ -54,14 +53,14 @@ func outAfter(between func(), fn, v uintptr) (out uintptr, result int32, moved b
 	return f.slot, int32(f.r), moved
 }
 
-// framesOnStack says that this engine leaves frames on the goroutine's stack.
+// framesOnStack says that this engine does not move frames to the heap.
 const framesOnStack = Engine == "thunk" || Engine == "static"
 
 // checkMoved fails the test if no stack has moved with a frame on it.
 func checkMoved(t *testing.T, n int64) {
 	t.Helper()
 	if n == 0 && framesOnStack {
-		t.Error("no frame has moved: this test shows nothing")
+		t.Error("no frame has moved, so the test is void")
 	}
 	t.Logf("%d frames moved before the call", n)
 }
@@ -87,8 +86,7 @@ func TestStackMoves(t *testing.T) {
 		})
 	})
 
-	// A new goroutine's stack is as small as a stack can be, and its first call
-	// is the one that counts.
+	// A new goroutine has the smallest stack, so only its first call is useful.
 	t.Run("first call of a goroutine", func(t *testing.T) {
 		for i := range rounds(2000) {
 			together(t, goroutines, func(g int) error {
@@ -144,8 +142,8 @@ func TestStackMoves(t *testing.T) {
 		checkMoved(t, moves.Load())
 	})
 
-	// The collector scans, and would like to shrink, the stack of a goroutine
-	// whose frame C is about to write to.
+	// The collector scans, and tries to shrink, the stack of a goroutine into whose frame C is
+	// about to write.
 	t.Run("collected during the call", func(t *testing.T) {
 		n := rounds(200)
 		together(t, goroutines, func(g int) error {
@@ -211,6 +209,6 @@ func TestCallback(t *testing.T) {
 		}
 	}
 	if moves.Load() == 0 {
-		t.Error("no stack has moved during a callback: this test shows nothing")
+		t.Error("no stack has moved during a callback, so the test is void")
 	}
 }

@@ -2,5 +2,5 @@
 
 package ccall
 
-// Who asks for a static program is not given another one instead: this does not compile.
+// A build with -tags cu_static that cannot be static does not compile.
 const _ = cu_static_needs_CGO_ENABLED_0_and_amd64_or_arm64_and_Go_before_1_28

@@ -20,9 +20,9 @@ import (
 
 var stressCalls = flag.Int("ccall.calls", 200_000, "how many `calls` TestStress makes")
 
-// TestStress makes very many calls of all classes while everything else is done that a
-// Go runtime does to threads: collections, preemption, signals, profiles, traces, other
-// numbers of processors, goroutines that come and go, and processes that are started.
+// TestStress makes many calls of all classes during all other operations of a Go runtime on
+// threads: collections, preemptions, signals, profiles, traces, changes of GOMAXPROCS, new
+// goroutines, and new processes.
 func TestStress(t *testing.T) {
 	query, slow, length, child := cfunc(t, "query"), cfunc(t, "out_slow"), cfunc(t, "length"), cfunc(t, "child")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
@@ -72,7 +72,7 @@ func TestStress(t *testing.T) {
 		}
 	})
 	nuisance(func() {
-		// Emulators do not run this binary by itself.
+		// This binary cannot start itself under an emulator.
 		if exe, err := os.Executable(); err == nil && os.Getenv("PURECU_TEST_EXEC") == "" {
 			if out, err := exec.Command(exe, "-test.run=^$").CombinedOutput(); err != nil {
 				t.Errorf("a process that Go has started: %v\n%s", err, out)
@@ -102,7 +102,7 @@ func TestStress(t *testing.T) {
 				if err := checkOut(v, out, r); err != nil {
 					return fmt.Errorf("call %d: %w", i, err)
 				}
-			case i%512 == 9: // on a goroutine with a small stack, that grows on the way
+			case i%512 == 9: // on a goroutine with a small stack, which grows before the call
 				done := make(chan int32)
 				go func() {
 					grow(64)
@@ -123,14 +123,14 @@ func TestStress(t *testing.T) {
 	close(stop)
 	nuisances.Wait()
 	signal.Stop(got)
-	t.Logf("%d calls beside %d collections, %d signals, %d profiles and traces, %d processes, %d goroutines", n*callers,
+	t.Logf("%d calls during %d collections, %d signals, %d profiles and traces, %d processes, %d goroutines", n*callers,
 		counts.gcs.Load(), counts.signals.Load(), counts.profiles.Load(), counts.processes.Load(), counts.goroutines.Load())
 }
 
-// query1 asks for a handle that is fine.
+// query1 queries a valid handle.
 func query1(fn uintptr) int32 { return query(fn, 1) }
 
-// TestManyBlocked has hundreds of calls wait in C at once, and others go on.
+// TestManyBlocked blocks hundreds of calls in C at once. Other calls continue.
 func TestManyBlocked(t *testing.T) {
 	slow, fast := cfunc(t, "out_slow"), cfunc(t, "query")
 	n := rounds(400)
@@ -157,10 +157,10 @@ func TestManyBlocked(t *testing.T) {
 	})
 	close(stop)
 	other.Wait()
-	t.Logf("%d quick calls beside %d that took 100 ms", quick.Load(), n)
+	t.Logf("%d quick calls during %d calls that took 100 ms", quick.Load(), n)
 }
 
-// slowOut calls out_slow, which takes so many microseconds.
+// slowOut calls out_slow, which takes us microseconds.
 func slowOut(fn, v uintptr, us uintptr) (out uintptr, result int32) {
 	f := struct {
 		fn, r uintptr

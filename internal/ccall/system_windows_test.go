@@ -2,7 +2,7 @@ package ccall
 
 import "syscall"
 
-// librarySuffix is what the names of libraries end with.
+// librarySuffix is the suffix of library names.
 const librarySuffix = ".dll"
 
 // initThread is the thread that the package is initialised on.
@@ -13,7 +13,7 @@ func mainThread() uintptr { return initThread }
 
 var openThread = syscall.NewLazyDLL("kernel32.dll").NewProc("OpenThread")
 
-// threadAlive tells whether this process has the thread.
+// threadAlive reports whether the thread exists.
 func threadAlive(tid uintptr) bool {
 	h, _, _ := openThread.Call(syscall.SYNCHRONIZE, 0, tid)
 	if h == 0 {

@@ -4,8 +4,7 @@ import "syscall"
 
 var getCurrentThreadID = syscall.NewLazyDLL("kernel32.dll").NewProc("GetCurrentThreadId")
 
-// currentThread returns the number of the operating system's thread that the
-// calling goroutine is on.
+// currentThread returns the operating system's number of the calling thread.
 func currentThread() int {
 	id, _, _ := syscall.SyscallN(getCurrentThreadID.Addr())
 	return int(id)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPin holds that a pinned goroutine stays on its thread, while others
-// take every chance to run there.
+// TestPin checks that a pinned goroutine stays on its thread, while other goroutines compete for
+// the threads.
 func TestPin(t *testing.T) {
 	id, slow := cfunc(t, "thread_id"), cfunc(t, "out_slow")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
@@ -40,8 +40,8 @@ func TestPin(t *testing.T) {
 	})
 }
 
-// TestThreadEnds tells whether a goroutine was still locked to its thread when
-// it ended: if so, the thread ends too.
+// TestThreadEnds checks whether a goroutine is still locked to its thread when it ends. If so, the
+// thread ends, too.
 func TestThreadEnds(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -64,12 +64,11 @@ func TestThreadEnds(t *testing.T) {
 			tid := onOtherThread(id, test.do)
 			if test.ends {
 				if !eventually(func() bool { return !threadAlive(tid) }) {
-					t.Error("the thread lives on")
+					t.Error("the thread has not ended")
 				}
 				return
 			}
-			// The runtime keeps idle threads. One that was to end would do so
-			// at once.
+			// The runtime keeps idle threads. A thread that has to end does so at once.
 			time.Sleep(20 * time.Millisecond)
 			if !threadAlive(tid) {
 				t.Error("the thread has ended")
@@ -78,8 +77,8 @@ func TestThreadEnds(t *testing.T) {
 	}
 }
 
-// onOtherThread runs do in a goroutine and returns the thread that it was on
-// at last. The main thread, which never ends, is avoided.
+// onOtherThread runs do in a goroutine and returns the thread on which it ended. It avoids the main
+// thread, which never ends.
 func onOtherThread(id uintptr, do func()) (tid uintptr) {
 	done := make(chan uintptr)
 	release := make(chan struct{})
@@ -90,7 +89,7 @@ func onOtherThread(id uintptr, do func()) (tid uintptr) {
 			tid := threadID(id)
 			if tid == mainThread() {
 				done <- 0
-				<-release // keep it from the next goroutine
+				<-release // occupies the main thread, so that the next goroutine runs elsewhere
 				runtime.UnlockOSThread()
 				return
 			}
@@ -104,7 +103,7 @@ func onOtherThread(id uintptr, do func()) (tid uintptr) {
 	}
 }
 
-// eventually tells whether cond becomes true within ten seconds.
+// eventually reports whether cond becomes true within ten seconds.
 func eventually(cond func() bool) bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if cond() {

@@ -4,8 +4,7 @@ package ccall
 
 import "unsafe"
 
-// Addresses of the thunks in the assembly file: C functions of one argument,
-// the frame.
+// Addresses of the thunks in the assembly file. They are C functions with one argument, the frame.
 var call6ABI0, call14ABI0, eachABI0, scopeABI0 unsafe.Pointer
 
 // Call6 calls the function of a frame of six argument words. f points to it.
@@ -15,12 +14,12 @@ func Call6(f unsafe.Pointer, c Class, on *Thread) {
 	}
 }
 
-// noThread is the result of a call that was not made, for want of a thread to make it in the name of: the
-// driver's own for a system that fails it, CUDA_ERROR_OPERATING_SYSTEM.
+// noThread is the result of a call that was not made because its thread could not be created. It is
+// CUDA_ERROR_OPERATING_SYSTEM.
 const noThread = 304
 
-// Call14 calls the function of a frame of fourteen argument words. f points to
-// it. It reports false if the call was not made, as a static program's may not be, for want of a thread.
+// Call14 calls the function of a frame of fourteen argument words. f points to it. It reports false
+// if the call was not made: in a static program the thread that it needs may not be available.
 func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
 	if made = enter(call14ABI0, f, c); !made {
 		(*Head)(f).R = noThread
@@ -35,7 +34,7 @@ func (e *Each) Call(c Class, on *Thread) {
 	}
 }
 
-// notMade fills in that none of the calls was made.
+// notMade sets the results of all calls to noThread.
 func (e *Each) notMade() {
 	for i := range e.N {
 		*(*int32)(unsafe.Add(e.Results, 4*i)) = noThread
@@ -56,16 +55,16 @@ func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, fail
 // Each is [Each.Call] inside the scope, with the results of [Scope.Call6].
 func (s Scope) Each(e *Each, c Class, on *Thread) (result int32, failed Step) {
 	if s.Push == 0 {
-		s.Pop = 0 // or the thunk would take e.N for a result
+		s.Pop = 0 // the thunk would use e.N as the result
 	}
 	return s.call(eachABI0, unsafe.Pointer(e), c, on)
 }
 
-// scopeFrame is a Scope as the thunk sees it: keep the order of the fields and
-// the offsets in the assembly files in step.
+// scopeFrame is the frame of the scope thunk. The order of its fields must agree with the offsets
+// in the assembly files.
 type scopeFrame struct {
-	thunk               unsafe.Pointer // what the call itself goes through
-	frame               unsafe.Pointer // its frame
+	thunk               unsafe.Pointer // the thunk of the call itself
+	frame               unsafe.Pointer // the frame of the call itself
 	exchange, push, pop uintptr
 	context             uintptr
 	mode                uintptr // in and out: an int in the low half
@@ -74,8 +73,8 @@ type scopeFrame struct {
 }
 
 func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
-	// Field by field: the compiler puts a literal of this size together
-	// elsewhere and copies it, in units that stall on what was just stored.
+	// Set the fields one by one. The compiler would build a literal of this size in another place
+	// and copy it, which stalls on the preceding stores.
 	var sf scopeFrame
 	sf.thunk, sf.frame = thunk, f
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop

@@ -2,11 +2,10 @@
 
 #include "textflag.h"
 
-// The functions below have the C calling convention (System V): they are
-// entered on the system stack by runtime.cgocall, or on one of C's in a static
-// program, with the frame's address in DI, and SP 8 bytes below a multiple of 16. They preserve BX, BP and R12-R15,
-// as a C function must, and see the frame's fields at the offsets given in
-// ccall.go:
+// The functions below have the C calling convention (System V). runtime.cgocall calls them on the
+// system stack, or a static program on a stack of C. The frame's address is in DI, and SP is 8
+// bytes below a multiple of 16. They preserve BX, BP and R12-R15, as a C function must. The offsets
+// of the frame's fields, see ccall.go:
 //
 //	0 Fn   8 R   16 A[0]   24 A[1]   ...
 

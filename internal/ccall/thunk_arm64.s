@@ -2,11 +2,10 @@
 
 #include "textflag.h"
 
-// The functions below have the C calling convention (AAPCS64): they are entered
-// on the system stack by runtime.cgocall, or on one of C's in a static program,
-// with the frame's address in R0. They
-// preserve R19-R30, as a C function must. R27 and R28 are left alone: the
-// assembler's scratch register and g. The fields of a frame:
+// The functions below have the C calling convention (AAPCS64). runtime.cgocall calls them on the
+// system stack, or a static program on a stack of C. The frame's address is in R0. They preserve
+// R19-R30, as a C function must, and do not use R27, the assembler's scratch register, and R28,
+// which is g. The fields of a frame:
 //
 //	0 Fn   8 R   16 A[0]   24 A[1]   ...
 

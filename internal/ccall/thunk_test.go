@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// TestRegisters calls each thunk from C code that has put values of its own
-// into the registers that a function must preserve; the C function that the
-// thunk calls overwrites all others.
+// TestRegisters calls each thunk from C code that has stored values in the registers that a
+// function must preserve. The C function that the thunk calls overwrites all other registers.
 func TestRegisters(t *testing.T) {
 	runtime.LockOSThread() // the scopes below change the state of the thread
 	defer runtime.UnlockOSThread()
@@ -63,7 +62,7 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
-// TestScopeFrame holds the offsets that the assembly files use.
+// TestScopeFrame checks the offsets that the assembly files use.
 func TestScopeFrame(t *testing.T) {
 	var s scopeFrame
 	var e Each
@@ -89,7 +88,7 @@ func TestScopeFrame(t *testing.T) {
 		{"Each.A", unsafe.Offsetof(e.A), 24},
 	} {
 		if test.got != test.want {
-			t.Errorf("%s is at %d, and at %d in the assembly", test.name, test.got, test.want)
+			t.Errorf("%s is at offset %d, and at %d in the assembly", test.name, test.got, test.want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// The types are those of the standard library, with the methods that the explored ones have.
+// The types are aliases of the standard types. The explored types have the same methods.
 type (
 	Bool           = atomic.Bool
 	Int32          = atomic.Int32
@@ -22,13 +22,13 @@ type (
 // Go starts a goroutine.
 func Go(f func()) { go f() }
 
-// Gosched lets other goroutines run. Loops that wait for another goroutine's step call it.
+// Gosched yields the processor. A loop that waits for another goroutine's step calls it.
 func Gosched() { runtime.Gosched() }
 
-// Send sends on a channel that has a buffer.
+// Send sends on a buffered channel.
 func Send[T any](ch chan<- T, v T) { ch <- v }
 
-// TrySend sends on a channel that has a buffer, unless that is full.
+// TrySend sends on a buffered channel, and reports false if the buffer is full.
 func TrySend[T any](ch chan<- T, v T) bool {
 	select {
 	case ch <- v:

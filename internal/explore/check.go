@@ -18,9 +18,9 @@ var (
 	replayFlag      = flag.String("explore.replay", "", "run this `schedule` alone: select the program by -run")
 )
 
-// Check runs a program under many schedules, and fails the test with the first schedule that goes wrong. The program
-// is a function that creates its state and starts the goroutines. It must do the same whenever the schedule is the
-// same. Programs do not run in parallel.
+// Check runs a program under many schedules, and fails the test with the first schedule that fails.
+// The program is a function that creates its state and starts the goroutines. It must depend on
+// nothing but the schedule. Tests that call Check must not run in parallel.
 func Check(t testing.TB, program func(r *Run)) {
 	t.Helper()
 	if *replayFlag != "" {
@@ -53,8 +53,8 @@ func Check(t testing.TB, program func(r *Run)) {
 		n, r.failure, strings.Join(r.trace, "\n"), t.Name(), format(failed.decisions))
 }
 
-// explore runs a program under every schedule with at most so many preemptions, and then random ones. It returns how
-// many there were, and the run that failed, if one has.
+// explore runs a program under all schedules with at most the given number of preemptions, and then
+// under random schedules. It returns the number of runs, and the run that failed, or nil.
 func explore(program func(*Run), preemptions, random int, seed uint64) (n int, failed *Run) {
 	for all := (&exhaustive{bound: preemptions}); ; {
 		r := &Run{strategy: all}
@@ -77,18 +77,18 @@ func explore(program func(*Run), preemptions, random int, seed uint64) (n int, f
 	return n, nil
 }
 
-// again runs a program under a known schedule, and notes the steps.
+// again runs a program under a known schedule, and records the steps.
 func again(program func(*Run), decisions []int) *Run {
 	r := &Run{strategy: &replay{decisions}, traced: true}
 	r.do(program)
 	return r
 }
 
-// exhaustive goes through all schedules in the order of a depth-first search.
+// exhaustive chooses all schedules, in the order of a depth-first search.
 type exhaustive struct {
 	bound int
 	path  []branch // the decisions of the present run
-	depth int      // how many of them were made
+	depth int      // how many of them have been made
 }
 
 // branch is a decision of a run.
@@ -105,7 +105,7 @@ func (e *exhaustive) pick(r *Run, n int, preempting bool) int {
 	return e.path[e.depth-1].option
 }
 
-// advance goes on to the next schedule, and reports false if there is none.
+// advance selects the next schedule, and reports false if there is none.
 func (e *exhaustive) advance() bool {
 	e.depth = 0
 	for i := len(e.path) - 1; i >= 0; i-- {
@@ -118,7 +118,7 @@ func (e *exhaustive) advance() bool {
 	return false
 }
 
-// randomly preempts a goroutine with a probability of 1 to rarity.
+// randomly chooses at random. It preempts a goroutine with a probability of 1/(rarity+1).
 type randomly struct {
 	source *rand.Rand
 	rarity int
@@ -134,7 +134,7 @@ func (s *randomly) pick(_ *Run, n int, preempting bool) int {
 	return 1 + s.source.IntN(n-1)
 }
 
-// replay repeats decisions, and then preempts no goroutine.
+// replay repeats decisions. After the last one it preempts no goroutine.
 type replay struct{ decisions []int }
 
 func (s *replay) pick(_ *Run, n int, _ bool) int {
@@ -146,7 +146,8 @@ func (s *replay) pick(_ *Run, n int, _ bool) int {
 	return min(i, n-1)
 }
 
-// format writes decisions down: "7*0 1 2*0 2" is 0 seven times, 1, 0 twice, 2. Zeros at the end are left out.
+// format encodes decisions: "7*0 1 2*0 2" is seven times 0, then 1, twice 0, and 2. Zeros at the
+// end are omitted.
 func format(decisions []int) string {
 	var words []string
 	for i := 0; i < len(decisions); {
@@ -169,7 +170,7 @@ func format(decisions []int) string {
 	return strings.Join(words, " ")
 }
 
-// parse reads what format has written.
+// parse decodes the result of format.
 func parse(s string) (decisions []int, err error) {
 	for _, word := range strings.Fields(s) {
 		n, rest := 1, word
@@ -181,7 +182,7 @@ func parse(s string) (decisions []int, err error) {
 		}
 		option, err := strconv.Atoi(rest)
 		if err != nil || option < 0 {
-			return nil, fmt.Errorf("the schedule's part %q is no decision", word)
+			return nil, fmt.Errorf("the schedule's part %q is not a decision", word)
 		}
 		for range n {
 			decisions = append(decisions, option)

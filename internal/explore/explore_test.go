@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A program that is wrong, or right, and what Check has to find out.
+// programs are correct and faulty programs, with the failure that Check has to find.
 var programs = []struct {
 	name    string
 	fails   string // part of the failure; "" for a program that is right
@@ -26,7 +26,7 @@ var programs = []struct {
 			}
 		})
 	}},
-	{"a load and a store are not", "an addition was lost", func(r *Run) {
+	{"a load and a store are not atomic", "an addition was lost", func(r *Run) {
 		var x Int32
 		add := func() { x.Store(x.Load() + 1) }
 		r.Go(add)
@@ -53,12 +53,12 @@ var programs = []struct {
 			}
 		})
 	}},
-	{"two locks in two orders", "no goroutine can go on", func(r *Run) {
+	{"two locks in two orders", "no goroutine can continue", func(r *Run) {
 		var a, b Mutex
 		r.Go(func() { a.Lock(); b.Lock(); b.Unlock(); a.Unlock() })
 		r.Go(func() { b.Lock(); a.Lock(); a.Unlock(); b.Unlock() })
 	}},
-	{"who looks before the waiter is there wakes nobody", "goroutine 0: receive", func(r *Run) {
+	{"a signal before the wait is lost", "goroutine 0: receive", func(r *Run) {
 		wake := make(chan struct{}, 1)
 		var waits, done Bool
 		r.Go(func() {
@@ -74,7 +74,7 @@ var programs = []struct {
 			}
 		})
 	}},
-	{"who looks again after that is woken", "", func(r *Run) {
+	{"a waiter that checks again is woken", "", func(r *Run) {
 		wake := make(chan struct{}, 1)
 		var waits, done Bool
 		r.Go(func() {
@@ -90,7 +90,7 @@ var programs = []struct {
 			}
 		})
 	}},
-	{"a closed channel wakes everybody", "", func(r *Run) {
+	{"a closed channel wakes all goroutines", "", func(r *Run) {
 		over, never := make(chan struct{}), make(chan int)
 		var n Int32
 		r.Go(func() { Either(over, never); n.Add(1) })
@@ -111,7 +111,7 @@ var programs = []struct {
 		})
 		r.Go(func() { on.Store(true) })
 	}},
-	{"a loop waits for nobody", "does not end", func(r *Run) {
+	{"a loop without an end", "does not end", func(r *Run) {
 		var on Bool
 		r.Go(func() {
 			for !on.Load() {
@@ -139,22 +139,22 @@ var programs = []struct {
 		})
 		r.Go(func() { x.Store(new(int)) })
 	}},
-	{"each choice is made", "both are 1", func(r *Run) {
+	{"all choices are explored", "both are 1", func(r *Run) {
 		r.Go(func() {
 			if Choose(2)+Choose(2) == 2 {
 				r.Fail("both are 1")
 			}
 		})
 	}},
-	{"a goroutine that is given up unlocks", "no goroutine can go on", func(r *Run) {
+	{"an abandoned goroutine unlocks", "no goroutine can continue", func(r *Run) {
 		var mu Mutex
 		r.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			Await("what never happens", func() bool { return false })
+			Await("a condition that stays false", func() bool { return false })
 		})
 	}},
-	{"an unlock too many", "unlock of an unlocked Mutex", func(r *Run) {
+	{"a second unlock", "unlock of an unlocked Mutex", func(r *Run) {
 		var mu Mutex
 		r.Go(func() { mu.Unlock() })
 	}},
@@ -175,7 +175,7 @@ func threePreemptions(r *Run) {
 	})
 	r.Go(func() {
 		for range 3 {
-			x.Load() // so that it has to be preempted, too
+			x.Load() // a place where it has to be preempted, too
 			y.Add(1)
 			x.Load()
 		}
@@ -215,8 +215,8 @@ func TestBounds(t *testing.T) {
 	if n, failed := explore(threePreemptions, 0, 20000, 1); failed == nil {
 		t.Errorf("%d schedules found no fault at random", n)
 	}
-	// Two goroutines of two steps each, of which the first is made before the choice: without preemption one runs
-	// after the other.
+	// Two goroutines of two steps each. The first step is made before the choice, so that without a
+	// preemption they run one after the other.
 	two := func(r *Run) {
 		var x Int32
 		for range 2 {
@@ -258,7 +258,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// Outside of a program the types are like the standard ones.
+// TestOutside uses the types outside of a run, where they behave like the standard types.
 func TestOutside(t *testing.T) {
 	var mu Mutex
 	var n Int64

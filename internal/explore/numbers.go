@@ -4,7 +4,7 @@ package explore
 
 import "sync"
 
-// The numbers stand for those of sync/atomic.
+// The types replace those of sync/atomic.
 type (
 	Int32  = number[int32]
 	Int64  = number[int64]
@@ -12,13 +12,14 @@ type (
 	Uint64 = number[uint64]
 )
 
-// number is one of them. The mutex serves where no program runs.
+// number is an integer whose operations are scheduling points. The mutex makes them atomic outside
+// of a run.
 type number[T int32 | int64 | uint32 | uint64] struct {
 	mu sync.Mutex
 	v  T
 }
 
-// change is one step: it replaces the value by what f returns for it, and returns both.
+// change is one step. It replaces the value by f(value), and returns both values.
 func (x *number[T]) change(what string, f func(old T) T) (old, now T) {
 	step(what)
 	x.mu.Lock()
@@ -66,7 +67,7 @@ func (x *number[T]) CompareAndSwap(old, v T) bool {
 	return was == old
 }
 
-// peek returns the value, which is no step.
+// peek returns the value without a scheduling point.
 func (x *number[T]) peek() T {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -10,35 +10,39 @@ import (
 	"strings"
 )
 
-// maxSteps is how many steps a schedule may have. A program that needs more never ends.
+// maxSteps is how many steps a schedule may have. A program with more steps counts as one that
+// never ends.
 const maxSteps = 5000
 
-// current is the run that is under way. The explored types have no other way to find it: they have the
-// methods of the standard types, and their zero values are ready for use.
+// current is the present run. It is a variable of the package because the explored types cannot
+// refer to a Run: their zero values are ready for use, and their methods have the standard
+// signatures.
 var current *Run
 
 // Run is one run of a program, under one schedule.
 type Run struct {
 	strategy   strategy
 	goroutines []*goroutine
-	// running is the goroutine that makes the present step. It is nil while the program is set up, and in Finally.
+	// running is the goroutine that makes the present step. It is nil during the program function
+	// itself, and during the functions of Finally.
 	running *goroutine
-	// next is the goroutine that makes the next step; nil if none can.
+	// next is the goroutine that makes the next step, or nil if none can.
 	next        *goroutine
 	finally     []func()
 	steps       int
 	preemptions int
-	// decisions are the options that were chosen where there was more than one.
+	// decisions are the chosen options, for each choice between at least two.
 	decisions []int
 	failure   string
-	// abandoned says that the goroutines that are left have to end.
+	// abandoned says that the run is over, and the remaining goroutines have to end.
 	abandoned bool
 	// trace holds a line for each step, if traced is set.
 	traced bool
 	trace  []string
 }
 
-// goroutine is one that the scheduler controls. It is a coroutine, as only one of them runs at a time.
+// goroutine is a goroutine that the scheduler controls. It is a coroutine, as only one of them runs
+// at a time.
 type goroutine struct {
 	id      int
 	resume  func() (struct{}, bool)
@@ -50,23 +54,24 @@ type goroutine struct {
 	ready         func() bool // nil if it can make its next step
 }
 
-// unwind is the panic that ends a goroutine of a run that is over.
+// unwind is the value of the panic that ends a goroutine after the run is over.
 type unwind struct{}
 
-// strategy decides on the schedule.
+// strategy chooses the schedule.
 type strategy interface {
-	// pick returns an option from 0 to n-1. Where preempting is set, each but 0 is a preemption.
+	// pick returns an option from 0 to n-1. If preempting is set, each option but 0 is a
+	// preemption.
 	pick(r *Run, n int, preempting bool) int
 }
 
 // Go starts a goroutine of the program.
 func (r *Run) Go(f func()) { r.start(f) }
 
-// Finally has f called when all goroutines have returned, before the functions that were passed
-// earlier. What it does is no step of a schedule.
+// Finally registers f, which is called after all goroutines have returned. Functions that were
+// registered later are called earlier. They make no steps of the schedule.
 func (r *Run) Finally(f func()) { r.finally = append(r.finally, f) }
 
-// Fail reports that the program went wrong, and ends the run.
+// Fail reports a fault of the program, and ends the run.
 func (r *Run) Fail(format string, args ...any) {
 	if r.failure == "" {
 		r.failure = fmt.Sprintf(format, args...)
@@ -74,7 +79,8 @@ func (r *Run) Fail(format string, args ...any) {
 	panic(unwind{})
 }
 
-// start starts a goroutine, and runs it up to its first scheduling point: nobody sees what it does before.
+// start starts a goroutine, and runs it up to its first scheduling point. No other goroutine can
+// observe its work before that.
 func (r *Run) start(f func()) {
 	g := &goroutine{id: len(r.goroutines)}
 	r.goroutines = append(r.goroutines, g)
@@ -90,7 +96,7 @@ func (r *Run) start(f func()) {
 	r.running = before
 }
 
-// caught recovers from a panic, and takes it for a failure unless it only ends the run.
+// caught recovers from a panic. The panic is a failure unless its value is unwind.
 func (r *Run) caught() {
 	switch e := recover().(type) {
 	case nil, unwind:
@@ -101,7 +107,7 @@ func (r *Run) caught() {
 	}
 }
 
-// do runs the program.
+// do makes the run.
 func (r *Run) do(program func(*Run)) {
 	current = r
 	defer func() { current = nil }()
@@ -134,13 +140,13 @@ func (r *Run) do(program func(*Run)) {
 	}
 }
 
-// set runs a part of the program that is no goroutine.
+// set runs a part of the program outside of its goroutines.
 func (r *Run) set(f func()) {
 	defer r.caught()
 	f()
 }
 
-// stuck describes the goroutines that cannot go on; "" if all have returned.
+// stuck describes the goroutines that cannot continue. It returns "" if all have returned.
 func (r *Run) stuck() string {
 	var all []string
 	for _, g := range r.goroutines {
@@ -151,11 +157,12 @@ func (r *Run) stuck() string {
 	if all == nil {
 		return ""
 	}
-	return "no goroutine can go on: a deadlock, or a lost wake-up: " + strings.Join(all, ", ")
+	return "no goroutine can continue: a deadlock, or a lost wake-up: " + strings.Join(all, ", ")
 }
 
-// choose returns the goroutine that makes the next step, nil if none can. present is the one that has made the last
-// step, unless it has returned. yields says that another one should make the next.
+// choose returns the goroutine that makes the next step, or nil if none can. present is the
+// goroutine that has made the last step, or nil if it has returned. yields says that another
+// goroutine should make the next step.
 func (r *Run) choose(present *goroutine, yields bool) *goroutine {
 	if r.steps++; r.steps > maxSteps {
 		r.failure = fmt.Sprintf("the program does not end: it has made %d steps", maxSteps)
@@ -185,7 +192,7 @@ func (r *Run) choose(present *goroutine, yields bool) *goroutine {
 	return able[i]
 }
 
-// decide returns one of n options.
+// decide returns one of n options, and notes it.
 func (r *Run) decide(n int, preempting bool) int {
 	if n == 1 {
 		return 0
@@ -195,8 +202,8 @@ func (r *Run) decide(n int, preempting bool) int {
 	return i
 }
 
-// point is a scheduling point before an operation of the running goroutine. The goroutine makes no step while ready
-// reports false.
+// point is a scheduling point before an operation of the running goroutine. The goroutine does not
+// continue while ready reports false.
 func (r *Run) point(op string, ready func() bool, yields bool) {
 	g := r.running
 	if r.abandoned {
@@ -234,7 +241,7 @@ func caller() string {
 	}
 }
 
-// step is a scheduling point. It reports false where no program runs.
+// step is a scheduling point. It reports false outside of a run.
 func step(op string) bool {
 	r := current
 	if r == nil || r.running == nil {
@@ -244,7 +251,8 @@ func step(op string) bool {
 	return true
 }
 
-// wait is a step that is made when ready reports true.
+// wait is a scheduling point of an operation that blocks until ready reports true. It reports false
+// outside of a run.
 func wait(op string, ready func() bool) bool {
 	r := current
 	if r == nil || r.running == nil {
@@ -269,11 +277,12 @@ func fail(what string) {
 	}
 }
 
-// Await waits until a condition holds that steps of other goroutines bring about. It is for the programs of tests.
+// Await blocks until a condition holds, which steps of other goroutines make true. It is for the
+// programs of tests.
 func Await(what string, holds func() bool) { wait(what, holds) }
 
-// Choose returns a number from 0 to n-1: Check tries all of them. It is for the programs of tests, such as for what a
-// device answers.
+// Choose returns a number from 0 to n-1. Check explores all of them. It is for the programs of
+// tests, for example for the answer of a device.
 func Choose(n int) int {
 	if r := current; r != nil && !r.abandoned {
 		return r.decide(n, false)
@@ -281,5 +290,5 @@ func Choose(n int) int {
 	return 0
 }
 
-// Peek returns a value without a step. It is for the checks of tests.
+// Peek returns a value without a scheduling point. It is for the checks of tests.
 func Peek[T any](x interface{ peek() T }) T { return x.peek() }

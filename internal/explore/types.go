@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Bool stands for [atomic.Bool].
+// Bool replaces [atomic.Bool].
 type Bool struct{ v atomic.Bool }
 
 // Load loads the value.
@@ -22,7 +22,7 @@ func (x *Bool) CompareAndSwap(old, v bool) bool {
 	return x.v.CompareAndSwap(old, v)
 }
 
-// Pointer stands for [atomic.Pointer].
+// Pointer replaces [atomic.Pointer].
 type Pointer[T any] struct{ v atomic.Pointer[T] }
 
 // Load loads the pointer.
@@ -40,9 +40,9 @@ func (x *Pointer[T]) CompareAndSwap(old, v *T) bool {
 	return x.v.CompareAndSwap(old, v)
 }
 
-// Mutex stands for [sync.Mutex].
+// Mutex replaces [sync.Mutex].
 type Mutex struct {
-	mu     sync.Mutex // where no program runs
+	mu     sync.Mutex // used outside of a run
 	locked atomic.Bool
 }
 
@@ -75,16 +75,16 @@ func Go(f func()) {
 	current.start(f)
 }
 
-// Gosched lets another goroutine make a step before this one goes on, if one can.
+// Gosched makes another goroutine run before this one continues, if there is one that can.
 func Gosched() { yield() }
 
-// Send sends on a channel that has a buffer.
+// Send sends on a buffered channel.
 func Send[T any](ch chan<- T, v T) {
 	wait("send", func() bool { return len(ch) < cap(ch) })
 	ch <- v
 }
 
-// TrySend sends on a channel that has a buffer, unless that is full.
+// TrySend sends on a buffered channel, and reports false if the buffer is full.
 func TrySend[T any](ch chan<- T, v T) bool {
 	step("try to send")
 	select {
@@ -127,8 +127,8 @@ func Either[A, B any](a <-chan A, b <-chan B) int {
 	return which
 }
 
-// ready reports whether a value can be received, or the channel is closed. Nobody sends on it
-// meanwhile, and nobody sends on one without a buffer.
+// ready reports whether a value can be received or the channel is closed. Only the running
+// goroutine could send, and explored code sends on buffered channels only.
 func ready[T any](ch <-chan T) bool {
 	if len(ch) > 0 {
 		return true

@@ -8,21 +8,22 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// Plain variables of what follows change together with the step before: only one goroutine runs at a time. So checks
-// that use them cost no steps.
+// The plain variables in this file change together with the previous step, as only one goroutine
+// runs at a time. So checks that use them add no steps to the programs.
 
-// object is what a handle stands for in a program. It fails the program if it is used wrongly.
+// object is the object that a handle stands for in a program. It fails the program if it is used
+// after its destruction, or destroyed too early or twice.
 type object struct {
 	r *explore.Run
 	// inUse counts the calls that may use the object.
 	inUse     int
 	closed    bool
 	destroyed int
-	// locked is a lock that callers hold, and that the destruction takes; nil if there is none.
+	// locked is a lock that callers hold, and that the destruction takes. It may be nil.
 	locked *explore.Mutex
 }
 
-// enter notes that a call has begun, and leave that it is about to end.
+// enter notes that a call has begun.
 func (o *object) enter() {
 	if o.destroyed != 0 {
 		o.r.Fail("a call has begun on a destroyed object")
@@ -30,6 +31,7 @@ func (o *object) enter() {
 	o.inUse++
 }
 
+// leave notes that a call is about to end.
 func (o *object) leave() { o.inUse-- }
 
 func (o *object) Last(later bool) {
@@ -55,7 +57,7 @@ func (o *object) destroy() {
 	}
 }
 
-// check is for the end of a program.
+// check checks the object at the end of a program.
 func (o *object) check() {
 	if o.closed && o.destroyed != 1 {
 		o.r.Fail("the object is closed, and was destroyed %d times", o.destroyed)
@@ -87,7 +89,7 @@ func newCounted(r *explore.Run) *counted {
 	return c
 }
 
-// call makes a call, and reports whether it was let in.
+// call makes a call, and reports whether it was allowed.
 func (c *counted) call() bool {
 	late := c.firsts != 0
 	if !c.Acquire(c) {
@@ -100,7 +102,7 @@ func (c *counted) call() bool {
 	return true
 }
 
-// use makes the rest of a call that is in flight.
+// use makes the rest of a call that has been acquired.
 func (c *counted) use() {
 	c.enter()
 	c.leave()
@@ -118,20 +120,23 @@ func (c *counted) close() {
 	}
 }
 
-// event is an object with Records, and the device's view of it.
+// event is an object with Records, and the device's state of the event.
 type event struct {
 	object
 	Records
-	// device is a step of the device's.
+	// device makes each action of the device a step.
 	device explore.Int32
-	// newest is the newest record that the device knows, and finished the last that it has done.
+	// newest is the number of the newest record that the device has received, and finished that of
+	// the last one that has completed.
 	newest, finished int
 	// ended is the newest record whose End has returned.
 	ended int
-	// on is the stream of all records, if it is a holder's, last the newest there, and place which of its events it is.
+	// on is the stream of all records if the event belongs to a holder, last the number of the
+	// newest record there, and place the event's position among the holder's events.
 	on          *stream
 	last, place int
-	// watched counts those for whom the record may not be followed by another, unless the event is exposed.
+	// watched counts the waits during which no other record may be made, unless the event is
+	// exposed.
 	watched int
 }
 
@@ -146,11 +151,11 @@ func newEvent(r *explore.Run) *event {
 	return e
 }
 
-// makeRecord has the device record the event.
+// makeRecord records the event on the device.
 func (e *event) makeRecord() int {
 	e.device.Add(1)
 	if e.newest++; e.watched != 0 && !e.Records.exposedPlainly() {
-		e.r.Fail("recorded while somebody waits for the present record")
+		e.r.Fail("recorded during a wait for the present record")
 	}
 	if e.on != nil {
 		e.on.made++
@@ -162,7 +167,7 @@ func (e *event) makeRecord() int {
 // exposedPlainly is Exposed without a step.
 func (r *Records) exposedPlainly() bool { return explore.Peek(&r.marks)&MarkExposed != 0 }
 
-// record records the event, and reports whether that was let in.
+// record records the event, and reports whether Begin allowed it.
 func (e *event) record() bool {
 	late := e.Records.calls.closedPlainly()
 	if !e.Begin(e) {
@@ -182,14 +187,14 @@ func (e *event) record() bool {
 // closedPlainly is Closed without a step.
 func (r *Refs) closedPlainly() bool { return explore.Peek(&r.word)&refClosed != 0 }
 
-// recordElsewhere records the event in the name of other code, which does not call Begin.
-func (e *event) recordElsewhere() {
+// recordByOthers records the event as other code does, without Begin.
+func (e *event) recordByOthers() {
 	e.device.Add(1)
 	e.newest++
 	e.ended = e.newest
 }
 
-// query reports whether the event is complete. It remembers that.
+// query reports whether the event is complete, and remembers this.
 func (e *event) query() (complete bool) {
 	ended := e.ended
 	if e.Complete() {
@@ -210,8 +215,8 @@ func (e *event) query() (complete bool) {
 	return complete
 }
 
-// complete fails the program if the event was not complete. ended is the newest record that was
-// over before the question.
+// complete fails the program if the event was not complete. ended is the newest record that had
+// ended before the query.
 func (e *event) complete(ended int) bool {
 	if e.finished < ended {
 		e.r.Fail("record %d counts as complete, and %d was made", e.finished, ended)
@@ -219,7 +224,7 @@ func (e *event) complete(ended int) bool {
 	return true
 }
 
-// ask asks the device, which may have finished all records that were made.
+// ask queries the event on the device, which may have completed all records that were made.
 func (e *event) ask() bool {
 	e.device.Add(1)
 	if e.finished < e.newest && explore.Choose(2) == 1 {
@@ -231,7 +236,7 @@ func (e *event) ask() bool {
 	return e.finished == e.newest
 }
 
-// watch waits for the present record for a moment: no other one is made meanwhile.
+// watch waits for the present record for a moment. No other record may be made meanwhile.
 func (e *event) watch() {
 	if !e.Acquire(e) {
 		return
@@ -257,20 +262,21 @@ func (e *event) close() {
 	}
 }
 
-// holder has an event, and another one instead when that is recorded while somebody waits for it:
-// as events of package cu do. All records are on one stream. Whoever has recorded waits for work
-// that was enqueued before: for that record, or for another one that was made since the call began.
+// holder has an event, as an Event of package cu has a slot. When the event is recorded during a
+// wait for it, another event takes its place. All records are on one stream. A query after a record
+// must report work that was enqueued before the record: it is about this record, or about another
+// one that was made since the call began.
 type holder struct {
 	r      *explore.Run
 	slot   explore.Pointer[event]
 	moving explore.Mutex
-	places int // how many successors there were; moving guards it
+	places int // how many events have been made as replacements; moving guards it
 	all    []*event
 	stream stream
 }
 
-// stream counts the records that were made, and how many of them the device has done. ended is the
-// lowest record that the calls that have returned stand for.
+// stream counts the records that were made, and the records that have completed. ended is the
+// lowest record that the event may stand for after the calls that have returned.
 type stream struct{ made, done, ended int }
 
 func newHolder(r *explore.Run) *holder {
@@ -307,8 +313,8 @@ func (h *holder) record() {
 	h.stream.ended = max(h.stream.ended, before+1)
 }
 
-// recordElsewhere makes a record that the present event has refused on another one, and reports false if it has to be
-// made again.
+// recordElsewhere makes a record on another event, because the present event has refused it. It
+// reports false if the caller has to record again.
 func (h *holder) recordElsewhere() (done bool) {
 	h.moving.Lock()
 	of := h.slot.Load()
@@ -320,7 +326,7 @@ func (h *holder) recordElsewhere() (done bool) {
 		h.moving.Unlock()
 		return false
 	}
-	of.Watch() // others look for places of their own from here on
+	of.Watch() // from here on other goroutines use other events
 	h.places++
 	next := h.event()
 	next.place = h.places
@@ -330,23 +336,24 @@ func (h *holder) recordElsewhere() (done bool) {
 	}
 	left, done := h.move(of, next)
 	if left.close(); left != next && left != of {
-		left.Unwatch() // after it is closed, as no record may begin there
+		left.Unwatch() // after the close, as no record may begin there
 	}
 	of.Unwatch()
 	of.Release(of)
 	return done
 }
 
-// move has another event take the place. It returns the one that is to be closed.
+// move puts next into the place of the present event. It returns the event that the caller has to
+// close.
 func (h *holder) move(of, next *event) (left *event, done bool) {
 	h.moving.Lock()
 	defer h.moving.Unlock()
 	old := h.slot.Load()
 	switch {
-	case old == nil, old != of && old.place > next.place: // that takes the place of this one as well
+	case old == nil, old != of && old.place > next.place: // a later record has replaced next, too
 		return next, true
 	case old != of:
-		old.Watch() // records that begin from here on see that, or are seen here
+		old.Watch() // a record that begins now observes this, or is observed in Gen
 		if old.Gen().Count() != 1 {
 			old.Unwatch()
 			return next, false
@@ -392,13 +399,14 @@ func (h *holder) close() {
 	}
 }
 
-// shared is an object with Users, which a lock decides about when none is left.
+// shared is an object with Users. When the last user is gone, its lock decides whether it is
+// destroyed.
 type shared struct {
 	object
 	Users
 	mu explore.Mutex
-	// givingUp says that it is being destroyed. mu guards it.
-	givingUp bool
+	// destroying says that the object is being destroyed. mu guards it.
+	destroying bool
 }
 
 func newShared(r *explore.Run) *shared {
@@ -408,7 +416,7 @@ func newShared(r *explore.Run) *shared {
 	return s
 }
 
-// call makes a call, and reports whether it was let in.
+// call makes a call, and reports whether it was allowed.
 func (s *shared) call() bool {
 	if !s.Hold() && !s.revive() {
 		return false
@@ -424,7 +432,7 @@ func (s *shared) revive() bool {
 	defer s.mu.Unlock()
 	switch {
 	case s.Hold():
-	case s.givingUp:
+	case s.destroying:
 		return false
 	default:
 		s.Revive()
@@ -437,8 +445,8 @@ func (s *shared) drop() {
 		return
 	}
 	s.mu.Lock()
-	last := s.None() && !s.givingUp
-	s.givingUp = s.givingUp || last
+	last := s.None() && !s.destroying
+	s.destroying = s.destroying || last
 	s.mu.Unlock()
 	if last {
 		s.destroy()

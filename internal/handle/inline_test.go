@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestInlined looks whether the compiler inlines what every call on a handle does, into its callers: for that the
-// functions have to be short, and the atomic operations inlined into them.
+// TestInlined checks that the compiler can inline the functions that every call on a handle uses.
+// For this the functions have to be short, and the atomic operations have to be inlined into them.
 func TestInlined(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("there is no Go here")
+		t.Skip("no Go toolchain found")
 	}
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-var mutate = flag.Bool("handle.mutate", false, "leave out or weaken each operation, and see whether the programs find the fault")
+var mutate = flag.Bool("handle.mutate", false, "remove or weaken each operation, and test whether the programs find the fault")
 
-// A mutation is a change of the package that takes something away from it. The programs have to find the fault, unless
-// harmless says why there is none.
+// A mutation is a change of the package that removes or weakens an operation. The programs have to
+// find the fault, unless harmless says why the change is none.
 type mutation struct {
 	file, old, new string
 	harmless       string
@@ -26,10 +26,10 @@ type mutation struct {
 const (
 	refs, records, users = "refs.go", "records.go", "users.go"
 	onlyWhere            = "it destroys the object on another goroutine, which is always right"
-	takeLooks            = "take looks at the same word; this only spares that in most cases"
+	takeLooks            = "take reads the same word; the check only avoids most calls of take"
 )
 
-// add and or are atomic operations that were torn apart.
+// Additions that are not atomic: a load and a store.
 const (
 	tornAddRefs = "func() int64 { n := r.word.Load() + (refOne); r.word.Store(n); return n }()"
 	tornAddGen  = "func() uint64 { n := r.gen.Load() + (genOne + 1); r.gen.Store(n); return n }()"
@@ -81,8 +81,8 @@ var mutations = []mutation{
 	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", "r.gen.Add(genOne)&genWorn == 0 && ", ""},
 	{records, "r.gen.Add(genOne+1)&genWorn == 0 && ", tornAddGen + "&genWorn == 0 && ", ""},
 	{records, " && r.watchers.Load() == 0 && ", " && ", ""},
-	{records, " && !r.calls.Closed() || r.doubt(o)", " || r.doubt(o)", ""},
-	{records, " && !r.calls.Closed() || r.doubt(o)", " && !r.calls.Closed()", ""},
+	{records, " && !r.calls.Closed() || r.beginSlow(o)", " || r.beginSlow(o)", ""},
+	{records, " && !r.calls.Closed() || r.beginSlow(o)", " && !r.calls.Closed()", ""},
 	{records, "return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0",
 		"return r.watchers.Load() == 0 && r.gen.Add(genOne+1)&genWorn == 0", ""},
 	{records, "return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed()",
@@ -142,9 +142,9 @@ var mutations = []mutation{
 	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && r.done.Load() != 0 && !r.Exposed()", ""},
 	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && r.done.Load() == g", ""},
 	{records, "return g != 0 && r.done.Load() == g && !r.Exposed()", "return g != 0 && !r.Exposed() && r.done.Load() == g",
-		"the question may come before the event is exposed"},
+		"the query may come before the event is exposed"},
 	{records, "if !g.Busy() {", "if g.Busy() {", ""},
-	{records, "if !g.Busy() {", "if true {", "a record that is under way may be answered as if it came later: see Remember"},
+	{records, "if !g.Busy() {", "if true {", "during a record the query may be answered before or after it: see Remember"},
 	{records, "r.done.Store(uint64(g))", "r.done.Store(r.gen.Load())", ""},
 	{records, "		r.done.Store(uint64(g))\n", "", ""},
 	{records, "return r.marks.Load()&MarkExposed != 0", "return false", ""},
@@ -161,16 +161,16 @@ var mutations = []mutation{
 	{users, "return u.n.Add(-1) == 0", "n := u.n.Load() - 1; u.n.Store(n); return n == 0", ""},
 	{users, "return u.n.Load() == 0", "return true", ""},
 	{users, "{ u.n.Add(1) }", "{}", ""},
-	{users, "{ u.n.Add(1) }", "{ u.n.Store(1) }", "there is no user, as Hold has failed under the lock, and nobody else gets one without it"},
+	{users, "{ u.n.Add(1) }", "{ u.n.Store(1) }", "there is no user, as Hold has failed under the lock, and no goroutine adds one without the lock"},
 }
 
-// TestMutations changes the package, and runs the programs.
+// TestMutations runs the programs with each mutation.
 func TestMutations(t *testing.T) {
 	if !*mutate {
 		t.Skip("takes minutes: see make explore")
 	}
 	sources := map[string]string{}
-	hit := map[string]bool{} // lines that a mutation has changed
+	hit := map[string]bool{} // the lines that a mutation changes
 	for _, m := range mutations {
 		src, ok := sources[m.file]
 		if !ok {

@@ -2,79 +2,86 @@ package handle
 
 import "github.com/purecu/purecu/internal/explore"
 
-// Records is the lifetime of an event, which is recorded again and again. Each record is a generation: what is known
-// about one says nothing about the next. The zero value is open, and was never recorded.
+// Records implements the lifetime of an event. Each record of the event is a generation, and the
+// completion of one generation says nothing about the next. The zero value is open and unrecorded.
+// This is the contract:
 //
-//   - Begin begins a record, and End ends it. If Begin reports false no record was begun: the event is closed, or this
-//     is not the place for another record, as somebody waits for the present one, or too many were made here.
-//   - Acquire begins any other call, and Release ends it, as with Refs. Records and calls both keep the event.
-//   - Watch counts somebody who waits for the present record. A record that begins later is refused; one that began
-//     earlier shows in a Gen that is loaded after Watch.
-//   - Remember takes a Gen that was loaded before the question whether the event is complete. Complete reports true
-//     only if that was answered with yes for the newest record.
-//   - After Mark(MarkExposed) others may record the event without Begin. No completion is remembered then, and no record refused
-//     but by Close.
+//   - Begin begins a record, and End ends it. Begin reports false, and the caller has nothing to
+//     undo, if the event is closed, if there are waits for the present record, or if the event is
+//     worn.
+//   - Acquire begins any other call, and Release ends it, as with Refs. The event is destroyed
+//     after its last record and its last call.
+//   - Watch counts a wait for the present record. A record that begins later is refused. A record
+//     that began earlier is included in a Gen that is loaded after Watch.
+//   - Remember notes that the event was complete. Its Gen was loaded before the query. Complete
+//     reports true only if this was noted for the newest record.
+//   - After Mark(MarkExposed) other code may record the event without Begin. From then on no
+//     completion is remembered, and only Close makes Begin report false.
 //
-// The protocol has three words, each of which is changed before another is looked at: Begin changes gen and looks at
-// watchers and calls; Watch changes watchers, and its caller looks at gen; Close changes calls and looks at gen. Of two
-// that meet, at least one sees the other.
+// The protocol has three words. Every operation changes one of them before it reads another. Begin
+// changes gen and then reads watchers and calls. Watch changes watchers, and its caller then reads
+// gen. Close changes calls and then reads gen. So of two concurrent operations at least one
+// observes the other.
 type Records struct {
 	calls Refs
-	// gen is the sum of these:
+	// gen is the sum of these fields:
 	//
-	//	bits 0-23    genBusy    the records under way, and those that are being refused
-	//	bits 24-63   genOne     the records that were begun, also those that were refused
+	//	bits 0-23    genBusy    the number of records in progress, and of those that are being refused
+	//	bits 24-63   genOne     the number of records that were begun, including those that were refused
 	gen explore.Uint64
-	// done is the value of gen whose record is known to have completed; 0 if none is.
+	// done is the value of gen whose record is known to have completed, or 0.
 	done explore.Uint64
-	// watchers counts those who wait for the present record.
+	// watchers counts the waits for the present record.
 	watchers explore.Int32
-	// marks holds MarkExposed, and the caller's own.
+	// marks holds MarkExposed, and bits that the user of this package defines.
 	marks explore.Uint32
 }
 
 const (
 	genOne  = 1 << 24
 	genBusy = genOne - 1
-	// genWorn are the bits that say that half of the records that can be counted were begun, or
-	// half of those that can be under way at once are. Records are refused then, so that no value
-	// of gen comes back, and done is about no other record than the one that it was stored for.
+	// genWorn are the highest bits of the two fields of gen. One of them is set when half of the
+	// records that can be counted were begun, or are in progress. Then the event is worn: it
+	// refuses records, so that no value of gen occurs twice, and done can only mean the record that
+	// it was stored for.
 	//
-	// The records of an exposed event go on, and may come back to the beginning, as no completion
-	// is remembered. What is left as a limit are 1<<24 records of it that are under way at once:
-	// each is a goroutine in the call, and their stacks have 32 GiB at least.
+	// An exposed event is recorded even if it is worn, and gen may wrap around, as no completion is
+	// remembered. The remaining limit are 1<<24 records of one event in progress at once. Each
+	// needs a goroutine in the call, and the stacks of so many goroutines have at least 32 GiB.
 	genWorn = 1<<63 | 1<<23
 )
 
 const (
-	// MarkExposed says that others may record the event.
+	// MarkExposed says that other code may record the event.
 	MarkExposed = 1 << iota
-	// FirstMark is the lowest of the marks that callers define.
+	// FirstMark is the lowest mark that the user of this package may define.
 	FirstMark
 )
 
-// Gen is the state of an event's records at one time.
+// Gen is the state of an event's records at one moment.
 type Gen uint64
 
-// Count returns how many records had been begun.
+// Count returns how many records had begun.
 func (g Gen) Count() uint64 { return uint64(g) / genOne }
 
-// Busy reports whether a record was under way.
+// Busy reports whether a record was in progress.
 func (g Gen) Busy() bool { return g&genBusy != 0 }
 
-// Sole reports whether one record was under way, which is the caller's.
+// Sole reports whether the caller's record was the only one in progress.
 func (g Gen) Sole() bool { return g&genBusy == 1 }
 
-// Begin begins a record. It reports false if the event cannot be recorded here: then nothing is to be undone.
+// Begin begins a record. If it reports false, the record must be made on another event, and the
+// caller has nothing to undo.
 //
-// One addition counts the record and keeps the event.
+// One addition counts the record and prevents the destruction of the event.
 func (r *Records) Begin(o Owner) bool {
-	return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed() || r.doubt(o)
+	return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed() || r.beginSlow(o)
 }
 
-// doubt decides on a record that Begin has counted. It belongs on the event if that is exposed. Else it is taken back.
-// Who has an event replaced watches it until it is closed, so that the watchers have to be looked at before Closed.
-func (r *Records) doubt(o Owner) bool {
+// beginSlow decides about a record that Begin has counted. If the event is exposed, the record is
+// allowed. Otherwise the count is taken back. A goroutine that replaces an event watches it until
+// it is closed, so watchers must be read before Closed.
+func (r *Records) beginSlow(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {
 		return true
 	}
@@ -92,7 +99,7 @@ func (r *Records) end(o Owner, later bool) {
 	}
 }
 
-// Acquire begins a call that is no record, unless the event is closed.
+// Acquire begins a call that is not a record, unless the event is closed.
 func (r *Records) Acquire(o Owner) bool {
 	return r.calls.word.Add(refOne)&refClosed == 0 || r.undo(o)
 }
@@ -102,17 +109,17 @@ func (r *Records) undo(o Owner) bool {
 	return false
 }
 
-// Retain begins a call also if the event is closed: see [Refs.Retain].
+// Retain begins a call even if the event is closed: see [Refs.Retain].
 func (r *Records) Retain() { r.calls.Retain() }
 
-// Release ends a call that is no record.
+// Release ends a call that is not a record.
 func (r *Records) Release(o Owner) {
 	if r.calls.drop() {
 		r.last(o, false)
 	}
 }
 
-// ReleaseLater is Release where the object may not be destroyed on the caller's goroutine.
+// ReleaseLater is Release for callers on whose goroutine the object must not be destroyed.
 func (r *Records) ReleaseLater(o Owner) { r.release(o, true) }
 
 func (r *Records) release(o Owner, later bool) {
@@ -121,7 +128,8 @@ func (r *Records) release(o Owner, later bool) {
 	}
 }
 
-// Close lets no further record or call begin. If last is true the caller has to destroy the object.
+// Close closes the event: no further record or call begins. If last is true, the caller has to
+// destroy the object.
 func (r *Records) Close() (last bool) {
 	_, idle := r.calls.shut()
 	return idle && r.take()
@@ -130,47 +138,48 @@ func (r *Records) Close() (last bool) {
 // Closed reports whether the event is closed.
 func (r *Records) Closed() bool { return r.calls.Closed() }
 
-// last calls Owner.Last, unless a record or a call is under way, which will get here too, or somebody else was faster.
+// last calls Owner.Last, unless a record or a call is in progress, which will call last itself, or
+// another goroutine calls Owner.Last.
 func (r *Records) last(o Owner, later bool) {
 	if r.take() {
 		o.Last(later)
 	}
 }
 
-// take is that of Refs, and looks at the records, too.
+// take is Refs.take for an event, which must have no record in progress.
 func (r *Records) take() bool { return r.gen.Load()&genBusy == 0 && r.calls.take() }
 
-// Unused reports whether the event is open, no record or call is under way, and it is not exposed.
+// Unused reports whether the event is open and not exposed, and no record or call is in progress.
 func (r *Records) Unused() bool {
 	return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0 && !r.Exposed()
 }
 
-// Watch counts somebody who waits for the present record, and has a call in flight, until Unwatch.
+// Watch counts a wait for the present record, until Unwatch. The caller has a call in flight.
 func (r *Records) Watch() { r.watchers.Add(1) }
 
-// Unwatch ends what Watch has begun.
+// Unwatch ends a wait that Watch has counted.
 func (r *Records) Unwatch() { r.watchers.Add(-1) }
 
-// Watched reports whether somebody waits for the present record.
+// Watched reports whether there are waits for the present record.
 func (r *Records) Watched() bool { return r.watchers.Load() != 0 }
 
-// Watchers returns how many wait for the present record.
+// Watchers returns the number of waits for the present record.
 func (r *Records) Watchers() int { return int(r.watchers.Load()) }
 
-// Stays reports whether another record belongs on the event, as far as that is known before Begin:
-// the event is exposed, or nobody waits for it and it is not worn.
+// Stays reports whether Begin would allow another record: the event is exposed, or it has no waits
+// and is not worn. Another goroutine may change that before Begin.
 func (r *Records) Stays() bool { return r.Exposed() || !r.Watched() && !r.Worn() }
 
-// Worn reports whether too many records were begun, or are under way.
+// Worn reports whether too many records were begun, or are in progress.
 func (r *Records) Worn() bool { return r.gen.Load()&genWorn != 0 }
 
 // Gen returns the present generation.
 func (r *Records) Gen() Gen { return Gen(r.gen.Load()) }
 
-// Unrecorded reports whether no record was ever begun. Such an event is complete.
+// Unrecorded reports whether no record was ever begun. CUDA defines such an event as complete.
 func (r *Records) Unrecorded() bool { return r.gen.Load() == 0 && !r.Exposed() }
 
-// Skip counts n records that were never made. It is for tests of what happens after many.
+// Skip counts n records that were not made. It is for tests of worn events.
 func (r *Records) Skip(n uint64) { r.gen.Add(n * genOne) }
 
 // Complete reports whether the newest record is known to have completed.
@@ -179,19 +188,20 @@ func (r *Records) Complete() bool {
 	return g != 0 && r.done.Load() == g && !r.Exposed()
 }
 
-// Remember notes that the event was complete, when asked after the generation was g. Complete believes that as long as
-// the generation is g: each value of gen is there for one period of time, in which no record begins or ends. While a
-// record is under way nothing is remembered, although that might be answered as if the record came later.
+// Remember notes that the event was complete in a query that was made after the generation g was
+// loaded. Complete relies on this note while the generation is g: gen has each value during one
+// period only, and in this period no record begins or ends. If a record was in progress, nothing is
+// noted, as the query may have been answered before or after it.
 func (r *Records) Remember(g Gen) {
 	if !g.Busy() {
 		r.done.Store(uint64(g))
 	}
 }
 
-// Exposed reports whether others may record the event.
+// Exposed reports whether other code may record the event.
 func (r *Records) Exposed() bool { return r.marks.Load()&MarkExposed != 0 }
 
-// Mark sets marks, which are never taken back.
+// Mark sets marks. They are never cleared.
 func (r *Records) Mark(marks uint32) { r.marks.Or(marks) }
 
 // Marks returns the marks that are set.

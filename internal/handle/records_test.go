@@ -69,7 +69,7 @@ var recordsPrograms = []program{
 		r.Go(func() { e.query() })
 		r.Go(func() { e.query() })
 	}},
-	{"an event that is complete is known to be, as long as it is not recorded", func(r *explore.Run) {
+	{"completion is remembered until the next record", func(r *explore.Run) {
 		e := newEvent(r)
 		e.record()
 		query := func() {
@@ -83,26 +83,26 @@ var recordsPrograms = []program{
 	{"an event that was never recorded", func(r *explore.Run) {
 		e := newEvent(r)
 		if e.Complete() || !e.Unrecorded() {
-			r.Fail("it has no record that is complete")
+			r.Fail("an unrecorded event counts as pending")
 		}
 		r.Go(func() { e.record() })
 		r.Go(func() {
 			ended := e.ended
 			if e.Unrecorded() && ended != 0 {
-				r.Fail("record %d was not seen", ended)
+				r.Fail("record %d was not observed", ended)
 			}
 			if g := e.Gen(); g.Count() < uint64(ended) || e.Complete() && e.finished < ended {
-				r.Fail("record %d was not seen", ended)
+				r.Fail("record %d was not observed", ended)
 			}
 		})
 	}},
-	{"a record that is alone, and another one", func(r *explore.Run) {
+	{"a sole record, and another one", func(r *explore.Run) {
 		e := newEvent(r)
 		alone := func() {
 			if e.Begin(e) {
 				e.enter()
 				if e.Gen().Sole() && e.inUse != 1 {
-					r.Fail("a record is alone, and there are %d", e.inUse)
+					r.Fail("a record counts as the sole one, and there are %d", e.inUse)
 				}
 				e.leave()
 				e.End(e)
@@ -136,7 +136,7 @@ var recordsPrograms = []program{
 			}
 		})
 	}},
-	{"a call that keeps a record's event, and a close", func(r *explore.Run) {
+	{"a call that outlasts its record, and a close", func(r *explore.Run) {
 		e := newEvent(r)
 		r.Go(func() {
 			if e.Begin(e) {
@@ -149,7 +149,7 @@ var recordsPrograms = []program{
 		})
 		r.Go(e.close)
 	}},
-	{"a record that is refused under a lock, which the destruction takes", func(r *explore.Run) {
+	{"a refused record under a lock that the destruction takes", func(r *explore.Run) {
 		e := newEvent(r)
 		e.locked = new(explore.Mutex)
 		r.Go(e.close)
@@ -163,7 +163,7 @@ var recordsPrograms = []program{
 		})
 		r.Go(func() { e.query() })
 	}},
-	{"a call that is refused under a lock, which the destruction takes", func(r *explore.Run) {
+	{"a refused call under a lock that the destruction takes", func(r *explore.Run) {
 		e := newEvent(r)
 		e.locked = new(explore.Mutex)
 		e.Retain()
@@ -178,7 +178,7 @@ var recordsPrograms = []program{
 		})
 		r.Go(func() { e.Release(e) })
 	}},
-	{"a release that destroys nothing on its own goroutine", func(r *explore.Run) {
+	{"a ReleaseLater that destroys on another goroutine", func(r *explore.Run) {
 		e := newEvent(r)
 		e.locked = new(explore.Mutex)
 		e.Retain()
@@ -191,7 +191,7 @@ var recordsPrograms = []program{
 		r.Go(func() { e.record() })
 	}},
 
-	// Those who wait.
+	// Waits.
 
 	{"a watcher and a record", func(r *explore.Run) {
 		e := newEvent(r)
@@ -225,15 +225,15 @@ var recordsPrograms = []program{
 		r.Go(func() { e.record(); e.query() })
 		r.Go(func() { e.query() })
 	}},
-	{"a record that nobody waits for any more is followed by another", func(r *explore.Run) {
+	{"a record after the wait for the previous one has ended", func(r *explore.Run) {
 		e := newEvent(r)
 		r.Go(func() {
 			e.watch()
 			if e.Watched() {
-				r.Fail("nobody waits")
+				r.Fail("Watched reports true after the wait")
 			}
 			if !e.record() {
-				r.Fail("an event refuses a record, and nobody waits")
+				r.Fail("an event without waits refuses a record")
 			}
 		})
 		r.Go(func() { e.query() })
@@ -259,18 +259,18 @@ var recordsPrograms = []program{
 		r.Go(func() { e.record() })
 		r.Go(e.close)
 	}},
-	{"a generation that comes back is not complete", func(r *explore.Run) {
+	{"a generation that occurs twice is not complete", func(r *explore.Run) {
 		e := newEvent(r)
 		e.Mark(MarkExposed)
 		e.Skip(1<<40 - 2)
-		e.done.Store(uint64(e.gen.Load()) + genOne) // as it was all the records ago
+		e.done.Store(uint64(e.gen.Load()) + genOne) // the value before all of these records
 		r.Go(func() {
 			for range 3 {
 				if !e.record() {
 					r.Fail("an exposed event refuses a record")
 				}
 				if e.Complete() || e.Unrecorded() {
-					r.Fail("completion is remembered from long ago")
+					r.Fail("the completion of an old record is remembered")
 				}
 			}
 		})
@@ -285,7 +285,7 @@ var recordsPrograms = []program{
 		r.Go(func() { e.query() })
 		r.Go(func() {
 			e.Mark(MarkExposed)
-			e.recordElsewhere()
+			e.recordByOthers()
 			e.query()
 		})
 	}},
@@ -293,12 +293,12 @@ var recordsPrograms = []program{
 		e := newEvent(r)
 		r.Go(func() {
 			e.Mark(MarkExposed)
-			e.recordElsewhere()
+			e.recordByOthers()
 			e.query()
 		})
 		r.Go(func() { e.query(); e.query() })
 	}},
-	{"an exposed event is recorded though somebody waits", func(r *explore.Run) {
+	{"an exposed event is recorded during a wait", func(r *explore.Run) {
 		e := newEvent(r)
 		e.Mark(MarkExposed)
 		r.Go(e.watch)
@@ -333,15 +333,15 @@ var recordsPrograms = []program{
 		})
 	}},
 
-	// An event that has another one take its place.
+	// Events that are replaced.
 
-	{"a record elsewhere while somebody waits", func(r *explore.Run) {
+	{"a record elsewhere during a wait", func(r *explore.Run) {
 		h := newHolder(r)
 		h.record()
 		r.Go(h.watch)
 		r.Go(h.record)
 	}},
-	{"two records elsewhere while somebody waits", func(r *explore.Run) {
+	{"two records elsewhere during a wait", func(r *explore.Run) {
 		h := newHolder(r)
 		h.record()
 		r.Go(h.watch)
@@ -360,14 +360,14 @@ var recordsPrograms = []program{
 		r.Go(h.record)
 		r.Go(h.query)
 	}},
-	{"two records elsewhere while somebody waits, and queries", func(r *explore.Run) {
+	{"two records elsewhere during a wait, and queries", func(r *explore.Run) {
 		h := newHolder(r)
 		h.slot.Load().Watch()
 		r.Finally(func() { h.all[0].Unwatch() })
 		r.Go(func() { h.record(); h.query() })
 		r.Go(func() { h.record(); h.query() })
 	}},
-	{"three records elsewhere while somebody waits", func(r *explore.Run) {
+	{"three records elsewhere during a wait", func(r *explore.Run) {
 		h := newHolder(r)
 		h.slot.Load().Watch()
 		r.Finally(func() { h.all[0].Unwatch() })

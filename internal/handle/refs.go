@@ -1,39 +1,44 @@
 // Package handle implements the lifetime of handles that many goroutines use and any of them may
-// close. It does not know what a handle stands for.
+// close. It is independent of the kind of object that a handle stands for.
 //
 // [Refs] counts the calls in flight on a handle. It follows fdMutex in Go's package internal/poll.
-// [Records] adds the records of an event: who records it, who waits for a record, and which record
-// is known to have completed. [Users] counts the users of what nobody closes.
+// [Records] adds the records of an event: the records in progress, the waits for the newest record,
+// and whether that is known to have completed. [Users] counts the users of an object that has no
+// Close.
 //
-// None of them has a lock, and none waits. A call costs two atomic additions. An acquire by
-// compare-and-swap would need no undoing when it fails; but with its release it takes 8.5 ns where
-// these additions take 5.2, 19 instead of 12.4 with two goroutines on two handles, and 12.5 instead
-// of 11.5 with two on the same one. So a failed acquire is undone here, and never by its caller.
+// None of them has a lock, and none blocks. A call costs two atomic additions. With
+// compare-and-swap a failed acquire would need no undoing, but it is slower: an acquire with its
+// release takes 8.5 ns instead of 5.2 ns, 19 ns instead of 12.4 ns with two goroutines on two
+// handles, and 12.5 ns instead of 11.5 ns with two goroutines on one handle. So this package uses
+// additions, and undoes a failed acquire itself. Its callers never have to.
 //
-// Package explore runs the programs of the tests under all their schedules. Its types are those of
-// sync/atomic in a normal build. mutations_test.go lists what happens when an operation is left out.
+// The tests explore the schedules of small programs with package explore, whose types are those of
+// sync/atomic in a normal build. mutations_test.go lists which operations can be removed or
+// weakened without a fault.
 package handle
 
 import (
-	_ "sync/atomic" // the compiler inlines the methods of no package that is not imported
+	_ "sync/atomic" // the compiler inlines methods only of packages that are imported
 
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// Refs counts the calls in flight on a handle, and destroys it after the last one. The zero value is
-// open and has no calls. This is the contract:
+// Refs counts the calls in flight on a handle, so that the last call after a close destroys its
+// object. The zero value is open and has no calls. This is the contract:
 //
-//   - Acquire begins a call. If the handle is closed it reports false, and nothing is to be undone.
-//   - Release ends a call, and so does the Release for a Retain.
-//   - Close lets no further call begin. It reports first to one caller.
-//   - Either one Close reports last, and its caller destroys the object, or Owner.Last is called once.
-//   - That is after all calls have ended, and nothing else happens to the handle then.
+//   - Acquire begins a call. If the handle is closed, it reports false, and the caller has nothing
+//     to undo.
+//   - Release ends a call that Acquire or Retain began.
+//   - After Close no call begins. Close reports first to one caller.
+//   - Either one Close reports last, and its caller destroys the object, or Owner.Last is called
+//     once, which destroys it.
+//   - Both happen after all calls have ended.
 type Refs struct {
-	// word is the sum of these:
+	// word is the sum of these fields:
 	//
-	//	bit 0       refClosed    no further call begins
-	//	bit 1       refGone      somebody has taken on the destruction
-	//	bits 2-62   refOne       the calls in flight, and those that are being refused
+	//	bit 0       refClosed    the handle is closed
+	//	bit 1       refGone      one goroutine destroys the object, or has destroyed it
+	//	bits 2-62   refOne       the number of calls in flight, and of calls that are being refused
 	word explore.Int64
 }
 
@@ -45,15 +50,16 @@ const (
 
 // Owner is the object that a handle stands for.
 type Owner interface {
-	// Last is called once, when the handle is closed and the last call on it has ended. It destroys the
-	// object. If later is set the caller may hold locks: then the object is destroyed on another goroutine.
+	// Last destroys the object. It is called once, after the handle was closed and the last call on
+	// it has ended. If later is set, Last must destroy the object on another goroutine, because its
+	// caller may hold locks.
 	Last(later bool)
 }
 
-// Refuser is an Owner that has an error for calls that come too late.
+// Refuser is an Owner that returns an error for calls after the close.
 type Refuser interface {
 	Owner
-	// Refused returns the error of a call that is named op.
+	// Refused returns the error of the call named op.
 	Refused(op string) error
 }
 
@@ -62,7 +68,7 @@ func (r *Refs) Acquire(o Owner) bool {
 	return r.word.Add(refOne)&refClosed == 0 || r.undo(o)
 }
 
-// Enter is Acquire, and returns an error instead of false.
+// Enter is Acquire with an error instead of false.
 func (r *Refs) Enter(o Refuser, op string) (err error) {
 	if r.word.Add(refOne)&refClosed != 0 {
 		err = r.refuse(o, op)
@@ -75,7 +81,8 @@ func (r *Refs) refuse(o Refuser, op string) error {
 	return o.Refused(op)
 }
 
-// undo takes back a call that began after the handle was closed. It may be the last that Close has seen in flight.
+// undo takes back the count of a call that is refused. It may have to destroy the object: Close has
+// left that to the last counted call.
 //
 //go:noinline
 func (r *Refs) undo(o Owner) bool {
@@ -85,8 +92,8 @@ func (r *Refs) undo(o Owner) bool {
 	return false
 }
 
-// Retain begins a call also if the handle is closed. The caller has a call in flight, or nobody else can close the
-// handle.
+// Retain begins a call even if the handle is closed. The caller must have a call in flight, or be
+// the only one who can close the handle.
 func (r *Refs) Retain() { r.word.Add(refOne) }
 
 // Release ends a call.
@@ -96,7 +103,7 @@ func (r *Refs) Release(o Owner) {
 	}
 }
 
-// last calls Owner.Last, unless somebody else was faster. It is not inlined, so that Release is.
+// last calls Owner.Last, unless another goroutine does. It is not inlined, so that Release can be.
 //
 //go:noinline
 func (r *Refs) last(o Owner, later bool) {
@@ -105,8 +112,8 @@ func (r *Refs) last(o Owner, later bool) {
 	}
 }
 
-// Close lets no further call begin. first is true for one caller. If last is true the caller has to destroy the
-// object; else the last call does that.
+// Close closes the handle. first is true for one caller. If last is true, the caller has to destroy
+// the object; otherwise the last call does.
 func (r *Refs) Close() (first, last bool) {
 	first, idle := r.shut()
 	return first, idle && r.take()
@@ -115,23 +122,25 @@ func (r *Refs) Close() (first, last bool) {
 // Closed reports whether the handle is closed.
 func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }
 
-// Calls returns how many calls are in flight. Those that are being refused count, too.
+// Calls returns the number of calls in flight, including those that are being refused.
 func (r *Refs) Calls() int { return int(r.word.Load() / refOne) }
 
-// Sole reports whether the handle is open and one call is in flight, which is the caller's.
+// Sole reports whether the handle is open and the caller's call is the only one in flight.
 func (r *Refs) Sole() bool { return r.word.Load() == refOne }
 
-// drop ends a call, and reports whether the handle is closed, and none is in flight.
+// drop ends a call, and reports whether the handle is closed and no call is left.
 func (r *Refs) drop() (idle bool) { return r.word.Add(-refOne) == refClosed }
 
-// shut closes the handle. It reports whether it was open, and had no call in flight.
+// shut closes the handle. first reports whether it was open, and idle whether it also had no call
+// in flight.
 func (r *Refs) shut() (first, idle bool) {
 	old := r.word.Or(refClosed)
 	return old&refClosed == 0, old == 0
 }
 
-// take reports true to one caller, and only while the handle is closed and no call is in flight: that caller
-// destroys the object. Calls that are refused come and go before, so that several may see no call left.
+// take reports true to one caller, which then destroys the object, and only if the handle is closed
+// and no call is in flight. It decides between several callers: a refused call raises the count for
+// a moment, and after it the count is 0 for a second time.
 func (r *Refs) take() bool {
 	return r.word.CompareAndSwap(refClosed, refClosed|refGone)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// program is one that is run under all schedules with up to two preemptions, and then at random.
+// program is a program that is run under all schedules with up to two preemptions, and then under
+// random schedules.
 type program struct {
 	name string
 	run  func(r *explore.Run)
@@ -72,7 +73,7 @@ var refsPrograms = []program{
 		for range 2 {
 			r.Go(func() {
 				if c.call() {
-					r.Fail("a closed handle let a call in")
+					r.Fail("a closed handle allowed a call")
 				}
 			})
 		}
@@ -112,7 +113,7 @@ var refsPrograms = []program{
 		})
 		r.Go(func() { c.call() })
 	}},
-	{"a call that begins under a lock, which the destruction takes", func(r *explore.Run) {
+	{"a call under a lock that the destruction takes", func(r *explore.Run) {
 		c := newCounted(r)
 		c.locked = new(explore.Mutex)
 		c.Retain()
@@ -127,7 +128,7 @@ var refsPrograms = []program{
 			}
 		})
 	}},
-	{"an error instead of a call, a release, and a close", func(r *explore.Run) {
+	{"an Enter, a release, and a close", func(r *explore.Run) {
 		c := newCounted(r)
 		c.locked = new(explore.Mutex)
 		c.Retain()
@@ -148,13 +149,13 @@ var refsPrograms = []program{
 			}
 		})
 	}},
-	{"a call that is alone, and another one", func(r *explore.Run) {
+	{"a sole call, and another one", func(r *explore.Run) {
 		c := newCounted(r)
 		alone := func() {
 			if c.Acquire(c) {
 				c.enter()
 				if c.Sole() && c.inUse != 1 {
-					r.Fail("a call is alone, and there are %d", c.inUse)
+					r.Fail("a call counts as the sole one, and there are %d", c.inUse)
 				}
 				c.leave()
 				c.Release(c)
@@ -164,7 +165,7 @@ var refsPrograms = []program{
 		r.Go(alone)
 		r.Go(c.close)
 	}},
-	{"a call that looks whether the handle is closed", func(r *explore.Run) {
+	{"a call that checks whether the handle is closed", func(r *explore.Run) {
 		c := newCounted(r)
 		r.Go(c.close)
 		r.Go(func() {
@@ -193,7 +194,7 @@ var refsPrograms = []program{
 		r.Go(func() { s.call() })
 		r.Go(s.drop)
 	}},
-	{"two users that come and go", func(r *explore.Run) {
+	{"two users that begin and end", func(r *explore.Run) {
 		s := newShared(r)
 		r.Go(func() { s.drop(); s.call() })
 		r.Go(func() { s.call(); s.call() })

@@ -2,13 +2,15 @@ package handle
 
 import "github.com/purecu/purecu/internal/explore"
 
-// Users counts the users of an object that nobody closes. The last one leaves it without users; then it is destroyed,
-// or gets users again, as the caller decides under a lock of its own. The zero value has no users.
+// Users counts the users of an object that has no Close. When the last user is gone, the caller
+// decides under a lock of its own whether the object is destroyed or gets users again. The zero
+// value has no users.
 type Users struct{ n explore.Int64 }
 
-// Hold counts one more user, unless there is none. It cannot fail for a user.
+// Hold counts one more user. It reports false, and counts nothing, if there are no users.
 //
-// Here an addition could not be undone: a user that came and went would leave the object a second time.
+// It uses compare-and-swap because an addition could not be undone here: to take it back would
+// report the last user a second time.
 func (u *Users) Hold() bool {
 	for {
 		n := u.n.Load()
@@ -21,12 +23,13 @@ func (u *Users) Hold() bool {
 	}
 }
 
-// Drop takes a user away. It reports true if that was the last one: the caller has to look, under the lock, whether
-// the object is still without users.
+// Drop subtracts a user, and reports whether it was the last one. Then the caller has to check None
+// under its lock.
 func (u *Users) Drop() (last bool) { return u.n.Add(-1) == 0 }
 
-// None reports whether there are no users. Under the lock that answer is true until Revive.
+// None reports whether there are no users. If so, there are none until Revive, which needs the
+// caller's lock.
 func (u *Users) None() bool { return u.n.Load() == 0 }
 
-// Revive counts a user where there may be none. The caller holds the lock under which that is decided on.
+// Revive counts one more user, also if there are none. The caller holds its lock.
 func (u *Users) Revive() { u.n.Add(1) }

@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// order has a value of each type of the list, in its order.
+// order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{}, Late{},
 	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, LongCalls{}, Gates{},
 }
 
-// several says of which places a goroutine may hold more than one lock.
+// several reports whether a goroutine may hold more than one lock at a place of the order.
 func several(place any) bool {
 	switch place.(type) {
 	case Work, Uses:
@@ -28,7 +28,8 @@ func several(place any) bool {
 	return false
 }
 
-// held is what each goroutine holds, by the goroutine's number, in the order in which it was taken.
+// held contains the locks that each goroutine holds, by the goroutine's number, in the order in
+// which it took them.
 var held = struct {
 	mu  sync.Mutex
 	all map[uint64][]entry
@@ -48,7 +49,7 @@ func goroutine() uint64 {
 	return n
 }
 
-// taking checks that the goroutine may wait for a lock.
+// taking checks that the calling goroutine may wait for a lock.
 func taking(place any) {
 	g := goroutine()
 	held.mu.Lock()
@@ -61,7 +62,7 @@ func taking(place any) {
 	}
 }
 
-// took notes that the goroutine has a lock.
+// took notes that the calling goroutine has taken a lock.
 func took(lock, place any) {
 	g := goroutine()
 	held.mu.Lock()
@@ -69,7 +70,8 @@ func took(lock, place any) {
 	held.all[g] = append(held.all[g], entry{lock, place})
 }
 
-// released notes that a lock is released, perhaps by another goroutine than that which has taken it.
+// released notes that a lock is released. The goroutine that releases it need not be the goroutine
+// that took it.
 func released(lock any) {
 	g := goroutine()
 	held.mu.Lock()
@@ -99,7 +101,7 @@ func drop(g uint64, lock any) bool {
 	return false
 }
 
-// fail ends the test.
+// fail panics with the locks that the goroutine holds.
 func fail(g uint64, what string) {
 	var names []string
 	for _, e := range held.all[g] {
@@ -108,7 +110,8 @@ func fail(g uint64, what string) {
 	panic("lock order: the goroutine " + what + " while it holds " + strings.Join(names, ", "))
 }
 
-// None says that the goroutine holds no lock: what is about to be called may take any.
+// None checks that the calling goroutine holds no lock. before names the call that follows, which
+// may take any lock.
 func None(before string) {
 	g := goroutine()
 	held.mu.Lock()
@@ -118,7 +121,7 @@ func None(before string) {
 	}
 }
 
-// Mutex is the lock at the place R.
+// Mutex is a lock at the place R of the order.
 type Mutex[R any] struct{ mu sync.Mutex }
 
 // Lock is [sync.Mutex.Lock].
@@ -129,7 +132,7 @@ func (m *Mutex[R]) Lock() {
 	took(m, place)
 }
 
-// TryLock is [sync.Mutex.TryLock]. It waits for nobody, so that the order does not matter.
+// TryLock is [sync.Mutex.TryLock]. It never blocks, so it may be called out of order.
 func (m *Mutex[R]) TryLock() bool {
 	var place R
 	if !m.mu.TryLock() {
@@ -145,7 +148,7 @@ func (m *Mutex[R]) Unlock() {
 	m.mu.Unlock()
 }
 
-// RWMutex is the lock at the place R, which several may hold for reading.
+// RWMutex is a lock at the place R of the order, which several goroutines may hold for reading.
 type RWMutex[R any] struct{ mu sync.RWMutex }
 
 // Lock is [sync.RWMutex.Lock].

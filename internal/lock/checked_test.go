@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// refused calls f, and returns what the check says about it, "" if nothing.
+// refused calls f, and returns the message of the check's panic, or "" if f is allowed.
 func refused(f func()) (why string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -23,14 +23,14 @@ func refused(f func()) (why string) {
 	return ""
 }
 
-// TestOrder takes locks in wrong orders.
+// TestOrder takes locks in allowed and forbidden orders.
 func TestOrder(t *testing.T) {
 	var (
-		outer  Mutex[Exec]
-		graph  Mutex[Graph]
-		other  Mutex[Graph]
-		work   RWMutex[Work]
-		beside RWMutex[Work]
+		outer Mutex[Exec]
+		graph Mutex[Graph]
+		other Mutex[Graph]
+		work  RWMutex[Work]
+		work2 RWMutex[Work]
 	)
 	outer.Lock()
 	graph.Lock()
@@ -40,15 +40,15 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	work.RLock()
-	beside.RLock()
-	if why := refused(func() { beside.TryLock() }); why != "" {
-		t.Errorf("TryLock waits for nobody: %s", why)
+	work2.RLock()
+	if why := refused(func() { work2.TryLock() }); why != "" {
+		t.Errorf("TryLock never blocks, but the check panics: %s", why)
 	}
 	if why := refused(other.Lock); why == "" {
 		t.Error("Graph was taken after Work")
 	}
 	outer.Unlock() // in any order
-	beside.RUnlock()
+	work2.RUnlock()
 	work.RUnlock()
 	if why := refused(outer.Lock); why == "" {
 		t.Error("Exec was taken after Graph")
@@ -58,7 +58,7 @@ func TestOrder(t *testing.T) {
 
 	graph.Lock()
 	done := make(chan struct{})
-	go func() { // others may release it
+	go func() { // another goroutine may release it
 		defer close(done)
 		graph.Unlock()
 	}()
@@ -66,7 +66,7 @@ func TestOrder(t *testing.T) {
 	None("a callback")
 }
 
-// TestOrderComplete compares the order that is checked with the one that is documented.
+// TestOrderComplete compares the checked order with the documented order.
 func TestOrderComplete(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "order.go", nil, 0)
 	if err != nil {
@@ -83,6 +83,6 @@ func TestOrderComplete(t *testing.T) {
 		got = append(got, fmt.Sprintf("%T", place))
 	}
 	if !slices.Equal(want, got) {
-		t.Errorf("checked are\n\t%v, documented\n\t%v", got, want)
+		t.Errorf("the checked order is\n\t%v, the documented order\n\t%v", got, want)
 	}
 }

@@ -5,11 +5,11 @@ package lock
 import "sync"
 
 type (
-	// Mutex is the lock at the place R.
+	// Mutex is a lock at the place R of the order.
 	Mutex[R any] = sync.Mutex
-	// RWMutex is the lock at the place R, which several may hold for reading.
+	// RWMutex is a lock at the place R of the order, which several goroutines may hold for reading.
 	RWMutex[R any] = sync.RWMutex
 )
 
-// None says that the goroutine holds no lock: what is about to be called may take any.
+// None checks, with the build tag lockorder, that the calling goroutine holds no lock.
 func None(before string) {}

@@ -2,11 +2,11 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// attributes are those of a GPU, also for what this driver does not have; what is not here
-// is 0. They were recorded on an H100, from which an H200 differs in its memory: its clock,
-// the width of its bus and the size of its cache. Three may differ as well, and are the H100's
-// until they are recorded on an H200: MAX_PERSISTING_L2_CACHE_SIZE (108), GPU_PCI_DEVICE_ID (139)
-// and GPU_PCI_SUBSYSTEM_ID (140).
+// attributes are the attributes of a GPU, including those for features that this driver does not
+// have. All other attributes are 0. They were recorded on an H100. The clock, the bus width and the
+// cache size of the memory are those of an H200. Three more may differ on an H200, where they were
+// not recorded yet: MAX_PERSISTING_L2_CACHE_SIZE (108), GPU_PCI_DEVICE_ID (139) and
+// GPU_PCI_SUBSYSTEM_ID (140).
 var attributes = map[int32]int32{
 	driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:                         1024,
 	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:                               1024,
@@ -126,8 +126,8 @@ var attributes = map[int32]int32{
 	driver.CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:      1,
 }
 
-// missing are the attributes that read 0 because the driver does not have what they are
-// about. One that gets a feature takes its attributes from here.
+// missing are the attributes that are 0 because the driver does not have their feature. When the
+// driver gets a feature, its attributes are removed here.
 var missing = map[int32]bool{
 	driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:                                true,
 	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:                     true,

@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestDeviceAttributes holds the attributes of a device to those that were recorded on a GPU,
-// but for what this driver does not have, and for what an H200 has more of.
+// TestDeviceAttributes compares the attributes of a device with the attributes that were recorded
+// on a GPU, except for features that this driver does not have, and for the memory of an H200.
 func TestDeviceAttributes(t *testing.T) {
 	text, err := os.ReadFile("testdata/attributes-h100.tsv")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Tests of what callers in C need: see libcuda.
+// Tests of functions for callers in C: see libcuda.
 
-// TestEndThread ends threads that have default streams of their own: they are
-// forgotten, and what is on them is not.
+// TestEndThread ends threads that have per-thread default streams. The state of the threads is
+// removed, and the work on the streams is done.
 func TestEndThread(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	streams := func() int { return len(r.devices[0].contexts[0].streams) }
@@ -40,7 +40,7 @@ func TestEndThread(t *testing.T) {
 	th = r.otherThread()
 	r.must(r.StreamBeginCapture(th, driver.CU_STREAM_PER_THREAD, driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
 	r.EndThread(th)
-	p, res := r.MemAlloc(r.th, 16) // which a capture would forbid
+	p, res := r.MemAlloc(r.th, 16) // refused during a capture
 	r.must(res)
 	r.must(r.MemFree(r.th, p))
 }
@@ -55,8 +55,8 @@ func (r *lab) record() driver.Result {
 	return res
 }
 
-// TestKernelParamsArray launches a kernel the way C does, which does not say how many
-// arguments there are.
+// TestKernelParamsArray launches a kernel with an array of C, which does not contain the number of
+// arguments.
 func TestKernelParamsArray(t *testing.T) {
 	r := newLab(t)
 	f := r.kernel("cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n")
@@ -73,14 +73,14 @@ func TestKernelParamsArray(t *testing.T) {
 	r.must(r.MemFree(r.th, p))
 }
 
-// TestMemoryThatIsNotThere copies from and to memory that C has given back: a fault of
-// the device's, and no end of the process.
-func TestMemoryThatIsNotThere(t *testing.T) {
+// TestUnmappedMemory copies from and to memory that C code has unmapped. The device has a fault,
+// and the process continues.
+func TestUnmappedMemory(t *testing.T) {
 	for _, toDevice := range []bool{true, false} {
 		r := newLab(t)
 		p, res := r.MemAlloc(r.th, 16)
 		r.must(res)
-		gone := foreignBytes(1<<15, 16) // below what Linux and Windows give a process
+		gone := foreignBytes(1<<15, 16) // below all addresses that Linux and Windows map
 		if toDevice {
 			res = r.MemcpyHtoD(r.th, p, gone)
 		} else {

@@ -14,8 +14,8 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Finish releases every stream that is held, and moves a virtual time until nothing is pending
-// that the time alone completes.
+// Finish releases all held streams, and advances virtual time until all work has completed that
+// only needs time.
 func (d *Driver) Finish() {
 	d.mu.Lock()
 	for _, dev := range d.devices {
@@ -40,8 +40,8 @@ func (d *Driver) Finish() {
 	}
 }
 
-// Census counts what was made and not destroyed, by kind. It counts nothing after the loss of
-// the device: a program that closes everything then cannot destroy anything.
+// Census returns the number of objects that were created and not destroyed, by kind. After the loss
+// of the device the result is empty, as a program then cannot destroy anything.
 func (d *Driver) Census() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,7 @@ func (d *Driver) Census() map[string]int {
 	return n
 }
 
-// Check reports what was not destroyed, and what was misused, as errors of a test.
+// Check reports the objects that were not destroyed, and the misuses, as errors of a test.
 func (d *Driver) Check(t TB) {
 	t.Helper()
 	if n := d.Census(); len(n) > 0 {

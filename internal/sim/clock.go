@@ -8,7 +8,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// clock is the driver's time, in nanoseconds since it was made.
+// clock is the driver's clock. Times are in nanoseconds since the clock was created.
 type clock struct {
 	virtual bool
 	begin   time.Time
@@ -37,7 +37,7 @@ func (c *clock) virtualNow() int64 {
 	return c.at
 }
 
-// set moves the virtual time, and fires timers.
+// set sets the virtual time, and fires timers.
 func (c *clock) set(at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,25 +75,24 @@ func (t realTimer) Reset(d time.Duration) { t.t.Reset(d) }
 // Stop keeps the timer from firing.
 func (t realTimer) Stop() { t.t.Stop() }
 
-// virtualTimer fires when the virtual time gets there; and now and then in between,
-// as whoever looked at the driver before he set the timer may have missed what the
-// newest Advance did. Who waits looks again.
+// virtualTimer fires when the virtual time has reached its time. It also fires from time to time
+// before: a waiter may have polled before an Advance and set the timer after it, so it has to poll
+// again.
 type virtualTimer struct {
 	clock *clock
 	c     chan time.Time
 	at    int64
-	exact bool // it fires when its time has come, and not before
+	exact bool // it does not fire before its time
 	real  *time.Timer
 }
 
-// lookAgain is how often a virtual timer fires by the machine's clock.
+// lookAgain is the interval, by the machine's clock, in which a virtual timer fires.
 const lookAgain = time.Millisecond
 
 // C returns the channel on which the time is delivered.
 func (t *virtualTimer) C() <-chan time.Time { return t.c }
 
-// Reset makes the timer fire when the virtual time has moved by d, and now and then
-// before.
+// Reset makes the timer fire after d of virtual time, and from time to time before.
 func (t *virtualTimer) Reset(d time.Duration) {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
@@ -129,7 +128,7 @@ func (t *virtualTimer) tick() {
 	}
 }
 
-// fire lets the timer's channel have a time, unless it has one.
+// fire sends a time to the timer's channel, unless the channel has one.
 func (t *virtualTimer) fire(at int64) {
 	select {
 	case t.c <- t.clock.begin.Add(time.Duration(at)):

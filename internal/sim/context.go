@@ -15,19 +15,19 @@ type context struct {
 	dev       *device
 	flags     uint32
 	primary   bool
-	leaving   bool // somebody waits for its work, to destroy it
+	leaving   bool // a call waits for its work, to destroy it
 	destroyed bool
 	pending   pending
 	streams   []*stream
 	legacy    *stream
-	lane      *stream // of the records and waits of the whole context
-	gate      *op     // that everything enqueued from now on waits for, or nil
+	lane      *stream // for records and waits of the whole context
+	gate      *op     // all later work waits for it; may be nil
 	limits    map[int32]uint64
 	peers     map[*context]bool
 }
 
-// forget takes a stream out of a context. Its work goes on, holds the legacy default
-// stream up, and is part of what is going on in the context.
+// forget removes a stream from a context. Its work continues, delays the legacy default stream, and
+// still counts as work of the context.
 func (c *context) forget(s *stream) {
 	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool {
 		return other == s || other.handle == 0 && other.idle()
@@ -58,7 +58,7 @@ func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, dri
 	return c, t, d.live(c)
 }
 
-// of returns ok if what was made in a context can be used.
+// of returns ok if an object of a context can be used.
 func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 	if c.destroyed {
 		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
@@ -70,12 +70,12 @@ func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 // hasRoom reports whether the device has memory for one more context.
 func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory }
 
-// newContext makes a context. The device has room for it.
+// newContext creates a context. The device has memory for it.
 func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	d.ids.context++
 	c := &context{id: d.ids.context, dev: dev, flags: flags, primary: primary}
 	if primary && dev.primary != nil {
-		// The handle comes back.
+		// A new primary context has the handle of the old one.
 		c.handle = dev.primary.handle
 		_, p := d.objects.find(uintptr(c.handle))
 		p.object = c
@@ -93,8 +93,8 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	return c
 }
 
-// end ends a context's life, after all work in it, unless that would never end: then it
-// says so. The driver is unlocked meanwhile.
+// end destroys a context after all its work. If the wait would never end, it returns an error. The
+// driver is unlocked during the wait.
 func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
 	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
@@ -137,11 +137,11 @@ func (d *Driver) DevicePrimaryCtxRetain(_ *driver.Thread, dev driver.Device) (dr
 	return v.primary.handle, ok
 }
 
-// retain retains a device's primary context, which it makes if need be.
+// retain retains a device's primary context, and creates it if necessary.
 func (d *Driver) retain(v *device) driver.Result {
 	switch {
 	case !v.active() && d.lost != ok:
-		return d.lost // there is no new one after an error
+		return d.lost // no context can be created after a sticky error
 	case !v.active() && !v.hasRoom():
 		return driver.ResultOutOfMemory
 	case !v.active():
@@ -151,7 +151,7 @@ func (d *Driver) retain(v *device) driver.Result {
 	return ok
 }
 
-// release takes that back. The last one waits for all work.
+// release releases a device's primary context. The last release waits for all work.
 func (d *Driver) release(op string, v *device) (r driver.Result) {
 	if v.retained--; v.retained == 0 && v.active() {
 		if r = d.end(op, v.primary); r != ok {
@@ -177,8 +177,8 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 // active reports whether the device has a primary context.
 func (v *device) active() bool { return v.primary != nil && !v.primary.leaving }
 
-// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2. Who has retained the context has to
-// release it nevertheless.
+// DevicePrimaryCtxReset is cuDevicePrimaryCtxReset_v2. It does not release the context for those
+// who have retained it.
 func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDevicePrimaryCtxReset", dev)
@@ -261,7 +261,7 @@ func (d *Driver) CtxCreateV2(th *driver.Thread, flags uint32, dev driver.Device)
 	return d.CtxCreate(th, flags, dev)
 }
 
-// aboutContext begins a call about a context.
+// aboutContext begins a call with a context as an argument.
 func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, r
@@ -276,7 +276,7 @@ func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.R
 	return c, ok
 }
 
-// aboutNamed begins a call that a green context's handle may be passed to as well.
+// aboutNamed begins a call whose argument is a context or a green context.
 func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver.Result) {
 	c, r := (*context)(nil), d.begin(op)
 	if r != ok {
@@ -319,7 +319,7 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuCtxGetDevice", th)
-	if c == nil { // what else is wrong with it does not matter
+	if c == nil { // other errors of the context do not matter
 		return 0, r
 	}
 	return driver.Device(c.dev.ordinal), ok
@@ -450,7 +450,7 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 	return ok
 }
 
-// peer begins a call about another context.
+// peer begins a call with another context as an argument.
 func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *context, r driver.Result) {
 	if c, _, r = d.inContext(op, th); r != ok {
 		return nil, nil, r

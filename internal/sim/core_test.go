@@ -8,7 +8,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// rig is a driver with a primary context, and calls in it.
+// rig is a driver with a primary context, and methods for calls in it.
 type rig struct {
 	t   testing.TB
 	d   *Driver
@@ -74,7 +74,7 @@ func (r *rig) complete(e driver.Event) {
 	r.want(ok, r.tab.EventQuery(driver.At{}, e))
 }
 
-// work enqueues something that takes a while.
+// work enqueues work that takes d.
 func (r *rig) work(s driver.Stream, d time.Duration) {
 	r.t.Helper()
 	r.d.mu.Lock()
@@ -86,8 +86,8 @@ func (r *rig) work(s driver.Stream, d time.Duration) {
 
 const nonBlocking = driver.CU_STREAM_NON_BLOCKING
 
-// TestOrder runs work on two streams, one of which waits for the other, in virtual
-// time: everything completes when its time has come, not sooner.
+// TestOrder runs work on two streams in virtual time. One stream waits for the other. All work
+// completes at its time, and not before.
 func TestOrder(t *testing.T) {
 	r := newRig(t, VirtualTime())
 	a, b := r.stream(nonBlocking), r.stream(nonBlocking)
@@ -123,8 +123,8 @@ func TestOrder(t *testing.T) {
 	r.want(ok, r.tab.StreamQuery(driver.At{}, b))
 }
 
-// TestLegacyBarrier looks at who waits for whom: the legacy default stream and
-// blocking streams, and nobody else. An event is a barrier too.
+// TestLegacyBarrier checks that the legacy default stream and blocking streams wait for each other,
+// and no other streams. An event is a barrier, too.
 func TestLegacyBarrier(t *testing.T) {
 	r := newRig(t, VirtualTime())
 	blocking, free := r.stream(0), r.stream(nonBlocking)
@@ -141,7 +141,7 @@ func TestLegacyBarrier(t *testing.T) {
 	r.complete(legacy)
 	r.complete(after)
 
-	// A stream that is destroyed holds the legacy stream up all the same.
+	// A destroyed stream still delays the legacy stream.
 	r.work(blocking, time.Millisecond)
 	r.ok(r.tab.StreamDestroy(driver.At{}, blocking))
 	r.record(legacy, driver.CU_STREAM_LEGACY)
@@ -150,7 +150,7 @@ func TestLegacyBarrier(t *testing.T) {
 	r.complete(legacy)
 }
 
-// TestHold keeps a stream from going on.
+// TestHold holds and releases a stream.
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(nonBlocking)
@@ -167,7 +167,7 @@ func TestHold(t *testing.T) {
 	r.complete(again)
 }
 
-// TestRealTime waits for work that takes its time by the machine's clock.
+// TestRealTime waits for work by the machine's clock.
 func TestRealTime(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(nonBlocking)
@@ -184,7 +184,7 @@ func TestRealTime(t *testing.T) {
 	r.want(ok, r.tab.StreamQuery(driver.At{}, s))
 }
 
-// TestMisuse uses what is gone: NVIDIA's driver crashes.
+// TestMisuse uses destroyed objects, for which NVIDIA's driver crashes.
 func TestMisuse(t *testing.T) {
 	r := newRig(t)
 	s, e := r.stream(0), r.event(0)
@@ -202,7 +202,7 @@ func TestMisuse(t *testing.T) {
 	for _, m := range r.d.Misuses() {
 		ops = append(ops, m.Op+": "+m.What)
 		if m.What == "the event was destroyed" && m.Destroyed == "" {
-			t.Errorf("nobody knows who destroyed it: %v", m)
+			t.Errorf("the stack of the destruction is missing: %v", m)
 		}
 	}
 	want := []string{
@@ -219,8 +219,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestRecordAllocates looks that what most tests of users do most allocates nothing: a
-// record on an idle stream, and a query.
+// TestRecordAllocates checks that a record on an idle stream, and a query, allocate nothing. Tests
+// of users make these calls most often.
 func TestRecordAllocates(t *testing.T) {
 	r := newRig(t)
 	s, e := r.stream(nonBlocking), r.event(driver.CU_EVENT_DISABLE_TIMING)
@@ -232,7 +232,7 @@ func TestRecordAllocates(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordQuery is what a test of an event-driven program does most.
+// BenchmarkRecordQuery measures a record and a query, the most frequent calls of tests.
 func BenchmarkRecordQuery(b *testing.B) {
 	r := newRig(b)
 	s, e := r.stream(nonBlocking), r.event(driver.CU_EVENT_DISABLE_TIMING)

@@ -11,12 +11,12 @@ type device struct {
 	ordinal  int
 	primary  *context
 	retained int
-	flags    uint32 // of the primary context
+	flags    uint32 // flags of the primary context
 	contexts []*context
-	memory   uint64 // in use, in bytes
+	memory   uint64 // memory in use, in bytes
 }
 
-// What an H200 has.
+// The properties of an H200.
 const (
 	deviceMemory     = 150_110_011_392 // bytes
 	leastPriority    = 0
@@ -76,7 +76,7 @@ func (d *Driver) DeviceGet(_ *driver.Thread, ordinal int32) (driver.Device, driv
 	return driver.Device(ordinal), r
 }
 
-// aboutDevice begins a call about a device.
+// aboutDevice begins a call with a device as an argument.
 func (d *Driver) aboutDevice(op string, dev driver.Device) (*device, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, r

@@ -1,7 +1,6 @@
-// Package sim is the software driver behind package cusim, which makes it and controls it
-// for tests: the functions of the driver API, as a [driver.Software], and the model of a
-// device that they work on. What an option or a control does is documented at package cusim.
+// Package sim implements the software driver of package cusim: the functions of the driver API, as
+// a [driver.Software], and the model of a device. Package cusim documents the options and controls.
 //
-// One mutex, Driver.mu, guards all of a driver but its clock, which has a mutex of its own. A
-// call that waits for work releases it meanwhile.
+// One mutex, Driver.mu, guards everything in a driver but its clock, which has its own mutex. A
+// call that waits for work releases Driver.mu during the wait.
 package sim

@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Driver is a software driver. It is safe for concurrent use and needs no closing. One lock
+// Driver is a software driver. It is safe for concurrent use, and need not be closed. One lock
 // guards all its parts, because a call may change several of them at once.
 type Driver struct {
 	mu sync.Mutex
@@ -20,27 +20,27 @@ type Driver struct {
 	engine   engine
 	objects  objects
 	space    addressSpace
-	captures []*capture // that are under way
-	noThread thread     // stands for a thread that nobody claimed, and has nothing
+	captures []*capture // the captures in progress
+	noThread thread     // the thread of calls without a pinned thread; it has no state
 	misuses  []Misuse
 	kernelTable
 	failures
 	waiting
-	// ids are the last number of each kind.
+	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split uint64 }
 }
 
-// machine is what the driver controls.
+// machine contains the devices and the properties of the driver.
 type machine struct {
 	version    int32
 	ready      bool // cuInit was called
 	devices    []*device
-	attributes map[int32]int32 // those that DeviceAttribute has set
+	attributes map[int32]int32 // the attributes that DeviceAttribute has set
 }
 
 var _ driver.Software = (*Driver)(nil)
 
-// Option changes what [New] makes.
+// Option configures the driver that [New] returns.
 type Option func(*Driver)
 
 // Devices is cusim.Devices.
@@ -80,18 +80,17 @@ func New(opts ...Option) *Driver {
 	return d
 }
 
-// Clock returns the driver's time: package cu waits and measures by it.
+// Clock returns the driver's clock, which package cu uses for waits and measurements.
 func (d *Driver) Clock() driver.Clock { return &d.clock }
 
-// Advance moves the virtual time. What completes meanwhile does so in the order of its times.
-// Timers fire.
+// Advance advances the virtual time. Work completes in the order of its times, and timers fire.
 func (d *Driver) Advance(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.clock.virtual || by < 0 {
 		return
 	}
-	d.engine.catchUp() // memory that streams wait for was written before this
+	d.engine.catchUp() // the program may have written memory that streams wait for
 	now := d.clock.virtualNow()
 	target := later(now, int64(by))
 	for {
@@ -99,7 +98,7 @@ func (d *Driver) Advance(by time.Duration) {
 		if !ok || next > target {
 			break
 		}
-		now = max(now, next) // what a host function held up may be overdue
+		now = max(now, next) // work that a host function has delayed may be overdue
 		d.clock.set(now)
 		d.engine.advance(now)
 	}
@@ -120,7 +119,7 @@ type Misuse struct {
 	Count     int
 }
 
-// String says what was misused, and where it was destroyed.
+// String returns a text with all fields.
 func (m Misuse) String() string {
 	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
 	if m.Destroyed != "" {
@@ -129,14 +128,14 @@ func (m Misuse) String() string {
 	return s
 }
 
-// Misuses returns what was misused so far.
+// Misuses returns all misuses so far.
 func (d *Driver) Misuses() []Misuse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]Misuse(nil), d.misuses...)
 }
 
-// misuse notes a call that NVIDIA's driver may crash in.
+// misuse records a call in which NVIDIA's driver may crash.
 func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
 	m := Misuse{Op: op, Handle: h, What: what}
 	if len(destroyed) > 0 {
@@ -163,14 +162,13 @@ func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) 
 	}
 }
 
-// maxMisuses is how many misuses are kept: more would say no more.
+// maxMisuses is how many misuses are kept at most.
 const maxMisuses = 1000
 
 const ok = driver.ResultSuccess
 
-// begin begins a call: it locks the driver, which the caller unlocks, lets
-// everything complete that is due, and returns what the call has to return at once,
-// if that is not success.
+// begin begins a call. It locks the driver, which the caller unlocks, and completes the work that
+// is due. If its result is not ok, the call has to return it at once.
 func (d *Driver) begin(op string) driver.Result {
 	d.mu.Lock()
 	if h := d.host(); h != nil && !h.permits(op) {

@@ -9,8 +9,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// raw returns a driver with a thread in its primary context, and nothing that checks it
-// at the end.
+// raw returns a driver with a thread in its primary context, without checks at the end.
 func raw(t *testing.T, opts ...Option) *lab {
 	r := &lab{Driver: New(opts...), t: t, th: new(driver.Thread)}
 	r.must(r.Init(nil, 0))
@@ -28,7 +27,7 @@ func (r *lab) fn(name, params string) driver.Function {
 	return f
 }
 
-// within reports whether something ends in time.
+// within reports whether f returns within d.
 func within(t *testing.T, d time.Duration, what string, f func()) bool {
 	t.Helper()
 	ch := make(chan bool)
@@ -51,7 +50,7 @@ func TestSpinForever(t *testing.T) {
 	r.want("query", driver.ResultNotReady, r.StreamQuery(r.th, s))
 }
 
-// TestAdvanceToTheEnd moves the time as far as it goes.
+// TestAdvanceToTheEnd advances the time by the largest duration.
 func TestAdvanceToTheEnd(t *testing.T) {
 	r := raw(t, VirtualTime())
 	r.Advance(time.Hour)
@@ -62,8 +61,8 @@ func TestAdvanceToTheEnd(t *testing.T) {
 	}
 }
 
-// TestDestroyHeld destroys a stream that is held: its work is done, as nobody could
-// release it.
+// TestDestroyHeld destroys a held stream. Its work is done, as the stream could not be released
+// afterwards.
 func TestDestroyHeld(t *testing.T) {
 	r := raw(t)
 	s, _ := r.StreamCreate(r.th, 1)
@@ -74,7 +73,7 @@ func TestDestroyHeld(t *testing.T) {
 	within(t, time.Second, "CtxSynchronize after a held stream was destroyed", func() { r.CtxSynchronize(r.th) })
 }
 
-// TestKernelRunsByItself waits for a kernel without calling the driver.
+// TestKernelRunsByItself checks that a kernel runs without a call of the driver.
 func TestKernelRunsByItself(t *testing.T) {
 	ch := make(chan bool)
 	r := raw(t, WithKernel("k", Kernel{Run: func(*Launch) { close(ch) }}))
@@ -83,7 +82,7 @@ func TestKernelRunsByItself(t *testing.T) {
 	within(t, time.Second, "Kernel.Run never ran", func() { <-ch })
 }
 
-// TestKernelEndsGoroutine lets a kernel end its goroutine, as a test that fails does.
+// TestKernelEndsGoroutine runs a kernel that ends its goroutine, as testing.T.FailNow does.
 func TestKernelEndsGoroutine(t *testing.T) {
 	r := raw(t, WithKernel("k", Kernel{Run: func(*Launch) { runtime.Goexit() }}))
 	s, _ := r.StreamCreate(r.th, 1)
@@ -95,8 +94,8 @@ func TestKernelEndsGoroutine(t *testing.T) {
 	}
 }
 
-// TestDestroyTwiceAtOnce destroys a context by two threads that both wait for its work.
-func TestDestroyTwiceAtOnce(t *testing.T) {
+// TestDestroyTwiceConcurrently destroys a context on two threads, which both wait for its work.
+func TestDestroyTwiceConcurrently(t *testing.T) {
 	r := raw(t)
 	th := new(driver.Thread)
 	c, _ := r.CtxCreate(th, 0, 0)
@@ -130,7 +129,7 @@ func TestDestroyTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestRetainDuringReset retains a primary context while the one before is being reset.
+// TestRetainDuringReset retains a primary context during a reset of the old one.
 func TestRetainDuringReset(t *testing.T) {
 	r := raw(t)
 	s, _ := r.StreamCreate(r.th, 1)
@@ -141,7 +140,7 @@ func TestRetainDuringReset(t *testing.T) {
 	wg.Go(func() { r.DevicePrimaryCtxReset(nil, 0) })
 	r.blocked(1)
 	r.want("release of a context that is being reset", ok, r.DevicePrimaryCtxRelease(nil, 0))
-	r.want("release of one that nobody holds", driver.ResultInvalidContext, r.DevicePrimaryCtxRelease(nil, 0))
+	r.want("release of a context that is not retained", driver.ResultInvalidContext, r.DevicePrimaryCtxRelease(nil, 0))
 	r.primary(0) // a new one
 	r.Release(uintptr(s))
 	wg.Wait()
@@ -151,8 +150,8 @@ func TestRetainDuringReset(t *testing.T) {
 	}
 }
 
-// TestCaptureGoesWithContext destroys a context in which a stream is captured.
-func TestCaptureGoesWithContext(t *testing.T) {
+// TestCaptureEndsWithContext destroys a context with a capture in progress.
+func TestCaptureEndsWithContext(t *testing.T) {
 	r := raw(t)
 	th := new(driver.Thread)
 	c, _ := r.CtxCreate(th, 0, 0)
@@ -163,7 +162,7 @@ func TestCaptureGoesWithContext(t *testing.T) {
 	r.want("query in another context", ok, r.EventQuery(r.th, e))
 }
 
-// TestInvalidatedCapturesLeaveNothing invalidates captures, and looks for their nodes.
+// TestInvalidatedCapturesLeaveNothing checks that invalidated captures leave no nodes.
 func TestInvalidatedCapturesLeaveNothing(t *testing.T) {
 	r := raw(t)
 	s, _ := r.StreamCreate(r.th, 1)
@@ -182,8 +181,8 @@ func TestInvalidatedCapturesLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestGraphOverDevices launches a graph with a node on another device, whose memory
-// is freed meanwhile.
+// TestGraphOverDevices launches a graph with a node on another device, whose memory is freed during
+// the launch.
 func TestGraphOverDevices(t *testing.T) {
 	r := raw(t, Devices(2), VirtualTime())
 	th := new(driver.Thread)
@@ -205,7 +204,7 @@ func TestGraphOverDevices(t *testing.T) {
 	r.must(res)
 	r.must(r.GraphLaunch(r.th, x, s0))
 	freed := make(chan driver.Result)
-	go func() { freed <- r.MemFree(th, p1) }() // it waits for the node
+	go func() { freed <- r.MemFree(th, p1) }() // waits for the node
 	r.blocked(1)
 	r.Advance(time.Second)
 	r.must(<-freed)

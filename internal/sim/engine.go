@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// engine executes what is enqueued on streams. It has no goroutine: what is due is
-// done by whoever calls the driver next, in the order of its times, or by a timer
-// where somebody waits or an effect can be seen from outside.
+// engine executes the work on streams. It has no goroutine. The next call of the driver completes
+// the work that is due, in the order of its times. A timer does so if a call waits, or if an effect
+// is visible outside of the driver.
 type engine struct {
 	d       *Driver
-	running opHeap // by the time of completion
-	polled  []*op  // that wait for a value in memory
-	outside []*op  // that goroutines are at
-	work    []*op  // that became ready
-	busy    bool   // work is being done
+	running opHeap // operations with a time, by the time of their completion
+	polled  []*op  // operations that wait for a value in memory
+	outside []*op  // operations that goroutines execute
+	work    []*op  // operations that have become ready
+	busy    bool   // run is active
 	timer   *time.Timer
 	due     int64 // when the timer fires, if it is armed
 	armed   bool
@@ -24,27 +24,27 @@ type engine struct {
 // op is a piece of work on a stream.
 type op struct {
 	s     *stream
-	after int   // operations that have to complete first, and are not complete
-	next  []*op // operations that have this one among those
-	began int64 // when it could begin
+	after int   // number of operations that have to complete before
+	next  []*op // operations that wait for this one
+	began int64 // the earliest time at which it may begin
 
-	duration int64       // how long it takes
-	begin    func()      // what happens when it begins, if anything
-	ready    func() bool // what it waits for, if for anything else than operations
-	effect   func()      // what happens when it completes, if anything
-	visible  bool        // the effect can be seen without asking the driver
-	outside  bool        // a goroutine completes it, that begin started
-	dropped  func()      // what happens if it never runs, if anything
+	duration int64       // the time that it takes
+	begin    func()      // called when it begins; may be nil
+	ready    func() bool // reports whether it may complete; nil if it waits for operations only
+	effect   func()      // called when it completes; may be nil
+	visible  bool        // the effect is visible without a call of the driver
+	outside  bool        // a goroutine that begin has started completes it
+	dropped  func()      // called if it will never run; may be nil
 
 	done bool
-	at   int64 // when it completed, or will
+	at   int64 // the time of its completion
 
-	overtakes bool // the legacy default stream, though it is on a blocking one
+	overtakes bool // does not wait for the legacy default stream, though it is on a blocking stream
 	pendingPlace
 }
 
-// enqueue puts an operation on a stream, after what is there, after what its
-// barriers demand, and after further operations.
+// enqueue adds an operation to a stream. It waits for the stream's work, for the stream's barriers,
+// and for the operations in after.
 func (e *engine) enqueue(s *stream, o *op, after ...*op) {
 	o.s = s
 	now := e.d.clock.now()
@@ -81,10 +81,10 @@ func (o *op) follow(other *op) {
 	}
 }
 
-// run begins what became ready, and completes what takes no time.
+// run begins the operations that have become ready, and completes those that take no time.
 func (e *engine) run() {
 	if e.busy {
-		return // whoever is at it will see it
+		return // the active run handles the new work
 	}
 	e.busy = true
 	for len(e.work) > 0 {
@@ -112,7 +112,7 @@ func (e *engine) start(o *op) {
 		o.begin()
 	}
 	switch {
-	case e.d.lost != ok: // it did that
+	case e.d.lost != ok: // begin has caused a sticky error
 		e.drop(o)
 		return
 	case o.outside:
@@ -140,7 +140,7 @@ func (e *engine) complete(o *op) {
 	e.over(o)
 }
 
-// over lets those go on that waited for an operation, which was its last.
+// over removes an operation that has ended, and makes operations ready that waited only for it.
 func (e *engine) over(o *op) {
 	for _, n := range o.next {
 		n.began = max(n.began, o.at)
@@ -154,18 +154,18 @@ func (e *engine) over(o *op) {
 	}
 }
 
-// finish completes an operation that a goroutine was at.
+// finish completes an operation that a goroutine has executed.
 func (e *engine) finish(o *op) {
 	if o.done {
-		return // it was dropped meanwhile
+		return // it was dropped during its execution
 	}
 	e.outside = slices.DeleteFunc(e.outside, func(other *op) bool { return other == o })
 	e.complete(o)
 	e.run()
-	e.arm() // what comes next may be visible, or something behind it
+	e.arm() // a following operation may be visible
 }
 
-// drop ends an operation that will not run. Those that waited for it go the same way.
+// drop ends an operation that will not run, and all operations that wait for it.
 func (e *engine) drop(o *op) {
 	if o.done {
 		return
@@ -178,7 +178,7 @@ func (e *engine) drop(o *op) {
 	e.over(o)
 }
 
-// catchUp does what is due now.
+// catchUp completes the operations that are due now.
 func (e *engine) catchUp() {
 	if len(e.running) == 0 && len(e.polled) == 0 {
 		return
@@ -186,7 +186,7 @@ func (e *engine) catchUp() {
 	e.advance(e.d.clock.now())
 }
 
-// advance does what is due at a time.
+// advance completes the operations that are due at a time.
 func (e *engine) advance(now int64) {
 	for len(e.running) > 0 && e.running[0].at <= now {
 		e.complete(heap.Pop(&e.running).(*op))
@@ -211,12 +211,12 @@ func (e *engine) next() (at int64, any bool) {
 	return e.running[0].at, true
 }
 
-// pollEvery is how often memory is looked at that an operation waits for.
+// pollEvery is the interval in which the memory that an operation waits for is read.
 const pollEvery = 50 * time.Microsecond
 
-// arm sees to it that what is due next is done although nobody calls the driver.
-// With virtual time only Advance does that, but for looking at memory while somebody
-// waits.
+// arm sets the timer, so that the next operation completes without a call of the driver. With
+// virtual time only Advance completes operations. Then the timer is only for reading memory while a
+// call waits.
 func (e *engine) arm() {
 	at, any := e.next()
 	now := e.d.clock.now()
@@ -224,7 +224,7 @@ func (e *engine) arm() {
 		if len(e.polled) == 0 || len(e.d.waits) == 0 {
 			return
 		}
-		at, any = 0, false // the program writes memory when it likes
+		at, any = 0, false // the program may write the memory at any time
 	}
 	if len(e.polled) > 0 && (!any || at > now+int64(pollEvery)) {
 		at, any = now+int64(pollEvery), true
@@ -241,7 +241,7 @@ func (e *engine) arm() {
 	}
 }
 
-// fire is what the timer calls.
+// fire is the function of the timer.
 func (e *engine) fire() {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
@@ -250,7 +250,7 @@ func (e *engine) fire() {
 	e.arm()
 }
 
-// hold keeps the stream from beginning anything, and release lets it go on.
+// release continues a held stream.
 func (e *engine) release(s *stream) {
 	s.held = false
 	now := e.d.clock.now()
@@ -264,7 +264,7 @@ func (e *engine) release(s *stream) {
 	e.arm()
 }
 
-// poison drops everything that is pending: nothing runs any more.
+// poison drops all pending operations.
 func (e *engine) poison() {
 	dead := slices.Concat(e.running, e.polled, e.outside)
 	e.running, e.polled, e.outside = nil, nil, nil
@@ -286,19 +286,19 @@ func (e *engine) poison() {
 // opHeap sorts operations by the time of their completion.
 type opHeap []*op
 
-// Len is for container/heap: the number of operations.
+// Len implements heap.Interface.
 func (h opHeap) Len() int { return len(h) }
 
-// Less is for container/heap: whether operation i completes before operation j.
+// Less implements heap.Interface: the operation that completes first is the least.
 func (h opHeap) Less(i, j int) bool { return h[i].at < h[j].at }
 
-// Swap is for container/heap: it exchanges two operations.
+// Swap implements heap.Interface.
 func (h opHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push is for container/heap: it appends an operation.
+// Push implements heap.Interface.
 func (h *opHeap) Push(x any) { *h = append(*h, x.(*op)) }
 
-// Pop is for container/heap: it takes the last operation away.
+// Pop implements heap.Interface.
 func (h *opHeap) Pop() any {
 	old := *h
 	o := old[len(old)-1]

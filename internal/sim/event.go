@@ -4,22 +4,22 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// eventState is what an event stands for.
+// eventState says what an event stands for.
 type eventState uint8
 
 const (
-	empty    eventState = iota // it was never recorded: it is complete
+	empty    eventState = iota // the event was never recorded, and is complete
 	recorded                   // a point in a stream's work
 	captured                   // a point in a capture
-	invalid                    // nothing: the capture has ended
+	invalid                    // nothing, as the capture has ended
 )
 
-// point is a point in a stream's work. It is copied before anybody waits for it,
-// as the event may be recorded again meanwhile.
+// point is a point in a stream's work. A wait copies it, as the event may be recorded again during
+// the wait.
 type point struct {
-	op *op     // that completes there; nil if it was complete when it was recorded
-	at int64   // when it was reached, if op is nil
-	on *stream // that it is on, or nil
+	op *op     // the operation that completes there; nil if it was complete at the record
+	at int64   // the time at which it was reached, if op is nil
+	on *stream // the stream, or nil
 }
 
 // reached reports whether the point was reached, and when.
@@ -43,11 +43,11 @@ type event struct {
 	state  eventState
 	point  point
 
-	capture *capture // that the newest record is part of
-	deps    []*node  // what it stands for there
+	capture *capture // the capture that contains the newest record
+	deps    []*node  // the nodes that it stands for there
 
-	ipc    *ipcEvent // what it has in common with other processes, or nil
-	orphan bool      // it was opened when there was nothing left to share
+	ipc    *ipcEvent // the state that processes share, or nil
+	orphan bool      // it was opened after the shared event was gone
 }
 
 // event returns an event by its handle.
@@ -80,8 +80,8 @@ func (d *Driver) EventCreate(th *driver.Thread, flags uint32) (driver.Event, dri
 	return d.newEvent(c, flags).handle, ok
 }
 
-// newEvent makes an event. One that processes share counts as recorded: another
-// process may have done it.
+// newEvent creates an event. An event that processes share counts as recorded, as another process
+// may have recorded it.
 func (d *Driver) newEvent(c *context, flags uint32) *event {
 	e := &event{ctx: c, flags: flags}
 	if flags&driver.CU_EVENT_INTERPROCESS != 0 {
@@ -163,7 +163,7 @@ func (d *Driver) recordEvent(e *event, s *stream) driver.Result {
 	return ok
 }
 
-// mark makes the event mark the end of what is on a stream.
+// mark makes the event stand for the present end of a stream.
 func (e *event) mark(d *Driver, s *stream) {
 	var behind []*op
 	if e.ipc == nil && s.idle() && !s.held && e.earlier() == nil {
@@ -174,14 +174,14 @@ func (e *event) mark(d *Driver, s *stream) {
 	}
 	o, on := &op{}, s
 	if len(behind) > 0 && e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream {
-		on = s.ctx.aside() // it stands for what the stream would have to wait for, and nothing is put on that
+		on = s.ctx.aside() // the record waits for the stream's barriers, and is on no stream of the context
 	}
 	d.engine.enqueue(on, o, append(behind, e.recordBy(o))...)
 	e.point.on = s
 }
 
-// earlier returns what the next record of an event that processes share has to follow, in
-// this process: the record before, if it is not complete. Of others it is nothing.
+// earlier returns the operation of this process that the next record of a shared event has to
+// follow: the previous record, if it is not complete. For other events it returns nil.
 func (e *event) earlier() *op {
 	if o := e.point.op; e.flags&driver.CU_EVENT_INTERPROCESS != 0 && o != nil && !o.done {
 		return o
@@ -189,8 +189,8 @@ func (e *event) earlier() *op {
 	return nil
 }
 
-// recordBy makes an operation the event's newest record. It returns what the operation
-// has to follow, or nil: a record that processes share does not outrun the one before.
+// recordBy makes an operation the event's newest record. It returns the operation that it has to
+// follow, or nil: records of a shared event complete in their order.
 func (e *event) recordBy(o *op) (after *op) {
 	after = e.earlier()
 	if e.ipc != nil {
@@ -219,10 +219,10 @@ func (e *event) complete() bool {
 	return done
 }
 
-// askEvent begins a call that asks for an event's status.
+// askEvent begins a call that queries an event.
 func (d *Driver) askEvent(name string, th *driver.Thread, h driver.Event) (*event, driver.Result) {
 	if r := d.begin(name); r != ok {
-		// NULL is refused before anything else, also before cuInit.
+		// NULL is refused before all other checks, even before cuInit.
 		if h == 0 && r == driver.ResultNotInitialized {
 			return nil, driver.ResultInvalidHandle
 		}
@@ -241,7 +241,8 @@ func (d *Driver) askEvent(name string, th *driver.Thread, h driver.Event) (*even
 	return e, d.forbidden(d.thread(th), nil)
 }
 
-// EventSynchronize is cuEventSynchronize. It waits for the record of its time.
+// EventSynchronize is cuEventSynchronize. It waits for the record that is the newest when it is
+// called.
 func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Result {
 	defer d.mu.Unlock()
 	e, r := d.askEvent("cuEventSynchronize", th, h)
@@ -277,7 +278,7 @@ func (d *Driver) elapsed(name string, start, end driver.Event) (float32, driver.
 	for _, e := range []*event{a, b} {
 		switch {
 		case e.state == captured:
-			return 0, driver.ResultCapturedEvent // which does not disturb the capture
+			return 0, driver.ResultCapturedEvent // the capture stays valid
 		case e.state == invalid:
 			return 0, driver.ResultInvalidValue
 		case e.state == empty || !e.timed():
@@ -295,8 +296,8 @@ func (d *Driver) elapsed(name string, start, end driver.Event) (float32, driver.
 	return float32(float64(to-from) / 1e6), ok
 }
 
-// CtxRecordEvent is cuCtxRecordEvent: the event marks the end of what is on all
-// streams of a context.
+// CtxRecordEvent is cuCtxRecordEvent: the event stands for the present end of all streams of a
+// context.
 func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.Event) driver.Result {
 	c, e, r := d.contextEvent("cuCtxRecordEvent", ctx, h)
 	defer d.mu.Unlock()
@@ -313,8 +314,7 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	return ok
 }
 
-// CtxWaitEvent is cuCtxWaitEvent: all that is enqueued in a context from now on
-// waits for the event.
+// CtxWaitEvent is cuCtxWaitEvent: all later work of the context waits for the event.
 func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Event) driver.Result {
 	c, e, r := d.contextEvent("cuCtxWaitEvent", ctx, h)
 	defer d.mu.Unlock()
@@ -327,7 +327,7 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 		return driver.ResultStreamCaptureUnsupported
 	case e.state == invalid:
 		return driver.ResultInvalidValue
-	case e.state == captured: // in another context
+	case e.state == captured: // the capture is in another context
 		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
 	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
@@ -336,21 +336,20 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	return ok
 }
 
-// recordAll makes the event mark the end of what is on several streams, and on the lane
-// for what is about all of them.
+// recordAll makes the event stand for the present end of several streams and of the lane.
 func (d *Driver) recordAll(lane *stream, tails []*op, e *event) {
 	d.forgetCaptured(e)
 	o := &op{}
 	d.engine.enqueue(lane, o, append(tails, e.recordBy(o))...)
 }
 
-// waitAll makes what is enqueued on several streams from now on wait for the event. It
-// returns what that has to wait for, or nil. It is on the lane for what is about all of
-// them, behind earlier records and waits, also if the event is complete.
+// waitAll makes all later work of several streams wait for the event. It returns the operation that
+// this work has to wait for, or nil. The operation is on the lane, after earlier records and waits,
+// even if the event is complete.
 func (d *Driver) waitAll(lane *stream, tails []*op, e *event) *op {
 	after := []*op{e.point.op}
 	switch {
-	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it waits for all that is going on, too
+	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it also waits for all work in progress
 		after = append(after, tails...)
 	case e.state == empty, (after[0] == nil || after[0].done) && lane.idle():
 		return nil
@@ -360,8 +359,8 @@ func (d *Driver) waitAll(lane *stream, tails []*op, e *event) *op {
 	return o
 }
 
-// foreign refuses what NVIDIA's driver crashes in: that another context waits for an event
-// of several processes.
+// foreign refuses a wait of another context for an event of several processes, in which NVIDIA's
+// driver crashes.
 func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
 	if e.ctx == c || e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return ok
@@ -370,7 +369,7 @@ func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
 	return driver.ResultInvalidHandle
 }
 
-// aside returns a stream for what is on none of the context's.
+// aside returns a new stream for an operation that is on no stream of the context.
 func (c *context) aside() *stream {
 	return &stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}
 }
@@ -386,7 +385,7 @@ func tails(streams []*stream) (list []*op) {
 	return list
 }
 
-// contextEvent begins a call about a context and an event.
+// contextEvent begins a call with a context and an event as arguments.
 func (d *Driver) contextEvent(name string, ctx driver.Context, h driver.Event) (*context, *event, driver.Result) {
 	c, r := d.aboutContext(name, ctx)
 	if r == ok {

@@ -17,30 +17,30 @@ type Fault struct {
 	Slow     time.Duration
 }
 
-// fault is what is set for a function.
+// fault contains the faults of a function.
 type fault struct {
 	calls []*pendingFault
 	rates []*faultRate
 }
 
-// pendingFault is a Fault, and how many calls have to come before it.
+// pendingFault is a Fault with the number of calls that come before it.
 type pendingFault struct {
 	Fault
 	before int
 	over   bool
 }
 
-// faultRate makes a part of all calls fail.
+// faultRate makes calls fail at random.
 type faultRate struct {
 	random *rand.Rand
 	p      float64
 	code   driver.Result
 }
 
-// failures are the reasons for which calls fail.
+// failures contains the reasons for which calls fail.
 type failures struct {
-	faults      map[string]*fault // by the function; "" is for all
-	lost        driver.Result     // the first sticky error, after which nothing works any more
+	faults      map[string]*fault // by the name of the function; "" is for all functions
+	lost        driver.Result     // the first sticky error, after which all calls fail
 	unreachable bool              // objects can no longer be destroyed: see Census
 }
 
@@ -79,8 +79,7 @@ func (d *Driver) inject(f Fault) {
 	to.calls = append(to.calls, &pendingFault{Fault: f, before: max(f.Nth, 1) - 1})
 }
 
-// faultOf returns what is set for a function, by the name without a version: calls
-// go by that.
+// faultOf returns the faults of a function, by its name without a version.
 func (d *Driver) faultOf(name string) *fault {
 	if base, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
 		name = base
@@ -91,17 +90,16 @@ func (d *Driver) faultOf(name string) *fault {
 	return d.faults[name]
 }
 
-// ClearFaults takes back all faults that were set. A driver that is lost stays lost.
+// ClearFaults removes all faults. It does not undo LoseDevice and Poison.
 func (d *Driver) ClearFaults() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.faults)
 }
 
-// MeetFault returns what a call of a function has to return because of a fault that is
-// set for its name, if that is not success. It is for functions that the driver does not
-// have, and that are made of its own: those meet the faults that are set for all, and say
-// that they are not permitted where they are not, in a function that a stream calls.
+// MeetFault returns the result of a fault for a function's name, or ok. It is for functions that C
+// code implements with functions of this driver. Faults for all functions, and the check whether a
+// host function may make the call, belong to the latter.
 func (d *Driver) MeetFault(function string) driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,11 +109,11 @@ func (d *Driver) MeetFault(function string) driver.Result {
 	return d.meet(d.faults[function])
 }
 
-// fault returns what a call has to return because of a fault, if that is not
-// success. The driver is unlocked while a call is slow.
+// fault returns the result of a fault for a call, or ok. The driver is unlocked during the delay of
+// a slow call.
 func (d *Driver) fault(name string) driver.Result { return d.meet(d.faults[name], d.faults[""]) }
 
-// meet is fault with what is set, where nil stands for nothing.
+// meet returns the result of the given faults, each of which may be nil.
 func (d *Driver) meet(faults ...*fault) driver.Result {
 	r, slow := ok, time.Duration(0)
 	for _, f := range faults {
@@ -151,11 +149,11 @@ func (d *Driver) meet(faults ...*fault) driver.Result {
 	return r
 }
 
-// LoseDevice makes the driver fail as if a device had fallen off the bus.
+// LoseDevice makes the driver fail as if a device were lost.
 func (d *Driver) LoseDevice() { d.Poison(int(driver.ResultDeviceUnavailable)) }
 
-// Poison makes the driver fail with a code, as a kernel does that had a fault. The first code
-// stays.
+// Poison makes the driver fail with a code, as after a kernel with a fault. Later calls of Poison
+// have no effect.
 func (d *Driver) Poison(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,16 +163,16 @@ func (d *Driver) Poison(code int) {
 	}
 }
 
-// poison is Poison for whoever holds the lock.
+// poison is Poison for a caller that holds the lock.
 func (d *Driver) poison(r driver.Result) {
 	if d.lost == ok {
 		d.lost = r
-		d.unreachable = d.unreachable || !r.Sticky() // after a sticky error destroying counts as done
+		d.unreachable = d.unreachable || !r.Sticky() // after a sticky error a destruction counts as done
 		d.engine.poison()
 	}
 }
 
-// isLoss reports whether a driver that answers every call with a code has lost its device.
+// isLoss reports whether a code means that the device is lost, if every call returns it.
 func isLoss(r driver.Result) bool {
 	switch r {
 	case driver.ResultDeviceUnavailable, driver.ResultECCUncorrectable, driver.ResultUnknown:

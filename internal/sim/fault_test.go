@@ -14,7 +14,7 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		faults []Fault
-		want   results // of calls of cuCtxGetDevice
+		want   results // the results of calls of cuCtxGetDevice
 	}{
 		{"none", nil, results{0, 0}},
 		{"first", []Fault{{Function: "cuCtxGetDevice", Code: 2}}, results{2, 0, 0}},
@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		{"any function", []Fault{{Nth: 2, Code: 2}}, results{0, 2, 0}},
 		{"several", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Nth: 3, Code: 3}}, results{2, 0, 3, 0}},
 		{"several at once", []Fault{{Function: "cuCtxGetDevice", Code: 2}, {Function: "cuCtxGetDevice", Code: 3}}, results{2, 0}},
-		{"a code that nobody knows", []Fault{{Function: "cuCtxGetDevice", Code: 12345}}, results{12345, 0}},
+		{"an undefined code", []Fault{{Function: "cuCtxGetDevice", Code: 12345}}, results{12345, 0}},
 		{"no code", []Fault{{Function: "cuCtxGetDevice"}}, results{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultOption sets faults when the driver is made.
+// TestFaultOption sets faults with an option.
 func TestFaultOption(t *testing.T) {
 	d := New(Faults(Fault{Function: "cuInit", Code: 100}, Fault{Function: "cuDeviceGetCount", Code: 3}))
 	_, count := d.DeviceGetCount(nil)
@@ -58,7 +58,7 @@ func TestFaultOption(t *testing.T) {
 	}
 }
 
-// TestFaultHasNoEffect makes an allocation fail: nothing is left of it.
+// TestFaultHasNoEffect makes an allocation fail, and checks that nothing was allocated.
 func TestFaultHasNoEffect(t *testing.T) {
 	r := newLab(t, Faults(Fault{Function: "cuMemAlloc", Code: 2}))
 	_, res := r.MemAlloc(r.th, 1)
@@ -68,7 +68,7 @@ func TestFaultHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestFaultRate makes a part of the calls fail: the same ones each time.
+// TestFaultRate makes a part of the calls fail. These are the same calls in each run.
 func TestFaultRate(t *testing.T) {
 	const n = 1000
 	run := func(seed uint64, p float64, functions ...string) (failed []int) {
@@ -104,7 +104,7 @@ func TestFaultRate(t *testing.T) {
 	}
 }
 
-// TestSlow makes a call slow, in virtual time: others are not.
+// TestSlow makes a call slow in virtual time. Other calls are not slow.
 func TestSlow(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	r.Inject(Fault{Function: "cuCtxGetDevice", Slow: time.Hour, Code: 2})
@@ -135,7 +135,8 @@ func TestSlow(t *testing.T) {
 	r.want("the slow one", driver.ResultOutOfMemory, <-done)
 }
 
-// TestPoison poisons with no code, and with two: the first stays, for every device.
+// TestPoison calls Poison without an error code, and with two codes. The first code stays, for all
+// devices.
 func TestPoison(t *testing.T) {
 	r := newLab(t, Devices(2))
 	th := new(driver.Thread)

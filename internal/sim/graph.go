@@ -7,7 +7,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// nodeKindOf is what a node of a graph does: CUgraphNodeType.
+// nodeKindOf is the type of a node: CUgraphNodeType.
 type nodeKindOf int32
 
 const (
@@ -36,14 +36,14 @@ type node struct {
 	after  []*node
 }
 
-// exec is a CUgraphExec: a graph as it was when it was instantiated.
+// exec is a CUgraphExec: a copy of a graph at its instantiation.
 type exec struct {
 	handle driver.GraphExec
 	ctx    *context
-	nodes  []*node         // in an order in which they can run
-	copies map[*node]*node // of the graph's nodes
-	source []*node         // the graph's nodes, in their order
-	newest *op             // the end of the newest launch
+	nodes  []*node         // in a topological order
+	copies map[*node]*node // the copies, by the graph's nodes
+	source []*node         // the graph's nodes, in the order of their creation
+	newest *op             // the last operation of the newest launch
 }
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
@@ -56,7 +56,7 @@ func (g *graph) add(w *work, after []*node) *node {
 	return n
 }
 
-// graphOf begins a call about a graph.
+// graphOf begins a call with a graph as an argument.
 func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
@@ -71,7 +71,7 @@ func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
 	return g, ok
 }
 
-// nodeOf begins a call about a node.
+// nodeOf begins a call with a node as an argument.
 func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeKindOf) (*node, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
@@ -161,7 +161,7 @@ func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w
 	return g.add(made, after).handle, ok
 }
 
-// nodesOf returns nodes of a graph, each of which may be there once.
+// nodesOf returns nodes of a graph by their handles, none of which may occur twice.
 func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nodes []*node, r driver.Result) {
 	for _, h := range handles {
 		n, r := find[node](d, name, nodeKind, uintptr(h))
@@ -179,13 +179,13 @@ func (d *Driver) GraphAddEmptyNode(_ *driver.Thread, h driver.Graph, deps []driv
 	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (*work, driver.Result) { return &work{node: emptyNode}, ok })
 }
 
-// eventWork returns the work of a node about an event.
+// eventWork returns the work of a node that records or waits for an event.
 func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, driver.Result) {
 	if h == 0 {
 		return nil, driver.ResultInvalidValue
 	}
 	e, r := d.event(name, h)
-	if r != ok && (e == nil || r != d.lost) { // a graph may be made after an error, too
+	if r != ok && (e == nil || r != d.lost) { // a graph may be built even after a sticky error
 		return nil, r
 	}
 	return &work{node: k, event: e}, ok
@@ -249,7 +249,7 @@ func (d *Driver) GraphEventWaitNodeSetEvent(_ *driver.Thread, n driver.GraphNode
 	return d.setEvent("cuGraphEventWaitNodeSetEvent", n, eventWaitNode, e)
 }
 
-// GraphGetNodes is cuGraphGetNodes. Without a buffer it counts.
+// GraphGetNodes is cuGraphGetNodes. Without a buffer it returns the number of nodes.
 func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.GraphNode) (uint64, driver.Result) {
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphGetNodes", h)
@@ -270,7 +270,7 @@ func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.
 	return uint64(n), ok
 }
 
-// GraphGetEdges is cuGraphGetEdges. Without buffers it counts.
+// GraphGetEdges is cuGraphGetEdges. Without buffers it returns the number of edges.
 func (d *Driver) GraphGetEdges(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode) (uint64, driver.Result) {
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphGetEdges", h)
@@ -336,16 +336,15 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 			x.nodes = append(x.nodes, made)
 		}
 		if len(x.nodes) == n {
-			return 0, driver.ResultInvalidValue // it has a circle
+			return 0, driver.ResultInvalidValue // the graph has a cycle
 		}
 	}
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, ok
 }
 
-// GraphExecUpdate is cuGraphExecUpdate: the executable graph does what the nodes of
-// another graph of the same shape do. Nodes correspond in the order in which they
-// were added.
+// GraphExecUpdate is cuGraphExecUpdate: the executable graph gets the work of another graph with
+// the same structure. Nodes correspond in the order of their creation.
 func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver.Graph) (driver.GraphNode, int32, driver.Result) {
 	const name = "cuGraphExecUpdate"
 	defer d.mu.Unlock()
@@ -360,7 +359,7 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 	if len(g.nodes) != len(x.source) {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
 	}
-	counterpart := make(map[*node]*node) // of the other graph's nodes
+	counterpart := make(map[*node]*node) // by the other graph's nodes
 	for i, n := range g.nodes {
 		counterpart[n] = x.copies[x.source[i]]
 	}
@@ -428,14 +427,14 @@ func (d *Driver) GraphExecEventWaitNodeSetEvent(_ *driver.Thread, x driver.Graph
 	return d.execSetEvent("cuGraphExecEventWaitNodeSetEvent", x, n, eventWaitNode, e)
 }
 
-// GraphLaunch is cuGraphLaunch. The nodes run after what is on the stream, as their
-// dependencies allow; launches of one executable graph run one after the other.
+// GraphLaunch is cuGraphLaunch. The nodes run after the stream's work, in the order of their
+// dependencies. Launches of one executable graph run one after the other.
 func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
 	const name = "cuGraphLaunch"
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, sh)
 	if r == ok {
-		r = d.uncaptured(s) // a graph does not become part of another one
+		r = d.uncaptured(s) // child graphs are not supported
 	}
 	if r != ok {
 		return r
@@ -445,14 +444,14 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 		return r
 	}
 	if len(x.nodes) == 0 {
-		return ok // no work, and no barrier either
+		return ok // an empty graph is not even a barrier
 	}
 	begin := &op{}
 	d.engine.enqueue(s, begin, x.newest)
 	ops := make(map[*node]*op, len(x.nodes))
 	end := &op{}
 	for _, n := range x.nodes {
-		// Each node is on a stream of its own: the graph says what waits.
+		// Each node is on its own stream, so that only the edges of the graph order the nodes.
 		lane := &stream{ctx: cmp.Or(n.work.ctx, s.ctx), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
 		for _, b := range n.after {
@@ -492,8 +491,8 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 	return o
 }
 
-// GraphUpload is cuGraphUpload: there is nothing to be uploaded, but launches come after
-// what is on the stream.
+// GraphUpload is cuGraphUpload. It uploads nothing, but later launches come after the stream's
+// work.
 func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.Stream) driver.Result {
 	const name = "cuGraphUpload"
 	defer d.mu.Unlock()

@@ -6,32 +6,32 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// greenContext is a CUgreenCtx: a share of a device's multiprocessors, and the streams
-// whose work they do. Everything else is the primary context's, which it retains. How many
-// multiprocessors there are changes nothing about how long work takes here.
+// greenContext is a CUgreenCtx: a share of a device's multiprocessors, and its streams. Everything
+// else belongs to the primary context, which it retains. In this model the number of
+// multiprocessors does not change how long work takes.
 //
-// When a stream was asked for its context it can be current by its handle, and then stands for
-// the primary context.
+// After cuStreamGetCtx of one of its streams, its handle can be used as that of a context. As the
+// current context it means the primary context.
 type greenContext struct {
 	handle    driver.GreenCtx
-	id        uint64 // as that of a context
-	asked     bool   // a stream was asked for its context: now the handle is one of a context, too
+	id        uint64 // the result of cuCtxGetId
+	asked     bool   // cuStreamGetCtx has returned its handle
 	ctx       *context
 	share     share
-	lane      *stream // of the records and waits of the whole green context
-	gate      *op     // that everything enqueued from now on waits for, or nil
+	lane      *stream // for records and waits of the whole green context
+	gate      *op     // all later work waits for it; may be nil
 	destroyed bool
 }
 
-// share is a number of a device's multiprocessors.
+// share is a part of a device's multiprocessors.
 type share struct {
 	dev   int
 	count uint32
-	split uint64 // which split it is part of, counted from 1, or 0 for what may be split
-	index uint64 // which part of that
+	split uint64 // the number of its split, from 1, or 0 if it may still be split
+	index uint64 // its index in the split
 }
 
-// resource returns the share as C has it. What is the driver's own there says the rest.
+// resource returns the share as a CUdevResource. The words for the driver contain the other fields.
 func (s share) resource() (r driver.DevResource) {
 	if s.count > 0 {
 		r.SetSMCount(s.count)
@@ -40,7 +40,7 @@ func (s share) resource() (r driver.DevResource) {
 	return r
 }
 
-// shareOf is the way back.
+// shareOf is the reverse of resource.
 func shareOf(r *driver.DevResource) (share, driver.Result) {
 	n := r.SMCount()
 	if n == 0 {
@@ -49,13 +49,13 @@ func shareOf(r *driver.DevResource) (share, driver.Result) {
 	return share{dev: int(r[1]), count: n, split: r[2], index: r[3]}, ok
 }
 
-// The shares of an H200 come in steps, from which a flag frees them.
+// The sizes of shares of an H200, unless a flag allows others.
 const (
 	shareStep     = 8
 	fineShareStep = 2
 )
 
-// descriptor is a CUdevResourceDesc. Nothing destroys one.
+// descriptor is a CUdevResourceDesc. It is never destroyed.
 type descriptor struct{ share }
 
 // DeviceGetDevResource is cuDeviceGetDevResource.
@@ -86,11 +86,11 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	switch {
 	case r != ok:
 		return 0, rest, r
-	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // what that does depends on where the multiprocessors are
+	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // not modelled
 		return 0, rest, driver.ResultNotSupported
 	case flags&^uint32(driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0, least > whole.count:
 		return 0, rest, driver.ResultInvalidValue
-	case whole.split != 0: // a part has to become a green context first
+	case whole.split != 0: // a part can be split only through a green context
 		return 0, rest, driver.ResultInvalidResourceConfiguration
 	}
 	size := max((least+step-1)/step*step, step)
@@ -109,8 +109,8 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	return n, rest, ok
 }
 
-// DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of
-// one split.
+// DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of the same
+// split.
 func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
 	defer d.mu.Unlock()
 	r := d.begin("cuDevResourceGenerateDesc")
@@ -172,7 +172,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	return g.handle, ok
 }
 
-// aboutGreen begins a call about a green context.
+// aboutGreen begins a call with a green context as an argument.
 func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, r
@@ -187,7 +187,7 @@ func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver
 	return g, d.live(g.ctx)
 }
 
-// streams returns those of the green context.
+// streams returns the streams of the green context.
 func (g *greenContext) streams() (list []*stream) {
 	for _, s := range g.ctx.streams {
 		if s.green == g {
@@ -197,8 +197,8 @@ func (g *greenContext) streams() (list []*stream) {
 	return list
 }
 
-// GreenCtxDestroy is cuGreenCtxDestroy. It waits for what is on the green context's
-// streams, which are of no use any more, but to be destroyed.
+// GreenCtxDestroy is cuGreenCtxDestroy. It waits for the work on the green context's streams.
+// Afterwards these can only be destroyed.
 func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Result {
 	defer d.mu.Unlock()
 	g, r := d.aboutGreen("cuGreenCtxDestroy", h)
@@ -256,8 +256,8 @@ func (d *Driver) GreenCtxStreamCreate(_ *driver.Thread, h driver.GreenCtx, flags
 	return s.handle, ok
 }
 
-// greenEvent begins a call about a green context and an event: not while a stream of the
-// green context is being captured.
+// greenEvent begins a call with a green context and an event as arguments. It is refused during a
+// capture of one of the green context's streams.
 func (d *Driver) greenEvent(name string, h driver.GreenCtx, eh driver.Event) (*greenContext, *event, driver.Result) {
 	g, r := d.aboutGreen(name, h)
 	if r != ok {
@@ -265,7 +265,7 @@ func (d *Driver) greenEvent(name string, h driver.GreenCtx, eh driver.Event) (*g
 	}
 	e, r := d.event(name, eh)
 	if r == ok && e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
-		r = driver.ResultNotSupported // NVIDIA's driver may crash: nobody knows
+		r = driver.ResultNotSupported // the behaviour of NVIDIA's driver is unknown
 	}
 	if r != ok {
 		return nil, nil, r
@@ -278,8 +278,8 @@ func (d *Driver) greenEvent(name string, h driver.GreenCtx, eh driver.Event) (*g
 	return g, e, r
 }
 
-// GreenCtxRecordEvent is cuGreenCtxRecordEvent: the event marks the end of what is on all
-// streams of a green context.
+// GreenCtxRecordEvent is cuGreenCtxRecordEvent: the event stands for the present end of all streams
+// of a green context.
 func (d *Driver) GreenCtxRecordEvent(_ *driver.Thread, h driver.GreenCtx, eh driver.Event) driver.Result {
 	g, e, r := d.greenEvent("cuGreenCtxRecordEvent", h, eh)
 	defer d.mu.Unlock()
@@ -293,8 +293,8 @@ func (d *Driver) GreenCtxRecordEvent(_ *driver.Thread, h driver.GreenCtx, eh dri
 	return ok
 }
 
-// GreenCtxWaitEvent is cuGreenCtxWaitEvent: all that is enqueued in a green context from
-// now on waits for the event.
+// GreenCtxWaitEvent is cuGreenCtxWaitEvent: all later work of the green context waits for the
+// event.
 func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh driver.Event) driver.Result {
 	g, e, r := d.greenEvent("cuGreenCtxWaitEvent", h, eh)
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ func smCounts(rs ...driver.DevResource) (n []uint32) {
 	return n
 }
 
-// TestShares splits a device's multiprocessors, and makes descriptors of the parts.
+// TestShares splits a device's multiprocessors, and creates descriptors of the parts.
 func TestShares(t *testing.T) {
 	d := New(Devices(2))
 	const sm = driver.CU_DEV_RESOURCE_TYPE_SM
@@ -133,7 +133,7 @@ func TestShares(t *testing.T) {
 	if n := d.Census(); n["green context"] != 1 || n["context"] != 1 {
 		t.Errorf("alive are %v", n)
 	}
-	want("the primary context, which nobody else has retained", ok, d.GreenCtxDestroy(nil, g))
+	want("the primary context, whose only user is the green context", ok, d.GreenCtxDestroy(nil, g))
 	if n := d.Census(); len(n) != 0 {
 		t.Errorf("alive are %v", n)
 	}
@@ -144,15 +144,15 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// greenLab is a green context beside its primary one.
+// greenLab is a lab with a green context.
 type greenLab struct {
 	*Driver
 	t    *testing.T
 	th   *driver.Thread
 	ctx  driver.Context
 	g    driver.GreenCtx
-	s    driver.Stream // of the green context
-	rest driver.Stream // of the primary one
+	s    driver.Stream // a stream of the green context
+	rest driver.Stream // a stream of the primary context
 }
 
 func newGreenLab(t *testing.T) *greenLab {
@@ -184,15 +184,15 @@ func (l *greenLab) event() driver.Event {
 	return e
 }
 
-// behind returns an event that marks the end of what is on a stream.
+// behind returns an event that is recorded at the end of a stream's work.
 func (l *greenLab) behind(s driver.Stream) driver.Event {
 	e := l.event()
 	l.want("cuEventRecord", ok, l.EventRecord(l.th, e, s))
 	return e
 }
 
-// TestGreenStreams works on a green context's streams: a record of it is of those, a wait
-// holds those back, and both include what is destroyed and what is still to come.
+// TestGreenStreams records and waits for a whole green context. Both affect its streams only,
+// including destroyed streams, and a wait also affects later ones.
 func TestGreenStreams(t *testing.T) {
 	l := newGreenLab(t)
 	if p, r := l.StreamGetPriority(nil, l.s); p != -1 || r != ok {
@@ -213,12 +213,13 @@ func TestGreenStreams(t *testing.T) {
 		l.want("a stream with other flags", driver.ResultInvalidValue, r)
 	}
 
-	// The record is of the green context's streams only, the primary one's is of all.
+	// A record of the green context is for its own streams only, a record of the primary context
+	// for all streams.
 	e, all := l.event(), l.event()
 	l.Hold(uintptr(l.rest))
 	l.behind(l.rest)
 	l.want("cuGreenCtxRecordEvent", ok, l.GreenCtxRecordEvent(nil, l.g, e))
-	l.want("beside a busy stream of the primary context", ok, l.EventQuery(nil, e))
+	l.want("during work on a stream of the primary context", ok, l.EventQuery(nil, e))
 	l.Release(uintptr(l.rest))
 	l.Hold(uintptr(l.s))
 	l.behind(l.s)
@@ -230,7 +231,7 @@ func TestGreenStreams(t *testing.T) {
 	l.want("done", ok, l.EventQuery(nil, e))
 	l.want("all done", ok, l.EventQuery(nil, all))
 
-	// A wait holds back the green context's streams, and those to come.
+	// A wait delays the green context's streams, including later ones.
 	l.Hold(uintptr(l.rest))
 	first := l.behind(l.rest)
 	l.want("cuGreenCtxWaitEvent", ok, l.GreenCtxWaitEvent(nil, l.g, first))
@@ -243,16 +244,16 @@ func TestGreenStreams(t *testing.T) {
 	l.want("the primary context's", ok, l.EventQuery(nil, free))
 	l.want("of a stream that is destroyed", ok, l.StreamDestroy(nil, late))
 	l.want("cuGreenCtxRecordEvent", ok, l.GreenCtxRecordEvent(nil, l.g, e))
-	l.want("behind what is on it still", driver.ResultNotReady, l.EventQuery(nil, e))
+	l.want("after pending work", driver.ResultNotReady, l.EventQuery(nil, e))
 	l.Release(uintptr(l.rest))
 	for _, e := range []driver.Event{waits, later, e} {
 		l.want("released", ok, l.EventQuery(nil, e))
 	}
 
-	// Captures of its streams are in the way, others are not.
+	// Captures of its streams make the calls fail, other captures do not.
 	l.StreamBeginCapture(l.th, l.rest, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
-	l.want("beside a capture of the primary context", ok, l.GreenCtxRecordEvent(l.th, l.g, e))
-	l.want("beside a capture of the primary context", ok, l.GreenCtxWaitEvent(l.th, l.g, e))
+	l.want("during a capture of the primary context", ok, l.GreenCtxRecordEvent(l.th, l.g, e))
+	l.want("during a capture of the primary context", ok, l.GreenCtxWaitEvent(l.th, l.g, e))
 	g, r := l.StreamEndCapture(l.th, l.rest)
 	l.want("that capture", ok, r)
 	l.GraphDestroy(l.th, g)
@@ -278,7 +279,7 @@ func TestGreenStreams(t *testing.T) {
 	l.want("no event", driver.ResultInvalidHandle, l.GreenCtxRecordEvent(nil, l.g, 0))
 	l.want("no green context", driver.ResultInvalidContext, l.GreenCtxWaitEvent(nil, 0, e))
 
-	// It goes when its streams are done; they are of no use then.
+	// Its destruction waits for its streams, which then can only be destroyed.
 	last := l.behind(l.s)
 	l.want("cuGreenCtxDestroy", ok, l.GreenCtxDestroy(nil, l.g))
 	l.want("what was on its stream", ok, l.EventQuery(nil, last))
@@ -290,8 +291,7 @@ func TestGreenStreams(t *testing.T) {
 	}
 }
 
-// TestGreenDestroyWaits destroys a green context whose stream is held, and a primary
-// context beside it.
+// TestGreenDestroyWaits destroys a green context whose stream is held, and its primary context.
 func TestGreenDestroyWaits(t *testing.T) {
 	l := newGreenLab(t)
 	l.Hold(uintptr(l.s))

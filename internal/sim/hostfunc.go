@@ -6,8 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// callable checks a function on the host. Functions in C cannot be called from
-// here.
+// callable checks a host function. This driver cannot call C functions.
 func callable(f driver.Callback) driver.Result {
 	switch {
 	case f.Go != nil || f.GoStatus != nil:
@@ -18,15 +17,15 @@ func callable(f driver.Callback) driver.Result {
 	return driver.ResultInvalidValue
 }
 
-// hostCall is a function on the host while it runs.
+// hostCall is a running host function.
 type hostCall struct {
-	op    *op   // that is complete when it has returned, or nil
-	apart bool  // all calls may be made in it
-	waits *wait // the call in it that waits, or nil
+	op    *op   // the operation that completes when the function returns, or nil
+	apart bool  // the function may make all calls
+	waits *wait // a call of the function that waits, or nil
 }
 
-// permits reports whether a call may be made in the function. These are all that an H100
-// was seen to permit: testdata/hostfunc-h100-cuda13.0.tsv.
+// permits reports whether the function may make a call. An H100 permits these calls:
+// testdata/hostfunc-h100-cuda13.0.tsv.
 func (h *hostCall) permits(op string) bool {
 	switch op {
 	case "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags", "cuEventDestroy", "cuEventSynchronize",
@@ -37,8 +36,8 @@ func (h *hostCall) permits(op string) bool {
 	return h.apart
 }
 
-// host returns the function on the host that makes the present call, or nil if none does,
-// or that cannot be told: the goroutine of a function is locked to its thread.
+// host returns the host function that makes the present call, or nil. It recognises the function by
+// the thread, to which the function's goroutine is locked.
 func (d *Driver) host() *hostCall {
 	if len(d.hosts) == 0 {
 		return nil
@@ -46,8 +45,7 @@ func (d *Driver) host() *hostCall {
 	return d.hosts[driver.CurrentThread()]
 }
 
-// call calls a function on the host, on a goroutine of its own, and then after, with the
-// driver locked.
+// call calls a host function on a new goroutine, and then after, with the driver locked.
 func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, after func()) {
 	h.apart = f.Apart
 	go func() {
@@ -62,7 +60,7 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 			d.hosts[thread] = h
 		}
 		d.mu.Unlock()
-		defer func() { // also if f ends its goroutine
+		defer func() { // runs also if f ends its goroutine
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			delete(d.hosts, thread)
@@ -76,9 +74,9 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 	}()
 }
 
-// hostOp returns an operation that calls a function on a goroutine of its own. The
-// stream goes on when the function has returned. Virtual time does
-// not pass meanwhile, so that it does not depend on how fast the goroutine was.
+// hostOp returns an operation that calls a host function on a new goroutine. The stream continues
+// after the function has returned. Virtual time does not pass during the function, so that times do
+// not depend on the speed of the goroutine.
 func (d *Driver) hostOp(f driver.Callback) *op {
 	o := &op{outside: true, visible: true}
 	o.begin = func() {
@@ -94,9 +92,8 @@ func (d *Driver) hostOp(f driver.Callback) *op {
 	return o
 }
 
-// LaunchHostFunc is cuLaunchHostFunc. The function is not called if the device has
-// a sticky error before the stream gets to it. Where threads are told apart, on Linux and
-// Windows, calls in it are answered as an H100 answers them.
+// LaunchHostFunc is cuLaunchHostFunc. The function is not called after a sticky error. On Linux and
+// Windows, where threads have numbers, the function may make the calls that an H100 permits.
 func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Callback) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuLaunchHostFunc", th, h)
@@ -109,8 +106,8 @@ func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Cal
 	return d.submit(s, &work{node: hostNode, make: func() *op { return d.hostOp(f) }})
 }
 
-// StreamAddCallback is cuStreamAddCallback. The function is called in any case, also
-// after a sticky error, of which it is told as an H200 does.
+// StreamAddCallback is cuStreamAddCallback. The function is always called. After a sticky error it
+// gets the status that an H200 passes.
 func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.Callback, flags uint32) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamAddCallback", th, h)

@@ -13,7 +13,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// calls puts functions on a stream: cuLaunchHostFunc and cuStreamAddCallback.
+// calls returns the functions that enqueue a host function: cuLaunchHostFunc and
+// cuStreamAddCallback.
 func calls(r *lab) map[string]func(s driver.Stream, f driver.Callback) driver.Result {
 	return map[string]func(s driver.Stream, f driver.Callback) driver.Result{
 		"LaunchHostFunc":    func(s driver.Stream, f driver.Callback) driver.Result { return r.LaunchHostFunc(r.th, s, f) },
@@ -21,8 +22,8 @@ func calls(r *lab) map[string]func(s driver.Stream, f driver.Callback) driver.Re
 	}
 }
 
-// TestHostFunc lets a stream call functions: in their turn, while nothing behind them
-// begins, and free to call the driver as they are apart from its thread.
+// TestHostFunc enqueues host functions. They run in the order of the stream, later work waits for
+// them, and they may call the driver.
 func TestHostFunc(t *testing.T) {
 	for name := range calls(nil) {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +65,8 @@ func TestHostFunc(t *testing.T) {
 	}
 }
 
-// TestHostFuncAnswers puts what is no function on a stream.
-func TestHostFuncAnswers(t *testing.T) {
+// TestHostFuncErrors enqueues invalid host functions.
+func TestHostFuncErrors(t *testing.T) {
 	for name := range calls(nil) {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t)
@@ -96,7 +97,7 @@ func TestHostFuncAnswers(t *testing.T) {
 	r.want("end", driver.ResultStreamCaptureInvalidated, res)
 }
 
-// TestHostFuncInGraph captures a function, and lets it run twice.
+// TestHostFuncInGraph captures a host function, and runs it twice.
 func TestHostFuncInGraph(t *testing.T) {
 	r := newLab(t)
 	s := r.newStream()
@@ -118,7 +119,7 @@ func TestHostFuncInGraph(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
-// TestHostFuncTakesNoVirtualTime measures the time around functions.
+// TestHostFuncTakesNoVirtualTime measures the time of host functions with events.
 func TestHostFuncTakesNoVirtualTime(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s := r.newStream()
@@ -133,7 +134,7 @@ func TestHostFuncTakesNoVirtualTime(t *testing.T) {
 	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { called <- true }}))
 	r.spin(s, time.Second)
 	r.must(r.EventRecord(r.th, e[1], s))
-	r.Advance(time.Hour) // perhaps before the function has returned
+	r.Advance(time.Hour) // may come before the function has returned
 	<-called
 	r.must(r.EventSynchronize(r.th, e[1]))
 	ms, res := r.EventElapsedTimeV2(r.th, e[0], e[1])
@@ -146,8 +147,7 @@ func TestHostFuncTakesNoVirtualTime(t *testing.T) {
 	}
 }
 
-// TestHostFuncAfterPoison poisons the driver before functions have their turn, and
-// while one is called.
+// TestHostFuncAfterPoison poisons the driver before and during host functions.
 func TestHostFuncAfterPoison(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	busy, s := r.newStream(), r.newStream()
@@ -182,7 +182,7 @@ func TestHostFuncAfterPoison(t *testing.T) {
 	}
 }
 
-// TestHostFuncThatExits has a function that ends its goroutine: the stream goes on.
+// TestHostFuncThatExits enqueues a host function that ends its goroutine. The stream continues.
 func TestHostFuncThatExits(t *testing.T) {
 	r := newLab(t)
 	s := r.newStream()
@@ -193,17 +193,18 @@ func TestHostFuncThatExits(t *testing.T) {
 //go:embed testdata/hostfunc-h100-cuda13.0.tsv
 var hostFuncTable string
 
-// toldApart skips the test where threads are not told apart.
-func toldApart(t *testing.T) {
+// needThreadNumbers skips the test on platforms where threads have no numbers.
+func needThreadNumbers(t *testing.T) {
 	t.Helper()
 	if driver.CurrentThread() == 0 {
-		t.Skip("this platform does not tell threads apart")
+		t.Skip("threads have no numbers on this platform")
 	}
 }
 
-// TestHostFuncTable makes the calls of a table in functions that a stream calls: what an H100 answered there.
+// TestHostFuncTable makes the calls of a table in host functions, and compares the results with
+// those of an H100.
 func TestHostFuncTable(t *testing.T) {
-	toldApart(t)
+	needThreadNumbers(t)
 	for name := range calls(nil) {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t, VirtualTime())
@@ -253,7 +254,7 @@ func TestHostFuncTable(t *testing.T) {
 				"cuStreamDestroy, free stream":     func() driver.Result { return r.StreamDestroy(r.th, spare) },
 			}
 			want, got := make(map[string]int), make(map[string]int)
-			var order []string // time does not pass while a function runs: what is enqueued stays pending
+			var order []string // virtual time does not pass during a host function, so its work stays pending
 			for line := range strings.Lines(hostFuncTable) {
 				if call, code, found := strings.Cut(strings.TrimSpace(line), "\t"); found && line[0] != '#' {
 					want[call], _ = strconv.Atoi(code)
@@ -280,7 +281,7 @@ func TestHostFuncTable(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
-			r.Advance(time.Second) // for the memory that was set
+			r.Advance(time.Second) // completes the memset
 			r.Release(uintptr(held))
 			r.must(r.EventDestroy(r.th, complete))
 			r.must(r.EventDestroy(r.th, pending))
@@ -289,12 +290,12 @@ func TestHostFuncTable(t *testing.T) {
 	}
 }
 
-// TestHostFuncEndless has functions wait for what comes after them.
+// TestHostFuncEndless makes host functions wait for work that comes after them.
 func TestHostFuncEndless(t *testing.T) {
-	toldApart(t)
+	needThreadNumbers(t)
 	const refused = driver.ResultNotPermitted
 	for name, tt := range map[string]struct {
-		raw  bool // the function is called by the driver's own thread
+		raw  bool // the function runs on the driver's own thread
 		call func(r *lab, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result
 	}{
 		"stream": {true, func(r *lab, s driver.Stream, _ driver.Event, _ driver.DevicePtr) driver.Result {
@@ -361,9 +362,10 @@ func TestHostFuncEndless(t *testing.T) {
 	}
 }
 
-// TestHostFuncEndlessInTurn has two functions wait for each other's stream: the second one is told.
+// TestHostFuncEndlessInTurn makes two host functions wait for each other's stream. The second wait
+// returns an error.
 func TestHostFuncEndlessInTurn(t *testing.T) {
-	toldApart(t)
+	needThreadNumbers(t)
 	r := newLab(t)
 	a, b := r.newStream(), r.newStream()
 	first, second := make(chan driver.Result, 1), make(chan driver.Result, 1)

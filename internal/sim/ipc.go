@@ -13,25 +13,25 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Processes share an event by two numbers in memory that both have mapped: that of
-// the newest record, and that of the newest record that is complete. Whoever records
-// the event, in whatever process, raises the first when the record is enqueued and
-// the second when the stream gets there, which is never before the record that
-// came first. The event is complete when the numbers are equal.
+// Processes share an event through two numbers in memory that all of them have mapped: the number
+// of the newest record, and the number of the newest completed record. A process that records the
+// event raises the first number when it enqueues the record, and the second one when the stream
+// reaches the record. Records complete in their order. The event is complete when the numbers are
+// equal.
 //
-// Nobody tells a process that another one's record is complete: it looks, in real
-// time also where its own time is virtual, as the other process does not know that
-// time. A record that never runs, because its process died or its device has a
-// sticky error, stays pending for everybody, and so do all later ones.
+// A process is not notified when a record of another process completes. It polls the numbers, in
+// real time even if its own time is virtual, as other processes do not know that time. A record
+// that never runs, because its process died or its device has a sticky error, stays pending for all
+// processes, and so do all later records.
 
-// ipcSlot is what processes share of an event. Bit 31 of the state says that the
-// event can be opened, the bits below count the processes' events that use the slot,
-// and those above are the slot's generation: how often it was given to an event.
+// ipcSlot is the state of an event that processes share. Bit 31 of the state says that the event
+// can be opened. The bits below count the events, of all processes, that use the slot. The bits
+// above are the slot's generation: how often it was assigned to an event.
 type ipcSlot struct {
 	state    atomic.Uint64
 	issued   atomic.Uint64
 	complete atomic.Uint64
-	_        [5]uint64 // slots do not share cache lines
+	_        [5]uint64 // padding: slots do not share cache lines
 }
 
 const (
@@ -40,8 +40,8 @@ const (
 	ipcGeneration = 32
 )
 
-// join makes one more event use the slot, if its event can be opened and the
-// generation is the slot's.
+// join counts one more event that uses the slot, if the slot's event can be opened and has this
+// generation.
 func (s *ipcSlot) join(generation uint32) bool {
 	for {
 		v := s.state.Load()
@@ -66,7 +66,7 @@ type ipcPage struct {
 	slots   [255]ipcSlot
 }
 
-// ipcID tells a file from all others that there ever were.
+// ipcID is the unique identifier of a file.
 type ipcID [16]byte
 
 const (
@@ -74,19 +74,19 @@ const (
 	ipcVersion = 1
 )
 
-// errNoIPCFile is for a file that is not there, or is another one.
+// errNoIPCFile is the error for a file that does not exist, or has another identifier.
 var errNoIPCFile = errors.New("there is no such file of shared events")
 
-// ipcFile is a file of slots that is mapped.
+// ipcFile is a mapped file of slots.
 type ipcFile struct {
 	*ipcMapping
 	page *ipcPage
-	mine bool // this driver made it
-	used int  // slots that this driver's events use
-	next int  // where to look for a free slot
+	mine bool // this driver has created the file
+	used int  // number of slots that this driver's events use
+	next int  // where the search for a free slot begins
 }
 
-// take gives a free slot to an event.
+// take assigns a free slot to an event.
 func (f *ipcFile) take() (slot int, found bool) {
 	for range f.page.slots {
 		i := f.next
@@ -96,8 +96,8 @@ func (f *ipcFile) take() (slot int, found bool) {
 		if v&(ipcOpen|ipcUsers) != 0 {
 			continue
 		}
-		// Nobody changes a free slot but the process that made the file. After four
-		// thousand million events the generations begin again.
+		// Only the process that has created the file changes a free slot. Generations wrap around
+		// after 2^32 events.
 		s.issued.Store(0)
 		s.complete.Store(0)
 		s.state.Store((v>>ipcGeneration+1)<<ipcGeneration | ipcOpen | 1)
@@ -106,7 +106,7 @@ func (f *ipcFile) take() (slot int, found bool) {
 	return 0, false
 }
 
-// ipcEvent is what an event has in common with other processes.
+// ipcEvent connects an event with its slot.
 type ipcEvent struct {
 	d          *Driver
 	e          *event
@@ -114,24 +114,23 @@ type ipcEvent struct {
 	slot       *ipcSlot
 	index      int
 	generation uint32
-	known      uint64 // the record that the event's point stands for
+	known      uint64 // the number of the record that the event's point stands for
 	relays     []ipcRelay
-	uses       int // the event itself, and operations under way
+	uses       int // the event itself, and its pending operations
 
 	timer *time.Timer
 	armed bool
 	every time.Duration
 }
 
-// ipcRelay is an operation that stands for a record in another process. It is on no
-// stream: this process's operations follow it, and it completes when the other
-// process says so.
+// ipcRelay is an operation that represents a record of another process. It is on no stream.
+// Operations of this process wait for it, and it completes when the other process's record has.
 type ipcRelay struct {
 	op    *op
 	until uint64
 }
 
-// newIPCEvent connects an event with a slot, of which it is already a user.
+// newIPCEvent connects an event with a slot, which already counts the event as a user.
 func (d *Driver) newIPCEvent(e *event, f *ipcFile, index int, generation uint32) {
 	f.used++
 	e.ipc = &ipcEvent{d: d, e: e, file: f, slot: &f.page.slots[index], index: index, generation: generation, uses: 1}
@@ -152,13 +151,13 @@ func (v *ipcEvent) release() {
 	}
 }
 
-// destroy ends the event's own use of the slot. If it is the one that handles stand
-// for, they cannot be opened any more. Others that have it open keep it.
+// destroy ends the event's own use of the slot. If this event has exported the handles, they cannot
+// be opened any more. Processes that have opened them keep the slot.
 func (v *ipcEvent) destroy() {
 	if v.file.mine {
 		v.slot.state.And(^uint64(ipcOpen))
 	}
-	if len(v.d.waits) == 0 { // somebody who waits may wait for any of them
+	if len(v.d.waits) == 0 { // a waiting call may wait for any relay
 		v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
 			unused := len(r.op.next) == 0
 			if unused {
@@ -170,10 +169,10 @@ func (v *ipcEvent) destroy() {
 	v.release()
 }
 
-// sync makes the event's point what it is for all processes: others may have
-// recorded the event, or completed it.
+// sync updates the event's point from the slot, as other processes may have recorded or completed
+// the event.
 func (v *ipcEvent) sync() {
-	v.settle()
+	v.completeReached()
 	newest := v.slot.issued.Load()
 	if newest == v.known {
 		return
@@ -195,8 +194,8 @@ func (v *ipcEvent) relay(until uint64) *op {
 	return o
 }
 
-// settle completes what stands for records that are complete.
-func (v *ipcEvent) settle() {
+// completeReached completes the relays whose records are complete.
+func (v *ipcEvent) completeReached() {
 	settled := false
 	v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
 		if !v.slot.reached(r.until) {
@@ -204,7 +203,7 @@ func (v *ipcEvent) settle() {
 		}
 		r.op.done, r.op.at = true, v.d.clock.now()
 		v.d.engine.over(r.op)
-		v.uses-- // not the last one: see the callers
+		v.uses-- // not the last use: see the callers
 		settled = true
 		return true
 	})
@@ -214,9 +213,8 @@ func (v *ipcEvent) settle() {
 	}
 }
 
-// issue makes an operation the newest record of the event: its completion is seen by
-// all processes. It returns what the operation has to follow, or nil. The event's
-// point is what sync made it.
+// issue makes an operation the newest record of the event for all processes. It returns the
+// operation that it has to follow, or nil. sync has updated the event's point before.
 func (v *ipcEvent) issue(o *op) (after *op) {
 	record := v.slot.issued.Add(1)
 	switch {
@@ -231,8 +229,8 @@ func (v *ipcEvent) issue(o *op) (after *op) {
 	return after
 }
 
-// completes makes the completion of an operation that of a record. If it never runs
-// the record stays pending.
+// completes makes the operation complete a record. If the operation never runs, the record stays
+// pending.
 func (v *ipcEvent) completes(o *op, record uint64) {
 	v.uses++
 	effect := o.effect
@@ -247,12 +245,11 @@ func (v *ipcEvent) completes(o *op, record uint64) {
 	o.dropped = v.release
 }
 
-// pollMost is how often, at least, a process looks whether another one's record is
-// complete. It begins with pollEvery.
+// pollMost is the longest interval between two polls of another process's record. The first
+// interval is pollEvery.
 const pollMost = time.Millisecond
 
-// arm sees to it that somebody looks whether records of other processes are
-// complete.
+// arm starts the timer that polls records of other processes.
 func (v *ipcEvent) arm() {
 	switch {
 	case v.armed:
@@ -265,7 +262,7 @@ func (v *ipcEvent) arm() {
 	v.armed = true
 }
 
-// fire is what the timer calls.
+// fire is the function of the timer.
 func (v *ipcEvent) fire() {
 	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
@@ -274,8 +271,8 @@ func (v *ipcEvent) fire() {
 		return
 	}
 	v.d.engine.catchUp()
-	v.uses++ // until settle has returned
-	v.settle()
+	v.uses++ // until completeReached has returned
+	v.completeReached()
 	if len(v.relays) > 0 {
 		v.every = min(2*v.every, pollMost)
 		v.arm()
@@ -338,8 +335,8 @@ func (h *ipcHandle) decode(b driver.IPCEventHandle) bool {
 	return h.slot < uint32(len(ipcPage{}.slots))
 }
 
-// mapped returns the file of slots that the driver has mapped and that fits. Events
-// know their files; no list of files is kept.
+// mapped returns a mapped file of slots for which fits reports true. It searches the events, which
+// refer to their files.
 func (d *Driver) mapped(fits func(*ipcFile) bool) *ipcFile {
 	for _, p := range slices.Backward(d.objects.places) {
 		if e, is := p.object.(*event); is && e.ipc != nil && fits(e.ipc.file) {
@@ -349,7 +346,7 @@ func (d *Driver) mapped(fits func(*ipcFile) bool) *ipcFile {
 	return nil
 }
 
-// export gives an event a slot, in a new file if there is none that has one.
+// export assigns a slot to an event, and creates a new file if no file has a free slot.
 func (d *Driver) export(e *event) error {
 	index := 0
 	var full *ipcFile // neighbours share it
@@ -371,19 +368,19 @@ func (d *Driver) export(e *event) error {
 	return nil
 }
 
-// share connects an event with a slot that was taken for it.
+// share connects an event with a slot that was assigned to it.
 func (d *Driver) share(e *event, f *ipcFile, index int) {
 	generation := uint32(f.page.slots[index].state.Load() >> ipcGeneration)
 	d.newIPCEvent(e, f, index, generation)
 	if o := e.point.op; o != nil && !o.done {
 		e.ipc.known = e.ipc.slot.issued.Add(1)
 		e.ipc.completes(o, e.ipc.known)
-		d.engine.arm() // it can be seen from outside now
+		d.engine.arm() // the record is visible to other processes from now on
 	}
 }
 
-// IpcGetEventHandle is cuIpcGetEventHandle. An event that is another process's has
-// no handle here.
+// IpcGetEventHandle is cuIpcGetEventHandle. An event of another process has no handle in this
+// process.
 func (d *Driver) IpcGetEventHandle(_ *driver.Thread, h driver.Event) (handle driver.IPCEventHandle, r driver.Result) {
 	const name = "cuIpcGetEventHandle"
 	defer d.mu.Unlock()
@@ -418,13 +415,13 @@ func ipcResult(err error) driver.Result {
 	return driver.ResultMapFailed
 }
 
-// gone reports whether a file could not be mapped as it is not there any more.
+// gone reports whether a file could not be mapped because it no longer exists.
 func gone(err error) bool { return errors.Is(err, errNoIPCFile) || errors.Is(err, fs.ErrNotExist) }
 
-// IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current
-// context, on whatever device. When its event was destroyed, or its process ended while
-// this driver had none of that process's events, a handle can be opened as on an H200, but
-// what it stands for is complete and nobody else's; what was opened before goes on.
+// IpcOpenEventHandle is cuIpcOpenEventHandle. The event belongs to the current context, on any
+// device. As on an H200, a handle can still be opened after its event was destroyed, or after its
+// process has ended. Such an event is complete and shared with no other process. Events that were
+// opened before continue to work.
 func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHandle) (driver.Event, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuIpcOpenEventHandle", th)

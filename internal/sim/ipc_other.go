@@ -4,7 +4,7 @@ package sim
 
 import "errors"
 
-// ipcMapping is nothing here: events are not shared.
+// ipcMapping is empty on platforms on which events cannot be shared.
 type ipcMapping struct{}
 
 func (f *ipcFile) close() {}

@@ -17,40 +17,39 @@ import (
 	"unsafe"
 )
 
-// A file of slots is in memory, where there is a directory for that, and has no name,
-// where other processes can open it through the process that made it: then it ends
-// with the last process that has it. Elsewhere it has a name, which the driver that
-// made it removes with its last event. As long as that process lives it holds a lock
-// on the file. What is not locked was left behind, is not opened any more, and is
-// removed by whoever makes the next file.
+// A file of slots is in a directory in memory if there is one. Where other processes can open it
+// through the process that has created it (/proc), it has no name, and ends with the last process
+// that has it open. Elsewhere it has a name, which the driver that has created it removes with its
+// last event. While that process lives it holds a lock on the file. A file without a lock is
+// abandoned: it is not opened, and the next process that creates a file removes it.
 
 const (
 	ipcPageSize = int(unsafe.Sizeof(ipcPage{}))
 	ipcPrefix   = "purecu-ipc-"
 )
 
-// ipcMapping is a file in memory. It knows nothing of its ipcFile, so that the garbage
-// collector can end it.
+// ipcMapping is a mapped file. It does not refer to its ipcFile, so that the garbage collector can
+// find an abandoned ipcFile.
 type ipcMapping struct {
 	memory  []byte
-	file    *os.File // nil in processes that did not make it
+	file    *os.File // nil in processes that have not created the file
 	path    string   // "" if the file has no name
 	cleanup runtime.Cleanup
 }
 
-// end unmaps the file, and removes it if this process made it. Others that have it
-// keep it.
+// end unmaps the file, and removes it if this process has created it. Other processes keep their
+// mappings.
 func (m *ipcMapping) end() {
-	_ = syscall.Munmap(m.memory) // it was mapped
+	_ = syscall.Munmap(m.memory) // cannot fail, as it is mapped
 	if m.path != "" {
-		_ = os.Remove(m.path) // somebody else may have done it
+		_ = os.Remove(m.path) // another process may have removed it
 	}
 	if m.file != nil {
-		_ = m.file.Close() // now that it is not mapped any more, this ends the lock
+		_ = m.file.Close() // after the unmapping this ends the lock
 	}
 }
 
-// close ends the mapping. Nothing that points into the page may be used any more.
+// close ends the mapping. Pointers into the page must not be used afterwards.
 func (f *ipcFile) close() {
 	f.cleanup.Stop()
 	f.page = nil
@@ -65,25 +64,24 @@ func (f *ipcFile) descriptor() int32 {
 	return int32(f.file.Fd())
 }
 
-// mapIPC maps a file of slots. If the driver that has it is forgotten with all its
-// events, the mapping ends.
+// mapIPC maps a file of slots. If the driver and all its events are abandoned, the mapping ends.
 func mapIPC(file *os.File) (*ipcFile, error) {
 	memory, err := syscall.Mmap(int(file.Fd()), 0, ipcPageSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	// The memory is not Go's, stays where it is until the mapping ends, begins at a
-	// page, and is as long as the structure, which has no pointers in it.
+	// The memory is outside of Go's heap, does not move until the mapping ends, begins at a page,
+	// and is as long as the structure, which contains no pointers.
 	f := &ipcFile{ipcMapping: &ipcMapping{memory: memory}, page: (*ipcPage)(unsafe.Pointer(unsafe.SliceData(memory)))}
 	f.cleanup = runtime.AddCleanup(f, (*ipcMapping).end, f.ipcMapping)
 	return f, nil
 }
 
-// newIPCFile makes a file of slots, with a name if that is wanted or if there is no
-// other way to find it.
+// newIPCFile creates a file of slots. It has a name if named is set, or if other processes cannot
+// find it otherwise.
 func newIPCFile(named bool) (*ipcFile, error) {
 	var errs []error
-	for _, dir := range slices.Repeat(ipcDirs(), 2) { // one may be swept at once
+	for _, dir := range slices.Repeat(ipcDirs(), 2) { // another process may sweep the file at once
 		f, err := newIPCFileIn(dir, named)
 		if err == nil {
 			return f, nil
@@ -99,7 +97,7 @@ func ipcDirs() []string { return []string{"/dev/shm", os.TempDir()} }
 func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
 	sweepIPC(dir)
 	var id ipcID
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // never fails
 	path := ipcPath(dir, id)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -111,9 +109,9 @@ func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
 			_ = file.Close()
 		}
 	}()
-	// The lock cannot be had if somebody who sweeps was here before it.
+	// The lock fails if another process sweeps the file at this moment.
 	locked := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	// Space that is short has to be an error now: later it would be a fault.
+	// Write all bytes, so that a lack of space is an error now, and not a fault later.
 	if _, err = file.Write(make([]byte, ipcPageSize)); err != nil {
 		return nil, err
 	}
@@ -123,12 +121,12 @@ func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
 	}
 	switch {
 	case !named && sameFile(ipcProcPath(os.Getpid(), int32(file.Fd())), info):
-		_ = os.Remove(path) // it may be swept already
+		_ = os.Remove(path) // it may have been swept
 		path = ""
 	case locked != nil:
 		return nil, &os.PathError{Op: "flock", Path: path, Err: locked}
 	case !sameFile(path, info):
-		return nil, &os.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist} // it is swept
+		return nil, &os.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist} // it was swept
 	}
 	if f, err = mapIPC(file); err != nil {
 		return nil, err
@@ -142,20 +140,20 @@ func ipcPath(dir string, id ipcID) string {
 	return filepath.Join(dir, ipcPrefix+hex.EncodeToString(id[:]))
 }
 
-// ipcProcPath names a file that a process has open, where there is such a thing.
+// ipcProcPath returns the path of a file that a process has open, in /proc.
 func ipcProcPath(pid int, fd int32) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, fd) }
 
-// sameFile reports whether a path leads to a file.
+// sameFile reports whether a path names the file with this info.
 func sameFile(path string, info os.FileInfo) bool {
 	other, err := os.Stat(path)
 	return err == nil && os.SameFile(other, info)
 }
 
-// sweepIPC removes files whose processes ended without doing it.
+// sweepIPC removes files of processes that have ended without removing them.
 func sweepIPC(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // then no file can be made here either, or this is not needed
+		return // then no file can be created here either
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ipcPrefix) || !e.Type().IsRegular() {
@@ -171,13 +169,13 @@ func sweepIPC(dir string) {
 	}
 }
 
-// openNamed opens a file in a directory where others may write. It neither follows
-// links nor waits.
+// openNamed opens a file in a directory in which others may write. It does not follow links, and
+// does not block.
 func openNamed(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// abandoned reports whether the process that made a file with a name has ended.
+// abandoned reports whether the process that has created a file with a name has ended.
 func abandoned(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }
@@ -203,7 +201,7 @@ func openIPCFile(h *ipcHandle) (*ipcFile, error) {
 	return f, nil
 }
 
-// ipcLike reports whether a file can be one of slots.
+// ipcLike reports whether a file can be a file of slots.
 func ipcLike(info os.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == int64(ipcPageSize)
 }
@@ -211,8 +209,8 @@ func ipcLike(info os.FileInfo) bool {
 func findIPCFile(h *ipcHandle) (*os.File, error) {
 	if h.fd >= 0 {
 		path := ipcProcPath(int(h.pid), h.fd)
-		// The process may be another one by now, and its file anything: opening a
-		// device can have effects.
+		// The number may belong to another process by now, and the descriptor to any file. Do not
+		// open it without a check, as opening a device can have effects.
 		switch info, err := os.Stat(path); {
 		case err != nil:
 			return nil, err
@@ -232,8 +230,7 @@ func findIPCFile(h *ipcHandle) (*os.File, error) {
 	return nil, errNoIPCFile
 }
 
-// pidNamespace returns what tells apart processes with the same number, 0 where
-// nothing does.
+// pidNamespace returns the identifier of the namespace of process numbers, or 0 if it is not known.
 func pidNamespace() uint64 {
 	var st syscall.Stat_t
 	if syscall.Stat("/proc/self/ns/pid", &st) != nil {

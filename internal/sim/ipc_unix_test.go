@@ -23,12 +23,12 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// ipcPeerEnv is set in the processes that TestIPCProcesses starts of its own binary.
+// ipcPeerEnv is set in the processes that TestIPCProcesses starts from its own binary.
 const ipcPeerEnv = "PURECU_TEST_IPC_PEER"
 
 const ipcFlags = driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING
 
-// ipcCall is what the peer is to do.
+// ipcCall is a request to the peer.
 type ipcCall struct {
 	Do     string
 	Event  driver.Event
@@ -37,7 +37,7 @@ type ipcCall struct {
 	Named  bool
 }
 
-// ipcAnswer is what came of it.
+// ipcAnswer is the peer's answer.
 type ipcAnswer struct {
 	Result driver.Result
 	Event  driver.Event
@@ -47,7 +47,7 @@ type ipcAnswer struct {
 
 const ipcAnswerMark = "answer: "
 
-// ipcPeer does what it is told, one call a line, until there is nothing more.
+// ipcPeer executes requests, one in each line, until the end of its input.
 func ipcPeer(t *testing.T) {
 	r := newRig(t)
 	in := bufio.NewScanner(os.Stdin)
@@ -89,7 +89,7 @@ func ipcPeer(t *testing.T) {
 		case "destroy":
 			a.Result = r.tab.EventDestroy(r.in, c.Event)
 		default:
-			t.Fatalf("what is %q?", c.Do)
+			t.Fatalf("unknown request %q", c.Do)
 		}
 		line, err := json.Marshal(a)
 		if err != nil {
@@ -118,7 +118,7 @@ func startIPCPeer(t *testing.T) *ipcProcess {
 	}
 	// An emulator that runs the test binary is named by PURECU_TEST_EXEC.
 	argv := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), exe, "-test.run=^TestIPCProcesses$")
-	cmd := osexec.Command(argv[0], argv[1:]...) // it ends with its input
+	cmd := osexec.Command(argv[0], argv[1:]...) // the process ends with its input
 	cmd.Env = append(os.Environ(), ipcPeerEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
@@ -128,9 +128,9 @@ func startIPCPeer(t *testing.T) *ipcProcess {
 	}
 	p := &ipcProcess{t: t, cmd: cmd, in: json.NewEncoder(in), out: bufio.NewScanner(out)}
 	t.Cleanup(func() {
-		_ = in.Close() // which ends it
+		_ = in.Close() // ends the process
 		for p.out.Scan() {
-			// Wait must not come before the end of the output.
+			// Wait must come after the end of the output.
 		}
 		if err := cmd.Wait(); err != nil && !p.killed {
 			t.Errorf("the other process: %v", err)
@@ -139,7 +139,7 @@ func startIPCPeer(t *testing.T) *ipcProcess {
 	return p
 }
 
-// call makes the peer do something.
+// call sends a request to the peer, and returns its answer.
 func (p *ipcProcess) call(c ipcCall) ipcAnswer {
 	p.t.Helper()
 	if err := p.in.Encode(c); err != nil {
@@ -159,7 +159,7 @@ func (p *ipcProcess) call(c ipcCall) ipcAnswer {
 	return ipcAnswer{}
 }
 
-// on makes the peer do something with an event and a stream, and expects a result.
+// on sends a request with an event and a stream to the peer, and checks the result.
 func (p *ipcProcess) on(do string, e driver.Event, s driver.Stream, want driver.Result) {
 	p.t.Helper()
 	if got := p.call(ipcCall{Do: do, Event: e, Stream: s}).Result; got != want {
@@ -190,17 +190,17 @@ func (p *ipcProcess) export(named bool) (driver.Event, driver.IPCEventHandle) {
 	return a.Event, driver.IPCEventHandle(a.Handle)
 }
 
-// kill ends the peer as a crash would.
+// kill kills the peer.
 func (p *ipcProcess) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
 		p.t.Fatal(err)
 	}
 	p.killed = true
-	_ = p.cmd.Wait() // it was killed
+	_ = p.cmd.Wait() // returns the error of the kill
 }
 
-// shareNamed gives an event a slot in a file that has a name.
+// shareNamed assigns a slot in a file with a name to an event.
 func (r *rig) shareNamed(h driver.Event) (path string) {
 	r.t.Helper()
 	r.d.mu.Lock()
@@ -219,7 +219,7 @@ func (r *rig) shareNamed(h driver.Event) (path string) {
 	return f.path
 }
 
-// export makes an event and its handle.
+// export creates an event and its handle.
 func (r *rig) export(named bool) (driver.Event, driver.IPCEventHandle) {
 	r.t.Helper()
 	e := r.event(ipcFlags)
@@ -243,8 +243,8 @@ func (r *rig) destroy(events ...driver.Event) {
 	}
 }
 
-// foreign makes a handle look as if it came from another process, so that another
-// driver of this one opens it.
+// foreign changes a handle as if it came from another process, so that another driver of this
+// process can open it.
 func foreign(t testing.TB, b driver.IPCEventHandle) driver.IPCEventHandle {
 	t.Helper()
 	var h ipcHandle
@@ -296,8 +296,7 @@ func (r *rig) closed(files ...*ipcFile) {
 	}
 }
 
-// TestIPCProcesses shares events with another process, by files with and without
-// names.
+// TestIPCProcesses shares events with another process, in files with and without names.
 func TestIPCProcesses(t *testing.T) {
 	if os.Getenv(ipcPeerEnv) != "" {
 		ipcPeer(t)
@@ -310,7 +309,7 @@ func TestIPCProcesses(t *testing.T) {
 				test func(*testing.T, *rig, *ipcProcess, bool)
 			}{
 				{"they wait", ipcTheyWait},
-				{"nobody calls", ipcNobodyCalls},
+				{"without calls", ipcWithoutCalls},
 				{"we wait", ipcWeWait},
 				{"order", ipcOrder},
 				{"destroyed", ipcDestroyed},
@@ -323,12 +322,12 @@ func TestIPCProcesses(t *testing.T) {
 	}
 }
 
-// ipcTheyWait lets the other process wait for this one's record.
+// ipcTheyWait makes the other process wait for a record of this process.
 func ipcTheyWait(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	s := r.stream(nonBlocking)
 	e, h := r.export(named)
 	theirs, other := p.open(h), p.stream()
-	p.on("query", theirs, 0, ok) // it was never recorded
+	p.on("query", theirs, 0, ok) // it is unrecorded
 	r.d.Hold(uintptr(s))
 	r.record(e, s)
 	p.on("query", theirs, 0, driver.ResultNotReady)
@@ -349,14 +348,14 @@ func ipcTheyWait(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e)
 }
 
-// ipcNobodyCalls lets the other process wait for work here, while nobody calls the
+// ipcWithoutCalls makes the other process wait for work of this process, without calls of this
 // driver.
-func ipcNobodyCalls(_ *testing.T, r *rig, p *ipcProcess, named bool) {
+func ipcWithoutCalls(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	s := r.stream(nonBlocking)
 	e := r.event(ipcFlags)
 	r.work(s, 20*time.Millisecond)
 	r.work(s, 20*time.Millisecond)
-	r.record(e, s) // before anybody knows that it will be shared
+	r.record(e, s) // before the event is shared
 	if named {
 		r.shareNamed(e)
 	}
@@ -370,7 +369,7 @@ func ipcNobodyCalls(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e)
 }
 
-// ipcWeWait lets this process wait for the other one's record of this one's event.
+// ipcWeWait makes this process wait for a record of the other process.
 func ipcWeWait(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	s := r.stream(nonBlocking)
 	e, h := r.export(named)
@@ -393,8 +392,8 @@ func ipcWeWait(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e, after)
 }
 
-// ipcOrder records an event in both processes at once: the later record completes
-// after the earlier one, though its stream has nothing else to do.
+// ipcOrder records an event in both processes. The later record completes after the earlier one,
+// though its stream is idle.
 func ipcOrder(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	s := r.stream(nonBlocking)
 	e, h := r.export(named)
@@ -403,7 +402,7 @@ func ipcOrder(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.record(e, s)
 	p.on("record", theirs, other, ok)
 	p.on("query stream", 0, other, driver.ResultNotReady)
-	r.record(e, r.stream(nonBlocking)) // the third, which waits for theirs
+	r.record(e, r.stream(nonBlocking)) // the third record, which waits for theirs
 	p.on("query", theirs, 0, driver.ResultNotReady)
 	r.pending(e)
 	r.d.Release(uintptr(s))
@@ -413,7 +412,7 @@ func ipcOrder(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e)
 }
 
-// orphan opens a handle whose event is gone: the event is complete, and nobody else's.
+// orphan opens a handle of an event that is gone. The new event is complete and not shared.
 func (r *rig) orphan(h driver.IPCEventHandle) {
 	r.t.Helper()
 	e, res := r.tab.IpcOpenEventHandle(r.in, h)
@@ -422,13 +421,13 @@ func (r *rig) orphan(h driver.IPCEventHandle) {
 	_, res = r.tab.IpcGetEventHandle(r.in, e)
 	r.want(driver.ResultInvalidHandle, res)
 	if m := r.d.Misuses(); len(m) == 0 || m[len(m)-1].Op != "cuIpcOpenEventHandle" {
-		r.t.Errorf("nobody is told that the event is gone: %v", m)
+		r.t.Errorf("no misuse for the event that is gone: %v", m)
 	}
 	r.destroy(e)
 }
 
-// ipcDestroyed destroys the event where it comes from: what was opened goes on, and
-// the handle stands for nothing.
+// ipcDestroyed destroys the exported event. Opened events continue to work, and the handle can no
+// longer be shared.
 func ipcDestroyed(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	e, h := r.export(named)
 	theirs, other := p.open(h), p.stream()
@@ -437,11 +436,11 @@ func ipcDestroyed(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.d.Hold(uintptr(s))
 	r.record(e, s)
 	r.destroy(e)
-	orphan := p.open(h) // of what is gone
+	orphan := p.open(h) // the exported event is destroyed
 	p.on("query", orphan, 0, ok)
 	p.on("destroy", orphan, 0, ok)
 	p.on("query", theirs, 0, driver.ResultNotReady)
-	r.d.Release(uintptr(s)) // what was recorded completes all the same
+	r.d.Release(uintptr(s)) // the record still completes
 	p.on("synchronize", theirs, 0, ok)
 	p.on("record", theirs, other, ok)
 	p.on("synchronize", theirs, 0, ok)
@@ -449,7 +448,7 @@ func ipcDestroyed(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.closed(file)
 }
 
-// ipcDeath kills the process that two events come from, one of them pending.
+// ipcDeath kills a process that has exported two events, one of which is pending.
 func ipcDeath(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	theirPending, pendingHandle := p.export(named)
 	theirDone, doneHandle := p.export(named)
@@ -491,7 +490,7 @@ func ipcDeath(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.record(done, mine)
 	r.ok(r.tab.EventSynchronize(r.in, done))
 	r.pending(pending)
-	r.record(pending, mine) // after what never completes
+	r.record(pending, mine) // after a record that never completes
 	r.pending(pending)
 	r.destroy(done, pending)
 
@@ -523,7 +522,7 @@ func ipcStorm(_ *testing.T, r *rig, p *ipcProcess, named bool) {
 	r.destroy(e)
 }
 
-// TestIPCGone tells a file that is not there from one that cannot be had.
+// TestIPCGone distinguishes a file that does not exist from a file that cannot be opened.
 func TestIPCGone(t *testing.T) {
 	for err, want := range map[error]bool{
 		errNoIPCFile: true,
@@ -538,7 +537,7 @@ func TestIPCGone(t *testing.T) {
 	}
 }
 
-// TestIPCRefused makes calls that have no event to share.
+// TestIPCRefused makes calls for events that cannot be shared.
 func TestIPCRefused(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	plain := r.event(driver.CU_EVENT_DISABLE_TIMING)
@@ -591,7 +590,7 @@ func TestIPCRefused(t *testing.T) {
 	s := other.stream(nonBlocking)
 	r.ok(other.tab.StreamBeginCapture(other.in, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
 	r.want(driver.ResultStreamCaptureUnsupported, other.tab.EventRecord(other.in, opened, s))
-	g, res := other.tab.StreamEndCapture(other.in, s) // the refusal has not disturbed it
+	g, res := other.tab.StreamEndCapture(other.in, s) // the capture is still valid
 	r.ok(res)
 	r.ok(other.tab.GraphDestroy(other.in, g))
 	r.complete(e)
@@ -615,15 +614,14 @@ func TestIPCRefused(t *testing.T) {
 	r.ok(r.tab.MemFree(r.in, p))
 }
 
-// TestIPCPendingDestroyed destroys an event while another process's record of it is
-// pending: who waits for the record goes on waiting, and if nobody does nothing is
-// left of it.
+// TestIPCPendingDestroyed destroys an event during a pending record of another process. Operations
+// that wait for the record continue to wait. Without such operations nothing is left.
 func TestIPCPendingDestroyed(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		wait func(*rig, driver.Event) (waited func())
 	}{
-		{"nobody", func(r *rig, e driver.Event) func() {
+		{"no operation", func(r *rig, e driver.Event) func() {
 			r.pending(e)
 			file := r.file(e)
 			r.destroy(e)
@@ -671,8 +669,7 @@ func TestIPCPendingDestroyed(t *testing.T) {
 	}
 }
 
-// TestIPCChain lets one driver wait for another one that waits for the first, while
-// nobody else calls any of them.
+// TestIPCChain makes two drivers wait for each other's records, without other calls.
 func TestIPCChain(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	first, h := r.export(false)
@@ -690,23 +687,23 @@ func TestIPCChain(t *testing.T) {
 	other.destroy(second, firstThere)
 }
 
-// FuzzIPCHandle opens whatever there is: nothing that is no event gives one.
+// FuzzIPCHandle opens arbitrary handles. Only valid handles give an event.
 func FuzzIPCHandle(f *testing.F) {
 	r := newRig(f)
 	exporter := newRig(f)
 	e, h := exporter.export(false)
-	exporter.destroy(e) // fuzzing has more processes than this one
+	exporter.destroy(e) // fuzzing uses several processes
 	f.Add(h[:], false)
 	f.Add(h[:], true)
 	f.Fuzz(func(t *testing.T, b []byte, sum bool) {
 		var h driver.IPCEventHandle
 		copy(h[:], b)
 		var of, same ipcHandle
-		if sum { // let it get past the check
+		if sum { // make the checksum valid
 			of.slot, of.generation = uint32(h[12]), uint32(h[16])
 			of.pid, of.fd = uint32(os.Getpid()), int32(int8(h[24]))
 			of.namespace = uint64(h[32])
-			for i := range of.file { // another one than what the seed has
+			for i := range of.file { // not the identifier of the seed
 				of.file[i] = ^h[40+i]
 			}
 			h = of.encode()
@@ -729,7 +726,7 @@ func FuzzIPCHandle(f *testing.F) {
 	})
 }
 
-// TestIPCMany shares more events than one file has slots for, and uses slots again.
+// TestIPCMany shares more events than a file has slots, and reuses slots.
 func TestIPCMany(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	s := r.stream(nonBlocking)
@@ -758,8 +755,7 @@ func TestIPCMany(t *testing.T) {
 			other.complete(e)
 		}
 	}
-	// What somebody has open is not used again; the rest is, and its handles are
-	// worth nothing.
+	// Slots of opened events are not reused. Other slots are, and their old handles are invalid.
 	r.destroy(events[1], events[2])
 	other.destroy(opened[1])
 	refill := func() map[uint32]bool {
@@ -805,8 +801,7 @@ func TestIPCMany(t *testing.T) {
 	}
 }
 
-// TestIPCVirtualTime waits where time stands still for work that goes on, and the
-// other way round.
+// TestIPCVirtualTime waits with virtual time for work in real time, and the reverse.
 func TestIPCVirtualTime(t *testing.T) {
 	virtual, actual := newRig(t, VirtualTime()), newRig(t)
 	s, other := virtual.stream(nonBlocking), actual.stream(nonBlocking)
@@ -860,7 +855,7 @@ func TestIPCDevices(t *testing.T) {
 	other.d.Release(uintptr(s))
 	r.complete(e)
 
-	// What a device with a sticky error had to do is never done.
+	// Pending work of a device with a sticky error is never done.
 	other.d.Hold(uintptr(s))
 	r.ok(other.tab.EventRecord(there, opened, s))
 	mine, theirs := r.file(e), other.file(opened)
@@ -873,7 +868,7 @@ func TestIPCDevices(t *testing.T) {
 	other.closed(theirs)
 }
 
-// TestIPCContext waits for another process's record by whole contexts.
+// TestIPCContext makes whole contexts wait for another process's record.
 func TestIPCContext(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	s := r.stream(nonBlocking)
@@ -894,7 +889,7 @@ func TestIPCContext(t *testing.T) {
 	r.destroy(e)
 }
 
-// TestIPCPoisoned drops a record that is behind other work.
+// TestIPCPoisoned drops a record that comes after other work.
 func TestIPCPoisoned(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(nonBlocking)
@@ -907,7 +902,7 @@ func TestIPCPoisoned(t *testing.T) {
 	r.closed(file)
 }
 
-// TestIPCGraphShared shares what a graph records, and lets a graph wait.
+// TestIPCGraphShared shares an event that a graph records, and one that a graph waits for.
 func TestIPCGraphShared(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	e, h := r.export(false)
@@ -937,8 +932,8 @@ func TestIPCGraphShared(t *testing.T) {
 	other.destroy(opened)
 }
 
-// TestIPCBehindHostFunc records an event behind work that begins when a function on
-// the host has returned, while nobody calls the driver.
+// TestIPCBehindHostFunc records an event after work that follows a host function, without calls of
+// the driver.
 func TestIPCBehindHostFunc(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	s := r.stream(nonBlocking)
@@ -970,7 +965,7 @@ func TestIPCGraph(t *testing.T) {
 	r.ok(r.tab.StreamSynchronize(r.in, s))
 }
 
-// TestIPCSweep removes files that were left behind, and nothing else.
+// TestIPCSweep checks that abandoned files are removed, and no other files.
 func TestIPCSweep(t *testing.T) {
 	dir := t.TempDir()
 	live, err := newIPCFileIn(dir, true)
@@ -982,7 +977,7 @@ func TestIPCSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := dead.path // the end of its process does all but remove the file
+	path := dead.path // the end of the process unlocks the file, and does not remove it
 	dead.path = ""
 	dead.close()
 	target := filepath.Join(t.TempDir(), "target")
@@ -998,13 +993,12 @@ func TestIPCSweep(t *testing.T) {
 		there = append(there, err == nil)
 	}
 	if diff := cmp.Diff([]bool{true, false, true, true, true, true}, there); diff != "" {
-		t.Errorf("what is there of %q (-want +got):\n%s", paths, diff)
+		t.Errorf("existing files of %q (-want +got):\n%s", paths, diff)
 	}
 }
 
-// TestIPCForgotten forgets a driver with an event that it shares: the garbage
-// collector removes the file.
-func TestIPCForgotten(t *testing.T) {
+// TestIPCAbandoned abandons a driver with a shared event. The garbage collector removes the file.
+func TestIPCAbandoned(t *testing.T) {
 	path := func() string {
 		r := newRig(t)
 		return r.shareNamed(r.event(ipcFlags))

@@ -17,7 +17,7 @@ type Kernel struct {
 	Run  func(l *Launch)
 }
 
-// kernelTable is the kernels that the driver knows, and those that it does not.
+// kernelTable contains the kernels with an implementation, and the launched kernels without one.
 type kernelTable struct {
 	kernels map[string]Kernel
 	unknown unknownKernels
@@ -58,13 +58,13 @@ func (l *Launch) Threads() uint64 {
 // Args returns how many arguments there are.
 func (l *Launch) Args() int { return len(l.args) }
 
-// Bytes returns the value of argument i, counted from 0. If there is none the kernel panics.
+// Bytes returns the value of argument i, counted from 0. It panics if there is no such argument.
 func (l *Launch) Bytes(i int) []byte { return l.args[i] }
 
 // U32 returns argument i, of 32 bits.
 func (l *Launch) U32(i int) uint32 { return binary.LittleEndian.Uint32(l.args[i]) }
 
-// U64 returns argument i, of 64 bits. An address is one.
+// U64 returns argument i, of 64 bits, such as an address.
 func (l *Launch) U64(i int) uint64 { return binary.LittleEndian.Uint64(l.args[i]) }
 
 // F32 returns argument i, a 32-bit float.
@@ -73,8 +73,8 @@ func (l *Launch) F32(i int) float32 { return math.Float32frombits(l.U32(i)) }
 // F64 returns argument i, a 64-bit float.
 func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
 
-// Mem returns the memory from the address that argument i is to the end of the
-// allocation. If nothing is there the device has a fault, and Mem returns nil.
+// Mem returns the memory from the address in argument i to the end of its allocation. If the
+// address is invalid, the device has a fault, and Mem returns nil.
 func (l *Launch) Mem(i int) []byte {
 	addr := l.U64(i)
 	b := l.d.space.at(addr)
@@ -85,8 +85,8 @@ func (l *Launch) Mem(i int) []byte {
 	return b.bytes()[addr-b.addr:]
 }
 
-// Global returns the memory of a variable of the kernel's module. If there is none
-// the device has a fault, and Global returns nil.
+// Global returns the memory of a variable of the kernel's module. If there is no such variable, the
+// device has a fault, and Global returns nil.
 func (l *Launch) Global(name string) []byte {
 	b := l.module.variables[name]
 	if b == nil {
@@ -96,17 +96,16 @@ func (l *Launch) Global(name string) []byte {
 	return b.bytes()
 }
 
-// Fault makes the launch fail with a code. The first code counts.
+// Fault makes the launch fail with a code. Only the first call has an effect.
 func (l *Launch) Fault(code int) {
 	if l.code == ok {
 		l.code = driver.Result(code)
 	}
 }
 
-// guard calls a part of a kernel. Nothing that it does may get out.
+// guard calls f, a part of a kernel. A panic or an end of its goroutine becomes a misuse.
 func (l *Launch) guard(f func()) {
-	// On a goroutine of its own: a kernel of a test may end its goroutine
-	// (testing.T.FailNow), and the driver has to go on.
+	// Call f on a new goroutine, as a kernel of a test may end its goroutine (testing.T.FailNow).
 	ended := make(chan struct{})
 	go func() {
 		returned := false
@@ -126,7 +125,7 @@ func (l *Launch) guard(f func()) {
 				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
 			}
 		}()
-		// Memory that other code has may be gone.
+		// Other code may have unmapped its memory.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		f()
 		returned = true
@@ -134,10 +133,10 @@ func (l *Launch) guard(f func()) {
 	<-ended
 }
 
-// kernelTime is how long a kernel takes that does not say so.
+// kernelTime is the duration of a kernel without a Time.
 const kernelTime = 5 * time.Microsecond
 
-// builtinKernels are those that the driver knows.
+// builtinKernels returns the kernels that the driver implements.
 func builtinKernels() map[string]Kernel {
 	return map[string]Kernel{
 		"cusim_spin": {
@@ -160,8 +159,8 @@ func builtinKernels() map[string]Kernel {
 	}
 }
 
-// faultTime is how long a kernel takes that has a fault. A GPU notices it some time after the
-// launch: what a program enqueues at once is still taken.
+// faultTime is the duration of a kernel with a fault. A GPU reports a fault some time after the
+// launch, so that work that a program enqueues at once is still accepted.
 const faultTime = time.Millisecond
 
 // fails returns a kernel that has a fault.
@@ -172,9 +171,9 @@ func fails(code driver.Result) Kernel {
 	}
 }
 
-// each calls f for each thread of a launch that has an element: with where in bytes
-// it is, and with the memory behind the named arguments. Argument count says how
-// many elements there are.
+// each calls f for each thread of a launch that has an element, with the offset of the element in
+// bytes and the memory of the arguments in args. The argument with the index count is the number of
+// elements.
 func each(l *Launch, count int, f func(at int, m [][]byte), args ...int) {
 	n := int(min(uint64(l.U32(count)), l.Threads()))
 	var m [][]byte

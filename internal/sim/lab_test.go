@@ -9,10 +9,10 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// mostFree is how much memory of a device is free beside one context.
+// mostFree is the free memory of a device with one context.
 const mostFree = deviceMemory - contextMemory
 
-// A lab is a driver with a context, and a thread in which it is current.
+// A lab is a driver with a context, and a thread on which the context is current.
 type lab struct {
 	*Driver
 	t   *testing.T
@@ -20,8 +20,8 @@ type lab struct {
 	ctx driver.Context
 }
 
-// newLab returns a lab. When the test ends nothing may be left, and nothing may have
-// been misused, but for what the test has taken.
+// newLab returns a lab. At the end of the test there must be no open objects, and no misuses but
+// those that the test has taken.
 func newLab(t *testing.T, opts ...Option) *lab {
 	t.Helper()
 	r := &lab{Driver: New(append([]Option{WithKernel("k", Kernel{})}, opts...)...), t: t, th: new(driver.Thread)}
@@ -67,7 +67,7 @@ func (r *lab) want(what string, want, got driver.Result) {
 	}
 }
 
-// takeMisuses returns how many misuses there were, and forgets them.
+// takeMisuses returns the number of misuses, and clears them.
 func (r *lab) takeMisuses() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *lab) pinned(content string) ([]byte, driver.HostPtr) {
 	return b, p
 }
 
-// read returns what is in memory.
+// read returns the content of memory.
 func (r *lab) read(p driver.DevicePtr, n int) string {
 	r.t.Helper()
 	b := make([]byte, n)
@@ -165,20 +165,20 @@ func params(args ...any) (p driver.KernelParams) {
 	return p
 }
 
-// sliceAddress returns where a slice is, and stays: on the heap. Whoever passes it
-// on keeps the slice.
+// sliceAddress returns the address of a slice, which is on the heap. The caller keeps the slice
+// alive.
 func sliceAddress(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(ccall.Heap(unsafe.SliceData(b)))))
 }
 
-// spin keeps a stream busy.
+// spin launches a kernel that takes d.
 func (r *lab) spin(s driver.Stream, d time.Duration) {
 	r.t.Helper()
 	f := r.kernel("cusim_spin", ".param .u64 ns")
 	r.must(r.launchOn(s, f, 1, params(uint64(d))))
 }
 
-// blocked waits until so many calls wait.
+// blocked waits until n calls wait.
 func (r *lab) blocked(n int) {
 	r.t.Helper()
 	for range 10_000 {
@@ -193,5 +193,5 @@ func (r *lab) blocked(n int) {
 	r.t.Fatalf("there are no %d calls that wait", n)
 }
 
-// header begins a text in PTX.
+// header is the beginning of a PTX text.
 const header = ".version 7.0\n.target sm_50\n.address_size 64\n"

@@ -13,8 +13,8 @@ func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, 
 	return d.launch("cuLaunchKernel", th, f, &c, launchOptions{}, p)
 }
 
-// LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the
-// device at a time.
+// LaunchCooperativeKernel is cuLaunchCooperativeKernel: all blocks have to fit on the device at the
+// same time.
 func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
 	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
 		SharedMemBytes: shared, Stream: h}
@@ -71,11 +71,11 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	}
 	switch {
 	case r == driver.ResultLaunchOutOfResources && s.capture != nil:
-		return driver.ResultInvalidValue // so it was seen of an H100, and the capture goes on
+		return driver.ResultInvalidValue // as on an H100, and the capture stays valid
 	case r != ok:
 		return r
 	}
-	shared := c.SharedMemBytes // the configuration is the caller's
+	shared := c.SharedMemBytes // copied, as the caller may change the configuration
 	r = d.submit(s, &work{node: kernelNode, make: func() *op {
 		if f.module.unloaded {
 			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
@@ -91,7 +91,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	return r
 }
 
-// fits checks the shape of a launch.
+// fits checks the dimensions of a launch.
 func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 	most := attributes
 	for _, n := range []struct {
@@ -117,8 +117,8 @@ func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 	return ok
 }
 
-// arguments copies the values of a launch's arguments. NVIDIA's driver knows only
-// where they are: one that is missing or too short lets it read whatever is there.
+// arguments copies the values of a launch's arguments. NVIDIA's driver knows only their addresses.
+// It reads invalid memory if an argument is missing or too short.
 func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
 	if p.Extra != nil {
 		data, r := unpack(p.Extra)
@@ -153,12 +153,11 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 	return args, ok
 }
 
-// mostArguments is how many bytes the arguments of a kernel have at most.
+// mostArguments is the largest size of a kernel's arguments, in bytes.
 const mostArguments = 32764
 
-// unpacked returns the values of arguments that lie one behind the other. What is
-// missing at their end is zero. There may not be more than the parameters, not even what
-// pads a struct of them.
+// unpacked returns the values of arguments in one buffer. Missing bytes at the end are zero. The
+// buffer must not be longer than the parameters, not even by padding.
 func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	want := uint64(0)
 	if n := len(f.params); n > 0 {
@@ -184,7 +183,7 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 // kernelOp returns the operation of a launch.
 func (d *Driver) kernelOp(l *Launch) *op {
 	k := d.kernels[l.Name]
-	o := &op{visible: k.Run != nil} // whatever it does can be seen
+	o := &op{visible: k.Run != nil} // Run may have an effect outside of the driver
 	o.begin = func() {
 		took := kernelTime
 		if k.Time != nil {

@@ -7,22 +7,23 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// launchOptions are what a launch has besides its shape.
+// launchOptions are the options of a launch from its attributes.
 type launchOptions struct {
 	cooperative        bool
-	cluster, preferred Dim3     // all 0 where there are none
-	events             []*event // recorded behind the kernel
+	cluster, preferred Dim3     // all 0 if not set
+	events             []*event // recorded after the kernel
 }
 
-// The most blocks of a cluster: of any kernel, and of one that may have more than all
-// devices can run (CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED).
+// The largest number of blocks of a cluster, without and with
+// CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED.
 const (
 	mostInCluster   = 8
 	mostNonPortable = 16
 )
 
-// launchAttributes takes over the attributes of a launch, of which later ones count. Most
-// are only checked: they say how a GPU should run the kernel, and every way is right.
+// launchAttributes evaluates the attributes of a launch. If one occurs twice, the later one counts.
+// Most are only checked: they say how a GPU should run the kernel, which does not change the
+// result.
 func (d *Driver) launchAttributes(name string, s *stream, c *driver.LaunchConfig, o *launchOptions) driver.Result {
 	list, r := attributesOf(c)
 	for _, a := range list {
@@ -39,7 +40,7 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	switch a.ID {
 	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
 		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // an address, a size, a ratio, and what hits and misses are
+	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // a CUaccessPolicyWindow
 		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
 		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])
 		valid = size <= most && ratio >= 0 && ratio <= 1 &&
@@ -61,14 +62,14 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 		valid = a.Value[0] < domains && a.Value[1] < domains
 	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, driver.CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
 		valid = word(0) <= 1
-	case driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: // no node is, as kernels cannot update them
+	case driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: // not supported, as kernels here cannot update nodes
 		if s.capture == nil || word(0) == 1 {
 			return driver.ResultNotSupported
 		}
 		valid = word(0) == 0
 	case driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		valid = word(0) <= 100 // percent
-	default: // also what is for streams only
+	default: // also attributes for streams only
 		valid = false
 	}
 	if !valid {
@@ -77,9 +78,8 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	return ok
 }
 
-// launchEvent takes over an event that a launch records when all blocks have begun, or
-// have said that what waits for the event may go on. Here it is recorded behind the
-// kernel, which is never too early.
+// launchEvent adds an event that a launch records when all blocks have begun, or have triggered it.
+// In this model it is recorded after the kernel, which is never too early.
 func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint32, o *launchOptions) driver.Result {
 	if h == 0 {
 		return driver.ResultInvalidHandle
@@ -93,7 +93,7 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return driver.ResultIllegalState
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && s.capture != nil:
-		return driver.ResultStreamCaptureUnsupported // the capture goes on
+		return driver.ResultStreamCaptureUnsupported // the capture stays valid
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL,
 		e.flags&(driver.CU_EVENT_DISABLE_TIMING|driver.CU_EVENT_INTERPROCESS) != driver.CU_EVENT_DISABLE_TIMING:
 		return driver.ResultNotSupported
@@ -104,7 +104,7 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 	return ok
 }
 
-// ofBlocks checks the dimensions of a cluster: none is 0, or all are.
+// ofBlocks checks the dimensions of a cluster: none or all of them are 0.
 func (d Dim3) ofBlocks() driver.Result {
 	if d != (Dim3{}) && d.count() == 0 {
 		return driver.ResultInvalidClusterSize
@@ -112,7 +112,7 @@ func (d Dim3) ofBlocks() driver.Result {
 	return ok
 }
 
-// fitsTogether checks that blocks that have to run at a time can.
+// fitsTogether checks that the blocks that have to run at the same time can do so.
 func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
 	if o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors {
 		return driver.ResultCooperativeLaunchTooLarge

@@ -20,7 +20,7 @@ func words(id int32, list ...uint32) driver.LaunchAttribute {
 	return a
 }
 
-// ofEvent returns an attribute that is about an event.
+// ofEvent returns an attribute with an event.
 func ofEvent(id int32, e driver.Event, flags uint32) driver.LaunchAttribute {
 	return words(id, uint32(e), uint32(e>>32), flags)
 }
@@ -31,7 +31,8 @@ func config(s driver.Stream, gridX uint32, list []driver.LaunchAttribute) *drive
 		Stream: s, Attributes: unsafe.SliceData(list), Count: uint32(len(list))}
 }
 
-// TestLaunchAttributes launches with attributes, as an H100 did, in a capture and without.
+// TestLaunchAttributes launches with attributes, with and without a capture, and compares the
+// results with those of an H100.
 func TestLaunchAttributes(t *testing.T) {
 	const (
 		invalid     = driver.ResultInvalidValue
@@ -54,8 +55,8 @@ func TestLaunchAttributes(t *testing.T) {
 		grid      uint32
 		list      attributes
 		want      driver.Result
-		inCapture []driver.Result // none: the same
-		ends      bool            // the capture
+		inCapture []driver.Result // nil if the results are the same
+		ends      bool            // invalidates the capture
 	}{
 		{name: "none"},
 		{name: "ignore", list: attributes{words(driver.CU_LAUNCH_ATTRIBUTE_IGNORE, 5)}},
@@ -87,7 +88,7 @@ func TestLaunchAttributes(t *testing.T) {
 		{name: "remote domain", list: attributes{words(domain, 1)}},
 		{name: "unknown domain", list: attributes{words(domain, 2)}, want: invalid},
 		{name: "no event", list: attributes{words(driver.CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)}, want: driver.ResultInvalidHandle},
-		// A GPU makes the last a node that kernels can update.
+		// On a GPU the last attribute makes a node that kernels can update.
 		{name: "not updatable", list: attributes{words(updatable)}, want: unsupported, inCapture: []driver.Result{ok}},
 		{name: "updatable in an unknown way", list: attributes{words(updatable, 2)}, want: unsupported, inCapture: []driver.Result{invalid}},
 		{name: "updatable", list: attributes{words(updatable, 1)}, want: unsupported},
@@ -141,7 +142,7 @@ func TestLaunchAttributes(t *testing.T) {
 	})
 }
 
-// TestLaunchEvents launches with events, which are complete when the kernel is.
+// TestLaunchEvents launches with events, which complete with the kernel.
 func TestLaunchEvents(t *testing.T) {
 	for name, id := range map[string]int32{
 		"programmatic": driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
@@ -189,7 +190,7 @@ func TestLaunchEvents(t *testing.T) {
 	}
 }
 
-// TestExtra passes arguments one behind the other, as an H100 took them.
+// TestExtra passes arguments in one buffer, and compares the results with those of an H100.
 func TestExtra(t *testing.T) {
 	const (
 		invalid = driver.ResultInvalidValue
@@ -211,7 +212,7 @@ func TestExtra(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		extra extra
-		ptrs  bool // and the other form as well
+		ptrs  bool // also pass an array of pointers
 		want  driver.Result
 		saw   []any
 	}{

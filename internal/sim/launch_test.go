@@ -12,8 +12,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestLaunchAnswers launches kernels in shapes that are right and wrong.
-func TestLaunchAnswers(t *testing.T) {
+// TestLaunchDimensions launches kernels with valid and invalid dimensions.
+func TestLaunchDimensions(t *testing.T) {
 	const invalid = driver.ResultInvalidValue
 	one := Dim3{1, 1, 1}
 	for _, tt := range []struct {
@@ -85,7 +85,7 @@ func TestLaunchAnswers(t *testing.T) {
 	})
 }
 
-// TestArguments passes arguments, right and wrong.
+// TestArguments passes valid and invalid arguments.
 func TestArguments(t *testing.T) {
 	const invalid = driver.ResultInvalidValue
 	value := uint64(7)
@@ -127,8 +127,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestKernelTime launches kernels while time stands still: what they do happens when
-// they end, with the arguments as they were.
+// TestKernelTime launches kernels in virtual time. Their effect happens at their end, with the
+// arguments of the launch.
 func TestKernelTime(t *testing.T) {
 	r := newLab(t, VirtualTime(), WithKernel("store", Kernel{
 		Time: func(l *Launch) time.Duration { return time.Duration(l.U32(1)) * time.Second },
@@ -153,9 +153,9 @@ func TestKernelTime(t *testing.T) {
 	}
 	r.must(r.launchOn(s, r.kernel("empty", ""), 1, driver.KernelParams{}))
 	r.Advance(kernelTime - 1)
-	r.want("a kernel that nobody wrote", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.want("a kernel without an implementation", driver.ResultNotReady, r.StreamQuery(r.th, s))
 	r.Advance(1)
-	r.want("a kernel that nobody wrote", ok, r.StreamQuery(r.th, s))
+	r.want("a kernel without an implementation", ok, r.StreamQuery(r.th, s))
 	r.must(r.launchOn(s, r.kernel("backwards", ""), 1, driver.KernelParams{}))
 	r.want("a kernel that takes less than nothing", ok, r.StreamQuery(r.th, s))
 	r.spin(s, time.Hour)
@@ -165,7 +165,7 @@ func TestKernelTime(t *testing.T) {
 	r.want("cusim_spin", ok, r.StreamQuery(r.th, s))
 }
 
-// TestBuiltinKernels runs the kernels that the driver knows.
+// TestBuiltinKernels runs the kernels that the driver implements.
 func TestBuiltinKernels(t *testing.T) {
 	floats := func(v ...float32) string {
 		var b []byte
@@ -210,7 +210,7 @@ func TestKernelFaults(t *testing.T) {
 		kernel Kernel
 		arg    uint64
 		want   driver.Result
-		misuse string // a part of it
+		misuse string // part of the text
 	}{
 		{"cusim_illegal_address", builtinKernels()["cusim_illegal_address"], 0, driver.ResultIllegalAddress, ""},
 		{"fault", Kernel{Run: func(l *Launch) { l.Fault(719); l.Fault(700) }}, 0, driver.ResultLaunchFailed, ""},
@@ -242,8 +242,7 @@ func TestKernelFaults(t *testing.T) {
 	}
 }
 
-// TestKernelOnForeignMemory runs a kernel on memory that was registered, and is not
-// there.
+// TestKernelOnForeignMemory runs a kernel on registered memory that is not mapped.
 func TestKernelOnForeignMemory(t *testing.T) {
 	const nowhere = driver.HostPtr(1 << 15)
 	r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 1 }}))
@@ -257,8 +256,7 @@ func TestKernelOnForeignMemory(t *testing.T) {
 	}
 }
 
-// TestVisible enqueues what changes memory of the host: it happens although nobody
-// calls the driver.
+// TestVisible checks that work that changes host memory is done without calls of the driver.
 func TestVisible(t *testing.T) {
 	for name, call := range map[string]func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result{
 		"copy": func(r *lab, s driver.Stream, host driver.HostPtr, p driver.DevicePtr) driver.Result {
@@ -291,8 +289,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestPoisonDropsWork poisons a driver that has work to do, of which another device waits
-// for a part: that one is lost, too.
+// TestPoisonDropsWork poisons a driver with pending work, for which another device waits. The other
+// device is lost, too.
 func TestPoisonDropsWork(t *testing.T) {
 	r := newLab(t, VirtualTime(), Devices(2))
 	th := new(driver.Thread)
@@ -339,8 +337,8 @@ func TestPoisonDropsWork(t *testing.T) {
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }
 
-// TestPoisonBeginsNothing poisons a device: nothing begins any more, and what does not
-// run hears of it once.
+// TestPoisonBeginsNothing poisons a device. No work begins afterwards, and each dropped operation
+// is notified once.
 func TestPoisonBeginsNothing(t *testing.T) {
 	for name, poison := range map[string]func(r *lab) *op{
 		"from outside": func(r *lab) *op { return &op{duration: 1} },
@@ -423,8 +421,8 @@ func TestGraphOfKernels(t *testing.T) {
 	r.must(r.GraphExecDestroy(r.th, x))
 }
 
-// TestLegacyInCapture gives the legacy default stream work while a blocking stream is
-// being captured.
+// TestLegacyInCapture enqueues work on the legacy default stream during a capture of a blocking
+// stream.
 func TestLegacyInCapture(t *testing.T) {
 	for name, call := range map[string]func(r *lab, f driver.Function, p driver.DevicePtr) driver.Result{
 		"launch": func(r *lab, f driver.Function, _ driver.DevicePtr) driver.Result {

@@ -7,21 +7,21 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// blockKind is what a block of memory is.
+// blockKind is the kind of a block of memory.
 type blockKind uint8
 
 const (
 	deviceBlock     blockKind = iota // of cuMemAlloc and cuMemAllocAsync
-	moduleBlock                      // of a module's variable
+	moduleBlock                      // a variable of a module
 	pinnedBlock                      // of cuMemHostAlloc
-	registeredBlock                  // other code's, that cuMemHostRegister pinned
-	pageableBlock                    // other code's, and not registered
+	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
+	pageableBlock                    // memory of other code, not registered
 )
 
-// onHost reports whether the memory is the host's.
+// onHost reports whether it is memory of the host.
 func (k blockKind) onHost() bool { return k >= pinnedBlock }
 
-// foreign reports whether other code has the memory, and could unmap it.
+// foreign reports whether the memory belongs to other code, which could unmap it.
 func (k blockKind) foreign() bool { return k >= registeredBlock }
 
 // block is a piece of memory with one owner.
@@ -29,11 +29,11 @@ type block struct {
 	addr, size uint64
 	kind       blockKind
 	ctx        *context
-	flags      uint32 // of pinned and of registered memory
-	// data is the content. The device's memory has none before its first use: a
-	// hundred gigabytes that nobody touches cost nothing.
+	flags      uint32 // flags of pinned and registered memory
+	// data is the content. Memory of a device has no data before its first use, so that large
+	// unused blocks cost nothing.
 	data []byte
-	// leaving says that cuMemFreeAsync was called, gone that the block is freed.
+	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
 	leaving, gone bool
 }
 
@@ -45,39 +45,38 @@ func (b *block) bytes() []byte {
 	return b.data[:b.size]
 }
 
-// end returns the address behind the block.
+// end returns the address after the block.
 func (b *block) end() uint64 { return b.addr + b.size }
 
-// addressSpace is the memory that the devices and the host share: an address says
-// where it belongs.
+// addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
-	blocks []*block // by their addresses
-	next   uint64   // where on the devices there was no memory yet
-	pinned uint64   // bytes
+	blocks []*block // sorted by address
+	next   uint64   // the first unused address of the devices
+	pinned uint64   // size of the pinned memory, in bytes
 
-	// Where pinned memory comes from: PinnedMemory's, or nil for the heap.
+	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
 	free  func(memory []byte)
 }
 
 const (
-	// deviceBase is where the devices' addresses begin. They are numbers like
-	// those of a GPU, but above all that a process can have: no memory of the
-	// host has such an address, and who uses one as a pointer fails at once.
+	// deviceBase is the first address of the devices. These addresses look like those of a GPU, but
+	// are above all addresses of a process. So no memory of the host has such an address, and a
+	// program that uses one as a pointer fails at once.
 	deviceBase = 0x1_7f00_0000_0000
-	// alignment is that of the devices' memory, in bytes.
+	// alignment is the alignment of device memory, in bytes.
 	alignment = 512
 	// page is the alignment of pinned memory, in bytes.
 	page = 4096
-	// mostPinned is how much memory can be pinned, in bytes.
+	// mostPinned is the largest size of all pinned memory, in bytes.
 	mostPinned = 1 << 35
-	// contextMemory is how much of a device's memory a context takes for itself, in bytes.
-	// So much was in use on an H100 (driver 580.159.04, CUDA 13.0) beside one context that had
-	// two streams, a module and 64 bytes of memory. Other versions of the driver take another amount.
+	// contextMemory is the size of the device memory that a context uses for itself, in bytes. It
+	// was measured on an H100 (driver 580.159.04, CUDA 13.0) with one context that had two streams,
+	// a module and 64 bytes of memory. Other versions of the driver use other sizes.
 	contextMemory = 556_597_248
 )
 
-// after returns the index of the first block that ends behind an address.
+// after returns the index of the first block that ends after an address.
 func (a *addressSpace) after(addr uint64) int {
 	i, _ := slices.BinarySearchFunc(a.blocks, addr, func(b *block, addr uint64) int {
 		if b.end() <= addr {
@@ -88,7 +87,7 @@ func (a *addressSpace) after(addr uint64) int {
 	return i
 }
 
-// at returns the block that has an address, or nil.
+// at returns the block that contains an address, or nil.
 func (a *addressSpace) at(addr uint64) *block {
 	if i := a.after(addr); i < len(a.blocks) && a.blocks[i].addr <= addr {
 		return a.blocks[i]
@@ -96,8 +95,8 @@ func (a *addressSpace) at(addr uint64) *block {
 	return nil
 }
 
-// of returns the block that begins at an address, if it is of one of the kinds
-// and nobody has asked for its end, or nil.
+// of returns the block that begins at an address, or nil. The block must be of one of the kinds,
+// and must not be about to be freed.
 func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
 	if b := a.at(addr); b != nil && b.addr == addr && !b.leaving && slices.Contains(kinds, b.kind) {
 		return b
@@ -105,7 +104,7 @@ func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
 	return nil
 }
 
-// taken reports whether a block has any byte of a range.
+// taken reports whether a block contains a byte of a range.
 func (a *addressSpace) taken(addr, n uint64) bool {
 	i := a.after(addr)
 	return i < len(a.blocks) && a.blocks[i].addr < addr+n
@@ -117,7 +116,7 @@ func (a *addressSpace) add(b *block) {
 	a.blocks = slices.Insert(a.blocks, i, b)
 }
 
-// remove removes a block. Work that was given it before keeps its content.
+// remove removes a block. Enqueued work that uses the block keeps its content.
 func (a *addressSpace) remove(b *block) {
 	if b.gone {
 		return
@@ -137,8 +136,7 @@ func (a *addressSpace) remove(b *block) {
 	}
 }
 
-// pages returns zeroed memory that begins at a page, and its address, or nil if there
-// is none.
+// pages returns zeroed memory that begins at a page, and its address, or nil if there is no memory.
 func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
 	if a.alloc == nil {
 		return newPages(size)
@@ -147,16 +145,15 @@ func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
 	return data, addressOf(data)
 }
 
-// PinnedMemory sets where the pinned memory of cuMemHostAlloc comes from, which is Go's
-// heap otherwise. It is for programs in which C has its addresses, and may still have
-// them when it is freed: memory of Go's that is gone must not be pointed to. alloc
-// returns zeroed memory that begins at a page and is not Go's, or nil; free takes it
-// back. Neither may call the driver. What the program does not free stays.
+// PinnedMemory sets the allocator for cuMemHostAlloc, instead of Go's heap. It is for programs in
+// which C code has the addresses, and may keep them after a free. alloc returns zeroed memory
+// outside of Go's heap that begins at a page, or nil, and free frees it. Neither may call the
+// driver. Memory that the program does not free is never freed.
 func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Option {
 	return func(d *Driver) { d.space.alloc, d.space.free = alloc, free }
 }
 
-// census counts what the program has to free.
+// census counts the blocks that the program has to free.
 func (a *addressSpace) census(n map[string]int) {
 	for _, b := range a.blocks {
 		switch b.kind {
@@ -168,12 +165,12 @@ func (a *addressSpace) census(n map[string]int) {
 	}
 }
 
-// rounded returns how much of a device's memory a block takes.
+// rounded returns the size of device memory that a block uses.
 func rounded(size uint64) uint64 { return (size + alignment - 1) &^ (alignment - 1) }
 
-// newDeviceBlock takes memory of a device. Addresses are used once: memory that
-// was freed is never mistaken for that which came after it. Behind each block
-// there is room, so that what runs over its end hits nothing.
+// newDeviceBlock allocates memory of a device. Addresses are used once, so that freed memory is
+// never mistaken for newer memory. After each block there is a gap, so that an access beyond its
+// end finds no memory.
 func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, driver.Result) {
 	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
 		return nil, driver.ResultOutOfMemory
@@ -208,7 +205,7 @@ func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Res
 	return deviceMemory - c.dev.memory, deviceMemory, ok
 }
 
-// aboutMemory begins a call that allocates: not while somebody captures.
+// aboutMemory begins a call that allocates. It is refused during a capture.
 func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Result) {
 	c, t, r := d.inContext(op, th)
 	if r == ok {
@@ -217,9 +214,8 @@ func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Res
 	return c, r
 }
 
-// freeing makes a call that frees: not while somebody captures. It returns none for
-// a block that there is not. After a sticky error, which it returns, the memory is
-// freed too: nobody gets another chance.
+// freeing makes a call that frees memory. It is refused during a capture. It returns none if there
+// is no such block. After a sticky error it returns the error, and still frees the memory.
 func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
 	if r := d.begin(op); r != ok {
 		return r
@@ -230,7 +226,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	}
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
-		// It needs no current context: the memory knows its own.
+		// It needs no current context, as the block refers to its context.
 		switch {
 		case b != nil:
 			return cmp.Or(d.live(b.ctx), d.free(op, b))
@@ -266,8 +262,8 @@ func (d *Driver) MemAlloc(th *driver.Thread, size uint64) (driver.DevicePtr, dri
 	return driver.DevicePtr(b.addr), ok
 }
 
-// MemFree is cuMemFree_v2. It waits for all work in the memory's context. To free
-// NULL does nothing.
+// MemFree is cuMemFree_v2. It waits for all work in the memory's context. With NULL it does
+// nothing.
 func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	defer d.mu.Unlock()
 	none := driver.ResultInvalidValue
@@ -277,8 +273,8 @@ func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	return d.freeing("cuMemFree", th, uint64(p), deviceBlock, none)
 }
 
-// free frees a block after all work in its context, unless that would never end. The
-// driver is unlocked meanwhile.
+// free frees a block after all work in its context. If the wait would never end, it returns an
+// error. The driver is unlocked during the wait.
 func (d *Driver) free(op string, b *block) driver.Result {
 	b.leaving = true
 	r := d.drain(op, uintptr(b.addr), b.ctx)
@@ -290,8 +286,8 @@ func (d *Driver) free(op string, b *block) driver.Result {
 	return r
 }
 
-// MemAllocAsync is cuMemAllocAsync. The address is known at once; memory that is
-// about to be freed is not used again before that.
+// MemAllocAsync is cuMemAllocAsync. It returns the address at once, and does not reuse memory that
+// is about to be freed.
 func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuMemAllocAsync", th, h)
@@ -300,7 +296,7 @@ func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) 
 		return 0, r
 	case size == 0:
 		return 0, driver.ResultInvalidValue
-	case s.capture != nil: // graphs have no nodes for it here
+	case s.capture != nil: // this driver has no graph nodes for allocations
 		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
 	}
 	b, r := d.newDeviceBlock(s.ctx, size, deviceBlock)
@@ -310,7 +306,7 @@ func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) 
 	return driver.DevicePtr(b.addr), ok
 }
 
-// MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream gets there.
+// MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream reaches this operation.
 func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuMemFreeAsync", th, h)
@@ -330,9 +326,8 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	}})
 }
 
-// MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is Go's: its
-// garbage collector moves nothing that is on the heap, and the driver holds on to it
-// until it is freed. The device knows it by the same address.
+// MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is on Go's heap, where it does
+// not move, and the driver refers to it until it is freed. It has the same address on the device.
 func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
 	const known = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP | driver.CU_MEMHOSTALLOC_WRITECOMBINED
 	defer d.mu.Unlock()
@@ -360,7 +355,7 @@ func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result 
 	return d.freeing("cuMemFreeHost", th, uint64(p), pinnedBlock, driver.ResultInvalidValue)
 }
 
-// aboutHost begins a call about pinned memory.
+// aboutHost begins a call with pinned memory as an argument.
 func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*block, driver.Result) {
 	if _, _, r := d.inContext(op, th); r != ok {
 		return nil, r
@@ -372,8 +367,8 @@ func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*blo
 	return b, ok
 }
 
-// MemHostGetDevicePointer is cuMemHostGetDevicePointer_v2: with unified addresses
-// it is the same one, and all pinned memory is mapped.
+// MemHostGetDevicePointer is cuMemHostGetDevicePointer_v2. Addresses are unified, and all pinned
+// memory is mapped, so it returns the same address.
 func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, flags uint32) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	_, r := d.aboutHost("cuMemHostGetDevicePointer", th, p)
@@ -396,8 +391,8 @@ func (d *Driver) MemHostGetFlags(th *driver.Thread, p driver.HostPtr) (uint32, d
 	return b.flags, ok
 }
 
-// MemHostRegister is cuMemHostRegister_v2. It is for memory that stays where it
-// is and outlives its registration.
+// MemHostRegister is cuMemHostRegister_v2. The memory must not move, and must stay valid until the
+// end of its registration.
 func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint64, flags uint32) driver.Result {
 	const known = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP |
 		driver.CU_MEMHOSTREGISTER_IOMEMORY | driver.CU_MEMHOSTREGISTER_READ_ONLY

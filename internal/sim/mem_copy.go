@@ -26,8 +26,8 @@ func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
 	return span{b, addr - b.addr, n}, ok
 }
 
-// hostSpan returns the memory of a range on the host, which may be memory that
-// the driver knows nothing of.
+// hostSpan returns the memory of a range on the host, which may be memory that the driver does not
+// know.
 func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result) {
 	addr := uint64(p)
 	if a.at(addr) != nil {
@@ -39,15 +39,15 @@ func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result
 	return pageable(foreignBytes(p, n)), ok
 }
 
-// pageable returns memory of the host that the driver knows nothing of. If it is C's
-// it may not even be there.
+// pageable returns memory of the host that the driver does not know. Memory of C code may even be
+// unmapped.
 func pageable(b []byte) span {
 	n := uint64(len(b))
 	return span{&block{size: n, kind: pageableBlock, data: b}, 0, n}
 }
 
-// What the time that copies take is modelled on: a fixed part, and bytes a
-// nanosecond between the host and a device, and within devices.
+// The model of copy times: a fixed part, and the bytes per nanosecond between the host and a
+// device, and within devices.
 const (
 	copyTime      = int64(2 * time.Microsecond)
 	hostBandwidth = 50
@@ -64,9 +64,9 @@ func duration(n uint64, hosts ...blockKind) int64 {
 	return copyTime + int64(n/bandwidth)
 }
 
-// access makes an operation touch memory: f is called when it completes, if all of
-// the memory is still there. Otherwise the device has a fault, as it would if a
-// graph ran that was made before its memory was freed.
+// access makes an operation access memory. f is called when it completes, if all of the memory
+// still exists. Otherwise the device has a fault, for example if a graph uses memory that was
+// freed.
 func (d *Driver) access(o *op, f func(), spans ...span) *op {
 	o.effect = func() {
 		foreign := false
@@ -89,7 +89,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 	return o
 }
 
-// transfer copies bytes. What was never written is zero: it is not made for that.
+// transfer copies bytes. Memory that was never written is zero, and gets no data for the copy.
 func transfer(dst, src span) {
 	switch {
 	case src.data != nil:
@@ -106,7 +106,7 @@ func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Resul
 	}
 	pageable := s.capture == nil && (dst.kind == pageableBlock || src.kind == pageableBlock)
 	if pageable && src.kind == pageableBlock {
-		// The program may use it again when the call has returned.
+		// Copy the source now, as the program may change it after the call.
 		staged := newBytes(src.n)
 		if !touch(func() { copy(staged, src.bytes()) }) {
 			return driver.ResultInvalidValue
@@ -124,8 +124,8 @@ func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Resul
 	return r
 }
 
-// await waits for an operation, or drops what it does if that would never end. The driver
-// is unlocked meanwhile.
+// await waits for an operation. If the wait would never end, it drops the operation's effect. The
+// driver is unlocked during the wait.
 func (d *Driver) await(name string, o *op) driver.Result {
 	r := d.wait(&wait{op: name, ops: []*op{o}})
 	if !o.done {
@@ -134,8 +134,7 @@ func (d *Driver) await(name string, o *op) driver.Result {
 	return r
 }
 
-// now begins a call that copies at once, in the order of the legacy default
-// stream.
+// now begins a synchronous copy on the legacy default stream.
 func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
 	c, t, r := d.inContext(op, th)
 	if r == ok {
@@ -147,8 +146,8 @@ func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
 	return c, r
 }
 
-// copyNow does what a copy does, and returns when it is done if wait says so. It
-// takes no time of the model: with virtual time nobody could end the call.
+// copyNow makes a copy on the legacy default stream, and with wait set waits for it. The copy takes
+// no time in the model, as with virtual time the call could not return otherwise.
 func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
 	o := d.access(&op{}, f, spans...)
 	d.engine.enqueue(c.legacy, o)
@@ -158,7 +157,7 @@ func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...
 	return d.await(name, o)
 }
 
-// MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for its turn.
+// MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for earlier work of the stream.
 func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.now("cuMemcpyHtoD", th)
@@ -173,7 +172,7 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 	return d.copyNow("cuMemcpyHtoD", c, true, func() { transfer(to, from) }, to, from)
 }
 
-// MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for its turn.
+// MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for earlier work of the stream.
 func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.now("cuMemcpyDtoH", th)
@@ -316,7 +315,7 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	return d.enqueueCopy("cuMemcpyPeerAsync", s, to, from)
 }
 
-// pattern returns the memory of a memset, and what sets it.
+// pattern returns the memory of a memset, and the function that sets it.
 func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, func(), driver.Result) {
 	size := uint64(len(value))
 	if uint64(dst)%size != 0 || n > 1<<62/size {
@@ -338,8 +337,8 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, fu
 	}, ok
 }
 
-// memset sets memory in the order of the legacy default stream, and does not wait
-// for it if it is a device's.
+// memset sets memory on the legacy default stream. It waits for the operation only if it is memory
+// of the host.
 func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.now(op, th)
@@ -356,8 +355,8 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 	return d.copyNow(op, c, to.kind.onHost(), set, to)
 }
 
-// reaches reports whether the context's device can set memory, which may be another one's:
-// to copy it needs no more than two devices.
+// reaches reports whether the context's device can set memory, which may belong to another device.
+// A copy does not need this.
 func (c *context) reaches(b *block) bool {
 	return b.kind.onHost() || b.ctx.dev == c.dev || c.peers[b.ctx]
 }

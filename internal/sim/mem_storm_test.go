@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestMemoryStorm lets many threads allocate, copy, launch, call and free at the same
-// time: each sees what it has copied itself.
+// TestMemoryStorm allocates, copies, launches, calls and frees on many threads at the same time.
+// Each thread must read the bytes that it has copied.
 func TestMemoryStorm(t *testing.T) {
 	const threads, rounds = 8, 40
 	r := newLab(t, Devices(2), WithKernel("count", Kernel{Run: func(l *Launch) { l.Mem(0)[l.U32(1)]++ }}))
@@ -36,7 +36,7 @@ func TestMemoryStorm(t *testing.T) {
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }
 
-// storm moves a text around, the last letter of which a kernel counts up.
+// storm copies a text several times, and increments its last letter with a kernel.
 func (r *lab) storm(th *driver.Thread, text string) error {
 	size := uint64(len(text))
 	var called atomic.Bool

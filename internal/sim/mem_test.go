@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestMemoryAnswers makes calls about memory, and looks at the results alone.
-func TestMemoryAnswers(t *testing.T) {
+// TestMemoryResults makes calls with memory, and checks their results.
+func TestMemoryResults(t *testing.T) {
 	const (
 		portable   = driver.CU_MEMHOSTALLOC_PORTABLE
 		invalid    = driver.ResultInvalidValue
@@ -176,7 +176,7 @@ func TestMemoryAnswers(t *testing.T) {
 		}},
 		{"copy from behind the end", invalid, func(r *lab) driver.Result {
 			p := r.alloc(strings.Repeat("x", alignment))
-			r.alloc("more") // behind it
+			r.alloc("more") // the next block
 			return r.MemcpyDtoH(r.th, make([]byte, 1), p+alignment)
 		}},
 		{"copy between contexts of which one is none", driver.ResultInvalidContext, func(r *lab) driver.Result {
@@ -184,12 +184,12 @@ func TestMemoryAnswers(t *testing.T) {
 			return r.MemcpyPeer(r.th, p, r.ctx, p, 0, 3)
 		}},
 		{"set over the end", invalid, func(r *lab) driver.Result { return r.MemsetD8(r.th, r.alloc("abc"), 1, 4) }},
-		{"set crooked words", invalid, func(r *lab) driver.Result { return r.MemsetD32(r.th, r.alloc("abcdefgh")+2, 1, 1) }},
+		{"set misaligned words", invalid, func(r *lab) driver.Result { return r.MemsetD32(r.th, r.alloc("abcdefgh")+2, 1, 1) }},
 		{"set too many words", invalid, func(r *lab) driver.Result {
 			return r.MemsetD32Async(r.th, r.alloc("abcdefgh"), 1, 1<<62, r.newStream())
 		}},
 		{"set nothing", ok, func(r *lab) driver.Result { return r.MemsetD32(r.th, wild, 1, 0) }},
-		{"wait for a crooked word", invalid, func(r *lab) driver.Result {
+		{"wait for a misaligned word", invalid, func(r *lab) driver.Result {
 			return r.StreamWaitValue32(r.th, r.newStream(), r.alloc("abcdefgh")+2, 1, 0)
 		}},
 		{"wait for half a word", invalid, func(r *lab) driver.Result {
@@ -204,7 +204,7 @@ func TestMemoryAnswers(t *testing.T) {
 		{"write with unknown flags", invalid, func(r *lab) driver.Result {
 			return r.StreamWriteValue32(r.th, r.newStream(), r.alloc("abcd"), 1, 2)
 		}},
-		{"write a crooked word", invalid, func(r *lab) driver.Result {
+		{"write a misaligned word", invalid, func(r *lab) driver.Result {
 			return r.StreamWriteValue64(r.th, r.newStream(), r.alloc("abcdefghijkl")+4, 1, 0)
 		}},
 	} {
@@ -216,8 +216,7 @@ func TestMemoryAnswers(t *testing.T) {
 	runtime.KeepAlive(own)
 }
 
-// TestCopies copies in all directions, between all kinds of memory, at once and on a
-// stream.
+// TestCopies copies in all directions, between all kinds of memory, synchronously and on a stream.
 func TestCopies(t *testing.T) {
 	const content = "0123456789abcdef"
 	r := newLab(t)
@@ -283,7 +282,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestCopyTime copies on a stream while time stands still.
+// TestCopyTime copies on a stream in virtual time.
 func TestCopyTime(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s := r.newStream()
@@ -295,7 +294,7 @@ func TestCopyTime(t *testing.T) {
 	r.must(r.MemcpyHtoDAsync(r.th, p, address, 3, s))
 	r.must(r.MemcpyDtoHAsync(r.th, backAddress, p, 3, s))
 	r.must(r.MemcpyHtoDAsync(r.th, q, driver.HostPtr(sliceAddress(own)), 3, s))
-	copy(host, "NEW") // the copy has not begun, as far as anybody knows
+	copy(host, "NEW") // before the copy
 	copy(own, "...")  // pageable memory was read at the call
 	look := func() []string { return []string{r.read(p, 3), string(back), r.read(q, 3)} }
 	if diff := cmp.Diff([]string{"old", "...", "..."}, look()); diff != "" {
@@ -354,7 +353,7 @@ func TestCopyDuration(t *testing.T) {
 // TestWaitsForTurn makes calls that have to wait for a held stream.
 func TestWaitsForTurn(t *testing.T) {
 	for name, tt := range map[string]struct {
-		flags uint32 // of the stream that is held
+		flags uint32 // the flags of the held stream
 		call  func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result
 	}{
 		"cuMemcpyHtoD": {0, func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result {
@@ -405,8 +404,8 @@ func TestWaitsForTurn(t *testing.T) {
 	}
 }
 
-// TestFreedAtTheSameTime frees the same thing on two threads: one of them does it.
-func TestFreedAtTheSameTime(t *testing.T) {
+// TestFreedConcurrently frees the same object on two threads. One call succeeds.
+func TestFreedConcurrently(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s, p := r.newStream(), r.alloc("x")
 	m, res := r.ModuleLoadData(r.th, []byte(header))
@@ -427,9 +426,9 @@ func TestFreedAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestWaitsForNoMore frees memory and synchronizes while there is always work: what is
-// enqueued later is not waited for.
-func TestWaitsForNoMore(t *testing.T) {
+// TestWaitsForEarlierWork frees memory and synchronizes while work is enqueued all the time. The
+// calls do not wait for later work.
+func TestWaitsForEarlierWork(t *testing.T) {
 	for name, call := range map[string]func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result{
 		"cuMemFree":        func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result { return r.MemFree(th, p) },
 		"cuCtxSynchronize": func(r *lab, th *driver.Thread, _ driver.DevicePtr) driver.Result { return r.CtxSynchronize(th) },
@@ -480,8 +479,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestDoesNotWait makes calls that put something on the legacy default stream, which
-// a held stream keeps from running, and that do not wait for it.
+// TestDoesNotWait makes calls that enqueue work on the legacy default stream, which waits for a
+// held stream. The calls return at once.
 func TestDoesNotWait(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s, res := r.StreamCreate(r.th, 0)
@@ -501,8 +500,8 @@ func TestDoesNotWait(t *testing.T) {
 	r.must(r.StreamDestroy(r.th, s))
 }
 
-// TestUntouched allocates more than the machine has, and sees that it costs nothing.
-func TestUntouched(t *testing.T) {
+// TestUnusedMemory allocates more memory than the machine has. Unused memory needs none.
+func TestUnusedMemory(t *testing.T) {
 	r := newLab(t)
 	const size = 60 << 30
 	var p [2]driver.DevicePtr
@@ -592,7 +591,7 @@ func TestMemoryOfContext(t *testing.T) {
 	}
 }
 
-// TestMemoryInCapture makes calls about memory while a stream is being captured.
+// TestMemoryInCapture makes calls with memory during a capture.
 func TestMemoryInCapture(t *testing.T) {
 	const unsupported, invalidated = driver.ResultStreamCaptureUnsupported, driver.ResultStreamCaptureInvalidated
 	b := make([]byte, 1)
@@ -629,9 +628,9 @@ func TestMemoryInCapture(t *testing.T) {
 	} {
 		for _, tt := range []struct {
 			how       string
-			mode      int32 // of the capture
-			other     int32 // of the calling thread
-			elsewhere bool  // it is another thread
+			mode      int32 // the mode of the capture
+			other     int32 // the mode of the calling thread
+			elsewhere bool  // the call is on another thread
 			call, end driver.Result
 		}{
 			{"global", driver.CU_STREAM_CAPTURE_MODE_GLOBAL, driver.CU_STREAM_CAPTURE_MODE_GLOBAL, false, unsupported, invalidated},
@@ -663,8 +662,7 @@ func TestMemoryInCapture(t *testing.T) {
 	}
 }
 
-// TestGraphOfCopies captures copies, and runs them twice; the second time memory has
-// been freed meanwhile.
+// TestGraphOfCopies captures copies, and runs them twice. Before the second run memory is freed.
 func TestGraphOfCopies(t *testing.T) {
 	r := newLab(t)
 	s := r.newStream()
@@ -710,7 +708,7 @@ func TestGraphOfCopies(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
-// TestFreeAfterPoison frees things after a sticky error: the calls report it, and free.
+// TestFreeAfterPoison frees objects after a sticky error. The calls return the error, and free.
 func TestFreeAfterPoison(t *testing.T) {
 	const poison = driver.ResultLaunchFailed
 	r := newLab(t)
@@ -733,9 +731,9 @@ func TestFreeAfterPoison(t *testing.T) {
 	}
 }
 
-// TestForeignMemory copies from and to memory that is not there, or not any more.
+// TestForeignMemory copies from and to memory that is not mapped.
 func TestForeignMemory(t *testing.T) {
-	const nowhere = driver.HostPtr(1 << 15) // no system maps anything there
+	const nowhere = driver.HostPtr(1 << 15) // no system maps this address
 	t.Run("pageable", func(t *testing.T) {
 		r := newLab(t)
 		r.want("a copy to it", driver.ResultIllegalAddress, r.MemcpyDtoHAsync(r.th, nowhere, r.alloc("abc"), 3, r.newStream()))
@@ -771,7 +769,7 @@ func TestForeignMemory(t *testing.T) {
 	})
 }
 
-// TestPageableToHost copies to memory that nobody registered: the call waits.
+// TestPageableToHost copies to memory that is not registered. The call waits.
 func TestPageableToHost(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s, p, own := r.newStream(), r.alloc("abc"), make([]byte, 3)
@@ -809,11 +807,11 @@ func TestTwoDevices(t *testing.T) {
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }
 
-// TestAddresses finds blocks by what is in them, around them and between them.
+// TestAddresses finds blocks by addresses in them, around them and between them.
 func TestAddresses(t *testing.T) {
 	var a addressSpace
 	var blocks []*block
-	for _, at := range []uint64{300, 100, 200} { // each of 50 bytes
+	for _, at := range []uint64{300, 100, 200} { // blocks of 50 bytes
 		b := &block{addr: at, size: 50, kind: registeredBlock}
 		a.add(b)
 		blocks = append(blocks, b)
@@ -840,8 +838,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestPinnedMemory has pinned memory come from elsewhere, and go back there, also where
-// it goes with its context.
+// TestPinnedMemory allocates pinned memory with other functions. All of it is freed with them, even
+// if its context is destroyed.
 func TestPinnedMemory(t *testing.T) {
 	given := map[uint64][]byte{}
 	r := newLab(t, PinnedMemory(func(size uint64) []byte {
@@ -870,7 +868,7 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	r.must(r.MemFreeHost(r.th, p))
 	if len(given) != 0 {
-		t.Error("memory that was freed is not given back")
+		t.Error("freed memory was not released")
 	}
 
 	if _, res := r.MemHostAlloc(r.th, 8, 0); res != ok {
@@ -878,6 +876,6 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	r.must(r.DevicePrimaryCtxReset(nil, 0))
 	if len(given) != 0 {
-		t.Error("memory of a context that was reset is not given back")
+		t.Error("memory of a reset context was not released")
 	}
 }

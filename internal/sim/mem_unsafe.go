@@ -25,15 +25,13 @@ func newPages(size uint64) (data []byte, addr uint64) {
 // addressOf returns the address of memory that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// foreignBytes returns memory that other code has, and that has to stay where
-// it is. It is read and written by touch alone.
+// foreignBytes returns memory of other code, which must not move. Only touch may read and write it.
 func foreignBytes(p driver.HostPtr, n uint64) []byte {
-	// Written this way because the address comes as a number.
+	// A conversion through a pointer, as the address is a number.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
-// touch calls f, which touches memory that other code has, and reports whether
-// it was there.
+// touch calls f, which accesses memory of other code, and reports whether the memory was mapped.
 func touch(f func()) (there bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { there = recover() == nil }()
@@ -41,19 +39,19 @@ func touch(f func()) (there bool) {
 	return there
 }
 
-// pointers returns an array of C's.
+// pointers returns an array of C as a slice.
 func pointers(array unsafe.Pointer, n int) []unsafe.Pointer {
 	return unsafe.Slice((*unsafe.Pointer)(array), n)
 }
 
-// packed is what an array of CU_LAUNCH_PARAM_… says: where a kernel's arguments lie one
-// behind the other, and how many bytes they have.
+// packed is the content of an array of CU_LAUNCH_PARAM_…: the address and the size of a buffer with
+// all arguments of a kernel.
 type packed struct {
 	data unsafe.Pointer
 	size uint64
 }
 
-// unpack reads such an array.
+// unpack reads an array of CU_LAUNCH_PARAM_….
 func unpack(extra unsafe.Pointer) (p packed, r driver.Result) {
 	for at := extra; ; at = unsafe.Add(at, 2*unsafe.Sizeof(at)) {
 		key, value := *(*uintptr)(at), (*unsafe.Pointer)(unsafe.Add(at, unsafe.Sizeof(at)))
@@ -62,7 +60,7 @@ func unpack(extra unsafe.Pointer) (p packed, r driver.Result) {
 			return p, ok
 		case key == driver.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT:
 			p.data = *value
-		case key == driver.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && *value != nil: // NVIDIA's driver crashes without
+		case key == driver.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && *value != nil: // NVIDIA's driver crashes if it is NULL
 			p.size = *(*uint64)(*value)
 		default:
 			return p, driver.ResultInvalidValue
@@ -83,8 +81,8 @@ func argument(p unsafe.Pointer, n uint64) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
 }
 
-// load32 and its like access a word of memory that the program may access at the
-// same time. The address is aligned.
+// load32, load64, store32 and store64 access an aligned word of memory that the program may access
+// at the same time.
 
 func load32(b []byte) uint32 { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[0]))) }
 

@@ -12,8 +12,8 @@ func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
 	return d.space.span(uint64(p), size)
 }
 
-// passes reports whether a value in memory is what a stream waits for. signed
-// makes a difference signed, as numbers may have wrapped around.
+// passes reports whether a value in memory ends a stream's wait. signed converts a difference to a
+// signed number, as values may wrap around.
 func passes(have, want uint64, flags uint32, all uint64, signed func(uint64) int64) bool {
 	switch flags {
 	case driver.CU_STREAM_WAIT_VALUE_GEQ:
@@ -43,7 +43,7 @@ func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p dr
 	switch {
 	case r != ok:
 		return r
-	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // the attribute says so
+	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // not supported, according to the device's attribute
 		return driver.ResultNotSupported
 	case flags > driver.CU_STREAM_WAIT_VALUE_NOR:
 		return driver.ResultInvalidValue
@@ -59,8 +59,8 @@ func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p dr
 	}})
 }
 
-// look reports whether a word passes. If the memory is not there any more the
-// operation goes on, and has a fault.
+// look reports whether a word ends a wait. If the memory was freed, the operation continues, and
+// has a fault.
 func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
 	switch {
 	case w.gone:

@@ -16,15 +16,15 @@ const (
 	nor = driver.CU_STREAM_WAIT_VALUE_NOR
 )
 
-// TestPasses has the conditions that streams can wait for.
+// TestPasses checks the conditions of waits for values.
 func TestPasses(t *testing.T) {
 	for _, tt := range []struct {
 		have, want   uint64
 		flags        uint32
-		bits32, both bool // with 32 bits, and with 64
+		bits32, both bool // the results with 32 and with 64 bits
 	}{
 		{5, 5, geq, true, true}, {6, 5, geq, true, true}, {4, 5, geq, false, false},
-		{1, 0xffff_ffff, geq, true, false}, // it has wrapped around
+		{1, 0xffff_ffff, geq, true, false}, // wrapped around
 		{0xffff_ffff, 1, geq, false, true},
 		{0, 0x8000_0000, geq, false, false}, {1, 0x8000_0000, geq, false, false},
 		{5, 5, eq, true, true}, {6, 5, eq, false, false},
@@ -43,7 +43,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestWaitValue lets a stream wait for a word that another stream writes.
+// TestWaitValue makes a stream wait for a word that another stream writes.
 func TestWaitValue(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	p := r.alloc("\x00\x00\x00\x00\x00\x00\x00\x00")
@@ -68,8 +68,8 @@ func TestWaitValue(t *testing.T) {
 	}
 }
 
-// TestWaitValueWakes lets a call wait for a stream that waits for a word: another
-// stream writes it, or the program does.
+// TestWaitValueWakes makes a call wait for a stream that waits for a word. Another stream or the
+// program writes the word.
 func TestWaitValueWakes(t *testing.T) {
 	r := newLab(t, VirtualTime())
 	s, w, p := r.newStream(), r.newStream(), r.alloc("\x00\x00\x00\x00")
@@ -93,8 +93,8 @@ func TestWaitValueWakes(t *testing.T) {
 	}
 }
 
-// TestWaitValueOfProgram lets a stream wait for a word that the program writes, and
-// the program for one that the stream writes: nobody calls the driver.
+// TestWaitValueOfProgram makes a stream wait for a word that the program writes, and the program
+// for a word that the stream writes, without calls of the driver.
 func TestWaitValueOfProgram(t *testing.T) {
 	r := newLab(t)
 	s := r.newStream()
@@ -112,8 +112,7 @@ func TestWaitValueOfProgram(t *testing.T) {
 	r.must(r.StreamSynchronize(r.th, s))
 }
 
-// TestValueOfRegistered lets streams write, and wait for, a word in memory
-// that the program has, and has registered.
+// TestValueOfRegistered makes streams write and wait for a word in registered memory.
 func TestValueOfRegistered(t *testing.T) {
 	r := newLab(t)
 	b, addr := newPages(page)
@@ -131,7 +130,7 @@ func TestValueOfRegistered(t *testing.T) {
 		t.Errorf("the word is %d", v)
 	}
 	word.Store(3)
-	for word.Load() != 4 { // nobody calls the driver
+	for word.Load() != 4 { // without calls of the driver
 		time.Sleep(10 * time.Microsecond)
 	}
 	r.must(r.StreamSynchronize(r.th, s))

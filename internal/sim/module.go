@@ -21,29 +21,29 @@ type module struct {
 
 // function is a CUfunction: a kernel of a module.
 type function struct {
-	handle     driver.Function // 0 until somebody asks for it
+	handle     driver.Function // 0 until cuModuleGetFunction
 	module     *module
 	name       string
 	params     []param
-	maxThreads int32 // of a block
+	maxThreads int32 // the largest number of threads of a block
 	attributes map[int32]int32
-	idle       bool // it does nothing but return
+	idle       bool // the kernel only returns
 }
 
 // param is a parameter of a kernel, in bytes.
 type param struct{ offset, size uint64 }
 
-// What a multiprocessor of an H200 has to share out among blocks.
+// The resources of a multiprocessor of an H200.
 const (
 	multiprocessors  = 132
 	mostBlocks       = 32
 	mostThreads      = 2048
 	registers        = 65536
 	sharedMemory     = 228 << 10
-	sharedOfBlock    = 227 << 10 // that a block can have
-	sharedUnlessMore = 48 << 10  // that a block can have unless its kernel's attribute says more
-	sharedOfSystem   = 1 << 10   // that a block has besides
-	registersEach    = 16        // that kernels use here
+	sharedOfBlock    = 227 << 10 // the most for a block
+	sharedUnlessMore = 48 << 10  // the most for a block unless its kernel's attribute is higher
+	sharedOfSystem   = 1 << 10   // used for each block in addition
+	registersEach    = 16        // the registers of each thread in this model
 	warp             = 32
 )
 
@@ -64,9 +64,8 @@ func (d *Driver) ModuleLoadLog(
 	return d.loadModule("cuModuleLoadDataEx", th, image, options)
 }
 
-// ModuleLoadDataEx is cuModuleLoadDataEx. The options may name buffers for the
-// compiler's logs, which end with a NUL; their sizes are replaced by what was
-// written.
+// ModuleLoadDataEx is cuModuleLoadDataEx. The options may contain addresses of buffers for the
+// compiler's logs. The logs end with a NUL, and their lengths replace the sizes in the options.
 func (d *Driver) ModuleLoadDataEx(
 	th *driver.Thread,
 	image []byte,
@@ -169,7 +168,7 @@ func (d *Driver) loadModule(
 			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
 				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 			if _, written := d.kernels[name]; !written {
-				line += "; it does nothing, as nobody has written it in Go: see WithKernel"
+				line += "; it does nothing, as it has no implementation in Go: see WithKernel"
 			}
 			lines = append(lines, line)
 		}
@@ -179,7 +178,7 @@ func (d *Driver) loadModule(
 	return m.handle, log, ok
 }
 
-// imageKind returns ok for what may be a text in PTX, else what is wrong.
+// imageKind returns ok for an image that may be PTX, and otherwise a message and a result.
 func imageKind(image []byte) (string, driver.Result) {
 	text, _, _ := bytes.Cut(image, []byte{0})
 	text = bytes.TrimLeft(text, " \t\r\n")
@@ -199,7 +198,7 @@ func (m *module) freeVariables(d *Driver) {
 	}
 }
 
-// aboutModule begins a call about a module.
+// aboutModule begins a call with a module as an argument.
 func (d *Driver) aboutModule(op string, h driver.Module) (*module, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, r
@@ -227,7 +226,7 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 			return r
 		}
 		if object, _ := d.objects.find(uintptr(h)); object != m {
-			return driver.ResultInvalidHandle // somebody else was faster
+			return driver.ResultInvalidHandle // another call has unloaded it
 		}
 	}
 	for _, f := range m.functions {
@@ -290,7 +289,7 @@ func (d *Driver) function(op string, h driver.Function) (*function, driver.Resul
 	return f, d.of(op, f.module.ctx, uintptr(h), functionKind)
 }
 
-// aboutFunction begins a call about a kernel.
+// aboutFunction begins a call with a kernel as an argument.
 func (d *Driver) aboutFunction(op string, h driver.Function) (*function, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, r
@@ -331,7 +330,7 @@ func (d *Driver) FuncSetAttribute(_ *driver.Thread, h driver.Function, attribute
 		most = 1
 	case driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		most = 2
-	default: // the others are for reading
+	default: // other attributes are read-only
 		return driver.ResultInvalidValue
 	}
 	if value < least || value > most {
@@ -368,8 +367,8 @@ func (d *Driver) FuncGetParamInfo(
 	return f.params[i].offset, f.params[i].size, ok
 }
 
-// active returns how many blocks of so many threads a multiprocessor can have at a
-// time.
+// active returns how many blocks with the given number of threads a multiprocessor can run at the
+// same time.
 func (f *function) active(threads int32, dynamic uint64) int32 {
 	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 	if threads > f.maxThreads || shared > sharedOfBlock {
@@ -420,7 +419,7 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(
 	case limit == 0 || limit > f.maxThreads:
 		limit = f.maxThreads
 	}
-	best := int32(0) // threads of a multiprocessor
+	best := int32(0) // the largest number of threads of a multiprocessor so far
 	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {
 		if n := f.active(threads, dynamic); n*threads > best {
 			best, grid, block = n*threads, n*multiprocessors, threads

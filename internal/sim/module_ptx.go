@@ -12,10 +12,10 @@ import (
 	"github.com/purecu/purecu/internal/ptx"
 )
 
-// ptxCode is what a text in PTX declares.
+// ptxCode contains the declarations of a PTX text.
 type ptxCode struct {
 	target    int32 // 90 for sm_90
-	constant  int32 // bytes of constant memory
+	constant  int32 // size of the constant memory, in bytes
 	entries   []ptxEntry
 	variables []ptxVariable
 }
@@ -24,27 +24,27 @@ type ptxCode struct {
 type ptxEntry struct {
 	name       string
 	params     []param
-	maxThreads int32 // of a block
-	shared     int32 // bytes
-	local      int32 // bytes of a thread
-	idle       bool  // the body does nothing but return
+	maxThreads int32 // the largest number of threads of a block
+	shared     int32 // size of the shared memory, in bytes
+	local      int32 // size of the local memory of a thread, in bytes
+	idle       bool  // the body only returns
 }
 
-// ptxVariable is a variable that programs can ask for.
+// ptxVariable is a variable that programs can access with cuModuleGetGlobal.
 type ptxVariable struct {
 	name    string
 	size    uint64
 	align   uint64
-	content []byte // its beginning; the rest is zero
+	content []byte // the first bytes; the rest is zero
 }
 
-// ptxError says why a text is refused.
+// ptxError is the error for an invalid text.
 type ptxError struct {
 	code driver.Result
 	text string
 }
 
-// architecture is an H200's.
+// architecture is the architecture of an H200.
 const architecture = 90
 
 // ptxToken is a word or a punctuation mark.
@@ -53,15 +53,15 @@ type ptxToken struct {
 	line int
 }
 
-// ptxParser reads the declarations of a text. It does not look at instructions.
+// ptxParser parses the declarations of a text. It skips instructions.
 type ptxParser struct {
 	tokens []ptxToken
 	line   int
 	code   ptxCode
-	sizes  map[string][]uint64 // of the parameters of the kernels
+	sizes  map[string][]uint64 // the sizes of the parameters, by kernel
 }
 
-// parsePTX reads a text for a driver of a version.
+// parsePTX parses a text for a driver with the given version.
 func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 	text, _, _ := strings.Cut(string(image), "\x00")
 	p := &ptxParser{line: 1, sizes: ptx.Kernels(image)}
@@ -114,7 +114,7 @@ func scanPTX(text string) (tokens []ptxToken, _ *ptxError) {
 	return tokens, nil
 }
 
-// fatal returns the error for a text that is no PTX.
+// fatal returns the error for a text that is not valid PTX.
 func fatal(line int, format string, a ...any) *ptxError {
 	return &ptxError{driver.ResultInvalidPTX, fmt.Sprintf("cusim: line %d: fatal: ", line) + fmt.Sprintf(format, a...)}
 }
@@ -128,7 +128,7 @@ func (p *ptxParser) peek() string {
 	return p.tokens[0].text
 }
 
-// next returns the next token, "" at the end.
+// next returns and consumes the next token, or "" at the end.
 func (p *ptxParser) next() string {
 	if len(p.tokens) == 0 {
 		return ""
@@ -138,7 +138,7 @@ func (p *ptxParser) next() string {
 	return t.text
 }
 
-// take reports whether the next token is a certain one, and takes it if so.
+// take reports whether the next token is text, and consumes it if so.
 func (p *ptxParser) take(text string) bool {
 	if p.peek() != text {
 		return false
@@ -147,8 +147,8 @@ func (p *ptxParser) take(text string) bool {
 	return true
 }
 
-// until returns the tokens before a mark, which it takes too. ok is false if there
-// is no such mark.
+// until returns the tokens before a mark, and consumes them and the mark. ok is false if there is
+// no such mark.
 func (p *ptxParser) until(mark string) (tokens []ptxToken, ok bool) {
 	n := slices.IndexFunc(p.tokens, func(t ptxToken) bool { return t.text == mark })
 	if n < 0 {
@@ -160,7 +160,7 @@ func (p *ptxParser) until(mark string) (tokens []ptxToken, ok bool) {
 	return tokens, true
 }
 
-// braces returns the tokens between braces, of which the first comes next.
+// braces returns the tokens between braces. The next token is the opening brace.
 func (p *ptxParser) braces() (tokens []ptxToken, ok bool) {
 	depth := 0
 	for i, t := range p.tokens {
@@ -178,7 +178,7 @@ func (p *ptxParser) braces() (tokens []ptxToken, ok bool) {
 	return nil, false
 }
 
-// header reads the directives that a text begins with.
+// header parses the directives at the beginning of a text.
 func (p *ptxParser) header(version int32) *ptxError {
 	if p.peek() != ".version" {
 		if t := p.next(); t != "" && !slices.Contains(ptxDirectives, t) {
@@ -223,7 +223,7 @@ func (p *ptxParser) header(version int32) *ptxError {
 	return nil
 }
 
-// newestPTX returns the newest version of PTX that a driver knows, 87 for 8.7.
+// newestPTX returns the newest version of PTX that a driver supports: 87 is 8.7.
 func newestPTX(version int32) int {
 	major, minor := int(version/1000), int(version%1000/10)
 	switch {
@@ -239,7 +239,7 @@ func newestPTX(version int32) int {
 	return 65
 }
 
-// ptxDirectives are the words that a declaration may begin with.
+// ptxDirectives are the first words of declarations.
 var ptxDirectives = []string{
 	".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const", ".shared", ".local", ".tex", ".address_size",
 	".file", ".section", ".pragma", ".alias", ".target", ".version",
@@ -267,7 +267,7 @@ func (p *ptxParser) declaration() *ptxError {
 		if size := p.next(); size != "64" {
 			return p.fatal("addresses have 64 bits, not %q", size)
 		}
-	case ".file": // it ends with its line
+	case ".file": // ends with its line
 		for line := p.line; len(p.tokens) > 0 && p.tokens[0].line == line; {
 			p.next()
 		}
@@ -301,7 +301,7 @@ func (p *ptxParser) entry() *ptxError {
 	}
 	for p.peek() != "{" {
 		switch t := p.next(); t {
-		case ";": // it is defined elsewhere in the text
+		case ";": // a declaration without a body, which is elsewhere in the text
 			return nil
 		case "":
 			return p.fatal("kernel %q has no body", e.name)
@@ -342,8 +342,8 @@ func (p *ptxParser) entry() *ptxError {
 	return nil
 }
 
-// offsets returns where parameters of these sizes lie, in the order of their
-// declarations. Arrays are aligned as they say, anything else to its size.
+// offsets returns the offsets of parameters with these sizes, in the order of their declarations.
+// Arrays have the declared alignment, other parameters are aligned to their size.
 func offsets(sizes []uint64, list []ptxToken) []param {
 	params := make([]param, len(sizes))
 	at := uint64(0)
@@ -376,7 +376,7 @@ func offsets(sizes []uint64, list []ptxToken) []param {
 	return params
 }
 
-// typeSize returns the size of a type in bytes, 0 for what is none.
+// typeSize returns the size of a type in bytes, or 0 if t is not a type.
 func typeSize(t string) uint64 {
 	switch t {
 	case ".texref", ".samplerref", ".surfref":
@@ -397,7 +397,7 @@ func typeSize(t string) uint64 {
 	return 0
 }
 
-// function reads a function that is no kernel.
+// function parses a function that is not a kernel.
 func (p *ptxParser) function() *ptxError {
 	for p.peek() != "{" {
 		switch p.next() {
@@ -413,8 +413,8 @@ func (p *ptxParser) function() *ptxError {
 	return nil
 }
 
-// variable reads a variable in global or constant memory. One that is defined
-// elsewhere is none of this module's.
+// variable parses a variable in global or constant memory. A variable that is defined elsewhere
+// does not belong to this module.
 func (p *ptxParser) variable(space string, extern bool) *ptxError {
 	v, problem := p.declared()
 	if problem == nil && !extern {
@@ -426,14 +426,15 @@ func (p *ptxParser) variable(space string, extern bool) *ptxError {
 	return problem
 }
 
-// behind returns how many bytes there are when the variable is put behind so many.
+// behind returns the size of a memory area after the variable was added to an area with the given
+// size.
 func (v *ptxVariable) behind(size int32) int32 {
 	at := (uint64(size) + v.align - 1) / v.align * v.align
 	return int32(min(at+v.size, math.MaxInt32))
 }
 
-// declared reads the declaration of a variable behind its space: an alignment, a
-// type, a name, dimensions, an initial value.
+// declared parses the declaration of a variable after its space: an alignment, a type, a name,
+// dimensions, an initial value.
 func (p *ptxParser) declared() (v ptxVariable, _ *ptxError) {
 	element, vector, align, float := uint64(0), uint64(1), uint64(0), false
 	for strings.HasPrefix(p.peek(), ".") {
@@ -460,7 +461,7 @@ func (p *ptxParser) declared() (v ptxVariable, _ *ptxError) {
 	if element == 0 || v.name == "" || strings.ContainsAny(v.name[:1], "()[]{},;:=\"0123456789") {
 		return v, p.fatal("a variable has no type or no name")
 	}
-	const most = 1 << 40 // bytes, more than a device has
+	const most = 1 << 40 // in bytes, more than a device has
 	count, open := vector, false
 	for p.take("[") {
 		if p.take("]") {
@@ -495,7 +496,7 @@ func (p *ptxParser) declared() (v ptxVariable, _ *ptxError) {
 	return v, nil
 }
 
-// initial reads an initial value: a number, or numbers in braces.
+// initial parses an initial value: a number, or numbers in braces.
 func (p *ptxParser) initial(name string, element uint64, float bool) (content []byte, _ *ptxError) {
 	depth := 0
 	for {
@@ -528,7 +529,7 @@ func (p *ptxParser) initial(name string, element uint64, float bool) (content []
 	}
 }
 
-// number returns the bytes of a constant.
+// number parses a constant, and returns its bytes.
 func number(t string, size uint64, float bool) ([]byte, bool) {
 	var bits uint64
 	lower := strings.ToLower(t)

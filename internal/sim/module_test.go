@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestModuleImages loads images that are good and bad.
+// TestModuleImages loads valid and invalid images.
 func TestModuleImages(t *testing.T) {
 	const (
 		invalidImage = driver.ResultInvalidImage
@@ -19,7 +19,7 @@ func TestModuleImages(t *testing.T) {
 	for _, tt := range []struct {
 		name, image string
 		want        driver.Result
-		log         string // a part of it
+		log         string // part of the log
 	}{
 		{"nothing", "", invalidImage, "neither"},
 		{"a NUL", "\x00" + header, invalidImage, "neither"},
@@ -28,7 +28,7 @@ func TestModuleImages(t *testing.T) {
 		{"a cubin", "\x7fELF\x02\x01\x01", driver.ResultNoBinaryForGPU, "WithKernel"},
 		{"a fatbin", "\x50\xed\x55\xba\x01\x00", driver.ResultNoBinaryForGPU, "WithKernel"},
 		{"header only", header, ok, ""},
-		{"with a NUL, and what is behind it", header + "\x00 {{{", ok, ""},
+		{"with a NUL, and text after it", header + "\x00 {{{", ok, ""},
 		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
 		{"several targets", ".version 7.0 .target sm_80, debug .address_size 64", ok, ""},
 		{"a target with a letter", ".version 8.0 .target sm_90a", ok, ""},
@@ -95,7 +95,7 @@ func TestModuleImages(t *testing.T) {
 	}
 }
 
-// TestNewestPTX has the newest version of PTX of every driver since CUDA 11.0.
+// TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.
 func TestNewestPTX(t *testing.T) {
 	for version, want := range map[int32]int{
 		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88, 13000: 90,
@@ -106,7 +106,7 @@ func TestNewestPTX(t *testing.T) {
 	}
 }
 
-// TestVariables looks at variables of modules.
+// TestVariables checks variables of modules.
 func TestVariables(t *testing.T) {
 	words := func(v ...uint32) (b []byte) {
 		for _, v := range v {
@@ -141,7 +141,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestModuleNames asks for what modules have, and for what they do not.
+// TestModuleNames looks up existing and missing kernels and variables.
 func TestModuleNames(t *testing.T) {
 	r := newLab(t)
 	m, res := r.ModuleLoadData(r.th, []byte(header+".global .u32 v; .extern .global .u32 elsewhere; .entry k() { ret; } .func f() { ret; }"))
@@ -184,7 +184,7 @@ func TestModuleNames(t *testing.T) {
 	}
 }
 
-// TestParams asks for the parameters of kernels: where they are, and how large.
+// TestParams checks the offsets and sizes of kernels' parameters.
 func TestParams(t *testing.T) {
 	for text, want := range map[string][]param{
 		"": nil,
@@ -210,7 +210,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestAttributes asks for the attributes of a kernel, and sets some.
+// TestAttributes reads and sets the attributes of a kernel.
 func TestAttributes(t *testing.T) {
 	r := newLab(t)
 	m := r.load(header + ".const .align 2 .b8 c[6]; .entry k() .maxntid 64, 4, 1 " +
@@ -264,7 +264,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestOccupancy asks how many blocks fit.
+// TestOccupancy checks the occupancy functions.
 func TestOccupancy(t *testing.T) {
 	r := newLab(t)
 	f := r.kernel("k", "")
@@ -300,7 +300,7 @@ func TestOccupancy(t *testing.T) {
 	}
 }
 
-// TestLogs gets the compiler's logs as a program in C does.
+// TestLogs reads the compiler's logs as a C program does.
 func TestLogs(t *testing.T) {
 	r := newLab(t)
 	for _, tt := range []struct {
@@ -308,7 +308,7 @@ func TestLogs(t *testing.T) {
 		size               int
 	}{
 		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as nobody has written it in Go: see WithKernel", "", 300},
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as it has no implementation in Go: see WithKernel", "", 300},
 		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
 		{".entyr", "", "cusim: li", 10},
 	} {
@@ -334,7 +334,7 @@ func TestLogs(t *testing.T) {
 	r.want("an unknown option", driver.ResultInvalidValue, res)
 }
 
-// FuzzPTX loads texts. What is accepted has kernels that can be asked for.
+// FuzzPTX loads arbitrary texts. The kernels of an accepted text can be looked up.
 func FuzzPTX(f *testing.F) {
 	for _, seed := range []string{
 		header, header + ".visible .entry k(.param .u64 a, .param .align 8 .b8 b[12]) .maxntid 32 { .shared .b8 s[3]; ret; }",

@@ -6,7 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// kind is what a handle stands for.
+// kind is the kind of object that a handle stands for.
 type kind uint8
 
 const (
@@ -24,30 +24,30 @@ const (
 	kindCount
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
 		"resource descriptor"}[k]
 }
 
-// objects maps handles to objects. A handle holds a place in the table, and how
-// often the place was used: a handle of something that was destroyed is known as
-// such, until its place has been used many thousand times more.
+// objects maps handles to objects. A handle contains an index of the table, and how often this
+// place was used. So the handle of a destroyed object is recognised, until its place has been used
+// many thousand times more.
 type objects struct {
 	places []place
 	free   []uint32
 	live   [kindCount]int
 }
 
-// place is where an object is, or was.
+// place is an entry of the table.
 type place struct {
 	object    any
 	kind      kind
 	uses      uint16
-	destroyed []uintptr // by whom
+	destroyed []uintptr // the stack of the destruction
 }
 
-// orphan reports whether there is an object there whose context was destroyed.
+// orphan reports whether the place has an object whose context was destroyed.
 func (p *place) orphan() bool {
 	switch o := p.object.(type) {
 	case *module:
@@ -60,16 +60,16 @@ func (p *place) orphan() bool {
 	return false
 }
 
-// Handles look like addresses, so that nobody takes them for anything else.
+// Handles look like addresses, so that they are not mistaken for other numbers.
 const (
 	handleBase  = 0x5a << 44
 	handleShift = 4
 )
 
-// add gives an object a handle.
+// add adds an object, and returns its handle.
 func (t *objects) add(k kind, object any) uintptr {
 	var i uint32
-	if n := len(t.free); n > 64 { // later uses of a destroyed handle are found out
+	if n := len(t.free); n > 64 { // reuse places late, so that uses of destroyed handles are recognised
 		i = t.free[0]
 		t.free = t.free[1:]
 	} else {
@@ -83,8 +83,7 @@ func (t *objects) add(k kind, object any) uintptr {
 	return handleBase | uintptr(p.uses&0xff)<<36 | uintptr(i)<<handleShift
 }
 
-// find returns the object behind a handle, and its place, or nil if the handle is
-// none.
+// find returns the object of a handle and its place, or nil.
 func (t *objects) find(h uintptr) (object any, p *place) {
 	i := h & (1<<36 - 1) >> handleShift
 	if h&^(0xff<<36|(1<<36-1)) != handleBase || i >= uintptr(len(t.places)) || h&(1<<handleShift-1) != 0 {
@@ -92,12 +91,12 @@ func (t *objects) find(h uintptr) (object any, p *place) {
 	}
 	p = &t.places[i]
 	if uintptr(p.uses&0xff) != h>>36&0xff {
-		return nil, p // its place is used by another one
+		return nil, p // another object uses the place
 	}
 	return p.object, p
 }
 
-// remove forgets an object.
+// remove removes an object.
 func (t *objects) remove(h uintptr) {
 	_, p := t.find(h)
 	t.live[p.kind]--
@@ -107,7 +106,7 @@ func (t *objects) remove(h uintptr) {
 	t.free = append(t.free, uint32(h&(1<<36-1)>>handleShift))
 }
 
-// find returns the object behind a handle. If there is none NVIDIA's driver would
+// find returns the object of a handle. If there is none, this is a misuse, as NVIDIA's driver would
 // crash, unless the handle is NULL.
 func find[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
 	if h == 0 {

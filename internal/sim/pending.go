@@ -2,14 +2,14 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// pending are the operations of a context that are not complete, in the order in
-// which they were enqueued.
+// pending is the list of a context's operations that are not complete, in the order in which they
+// were enqueued.
 type pending struct {
 	oldest, newest *op
 	numbers        uint64
 }
 
-// pendingPlace is the place of an operation among those that are pending in its context.
+// pendingPlace is the place of an operation in its context's list of pending operations.
 type pendingPlace struct {
 	older, newer *op
 	number       uint64
@@ -27,7 +27,7 @@ func (p *pending) add(o *op) {
 	p.newest = o
 }
 
-// remove removes an operation that is done.
+// remove removes a completed operation.
 func (p *pending) remove(o *op) {
 	if o.older == nil {
 		p.oldest = o.newer
@@ -42,11 +42,11 @@ func (p *pending) remove(o *op) {
 	o.older, o.newer = nil, nil
 }
 
-// none reports whether there are none.
+// none reports whether the list is empty.
 func (p *pending) none() bool { return p.oldest == nil }
 
-// drain waits for what is pending in a context now, whatever is enqueued meanwhile.
-// The driver is unlocked meanwhile.
+// drain waits for the operations that are pending in a context now, and not for later ones. The
+// driver is unlocked during the wait.
 func (d *Driver) drain(op string, h uintptr, c *context) driver.Result {
 	return d.wait(&wait{op: op, handle: h, ctx: c, last: c.pending.numbers})
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// streamOrigin is how a stream came to be.
+// streamOrigin says how a stream was created.
 type streamOrigin uint8
 
 const (
@@ -24,12 +24,12 @@ type stream struct {
 
 	tail   *op // the newest operation
 	held   bool
-	parked []*op         // that could begin, if the stream was not held
-	owner  *thread       // whose default stream it is, or nil
-	green  *greenContext // that it is of, or nil
+	parked []*op         // operations that could begin if the stream were not held
+	owner  *thread       // the thread whose default stream it is, or nil
+	green  *greenContext // the green context that it belongs to, or nil
 
-	capture *capture // that is under way, or nil
-	deps    []*node  // what the next node of the capture comes after
+	capture *capture // the capture in progress, or nil
+	deps    []*node  // the dependencies of the next node of the capture
 }
 
 // blocking reports whether the stream and the legacy default stream wait for each
@@ -38,15 +38,15 @@ func (s *stream) blocking() bool {
 	return s.kind != legacyStream && s.flags&driver.CU_STREAM_NON_BLOCKING == 0
 }
 
-// idle reports whether everything on the stream is complete.
+// idle reports whether all work on the stream is complete.
 func (s *stream) idle() bool { return s.tail == nil || s.tail.done }
 
-// barriers returns what the next operation waits for, besides what is on the stream
-// itself: the legacy default stream waits for all blocking ones, and they for it, and
-// all wait for what the context was made to wait for.
+// barriers returns the operations of other streams that the next operation waits for. The legacy
+// default stream waits for all blocking streams, they wait for it, and all streams wait for the
+// waits of the whole context.
 func (s *stream) barriers() (ops []*op) { return append(s.gates(), s.defaults()...) }
 
-// gates is the part of barriers that is about whole contexts.
+// gates returns the part of barriers for waits of whole contexts.
 func (s *stream) gates() (ops []*op) {
 	if gate := s.ctx.gate; gate != nil && !gate.done {
 		ops = append(ops, gate)
@@ -57,7 +57,7 @@ func (s *stream) gates() (ops []*op) {
 	return ops
 }
 
-// defaults is the part of barriers that is about the legacy default stream.
+// defaults returns the part of barriers for the legacy default stream.
 func (s *stream) defaults() (ops []*op) {
 	switch {
 	case s.kind == legacyStream:
@@ -72,8 +72,8 @@ func (s *stream) defaults() (ops []*op) {
 	return ops
 }
 
-// unfinished returns what has to be complete before a query says so: what is on the
-// stream, and on the legacy default stream what it would wait for, too.
+// unfinished returns the operations that have to be complete before a query returns success: those
+// on the stream, and for the legacy default stream also those that it would wait for.
 func (s *stream) unfinished() (ops []*op) {
 	if s.kind == legacyStream {
 		ops = s.defaults()
@@ -84,8 +84,8 @@ func (s *stream) unfinished() (ops []*op) {
 	return ops
 }
 
-// stream returns a stream by its handle. The small numbers stand for default streams
-// of the current context.
+// stream returns a stream by its handle. The values 0, 1 and 2 mean default streams of the current
+// context.
 func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
 	if h > driver.CU_STREAM_PER_THREAD {
 		s, r := find[stream](d, op, streamKind, uintptr(h))
@@ -99,7 +99,7 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 		return s, d.of(op, s.ctx, uintptr(h), streamKind)
 	}
 	if h := d.host(); h != nil && !h.apart {
-		return nil, driver.ResultNotPermitted // it is of the current context
+		return nil, driver.ResultNotPermitted // it belongs to the current context
 	}
 	c := t.current()
 	if r := d.live(c); r != ok {
@@ -132,7 +132,8 @@ func (d *Driver) onStream(op string, th *driver.Thread, h driver.Stream) (*strea
 	return s, t, r
 }
 
-// usable returns a stream by its handle: the legacy default stream only if it is free.
+// usable returns a stream by its handle. It refuses the legacy default stream while legacyFree
+// does.
 func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
 	s, r := d.stream(op, t, h)
 	if r == ok && s.kind == legacyStream {
@@ -141,8 +142,7 @@ func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.
 	return s, r
 }
 
-// askStream begins a call that says whether a stream is being captured, or has an answer
-// of its own if it is.
+// askStream begins a call on a stream that does its own checks for captures.
 func (d *Driver) askStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
 	if r := d.begin(op); r != ok {
 		return nil, nil, r
@@ -166,7 +166,7 @@ func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priori
 	defer d.mu.Unlock()
 	c, _, r := d.inContext(op, th)
 	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 && (r == ok || r == driver.ResultInvalidContext) {
-		return 0, driver.ResultInvalidValue // which is looked at first
+		return 0, driver.ResultInvalidValue // the flags are checked first
 	}
 	if r != ok {
 		return 0, r
@@ -184,7 +184,7 @@ func (d *Driver) newStream(c *context, flags uint32, priority int32) *stream {
 	return s
 }
 
-// StreamDestroy is cuStreamDestroy_v2. What is on the stream is still done.
+// StreamDestroy is cuStreamDestroy_v2. The work on the stream is still done.
 func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result {
 	const op = "cuStreamDestroy"
 	defer d.mu.Unlock()
@@ -198,11 +198,11 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	if r != ok {
 		return r
 	}
-	if s.capture != nil && d.lost == ok { // nothing ends a capture after an error
+	if s.capture != nil && d.lost == ok { // a capture cannot be ended after a sticky error
 		d.abandon(s)
 	}
 	if s.held {
-		d.engine.release(s) // nobody could, later
+		d.engine.release(s) // later its handle is invalid
 	}
 	r = d.of(op, s.ctx, uintptr(h), streamKind)
 	s.ctx.forget(s)
@@ -210,7 +210,7 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	return r
 }
 
-// onIdleStream begins a call that asks whether a stream is idle.
+// onIdleStream begins a call that queries or waits for a stream.
 func (d *Driver) onIdleStream(op string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
 	s, t, r := d.onStream(op, th, h)
 	if r == ok {
@@ -286,11 +286,11 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 		return d.invalidate(s.capture, driver.ResultStreamCaptureIsolation)
 	}
 	if e.point.on == s && s.kind != legacyStream && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
-		return ok // what is on a stream is in order anyway
+		return ok // the work of one stream is always in order
 	}
-	// Even if the event is complete, something is put on the legacy default stream, and for an
-	// event that processes share on every stream: there it is behind the barriers. Otherwise
-	// the stream waits for the event, and for the legacy default stream when it has work.
+	// A wait for a pending event is always an operation. A wait on the legacy default stream, or
+	// for an event that processes share, is an operation even if the event is complete, as long as
+	// the stream has barriers, and comes after these.
 	barrier := e.flags&driver.CU_EVENT_INTERPROCESS != 0 || s.kind == legacyStream && e.state != empty
 	if o := e.point.op; o != nil && !o.done || barrier && len(s.barriers()) > 0 {
 		d.engine.enqueue(s, &op{overtakes: !barrier}, o)
@@ -367,8 +367,7 @@ func (d *Driver) StreamGetDevice(th *driver.Thread, h driver.Stream) (driver.Dev
 	return driver.Device(s.ctx.dev.ordinal), ok
 }
 
-// Hold keeps a stream from beginning anything until Release: what is enqueued on
-// it stays pending.
+// Hold stops a stream until Release: work that has not begun stays pending.
 func (d *Driver) Hold(h uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -377,7 +376,7 @@ func (d *Driver) Hold(h uintptr) {
 	}
 }
 
-// Release lets a stream go on that was held.
+// Release continues a held stream.
 func (d *Driver) Release(h uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

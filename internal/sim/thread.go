@@ -2,24 +2,23 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// thread is what the driver keeps for a thread.
+// thread is the driver's state of a thread.
 type thread struct {
 	id    uint64
 	stack []namedContext
-	mode  int32 // of capture
+	mode  int32 // the capture mode
 	own   map[*context]*stream
-	// anyThread says that nobody claimed a thread for the call: the goroutine runs on any.
+	// anyThread says that the call is not made on a pinned thread.
 	anyThread bool
 }
 
-// namedContext is what is current in a thread: a context, in the name of a green context whose
-// part of it is meant, or in its own.
+// namedContext is a current context: a context, or a green context that means its primary context.
 type namedContext struct {
 	*context
 	green *greenContext
 }
 
-// name returns the handle that it is current by, and number its id.
+// name returns the handle of the current context or green context.
 func (c namedContext) name() driver.Context {
 	if c.green != nil {
 		return driver.Context(c.green.handle)
@@ -27,6 +26,7 @@ func (c namedContext) name() driver.Context {
 	return c.handle
 }
 
+// number returns the result of cuCtxGetId for the current context or green context.
 func (c namedContext) number() uint64 {
 	if c.green != nil {
 		return c.green.id
@@ -48,8 +48,8 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 	return t
 }
 
-// EndThread forgets what the driver keeps for a thread that has ended. What is on its
-// default streams is still done.
+// EndThread removes the state of a thread that has ended. The work on its default streams is still
+// done.
 func (d *Driver) EndThread(th *driver.Thread) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +59,7 @@ func (d *Driver) EndThread(th *driver.Thread) {
 				d.misuse(
 					"the end of a thread",
 					uintptr(driver.CU_STREAM_PER_THREAD),
-					"a capture of its default stream has failed, and nobody ended it",
+					"a capture of its default stream has failed, and was not ended",
 					nil,
 				)
 			}
@@ -70,9 +70,9 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	th.Local = nil
 }
 
-// top returns what is current in the thread. A context that was destroyed is current
-// until something else is, or, if it was a primary one, until there is a new one, which
-// has its handle.
+// top returns the thread's current context. A destroyed context stays current until another context
+// is made current. A destroyed primary context is replaced by the next primary context, which has
+// the same handle.
 func (t *thread) top() (c namedContext) {
 	if len(t.stack) == 0 {
 		return c
@@ -136,7 +136,7 @@ func (d *Driver) CtxGetCurrent(th *driver.Thread) (driver.Context, driver.Result
 	return 0, ok
 }
 
-// CtxSetCurrent is cuCtxSetCurrent: it takes the place of the top of the stack.
+// CtxSetCurrent is cuCtxSetCurrent: it replaces the top of the stack.
 func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Result {
 	defer d.mu.Unlock()
 	var c namedContext

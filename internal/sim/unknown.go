@@ -6,12 +6,12 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// unknownKernels are kernels that were launched, and that nobody has written in Go.
+// unknownKernels are kernels without an implementation that were launched.
 type unknownKernels struct {
 	refused    bool
 	notify     func(name string)
-	unreported []string       // for which notify has yet to be called
-	misuses    map[string]int // where the misuse of a kernel is, -1 if there is no room for it
+	unreported []string       // kernels for which notify still has to be called
+	misuses    map[string]int // the index of each kernel's misuse, or -1 if there are too many misuses
 }
 
 // RefuseUnknownKernels is cusim.RefuseUnknownKernels.
@@ -24,8 +24,9 @@ func OnUnknownKernel(f func(name string)) Option {
 	return func(d *Driver) { d.unknown.notify = f }
 }
 
-// known returns ok if a kernel can be launched, and notes a misuse if what it does is not
-// known, as it is of one whose PTX does nothing. There is one for each name, which counts the launches.
+// known returns ok if a kernel can be launched. It records a misuse for a kernel without an
+// implementation, unless its PTX only returns. There is one misuse for each name, which counts the
+// launches.
 func (d *Driver) known(op string, f *function) driver.Result {
 	if _, written := d.kernels[f.name]; written || f.idle {
 		return ok
@@ -58,10 +59,9 @@ func (d *Driver) known(op string, f *function) driver.Result {
 	return ok
 }
 
-// reportUnknown calls the function of OnUnknownKernel for what it has not been called for.
-// The driver is not locked.
+// reportUnknown calls the function of OnUnknownKernel for new kernels. The driver is not locked.
 func (d *Driver) reportUnknown() {
-	if d.unknown.notify == nil { // which does not change
+	if d.unknown.notify == nil { // set by an option, and never changed
 		return
 	}
 	d.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestUnknownKernels launches kernels that nobody has written.
+// TestUnknownKernels launches kernels without an implementation.
 func TestUnknownKernels(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts []Option
@@ -23,11 +23,11 @@ func TestUnknownKernels(t *testing.T) {
 			var told []string
 			var r *lab
 			r = newLab(t, append(tt.opts, OnUnknownKernel(func(name string) {
-				r.CtxGetCurrent(r.th) // the driver can be called
+				r.CtxGetCurrent(r.th) // it may call the driver
 				told = append(told, name)
 			}))...)
 			s := r.newStream()
-			// What does nothing need not be written.
+			// A kernel that only returns needs no implementation.
 			idle, res := r.ModuleGetFunction(
 				r.th,
 				r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"),
@@ -72,14 +72,14 @@ func TestUnknownKernels(t *testing.T) {
 	}
 }
 
-// complaints are what Check says.
+// complaints is a TB that records the errors of Check.
 type complaints []string
 
 func (c *complaints) Helper() {}
 
 func (c *complaints) Errorf(format string, _ ...any) { *c = append(*c, format) }
 
-// TestCensusOfDestroyedContext holds that what was made in a context goes with it.
+// TestCensusOfDestroyedContext checks that objects of a destroyed context do not count.
 func TestCensusOfDestroyedContext(t *testing.T) {
 	r := newLab(t)
 	c, res := r.CtxCreate(r.th, 0, 0)
@@ -100,7 +100,7 @@ func TestCensusOfDestroyedContext(t *testing.T) {
 	}
 }
 
-// TestMemoryOfContexts holds that a context takes memory of its device.
+// TestMemoryOfContexts checks that a context uses memory of its device.
 func TestMemoryOfContexts(t *testing.T) {
 	r := newLab(t)
 	free := func() uint64 { n, _, _ := r.MemGetInfo(r.th); return n }

@@ -11,28 +11,28 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// waiting is the calls that wait, and the functions on the host that may make such calls.
+// waiting contains the calls that wait, and the running host functions, which may make such calls.
 type waiting struct {
-	changed  *sync.Cond // something completed, or was released
+	changed  *sync.Cond // signalled when work completes or a stream is released
 	waits    []*wait
-	lastMove time.Time         // when something happened that they may wait for, while there are any
-	hosts    map[int]*hostCall // that streams are calling, by the thread
+	lastMove time.Time         // the last event that could end one of waits
+	hosts    map[int]*hostCall // the running host functions, by thread
 }
 
-// wait is a call that waits: for operations, or for all in a context up to a number.
+// wait is a call that waits for operations, or for all operations of a context up to a number.
 type wait struct {
 	op     string  // the C function
-	handle uintptr // what it is about, or 0
+	handle uintptr // the handle in its arguments, or 0
 	ops    []*op
 	ctx    *context
 	last   uint64
 
-	host   *hostCall // the function on the host that makes the call, or nil
+	host   *hostCall // the host function that makes the call, or nil
 	begun  time.Time
 	caller []uintptr
 }
 
-// over reports whether there is nothing left to wait for.
+// over reports whether the wait has ended.
 func (w *wait) over() bool {
 	if w.ctx != nil {
 		return w.ctx.pending.none() || w.ctx.pending.oldest.number > w.last
@@ -57,8 +57,8 @@ func (w *wait) needs(o *op) bool {
 	return false
 }
 
-// wait waits until a call is over, or there is a sticky error, which it returns. A wait that
-// would never end is a misuse, and not permitted. Meanwhile the driver is unlocked.
+// wait waits until w is over, or until a sticky error, which it returns. A wait that would never
+// end is a misuse, and returns CUDA_ERROR_NOT_PERMITTED. The driver is unlocked during the wait.
 func (d *Driver) wait(w *wait) driver.Result {
 	d.engine.catchUp()
 	if w.over() || d.lost != ok {
@@ -84,9 +84,8 @@ func (d *Driver) wait(w *wait) driver.Result {
 	return d.lost
 }
 
-// CheckWait is for package cu, which waits by asking again and again: it returns
-// CUDA_ERROR_NOT_PERMITTED if the call that is about to do that is made in a function that
-// a stream calls, and would wait for the end of that.
+// CheckWait is for package cu, which waits by polling. It returns CUDA_ERROR_NOT_PERMITTED if a
+// host function is about to wait for an event that comes after the host function itself.
 func (d *Driver) CheckWait(h driver.Event) driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,8 +105,8 @@ func (d *Driver) CheckWait(h driver.Event) driver.Result {
 const endlessWait = "a host function waits for what comes after it: this would never end; let the function return, " +
 	"and another goroutine wait"
 
-// endless reports whether a call that a function on the host makes waits for the end of that
-// function, also by way of others that wait.
+// endless reports whether a call of a host function waits for the end of this function, directly or
+// through other waits.
 func (d *Driver) endless(w *wait) bool {
 	seen := make(map[*hostCall]bool)
 	for list := []*wait{w}; len(list) > 0; {
@@ -127,7 +126,7 @@ func (d *Driver) endless(w *wait) bool {
 	return false
 }
 
-// moved notes that something happened that calls may wait for.
+// moved notes an event that may end a wait.
 func (d *Driver) moved() {
 	if len(d.waits) > 0 {
 		d.lastMove = time.Now()
@@ -144,7 +143,7 @@ type Blocked struct {
 	For      time.Duration
 }
 
-// String says who waits, for what, and how that goes on.
+// String returns a text with all fields.
 func (b Blocked) String() string {
 	on := ""
 	if b.Handle != 0 {
@@ -154,7 +153,7 @@ func (b Blocked) String() string {
 		strings.Join(b.Reasons, "; "), b.Caller)
 }
 
-// Blocked returns the calls that wait for what does not go on by itself.
+// Blocked returns the calls that wait for work that cannot continue by itself.
 func (d *Driver) Blocked() (list []Blocked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +173,7 @@ func (d *Driver) Blocked() (list []Blocked) {
 	return list
 }
 
-// obstacles says what a call waits for.
+// obstacles adds the reasons for which a call waits.
 func (d *Driver) obstacles(w *wait, b *Blocked) {
 	because := func(format string, args ...any) { b.Reasons = append(b.Reasons, fmt.Sprintf(format, args...)) }
 	for _, dev := range d.devices {

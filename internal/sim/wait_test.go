@@ -11,13 +11,13 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestBlocked asks who waits for what does not go on by itself.
+// TestBlocked checks the report of calls that wait for work that cannot continue by itself.
 func TestBlocked(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts    []Option
 		enqueue func(r *lab, s driver.Stream) (goOn func())
 		held    bool
-		reason  string // {s} is the stream
+		reason  string // {s} stands for the stream
 	}{
 		"held": {nil, func(r *lab, s driver.Stream) func() {
 			r.Hold(uintptr(s))
@@ -47,10 +47,10 @@ func TestBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t, tt.opts...)
 			s, unused, p := r.newStream(), r.newStream(), r.alloc("x")
-			r.Hold(uintptr(unused)) // it has nothing to do with it
+			r.Hold(uintptr(unused)) // not related to the wait
 			goOn := tt.enqueue(r, s)
 			if got := r.Blocked(); len(got) != 0 {
-				t.Errorf("nobody waits: %v", got)
+				t.Errorf("a call without a wait is reported: %v", got)
 			}
 			freed := make(chan driver.Result)
 			q, res := r.MemAlloc(r.th, 1)
@@ -108,5 +108,5 @@ func TestNotBlocked(t *testing.T) {
 	}
 }
 
-// inHex writes a handle as messages do.
+// inHex returns a handle in the format of messages.
 func inHex(v uintptr) string { return fmt.Sprintf("%#x", v) }

@@ -7,18 +7,18 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// maxArming is how many items are armed after one round.
+// maxArming is how many items are armed after one round at most.
 const maxArming = 16
 
-// armed are the waits for which a wake-up stream notifies the watcher. The watcher's lock guards
-// them.
+// armed is the set of waits for which a wake-up stream notifies the watcher. The watcher's lock
+// guards it.
 type armed struct {
-	list  []*Wait
-	loose int // how many of them are loose
-	// unsupported says that no stream can notify. scarce says that there is no stream left just now.
+	list       []*Wait
+	unnumbered int // how many of them are unnumbered
+	// unsupported says that no stream can ever notify. scarce says that all streams are in use.
 	unsupported, scarce bool
-	// gap says that an armed wait has ended, and another of its counter's is not armed yet. missed
-	// says that a stream may have notified before its wait counted as armed.
+	// gap says that an armed wait has ended and its counter has other waits, which may not be
+	// armed. missed says that a stream may have notified before its wait counted as armed.
 	gap, missed bool
 }
 
@@ -29,27 +29,28 @@ type arming struct {
 	domain *Domain
 }
 
-// loosen and unlink are the set's, and count what is armed.
-func (w *Watcher) loosen(of *Wait) {
-	w.set.loosen(of)
-	if of.wakeUp != nil {
-		w.armed.loose++
+// addUnnumbered is the set's method of this name, and keeps the count of armed unnumbered waits.
+func (w *Watcher) addUnnumbered(wait *Wait) {
+	w.set.addUnnumbered(wait)
+	if wait.wakeUp != nil {
+		w.armed.unnumbered++
 	}
 }
 
-func (w *Watcher) unlink(of *Wait) {
-	w.set.unlink(of)
-	if of.wakeUp != nil {
-		w.armed.loose--
+// removeUnnumbered is the set's method of this name, and keeps the same count.
+func (w *Watcher) removeUnnumbered(wait *Wait) {
+	w.set.removeUnnumbered(wait)
+	if wait.wakeUp != nil {
+		w.armed.unnumbered--
 	}
 }
 
-// arm has streams wake the watcher for what has been waited for for long.
+// arm arms wake-up streams for waits that have lasted for Long.
 func (w *Watcher) arm(r *round, now time.Time) {
 	if !w.source.MayArm() || !w.choose(r, now) {
 		return
 	}
-	var none []*Domain // have no wake-up stream left
+	var none []*Domain // domains without a free wake-up stream
 	for _, a := range r.arming {
 		if slices.Contains(none, a.domain) {
 			continue
@@ -72,24 +73,24 @@ func (w *Watcher) arm(r *round, now time.Time) {
 	}
 }
 
-// start has a wake-up stream notify. While other calls wait for a device, that call may wait for
-// them: the watcher must not.
-func (w *Watcher) start(of *Wait, up WakeUp) {
+// start calls the wake-up stream's Start on another goroutine. Start may block while other calls of
+// the context block, and the watcher must not block.
+func (w *Watcher) start(wait *Wait, up WakeUp) {
 	w.mu.Lock()
-	of.starting = true
+	wait.starting = true
 	w.mu.Unlock()
-	of.item.Retain() // also if it was closed: the wait is in use
+	wait.item.Retain() // allowed even after a close, as the wait still retains the item
 	w.late.Add(1)
 	notified := w.notifier.Notified()
 	explore.Go(func() {
-		w.noteArmed(of, up, up.Start(), notified)
-		of.item.Drop()
+		w.noteArmed(wait, up, up.Start(), notified)
+		wait.item.Drop()
 		w.late.Add(-1)
 	})
 }
 
-// choose collects the waits that streams should wake the watcher for, the first of each counter
-// before others. It reports false if there are none.
+// choose collects the waits to arm, those that are first of their counter before others. It reports
+// false if there are none.
 func (w *Watcher) choose(r *round, now time.Time) bool {
 	clear(r.arming)
 	r.arming = r.arming[:0]
@@ -101,31 +102,32 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 	}
 	for k := range 2 * len(r.plain) {
 		i := k % len(r.plain)
-		of, heads := r.plain[i], k < len(r.plain)
-		if of.head != heads || of.counter == nil || of.wakeUp != nil || of.unarmable || of.starting ||
-			age-of.since < Long ||
-			!w.source.CanArm(of.item) {
+		wait, heads := r.plain[i], k < len(r.plain)
+		if wait.head != heads || wait.counter == nil || wait.wakeUp != nil || wait.unarmable || wait.starting ||
+			age-wait.since < Long ||
+			!w.source.CanArm(wait.item) {
 			continue
 		}
-		if r.arming = append(r.arming, arming{of, r.handles[i], of.counter.domain}); len(r.arming) == maxArming {
+		if r.arming = append(r.arming, arming{wait, r.handles[i], wait.counter.domain}); len(r.arming) == maxArming {
 			break
 		}
 	}
 	return len(r.arming) > 0
 }
 
-// noteArmed notes whether a stream will wake the watcher for a wait. notified is how often streams
-// had notified before it could: it may do so before its wait counts as armed.
-func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64) {
+// noteArmed notes whether a stream will notify the watcher for a wait. notified is the notifier's
+// count before Start: a higher count means that the stream may have notified before its wait
+// counted as armed.
+func (w *Watcher) noteArmed(wait *Wait, up WakeUp, res ArmResult, notified uint64) {
 	w.mu.Lock()
-	of.starting = false
-	notifies := res == Armed && of.counter != nil && !of.item.Exposed()
+	wait.starting = false
+	notifies := res == Armed && wait.counter != nil && !wait.item.Exposed()
 	switch {
 	case notifies:
-		of.wakeUp = up
-		w.armed.list = append(w.armed.list, of)
-		if of.where == inList {
-			w.armed.loose++
+		wait.wakeUp = up
+		w.armed.list = append(w.armed.list, wait)
+		if wait.where == inList {
+			w.armed.unnumbered++
 		}
 		w.set.version++
 		if w.notifier.Notified() != notified {
@@ -133,7 +135,7 @@ func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64)
 			w.wake()
 		}
 	default:
-		of.unarmable = true // an exposed item stays so
+		wait.unarmable = true // also for an exposed item, as it stays exposed
 		w.armed.unsupported = w.armed.unsupported || res == Unsupported
 	}
 	w.mu.Unlock()
@@ -142,36 +144,36 @@ func (w *Watcher) noteArmed(of *Wait, up WakeUp, res ArmResult, notified uint64)
 	}
 }
 
-// disarm gives a wait's stream back.
-func (w *Watcher) disarm(of *Wait) {
-	of.wakeUp.Return()
-	of.wakeUp = nil
+// disarm returns the stream of a wait.
+func (w *Watcher) disarm(wait *Wait) {
+	wait.wakeUp.Return()
+	wait.wakeUp = nil
 	a := &w.armed
-	if of.where == inList {
-		a.loose--
+	if wait.where == inList {
+		a.unnumbered--
 	}
 	last := len(a.list) - 1
-	a.list[slices.Index(a.list, of)] = a.list[last]
+	a.list[slices.Index(a.list, wait)] = a.list[last]
 	a.list[last] = nil
 	a.list = a.list[:last]
 	a.scarce = false
 }
 
-// loosenExposed takes exposed items from the heaps, and from those that are armed: a new
-// generation may be part of another sequence, and the stream waits for the old one.
-func (w *Watcher) loosenExposed() {
+// unnumberExposed makes the waits for exposed items unnumbered, and disarms them. A new generation
+// may be part of another sequence, and the stream waits for the old generation.
+func (w *Watcher) unnumberExposed() {
 	for i := len(w.armed.list) - 1; i >= 0; i-- {
-		if of := w.armed.list[i]; of.item.Exposed() {
-			w.disarm(of)
+		if wait := w.armed.list[i]; wait.item.Exposed() {
+			w.disarm(wait)
 		}
 	}
 	for _, c := range w.set.counters {
 		for i := len(c.heap.entries) - 1; i >= 0; i-- {
 			x := &c.heap.entries[i]
-			if of := x.wait; of.counter != nil && of.item.Exposed() {
-				x.wait = &Wait{flags: flags{where: inHeap}} // that has ended, in its place
+			if wait := x.wait; wait.counter != nil && wait.item.Exposed() {
+				x.wait = &Wait{flags: flags{where: inHeap}} // an ended wait, which takes the place in the heap
 				c.heap.stale++
-				w.loosen(of)
+				w.addUnnumbered(wait)
 			}
 		}
 	}

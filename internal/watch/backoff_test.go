@@ -7,7 +7,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// stepClock is a clock whose timers say how long they are, and are over at once.
+// stepClock is a clock whose timers note their durations, and fire at once.
 type stepClock struct {
 	driver.Clock
 	slept []time.Duration
@@ -29,7 +29,7 @@ func (t stepTimer) C() <-chan time.Time {
 func (t stepTimer) Reset(d time.Duration) { t.c.slept = append(t.c.slept, d) }
 func (t stepTimer) Stop()                 {}
 
-// TestBackOff waits ever longer, by the clock that it has.
+// TestBackOff makes ten pauses, which become longer, with a clock of its own.
 func TestBackOff(t *testing.T) {
 	for _, p := range []Policy{Brief, Patient} {
 		c := &stepClock{}
@@ -45,7 +45,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// TestPolicies holds the watcher's sleeps to their bounds.
+// TestPolicies checks the bounds of the watcher's sleeps.
 func TestPolicies(t *testing.T) {
 	s := share{saved: 0}
 	for _, tt := range []struct{ sinceNews, rest time.Duration }{

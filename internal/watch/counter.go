@@ -1,64 +1,66 @@
 package watch
 
-// Counter is a number that rises, and the waits for what it will reach. Its program makes those
-// in memory; those of sequences exist while somebody waits. The watcher's lock guards it.
+// Counter is a number that rises, with the waits for numbers that it will reach. The user of this
+// package makes the counters in memory. The counter of a sequence exists while there are waits for
+// it. The watcher's lock guards all fields but checking.
 type Counter struct {
 	key        key
-	word       Word // nil for that of a sequence
+	word       Word // nil for the counter of a sequence
 	domain     *Domain
-	prev, next *Counter // of the domain
-	place      int      // in the set's list
-	n          int      // waits that have not ended
+	prev, next *Counter // in the list of the domain
+	place      int      // index in the set's list
+	n          int      // number of waits that have not ended
 	heap       heap     // waits with numbers
-	loose      looseList
-	// upTo is what the counter of a sequence has reached, as far as that is known. completed is
-	// how many waits in the heap have ended so since it was decided how far to look.
+	unnumbered unnumberedList
+	// upTo is the highest number that the counter of a sequence is known to have reached. completed
+	// is how many waits of the heap have completed since the last round was gathered.
 	upTo      uint64
 	completed int
-	// checking says that somebody asks whether the word still works.
+	// checking says that a goroutine calls the word's Works.
 	checking atomicFlag
 }
 
-// looseList holds the waits of a counter that have no number, the first to be waited for first.
-type looseList struct {
+// unnumberedList holds the unnumbered waits of a counter, the oldest first.
+type unnumberedList struct {
 	first, last *Wait
-	// depth is how many of them are asked for: more after each round in which all have completed.
-	// hits is how many have since that was decided.
+	// depth is how many of them a round queries. It doubles after each round in which all of these
+	// have completed. hits is how many have completed since depth was last changed.
 	depth, hits int
 }
 
-// Init makes the counter one in memory, with the domain in which its waits end.
+// Init makes c a counter in memory. Its waits end with those of the domain.
 func (c *Counter) Init(word Word, domain *Domain) { c.word, c.domain = word, domain }
 
-// key names a sequence. An item of which nothing is known is a sequence of its own.
+// key identifies a sequence. An item whose position is not known is a sequence of its own.
 type key struct {
 	sequence uint64
 	item     *Shared
 }
 
-// set is all that is waited for. The watcher's lock guards it.
+// set is the set of all counters with waits. The watcher's lock guards it.
 type set struct {
 	sequences map[key]*Counter
-	// counters are those of sequences in any order, and words those in memory.
+	// counters are the counters of sequences, and words the counters in memory, both in any order.
 	counters, words []*Counter
-	n               int // waits for items
-	// others are the interests that are not counted as waiters: callbacks, and those of goroutines
-	// that wait for several items.
+	n               int // number of waits for items
+	// others is the number of Subs that are not counted as waiters: callbacks, and Subs of
+	// goroutines that wait for several items.
 	others int
-	// turn is the next of the loose waits, which are in a ring, that is asked for though it is
-	// behind others. loose is how many these are.
-	turn  *Wait
-	loose int
-	// advanced are counters of which an item has completed. It is empty but in endAll.
+	// turn is the wait in the ring of unnumbered waits with which gatherTurns continues. unnumbered
+	// is how many waits the ring has.
+	turn       *Wait
+	unnumbered int
+	// advanced are the counters of sequences of which an item has completed. It is used within
+	// endAll.
 	advanced []*Counter
-	// version counts the changes of what there is to ask for.
+	// version counts the changes of the set of items to query.
 	version uint64
 }
 
-// idle reports whether nobody waits for anything.
+// idle reports whether there are no waits.
 func (s *set) idle() bool { return s.n == 0 && len(s.words) == 0 }
 
-// sequence returns the counter of an item's sequence.
+// sequence returns the counter of an item's sequence, and the item's number there, or 0.
 func (s *set) sequence(item Item, domain *Domain) (c *Counter, number uint64) {
 	on, number := item.Position()
 	k := key{sequence: on}
@@ -68,7 +70,7 @@ func (s *set) sequence(item Item, domain *Domain) (c *Counter, number uint64) {
 	c = s.sequences[k]
 	if c == nil {
 		c = &Counter{key: k, domain: domain}
-		c.loose.depth = 1
+		c.unnumbered.depth = 1
 		if s.sequences == nil {
 			s.sequences = make(map[key]*Counter)
 		}
@@ -78,7 +80,7 @@ func (s *set) sequence(item Item, domain *Domain) (c *Counter, number uint64) {
 	return c, number
 }
 
-// of returns the list that a counter belongs to.
+// of returns the list that contains a counter.
 func (s *set) of(c *Counter) *[]*Counter {
 	if c.word != nil {
 		return &s.words
@@ -86,7 +88,7 @@ func (s *set) of(c *Counter) *[]*Counter {
 	return &s.counters
 }
 
-// list adds a counter for which somebody begins to wait, and forget takes it away.
+// list adds a counter that gets its first wait.
 func (s *set) list(c *Counter) {
 	if c.next = c.domain.first; c.next != nil {
 		c.next.prev = c
@@ -97,6 +99,7 @@ func (s *set) list(c *Counter) {
 	*l = append(*l, c)
 }
 
+// forget removes a counter whose last wait has ended.
 func (s *set) forget(c *Counter) {
 	if c.prev != nil {
 		c.prev.next = c.next
@@ -120,55 +123,55 @@ func (s *set) forget(c *Counter) {
 	}
 }
 
-// loosen puts a wait without a number into its counter's list and the ring.
-func (s *set) loosen(of *Wait) {
-	l := &of.counter.loose
-	of.where, of.list.prev = inList, l.last
+// addUnnumbered adds an unnumbered wait to its counter's list and to the ring.
+func (s *set) addUnnumbered(wait *Wait) {
+	l := &wait.counter.unnumbered
+	wait.where, wait.list.prev = inList, l.last
 	if l.last != nil {
-		l.last.list.next = of
+		l.last.list.next = wait
 	} else {
-		l.first = of
+		l.first = wait
 	}
-	l.last = of
+	l.last = wait
 	if s.turn == nil {
-		of.ring = links{of, of}
-		s.turn = of
+		wait.ring = links{wait, wait}
+		s.turn = wait
 	} else {
-		of.ring = links{s.turn.ring.prev, s.turn}
-		of.ring.prev.ring.next, of.ring.next.ring.prev = of, of
+		wait.ring = links{s.turn.ring.prev, s.turn}
+		wait.ring.prev.ring.next, wait.ring.next.ring.prev = wait, wait
 	}
-	s.loose++
+	s.unnumbered++
 }
 
-// unlink undoes that.
-func (s *set) unlink(of *Wait) {
-	l := &of.counter.loose
-	if of.list.prev != nil {
-		of.list.prev.list.next = of.list.next
+// removeUnnumbered removes an unnumbered wait from the list and the ring.
+func (s *set) removeUnnumbered(wait *Wait) {
+	l := &wait.counter.unnumbered
+	if wait.list.prev != nil {
+		wait.list.prev.list.next = wait.list.next
 	} else {
-		l.first = of.list.next
+		l.first = wait.list.next
 	}
-	if of.list.next != nil {
-		of.list.next.list.prev = of.list.prev
+	if wait.list.next != nil {
+		wait.list.next.list.prev = wait.list.prev
 	} else {
-		l.last = of.list.prev
+		l.last = wait.list.prev
 	}
-	if of.ring.next == of {
+	if wait.ring.next == wait {
 		s.turn = nil
 	} else {
-		of.ring.prev.ring.next, of.ring.next.ring.prev = of.ring.next, of.ring.prev
-		if s.turn == of {
-			s.turn = of.ring.next
+		wait.ring.prev.ring.next, wait.ring.next.ring.prev = wait.ring.next, wait.ring.prev
+		if s.turn == wait {
+			s.turn = wait.ring.next
 		}
 	}
-	of.where, of.list, of.ring = nowhere, links{}, links{}
-	s.loose--
+	wait.where, wait.list, wait.ring = nowhere, links{}, links{}
+	s.unnumbered--
 }
 
-// each calls f for each wait of the counter. It ends none of them.
+// each calls f for each wait of the counter. f must not end a wait.
 func (c *Counter) each(f func(*Wait)) {
-	for of := c.loose.first; of != nil; of = of.list.next {
-		f(of)
+	for wait := c.unnumbered.first; wait != nil; wait = wait.list.next {
+		f(wait)
 	}
 	for _, x := range c.heap.entries {
 		if x.wait.counter != nil {
@@ -177,17 +180,18 @@ func (c *Counter) each(f func(*Wait)) {
 	}
 }
 
-// add adds a wait to a group, and remove takes it away.
-func (g *Group) add(of *Wait) {
+// add adds a wait to the group.
+func (g *Group) add(wait *Wait) {
 	first := g.first.Load()
-	if of.members.next = first; first != nil {
-		first.members.prev = of
+	if wait.members.next = first; first != nil {
+		first.members.prev = wait
 	}
-	g.first.Store(of)
+	g.first.Store(wait)
 }
 
-func (g *Group) remove(of *Wait) {
-	before, after := of.members.prev, of.members.next
+// remove removes a wait from the group.
+func (g *Group) remove(wait *Wait) {
+	before, after := wait.members.prev, wait.members.next
 	if before != nil {
 		before.members.next = after
 	} else {
@@ -196,5 +200,5 @@ func (g *Group) remove(of *Wait) {
 	if after != nil {
 		after.members.prev = before
 	}
-	of.members = links{}
+	wait.members = links{}
 }

@@ -1,49 +1,53 @@
 // Package watch implements waiting: many goroutines wait for numbers that rise.
 //
-// It knows no events, streams or contexts, and calls no driver. What it waits
-// for is behind two interfaces: an [Item] can be waited for, and a [Source] can
-// ask for many items at once, and can have a wake-up stream notify the watcher.
+// It knows no events, streams or contexts, and calls no driver. It works on two interfaces. An
+// [Item] can be waited for. A [Source] queries many items at once, and can make a wake-up stream
+// notify the watcher.
 //
 // # Counters
 //
-// Everything is a [Counter]: a number that rises, with a heap of waits, the
-// lowest number first. There are two kinds. A counter in memory, as a timeline
-// has, is read in each round. The counter of a sequence, as the records of a
-// stream are, is not in memory: only the first item of the heap is asked for,
-// and when it has completed, so have all before it. After an outcome the fourth,
-// the sixteenth and so on are asked for as well, so that 1,000 items that
-// complete at once need ten questions. An item without a known number is loose:
-// a counter has its loose items in a list, and all lists are in one ring, so
-// that those behind others have their turn.
+// Every wait belongs to a [Counter]: a number that rises, with a heap of waits, the lowest number
+// first. There are two kinds of counters.
+//
+// A counter in memory, such as a timeline's, is read in each round.
+//
+// The counter of a sequence, such as the records of a stream, is not in memory. The watcher queries
+// only the first item of the heap. When this item has completed, all items before it have completed
+// as well. After an outcome the watcher also queries the fourth, the sixteenth and so on, so that
+// 1,000 items that complete at once need ten queries.
+//
+// An item without a known number is unnumbered. Each counter has a list of its unnumbered items.
+// The watcher queries the first items of each list. A ring contains the items of all lists, and the
+// watcher queries some more items in the order of the ring, so that each item is queried
+// eventually.
 //
 // # A wait
 //
-// A goroutine first polls for itself: [Watcher.Poll]. Then it adds its interest,
-// a [Sub], and sleeps until its [Waiter] is ready. Interests in the same item
-// share a [Wait]. To add or to cancel one searches no list, also with many
-// items of one event. Three things end a wait: an outcome, [Watcher.Cancel], or
-// one of the End methods when something is closed.
+// A goroutine first polls for itself, with [Watcher.Poll]. Then it adds a [Sub], and sleeps until
+// its [Waiter] is ready. All Subs for the same item share a [Wait]. Adding and cancelling a Sub
+// searches no list, even if one event has many items. Three things end a wait: an outcome,
+// [Watcher.Cancel], and the End methods, which are called when something is closed.
 //
 //	Poll ─► Add ─► asleep ─► outcome, Cancel, or End
 //
 // # Rounds
 //
-// One goroutine of the [Watcher] asks for all waits, and runs while there are
-// some. A round gathers what to ask for with the lock, asks without it, and takes
-// the lock again to end waits. After news it asks again and again, within its
-// share of a processor. Then it sleeps for one part of the time since the news:
-// see [Policy], which is also that of every other loop that waits. When a wait
-// has lasted for long the source arms a wake-up stream for its item. When all
-// first items are armed, the goroutine sleeps until a stream or a new wait
-// notifies it, and looks at everything now and then, as a stream that has failed
-// notifies nobody.
+// One goroutine of the [Watcher] queries for all waits. It runs while there are waits. In each
+// round it gathers the items to query while it holds the lock, queries them without the lock, and
+// takes the lock again to end waits. After a new wait or an outcome it makes rounds without a
+// pause, within its share of a processor. Then it sleeps between rounds for a part of the time since
+// then: see [Policy], which all other loops that wait use, too.
+//
+// When a wait has lasted for long, the source arms a wake-up stream for its item. When the first
+// items of all counters are armed, the goroutine sleeps until a stream or a new wait notifies it.
+// It still queries everything from time to time, because a stream that has failed never notifies.
 //
 // # Rules
 //
-// The watcher's lock is never held while a source is asked, but for the methods
-// of the source that say otherwise. Code of the program, such as a tracer or a
-// callback, never runs on the watcher's goroutine: it could wait for an outcome
-// that only this goroutine finds. An item is retained while a wait for it exists,
-// and while it is used without the lock. Another code's use may change an exposed
-// item: it is asked for alone, and nothing is concluded from or for it.
+// The watcher's lock is not held while a method of a source runs, except where the method's comment
+// says so. Code of the program, such as a tracer or a callback, never runs on the watcher's
+// goroutine: it could wait for an outcome that only this goroutine finds. An item is retained while
+// a wait for it exists, and while it is used without the lock. Other code may change an exposed
+// item at any time: so it is queried alone, its outcome ends no other wait, and no other outcome
+// ends a wait for it.
 package watch

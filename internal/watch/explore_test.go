@@ -12,9 +12,9 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// world is what a program of the exploration works on. Time passes so fast that the first round
-// arms what is pending, and that the watcher sleeps after it until it is notified: a wake-up that
-// is lost is a program that does not end.
+// world is the fake device and the watcher of one explored program. Time passes so fast that the
+// first round arms all pending items, and that the watcher then sleeps until it is notified. So a
+// lost wake-up is a program that does not end.
 type world struct {
 	*fakeDevice
 	r *explore.Run
@@ -27,10 +27,10 @@ func newWorld(r *explore.Run) *world {
 	return &world{d, r}
 }
 
-// pause is a sleep that ends by itself: when something has happened since the round has begun, as
-// else a schedule could let the watcher poll for ever.
+// pause is a sleep that ends by itself, when something has happened since the round began. Without
+// this condition a schedule could make the watcher poll forever.
 func (n *fakeNotifier) pause(t time.Duration) {
-	if t <= deaf { // a new wait does not notify
+	if t <= unwoken { // a new wait does not notify
 		explore.Gosched()
 		return
 	}
@@ -44,12 +44,14 @@ func (n *fakeNotifier) pause(t time.Duration) {
 	}
 }
 
-// waits starts a goroutine that waits for the event, with one of these ends.
+// waits starts a goroutine that waits for the event. The wait must end with one of the errors in
+// ends.
 func (w *world) waits(e *fakeEvent, done <-chan struct{}, ends ...error) {
 	w.r.Go(func() { w.is("a wait for an event", e.wait(done), ends) })
 }
 
-// reaches starts a goroutine that waits for a number.
+// reaches starts a goroutine that waits for a number. The wait must end with one of the errors in
+// ends.
 func (w *world) reaches(l *fakeLine, v uint64, done <-chan struct{}, ends ...error) {
 	w.r.Go(func() { w.is("a wait for a number", l.wait(v, done), ends) })
 }
@@ -65,8 +67,8 @@ func (w *world) is(what string, err error, ends []error) {
 	}
 }
 
-// explorations are the programs. A wide one has so many schedules that it is explored with one
-// preemption less.
+// explorations are the explored programs. A wide program has so many schedules that it is explored
+// with one preemption less.
 var explorations = []struct {
 	name    string
 	wide    bool
@@ -77,12 +79,12 @@ var explorations = []struct {
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"wait, complete, loose", false, func(w *world) {
+	{"wait, complete, unnumbered", false, func(w *world) {
 		e := w.event(0, 0)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"wait, complete, loose on a sequence", false, func(w *world) {
+	{"wait, complete, unnumbered on a sequence", false, func(w *world) {
 		e := w.event(1, 0)
 		w.waits(e, nil)
 		w.r.Go(func() { w.complete(e.item.Load()) })
@@ -206,7 +208,7 @@ var explorations = []struct {
 		w.waits(e, nil)
 		w.r.Go(func() { e.expose(); w.complete(e.item.Load()) })
 	}},
-	{"expose beside another of the sequence", true, func(w *world) {
+	{"expose one of two items of a sequence", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(1, 2)
 		w.waits(a, nil)
 		w.waits(b, nil)
@@ -223,7 +225,7 @@ var explorations = []struct {
 		w.r.Go(e.expose)
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"expose, and record on another stream", false, func(w *world) { // which wakes nobody
+	{"expose, and record on another stream", false, func(w *world) { // the record does not wake the watcher
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() {
@@ -232,13 +234,13 @@ var explorations = []struct {
 			w.do(func() { it.done.Store(it.made.Load()) })
 		})
 	}},
-	{"a new wait beside one that sleeps", true, func(w *world) {
+	{"a new wait while another one is armed", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)
 		w.r.Go(func() { w.is("a wait", b.wait(nil), nil); w.complete(a.item.Load()) })
 		w.r.Go(func() { w.complete(b.item.Load()) })
 	}},
-	{"the last wait ends beside a new one", true, func(w *world) {
+	{"the last wait ends while a new one begins", true, func(w *world) {
 		a, b := w.event(1, 1), w.event(2, 1)
 		w.waits(a, nil)
 		w.r.Go(func() { w.complete(a.item.Load()); w.is("a wait", b.wait(nil), nil) })
@@ -262,7 +264,7 @@ var explorations = []struct {
 		w.reaches(l, 1, nil)
 		w.r.Go(func() { l.set(1); l.set(2) })
 	}},
-	{"the device raises a counter", false, func(w *world) { // and tells nobody
+	{"the device raises a counter", false, func(w *world) { // and calls no Raise
 		l := w.line()
 		w.reaches(l, 1, nil)
 		w.r.Go(func() { w.do(func() { l.value.Store(1) }) })
@@ -336,7 +338,7 @@ var explorations = []struct {
 		w.waits(e, done, nil, errCancelled)
 		w.r.Go(func() { w.complete(e.item.Load()); explore.Close(done) })
 	}},
-	{"tracers come while somebody waits", false, func(w *world) {
+	{"a tracer is added during a wait", false, func(w *world) {
 		e := w.event(1, 1)
 		w.waits(e, nil)
 		w.r.Go(func() { w.do(func() { w.traced.Store(true) }); w.complete(e.item.Load()) })
@@ -370,18 +372,18 @@ var explorations = []struct {
 			refs := e.item.Load().refs
 			w.mu.Unlock()
 			if refs != 1 {
-				w.r.Fail("when all has settled the item has %d references", refs)
+				w.r.Fail("in the end the item has %d references", refs)
 			}
 		})
 		w.r.Go(func() { w.complete(e.item.Load()) })
 	}},
-	{"who polls for itself", false, func(w *world) {
+	{"a waiter polls for itself", false, func(w *world) {
 		e := w.event(1, 1)
 		it := e.item.Load()
 		w.r.Go(func() {
 			over, _ := w.w.Poll(func() (bool, error) { return it.done.Load() == 1, nil })
 			if !over {
-				w.w.waiters.Add(-1) // as wait counts
+				w.w.waiters.Add(-1) // wait counts it again
 				w.is("a wait", e.wait(nil), nil)
 			}
 		})
@@ -389,7 +391,7 @@ var explorations = []struct {
 	}},
 }
 
-// TestExplore runs each program under every schedule with a few preemptions.
+// TestExplore runs each program under all schedules with a few preemptions.
 func TestExplore(t *testing.T) {
 	const name = "explore.preemptions"
 	preemptions := flag.Lookup(name).Value.String()

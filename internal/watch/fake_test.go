@@ -13,7 +13,7 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// The ends that waits have in tests.
+// The errors with which waits end in tests.
 var (
 	errClosed    = errors.New("closed")
 	errDomain    = errors.New("the domain was closed")
@@ -21,12 +21,12 @@ var (
 	errSticky    = errors.New("a sticky error")
 )
 
-// Answers of the fake device that are errors.
+// sticky is an answer of the fake device that is an error.
 const sticky Answer = 700
 
-// fakeDevice is a source of items that complete when a test says so. Time is virtual: it advances
-// by step whenever somebody looks, and by each short sleep of the watcher. Longer sleeps last until
-// somebody notifies, or the test says that time passes.
+// fakeDevice is a source of items that complete when a test calls complete. Time is virtual: it
+// advances by step with each call of Now, and by each short sleep of the watcher. Longer sleeps
+// last until a notification, or until the test calls pass.
 type fakeDevice struct {
 	w      Watcher
 	domain Domain
@@ -42,18 +42,18 @@ type fakeDevice struct {
 	trace    func(item *fakeItem)
 	closings atomic.Int32 // how often the notifier cannot be closed yet
 	crowded  atomic.Bool
-	queries  atomic.Int64 // of items that had completed
+	queries  atomic.Int64 // queries of items that had completed
 	rounds   atomic.Int64
 	failing  atomic.Int32 // if not 0, the answer for everything
 
-	// changes counts what has happened, and beat is a step of a schedule before it does.
+	// changes counts the calls of do. beat is a step of a schedule before each of them.
 	changes atomic.Uint64
 	beat    explore.Uint32
 
 	mu    sync.Mutex // never held at a scheduling point
 	items map[uintptr]*fakeItem
 	last  uintptr
-	armed map[*fakeWakeUp]bool // those that have started
+	armed map[*fakeWakeUp]bool // the wake-up streams that have started
 	out   int                  // wake-up streams that are in use
 }
 
@@ -70,7 +70,7 @@ func newFakeDevice(fail func(format string, args ...any)) *fakeDevice {
 	return d
 }
 
-// do does something that the watcher may find out.
+// do makes a change that the watcher may observe.
 func (d *fakeDevice) do(f func()) {
 	d.beat.Add(1)
 	f()
@@ -88,7 +88,7 @@ func (d *fakeDevice) NewTimer(t time.Duration) driver.Timer {
 	return timer
 }
 
-// fakeTimer fires at once, and lets its time pass.
+// fakeTimer fires at once, and advances the device's time.
 type fakeTimer struct {
 	d *fakeDevice
 	c chan time.Time
@@ -122,7 +122,7 @@ func (n *fakeNotifier) Notified() uint64 {
 func (n *fakeNotifier) Close() bool { return n.d.closings.Add(-1) < 0 }
 
 func (n *fakeNotifier) Wait(t time.Duration) {
-	if t != Slow && t != Behind { // it does not rely on a notification
+	if t != Slow && t != Behind { // the watcher does not rely on a notification
 		n.d.now.Add(int64(t))
 		n.slept.Add(int64(t))
 		n.pause(t)
@@ -134,7 +134,7 @@ func (n *fakeNotifier) Wait(t time.Duration) {
 	}
 }
 
-// pass lets a long sleep of the watcher end.
+// pass ends a long sleep of the watcher.
 func (d *fakeDevice) pass() {
 	explore.TrySend(d.notify.tick, struct{}{})
 	d.changes.Add(1)
@@ -147,12 +147,12 @@ type fakeItem struct {
 	sequence, number uint64
 	generation       atomic.Uint64 // odd while it changes
 	made, done       atomic.Uint64 // records that were made, and that have completed
-	known            atomic.Uint64 // the generation of which the watcher knows that it has
+	known            atomic.Uint64 // the generation for which the watcher called Completed
 	exposed          atomic.Bool
 	watched          atomic.Int32
 	shared           Shared
 	refs             int  // d.mu guards it, and owned
-	owned            bool // an event has it
+	owned            bool // it belongs to an event
 }
 
 func (it *fakeItem) Look() (uintptr, uint64, Access) {
@@ -210,7 +210,7 @@ func (it *fakeItem) Drop() {
 	}
 }
 
-// disown releases an item that its event does not have any more.
+// disown releases an item that no longer belongs to its event.
 func (it *fakeItem) disown() {
 	it.d.mu.Lock()
 	it.owned = false
@@ -228,7 +228,7 @@ func (it *fakeItem) use(what string) {
 	}
 }
 
-// item returns a new item with a record, which its maker retains.
+// item returns a new item with a record. The caller has a reference to it.
 func (d *fakeDevice) item(sequence, number uint64) *fakeItem {
 	it := &fakeItem{d: d, sequence: sequence, number: number, refs: 1, owned: true}
 	it.generation.Store(2)
@@ -241,7 +241,7 @@ func (d *fakeDevice) item(sequence, number uint64) *fakeItem {
 	return it
 }
 
-// complete has the records of items complete, and wake-up streams that wait for them get on.
+// complete completes the records of items, and the wake-up streams that wait for them continue.
 func (d *fakeDevice) complete(items ...*fakeItem) {
 	for _, it := range items {
 		d.do(func() { it.done.Store(it.made.Load()) })
@@ -249,7 +249,7 @@ func (d *fakeDevice) complete(items ...*fakeItem) {
 	d.fire()
 }
 
-// fire lets the wake-up streams get on whose items have completed.
+// fire continues the wake-up streams whose items have completed.
 func (d *fakeDevice) fire() {
 	d.mu.Lock()
 	armed := slices.Collect(maps.Keys(d.armed))
@@ -377,8 +377,8 @@ func (u *fakeWakeUp) Return() {
 	u.d.streams.Add(1)
 }
 
-// fakeEvent is an event that is recorded again and again: in place, or, while somebody waits for
-// its record, by another item.
+// fakeEvent is an event that is recorded many times. A record uses the same item, or another item
+// while there are waits for the previous record.
 type fakeEvent struct {
 	d      *fakeDevice
 	group  Group
@@ -392,7 +392,7 @@ func (d *fakeDevice) event(sequence, number uint64) *fakeEvent {
 	return e
 }
 
-// ErrClosed returns why nobody can wait.
+// ErrClosed implements Owner.
 func (e *fakeEvent) ErrClosed() error {
 	if e.closed.Load() {
 		return errClosed
@@ -400,7 +400,7 @@ func (e *fakeEvent) ErrClosed() error {
 	return nil
 }
 
-// enter retains the present item, nil if the event is closed.
+// enter retains and returns the present item, or nil if the event is closed.
 func (e *fakeEvent) enter() *fakeItem {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
@@ -411,7 +411,7 @@ func (e *fakeEvent) enter() *fakeItem {
 	return it
 }
 
-// record makes another record. It returns the item that has it.
+// record makes another record, and returns its item.
 func (e *fakeEvent) record(number uint64) *fakeItem {
 	it := e.enter()
 	defer it.Drop()
@@ -422,14 +422,14 @@ func (e *fakeEvent) record(number uint64) *fakeItem {
 		e.d.do(func() { it.generation.Add(^uint64(0)) })
 		return it
 	}
-	e.d.do(func() { it.generation.Add(^uint64(0)) }) // somebody waits: the record goes elsewhere
+	e.d.do(func() { it.generation.Add(^uint64(0)) }) // there are waits: the record uses another item
 	next := e.d.item(it.sequence, number)
 	e.d.do(func() { e.item.Store(next) })
 	it.disown()
 	return next
 }
 
-// expose lets other code record the event.
+// expose marks the event as one that other code may record.
 func (e *fakeEvent) expose() {
 	it := e.enter()
 	defer it.Drop()
@@ -478,7 +478,7 @@ func (e *fakeEvent) wait(done <-chan struct{}) error {
 	return s.Err
 }
 
-// notifyMe has f called when the event's present record has an outcome.
+// notifyMe calls f when the event's present record has an outcome.
 func (e *fakeEvent) notifyMe(f func(error)) *Sub {
 	it := e.enter()
 	if it == nil {
@@ -555,14 +555,14 @@ func (d *fakeDevice) closeDomain() {
 	d.w.EndDomain(&d.domain, func(Item) error { return errDomain }, func(Word) error { return errDomain })
 }
 
-// check fails if anything is left when nobody waits any more.
+// check fails if anything is left after all waits have ended.
 func (d *fakeDevice) check() {
 	if s := d.w.State(); s != (State{}) {
 		d.fail("when all is over there is %+v", s)
 	}
 	s := &d.w.set
 	if len(s.sequences) != 0 || s.turn != nil || d.domain.first != nil || len(d.w.loop.dead) != 0 ||
-		d.w.armed.loose != 0 ||
+		d.w.armed.unnumbered != 0 ||
 		len(s.advanced) != 0 {
 		d.fail(
 			"when all is over there are %d sequences, %d dead items, and a domain with %v",

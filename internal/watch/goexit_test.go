@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// goexitLine is a counter whose Works ends its goroutine, as a tracer may that it calls.
+// goexitLine is a counter whose Works calls runtime.Goexit, as a tracer may do within it.
 type goexitLine struct {
 	*fakeLine
 	asked chan struct{}
@@ -23,8 +23,8 @@ func (l goexitLine) Works() error {
 	return nil
 }
 
-// TestWorksEndsGoroutine has a look at a counter end its goroutine: the counter is released all the same, and looked at
-// again later.
+// TestWorksEndsGoroutine checks that a counter is released, and checked again later, if its Works
+// ends the goroutine.
 func TestWorksEndsGoroutine(t *testing.T) {
 	d := device(t)
 	l := goexitLine{d.line(), make(chan struct{}, 1)}

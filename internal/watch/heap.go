@@ -2,14 +2,14 @@ package watch
 
 import "slices"
 
-// Reached reports whether a counter is at a number or beyond. Numbers are compared in a circle,
-// as a driver compares them.
+// Reached reports whether a counter is at a number or beyond. Numbers wrap around, and are compared
+// like CU_STREAM_WAIT_VALUE_GEQ compares them.
 func Reached(counter, number uint64) bool { return int64(counter-number) >= 0 }
 
 func less(a, b uint64) bool { return int64(a-b) < 0 }
 
-// heap holds waits with numbers, the lowest first, and some that have ended: to end one in the
-// middle only counts it as stale.
+// heap holds waits with numbers, the lowest first. It also holds stale entries, whose waits have
+// ended: to end a wait in the middle of the heap only counts it as stale.
 type heap struct {
 	entries []entry
 	stale   int
@@ -21,10 +21,10 @@ type entry struct {
 	wait   *Wait
 }
 
-// push adds a wait.
-func (h *heap) push(of *Wait) {
-	x := entry{of.number, of}
-	of.where = inHeap
+// push adds a wait to the heap.
+func (h *heap) push(wait *Wait) {
+	x := entry{wait.number, wait}
+	wait.where = inHeap
 	h.entries = append(h.entries, x)
 	i := len(h.entries) - 1
 	for i > 0 {
@@ -38,23 +38,24 @@ func (h *heap) push(of *Wait) {
 	h.entries[i] = x
 }
 
-// pop takes the first of the heap, which is not empty. That may have ended.
+// pop removes and returns the first wait of the heap, which must not be empty. The wait may have
+// ended.
 func (h *heap) pop() *Wait {
-	of := h.entries[0].wait
+	wait := h.entries[0].wait
 	n := len(h.entries) - 1
 	x := h.entries[n]
 	h.entries[n] = entry{}
 	if h.entries = h.entries[:n]; n > 0 {
 		h.sink(0, x)
 	}
-	if of.counter == nil {
+	if wait.counter == nil {
 		h.stale--
 	}
-	of.where = nowhere
-	return of
+	wait.where = nowhere
+	return wait
 }
 
-// sink puts an entry at a place of the heap, or further down.
+// sink stores an entry at index i or below, so that the heap is in order.
 func (h *heap) sink(i int, x entry) {
 	for {
 		down := 2*i + 1
@@ -73,7 +74,7 @@ func (h *heap) sink(i int, x entry) {
 	h.entries[i] = x
 }
 
-// tidy takes those that have ended from the heap, if they are many.
+// tidy removes the stale entries if they are many.
 func (h *heap) tidy() {
 	if h.stale < 32 || h.stale <= len(h.entries)/2 {
 		return
@@ -85,7 +86,7 @@ func (h *heap) tidy() {
 	}
 }
 
-// empty forgets all.
+// empty removes all entries.
 func (h *heap) empty() {
 	clear(h.entries)
 	h.entries, h.stale = h.entries[:0], 0

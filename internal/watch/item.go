@@ -2,53 +2,55 @@ package watch
 
 import "time"
 
-// Answer is what a source says about an item. Any other value is an error of the source's.
+// Answer is the result of a query for an item. Values other than Pending and Complete are errors,
+// whose meaning the source knows.
 type Answer int32
 
-// The answers that are no errors.
+// The answers that are not errors.
 const (
 	Pending  Answer = -1
 	Complete Answer = 0
 )
 
-// Access says how an item may be asked for.
+// Access says how an item may be queried.
 type Access uint8
 
 const (
-	// Together is for items that can be asked for with others.
+	// Together means that the item can be queried together with others.
 	Together Access = iota
-	// Alone is for items that are asked for one by one, as they need more care.
+	// Alone means that the item must be queried with [Source.QueryAlone].
 	Alone
-	// Changing is Alone for an item that changes just now: the next round asks again.
+	// Changing is Alone for an item that is being changed. The next round queries it again.
 	Changing
 )
 
-// Item is one thing that can be waited for. Its methods are called with and without the
-// watcher's lock, and must not block.
+// Item can be waited for. Its methods are called with and without the watcher's lock, and must not
+// block.
 type Item interface {
-	// Look returns what a source is asked for, of which generation that is, and how it may be
-	// asked for.
+	// Look returns the handle to query, the generation that the handle stands for, and how the item
+	// may be queried.
 	Look() (handle uintptr, generation uint64, how Access)
-	// Generation changes whenever the handle begins to stand for something new.
+	// Generation returns a number that changes whenever the handle begins to stand for something
+	// new.
 	Generation() uint64
-	// Completed notes that the generation has completed, so that nobody asks again.
+	// Completed notes that the generation has completed, so that it is not queried again.
 	Completed(generation uint64)
-	// Position returns the sequence that the item is part of, and its number there. 0 stands for
-	// what is not known, or may change.
+	// Position returns the sequence that the item is part of, and its number there. Each is 0 if it
+	// is not known or may change.
 	Position() (sequence, number uint64)
-	// Exposed reports whether other code may change the item. It stays so.
+	// Exposed reports whether other code may change the item. Once true, it stays true.
 	Exposed() bool
-	// Shared returns where the watcher keeps the wait that is shared.
+	// Shared returns the part of the item in which the watcher stores the shared wait.
 	Shared() *Shared
-	// Watch counts a wait, and Unwatch counts it off.
+	// Watch adds 1 to the number of waits for the item, and Unwatch subtracts 1.
 	Watch()
 	Unwatch()
-	// Retain keeps the handle until Drop, which runs no code of the program.
+	// Retain keeps the handle valid until Drop. Drop runs no code of the program.
 	Retain()
 	Drop()
 }
 
-// Shared is the part of an item where the watcher keeps the wait for its present generation.
+// Shared is the part of an item in which the watcher stores the wait for its present generation.
 // The watcher's lock guards it.
 type Shared struct{ wait *Wait }
 
@@ -56,118 +58,120 @@ type Shared struct{ wait *Wait }
 type Word interface {
 	// Load returns the number.
 	Load() uint64
-	// ErrClosed returns why nobody can wait any more, or nil.
+	// ErrClosed returns nil, or the error of a wait that begins after the close.
 	ErrClosed() error
-	// Works returns an error if nothing raises the number any more. It may block: it is called
-	// on a goroutine of its own.
+	// Works returns an error if the number can no longer rise. It may block, and is called on a new
+	// goroutine.
 	Works() error
-	// Retain keeps the word until Drop, which is called on a goroutine of its own.
+	// Retain keeps the word valid until Drop, which is called on a new goroutine.
 	Retain()
 	Drop()
 }
 
-// Scope says what a wait ends with, besides its item.
+// Scope says which group and domain a wait belongs to.
 type Scope struct {
-	// Group is of what has to be open, such as an event or a stream.
+	// Group is the group of the event or stream that the caller waits for.
 	Group *Group
-	// Domain is of what the item belongs to, such as a context. All items of a sequence have the
-	// same.
+	// Domain is the domain of the context that the item belongs to. All items of a sequence have
+	// the same domain.
 	Domain *Domain
-	// Owner is what Group is of.
+	// Owner is the object that Group belongs to.
 	Owner Owner
 }
 
-// Owner is something that can be closed while it is waited for. Whoever closes it ends the
-// waits of its group after that.
+// Owner is an object that can be closed during waits for it. The goroutine that closes it then ends
+// the waits of its group.
 type Owner interface {
-	// ErrClosed returns why nobody can wait any more, or nil.
+	// ErrClosed returns nil, or the error of a wait that begins after the close.
 	ErrClosed() error
 }
 
-// Group is a set of waits that end together, as those for one event do. The zero Group is empty.
+// Group is a set of waits that end together, such as the waits for one event. The zero Group is
+// empty.
 type Group struct{ first firstWait }
 
-// Empty reports whether no wait is in the group. It takes no lock: a wait that is added later
-// finds the owner closed.
+// Empty reports whether no wait is in the group. It needs no lock: a wait that is added later finds
+// that the owner is closed.
 func (g *Group) Empty() bool { return g.first.Load() == nil }
 
-// Domain is a set of counters whose waits end together, as those of one context do. The zero
+// Domain is a set of counters whose waits end together, such as the waits of one context. The zero
 // Domain is empty.
 type Domain struct{ first *Counter }
 
-// Source is what the watcher asks. It is asked by one goroutine at a time, and without the
-// watcher's lock, except where a method says so.
+// Source queries items for the watcher. One goroutine at a time calls its methods, without the
+// watcher's lock, except where a method's comment says otherwise.
 type Source interface {
-	// NewNotifier is called once, before anything is asked, with the watcher's lock.
+	// NewNotifier is called once, before the first query, with the watcher's lock.
 	NewNotifier() Notifier
-	// Query asks for all handles, and stores the answers. It reports false if it must not ask for
-	// them, as something has changed since the round began: see [Query.Changed].
+	// Query queries all handles, and stores the answers. It reports false if it must not query them
+	// because an item was exposed since the round began: see [Query.Changed].
 	Query(q *Query) bool
-	// QueryAlone asks for one item.
+	// QueryAlone queries one item.
 	QueryAlone(item Item) Answer
-	// Outcome returns what an answer, which is an error, means for those who wait. final is false
-	// if another wait may end in another way.
+	// Outcome returns the error with which a wait ends after an answer that is an error. final is
+	// false if another wait for the item may have another outcome.
 	Outcome(item Item, a Answer) (final bool, err error)
-	// Traced reports whether Trace has to be called, on a goroutine of its own, before outcomes
-	// are known. Trace drops each item, which was retained for it.
+	// Traced reports whether Trace has to be called before outcomes are delivered. Trace is called
+	// on a new goroutine, and drops each item, which was retained for it.
 	Traced() bool
 	Trace(items []Item, answers []Answer)
-	// Crowded says that many waits exist, so that it is worthwhile to number items. It is called
-	// with the watcher's lock.
+	// Crowded is called, with the watcher's lock, when there are so many waits that numbering the
+	// items saves queries.
 	Crowded()
-	// MayArm reports whether anything can be armed now, and CanArm whether an item can. CanArm is
+	// MayArm reports whether items can be armed now, and CanArm whether a given item can. CanArm is
 	// called with the watcher's lock.
 	MayArm() bool
 	CanArm(item Item) bool
-	// Arm has a wake-up stream wait for the item with the handle. Only if the result is Armed the
+	// Arm makes a wake-up stream wait for the item with the handle. If the result is Armed, the
 	// caller calls Start next.
 	Arm(item Item, handle uintptr, q *Query) (WakeUp, ArmResult)
 }
 
-// WakeUp is a wake-up stream that waits for an item.
+// WakeUp is a wake-up stream that is armed for an item.
 type WakeUp interface {
-	// Start has the stream notify the watcher when it gets there. It may block: it is called on a
-	// goroutine of its own.
+	// Start makes the stream notify the watcher after the item has completed. It may block, and is
+	// called on a new goroutine.
 	Start() ArmResult
-	// Return gives the stream back. It does not block.
+	// Return makes the stream available for other items. It does not block.
 	Return()
 }
 
-// ArmResult says whether a wake-up stream will notify the watcher.
+// ArmResult is the result of arming an item.
 type ArmResult uint8
 
 const (
-	// Armed says that a stream will.
+	// Armed means that a stream will notify the watcher.
 	Armed ArmResult = iota
-	// NoStream says that no stream is free in the item's domain just now.
+	// NoStream means that no stream of the item's domain is free now.
 	NoStream
-	// NotNow says that nothing can be armed at the moment.
+	// NotNow means that nothing can be armed now.
 	NotNow
-	// Failed says that the item cannot be armed. The next answer says what is wrong, if anything is.
+	// Failed means that the item cannot be armed. If the item has an error, the next query finds
+	// it.
 	Failed
-	// Unsupported says that nothing can ever be armed.
+	// Unsupported means that nothing can ever be armed.
 	Unsupported
 )
 
-// Notifier wakes the watcher's goroutine. Notify may be called by all; the rest is for that
-// goroutine.
+// Notifier wakes the watcher's goroutine. Every goroutine may call Notify and Notified. Only the
+// watcher's goroutine calls Wait and Close.
 type Notifier interface {
-	// Notify wakes the goroutine, or lets the next Wait return at once.
+	// Notify wakes the goroutine, or makes its next Wait return at once.
 	Notify()
-	// Wait sleeps until somebody has notified since the last Wait returned, or for d.
+	// Wait sleeps for d, but only until the first notification since the last Wait returned.
 	Wait(d time.Duration)
-	// Notified returns how often streams have notified so far. All may call it.
+	// Notified returns how often streams have notified so far.
 	Notified() uint64
-	// Close gives back what the system is needed for while the goroutine sleeps. It reports false
-	// if a stream is using that just now: call it again a little later.
+	// Close releases the operating system's resources that Wait uses. It reports false if a stream
+	// is using them. The caller then tries again a little later.
 	Close() bool
 }
 
-// Query is what a source is asked for at once.
+// Query is a request to query several items at once.
 type Query struct {
-	// Handles are of items whose access is Together.
+	// Handles are the handles of items whose access is Together.
 	Handles []uintptr
-	// Answers are as many.
+	// Answers receives one answer for each handle.
 	Answers []Answer
 
 	watcher   *Watcher
@@ -176,22 +180,22 @@ type Query struct {
 	buffer    [MaxQuery]Answer
 }
 
-// Changed reports whether an item was exposed since the round began: this query, or an item
-// that is about to be armed, may be of one that may not be asked for in this way any more.
+// Changed reports whether an item was exposed since the round began. If so, an item of the query,
+// or one that is about to be armed, may be exposed and must not be used in this way.
 func (q *Query) Changed() bool { return q.watcher.exposures.Load() != q.exposures }
 
-// Overtaken reports whether an item has another generation than when the round began, so that
-// nobody waits for the old one any more.
+// Overtaken reports whether an item's generation has changed since the round began. Then the
+// query's answer may be about a record without waits.
 func (q *Query) Overtaken() bool {
-	for _, of := range q.waits {
-		if of.item.Generation() != of.generation {
+	for _, wait := range q.waits {
+		if wait.item.Generation() != wait.generation {
 			return true
 		}
 	}
 	return false
 }
 
-// NewQuery returns a query for items in their present generations, as a round would make it. It is
+// NewQuery returns a query as a round would make it, for items in their present generations. It is
 // for tests of a source.
 func (w *Watcher) NewQuery(items ...Item) *Query {
 	q := &Query{watcher: w, exposures: w.exposures.Load()}

@@ -6,37 +6,39 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// How the watcher asks. After news, which are a new wait or an outcome, it asks again and again
-// for spin, less SelfPoll for a lone waiter, and lets others run in between. Then it sleeps
-// between two rounds. When there are no news for Long, what has been waited for as long is armed.
-// When all is armed it looks at everything every Slow, as no stream notifies after a sticky error,
-// and every Behind where some waits cannot be armed, as too many others are.
+// The times of the watcher's loop. News are a new wait or an outcome. After news the watcher makes
+// rounds without a pause for spin (less SelfPoll if there is one waiter), and yields between them.
+// Then it sleeps between rounds. After Long without news it arms the waits that have lasted for
+// Long. When the first wait of each counter is armed, it queries everything every Slow, as no
+// stream notifies after a sticky error. If some waits cannot be armed because all streams are in
+// use, it does so every Behind.
 const (
 	spin   = 2 * time.Millisecond
 	Long   = 4 * time.Millisecond
 	Slow   = 50 * time.Millisecond
 	Behind = 20 * time.Millisecond
-	// deaf is how long a sleep may be from which a new wait does not wake the watcher.
-	deaf = 100 * time.Microsecond
-	// For maxRush rounds with outcomes the watcher does not let others run in between: there may
-	// be other processors, which wake up meanwhile.
-	maxRush = 8
+	// unwoken is the longest sleep that a new wait does not end.
+	unwoken = 100 * time.Microsecond
+	// maxUnyielded is how many rounds with outcomes follow each other before the watcher yields. The
+	// goroutines that it has woken may run on other processors meanwhile.
+	maxUnyielded = 8
 )
 
-// The watcher takes one part of maxShare of a processor: what it has not taken it may take later,
-// up to maxSaved. Once half of that is used up it sleeps long enough to stay within its share.
+// The watcher uses at most 1/maxShare of a processor. It saves up to maxSaved of the time that it
+// has not used, for later. Once it has used half of maxSaved, it sleeps long enough to stay within
+// its share.
 const (
 	maxShare = 5
 	maxSaved = 4 * time.Millisecond
 )
 
-// share is the time that the watcher's goroutine may take.
+// share accounts for the processor time that the watcher's goroutine may use.
 type share struct {
-	saved time.Duration // beyond its share
-	ended time.Time     // when the last goroutine did
+	saved time.Duration // time that it may use beyond its share
+	ended time.Time     // when the last goroutine ended
 }
 
-// begin adds what was saved while no goroutine ran.
+// begin adds the time that was saved while no goroutine ran.
 func (s *share) begin(now time.Time) {
 	if s.ended.IsZero() {
 		s.saved = maxSaved
@@ -45,7 +47,7 @@ func (s *share) begin(now time.Time) {
 	}
 }
 
-// use takes the time that a round took, of all that has passed.
+// use subtracts the time that a round took, and adds the share of the time that has passed.
 func (s *share) use(took, passed time.Duration) {
 	s.saved = max(min(s.saved-took+passed/maxShare, maxSaved), -maxSaved)
 }
@@ -56,20 +58,20 @@ func (s *share) rest(took, sinceNews, spin time.Duration) time.Duration {
 		return 0
 	}
 	rest := max(soon.Sleep(sinceNews), old.Sleep(sinceNews))
-	if s.saved <= max(took, maxSaved/2) { // what is left is for the next news
+	if s.saved <= max(took, maxSaved/2) { // the rest is kept for the next news
 		rest = max(rest, (maxShare-1)*took)
 	}
 	return rest
 }
 
-// pace is what the watcher's goroutine knows from round to round.
+// pace holds the times and counts that the watcher's goroutine keeps from round to round.
 type pace struct {
-	began    time.Time // the round
-	news     time.Time // the last ones
-	all      time.Time // when everything was looked at
-	armed    time.Time // when it was last looked for what to arm
-	notified uint64    // how often streams had notified
-	rush     int
+	began     time.Time // when the round began
+	news      time.Time // when the last news came
+	all       time.Time // when everything was queried
+	armed     time.Time // when waits were last armed
+	notified  uint64    // how often streams had notified
+	unyielded int       // rounds with outcomes since the last yield
 }
 
 // run is the watcher's goroutine.
@@ -104,7 +106,7 @@ func (w *Watcher) run() {
 		w.sleep(&p, rest, hits)
 		again := w.clock.Now()
 		if rest == 0 {
-			took += min(again.Sub(now), took) // what others have had of it is not ours
+			took += min(again.Sub(now), took) // the rest of the time was used by other goroutines
 		}
 		w.share.use(took, again.Sub(p.began))
 		p.began = again
@@ -117,15 +119,15 @@ func (w *Watcher) run() {
 	w.mu.Unlock()
 }
 
-// spin returns for how long to ask again and again.
+// spin returns for how long to make rounds without a pause.
 func (w *Watcher) spin() time.Duration {
-	if w.waiters.Load() == 1 { // it has polled for itself before, most likely
+	if w.waiters.Load() == 1 { // the one waiter has most likely polled before
 		return spin - SelfPoll
 	}
 	return spin
 }
 
-// begin is called with the lock.
+// begin prepares the goroutine's first round. The lock is held.
 func (w *Watcher) begin() pace {
 	if w.notifier == nil {
 		w.notifier = w.source.NewNotifier()
@@ -135,15 +137,15 @@ func (w *Watcher) begin() pace {
 	return pace{began: now, news: now, all: now, armed: now, notified: w.notifier.Notified()}
 }
 
-// goesOn reports whether the goroutine has something to wait for. If it has not, what the system
-// is needed for was given back, which is done without the lock.
+// goesOn reports whether the goroutine has something to wait for. If not, it has closed the
+// notifier, for which it releases the lock.
 func (w *Watcher) goesOn() bool {
 	b := BackOff{Policy: Brief, Clock: w.clock}
 	defer b.End()
 	for w.set.idle() {
 		w.mu.Unlock()
 		closed := w.notifier.Close()
-		if !closed { // a stream uses it just now
+		if !closed { // a stream is using it
 			b.Wait()
 		}
 		w.mu.Lock()
@@ -154,8 +156,8 @@ func (w *Watcher) goesOn() bool {
 	return true
 }
 
-// enter begins a round, and returns how long to sleep if all is armed, and how many waits for
-// counters in memory are over. The lock is held.
+// enter begins a round, and returns how long to sleep if all first waits are armed, and how many
+// waits for counters in memory have ended. The lock is held.
 func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 	r, s := &w.round, &w.set
 	if w.loop.news {
@@ -170,14 +172,14 @@ func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 	if p.notified = n; all {
 		p.all, w.armed.scarce = p.began, false // streams may have been closed
 	}
-	for i := len(s.words) - 1; i >= 0; i-- { // those that are forgotten come later, or are this one
+	for i := len(s.words) - 1; i >= 0; i-- { // backwards, as endReached may remove the counter at i
 		hits += w.endReached(&r.notices, s.words[i])
 	}
 	r.checks = r.checks[:0]
 	if all {
 		for _, c := range s.words {
 			if c.checking.CompareAndSwap(false, true) {
-				c.word.Retain() // who waits has a call in flight
+				c.word.Retain() // possible, as every waiter has a call in flight
 				w.late.Add(1)
 				r.checks = append(r.checks, c)
 			}
@@ -189,7 +191,7 @@ func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 	return pause, hits
 }
 
-// leave ends a round, and releases what was kept for it. It returns how long to sleep.
+// leave ends a round, and releases the items that were kept for it. It returns how long to sleep.
 func (w *Watcher) leave(rest time.Duration) time.Duration {
 	r, l := &w.round, &w.loop
 	w.mu.Lock()
@@ -205,16 +207,16 @@ func (w *Watcher) leave(rest time.Duration) time.Duration {
 	return rest
 }
 
-// sleep lets others run, or sleeps until somebody notifies.
+// sleep yields, or sleeps until rest is over or the notifier is notified.
 func (w *Watcher) sleep(p *pace, rest time.Duration, hits int) {
-	if hits > 0 && p.rush < maxRush {
-		p.rush++
+	if hits > 0 && p.unyielded < maxUnyielded {
+		p.unyielded++
 		return
 	}
-	if rest == 0 || p.rush > 0 { // those that were woken may have no other processor
+	if rest == 0 || p.unyielded > 0 { // goroutines that were woken may have no other processor
 		explore.Gosched()
 	}
-	if p.rush = 0; rest > 0 {
+	if p.unyielded = 0; rest > 0 {
 		w.notifier.Wait(rest)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRoundsKeepMemory holds what is kept for the next goroutine's rounds to be memory alone, and not
-// too much of it.
+// TestRoundsKeepMemory checks that the lists that are kept for the next goroutine's rounds refer to
+// nothing, and do not have too much memory.
 func TestRoundsKeepMemory(t *testing.T) {
 	for _, n := range []int{64, 4 * maxKept} {
 		d := device(t)
@@ -37,7 +37,7 @@ func TestRoundsKeepMemory(t *testing.T) {
 		r := &d.w.round
 		most := max(cap(r.plain), cap(r.handles), cap(r.outs), cap(r.dead), cap(r.notices.ready), cap(d.w.loop.dead))
 		if most == 0 || most > maxKept {
-			t.Errorf("after %d waits there is room for %d things", n, most)
+			t.Errorf("after %d waits there is room for %d elements", n, most)
 		}
 		if i := slices.IndexFunc(r.plain[:cap(r.plain)], func(of *Wait) bool { return of != nil }); i >= 0 {
 			t.Errorf("after %d waits one of them is kept", n)

@@ -14,17 +14,17 @@ import (
 
 var mutate = flag.Bool("watch.mutate", false, "leave out or weaken steps, and see whether the programs find the fault")
 
-// A mutation is a change of the package that takes something away from it. The programs have to
-// find the fault, unless harmless says why there is none. A mutation that only a wide program
-// finds names that.
+// A mutation is a change of the package that removes or weakens a step. The programs have to find
+// the fault, unless harmless says why the change is none. A mutation that only a wide program finds
+// names this program.
 type mutation struct {
 	file, old, new string
 	wide, harmless string
 }
 
 const (
-	nextRound = "a counter in memory is read in each round, so that it only takes longer"
-	twice     = "the item is looked at in another place as well"
+	nextRound = "a counter in memory is read in each round, so the wait only takes longer"
+	twice     = "the item is checked in another place as well"
 )
 
 var mutations = []mutation{
@@ -32,35 +32,35 @@ var mutations = []mutation{
 	{"watcher.go", "	w.wake()\n	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// add adds", "	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// add adds", "", ""},
 	{"watcher.go", "c.word.ErrClosed(); err != nil {", "c.word.ErrClosed(); err != nil && false {", "", ""},
 	{"watcher.go", "	} else {\n		w.endReached(&n, c)\n	}", "	}", "", nextRound},
-	{"watcher.go", "	w.endReached(nil, c) // that wakes them at once, and allocates nothing\n", "", "", nextRound},
-	{"watcher.go", "			w.drop(&n, of)\n			w.wakeAfter()\n", "			w.drop(&n, of)\n", "", ""},
+	{"watcher.go", "	w.endReached(nil, c) // wakes the waiters at once, and allocates nothing\n", "", "", nextRound},
+	{"watcher.go", "			w.drop(&n, wait)\n			w.wakeAfter()\n", "			w.drop(&n, wait)\n", "", ""},
 	{"watcher.go", "	w.wakeAfter()\n	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// ItemExposed", "	w.mu.Unlock()\n	n.deliver(w)\n}\n\n// ItemExposed", "", ""},
 	{"watcher.go", "	w.exposures.Add(1)\n", "", "", ""},
 	{"watcher.go", "	if w.loop.rest >= Behind {\n		w.wake()\n	}\n", "", "", ""},
-	{"watcher.go", "case l.rest > deaf || l.rest > 0 && w.set.idle():", "case l.rest > deaf:", "", "so short a sleep ends by itself"},
+	{"watcher.go", "case l.rest > unwoken || l.rest > 0 && w.set.idle():", "case l.rest > unwoken:", "", "such a short sleep ends by itself"},
 	{"watcher.go", "		w.armed.gap = w.armed.gap || c.n > 0\n", "", "cancel_the_first_of_two_in_order",
 		"the stream notifies all the same when the first completes, which is before the others do"},
 	{"watcher.go", "		shared.wait = nil\n", "", "", ""},
 	{"watcher.go", "	if w.loop.asking {\n", "	if false {\n", "", ""},
-	{"watcher.go", "	of.item.Unwatch()\n", "", "", ""},
-	{"watcher.go", "	of.group.remove(of)\n", "", "", ""},
+	{"watcher.go", "	wait.item.Unwatch()\n", "", "", ""},
+	{"watcher.go", "	wait.group.remove(wait)\n", "", "", ""},
 	{"watcher.go", "		item.Retain()\n", "", "", ""},
 	{"arm.go", "if w.notifier.Notified() != notified {", "if false {", "two_wait_in_order", ""},
-	{"arm.go", "res == Armed && of.counter != nil && !of.item.Exposed()", "res == Armed && !of.item.Exposed()", "", ""},
-	{"arm.go", "res == Armed && of.counter != nil && !of.item.Exposed()", "res == Armed && of.counter != nil", "", twice},
-	{"arm.go", "	of.item.Retain() // also if it was closed: the wait is in use\n", "", "", ""},
-	{"arm.go", "	of.wakeUp.Return()\n", "", "", ""},
+	{"arm.go", "res == Armed && wait.counter != nil && !wait.item.Exposed()", "res == Armed && !wait.item.Exposed()", "", ""},
+	{"arm.go", "res == Armed && wait.counter != nil && !wait.item.Exposed()", "res == Armed && wait.counter != nil", "", twice},
+	{"arm.go", "	wait.item.Retain() // allowed even after a close, as the wait still retains the item\n", "", "", ""},
+	{"arm.go", "	wait.wakeUp.Return()\n", "", "", ""},
 	{"arm.go", "	if !notifies && up != nil {\n", "	if false {\n", "", ""},
-	{"loop.go", "if l.news || w.armed.gap", "if w.armed.gap", "a_new_wait_beside_one_that_sleeps", ""},
+	{"loop.go", "if l.news || w.armed.gap", "if w.armed.gap", "a_new_wait_while_another_one_is_armed", ""},
 	{"loop.go", "|| w.armed.missed || w.set.idle()", "|| w.armed.missed", "", ""},
-	{"loop.go", "if closed && w.set.idle() {", "if closed {", "the_last_wait_ends_beside_a_new_one", ""},
+	{"loop.go", "if closed && w.set.idle() {", "if closed {", "the_last_wait_ends_while_a_new_one_begins", ""},
 	{"loop.go", "n != p.notified || r.again", "r.again", "", ""},
 	{"loop.go", "	w.loop.asking = true\n", "", "", ""},
 	{"round.go", "if r.whole && r.basis.same(basis) {", "if r.whole {", "", ""},
 	{"round.go", "	o.wait.item.Retain() // the handle", "	// the handle", "", ""},
 }
 
-// TestMutations changes the package, and runs the programs.
+// TestMutations runs the programs with each mutation.
 func TestMutations(t *testing.T) {
 	if !*mutate {
 		t.Skip("it takes minutes: use the flag -watch.mutate")

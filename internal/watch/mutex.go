@@ -4,5 +4,5 @@ package watch
 
 import "github.com/purecu/purecu/internal/lock"
 
-// mutex has its place in the order of package cu's locks.
+// mutex is a lock with a place in the lock order of package cu.
 type mutex = lock.Mutex[lock.Watcher]

@@ -6,38 +6,38 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// What a round asks for. It asks for up to maxAsked loose items of a counter. Of those that are
-// behind others it asks for one more to each eight of these, or for maxAskedSlow in a round that
-// looks at everything.
+// Limits of one round. A round queries up to maxAsked unnumbered items of a counter. Of the items
+// behind these it queries one for every eight items that it queries anyway, or maxAskedSlow in a
+// round that queries everything.
 const (
 	maxAsked     = 256
 	maxAskedSlow = 256
-	// MaxQuery is how many are asked for at once: that takes a few microseconds, and so much later
-	// is the first of them noticed.
+	// MaxQuery is how many items are queried at once. The query takes a few microseconds, which
+	// delay the outcome of its first item.
 	MaxQuery = 16
-	// crowd is how many waits there have to be, once, for the source to number items.
+	// crowd is the number of waits from which on the source numbers items.
 	crowd = 32
-	// maxKept is for how many things there may be room in what is kept for another goroutine's
-	// rounds, in each list.
+	// maxKept is the largest capacity of a list whose memory is kept for the next goroutine's
+	// rounds.
 	maxKept = 2048
 )
 
-// round is what the watcher's goroutine asks for in one round.
+// round is the state of one round of the watcher's goroutine.
 type round struct {
 	n uint64
-	// basis is what the round was gathered for.
+	// basis is the state for which the round was gathered.
 	basis basis
-	// again says that some of what it should have asked for was not: the next one does that.
+	// again says that some items could not be queried, and the next round has to query them.
 	again bool
-	// plain are waits whose items are asked for together, with their handles; careful are others,
-	// which are asked for one by one.
+	// plain are the waits whose items are queried together, handles are the handles of these items,
+	// and careful are the waits whose items are queried one by one.
 	plain, careful []*Wait
 	handles        []uintptr
 	query          Query
-	// whole says that no other is waited for, asleep that for all that are first on their counter
-	// a stream will notify the watcher.
+	// whole says that the round contains all waits. asleep says that a stream will notify the
+	// watcher for the first wait of each counter.
 	whole, asleep bool
-	many          bool // other goroutines wake those who wait
+	many          bool // other goroutines wake the waiters
 	outs          []outcome
 	arming        []arming
 	notices       notices
@@ -45,20 +45,21 @@ type round struct {
 	checks        []*Counter
 }
 
-// basis is what a round depends on.
+// basis is the state that decides which items a round queries.
 type basis struct {
 	version   uint64
 	exposures uint32
 	words     int
-	// A stream has notified the watcher, or everything is looked at.
+	// notified says that a stream has notified the watcher, and all that the round queries
+	// everything.
 	notified, all bool
 }
 
-// same reports whether a round for one basis will do for another.
+// same reports whether a round that was gathered for one basis is right for the other.
 func (b basis) same(other basis) bool { return b == other && !b.notified }
 
-// reset forgets all but the memory, for another goroutine's rounds: what is allocated while
-// outcomes come in costs as much time as many of them.
+// reset clears the round and keeps its memory for the next goroutine's rounds. An allocation while
+// outcomes arrive costs as much time as many outcomes.
 func (r *round) reset() {
 	*r = round{
 		n:       r.n,
@@ -72,7 +73,8 @@ func (r *round) reset() {
 	}
 }
 
-// emptied returns a slice without elements, and of the same memory unless that is too much.
+// emptied returns an empty slice with the same memory, or nil if that is more than maxKept
+// elements.
 func emptied[T any](s []T) []T {
 	if cap(s) > maxKept {
 		return nil
@@ -82,8 +84,8 @@ func emptied[T any](s []T) []T {
 	return s[:0]
 }
 
-// gather finds out what a round asks for: also for all that are armed if a stream has notified,
-// and, with all, for those that are first though they are armed. The lock is held.
+// gather collects the items that a round queries. They include all armed items if a stream has
+// notified, and with all the armed items that are first of their counter. The lock is held.
 func (w *Watcher) gather(r *round, notified, all bool) {
 	exposures := w.exposures.Load()
 	basis := basis{version: w.set.version, exposures: exposures, words: len(w.set.words), notified: notified, all: all}
@@ -92,53 +94,54 @@ func (w *Watcher) gather(r *round, notified, all bool) {
 	}
 	r.n++
 	if r.basis.exposures != exposures {
-		w.loosenExposed()
+		w.unnumberExposed()
 		basis.version = w.set.version
 	}
 	r.basis = basis
 	r.query.watcher, r.query.exposures = w, exposures
 	r.plain, r.careful, r.handles, r.again = r.plain[:0], r.careful[:0], r.handles[:0], false
 	r.many = w.set.n > fewWaiting
-	r.asleep = len(w.set.words) == 0 && (w.armed.loose == w.set.loose || w.armed.scarce)
+	r.asleep = len(w.set.words) == 0 && (w.armed.unnumbered == w.set.unnumbered || w.armed.scarce)
 	seen, further := 0, false
 	for _, c := range w.set.counters {
 		further = w.gatherHeap(r, c) || further
-		seen += w.gatherLoose(r, c)
+		seen += w.gatherUnnumbered(r, c)
 	}
 	if notified {
-		for _, of := range w.armed.list {
-			if of.round != r.n && !of.ending {
-				r.take(of)
+		for _, wait := range w.armed.list {
+			if wait.round != r.n && !wait.ending {
+				r.take(wait)
 			}
 		}
 	}
-	r.whole = seen == w.set.loose && r.basis.version != 0 && !further
-	if seen < w.set.loose && (!r.asleep || all) {
+	r.whole = seen == w.set.unnumbered && r.basis.version != 0 && !further
+	if seen < w.set.unnumbered && (!r.asleep || all) {
 		w.gatherTurns(r, all)
 	}
 }
 
-// first takes a wait that is among the first of its counter, unless it is asleep.
-func (r *round) first(of *Wait) {
-	if of.counter == nil || of.ending || of.where == inHeap && of.round == r.n {
+// first takes a wait that is among the first of its counter, unless it is armed and need not be
+// queried.
+func (r *round) first(wait *Wait) {
+	if wait.counter == nil || wait.ending || wait.where == inHeap && wait.round == r.n {
 		return
 	}
-	if asleep := of.asleep(); !asleep || r.basis.notified || r.basis.all {
+	if asleep := wait.asleep(); !asleep || r.basis.notified || r.basis.all {
 		r.asleep = r.asleep && asleep
-		r.take(of)
+		r.take(wait)
 	}
 }
 
-// gatherHeap takes the first of a counter's heap, and more if some have completed since, which it
-// reports. In the places after the first, the fourth, the sixteenth and so on, a heap has what
-// comes after about as many.
+// gatherHeap takes the first wait of a counter's heap, and reports whether it took more because
+// some waits have completed since the last round. In a heap, the entry at place n comes after about
+// n others. So it takes the entries at the places 1, 4, 16 and so on.
 func (w *Watcher) gatherHeap(r *round, c *Counter) (further bool) {
 	for len(c.heap.entries) > 0 {
-		if of := c.heap.entries[0].wait; of.counter != nil && !of.ending {
+		if wait := c.heap.entries[0].wait; wait.counter != nil && !wait.ending {
 			break
 		}
-		if of := c.heap.pop(); of.counter != nil {
-			w.loosen(of) // others do not wait for whoever is told of it
+		if wait := c.heap.pop(); wait.counter != nil {
+			w.addUnnumbered(wait) // a tracer runs for it: do not delay the others
 			c.completed++
 		}
 	}
@@ -158,9 +161,10 @@ func (w *Watcher) gatherHeap(r *round, c *Counter) (further bool) {
 	return further
 }
 
-// gatherLoose takes the first of a counter's loose waits, and returns how many it has looked at.
-func (w *Watcher) gatherLoose(r *round, c *Counter) (seen int) {
-	l := &c.loose
+// gatherUnnumbered takes the first of a counter's unnumbered waits, and returns how many it has
+// considered.
+func (w *Watcher) gatherUnnumbered(r *round, c *Counter) (seen int) {
+	l := &c.unnumbered
 	if l.hits >= l.depth {
 		l.depth = min(2*l.depth, maxAsked)
 	} else {
@@ -168,52 +172,53 @@ func (w *Watcher) gatherLoose(r *round, c *Counter) (seen int) {
 	}
 	l.hits = 0
 	depth := l.depth
-	for of := l.first; of != nil && depth > 0; of = of.list.next {
+	for wait := l.first; wait != nil && depth > 0; wait = wait.list.next {
 		seen++
-		of.round = r.n
-		of.head = of == l.first
-		if !of.ending {
+		wait.round = r.n
+		wait.head = wait == l.first
+		if !wait.ending {
 			depth--
 		}
-		r.first(of)
+		r.first(wait)
 	}
 	return seen
 }
 
-// gatherTurns takes loose waits that are behind others, by turns. These are many for the few that
-// are asked for: they cost as much as these.
+// gatherTurns takes some of the unnumbered waits that gatherUnnumbered has not reached, in the
+// order of the ring. It considers up to four times as many as it may take, as considering one costs
+// less than querying it.
 func (w *Watcher) gatherTurns(r *round, all bool) {
 	most := max(len(r.handles)/8, 1)
 	if all {
 		most = maxAskedSlow
 	}
-	for looked := 0; most > 0 && looked < w.set.loose && looked < 4*maxAskedSlow; looked++ {
-		of := w.set.turn
-		w.set.turn = of.ring.next
-		if of.round != r.n && !of.ending && (!of.asleep() || all) {
-			r.take(of)
+	for looked := 0; most > 0 && looked < w.set.unnumbered && looked < 4*maxAskedSlow; looked++ {
+		wait := w.set.turn
+		w.set.turn = wait.ring.next
+		if wait.round != r.n && !wait.ending && (!wait.asleep() || all) {
+			r.take(wait)
 			most--
 		}
 	}
 }
 
 // take adds a wait to the round.
-func (r *round) take(of *Wait) {
-	of.round = r.n
-	handle, generation, how := of.item.Look()
+func (r *round) take(wait *Wait) {
+	wait.round = r.n
+	handle, generation, how := wait.item.Look()
 	switch how {
 	case Together:
-		of.generation = generation
-		r.plain = append(r.plain, of)
+		wait.generation = generation
+		r.plain = append(r.plain, wait)
 		r.handles = append(r.handles, handle)
 		return
 	case Changing:
 		r.basis.version, r.again = 0, true
 	}
-	r.careful = append(r.careful, of)
+	r.careful = append(r.careful, wait)
 }
 
-// ask asks for a round's items, and returns how many outcomes there are.
+// ask queries a round's items, and returns how many waits ended.
 func (w *Watcher) ask(r *round) (hits int) {
 	q := &r.query
 	for i := 0; i < len(r.plain); i += MaxQuery {
@@ -222,22 +227,22 @@ func (w *Watcher) ask(r *round) (hits int) {
 		q.waits, q.Handles, q.Answers = part, r.handles[i:i+n], q.buffer[:n]
 		if !w.source.Query(q) {
 			r.again = true
-			break // the next round is another one
+			break // gather the next round anew
 		}
-		for k, of := range part {
+		for k, wait := range part {
 			if a := q.Answers[k]; a != Pending {
 				if a == Complete {
-					of.item.Completed(of.generation)
+					wait.item.Completed(wait.generation)
 				}
-				r.outs = append(r.outs, w.outcome(of, a))
+				r.outs = append(r.outs, w.outcome(wait, a))
 			}
 		}
 		hits += w.endOuts(r)
 		w.deliver(r, r.many)
 	}
-	for _, of := range r.careful {
-		if a := w.source.QueryAlone(of.item); a != Pending {
-			r.outs = append(r.outs, w.outcome(of, a))
+	for _, wait := range r.careful {
+		if a := w.source.QueryAlone(wait.item); a != Pending {
+			r.outs = append(r.outs, w.outcome(wait, a))
 		}
 	}
 	hits += w.endOuts(r)
@@ -261,17 +266,17 @@ func (w *Watcher) check(c *Counter) {
 	}
 }
 
-// outcome returns what an answer means for those who wait.
-func (w *Watcher) outcome(of *Wait, a Answer) outcome {
+// outcome returns what an answer means for the Subs of a wait.
+func (w *Watcher) outcome(wait *Wait, a Answer) outcome {
 	if a == Complete {
-		return outcome{wait: of, final: true}
+		return outcome{wait: wait, final: true}
 	}
-	final, err := w.source.Outcome(of.item, a)
-	return outcome{of, final, err, a}
+	final, err := w.source.Outcome(wait.item, a)
+	return outcome{wait, final, err, a}
 }
 
-// endOuts ends the waits that have an outcome, and returns how many there were: on another
-// goroutine if tracers are called, which may wait for something.
+// endOuts ends the waits that have an outcome, and returns how many there were. If tracers are
+// called, that happens on another goroutine, because a tracer may block.
 func (w *Watcher) endOuts(r *round) (n int) {
 	if n = len(r.outs); n == 0 {
 		return 0
@@ -310,22 +315,22 @@ func (w *Watcher) endTraced(outs []outcome) {
 	})
 }
 
-// endAll ends the waits that have an outcome, if nobody else has; with before, also those for
-// lower numbers of the same counters.
+// endAll ends the waits that have an outcome and have not ended yet. With before, it also ends the
+// waits for lower numbers of the same counters.
 func (w *Watcher) endAll(n *notices, outs []outcome, before bool) {
 	for _, o := range outs {
-		of := o.wait
-		c := of.counter
+		wait := o.wait
+		c := wait.counter
 		switch {
 		case c == nil:
 			continue
-		case of.where == inList:
-			c.loose.hits++
+		case wait.where == inList:
+			c.unnumbered.hits++
 		default:
 			c.completed++
-			if before && o.err == nil && !of.item.Exposed() {
-				if less(c.upTo, of.number) {
-					c.upTo = of.number
+			if before && o.err == nil && !wait.item.Exposed() {
+				if less(c.upTo, wait.number) {
+					c.upTo = wait.number
 				}
 				w.set.advanced = append(w.set.advanced, c)
 			}
@@ -339,23 +344,23 @@ func (w *Watcher) endAll(n *notices, outs []outcome, before bool) {
 	w.set.advanced = w.set.advanced[:0]
 }
 
-// advance ends the waits for what the counter of a sequence has reached.
+// advance ends the waits for numbers that the counter of a sequence has reached.
 func (w *Watcher) advance(n *notices, c *Counter) {
 	for len(c.heap.entries) > 0 && (Reached(c.upTo, c.heap.entries[0].number) || c.heap.entries[0].wait.counter == nil) {
-		switch of := c.heap.pop(); {
-		case of.counter == nil:
-		case of.item.Exposed():
-			w.loosen(of)
+		switch wait := c.heap.pop(); {
+		case wait.counter == nil:
+		case wait.item.Exposed():
+			w.addUnnumbered(wait)
 		default:
-			of.item.Completed(of.item.Generation())
+			wait.item.Completed(wait.item.Generation())
 			c.completed++
-			w.end(n, outcome{wait: of, final: true})
+			w.end(n, outcome{wait: wait, final: true})
 		}
 	}
 }
 
-// deliver has those woken whose waits are over, if they are many by other goroutines; more says
-// that there may be more soon.
+// deliver wakes the goroutines whose waits have ended. If they are many, other goroutines wake
+// them. more says that more outcomes may follow soon.
 func (w *Watcher) deliver(r *round, more bool) {
 	n := &r.notices
 	if more && len(n.ready) < wakeGroup {
@@ -367,7 +372,7 @@ func (w *Watcher) deliver(r *round, more bool) {
 		}
 		n.ready = nil
 	}
-	wakeAll(n.ready) // there are no items, which are released after the round
+	wakeAll(n.ready) // n.items is empty: items are released after the round
 	callAll(n.subs)
 	clear(n.ready)
 	clear(n.subs)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestStorm has items complete, be recorded again, exposed, closed and cancelled in any order while
-// goroutines wait for them.
+// TestStorm waits for items while they complete and are recorded, exposed, closed and cancelled in
+// random order.
 func TestStorm(t *testing.T) {
 	d := device(t)
 	rounds := 300

@@ -2,8 +2,8 @@ package watch
 
 import "github.com/purecu/purecu/internal/explore"
 
-// These are the operations by which goroutines meet: those of the standard library, but with the
-// build tag explore, where a test's scheduler controls each of them.
+// The atomic operations of this package. They are those of sync/atomic, except with the build tag
+// explore: then the scheduler of a test controls each of them.
 type (
 	atomicInt   = explore.Int32
 	atomicCount = explore.Uint32

@@ -6,9 +6,9 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// Wait is one thing that is waited for: an item in its present generation, or a number that a
-// counter in memory is to reach. All who wait for the item share it. The watcher's lock guards
-// it, but for generation and ending, which are the watcher's goroutine's own.
+// Wait is a wait for an item in its present generation, or for a number of a counter in memory. All
+// Subs for the item share it. The watcher's lock guards all fields but generation and ending, which
+// only the watcher's goroutine uses.
 type Wait struct {
 	item       Item // nil for a counter in memory
 	generation uint64
@@ -16,29 +16,31 @@ type Wait struct {
 	number     uint64   // in the heap
 	group      *Group
 	subs       *Sub
-	since      time.Duration // since the watcher was made
-	round      uint64        // in which it was looked at
-	list       links         // of its counter's loose waits
-	ring       links         // of all loose waits
-	members    links         // of its group
-	wakeUp     WakeUp        // the stream that notifies the watcher, if one does
+	since      time.Duration // when the wait began, counted from the watcher's Init
+	round      uint64        // the last round that considered it
+	list       links         // in its counter's list of unnumbered waits
+	ring       links         // in the ring of all unnumbered waits
+	members    links         // in the list of its group
+	wakeUp     WakeUp        // the stream that notifies the watcher, or nil
 	flags
 }
 
-// flags are what is known about a wait. They are in a struct of their own for the limit on fields.
+// flags are the flags of a wait. A separate struct keeps Wait within the limit on fields.
 type flags struct {
 	where place
-	// head says that it was the first of its counter in the last round: that is armed first.
+	// head says that the wait was the first of its counter in the last round. Such waits are armed
+	// first.
 	head bool
-	// ending says that another goroutine is about to end it.
+	// ending says that another goroutine is about to end the wait.
 	ending bool
-	// unarmable says that no stream will notify. starting says that one is about to be told to.
+	// unarmable says that no stream will notify for this wait. starting says that WakeUp.Start
+	// runs.
 	unarmable, starting bool
 }
 
 type links struct{ prev, next *Wait }
 
-// place says where a counter has a wait.
+// place says in which structure of its counter a wait is.
 type place uint8
 
 const (
@@ -47,34 +49,33 @@ const (
 	inList
 )
 
-// asleep reports whether a stream notifies the watcher when the wait is over.
-func (of *Wait) asleep() bool { return of.wakeUp != nil && !of.item.Exposed() }
+// asleep reports whether a stream notifies the watcher when the item has completed.
+func (wait *Wait) asleep() bool { return wait.wakeUp != nil && !wait.item.Exposed() }
 
-// Sub is somebody's interest in a wait. It is used once.
+// Sub subscribes a goroutine or a function to a wait. It is used once.
 type Sub struct {
-	// Call is called on a goroutine of its own when the wait has ended. It is for interests that
-	// are no goroutine's.
+	// Call is called on a new goroutine when the wait has ended, unless the Sub has a Waiter.
 	Call func(*Sub)
-	// Final is false if another wait may end in another way. Final and Err are set before the
-	// Waiter is ready, or Call is called.
+	// Final is false if another wait for the same item may end with another outcome. Final and Err
+	// are set before the Waiter is ready, and before Call is called.
 	Err   error
 	Final bool
 
 	over       bool
-	counted    bool // it is one of the watcher's waiters
+	counted    bool // it counts as one of the watcher's waiters
 	wait       *Wait
 	prev, next *Sub
 	to         *Waiter
 }
 
-// Waiter is a goroutine that waits for a number of outcomes. These may be of several watchers,
+// Waiter is a goroutine that waits for a number of outcomes. They may come from several watchers,
 // which have no lock in common.
 type Waiter struct {
 	ready signal
 	left  atomicInt
 }
 
-// NewWaiter returns a waiter for so many outcomes.
+// NewWaiter returns a waiter for the given number of outcomes.
 func NewWaiter(outcomes int) *Waiter {
 	w := new(Waiter)
 	w.init(outcomes)
@@ -86,26 +87,26 @@ func (w *Waiter) init(outcomes int) {
 	w.left.Store(int32(outcomes))
 }
 
-// Wait sleeps until the waiter has its outcomes. It reports false if done was closed before.
+// Wait sleeps until the waiter has all its outcomes. It reports false if done was closed before.
 func (w *Waiter) Wait(done <-chan struct{}) bool { return w.ready.wait(done) }
 
-// Join makes the interest, which was not added yet, the waiter's.
+// Join makes the waiter receive the outcome of the Sub, which must not have been added yet.
 func (w *Waiter) Join(s *Sub) { s.to = w }
 
-// Give gives the waiter an outcome that is no watcher's.
+// Give counts an outcome that does not come from a watcher.
 func (w *Waiter) Give() {
 	if w.left.Add(-1) == 0 {
 		w.ready.send()
 	}
 }
 
-// Single is the interest of a goroutine that waits for one item, after [Watcher.Poll].
+// Single is the Sub of a goroutine that waits for one item, after [Watcher.Poll].
 type Single struct {
 	Sub
 	waiter Waiter
 }
 
-// NewSingle returns such an interest.
+// NewSingle returns a Single that is ready to be added.
 func NewSingle() *Single {
 	s := new(Single)
 	s.init()
@@ -120,13 +121,13 @@ func (s *Single) init() {
 // Wait is [Waiter.Wait].
 func (s *Single) Wait(done <-chan struct{}) bool { return s.waiter.Wait(done) }
 
-// Value is the interest of a goroutine that waits for a number of a counter in memory.
+// Value is the Sub of a goroutine that waits until a counter in memory reaches a number.
 type Value struct {
 	Single
 	wait Wait
 }
 
-// NewValue returns such an interest.
+// NewValue returns a Value for the given number.
 func NewValue(number uint64) *Value {
 	v := new(Value)
 	v.init()
@@ -134,7 +135,7 @@ func NewValue(number uint64) *Value {
 	return v
 }
 
-// outcome is how a wait ends.
+// outcome says how a wait ends.
 type outcome struct {
 	wait   *Wait
 	final  bool
@@ -142,29 +143,30 @@ type outcome struct {
 	answer Answer
 }
 
-// notices are those that have to be woken or called, and the items to release, when the lock
-// is no longer held. For waits for counters in memory, which have waiters only, they may be nil.
+// notices collects the goroutines to wake, the Subs to call and the items to release after the lock
+// was released. A nil notices is allowed where only waits for counters in memory end: these have no
+// callbacks and no items.
 type notices struct {
 	ready []signal
 	subs  []*Sub
 	items []Item
 }
 
-// Where more than fewWaiting are waited for, or so many wait for one item, other goroutines wake
-// those who have waited, wakeGroup each, and the watcher goes on asking.
+// If there are more than fewWaiting waits, or many Subs of one wait, other goroutines wake the
+// waiters, wakeGroup each, while the watcher continues its round.
 const (
 	fewWaiting = 128
 	wakeGroup  = 128
 )
 
-// wakeAll wakes goroutines that wait.
+// wakeAll wakes waiting goroutines.
 func wakeAll(ready []signal) {
 	for _, s := range ready {
 		s.send()
 	}
 }
 
-// wake has one woken: at once without notices.
+// wake notes that a goroutine is to be woken, or wakes it at once if n is nil.
 func (n *notices) wake(s signal) {
 	if n == nil {
 		s.send()
@@ -173,7 +175,8 @@ func (n *notices) wake(s signal) {
 	n.ready = append(n.ready, s)
 }
 
-// deliver runs nothing of the program's on this goroutine, which may be the watcher's.
+// deliver wakes, calls and releases. It runs no code of the program on this goroutine, which may be
+// the watcher's.
 func (n *notices) deliver(w *Watcher) {
 	wakeAll(n.ready)
 	callAll(n.subs)
@@ -186,7 +189,7 @@ func callAll(subs []*Sub) {
 	}
 }
 
-// release releases items for which drop has counted late.
+// release drops items that were counted in late.
 func (w *Watcher) release(items []Item) {
 	for _, item := range items {
 		item.Drop()

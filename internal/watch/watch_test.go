@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// device returns a fake device. Nothing may be left in the end.
+// device returns a fake device, and checks at the end of the test that nothing is left.
 func device(t *testing.T) *fakeDevice {
 	t.Helper()
 	d := newFakeDevice(t.Errorf)
@@ -28,12 +28,12 @@ func (d *fakeDevice) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(late) {
-			t.Fatalf("it is not so that %s: %+v", what, d.w.State())
+			t.Fatalf("this does not become true: %s: %+v", what, d.w.State())
 		}
 	}
 }
 
-// waiting returns when so many items are waited for.
+// waiting returns when there are waits for n items.
 func (d *fakeDevice) waiting(t *testing.T, n int) {
 	t.Helper()
 	d.await(t, "all wait", func() bool { return d.w.State().Waits == n })
@@ -51,7 +51,7 @@ func (d *fakeDevice) over(t *testing.T) {
 	d.await(t, "all waits have ended", func() bool { d.pass(); return d.w.State().Waits == 0 })
 }
 
-// start has a goroutine wait, and returns where its error comes.
+// start calls wait on another goroutine, and returns the channel that receives its error.
 func start(wait func() error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- wait() }()
@@ -70,8 +70,8 @@ func (d *fakeDevice) ends(t *testing.T, what string, c <-chan error, want error)
 	}
 }
 
-// TestWaits lets goroutines wait for items of all kinds, for less and for longer than it takes until
-// the watcher relies on wake-up streams.
+// TestWaits waits for items of all kinds, for shorter and for longer than the time after which the
+// watcher relies on wake-up streams.
 func TestWaits(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		for _, n := range []int{1, 2, 16, 1000} {
@@ -82,7 +82,7 @@ func TestWaits(t *testing.T) {
 				for i := range n {
 					number := uint64(1 + i/sequences)
 					if i%5 == 4 {
-						number = 0 // it is loose
+						number = 0 // unnumbered
 					}
 					e := d.event(uint64(1+i%sequences), number)
 					events = append(events, e)
@@ -95,7 +95,7 @@ func TestWaits(t *testing.T) {
 				for _, e := range events {
 					d.complete(e.item.Load())
 				}
-				d.over(t) // more than there are wake-up streams may have fallen asleep
+				d.over(t) // there may be more waits than wake-up streams
 				for _, c := range waits {
 					d.ends(t, "complete", c, nil)
 				}
@@ -104,9 +104,9 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestFewQuestions completes a thousand items of a sequence at the same moment: far fewer questions
-// find that out.
-func TestFewQuestions(t *testing.T) {
+// TestFewQueries completes a thousand items of a sequence at the same moment, and checks that far
+// fewer queries find that out.
+func TestFewQueries(t *testing.T) {
 	const n = 1000
 	d := device(t)
 	var items []*fakeItem
@@ -118,7 +118,7 @@ func TestFewQuestions(t *testing.T) {
 	}
 	d.waiting(t, n)
 	if !d.crowded.Load() {
-		t.Error("nobody says that there are many waits")
+		t.Error("Crowded was not called")
 	}
 	slices.SortFunc(items, func(a, b *fakeItem) int { return int(a.number) - int(b.number) })
 	for _, it := range items {
@@ -130,7 +130,7 @@ func TestFewQuestions(t *testing.T) {
 		d.ends(t, "complete", c, nil)
 	}
 	if q := d.queries.Load(); q > n/10 {
-		t.Errorf("%d items were asked for when they had completed, of %d", q, n)
+		t.Errorf("%d completed items were queried, of %d", q, n)
 	}
 	for _, it := range items {
 		if it.known.Load() != 2 {
@@ -139,8 +139,8 @@ func TestFewQuestions(t *testing.T) {
 	}
 }
 
-// TestOrder completes items of several sequences one by one, with waits for them in any order: each
-// wait ends when its item has completed, and not before.
+// TestOrder completes items of several sequences one by one, with waits that began in random order.
+// Each wait ends when its item has completed, and not before.
 func TestOrder(t *testing.T) {
 	const sequences, each = 4, 60
 	d := device(t)
@@ -175,8 +175,8 @@ func TestOrder(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCancel cancels waits of one item, of one group, and of one sequence, in any order: those that
-// are left are linked as they should be.
+// TestCancel cancels waits of one item, of one group, and of one sequence, in random order. The
+// lists of the remaining waits stay correct.
 func TestCancel(t *testing.T) {
 	const n = 100
 	d := device(t)
@@ -189,7 +189,7 @@ func TestCancel(t *testing.T) {
 			items = append(items, e.record(uint64(i+1)))
 		}
 		cancels[i] = make(chan struct{})
-		for range 2 { // who wait for one item share a wait
+		for range 2 { // Subs for one item share a wait
 			waits = append(waits, start(func() error { return e.wait(cancels[i]) }))
 		}
 		d.await(t, "both wait", func() bool { return items[i].watched.Load() == 3 })
@@ -225,9 +225,9 @@ func TestCancel(t *testing.T) {
 	e.close()
 }
 
-// TestManyOfOneGroup waits for many items of one event: to add a wait, to find the one that others
-// share, and to end one, takes as long as with few. The limit is for what takes a time that grows with
-// the square.
+// TestManyOfOneGroup waits for many items of one event. To add a wait, to find a shared wait, and
+// to end a wait must not take longer than with few. The limit fails only for a time that grows with
+// the square of the number.
 func TestManyOfOneGroup(t *testing.T) {
 	const limit = 30 * time.Second
 	n := 100_000
@@ -280,8 +280,8 @@ func TestManyOfOneGroup(t *testing.T) {
 	d.await(t, "the watcher ends", func() bool { d.pass(); return d.w.State() == State{} })
 }
 
-// TestLateItem waits last for the item that completes first, which is behind many others without
-// known numbers: somebody asks for it all the same.
+// TestLateItem completes an unnumbered item first whose wait began after many others. The watcher
+// queries it although the others are pending.
 func TestLateItem(t *testing.T) {
 	d := device(t)
 	var waits []<-chan error
@@ -306,9 +306,9 @@ func TestLateItem(t *testing.T) {
 	}
 }
 
-// TestLooseBesideHeads waits for an item without a known number, which completes before those of
-// many sequences that have one: it is asked for all the same, also while nothing can be armed.
-func TestLooseBesideHeads(t *testing.T) {
+// TestUnnumberedWithManySequences completes an unnumbered item before the items of many sequences.
+// The watcher queries it although the others are pending, also while nothing can be armed.
+func TestUnnumberedWithManySequences(t *testing.T) {
 	for _, n := range []int{15, 16, 17, 48} {
 		for _, noArming := range []bool{false, true} {
 			d := device(t)
@@ -321,11 +321,11 @@ func TestLooseBesideHeads(t *testing.T) {
 				waits = append(waits, start(func() error { return e.wait(nil) }))
 			}
 			d.waiting(t, n)
-			loose := d.event(uint64(n), 0)
-			c := start(func() error { return loose.wait(nil) })
+			unnumbered := d.event(uint64(n), 0)
+			c := start(func() error { return unnumbered.wait(nil) })
 			d.waiting(t, n+1)
 			time.Sleep(time.Millisecond)
-			d.complete(loose.item.Load())
+			d.complete(unnumbered.item.Load())
 			d.await(t, "it was noticed", func() bool { d.pass(); return len(c) == 1 })
 			for _, e := range heads {
 				d.complete(e.item.Load())
@@ -338,8 +338,8 @@ func TestLooseBesideHeads(t *testing.T) {
 	}
 }
 
-// TestSleeps waits until the watcher relies on wake-up streams: then it asks no more. A new wait, an
-// exposed item, and the end of the last wait wake it.
+// TestSleeps checks that the watcher makes no queries while it relies on wake-up streams. A new
+// wait, an exposed item, and the end of the last wait wake it.
 func TestSleeps(t *testing.T) {
 	d := device(t)
 	a, b := d.event(1, 1), d.event(2, 1)
@@ -370,9 +370,9 @@ func TestSleeps(t *testing.T) {
 	}
 }
 
-// TestNotifiedIsAsked has a stream notify for a wait that is armed: whether or not its number is known
-// the next round asks for it.
-func TestNotifiedIsAsked(t *testing.T) {
+// TestNotifiedIsQueried checks that the next round queries an armed item after a stream has
+// notified, with and without a known number.
+func TestNotifiedIsQueried(t *testing.T) {
 	for _, number := range []uint64{1, 0} {
 		d := device(t)
 		e := d.event(1, number)
@@ -392,17 +392,17 @@ func TestNotifiedIsAsked(t *testing.T) {
 	}
 }
 
-// TestWakeUpsFail has wake-ups come late or never, for all reasons there are: waits end all the same
-// when time passes.
+// TestWakeUpsFail makes wake-ups fail or come late, for all possible reasons. The waits still end
+// as time passes.
 func TestWakeUpsFail(t *testing.T) {
 	for name, prepare := range map[string]func(d *fakeDevice){
-		"no stream":         func(d *fakeDevice) { d.streams.Store(0) },
-		"one stream":        func(d *fakeDevice) { d.streams.Store(1) },
-		"failed":            func(d *fakeDevice) { d.result.Store(int32(Failed)) },
-		"unsupported":       func(d *fakeDevice) { d.result.Store(int32(Unsupported)) },
-		"not now":           func(d *fakeDevice) { d.result.Store(int32(NotNow)) },
-		"captures":          func(d *fakeDevice) { d.noArming.Store(true) },
-		"nobody is noticed": func(*fakeDevice) {},
+		"no stream":          func(d *fakeDevice) { d.streams.Store(0) },
+		"one stream":         func(d *fakeDevice) { d.streams.Store(1) },
+		"failed":             func(d *fakeDevice) { d.result.Store(int32(Failed)) },
+		"unsupported":        func(d *fakeDevice) { d.result.Store(int32(Unsupported)) },
+		"not now":            func(d *fakeDevice) { d.result.Store(int32(NotNow)) },
+		"captures":           func(d *fakeDevice) { d.noArming.Store(true) },
+		"no stream notifies": func(*fakeDevice) {},
 	} {
 		d := device(t)
 		prepare(d)
@@ -416,7 +416,7 @@ func TestWakeUpsFail(t *testing.T) {
 		d.waiting(t, 4)
 		time.Sleep(2 * time.Millisecond)
 		for _, e := range events {
-			e.item.Load().done.Store(1) // and no stream gets on
+			e.item.Load().done.Store(1) // and no stream continues
 		}
 		for i, c := range waits {
 			d.await(t, name+": a wait ends", func() bool { d.pass(); return len(c) == 1 })
@@ -442,7 +442,7 @@ func TestStickyError(t *testing.T) {
 	}
 }
 
-// TestClosing ends the waits of a group and of a domain, and those of others go on.
+// TestClosing ends the waits of a group and of a domain. Other waits continue.
 func TestClosing(t *testing.T) {
 	d := device(t)
 	l := d.line()
@@ -454,7 +454,7 @@ func TestClosing(t *testing.T) {
 	a.close()
 	d.ends(t, "a closed group", ofA, errClosed)
 	if err := a.wait(nil); err != errClosed {
-		t.Errorf("a wait for what is closed: %v", err)
+		t.Errorf("a wait for a closed event: %v", err)
 	}
 	d.await(t, "the counter is waited for", func() bool { return d.w.Number(&l.c) == 1 })
 	d.closeDomain()
@@ -491,9 +491,9 @@ func TestCounters(t *testing.T) {
 		d.await(t, "some are cancelled", func() bool { return d.w.Number(&l.c) == len(waits)-len(waits)/4 })
 		for v := range uint64(len(waits)) {
 			if v%2 == 0 {
-				l.set(from + v) // the host tells
+				l.set(from + v) // the host calls Raise
 			} else {
-				l.value.Store(from + v) // the device does not
+				l.value.Store(from + v) // the device does not call Raise
 			}
 			for i, c := range waits {
 				want := error(nil)
@@ -511,7 +511,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestBrokenCounter ends the waits for what nobody raises any more.
+// TestBrokenCounter ends the waits for a counter whose Works returns an error.
 func TestBrokenCounter(t *testing.T) {
 	d := device(t)
 	l := d.line()
@@ -519,11 +519,11 @@ func TestBrokenCounter(t *testing.T) {
 	d.await(t, "it is waited for", func() bool { return d.w.Number(&l.c) == 1 })
 	l.broken.Store(true)
 	d.ends(t, "broken", of, errSticky)
-	d.await(t, "nobody uses it", func() bool { return l.refs.Load() == 0 })
+	d.await(t, "the counter is released", func() bool { return l.refs.Load() == 0 })
 }
 
-// TestTracers has a tracer wait for another item when it is called: it runs on no goroutine that is
-// needed for that.
+// TestTracers calls a tracer that waits for another item. It must not run on a goroutine that this
+// wait needs.
 func TestTracers(t *testing.T) {
 	d := device(t)
 	d.traced.Store(true)
@@ -544,7 +544,8 @@ func TestTracers(t *testing.T) {
 	d.ends(t, "complete", of, nil)
 }
 
-// TestRecordedAgain records an event again while it is waited for: the wait is for its own record.
+// TestRecordedAgain records an event during a wait for its previous record. The wait is for the
+// previous record.
 func TestRecordedAgain(t *testing.T) {
 	d := device(t)
 	e := d.event(1, 1)
@@ -553,7 +554,7 @@ func TestRecordedAgain(t *testing.T) {
 	d.waiting(t, 1)
 	next := e.record(2)
 	if next == it {
-		t.Fatal("the record is in the place of one that is waited for")
+		t.Fatal("the new record uses the item of the record that has a wait")
 	}
 	ofNext := start(func() error { return e.wait(nil) })
 	d.waiting(t, 2)
@@ -565,6 +566,6 @@ func TestRecordedAgain(t *testing.T) {
 	d.complete(next)
 	d.ends(t, "the second record", ofNext, nil)
 	if e.record(3) != next {
-		t.Error("a wait that is over keeps the place")
+		t.Error("a wait that has ended keeps its item in use")
 	}
 }

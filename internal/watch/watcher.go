@@ -7,59 +7,61 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// How a waiter polls for itself before it leaves that to the watcher: for SelfPoll if it is the
-// only one; for a moment if it is one of up to FewPoll, as many would take the processors from
-// each other.
+// A waiter polls for itself before the watcher polls for it: for SelfPoll if it is the only waiter,
+// and for selfBrief if there are up to FewPoll waiters. More waiters do not poll, as they would
+// compete for the processors.
 const (
 	SelfPoll  = time.Millisecond
 	selfBrief = 20 * time.Microsecond
 	FewPoll   = 4
 )
 
-// Watcher waits in the name of goroutines. Its own goroutine runs while there is something to
-// wait for.
+// Watcher queries items on behalf of all goroutines that wait. Its own goroutine runs while there
+// are waits.
 type Watcher struct {
 	source   Source
 	clock    driver.Clock
 	made     time.Time
 	notifier Notifier // nil before the first round
-	// waiters counts the goroutines that wait. Whoever ends a wait counts those off that it wakes:
-	// they run on many processors, which would take the counter from each other.
+	// waiters counts the goroutines that wait. The goroutine that ends a wait subtracts the waiters
+	// that it wakes: these run on many processors, which would contend for the counter's cache
+	// line.
 	waiters atomicInt
-	// exposures is how often an item was exposed while it was waited for.
+	// exposures counts how often an item was exposed during a wait for it.
 	exposures atomicCount
-	// late counts what the watcher has yet to release: see Settle.
+	// late counts the items and words that the watcher still has to release: see Settle.
 	late atomicInt
 
 	mu    mutex
 	set   set
 	armed armed
 	loop  loop
-	round round // the goroutine's own
-	share share // the goroutine's own
+	round round // used only by the watcher's goroutine
+	share share // used only by the watcher's goroutine
 }
 
 // loop is the state of the watcher's goroutine. The watcher's lock guards it.
 type loop struct {
 	running bool
-	// news says that there is a new wait.
+	// news says that a wait was added since the last round began.
 	news bool
 	// rest is how long the goroutine sleeps, 0 if it is awake.
 	rest time.Duration
-	// asking says that items are in use without the lock. Those whose waits end meanwhile are
-	// released afterwards.
+	// asking says that a round uses items without the lock. Items whose waits end meanwhile are
+	// added to dead, and released after the round.
 	asking bool
 	dead   []Item
 }
 
-// Init is called once, before anything else. The clock is for sleeps, and for the time that the
-// watcher takes.
+// Init prepares the watcher. It is called once, before all other methods. The watcher sleeps by the
+// clock, and measures with it the time that it uses.
 func (w *Watcher) Init(source Source, clock driver.Clock) {
 	w.source, w.clock, w.made = source, clock, clock.Now()
 }
 
-// Poll has a waiter poll for itself, which counts as one of the watcher's. If it reports that the
-// wait is not over, the waiter adds a [Single] or a [Value] next, with which it is counted off, or calls Leave.
+// Poll calls poll for a short time until it reports an outcome, and counts the caller as a waiter.
+// If the result is that the wait is not over, the caller is still counted: it must next add a
+// [Single] or a [Value], whose end subtracts it again, or call Leave.
 func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error) {
 	w.waiters.Add(1)
 	over = true // also if poll panics
@@ -79,16 +81,16 @@ func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error
 	}
 }
 
-// Leave counts a waiter off that Poll has counted, and that does not wait.
+// Leave subtracts a waiter that Poll has counted and that will not wait.
 func (w *Watcher) Leave() { w.waiters.Add(-1) }
 
-// selfPolls are the polls of a waiter that it makes itself.
+// selfPolls counts and times the polls of one waiter.
 type selfPolls struct {
 	n     int
 	began time.Time
 }
 
-// again reports whether the waiter polls once more.
+// again reports whether the waiter may poll once more.
 func (p *selfPolls) again(w *Watcher) bool {
 	limit := SelfPoll
 	switch n := w.waiters.Load(); {
@@ -103,55 +105,55 @@ func (p *selfPolls) again(w *Watcher) bool {
 	return p.n%4 != 0 || w.clock.Now().Sub(p.began) < limit
 }
 
-// Add adds an interest in an item's present generation. The caller retains the item.
+// Add adds a Sub for an item in its present generation. The caller has retained the item.
 func (w *Watcher) Add(item Item, in Scope, s *Sub) {
-	fresh := &Wait{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // others want the lock
+	fresh := &Wait{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
 	w.mu.Lock()
 	shared, exposed := item.Shared(), item.Exposed()
-	of := shared.wait
-	// An exposed item may be asked for just now, and have a new generation since.
-	if of == nil || exposed || of.group != in.Group {
-		of = fresh
+	wait := shared.wait
+	// A running query may be for an exposed item that has a new generation since.
+	if wait == nil || exposed || wait.group != in.Group {
+		wait = fresh
 		if !exposed {
-			shared.wait = of
+			shared.wait = wait
 		}
 		item.Watch()
 		item.Retain()
-		in.Group.add(of)
-		w.put(of, in.Domain)
+		in.Group.add(wait)
+		w.put(wait, in.Domain)
 	}
-	of.add(s)
+	wait.add(s)
 	if !s.counted {
 		w.set.others++
 	}
 	var n notices
 	if err := in.Owner.ErrClosed(); err != nil {
-		w.end(&n, outcome{wait: of, final: true, err: err})
+		w.end(&n, outcome{wait: wait, final: true, err: err})
 	}
 	w.wake()
 	w.mu.Unlock()
 	n.deliver(w)
 }
 
-// add adds an interest.
-func (of *Wait) add(s *Sub) {
-	s.wait, s.next = of, of.subs
-	if of.subs != nil {
-		of.subs.prev = s
+// add adds a Sub to the wait.
+func (wait *Wait) add(s *Sub) {
+	s.wait, s.next = wait, wait.subs
+	if wait.subs != nil {
+		wait.subs.prev = s
 	}
-	of.subs = s
+	wait.subs = s
 }
 
-// put puts a wait where it belongs.
-func (w *Watcher) put(of *Wait, domain *Domain) {
-	c, number := w.set.sequence(of.item, domain)
-	of.counter = c
+// put adds a wait to its counter: to the heap if it has a number, else to the list.
+func (w *Watcher) put(wait *Wait, domain *Domain) {
+	c, number := w.set.sequence(wait.item, domain)
+	wait.counter = c
 	c.n++
 	if number != 0 {
-		of.number = number
-		c.heap.push(of)
+		wait.number = number
+		c.heap.push(wait)
 	} else {
-		w.set.loosen(of)
+		w.set.addUnnumbered(wait)
 	}
 	if w.set.n++; w.set.n == crowd {
 		w.source.Crowded()
@@ -160,21 +162,21 @@ func (w *Watcher) put(of *Wait, domain *Domain) {
 	w.loop.news = true
 }
 
-// AddValue adds an interest in a number of a counter in memory.
+// AddValue adds a wait for a number of a counter in memory.
 func (w *Watcher) AddValue(c *Counter, v *Value) {
 	w.mu.Lock()
 	var n notices
-	w.endReached(&n, c) // whose numbers need not be in order with those to come
+	w.endReached(&n, c) // removes reached numbers first, as the heap compares numbers in a circle
 	if c.n == 0 {
 		w.set.list(c)
 	}
 	c.n++
-	of := &v.wait
-	of.counter = c
-	of.add(&v.Sub)
-	c.heap.push(of)
+	wait := &v.wait
+	wait.counter = c
+	wait.add(&v.Sub)
+	c.heap.push(wait)
 	w.loop.news = true
-	// Whoever raises the counter, or closes it, looks for waits after that.
+	// A goroutine that raises or closes the counter looks for waits afterwards.
 	if err := c.word.ErrClosed(); err != nil {
 		w.endAllOf(&n, c, err)
 	} else {
@@ -185,10 +187,10 @@ func (w *Watcher) AddValue(c *Counter, v *Value) {
 	n.deliver(w)
 }
 
-// Raise ends the waits for what a counter in memory has reached.
+// Raise ends the waits for numbers that a counter in memory has reached.
 func (w *Watcher) Raise(c *Counter) {
 	w.mu.Lock()
-	w.endReached(nil, c) // that wakes them at once, and allocates nothing
+	w.endReached(nil, c) // wakes the waiters at once, and allocates nothing
 	w.wake()
 	w.mu.Unlock()
 }
@@ -203,23 +205,23 @@ func (w *Watcher) EndCounter(c *Counter, err error) {
 	n.deliver(w)
 }
 
-// Cancel ends an interest. It reports false if its wait has ended.
+// Cancel removes a Sub from its wait. It reports false if the wait has already ended.
 func (w *Watcher) Cancel(s *Sub) bool {
 	var n notices
 	w.mu.Lock()
-	if of := s.wait; of != nil {
+	if wait := s.wait; wait != nil {
 		if s.prev != nil {
 			s.prev.next = s.next
 		} else {
-			of.subs = s.next
+			wait.subs = s.next
 		}
 		if s.next != nil {
 			s.next.prev = s.prev
 		}
 		s.wait, s.prev, s.next = nil, nil, nil
 		w.countOff(s)
-		if of.subs == nil {
-			w.drop(&n, of)
+		if wait.subs == nil {
+			w.drop(&n, wait)
 			w.wakeAfter()
 		}
 	}
@@ -229,92 +231,93 @@ func (w *Watcher) Cancel(s *Sub) bool {
 	return !over
 }
 
-// EndGroup ends all waits of a group. err is called with the lock.
+// EndGroup ends all waits of a group, each with the error that err returns. The lock is held during
+// err.
 func (w *Watcher) EndGroup(g *Group, err func(Item) error) {
 	w.mu.Lock()
 	all := make([]*Wait, 0, 32)
-	for of := g.first.Load(); of != nil; of = of.members.next {
-		all = append(all, of)
+	for wait := g.first.Load(); wait != nil; wait = wait.members.next {
+		all = append(all, wait)
 	}
-	w.endEach(all, true, func(of *Wait) error { return err(of.item) })
+	w.endEach(all, true, func(wait *Wait) error { return err(wait.item) })
 }
 
-// EndDomain ends all waits of a domain, of which others may end in another way. The functions
-// are called with the lock.
+// EndDomain ends all waits of a domain. Other waits for the same items may have other outcomes. The
+// lock is held while the functions run.
 func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word) error) {
 	w.mu.Lock()
 	var all []*Wait
 	for c := d.first; c != nil; c = c.next {
-		c.each(func(of *Wait) { all = append(all, of) })
+		c.each(func(wait *Wait) { all = append(all, wait) })
 	}
-	w.endEach(all, false, func(of *Wait) error {
-		if of.item == nil {
-			return ofWord(of.counter.word)
+	w.endEach(all, false, func(wait *Wait) error {
+		if wait.item == nil {
+			return ofWord(wait.counter.word)
 		}
-		return ofItem(of.item)
+		return ofItem(wait.item)
 	})
 }
 
-// endEach ends waits, and releases the lock.
+// endEach ends the waits, and releases the lock, which the caller holds.
 func (w *Watcher) endEach(all []*Wait, final bool, err func(*Wait) error) {
 	n := notices{ready: make([]signal, 0, len(all)), items: make([]Item, 0, len(all))}
-	for _, of := range all {
-		w.end(&n, outcome{wait: of, final: final, err: err(of)})
+	for _, wait := range all {
+		w.end(&n, outcome{wait: wait, final: final, err: err(wait)})
 	}
 	w.wakeAfter()
 	w.mu.Unlock()
 	n.deliver(w)
 }
 
-// ItemExposed is called when an item that is waited for was exposed.
+// ItemExposed is called after an item with waits was exposed.
 func (w *Watcher) ItemExposed() {
 	w.exposures.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A stream would notify for the generation that the item had.
+	// The watcher must not rely on a stream, which notifies for the item's old generation.
 	if w.loop.rest >= Behind {
 		w.wake()
 	}
 }
 
-// AddLate adds to what has yet to be released: see Settle.
+// AddLate adds n to the number of releases that Settle waits for.
 func (w *Watcher) AddLate(n int32) { w.late.Add(n) }
 
-// settlePatience is how long Settle waits for what takes microseconds, unless a tracer keeps
-// somebody.
-const settlePatience = 100 * time.Millisecond
+// maxSettle is how long Settle waits at most. The releases take microseconds, unless a tracer
+// blocks one.
+const maxSettle = 100 * time.Millisecond
 
-// Settle waits until the watcher has released what was closed before. Else what a program closes
-// last would still be in use.
+// Settle waits until the watcher has released the items whose waits have ended. Otherwise the last
+// object that a program closes could still be in use.
 func (w *Watcher) Settle(clock driver.Clock) {
 	b := BackOff{Policy: Brief, Clock: clock}
 	defer b.End()
-	for w.late.Load() != 0 && b.Slept < settlePatience {
+	for w.late.Load() != 0 && b.Slept < maxSettle {
 		b.Wait()
 	}
 }
 
-// wake has the goroutine look at what is new, or begin.
+// wake starts the watcher's goroutine, or wakes it so that it handles a change. The lock is held.
 func (w *Watcher) wake() {
 	l := &w.loop
 	switch {
 	case !l.running && !w.set.idle():
 		l.running = true
 		explore.Go(w.run)
-	case l.rest > deaf || l.rest > 0 && w.set.idle():
+	case l.rest > unwoken || l.rest > 0 && w.set.idle():
 		l.rest = 0
 		w.notifier.Notify()
 	}
 }
 
-// wakeAfter is wake for who has taken waits away.
+// wakeAfter is wake after waits were removed.
 func (w *Watcher) wakeAfter() {
 	if w.armed.gap || w.set.idle() {
 		w.wake()
 	}
 }
 
-// end gives the outcome to all who are interested.
+// end ends a wait, and gives the outcome to all its Subs.
 func (w *Watcher) end(n *notices, o outcome) {
 	w.drop(n, o.wait)
 	next := o.wait.subs
@@ -333,7 +336,7 @@ func (w *Watcher) end(n *notices, o outcome) {
 	}
 }
 
-// countOff notes that an interest has ended.
+// countOff subtracts a Sub that has ended from the waiters, or from the others.
 func (w *Watcher) countOff(s *Sub) {
 	if s.counted {
 		w.waiters.Add(-1)
@@ -342,11 +345,12 @@ func (w *Watcher) countOff(s *Sub) {
 	}
 }
 
-// endReached ends the waits for numbers that a counter in memory has reached, and returns how many.
+// endReached ends the waits for numbers that a counter in memory has reached, and returns how many
+// they were.
 func (w *Watcher) endReached(n *notices, c *Counter) (hits int) {
 	for len(c.heap.entries) > 0 && Reached(c.word.Load(), c.heap.entries[0].number) {
-		if of := c.heap.pop(); of.counter != nil {
-			w.end(n, outcome{wait: of, final: true})
+		if wait := c.heap.pop(); wait.counter != nil {
+			w.end(n, outcome{wait: wait, final: true})
 			hits++
 		}
 	}
@@ -356,78 +360,84 @@ func (w *Watcher) endReached(n *notices, c *Counter) (hits int) {
 // endAllOf ends all waits of a counter in memory.
 func (w *Watcher) endAllOf(n *notices, c *Counter, err error) {
 	for len(c.heap.entries) > 0 {
-		if of := c.heap.pop(); of.counter != nil {
-			w.end(n, outcome{wait: of, err: err})
+		if wait := c.heap.pop(); wait.counter != nil {
+			w.end(n, outcome{wait: wait, err: err})
 		}
 	}
 }
 
-// drop takes a wait away from where it is.
-func (w *Watcher) drop(n *notices, of *Wait) {
-	c := of.counter
-	switch of.where {
+// drop removes a wait from its counter and its group, and releases its stream and item.
+func (w *Watcher) drop(n *notices, wait *Wait) {
+	c := wait.counter
+	switch wait.where {
 	case inList:
-		w.unlink(of)
+		w.removeUnnumbered(wait)
 	case inHeap:
 		c.heap.stale++
 	}
-	of.counter = nil
+	wait.counter = nil
 	if c.n--; c.n == 0 {
 		w.set.forget(c)
 	} else {
 		c.heap.tidy()
 	}
-	if of.item == nil {
+	if wait.item == nil {
 		return
 	}
-	if shared := of.item.Shared(); shared.wait == of {
+	if shared := wait.item.Shared(); shared.wait == wait {
 		shared.wait = nil
 	}
-	of.group.remove(of)
+	wait.group.remove(wait)
 	w.set.n--
 	w.set.version++
-	if of.wakeUp != nil {
-		w.disarm(of)
+	if wait.wakeUp != nil {
+		w.disarm(wait)
 		w.armed.gap = w.armed.gap || c.n > 0
 	}
-	of.item.Unwatch()
+	wait.item.Unwatch()
 	w.late.Add(1)
 	if w.loop.asking {
-		w.loop.dead = append(w.loop.dead, of.item)
+		w.loop.dead = append(w.loop.dead, wait.item)
 	} else {
-		n.items = append(n.items, of.item)
+		n.items = append(n.items, wait.item)
 	}
 }
 
-// State is what a watcher waits for at the moment.
+// State is a snapshot of a watcher, for statistics and tests.
 type State struct {
 	Running         bool
-	Waiters         int // goroutines, also those that poll for themselves
-	Others          int // interests that are none of these
-	Waits           int // for items
-	Loose           int // of these
-	Armed           int // of these
+	Waiters         int // goroutines that wait, including those that poll for themselves
+	Others          int // Subs that are not counted in Waiters
+	Waits           int // waits for items
+	Unnumbered      int // waits for items without a known number
+	Armed           int // waits for items with a wake-up stream
 	Counters, Words int
 	Late            int
 	Rest            time.Duration // how long the goroutine sleeps, 0 if it is awake
 }
 
-// State returns what the watcher waits for.
+// State returns a snapshot of the watcher.
 func (w *Watcher) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return State{
-		Running: w.loop.running, Waiters: int(w.waiters.Load()), Others: w.set.others, Waits: w.set.n, Loose: w.set.loose,
-		Armed: len(
-			w.armed.list,
-		), Counters: len(w.set.counters), Words: len(w.set.words), Late: int(w.late.Load()), Rest: w.loop.rest,
+		Running:    w.loop.running,
+		Waiters:    int(w.waiters.Load()),
+		Others:     w.set.others,
+		Waits:      w.set.n,
+		Unnumbered: w.set.unnumbered,
+		Armed:      len(w.armed.list),
+		Counters:   len(w.set.counters),
+		Words:      len(w.set.words),
+		Late:       int(w.late.Load()),
+		Rest:       w.loop.rest,
 	}
 }
 
-// Waiters returns how many goroutines wait, also those that poll for themselves.
+// Waiters returns how many goroutines wait, including those that poll for themselves.
 func (w *Watcher) Waiters() int { return int(w.waiters.Load()) }
 
-// Number returns how many waits for a counter have not ended.
+// Number returns how many waits a counter has.
 func (w *Watcher) Number(c *Counter) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

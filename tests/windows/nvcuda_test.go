@@ -94,7 +94,7 @@ func (m *machine) want(status int, stdout, stderr, program string, args ...strin
 const fake = "libfakecuda.dll"
 
 const (
-	hello   = `^the stop event is (pending|complete)\nthe GPU was at it for 1ms\n$`
+	hello   = `^the stop event is (pending|complete)\nthe GPU was busy for 1ms\n$`
 	nothing = `^$`
 )
 

@@ -1,6 +1,6 @@
-// Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they hold up meanwhile, as
-// tests/gpu/blocking.tsv says that it was measured. With -merge it first puts rows into that table that were measured
-// later: see merge.
+// Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they
+// hold up meanwhile, as tests/gpu/blocking.tsv says that it was measured. With -merge it first puts
+// rows into that table that were measured later: see merge.
 package main
 
 import (
@@ -165,23 +165,23 @@ func document(measured, annotated string) ([]byte, error) {
 
 Some functions of NVIDIA's driver wait until the GPU has done all work of the context, or of the device. While they wait, other calls wait for
 them. **This library never calls such a function in the background**: no goroutine, cleanup or callback does. An object that was abandoned, or closed while it
-was in use, and that takes such a call to be freed, is freed by the program's next call that may wait anyway. ` + "`Driver.Stats`" + ` counts these
+was in use, and that only such a call can free, is freed by the program's next call that may wait anyway. ` + "`Driver.Stats`" + ` counts these
 objects. A program that calls none of the methods below is blocked only if other code in the process makes such calls. Functions that do the same for several
 events, such as RecordAll, behave as the methods.
 
 `)
 	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. "+
-		"The host holds a stream, and each call is made on a thread of its own.\n\n", machine)
+		"The host holds a stream, and each call is made on another thread.\n\n", machine)
 	groups := writeMethods(&b, methods)
 	b.WriteString(`
 A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
-Untimed records and waits for events have room even then. A host function waits for room where the queue is full of
+Untimed records and waits for events have room even then. A host function waits for room if the queue is full of
 launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
 yet.
 
-One wait is the library's own. The driver crashes if a capture begins or ends while another thread makes a call about the
+The library itself adds one wait. The driver crashes if a capture begins or ends while another thread makes a call about the
 whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
-capture, and the capture waits for them, but for a second at most: see design/captures.md.
+capture, and the capture waits for them, for up to a second: see design/captures.md.
 
 Calls in other contexts continue, with these exceptions:
 

@@ -20,8 +20,8 @@ type libraryPlan struct {
 // notAsked stands for the name of a function that cuGetProcAddress does not find.
 const notAsked = "-"
 
-// storeFunctions are those that store a value, by what the file says of its parameter.
-var storeFunctions = map[string]string{"optional": "offer", "told": "tell", "required": "require"}
+// storeFunctions are the functions that store a value, by the keyword in the file of its parameter.
+var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways", "required": "require"}
 
 // parseLibrary reads the file for the library in C.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {

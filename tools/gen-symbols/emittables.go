@@ -21,17 +21,16 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 		called[c.fact.export] = true
 	}
 	b.WriteString("import \"github.com/purecu/purecu/internal/ccall\"\n\n")
-	b.WriteString("// The symbols that have a typed call, by their place in the table of symbols.\nconst (\n")
+	b.WriteString("// The symbols that have a typed call.\nconst (\n")
 	for _, f := range m.funcs {
 		if called[f.export] {
 			fmt.Fprintf(&b, "%s Symbol = %d\n", symName(f.export), index[f.export])
 		}
 	}
 	b.WriteString(")\n\n")
-	fmt.Fprintf(&b, "// numSymbols is how many ABIs of functions the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
-	fmt.Fprintf(&b, "// newest is the CUDA version that this package knows.\nconst newest = %d\n\n", m.version)
-	b.WriteString("// symbols holds the facts about every function of the driver API, one row for\n")
-	b.WriteString("// each ABI, sorted by the name that the library exports.\n")
+	fmt.Fprintf(&b, "// numSymbols is how many symbols the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
+	fmt.Fprintf(&b, "// newest is the newest CUDA version that this package knows.\nconst newest = %d\n\n", m.version)
+	b.WriteString("// symbols are the properties of all symbols of the driver API, sorted by the exported name.\n")
 	b.WriteString("var symbols = [numSymbols]symbolFacts{\n")
 	for _, f := range m.funcs {
 		fmt.Fprintf(&b, "{export: %q, ask: %q, version: %d", f.export, f.ask, f.version)
@@ -101,7 +100,7 @@ func emitDriverResults(m *manifest) string {
 		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
 		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
-	b.WriteString(")\n\n// results holds the facts about every result, sorted by code.\nvar results = [...]resultFacts{\n")
+	b.WriteString(")\n\n// results are the properties of all results, sorted by code.\nvar results = [...]resultFacts{\n")
 	for _, r := range results {
 		fmt.Fprintf(&b, "{code: %s, name: %q, text: %q", resultName(r.name), r.name, r.text)
 		if r.sticky {

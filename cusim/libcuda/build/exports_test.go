@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// isDebugger reports whether a name belongs to the debugger's interface: variables and
-// functions that cuda-gdb looks for in the process, which are no part of the driver API.
+// isDebugger reports whether a name belongs to the interface for cuda-gdb, which is not part of the
+// driver API.
 func isDebugger(name string) bool { return strings.HasPrefix(name, "cudbg") }
 
-// TestExports holds that the library exports what NVIDIA's do: those that PURECU_TEST_LIBCUDA
-// lists (tests/libcuda/fetch), and the driver 580, whose names are in testdata. A name that
-// is missing here belongs in tools/gen-symbols/libcuda.tsv.
+// TestExports checks that the library exports all names of NVIDIA's libraries: of those that
+// PURECU_TEST_LIBCUDA lists (tests/libcuda/fetch), and of driver 580, whose names are in testdata.
+// Missing names belong in tools/gen-symbols/libcuda.tsv.
 func TestExports(t *testing.T) {
 	ours := map[string]bool{}
 	for _, f := range functions {
@@ -38,7 +38,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// holds reports what of a driver's names is missing.
+// holds reports the names of a driver that are missing.
 func holds(t *testing.T, driver string, ours map[string]bool, names []string) {
 	t.Helper()
 	n := 0

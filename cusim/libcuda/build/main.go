@@ -1,11 +1,11 @@
-// Command build makes the software driver a libcuda.so.1: see the command above it.
+// Command build builds the software driver as libcuda.so.1: see the command in the parent folder.
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //	go run github.com/purecu/purecu/cusim/libcuda/build -list
 //
-// It has to be run in purecu's own module, or in one whose go.mod requires purecu: the
-// driver is built from there. It takes a C compiler: $CC, cc, gcc or clang. For another
-// architecture -arch names it, and CC a compiler for it.
+// It has to be run in purecu's own module, or in a module whose go.mod requires purecu, because the
+// driver is built from there. It needs a C compiler: $CC, cc, gcc or clang. For another
+// architecture, set -arch, and CC to a compiler for it.
 package main
 
 import (
@@ -31,7 +31,7 @@ type function struct {
 	implemented bool
 }
 
-// The files that are written, and what the library is called in Go.
+// The names of the output files, and the package of the library.
 const (
 	layerFile  = "libcuda.so.1"
 	linkFile   = "libcuda.so"
@@ -39,7 +39,7 @@ const (
 	importPath = "github.com/purecu/purecu/cusim/libcuda"
 )
 
-// mark is a variable that the library exports beside the functions, and NVIDIA's does not: see stub/libcuda.c.
+// mark is the name of an exported variable that NVIDIA's library does not have: see stub/libcuda.c.
 const mark = "cusim_simulated"
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// run does what the arguments say.
+// run runs the command with its arguments.
 func run(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -119,8 +119,8 @@ func build(dir, arch string) error {
 		return fmt.Errorf("this has to be run in purecu's own module, or in one whose go.mod requires purecu: %w", err)
 	}
 
-	// The driver first: if that fails there is no layer that would look for it.
-	shared := filepath.Join(source, driverFile) // and a header beside it
+	// Build the driver first. If this fails, libcuda.so.1 is not written.
+	shared := filepath.Join(source, driverFile) // go build also writes a header
 	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
 	if err := command(goEnv, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w", "-o", shared, importPath); err != nil {
@@ -164,8 +164,8 @@ func compiler(arch string) ([]string, error) {
 	return nil, errors.New("there is no C compiler: install gcc or clang, or name one in CC")
 }
 
-// command runs a program, with additional environment variables, that says nothing if all
-// is well.
+// command runs a program with additional environment variables. Its output becomes part of the
+// error.
 func command(env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -175,14 +175,14 @@ func command(env []string, name string, args ...string) error {
 	return nil
 }
 
-// install copies a library. The file that was there stays as it is for programs that
-// have it mapped.
+// install copies a library. An old file is replaced, not overwritten, so that programs that have
+// mapped it keep its content.
 func install(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".") // others may be at it
+	temp, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".") // another command may do the same
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func install(from, to string) error {
 	return err
 }
 
-// link makes a symbolic link, in place of the one that was there.
+// link makes a symbolic link, and replaces an old one.
 func link(to, name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

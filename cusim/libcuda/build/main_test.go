@@ -28,7 +28,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestElsewhere holds that somebody who runs this where there is no module is told so.
+// TestElsewhere runs the command outside of a module, and checks the error.
 func TestElsewhere(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the library is for Linux")
@@ -41,7 +41,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestInstall replaces a file, and leaves nothing else behind, also where it cannot.
+// TestInstall replaces a file. No temporary files may be left, also after an error.
 func TestInstall(t *testing.T) {
 	dir := t.TempDir()
 	from, to, full := filepath.Join(t.TempDir(), "from"), filepath.Join(dir, "to"), filepath.Join(dir, "full")

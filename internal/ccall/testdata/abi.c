@@ -1,6 +1,5 @@
-// The C side of this package's tests: functions that record what they were
-// called with, that check how they were called, and that keep the state which
-// a driver keeps for each thread.
+// The C part of this package's tests: functions that record their arguments, that check the calling
+// convention, and that keep a state for each thread as a driver does.
 //
 // Build it with: cc -shared -fPIC -pthread -o libabi.so abi.c
 // For Windows: x86_64-w64-mingw32-gcc -shared -o libabi.dll abi.c
@@ -27,7 +26,7 @@ static uint64_t result(int32_t v) { return 0xdeadbeef00000000u | (uint32_t)v; }
 
 // ---- Arguments: their order and width.
 
-// seen holds the arguments of the latest recorder, for words_seen.
+// seen contains the arguments of the last call of a recorder, for words_seen.
 static uint64_t seen[14];
 
 // fold stores n words and returns a hash that depends on every bit of each and
@@ -144,7 +143,7 @@ uint64_t spin(uint64_t n) {
 	return 0;
 }
 
-// out_slow takes long enough for the runtime to hand the processor over.
+// out_slow takes so long that the runtime lets another thread use the processor.
 uint64_t out_slow(uint64_t *out, uint64_t v, uint32_t us) {
 	usleep(us);
 	*out = v;
@@ -176,17 +175,15 @@ uint64_t length(const char *s) { return strlen(s); }
 
 typedef float vec __attribute__((vector_size(16)));
 
-// crooked is how many of the functions that look were entered with a stack
-// pointer that the ABI forbids.
-static int crooked;
+// misaligned counts the calls of functions with LOOK in which the stack pointer was not aligned.
+static int misaligned;
 
-// LOOK evaluates in the function itself. A function with a frame pointer has
-// it on a multiple of 16, as long as its caller kept the ABI. The vector makes
-// the compiler use aligned stores.
+// LOOK is evaluated in the function itself. The frame pointer of a function is a multiple of 16 if
+// its caller followed the ABI. The vector makes the compiler use aligned stores.
 #define LOOK() \
 	do { \
 		if ((uintptr_t)__builtin_frame_address(0) % 16 != 0) { \
-			__atomic_add_fetch(&crooked, 1, __ATOMIC_RELAXED); \
+			__atomic_add_fetch(&misaligned, 1, __ATOMIC_RELAXED); \
 		} else { \
 			volatile vec v = {1, 2, 3, 4}; \
 			v = v + v; \
@@ -203,7 +200,7 @@ uint64_t look14(int32_t v, W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j),
 	return result(v);
 }
 
-uint64_t crooked_calls(void) { return result(crooked); }
+uint64_t misaligned_calls(void) { return result(misaligned); }
 
 // ---- Calls back into Go, and loops in C for comparison.
 
@@ -225,13 +222,13 @@ uint64_t query_times(int (*f)(uint64_t), uint64_t handle, uint64_t n) {
 	return sum;
 }
 
-// each_item depends on its words' order and width.
+// The result of each_item depends on the order and the width of its words.
 uint64_t each_item(uint64_t a, uint64_t b, uint64_t c) {
 	LOOK();
 	return result((int32_t)((a ^ a >> 32) * 3 + (b ^ b >> 32) * 5 - (c ^ c >> 32) * 7));
 }
 
-// Cheap ones, for the benchmarks.
+// Cheap functions for the benchmarks.
 static __thread uint64_t quick_current;
 static __thread int quick_mode;
 
@@ -255,7 +252,7 @@ int quick_pop(uint64_t *ctx) {
 
 // ---- The state of a thread: a stack of contexts and a mode.
 
-// Contexts and modes at which steps fail, and what they fail with.
+// Contexts and modes for which steps fail, and their errors.
 enum {
 	CTX_PUSH_FAILS = 66,
 	CTX_POP_FAILS = 67,
@@ -280,7 +277,7 @@ struct state {
 	struct state *next;
 };
 
-// States are never freed, so that audit can look at those of ended threads.
+// States are never freed, so that audit can read those of ended threads.
 static struct state *all;
 static __thread struct state *mine;
 
@@ -351,8 +348,8 @@ uint64_t state_create(uint64_t *out, uint64_t ctx) {
 
 struct view { uint64_t tid, depth, top, mode; };
 
-// state_view is the call inside a scope: it stores what it sees and returns
-// err. Its third argument is how long it takes.
+// state_view is the call inside a scope: it stores the thread's state and returns err. Its third
+// argument is its duration.
 uint64_t state_view(struct view *out, int32_t err, uint32_t us) {
 	struct state *s = state();
 	LOOK();
@@ -384,7 +381,7 @@ uint64_t state_item(uint64_t ctx, int32_t err) {
 	return step(s, 'c', err);
 }
 
-// state_set gives the thread a state; a base of zero leaves the stack empty.
+// state_set sets the state of the thread. If base is zero, the stack is empty.
 uint64_t state_set(uint64_t base, int32_t mode) {
 	struct state *s = state();
 	s->depth = 0;
@@ -410,8 +407,7 @@ uint64_t state_read(struct full *out) {
 	return result(0);
 }
 
-// audit stores how many threads came by, and how many of them are not in the
-// state that they began with.
+// audit stores how many threads have a state, and how many of them are not in their first state.
 uint64_t state_audit(uint64_t *threads, uint64_t *changed) {
 	*threads = *changed = 0;
 	for (struct state *s = __atomic_load_n(&all, __ATOMIC_ACQUIRE); s != NULL; s = s->next) {
@@ -426,7 +422,7 @@ uint64_t thread_id(uint64_t *out) {
 	return result(0);
 }
 
-// ---- What C code may do to the process.
+// ---- Effects of C code on the process.
 
 // The text of an environment variable: 1 if it is want, 0 if it is another, 2 if the
 // variable is not set.
@@ -453,7 +449,7 @@ static void *cancelled(void *p) {
 	return p;
 }
 
-// cancel ends a thread.
+// cancel creates and cancels a thread.
 uint64_t cancel(void) {
 	pthread_t t;
 	void *how = NULL;
@@ -471,8 +467,8 @@ static void *report_mask(void *to) {
 	return NULL;
 }
 
-// thread_mask stores the signals that a new thread has blocked, and its maker afterwards.
-// Signals 32 and 33 are glibc's own: it does not tell of them.
+// thread_mask stores the signal masks of a new thread, and of its creator afterwards. glibc does
+// not report its own signals 32 and 33.
 uint64_t thread_mask(uint64_t *thread, uint64_t *maker) {
 	pthread_t t;
 	*thread = *maker = 0;
@@ -482,18 +478,17 @@ uint64_t thread_mask(uint64_t *thread, uint64_t *maker) {
 	return result(0);
 }
 
-// A thread that takes all signals, and waits for what it shall do: 1 to crash, 2 to abort, 3 to
-// end.
-static int strange_what;
-static uint64_t strange_id;
-static pthread_t strange_thread;
-static void *strange(void *p) {
+// A thread that blocks no signals, and waits for a command: 1 to crash, 2 to abort, 3 to end.
+static int thread_command;
+static uint64_t thread_number;
+static pthread_t commanded_thread;
+static void *run_commands(void *p) {
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
-	__atomic_store_n(&strange_id, (uint64_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	__atomic_store_n(&thread_number, (uint64_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
 	for (;;) {
-		switch (__atomic_load_n(&strange_what, __ATOMIC_SEQ_CST)) {
+		switch (__atomic_load_n(&thread_command, __ATOMIC_SEQ_CST)) {
 		case 1:
 			crash();
 		case 2:
@@ -505,24 +500,24 @@ static void *strange(void *p) {
 	}
 }
 
-// strange_start starts it and returns its number, and strange_do has it do something: it has
-// ended after 3.
-uint64_t strange_start(void) {
-	strange_what = strange_id = 0;
-	if (pthread_create(&strange_thread, NULL, strange, NULL) != 0)
+// thread_start starts the thread and returns its number. thread_do sends it a command, and after 3
+// waits for its end.
+uint64_t thread_start(void) {
+	thread_command = thread_number = 0;
+	if (pthread_create(&commanded_thread, NULL, run_commands, NULL) != 0)
 		return 0;
-	while (__atomic_load_n(&strange_id, __ATOMIC_SEQ_CST) == 0)
+	while (__atomic_load_n(&thread_number, __ATOMIC_SEQ_CST) == 0)
 		usleep(1000);
-	return strange_id;
+	return thread_number;
 }
 
-uint64_t strange_do(int32_t what) {
-	__atomic_store_n(&strange_what, what, __ATOMIC_SEQ_CST);
-	return result(pthread_join(strange_thread, NULL));
+uint64_t thread_do(int32_t what) {
+	__atomic_store_n(&thread_command, what, __ATOMIC_SEQ_CST);
+	return result(pthread_join(commanded_thread, NULL));
 }
 
-// keep_mask changes the signals that this thread has blocked, back again, as C does it, and stays for
-// some time.
+// keep_mask changes the signal mask of this thread and restores it, as C code does, after some
+// time.
 uint64_t keep_mask(uint32_t us) {
 	sigset_t some, old;
 	sigemptyset(&some);
@@ -533,8 +528,8 @@ uint64_t keep_mask(uint32_t us) {
 	return result(0);
 }
 
-// child_ended starts a process that takes all signals and waits, sends it one, and returns by which it
-// has ended.
+// child_ended starts a process that blocks no signals and waits, sends it a signal, and returns the
+// signal that has ended it.
 uint64_t child_ended(int32_t sig) {
 	int ws = 0;
 	pid_t pid = fork();
@@ -554,40 +549,40 @@ uint64_t child_ended(int32_t sig) {
 	return result(WTERMSIG(ws));
 }
 
-// last_words has something run when this thread ends: it lets all signals through, and sends one
-// to the thread. words_said is how often that has happened.
+// at_thread_end registers a destructor of this thread, which unblocks all signals, and sends one to
+// the thread. thread_ends counts the calls of the destructor.
 static pthread_key_t words_key;
 static pthread_once_t words_once = PTHREAD_ONCE_INIT;
-static int words_count;
+static int ends_count;
 static void say(void *p) {
 	sigset_t none;
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
 	raise(*(int *)p);
-	__atomic_add_fetch(&words_count, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&ends_count, 1, __ATOMIC_SEQ_CST);
 }
 static void words_begin(void) { pthread_key_create(&words_key, say); }
-uint64_t last_words(int32_t sig) {
+uint64_t at_thread_end(int32_t sig) {
 	static int sigs[65];
 	sigs[sig] = sig;
 	pthread_once(&words_once, words_begin);
 	return result(pthread_setspecific(words_key, &sigs[sig]));
 }
-uint64_t words_said(void) { return result(__atomic_load_n(&words_count, __ATOMIC_SEQ_CST)); }
+uint64_t thread_ends(void) { return result(__atomic_load_n(&ends_count, __ATOMIC_SEQ_CST)); }
 
-// handle takes a signal over, as a library may.
+// handle installs a signal handler, as a library may.
 static void handler(int sig) { (void)sig; }
 uint64_t handle_signal(int32_t sig) { return result(signal(sig, handler) == SIG_ERR); }
 uint64_t default_signal(int32_t sig) { return result(signal(sig, SIG_DFL) == SIG_ERR); }
 
-// act_on_signal does so in the way of POSIX: it takes the signal over, or ignores it.
+// act_on_signal calls sigaction to install a handler, or to ignore the signal.
 uint64_t act_on_signal(int32_t sig, int32_t ignore)
 {
 	struct sigaction action = {.sa_handler = ignore ? SIG_IGN : handler}, before;
 	return result(sigaction(sig, &action, &before) || before.sa_handler == SIG_ERR);
 }
 
-// child starts a process that ends with a status, and returns that.
+// child starts a process that ends with a status, and returns the status.
 uint64_t child(int32_t status) {
 	pid_t pid = fork();
 	int ws = 0;
@@ -601,14 +596,14 @@ uint64_t child(int32_t status) {
 
 // ---- Registers.
 
-// uint64_t call_saved(void (*thunk)(void *), void *frame) calls thunk(frame)
-// with every register that a function has to preserve set to a value of its
-// own, and returns a bit for each that was not preserved.
+// uint64_t call_saved(void (*thunk)(void *), void *frame) calls thunk(frame) with a different value
+// in every register that a function has to preserve, and returns a bit for each register that was
+// not preserved.
 //
 // uint64_t clobber(int32_t v) returns v + 1 and leaves garbage in every register
 // that a function need not preserve; clobber14 also in its stack arguments.
 
-#if defined _WIN32 // where no thunk is tested, and four words stand above the return address for the callee
+#if defined _WIN32 // no thunk is tested here, and the stack has four words for the callee above the return address
 __asm__(
 	".text\n"
 	".globl clobber, clobber14\n"

@@ -1,5 +1,5 @@
-// The layer in C: it starts the driver behind it, which is written in Go, and says what
-// can be said without it.
+// The part of the library that is written in C. It starts the driver, which is written in Go, and
+// implements the functions that do not need the driver.
 #define _GNU_SOURCE
 #include "libcuda.h"
 
@@ -15,10 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// cusim_simulated tells who looks for it that this is not NVIDIA's library.
+// cusim_simulated says that this is not NVIDIA's library, which does not export it.
 __attribute__((visibility("default"))) const int cusim_simulated = 1;
 
-// What the driver exports; see export.go.
+// The functions that the driver exports: see export.go.
 static int (*driver_start)(void);
 static uintptr_t (*driver_thread)(void);
 static void (*driver_thread_end)(uintptr_t);
@@ -27,12 +27,12 @@ static int (*driver_fault)(uintptr_t thread, const char *function);
 static void (*driver_report)(void);
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int loaded;  // the driver's Go runtime is in this process
-static atomic_int running; // and it takes calls
+static atomic_int loaded;  // the driver's Go runtime is loaded in this process
+static atomic_int running; // and the driver can be called
 static atomic_int ready;   // and cuInit has succeeded
-static atomic_int forked;  // it is not: it is in the process that this one was forked from
+static atomic_int forked;  // the driver is loaded in the parent process only
 static pthread_key_t thread_key;
-static int go_key = -1; // under which the Go runtime has something for each thread
+static int go_key = -1; // the key of the Go runtime's value for each thread
 static char driver_path[4096];
 
 static int is_running(void) { return atomic_load_explicit(&running, memory_order_acquire); }
@@ -41,8 +41,8 @@ int cusim_initialized(void) { return atomic_load_explicit(&ready, memory_order_a
 
 int cusim_refuse(int result) { return cusim_initialized() ? result : CUDA_ERROR_NOT_INITIALIZED; }
 
-// driver_version returns the version that the driver supports. The driver has the
-// last word on what cannot be understood.
+// driver_version returns the version that the driver supports. The driver itself reports invalid
+// values.
 static int driver_version(void)
 {
 	static atomic_int known;
@@ -59,7 +59,7 @@ static int driver_version(void)
 	return known = version;
 }
 
-// all_but_faults are the signals that the driver's Go runtime leaves alone.
+// all_but_faults are the signals that the driver's Go runtime does not handle.
 static void all_but_faults(sigset_t *signals)
 {
 	sigfillset(signals);
@@ -68,9 +68,10 @@ static void all_but_faults(sigset_t *signals)
 	sigdelset(signals, SIGFPE);
 }
 
-// calling_thread stores what stands for the calling thread. When the thread ends the
-// driver's Go runtime gives it the mask of its first call: blocked is what another Go
-// runtime, which has taken its part of the thread down before, needs it to be then.
+// calling_thread stores the identifier of the calling thread. At the end of the thread, the
+// driver's Go runtime restores the signal mask of the thread's first call. Another Go runtime in
+// the process, which has already ended its part of the thread, needs all signals to be blocked
+// then.
 static int calling_thread(uintptr_t *thread)
 {
 	sigset_t blocked, mask;
@@ -83,7 +84,7 @@ static int calling_thread(uintptr_t *thread)
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (!pthread_setspecific(thread_key, (void *)*thread))
 		return CUDA_SUCCESS;
-	driver_thread_end(*thread); // nobody would, when the thread ends
+	driver_thread_end(*thread); // it would not be released at the end of the thread
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -113,8 +114,8 @@ static void thread_end(void *thread)
 		driver_thread_end((uintptr_t)thread);
 }
 
-// A process that was forked has only one of the threads of the driver's Go runtime, at
-// most: nothing may enter it. The lock keeps forks away from a driver that is starting.
+// A forked process has at most one thread of the driver's Go runtime, so the driver must not be
+// called there. The lock prevents a fork during the start of the driver.
 static void fork_prepare(void) { pthread_mutex_lock(&starting); }
 
 static void fork_parent(void) { pthread_mutex_unlock(&starting); }
@@ -124,14 +125,14 @@ static void fork_child(void)
 	if (loaded) {
 		forked = 1;
 		running = ready = 0;
-		if (go_key >= 0) // or the Go runtime is entered when the thread ends
+		if (go_key >= 0) // otherwise the end of the thread would call the Go runtime
 			pthread_setspecific(go_key, NULL);
 	}
 	pthread_mutex_unlock(&starting);
 }
 
-// library_loaded is called when this library is loaded. The driver lies beside it; its
-// path is remembered now, as the working directory may change.
+// library_loaded is called when this library is loaded. The driver is in the same folder. Its path
+// is stored now, as the working directory may change.
 __attribute__((constructor)) static void library_loaded(void)
 {
 	static const char name[] = "libcusim.so";
@@ -149,7 +150,7 @@ __attribute__((constructor)) static void library_loaded(void)
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-// process_ends is called when the process ends.
+// process_ends is called at the end of the process.
 __attribute__((destructor)) static void process_ends(void)
 {
 	const char *report = getenv("CUSIM_REPORT");
@@ -157,18 +158,17 @@ __attribute__((destructor)) static void process_ends(void)
 		driver_report();
 }
 
-// Signals that a Go runtime takes over when it is loaded, and that are given back. With
-// SIGURG it interrupts its goroutines: another Go runtime in this process could not do
-// that any more, and the driver does without, as it has no goroutine that computes for
-// long. SIGPIPE it does not need either. Those of faults it keeps: it passes on what is
-// not its own.
+// Signals whose handlers are restored after the start of the Go runtime. It uses SIGURG to preempt
+// goroutines. Another Go runtime in this process needs this signal, and the driver does not, as it
+// has no goroutine that computes for long. It does not need SIGPIPE either. It keeps the handlers
+// of faults, and forwards faults outside of its code.
 static const int borrowed[] = {SIGURG, SIGPIPE};
 
 enum { NBORROWED = sizeof borrowed / sizeof *borrowed };
 
-// kernel_action begins like the kernel's struct sigaction of amd64 and arm64, and has
-// room for it. The system call is used because the C library translates what another Go
-// runtime set.
+// kernel_action begins like the kernel's struct sigaction of amd64 and arm64, and is large enough
+// for it. The system call is used because the C library would change the values of another Go
+// runtime.
 struct kernel_action { uint64_t handler, flags, rest[6]; };
 
 static long kernel_sigaction(int sig, const struct kernel_action *new, struct kernel_action *old)
@@ -176,10 +176,10 @@ static long kernel_sigaction(int sig, const struct kernel_action *new, struct ke
 	return syscall(SYS_rt_sigaction, sig, new, old, 8L);
 }
 
-// give_back puts a signal's action back. A handler runs on the thread's signal stack from
-// now on: where Go code is interrupted the other one is a goroutine's, and is small. The
-// Go runtime has seen to that for all signals that it did not take over.
-static void give_back(int sig, const struct kernel_action *action)
+// restore_action restores a signal's action. From now on its handler runs on the thread's signal
+// stack, because the stack of interrupted Go code is a goroutine's, and small. The Go runtime has
+// done this for all other signals.
+static void restore_action(int sig, const struct kernel_action *action)
 {
 	struct kernel_action a = *action;
 	if (a.handler != (uintptr_t)SIG_DFL && a.handler != (uintptr_t)SIG_IGN)
@@ -187,9 +187,9 @@ static void give_back(int sig, const struct kernel_action *action)
 	kernel_sigaction(sig, &a, NULL);
 }
 
-// send_again sends SIGURG to all threads, if there is a handler for it: a signal that
-// came while it was the driver's is lost, and a Go runtime that sent it would wait for
-// its effect for ever. Such handlers are made to be called for nothing.
+// send_again sends SIGURG to all threads if there is a handler for it. A signal that the driver's
+// handler has received is lost, and a Go runtime that sent it would wait forever. Additional
+// signals have no effect on such a handler.
 static void send_again(void)
 {
 	struct sigaction action;
@@ -218,8 +218,8 @@ static void *load_driver(void)
 	return NULL;
 }
 
-// first_call makes the first call of the Go runtime, and finds the key under which it has
-// something for each thread that has entered it: it is set now, and was not before.
+// first_call makes the first call of the driver, and finds the key of the Go runtime's value for
+// each thread: the key whose value is set by this call.
 static int first_call(void)
 {
 	static char set[PTHREAD_KEYS_MAX];
@@ -232,8 +232,8 @@ static int first_call(void)
 	return result;
 }
 
-// start starts the driver. The threads of its Go runtime block all signals but those of
-// faults: the handlers of others are for the program's threads.
+// start starts the driver. The threads of its Go runtime block all signals but faults, so that the
+// program's threads handle them.
 static int start(void)
 {
 	struct kernel_action saved[NBORROWED];
@@ -248,7 +248,7 @@ static int start(void)
 		result = first_call();
 	}
 	for (int i = 0; i < NBORROWED; i++)
-		give_back(borrowed[i], &saved[i]);
+		restore_action(borrowed[i], &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (loaded)
 		send_again();
@@ -257,7 +257,7 @@ static int start(void)
 
 int cuInit(unsigned int flags)
 {
-	static int failed; // starting the driver has
+	static int failed; // the start of the driver has failed
 	uint64_t words[] = {flags};
 	if (forked)
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -286,7 +286,7 @@ int cuDriverGetVersion(void *version)
 	return CUDA_SUCCESS;
 }
 
-// find_result returns what is known of a result, or the entry without a name.
+// find_result returns the entry of a result, or the last entry, which has no name.
 static const struct cusim_result *find_result(int code)
 {
 	const struct cusim_result *r = cusim_results;
@@ -295,8 +295,8 @@ static const struct cusim_result *find_result(int code)
 	return r;
 }
 
-// tell stores a text that may be NULL, which is an error.
-static int tell(const char *text, void *out)
+// store_text stores a text. A NULL text is an error.
+static int store_text(const char *text, void *out)
 {
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -304,14 +304,14 @@ static int tell(const char *text, void *out)
 	return text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-int cuGetErrorName(int error, void *pStr) { return tell(find_result(error)->name, pStr); }
+int cuGetErrorName(int error, void *pStr) { return store_text(find_result(error)->name, pStr); }
 
-int cuGetErrorString(int error, void *pStr) { return tell(find_result(error)->text, pStr); }
+int cuGetErrorString(int error, void *pStr) { return store_text(find_result(error)->text, pStr); }
 
-// find_symbol stores the newest interface of a function that is not newer than a version,
-// or NULL, and returns the status of that: a CUdriverProcAddressQueryResult. Drivers take
-// negative versions for large ones, and never give the plain interface where one for the
-// thread's own stream is wanted and there is one.
+// find_symbol stores the newest interface of a function that is not newer than a version, or NULL,
+// and returns a CUdriverProcAddressQueryResult. Like NVIDIA's drivers it treats negative versions
+// as large ones. If the interface for the per-thread default stream is requested and exists, it
+// never returns the other one.
 static int find_symbol(const char *name, int version, uint64_t flags, void **function)
 {
 	enum { FOUND, NOT_FOUND, VERSION_NOT_SUFFICIENT };
@@ -329,12 +329,12 @@ static int find_symbol(const char *name, int version, uint64_t flags, void **fun
 			continue;
 		known = 1;
 		if (s->version <= wanted)
-			*function = s->function; // the newest comes last
+			*function = s->function; // the newest one is the last
 	}
 	return *function ? FOUND : known ? VERSION_NOT_SUFFICIENT : NOT_FOUND;
 }
 
-// most_flags is the largest value that cuGetProcAddress takes for its flags.
+// most_flags is the largest value of the flags of cuGetProcAddress.
 enum { most_flags = 3 };
 
 int cuGetProcAddress(void *symbol, void *pfn, int cudaVersion, uint64_t flags)

@@ -2,42 +2,41 @@
 // generated, and libcuda.c, which is not.
 #include "zlibcuda.h"
 
-// A symbol is one interface of a function that cuGetProcAddress knows.
+// A symbol is one interface of a function that cuGetProcAddress returns.
 struct cusim_symbol {
 	const char *name;
-	unsigned int version; // of CUDA, that brought it
-	int own;              // its NULL stream is the thread's own
+	unsigned int version; // the CUDA version that introduced it
+	int own;              // its NULL stream is the per-thread default stream
 	void *function;
 };
 
-// A result is what the driver says about a CUresult.
+// A result contains the name and the text of a CUresult.
 struct cusim_result {
 	int code;
 	const char *name, *text;
 };
 
-// Both end with an entry without a name.
+// Both arrays end with an entry without a name.
 extern const struct cusim_symbol cusim_symbols[];
 extern const struct cusim_result cusim_results[];
 
 // cusim_initialized reports whether cuInit has succeeded.
 int cusim_initialized(void);
 
-// cusim_call makes a call of the driver by its number, for a function that exists
-// since a version of CUDA.
+// cusim_call makes a call of the driver by its number, for a function that exists since the given
+// version of CUDA.
 int cusim_call(uint32_t number, int since, uint64_t *words);
 
-// cusim_begin begins a call of a function that is made of others: it returns what the
-// call has to return because of a fault that is set for its name, without a version, or
-// before cuInit, if that is not success.
+// cusim_begin begins a call of a function that is implemented with other functions. It returns the
+// result of a fault for its name without a version, the error before cuInit, or success.
 int cusim_begin(const char *function);
 
-// cusim_refuse returns what a function returns that does not ask the driver: before
-// cuInit, that; else the result.
+// cusim_refuse returns the result of a function that does not call the driver: the error before
+// cuInit, or else the given result.
 int cusim_refuse(int result);
 
-// cusim_own returns the stream that a stream means to a function whose NULL stream
-// is the thread's own.
+// cusim_own returns the meaning of a stream argument in a function whose NULL stream is the
+// per-thread default stream.
 static inline uintptr_t cusim_own(void *stream)
 {
 	const uintptr_t own = 2; // CU_STREAM_PER_THREAD

@@ -1,5 +1,5 @@
-// Functions that are made of others. Those whose names, without a version, are not among
-// the others begin with cusim_begin; the faults of the others they meet as well.
+// Functions that are implemented with other functions. They call cusim_begin first if no other
+// function has the same name without a version. Faults of the other functions affect them as well.
 #include "libcuda.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ int cuMemAllocHost_v2(void *pp, size_t bytesize)
 	return result ? result : cuMemHostAlloc(pp, bytesize, 0);
 }
 
-// There is no profiler that would begin or end to collect.
+// There is no profiler, so these do nothing.
 int cuProfilerStart(void) { return cusim_begin("cuProfilerStart"); }
 
 int cuProfilerStop(void) { return cusim_begin("cuProfilerStop"); }
@@ -57,8 +57,8 @@ int cuDeviceComputeCapability(void *major, void *minor, int dev)
 	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
 }
 
-// create creates a context with a number of execution affinities, of which a GPU without
-// MPS supports none. A number below 1 is none.
+// create creates a context. Execution affinities are refused, as by a GPU without MPS. A number
+// below 1 means none.
 static int create(int since, void *pctx, const void *affinities, int n, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, 0, flags, (uint32_t)dev};
@@ -152,7 +152,7 @@ int cuStreamGetCaptureInfo_ptsz(void *hStream, void *captureStatus_out, void *id
 	return cuStreamGetCaptureInfo_v2_ptsz(hStream, captureStatus_out, id_out, NULL, NULL, NULL);
 }
 
-// There are no green contexts: no stream has one.
+// No stream of this library belongs to a green context.
 static int no_green(int result, void *pGreenCtx)
 {
 	if (!result && pGreenCtx)
@@ -170,12 +170,11 @@ int cuStreamGetCtx_v2_ptsz(void *hStream, void *pCtx, void *pGreenCtx)
 	return no_green(cuStreamGetCtx_ptsz(hStream, pCtx), pGreenCtx);
 }
 
-// Addresses of the devices' memory are above all that a process can have; see cusim.
+// Addresses of device memory are above all addresses of a process: see internal/sim.
 static int on_device(unsigned long long address) { return address >= 0x17f0000000000ULL; }
 
-// The driver knows pinned memory by the same address on both sides, and takes any memory
-// of the host where it is on the host's side of a copy. From host to host the bytes move
-// here, when the stream has got there.
+// Pinned memory has the same address on the host and on the device, and all host memory is accepted
+// as the host's side of a copy. A copy from host to host is made here, after the stream's work.
 static int copy(unsigned long long dst, unsigned long long src, size_t n, int own)
 {
 	int result = cusim_begin("cuMemcpy");
@@ -199,8 +198,8 @@ int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount) {
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 1); }
 
-// From host to host it waits for the stream. That would end a capture, in which it could
-// not be anyway: graphs have no nodes for it here.
+// A copy from host to host waits for the stream. In a capture it is refused, as graphs have no
+// nodes for it.
 static int copy_async(unsigned long long dst, unsigned long long src, size_t n, void *stream)
 {
 	int result = cusim_begin("cuMemcpyAsync"), capturing;

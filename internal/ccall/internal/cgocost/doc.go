@@ -1,3 +1,3 @@
-// Package cgocost calls C through cgo, so that the benchmarks of package ccall
-// have something to compare with. Without cgo it is empty.
+// Package cgocost calls C through cgo, for comparison in the benchmarks of package ccall. Without
+// cgo it is empty.
 package cgocost

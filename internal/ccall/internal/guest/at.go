@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// at returns a pointer to memory that is not Go's: what was mapped here, or what C has
-// returned. It never moves and the garbage collector never looks at it.
+// at returns a pointer to memory that Go does not manage: it was mapped by this package, or C has
+// returned its address.
 func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// mmap maps memory. An address of 0 leaves the choice to the kernel.
+// mmap maps memory. If addr is 0, the kernel chooses the address.
 func mmap(addr, n uintptr, prot, flags int, fd int, offset uint64) (uintptr, error) {
 	p, _, e := syscall.Syscall6(syscall.SYS_MMAP, addr, n, uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
 	if e != 0 {
@@ -22,7 +22,7 @@ func mmap(addr, n uintptr, prot, flags int, fd int, offset uint64) (uintptr, err
 
 func munmap(addr, n uintptr) { syscall.Syscall(syscall.SYS_MUNMAP, addr, n, 0) }
 
-// cstring returns the text that C keeps at p.
+// cstring returns a copy of the C string at p.
 func cstring(p uintptr) string {
 	if p == 0 {
 		return ""

@@ -18,37 +18,37 @@ import (
 	"unsafe"
 )
 
-// A Guest is the glibc of this process. There can be one: its thread-local storage, its
-// heap and its list of libraries are the process's.
+// A Guest is the glibc of this process. A process can have only one, because its thread-local
+// storage, its heap and its list of libraries belong to the process.
 type Guest struct {
-	// Loader is the dynamic loader that was taken.
+	// Loader is the path of the dynamic loader.
 	Loader string
 
 	im   *image
-	boot *identity // the thread that the loader began on: it makes the others
+	boot *identity // the thread that began in the loader: it creates the others
 
 	signals goSignals
 
-	creds credentials // of the boot thread, and so of all identities
+	creds credentials // of the boot thread, and therefore of all identities
 
-	mu         sync.Mutex             // what is asked of the boot thread, and what follows
-	envList    []string               // the environment as syncEnv has last seen it
-	env        map[string]string      // as glibc has it
-	identities map[*identity]struct{} // those that C knows: the garbage collector must not take them
-	sweepAt    int                    // how many there are when the next sweep is due
+	mu         sync.Mutex             // guards calls on the boot thread, and the fields below
+	envList    []string               // the environment at the last syncEnv
+	env        map[string]string      // the environment of glibc
+	identities map[*identity]struct{} // keeps the identities whose addresses C has from being collected
+	sweepAt    int                    // the number of identities from which on sweep works
 }
 
-// process has the glibc of this process.
+// process is the state of this process.
 var process struct {
-	guest atomic.Pointer[Guest] // nil until it is up
+	guest atomic.Pointer[Guest] // nil until glibc is initialised
 
 	mu  sync.Mutex
-	err error // once there is no way back
+	err error // the error of an initialisation that cannot be tried again
 }
 
-// Start returns the process's glibc, which it brings up if nobody has: that takes about
-// two milliseconds. The error matches [ErrNoGlibc] or [ErrGlibcFailed], and says why: it may be another one the
-// next time, unless it is too late to try again.
+// Start returns the process's glibc. The first call initialises it, which takes about two
+// milliseconds. The error matches [ErrNoGlibc] or [ErrGlibcFailed]. A later call tries again,
+// unless the initialisation had begun in this process.
 func Start() (*Guest, error) {
 	if g := process.guest.Load(); g != nil {
 		return g, nil
@@ -72,8 +72,8 @@ func Start() (*Guest, error) {
 		return nil, err
 	}
 	process.guest.Store(g)
-	// There is one identity at least, or the system makes no threads, now. glibc takes signal 33 over when it makes the
-	// first.
+	// Create a first identity, to find out whether the system can create threads. glibc installs a
+	// handler for signal 33 when it creates the first one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer g.signals.restore()
@@ -83,16 +83,17 @@ func Start() (*Guest, error) {
 	return g, nil
 }
 
-// What the engine waits for takes a millisecond.
+// The steps that are waited for take about a millisecond.
 const (
 	bootLimit = 10 * time.Second
 	bootPause = 20 * time.Microsecond
 )
 
-// libraries are what the program asks for. Since glibc 2.34 the first has all.
+// libraries are the libraries that the main program needs. Since glibc 2.34 the first one contains
+// all functions.
 var libraries = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2"}
 
-// start brings glibc up. late says that an error came when this could not be tried again.
+// start initialises glibc. late says that the error cannot be followed by another try.
 func start() (g *Guest, late bool, err error) {
 	if err := checkG(); err != nil {
 		return nil, false, err
@@ -106,14 +107,14 @@ func start() (g *Guest, late bool, err error) {
 		return nil, false, err
 	}
 	needed := libraries
-	if bytes.Contains(file.content, []byte("GLIBC_2.34")) { // the loader is of the same glibc
+	if bytes.Contains(file.content, []byte("GLIBC_2.34")) { // the loader is part of the same glibc
 		needed = needed[:1]
 	}
 	return bootWith(name, file, needed, aux)
 }
 
-// chooseLoader reads the loader to begin in. A program with more rights than its caller trusts nobody
-// else's names.
+// chooseLoader finds and reads the loader. A program with more rights than its caller uses only the
+// fixed names.
 func chooseLoader(elevated bool) (name string, f *elfFile, err error) {
 	if elevated {
 		return findLoader(loaderNames, muslLoader)
@@ -128,22 +129,22 @@ func chooseLoader(elevated bool) (name string, f *elfFile, err error) {
 	return findLoader(loaders(), muslLoader)
 }
 
-// rejection is the error of a loader that has ended its process.
+// rejection is the error if the loader has ended the child process.
 type rejection struct {
 	how   string
-	cause error // what the system refused it, as far as that is known
+	cause error // the error of a system call of the loader, or nil
 }
 
-// Error says how the loader has ended, and what it has said.
+// Error returns how the child has ended, and its output.
 func (r rejection) Error() string { return "the loader has ended with an error: " + r.how }
 
-// Unwrap returns what the system refused the loader, or nil.
+// Unwrap returns the error of the loader's system call, or nil.
 func (r rejection) Unwrap() error { return r.cause }
 
-// refused returns what the system has refused a loader that says this, or nil: it has no errors for
-// others, but texts of its own.
+// refused returns the error of a system call from the loader's message, or nil. The loader has no
+// error numbers for its caller, only texts.
 func refused(said string) error {
-	_, said, _ = strings.Cut(said, ": error while loading shared libraries: ") // before it there may be warnings
+	_, said, _ = strings.Cut(said, ": error while loading shared libraries: ") // warnings may come before this text
 	if i := strings.LastIndex(said, ": Error "); i >= 0 {
 		if n, err := strconv.Atoi(strings.TrimSpace(said[i+len(": Error "):])); err == nil && n > 0 {
 			return syscall.Errno(n)
@@ -155,7 +156,7 @@ func refused(said string) error {
 	}{
 		{"peration not permitted", syscall.EPERM}, {"ermission denied", syscall.EACCES}, {"oo many open files", syscall.EMFILE},
 		{"annot allocate memory", syscall.ENOMEM}, {"out of memory", syscall.ENOMEM},
-		{"ailed to map segment", syscall.ENOMEM}, // of which older ones do not say why
+		{"ailed to map segment", syscall.ENOMEM}, // older loaders do not add the reason
 	} {
 		if strings.Contains(said, it.text) {
 			return it.is
@@ -204,10 +205,10 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 		return nil, false, err
 	}
 	defer g.signals.restore()
-	// From here on there is no way back.
+	// From here on the initialisation cannot be tried again.
 	for begin := time.Now(); atomic.LoadUint32(&g.boot.state) != idle; {
 		if time.Since(begin) > bootLimit {
-			return nil, true, fmt.Errorf("%s did not get to the program in %v, though it did so in a process of its own", name, bootLimit)
+			return nil, true, fmt.Errorf("%s did not reach the program in %v, but it did in a child process", name, bootLimit)
 		}
 		pause(bootPause)
 	}
@@ -217,18 +218,18 @@ func bootWith(name string, file *elfFile, needed []string, aux auxv) (g *Guest, 
 	return g, false, nil
 }
 
-// What clone makes: a thread of this process, and a process of its own, of whose end
-// nobody is told.
+// Flags of clone for a thread of this process, and for a child process that sends no signal when it
+// ends.
 const (
 	cloneThread = syscall.CLONE_VM | syscall.CLONE_FS | syscall.CLONE_FILES | syscall.CLONE_SIGHAND | syscall.CLONE_THREAD | syscall.CLONE_SYSVSEM
 	cloneChild  = 0
 
-	wAll = 0x40000000 // __WALL: children that end without a signal, too
+	wAll = 0x40000000 // __WALL: wait also for children that send no signal when they end
 )
 
-// try lets a copy of this process, of one thread, begin in the loader: it ends as soon as
-// the program would begin. A loader that finds something wrong ends its process, which had
-// better not be this one.
+// try starts the loader in a copy of this process with one thread, which ends as soon as the
+// program would begin. A loader that finds an error ends its process, and so must not run in this
+// process first.
 func try(l loaded, st stack) error {
 	var pipe [2]int
 	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
@@ -236,7 +237,7 @@ func try(l loaded, st stack) error {
 	}
 	defer syscall.Close(pipe[0])
 	pid := cloneChildAt(cloneChild, l.entry, st.sp, pipe[1])
-	if syscall.Errno(-pid) == syscall.EINVAL { // emulators may know only children as fork makes them
+	if syscall.Errno(-pid) == syscall.EINVAL { // emulators may support only the flags of fork
 		pid = cloneChildAt(uintptr(syscall.SIGCHLD), l.entry, st.sp, pipe[1])
 	}
 	syscall.Close(pipe[1])
@@ -247,7 +248,7 @@ func try(l loaded, st stack) error {
 	if late {
 		syscall.Kill(int(pid), syscall.SIGKILL)
 	}
-	// If somebody else waits for all children of this program the status is theirs.
+	// If other code waits for all children of this program, it may get the status.
 	var ws syscall.WaitStatus
 	_, err := syscall.Wait4(int(pid), &ws, wAll, nil)
 	for err == syscall.EINTR {
@@ -268,12 +269,12 @@ func try(l loaded, st stack) error {
 	return rejection{strings.TrimSpace(how + " " + strings.TrimSpace(said)), refused(said)}
 }
 
-// arrived is what the program says at last if it begins in the child: loaders may end
-// well before that. The assembly has it, too.
+// arrived is the last output of the child if the loader reaches the program. A loader may also end
+// earlier with success. The assembly contains the same text.
 const arrived = "\x00up\x00"
 
-// cloneChildAt is cloneAt, which takes long if the process has much memory: others run
-// meanwhile.
+// cloneChildAt is cloneAt, and lets other goroutines use the processor, because cloneAt takes long
+// if the process has much memory.
 //
 //go:nosplit
 func cloneChildAt(flags, entry, sp uintptr, fd int) (pid int32) {
@@ -283,8 +284,8 @@ func cloneChildAt(flags, entry, sp uintptr, fd int) (pid int32) {
 	return pid
 }
 
-// readAll reads what is said within a time: as much as a message needs, the rest is for
-// nobody.
+// readAll reads the output of the child until its end or the limit. It keeps only as much as a
+// message needs.
 func readAll(fd int, limit time.Duration) (said string, late bool) {
 	var b [4096]byte
 	n := 0
@@ -313,20 +314,20 @@ func readAll(fd int, limit time.Duration) (said string, late bool) {
 			return string(b[:n]), false
 		}
 		n += m
-		if strings.Contains(string(b[:n]), arrived) { // who else has the pipe open does not matter
+		if strings.Contains(string(b[:n]), arrived) { // other processes may keep the pipe open
 			return string(b[:n]), false
 		}
 	}
 }
 
-// pause sleeps in the kernel: Go's own sleeps are too long for what is waited for here.
+// pause sleeps in the kernel, as Go's own sleeps are too inaccurate for such short times.
 func pause(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
 	syscall.Nanosleep(&ts, nil)
 }
 
-// environment returns the environment without what would make the loader do something
-// else than load.
+// environment returns the environment without variables that make the loader print something and
+// end.
 func environment() []string {
 	var env []string
 	for _, s := range os.Environ() {
@@ -337,9 +338,9 @@ func environment() []string {
 	return env
 }
 
-// withoutRseq has glibc not use restartable sequences, which the kernel keeps for a thread: a
-// direct call is made on another thread than the identity's, for which they are not set up.
-// The program's own value is put back when a library is opened.
+// withoutRseq returns an environment in which glibc does not use restartable sequences. The kernel
+// keeps these for each thread, and a direct call runs on another thread than the identity's, for
+// which they are not set up. The program's own value is restored when a library is opened.
 func withoutRseq(env []string) []string {
 	const name, off = "GLIBC_TUNABLES=", "glibc.pthread.rseq=0"
 	env = slices.Clone(env)
@@ -362,14 +363,14 @@ func envMap(env []string) map[string]string {
 	return m
 }
 
-// init makes the guest able to call: threads are made with signals blocked from here on.
+// init checks the imported functions, and finds the real pthread_create.
 func (g *Guest) init() error {
 	for i, name := range funcNames {
 		if g.im.fn(i) == 0 {
 			return fmt.Errorf("its C library has no %s", name)
 		}
 	}
-	// The real one, which the program's own hides: in the library itself.
+	// Look the real function up in the library itself, as the program's definition hides it.
 	for _, lib := range libraries {
 		h, err := g.dlopen(g.onBoot, lib)
 		if err != nil {
@@ -386,13 +387,13 @@ func (g *Guest) init() error {
 	return nil
 }
 
-// frame6 is what the assembly's callWords takes: a C function of up to six words.
+// frame6 is the argument of the assembly's callWords: a C function and up to six words.
 type frame6 struct {
 	fn, r uintptr
 	a     [6]uintptr
 }
 
-// on has an identity's own thread call a function, and returns its result.
+// on calls a function on an identity's thread, and returns its result.
 func (g *Guest) on(id *identity, fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
@@ -400,7 +401,7 @@ func (g *Guest) on(id *identity, fn uintptr, args ...uintptr) uintptr {
 	return f.r
 }
 
-// post has an identity's own thread call thunk(frame).
+// post calls thunk(frame) on an identity's thread.
 //
 //go:nosplit
 func post(id *identity, thunk, frame unsafe.Pointer) {
@@ -410,16 +411,15 @@ func post(id *identity, thunk, frame unsafe.Pointer) {
 	runtime.KeepAlive(frame)
 }
 
-// cbytes returns the address of a text as C has it, which stays where it is until p is
-// unpinned.
+// cbytes returns the address of a C string with the text s. It is valid until p is unpinned.
 func cbytes(p *runtime.Pinner, s string) uintptr {
 	b := append([]byte(s), 0)
 	p.Pin(&b[0])
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// do calls a function like atWork, and returns its result. What glibc keeps of it for the
-// thread is there for the next one, as the goroutine is locked to its thread, which has an identity.
+// do calls a function like atWork, and returns its result. The goroutine is locked to its thread,
+// which has an identity, so that the next call has the same thread-local storage.
 func (g *Guest) do(fn uintptr, args ...uintptr) uintptr {
 	f := frame6{fn: fn}
 	copy(f.a[:], args)
@@ -427,7 +427,7 @@ func (g *Guest) do(fn uintptr, args ...uintptr) uintptr {
 	return f.r
 }
 
-// The two ways to call glibc's functions: on the boot thread, and like any other.
+// caller is a way to call glibc's functions: onBoot or do.
 type caller func(fn uintptr, args ...uintptr) uintptr
 
 func (g *Guest) onBoot(fn uintptr, args ...uintptr) uintptr { return g.on(g.boot, fn, args...) }
@@ -453,8 +453,7 @@ func (g *Guest) dlsym(call caller, handle uintptr, name string) (addr uintptr, e
 	return addr, nil
 }
 
-// dlerror returns what glibc has to say of the last failure, which it keeps for the
-// thread.
+// dlerror returns glibc's message about the last error, which it keeps for the thread.
 func (g *Guest) dlerror(call caller) error {
 	if s := cstring(call(g.im.fn(fnDlerror))); s != "" {
 		return errors.New(s)
@@ -462,8 +461,8 @@ func (g *Guest) dlerror(call caller) error {
 	return errors.New("the C library does not say why")
 }
 
-// Open loads a library. No library's signal handlers are kept: Go's, which they would
-// replace, are the only ones that work on its threads.
+// Open loads a library. It removes signal handlers that the library installs, as only Go's handlers
+// work on Go threads.
 func (g *Guest) Open(name string) (handle uintptr, err error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return 0, fmt.Errorf("%q: a name with a NUL", name)
@@ -491,8 +490,8 @@ func (g *Guest) Lookup(handle uintptr, name string) (uintptr, error) {
 	return g.dlsym(g.do, handle, name)
 }
 
-// syncEnv tells glibc what has changed in the environment, which a library may look at
-// when it begins.
+// syncEnv copies changes of the environment to glibc, because a library may read it in its
+// constructors.
 func (g *Guest) syncEnv() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// direct calls thunk(frame) on this thread, on its identity's stack. It reports false if
-// it has none.
+// direct calls thunk(frame) on this thread, on its identity's stack. It reports false if the thread
+// has no identity.
 //
 //go:noescape
 func direct(thunk, frame unsafe.Pointer) (made bool)
@@ -18,7 +18,7 @@ func direct(thunk, frame unsafe.Pointer) (made bool)
 // bound returns the identity of this thread, or nil.
 func bound() *identity
 
-// bindTo gives this thread an identity, and with it another thread pointer.
+// bindTo gives this thread an identity, whose thread pointer it uses from now on.
 func bindTo(id *identity) (errno int32)
 
 // bind gives this thread an identity. The goroutine is locked to it.
@@ -29,13 +29,13 @@ func (id *identity) bind() error {
 	return nil
 }
 
-// unbind does nothing: the thread has ended, and its thread pointer with it.
+// unbind does nothing: the thread's binding is its thread pointer, and the thread has ended.
 func (id *identity) unbind() {}
 
 // gBelowFS reports whether this thread's thread pointer is Go's, with g below it.
 func gBelowFS() bool
 
-// checkG finds out whether this program keeps g where Go's static programs do.
+// checkG checks that this program keeps g below the thread pointer, as static Go programs do.
 func checkG() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// owners has the identities by the numbers of Go's threads that own them, or gone: an
-// identity is at its owner's number, or behind it, with no hole in between. A thread pointer
-// would not do to tell: a thread of Go's begins with the one of the thread that has made it.
+// owners is a hash table of identities by the numbers of the Go threads that own them. An identity
+// is at the index of its owner's number, or behind it without a gap. A removed entry is gone. The
+// thread pointer cannot be the key: a new Go thread begins with the thread pointer of its creator.
 var owners [1 << 14]atomic.Pointer[identity]
 
 var gone = &identity{owner: -1}
@@ -18,19 +18,19 @@ var gone = &identity{owner: -1}
 // gettid returns the number of this thread.
 func gettid() int32
 
-// directOn calls thunk(frame) on this thread in the name of an identity.
+// directOn calls thunk(frame) on this thread with the stack and the thread pointer of an identity.
 //
 //go:noescape
 func directOn(id *identity, thunk, frame unsafe.Pointer)
 
-// blockSignals blocks all signals on this thread, and setSignals blocks those that were before. What came between is
-// handled in setSignals, from where a profile's sample can tell who called C: not from directOn, which changes
-// the stack pointer.
+// blockSignals blocks all signals on this thread, and setSignals restores the mask. Signals that
+// arrived in between are handled in setSignals. A profile's sample there contains the Go function
+// that called C. In directOn it could not, as directOn changes the stack pointer.
 func blockSignals() (mask uint64)
 func setSignals(mask uint64)
 
-// direct calls thunk(frame) on this thread in the name of its identity. It reports false
-// if it has none.
+// direct calls thunk(frame) on this thread with its identity. It reports false if the thread has
+// none.
 //
 //go:nosplit
 func direct(thunk, frame unsafe.Pointer) (made bool) {
@@ -38,7 +38,7 @@ func direct(thunk, frame unsafe.Pointer) (made bool) {
 	if id == nil {
 		return false
 	}
-	mask := blockSignals() // a handler of Go's takes g from a register that is C's meanwhile
+	mask := blockSignals() // a Go handler would read g from a register that C uses
 	directOn(id, thunk, frame)
 	setSignals(mask)
 	return true
@@ -72,7 +72,7 @@ func (id *identity) bind() error {
 	return errors.New("there are too many threads")
 }
 
-// unbind takes the identity of a thread that has ended away.
+// unbind removes the identity of a thread that has ended.
 func (id *identity) unbind() {
 	for i := range owners {
 		if owners[i].CompareAndSwap(id, gone) {
@@ -81,11 +81,11 @@ func (id *identity) unbind() {
 	}
 }
 
-// threadPointer returns this thread's.
+// threadPointer returns the thread pointer of this thread.
 func threadPointer() uintptr
 
-// checkG finds out whether Go's threads have no thread pointer, by which the guard tells them from
-// others, and from themselves in C.
+// checkG checks that Go threads have no thread pointer. The guard recognises C threads, and Go
+// threads that run C, by their thread pointer.
 func checkG() error {
 	if threadPointer() != 0 {
 		return errors.New("this program's threads have thread pointers, which Go's static programs do without")

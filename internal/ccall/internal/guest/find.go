@@ -14,22 +14,22 @@ import (
 	"syscall"
 )
 
-// Env names the environment variable that names the dynamic loader of the glibc to use,
-// an absolute path. A program that runs with more rights than its caller does not read it.
+// Env is the name of the environment variable with the absolute path of glibc's dynamic loader. A
+// program that runs with more rights than its caller ignores the variable.
 const Env = "PURECU_LD_SO"
 
-// ErrNoGlibc is matched by the error of a machine on which no glibc is found.
+// ErrNoGlibc is the error on a machine without glibc.
 var ErrNoGlibc = errors.New("there is no glibc on this machine")
 
-// ErrGlibcFailed is matched by the error of a glibc that does not come up: it is broken, or the process
-// is not given what that takes.
-var ErrGlibcFailed = errors.New("the glibc of this machine does not come up")
+// ErrGlibcFailed is the error if glibc cannot be initialised: it is broken, or the system refuses
+// the process a resource.
+var ErrGlibcFailed = errors.New("the glibc of this machine cannot be initialised")
 
-// ErrNoThread is matched by the error of a call that cannot be made, as glibc makes no thread in whose name
-// that could be.
-var ErrNoThread = errors.New("there is no thread to call C in the name of")
+// ErrNoThread is the error of a call that cannot be made because glibc cannot create the thread
+// that it needs.
+var ErrNoThread = errors.New("no thread can be created to call C")
 
-// elfFile is what is known of an ELF file.
+// elfFile is the parsed header of an ELF file, with the file's content.
 type elfFile struct {
 	typ     uint16
 	entry   uint64
@@ -43,7 +43,7 @@ type prog struct {
 	offset, vaddr, filesz, memsz, align uint64
 }
 
-// ELF's numbers.
+// Constants of the ELF format.
 const (
 	etDyn = 3
 
@@ -58,7 +58,8 @@ const (
 
 var errNotELF = errors.New("not an ELF file of this architecture")
 
-// maxLoader is the greatest size of a file that is read as glibc's loader, which has less than a megabyte.
+// maxLoader is the largest size of a file that is read as glibc's loader. The loader has less than
+// a megabyte.
 const maxLoader = 64 << 20
 
 // isELF reports whether a file that begins with b is an ELF file of this architecture.
@@ -86,9 +87,9 @@ func parseELF(b []byte) (*elfFile, error) {
 	return f, nil
 }
 
-// interpreter returns the name of the dynamic loader that a program asks for, or "".
+// interpreter returns the name of the dynamic loader of a program, or "".
 func interpreter(file string) string {
-	// The headers and the name are at the beginning.
+	// The headers and the name are at the beginning of the file.
 	f, err := os.Open(file)
 	if err != nil {
 		return ""
@@ -109,11 +110,11 @@ func interpreter(file string) string {
 	return ""
 }
 
-// Programs that most systems have, and which tell where the loader is where it is in no
-// usual place.
+// programs are programs that most systems have. Their interpreter is the loader, even if it is not
+// in a usual place.
 var programs = []string{"/bin/sh", "/usr/bin/env", "/proc/1/exe", "/run/current-system/sw/bin/sh"}
 
-// loaders returns where glibc's loader may be, the likeliest first.
+// loaders returns the paths where glibc's loader may be, the most likely path first.
 func loaders() []string {
 	var list []string
 	add := func(name string) {
@@ -135,9 +136,9 @@ func loaders() []string {
 	return list
 }
 
-// findLoader reads the first of the files that is glibc's loader. The error says of each why it is not; it
-// matches ErrNoGlibc unless there is one that cannot be read, or is broken. muslLoader is where a system
-// without glibc may have musl's, which the error then speaks of.
+// findLoader reads the first file that is glibc's loader. Its error says for each file why it is
+// not. The error matches ErrNoGlibc, unless one of the files cannot be read or is broken.
+// muslLoader is the path of musl's loader, which the error mentions if it exists.
 func findLoader(names []string, muslLoader string) (name string, f *elfFile, err error) {
 	var why []string
 	musl, broken := false, false
@@ -149,7 +150,7 @@ func findLoader(names []string, muslLoader string) (name string, f *elfFile, err
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-			return "", nil, err // this says nothing of the machine
+			return "", nil, err // the file may be a loader
 		case errors.Is(err, errNotGlibc):
 			musl = musl || strings.Contains(name, "musl")
 		default:
@@ -157,7 +158,7 @@ func findLoader(names []string, muslLoader string) (name string, f *elfFile, err
 		}
 		why = append(why, fmt.Sprintf("%s: %v", name, err))
 	}
-	if _, e := os.Stat(muslLoader); e == nil && !musl { // which no program has named
+	if _, e := os.Stat(muslLoader); e == nil && !musl { // no program names it
 		musl = true
 		why = append(why, fmt.Sprintf("%s: %v", muslLoader, errNotGlibc))
 	}
@@ -176,13 +177,13 @@ func findLoader(names []string, muslLoader string) (name string, f *elfFile, err
 
 var errNotGlibc = errors.New("it is not glibc's loader")
 
-// readLoader reads a file that shall be glibc's loader.
+// readLoader reads a file, and returns an error if it is not glibc's loader.
 func readLoader(name string) (*elfFile, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe could take for ever
+	if !info.Mode().IsRegular() { // opening a pipe could block forever
 		return nil, errors.New("it is no regular file")
 	}
 	file, err := os.Open(name)
@@ -190,7 +191,7 @@ func readLoader(name string) (*elfFile, error) {
 		return nil, err
 	}
 	defer file.Close()
-	// The header first: any file may have been named, of any size.
+	// Read the header first: the file may be of any kind and size.
 	header := make([]byte, ehdrSize)
 	if n, err := io.ReadFull(file, header); !isELF(header[:n]) {
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -201,7 +202,7 @@ func readLoader(name string) (*elfFile, error) {
 	if info.Size() > maxLoader {
 		return nil, fmt.Errorf("it has %d bytes, and no loader has more than %d", info.Size(), maxLoader)
 	}
-	rest, err := io.ReadAll(io.LimitReader(file, maxLoader)) // it may have grown
+	rest, err := io.ReadAll(io.LimitReader(file, maxLoader)) // the file may have grown
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func readLoader(name string) (*elfFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.typ != etDyn || !bytes.Contains(b, []byte("GLIBC_PRIVATE")) { // a version that glibc gives its own symbols
+	if f.typ != etDyn || !bytes.Contains(b, []byte("GLIBC_PRIVATE")) { // the version of glibc's internal symbols
 		return nil, errNotGlibc
 	}
 	return f, nil

@@ -2,13 +2,13 @@
 
 package guest
 
-// What ELF files of this architecture say.
+// Constants of the ELF format for this architecture.
 const (
 	machine = 62 // EM_X86_64
 	globDat = 6  // R_X86_64_GLOB_DAT
 )
 
-// loaderNames is where distributions keep glibc's loader.
+// loaderNames are the paths of glibc's loader in Linux distributions.
 var loaderNames = []string{
 	"/lib64/ld-linux-x86-64.so.2",
 	"/usr/lib64/ld-linux-x86-64.so.2",
@@ -17,5 +17,5 @@ var loaderNames = []string{
 	"/usr/glibc-compat/lib/ld-linux-x86-64.so.2",
 }
 
-// muslLoader is where musl's is, under the only name that it has.
+// muslLoader is the path of musl's loader, which is the same on all systems.
 const muslLoader = "/lib/ld-musl-x86_64.so.1"

@@ -2,13 +2,13 @@
 
 package guest
 
-// What ELF files of this architecture say.
+// Constants of the ELF format for this architecture.
 const (
 	machine = 183  // EM_AARCH64
 	globDat = 1025 // R_AARCH64_GLOB_DAT
 )
 
-// loaderNames is where distributions keep glibc's loader.
+// loaderNames are the paths of glibc's loader in Linux distributions.
 var loaderNames = []string{
 	"/lib/ld-linux-aarch64.so.1",
 	"/lib64/ld-linux-aarch64.so.1",
@@ -17,5 +17,5 @@ var loaderNames = []string{
 	"/usr/glibc-compat/lib/ld-linux-aarch64.so.1",
 }
 
-// muslLoader is where musl's is, under the only name that it has.
+// muslLoader is the path of musl's loader, which is the same on all systems.
 const muslLoader = "/lib/ld-musl-aarch64.so.1"

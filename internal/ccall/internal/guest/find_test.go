@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestHugeLoader names files of four gigabytes, which are not read: one that is no ELF file,
-// and one that begins like a loader.
+// TestHugeLoader names files of four gigabytes, which must not be read: a file that is not in the
+// ELF format, and a file that begins like a loader.
 func TestHugeLoader(t *testing.T) {
 	content, err := os.ReadFile(host(t))
 	if err != nil {

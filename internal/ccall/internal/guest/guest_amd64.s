@@ -33,26 +33,27 @@
 #define SIGURG 23
 #define SIGPROF 27
 
-// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits, and those of which the
-// instruction is tried again.
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS as bits, and those after which the
+// instruction is executed again.
 #define FAULTS 0x800009b0
 #define REFAULTS 0x990
 
-// What a signal's siginfo says of where it comes from, and that it is from tgkill.
+// The offset of a siginfo's field for the origin of the signal, and its value for tgkill.
 #define SI_CODE 8
 #define SI_TKILL -6
 
-// Where a ucontext has two of the registers that were interrupted.
+// The offsets of two registers in a ucontext.
 #define UC_RSP 160
 #define UC_RIP 168
 
 #define ARCH_SET_FS 0x1002
 #define ARCH_GET_FS 0x1003
 
-// A glibc thread's thread pointer, which is the first word that it points to.
+// Loads the thread pointer of a glibc thread, which is the first word that it points to.
 #define MOVQ_FS0_AX BYTE $0x64; BYTE $0x48; BYTE $0x8b; BYTE $0x04; BYTE $0x25; LONG $0
 
-// Both wait on, or wake, the state of the identity in BX. They change AX, CX, DX, SI, DI, R10 and R11.
+// These wait on, and wake, the state of the identity in BX. They change AX, CX, DX, SI, DI, R10 and
+// R11.
 #define FUTEX_WAIT(value) \
 	MOVL $SYS_futex, AX; \
 	LEAQ STATE(BX), DI; \
@@ -70,14 +71,14 @@
 GLOBL all<>(SB), NOPTR|RODATA, $8
 DATA all<>(SB)/8, $-1
 
-// All but signal 32, by which glibc ends threads.
+// All signals but 32, with which glibc cancels threads.
 GLOBL most<>(SB), NOPTR|RODATA, $8
 DATA most<>(SB)/8, $0xffffffff7fffffff
 
 GLOBL arrived<>(SB), NOPTR|RODATA, $4
 DATA arrived<>(SB)/4, $"\x00up\x00"
 
-// trying says that this is a child which shall end where the program would begin.
+// trying says that this is a child, which has to end where the program would begin.
 GLOBL trying<>(SB), NOPTR, $8
 
 GLOBL ·bootMainABI0(SB), NOPTR|RODATA, $8
@@ -91,7 +92,7 @@ DATA ·actionHookABI0(SB)/8, $actionHook<>(SB)
 
 // func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 TEXT ·cloneAt(SB), NOSPLIT, $16-36
-	// The child keeps this thread's signal mask: none may come where there is no Go.
+	// The child inherits this thread's signal mask. No signal may arrive in it, as it has no Go.
 	MOVL    $SYS_rt_sigprocmask, AX
 	MOVL    $2, DI               // SIG_SETMASK
 	LEAQ    all<>(SB), SI
@@ -121,7 +122,7 @@ TEXT ·cloneAt(SB), NOSPLIT, $16-36
 child:
 	TESTQ   R13, R13
 	JLT     begin
-	// A process of its own: what it says goes to fd, and it leaves no core.
+	// A child process: its output goes to fd, and it writes no core.
 	MOVQ    $1, trying<>(SB)
 	MOVL    $SYS_prctl, AX
 	MOVL    $4, DI               // PR_SET_DUMPABLE
@@ -141,7 +142,7 @@ begin:
 	XORL    DX, DX               // no function to run at exit
 	JMP     R12
 
-// bootMain is where the loader believes the program begins.
+// bootMain is the entry point of the main program in memory.
 TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
 	CMPQ    trying<>(SB), $0
 	JEQ     here
@@ -159,9 +160,9 @@ here:
 	MOVQ    ·bootIdentity(SB), DI
 	ANDQ    $~63, SP
 	CALL    serve<>(SB)
-	INT     $3                   // nobody has it end
+	INT     $3                   // never reached: the boot thread does not end
 
-// identityMain is where a thread of glibc's begins: a C function of one argument, the
+// identityMain is the start function of a glibc thread: a C function with one argument, the
 // identity, in DI.
 TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
 	PUSHQ   BP
@@ -173,8 +174,8 @@ TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
 	XORL    AX, AX
 	RET
 
-// serve makes the calls that are posted to the identity in DI, until it shall end. SP is
-// 8 below a multiple of 64.
+// serve makes the calls that are posted to the identity in DI, until its state is ending. SP is 8
+// below a multiple of 64.
 TEXT serve<>(SB), NOSPLIT|NOFRAME, $0
 	PUSHQ   BX
 	MOVQ    DI, BX
@@ -185,8 +186,8 @@ TEXT serve<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ    AX, STACK(BX)
 
 done:
-	// Signals that C has let through (a Go runtime in a library does) are blocked again,
-	// before Go's thread puts g below the thread pointer that it shares.
+	// Block signals again that C has unblocked (a Go runtime in a library does), before the Go
+	// thread stores g below the thread pointer that both threads share.
 	MOVL    $SYS_rt_sigprocmask, AX
 	MOVL    $2, DI
 	LEAQ    all<>(SB), SI
@@ -213,8 +214,8 @@ call:
 	JMP     done
 
 end:
-	// Go's thread has ended, and g is none any more. What libraries do when a thread ends may let
-	// signals through.
+	// The Go thread has ended, so g is invalid. Clear it, as destructors of libraries may unblock
+	// signals.
 	MOVQ_FS0_AX
 	MOVQ    $0, -8(AX)
 	MOVL    $ENDED, STATE(BX)
@@ -223,9 +224,9 @@ end:
 
 // func postAndWait(id *identity, thunk, frame unsafe.Pointer)
 //
-// If the identity is this thread's, two threads have one thread pointer. This one takes
-// its first one back meanwhile, and the other finds no g: should C let a signal through
-// there, the guard sees that.
+// If the identity belongs to this thread, two threads have the same thread pointer. This thread
+// uses its first thread pointer meanwhile, and g is cleared for the other thread. So if C unblocks
+// a signal there, the guard finds no g.
 TEXT ·postAndWait(SB), NOSPLIT, $0-24
 	MOVQ    id+0(FP), BX
 	MOVQ    GOFS(BX), R12
@@ -269,10 +270,9 @@ done:
 out:
 	RET
 
-// A thread that has an identity has its thread pointer, below which Go has g, and then
-// the identity. One that has none has that of Go's descriptor of it, where above the thread
-// pointer there are words that are zero, as Go does not use them; glibc has an
-// address there.
+// A thread with an identity has its thread pointer, and below it g and the identity. A thread
+// without one has a thread pointer into Go's descriptor of the thread. There the words above the
+// thread pointer are zero, as Go does not use them. glibc has an address there.
 #define CMPQ_BOUND_0 BYTE $0x64; BYTE $0x48; BYTE $0x83; BYTE $0x3c; BYTE $0x25; LONG $8; BYTE $0
 #define MOVQ_ID_R12 BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x24; BYTE $0x25; LONG $-16
 #define CMPQ_G_0     BYTE $0x64; BYTE $0x48; BYTE $0x83; BYTE $0x3c; BYTE $0x25; LONG $-8; BYTE $0
@@ -314,8 +314,8 @@ out:
 
 // func direct(thunk, frame unsafe.Pointer) (made bool)
 //
-// BX, BP and R12 to R15 are C's to preserve, and Go's assembly functions may change every
-// register but SP and BP. Signal handlers have a stack of their own.
+// C preserves BX, BP and R12 to R15. Go's assembly functions may change all registers but SP and
+// BP. Signal handlers run on another stack.
 TEXT ·direct(SB), NOSPLIT, $0-17
 	MOVQ    thunk+0(FP), R11
 	MOVQ    frame+8(FP), DI
@@ -335,9 +335,9 @@ none:
 	MOVB    $0, made+16(FP)
 	RET
 
-// threadHook is pthread_create for all libraries: a thread begins with its maker's
-// signal mask, so all signals are blocked while the real function makes it. None of Go's
-// handlers may run on a thread that Go does not know.
+// threadHook is pthread_create for all libraries. It blocks all signals and calls the real
+// function, so that the new thread inherits this mask. No Go handler may run on a thread that Go
+// does not know.
 TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	CMPQ    ·realThreadCreate(SB), $0
 	JEQ     early
@@ -370,12 +370,13 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	RET
 
 early:
-	// A constructor, before the program has begun: it is not known yet.
+	// The real function is not known yet: a constructor runs before the program has begun.
 	MOVL    $11, AX              // EAGAIN
 	RET
 
-// actionHook is sigaction for all libraries. A handler of theirs, which would look for thread-local
-// storage on Go's threads, is taken as if it was put in place; all else is done.
+// actionHook is sigaction for all libraries. It reports success for a handler without installing
+// it, as the handler would look for thread-local storage on Go threads. It forwards all other
+// calls.
 TEXT actionHook<>(SB), NOSPLIT|NOFRAME, $0
 	TESTQ   SI, SI
 	JEQ     real
@@ -388,9 +389,9 @@ real:
 	MOVQ    (R11), R11
 	JMP     R11
 
-// guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
-// interrupted, in DI, SI and DX. Where there is no g, Go's handler must not run: on threads of C's, and on an
-// identity's that makes a call.
+// guard is the signal handler, see signals.go: a C function of a signal, its siginfo and its
+// ucontext, in DI, SI and DX. Go's handler must not run without a g: on C threads, and on an
+// identity's thread during a call.
 GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
 DATA ·guardABI0(SB)/8, $guard<>(SB)
 
@@ -408,15 +409,16 @@ TEXT guard<>(SB), NOSPLIT|NOFRAME, $0
 	TESTQ CX, CX
 	JEQ  go
 
-	// A sample for the profile, of a thread that is in C: Go's handler is told that direct has just returned. From there
-	// it can walk the goroutine's stack. What was interrupted goes on afterwards.
+	// A sample for the profile on a Go thread that runs C. The ucontext is changed for Go's handler
+	// as if direct had just returned, so that it can walk the goroutine's stack. It is restored
+	// afterwards.
 	SUBQ $24, SP
 	MOVQ DX, 0(SP)
 	MOVQ UC_RSP(DX), R8
 	MOVQ R8, 8(SP)
 	MOVQ UC_RIP(DX), R8
 	MOVQ R8, 16(SP)
-	MOVQ 8(CX), R8               // at 0 there is BP
+	MOVQ 8(CX), R8               // the saved BP is at 0
 	MOVQ R8, UC_RIP(DX)
 	ADDQ $16, CX
 	MOVQ CX, UC_RSP(DX)
@@ -436,19 +438,19 @@ go:
 
 strange:
 	CMPL DI, $SIGPROF
-	JEQ  go                      // a sample for the profile, for which it needs no g
+	JEQ  go                      // a sample for the profile: Go's handler needs no g for it
 	MOVL DI, R8
 	MOVL SI_CODE(SI), R9
 	MOVL $SYS_getpid, AX
 	SYSCALL
 	CMPQ AX, ·ownPID(SB)
-	JNE  fatal                   // in a process that C has forked
+	JNE  fatal                   // a process that C has forked
 	CMPL R9, $SI_TKILL
 	JNE  fault
 	CMPL R8, $SIGABRT
 	JEQ  fatal
 	CMPL R8, $SIGURG
-	JEQ  out                     // another Go runtime's request to its own thread
+	JEQ  out                     // another Go runtime preempts its own thread
 
 fault:
 	MOVL $FAULTS, AX
@@ -478,10 +480,10 @@ fatal:
 	BTQ  R8, AX
 	JCC  again
 	CMPL R9, $0
-	JGT  out                     // the instruction faults once more
+	JGT  out                     // the instruction faults again
 
 again:
-	// Delivered when this returns.
+	// It is delivered when the guard returns.
 	MOVL $SYS_gettid, AX
 	SYSCALL
 	MOVL AX, R10
@@ -494,7 +496,7 @@ again:
 	SYSCALL
 	RET
 
-// callWords calls the function of a frame of six words, in DI: see frame6.
+// callWords calls the function of a frame6, in DI.
 GLOBL ·callWordsABI0(SB), NOPTR|RODATA, $8
 DATA ·callWordsABI0(SB)/8, $callWords<>(SB)
 

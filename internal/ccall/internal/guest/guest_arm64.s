@@ -31,16 +31,16 @@
 #define SIGPROF 27
 #define SIGSETXID 33
 
-// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits, and those of which the
-// instruction is tried again.
+// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS as bits, and those after which the
+// instruction is executed again.
 #define FAULTS 0x800009b0
 #define REFAULTS 0x990
 
-// What a signal's siginfo says of where it comes from, and, negated, that it is from tgkill.
+// The offset of a siginfo's field for the origin of the signal, and its negated value for tgkill.
 #define SI_CODE 8
 #define SI_TKILL_NEG 6
 
-// The signals that were blocked where a signal has interrupted something.
+// The offset of the interrupted code's signal mask in a ucontext.
 #define UC_SIGMASK 40
 
 // The assembler does not know the register by name.
@@ -50,10 +50,10 @@
 #define MRS_TPIDR_R22 WORD $0xd53bd056
 #define MSR_TPIDR_R22 WORD $0xd51bd056
 
-// C's functions have to preserve R27, too, which the assembler takes to load a variable: load its
-// address first.
+// C functions have to preserve R27, which the assembler uses to load a variable. So load the
+// variable's address first.
 
-// Both wait on, or wake, the state of the identity in R19. They change R0 to R3 and R8.
+// These wait on, and wake, the state of the identity in R19. They change R0 to R3 and R8.
 #define FUTEX_WAIT(value) \
 	ADD  $STATE, R19, R0; \
 	MOVD $128, R1; \
@@ -75,7 +75,7 @@
 	MOVD  $value, R1; \
 	STLRW R1, (R0)
 
-// Blocks all signals, whose mask then was goes to off(RSP), and puts it back.
+// These block all signals and save the mask at off(RSP), and restore it.
 #define BLOCK(set, off) \
 	MOVD $2, R0; \
 	MOVD $set<>(SB), R1; \
@@ -94,14 +94,14 @@
 GLOBL all<>(SB), NOPTR|RODATA, $8
 DATA all<>(SB)/8, $-1
 
-// All but signal 32, by which glibc ends threads.
+// All signals but 32, with which glibc cancels threads.
 GLOBL most<>(SB), NOPTR|RODATA, $8
 DATA most<>(SB)/8, $0xffffffff7fffffff
 
 GLOBL arrived<>(SB), NOPTR|RODATA, $4
 DATA arrived<>(SB)/4, $"\x00up\x00"
 
-// trying says that this is a child which shall end where the program would begin.
+// trying says that this is a child, which has to end where the program would begin.
 GLOBL trying<>(SB), NOPTR, $8
 
 GLOBL ·bootMainABI0(SB), NOPTR|RODATA, $8
@@ -115,7 +115,7 @@ DATA ·actionHookABI0(SB)/8, $actionHook<>(SB)
 
 // func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 TEXT ·cloneAt(SB), NOSPLIT, $16-36
-	// The child keeps this thread's signal mask: none may come where there is no Go.
+	// The child inherits this thread's signal mask. No signal may arrive in it, as it has no Go.
 	BLOCK(all, 8)
 	MOVD flags+0(FP), R0
 	MOVD sp+16(FP), R1
@@ -133,7 +133,7 @@ TEXT ·cloneAt(SB), NOSPLIT, $16-36
 
 child:
 	TBNZ $63, R20, begin
-	// A process of its own: what it says goes to fd, and it leaves no core.
+	// A child process: its output goes to fd, and it writes no core.
 	MOVD $1, R0
 	MOVD $trying<>(SB), R1
 	MOVD R0, (R1)
@@ -158,7 +158,7 @@ begin:
 	MOVD ZR, R0              // no function to run at exit
 	JMP  (R19)
 
-// bootMain is where the loader believes the program begins.
+// bootMain is the entry point of the main program in memory.
 TEXT bootMain<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD $trying<>(SB), R0
 	MOVD (R0), R0
@@ -180,10 +180,10 @@ here:
 	AND  $~63, R1
 	MOVD R1, RSP
 	BL   identityMain<>(SB)
-	BRK                      // nobody has it end
+	BRK                      // never reached: the boot thread does not end
 
-// identityMain is where a thread of glibc's begins: a C function of one argument, the
-// identity, in R0. It makes the calls that are posted to it, until it shall end.
+// identityMain is the start function of a glibc thread: a C function with one argument, the
+// identity, in R0. It makes the calls that are posted to the identity, until its state is ending.
 TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
 	STP.W (R29, R30), -32(RSP)
 	STP   (R19, R20), 16(RSP)
@@ -197,7 +197,7 @@ TEXT identityMain<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD  R0, STACK(R19)
 
 done:
-	// Signals that C has let through are blocked again.
+	// Block signals again that C has unblocked.
 	MOVD $2, R0
 	MOVD $all<>(SB), R1
 	MOVD ZR, R2
@@ -252,8 +252,7 @@ done:
 
 // func directOn(id *identity, thunk, frame unsafe.Pointer)
 //
-// R19 to R28 are C's to preserve, R28 being g, and Go's assembly functions may change all
-// but that.
+// C preserves R19 to R28. Go's assembly functions may change all of them but R28, which is g.
 TEXT ·directOn(SB), NOSPLIT, $0-24
 	MOVD id+0(FP), R19
 	MOVD thunk+8(FP), R20
@@ -284,9 +283,9 @@ TEXT ·setSignals(SB), NOSPLIT, $16-8
 	UNBLOCK(8)
 	RET
 
-// threadHook is pthread_create for all libraries: a thread begins with its maker's
-// signal mask, so all signals are blocked while the real function makes it. None of Go's
-// handlers may run on a thread that Go does not know.
+// threadHook is pthread_create for all libraries. It blocks all signals and calls the real
+// function, so that the new thread inherits this mask. No Go handler may run on a thread that Go
+// does not know.
 TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD  $·realThreadCreate(SB), R9
 	MOVD  (R9), R9
@@ -308,12 +307,13 @@ TEXT threadHook<>(SB), NOSPLIT|NOFRAME, $0
 	RET
 
 early:
-	// A constructor, before the program has begun: it is not known yet.
+	// The real function is not known yet: a constructor runs before the program has begun.
 	MOVD  $11, R0 // EAGAIN
 	RET
 
-// actionHook is sigaction for all libraries. A handler of theirs, which would look for thread-local
-// storage on Go's threads, is taken as if it was put in place; all else is done.
+// actionHook is sigaction for all libraries. It reports success for a handler without installing
+// it, as the handler would look for thread-local storage on Go threads. It forwards all other
+// calls.
 TEXT actionHook<>(SB), NOSPLIT|NOFRAME, $0
 	CBZ  R1, real
 	MOVD (R1), R9
@@ -327,9 +327,9 @@ real:
 	MOVD (R9), R9
 	JMP  (R9)
 
-// guard handles signals, see signals.go: a C function of a signal, its siginfo, and what was
-// interrupted, in R0, R1 and R2. Go's threads have no thread pointer, and others, or they
-// themselves while they are in C, have one. Then g is not where Go's handler looks for it.
+// guard is the signal handler, see signals.go: a C function of a signal, its siginfo and its
+// ucontext, in R0, R1 and R2. Go threads have no thread pointer. C threads, and Go threads that run
+// C, have one. On these Go's handler would not find g.
 GLOBL ·guardABI0(SB), NOPTR|RODATA, $8
 DATA ·guardABI0(SB)/8, $guard<>(SB)
 
@@ -351,7 +351,7 @@ strange:
 	MOVD $·ownPID(SB), R13
 	MOVD (R13), R13
 	CMP  R12, R13
-	BNE  fatal                   // in a process that C has forked
+	BNE  fatal                   // a process that C has forked
 	CMPW $SIGPROF, R10
 	BEQ  hold
 	CMNW $SI_TKILL_NEG, R11
@@ -374,7 +374,7 @@ pass:
 	MOVD $SYS_gettid, R8
 	SVC
 	CMP  R0, R12
-	BEQ  hold                    // the first thread is in C
+	BEQ  hold                    // the first thread runs C
 	MOVD R12, R0
 	MOVD R12, R1
 	MOVD R10, R2
@@ -383,7 +383,8 @@ pass:
 	RET
 
 hold:
-	// It is for this thread, and comes when C's call is over. If the thread is C's, it never does, and does not matter.
+	// Send it to this thread, on which it arrives after the C call. On a C thread it never arrives,
+	// which does no harm.
 	SUB  $1, R10, R14
 	MOVD $1, R15
 	LSL  R14, R15, R15
@@ -404,10 +405,10 @@ fatal:
 	TBZ  $0, R14, self
 	CMPW $0, R11
 	BLE  self
-	RET                          // the instruction faults once more
+	RET                          // the instruction faults again
 
 self:
-	// Delivered when this returns, unless it is blocked.
+	// It is delivered when the guard returns, unless it is blocked.
 	MOVD $SYS_gettid, R8
 	SVC
 	MOVD R0, R1
@@ -417,7 +418,7 @@ self:
 	SVC
 	RET
 
-// callWords calls the function of a frame of six words, in R0: see frame6.
+// callWords calls the function of a frame6, in R0.
 GLOBL ·callWordsABI0(SB), NOPTR|RODATA, $8
 DATA ·callWordsABI0(SB)/8, $callWords<>(SB)
 

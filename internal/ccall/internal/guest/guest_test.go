@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// childEnv is set in the processes that tests start of their own binary, to what is done
-// there before glibc is brought up.
+// childEnv is set in processes that tests start from their own binary. Its value says what the
+// process does before it initialises glibc.
 const childEnv = "PURECU_TEST_GUEST"
 
-// child brings glibc up in its own process, and tells how that went: tests see the end of
-// a process, too.
+// child initialises glibc in its own process, and prints the outcome. So tests can observe that the
+// process ends.
 func child(what string) {
 	runtime.LockOSThread()
 	what, number, _ := strings.Cut(what, ":")
@@ -49,7 +49,7 @@ func child(what string) {
 		lift = func() { syscall.Setrlimit(resource, &now) }
 	}
 	switch what {
-	case "memory": // n bytes more than there are; Go has some to spare, as it crashes where it has none
+	case "memory": // n bytes more than now, and a reserve for Go, which crashes without memory
 		runtime.KeepAlive(make([]byte, 16<<20))
 		runtime.GC()
 		statm, _ := os.ReadFile("/proc/self/statm")
@@ -57,7 +57,7 @@ func child(what string) {
 		fmt.Sscan(string(statm), &pages)
 		limit(syscall.RLIMIT_AS, pages*uint64(os.Getpagesize())+n)
 	case "files":
-		os.ReadFile(os.DevNull) // Go opens files of its own for the first one, and crashes where it cannot
+		os.ReadFile(os.DevNull) // the first open makes Go open files of its own, and crash if it cannot
 		limit(syscall.RLIMIT_NOFILE, n)
 	case "no child":
 		forbid(cloneChild)
@@ -78,7 +78,7 @@ func child(what string) {
 	if err != nil {
 		fmt.Printf("%v: missing %t, failed %t, rejected %t: %v\n", took, errors.Is(err, ErrNoGlibc), errors.Is(err, ErrGlibcFailed), errors.As(err, new(rejection)), err)
 		fmt.Printf("of a limit %t\n", errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN))
-		if number != "" { // there was one, which is lifted
+		if number != "" { // there was a limit: lift it
 			g, err := Start()
 			if err == nil {
 				_, err = g.Open("libc.so.6")
@@ -108,7 +108,7 @@ func child(what string) {
 	fmt.Printf("%v: up with %s\n", took, g.Loader)
 }
 
-// forbid has the kernel refuse this thread to clone with these flags.
+// forbid makes the kernel refuse clone with these flags on this thread.
 func forbid(flags uint32) {
 	type insn struct {
 		code   uint16
@@ -136,7 +136,7 @@ func forbid(flags uint32) {
 	}
 }
 
-// inChild runs [child], and returns what it has said.
+// inChild runs [child] in another process, and returns its output.
 func inChild(t *testing.T, what string, env ...string) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -157,7 +157,7 @@ func inChild(t *testing.T, what string, env ...string) string {
 	return string(out)
 }
 
-// host returns the loader of this machine, and skips the test where there is none.
+// host returns the loader of this machine, and skips the test if there is none.
 func host(t *testing.T) string {
 	t.Helper()
 	name, _, err := chooseLoader(false)
@@ -167,7 +167,7 @@ func host(t *testing.T) string {
 	return name
 }
 
-// folder returns a folder, and a function that puts a file into it and returns its path.
+// folder returns a folder, and a function that writes a file into it and returns its path.
 func folder(t *testing.T) (dir string, put func(name string, content []byte) string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -181,14 +181,14 @@ func folder(t *testing.T) (dir string, put func(name string, content []byte) str
 	}
 }
 
-// TestStart brings glibc up, and says how long that took.
+// TestStart initialises glibc, and logs the time.
 func TestStart(t *testing.T) {
 	name := host(t)
 	if out := inChild(t, "up"); !strings.Contains(out, "up with "+name) {
 		t.Errorf("the child says %s", out)
 	}
 	if os.Getenv("PURECU_TEST_EXEC") != "" {
-		return // the emulator itself would heed these
+		return // the emulator itself would use these variables
 	}
 	if out := inChild(t, "up", "LD_DEBUG=help"); !strings.Contains(out, "rejected true") {
 		t.Errorf("the loader prints help and ends, and the child says %s", out)
@@ -198,7 +198,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartIgnoring brings glibc up in a program that ignores all signals.
+// TestStartIgnoring initialises glibc in a program that ignores all signals.
 func TestStartIgnoring(t *testing.T) {
 	name := host(t)
 	if out := inChild(t, "ignore"); !strings.Contains(out, "up with "+name) {
@@ -206,7 +206,8 @@ func TestStartIgnoring(t *testing.T) {
 	}
 }
 
-// TestStartFails has glibc not come up, for every reason there is: the error says so, and the program goes on.
+// TestStartFails makes the initialisation of glibc fail for all possible reasons. The error says
+// why, and the program continues.
 func TestStartFails(t *testing.T) {
 	loader := host(t)
 	dir, file := folder(t)
@@ -216,7 +217,7 @@ func TestStartFails(t *testing.T) {
 	}
 	other := bytes.Clone(content)
 	other[18] = 8 // EM_MIPS
-	// The code at its entry is nothing that a processor could run.
+	// The code at its entry is invalid.
 	broken := bytes.Clone(content)
 	elf, err := parseELF(content)
 	if err != nil {
@@ -253,7 +254,7 @@ func TestStartFails(t *testing.T) {
 				t.Skip("the emulator's own limits come first")
 			}
 			if test.name == "no library" {
-				file("libc.so.6", []byte("no library")) // which is found first
+				file("libc.so.6", []byte("no library")) // it is found first
 			}
 			out := inChild(t, test.what, test.env...)
 			if strings.Contains(out, "another error") || strings.Contains(out, "not Go's") {
@@ -268,8 +269,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestStartLimits has glibc come up with a bit more of what it needs each time: until it does the error
-// names the limit, and when that is lifted it comes up.
+// TestStartLimits initialises glibc with rising limits. While it fails, the error names the limit,
+// and without the limit the initialisation succeeds.
 func TestStartLimits(t *testing.T) {
 	host(t)
 	if os.Getenv("PURECU_TEST_EXEC") != "" {
@@ -297,14 +298,14 @@ func TestStartLimits(t *testing.T) {
 			}
 		})
 	}
-	for _, want := range []string{"too many open files", "cannot allocate memory", "glibc makes no more", "up with"} {
+	for _, want := range []string{"too many open files", "cannot allocate memory", "glibc cannot create one", "up with"} {
 		if !strings.Contains(all.String(), want) {
-			t.Errorf("no limit brings about %q", want)
+			t.Errorf("no limit causes %q", want)
 		}
 	}
 }
 
-// TestFindLoader tells a glibc that is not there from one that is of no use.
+// TestFindLoader distinguishes a missing glibc from an unusable one.
 func TestFindLoader(t *testing.T) {
 	good := host(t)
 	dir, file := folder(t)
@@ -342,7 +343,7 @@ func TestFindLoader(t *testing.T) {
 	}
 }
 
-// TestLoaders finds where loaders may be.
+// TestLoaders checks the list of paths of loaders.
 func TestLoaders(t *testing.T) {
 	list := loaders()
 	for _, name := range loaderNames {
@@ -375,7 +376,7 @@ func TestParseELF(t *testing.T) {
 			continue
 		}
 		f.content = content
-		// Whatever is mapped comes from within the file, and nothing is left of what is not.
+		// If the map fails, nothing stays mapped.
 		if l, err := mapLoader(filepath.Join(t.TempDir(), "missing"), f); err == nil {
 			t.Errorf("a file that is not there was mapped: %v", l)
 		}
@@ -396,7 +397,7 @@ func FuzzParseELF(f *testing.F) {
 	})
 }
 
-// TestNewStack writes what the kernel would.
+// TestNewStack checks that a stack has the content that the kernel would write.
 func TestNewStack(t *testing.T) {
 	args, env, aux := []string{"program", "", "third"}, []string{"A=1", "B="}, auxv{6, 4096, 23, 0}
 	st, err := newStack(args, env, aux)
@@ -433,7 +434,7 @@ func TestNewStack(t *testing.T) {
 	munmap(long.base, long.size)
 }
 
-// TestForProgram replaces what is there and adds what is not.
+// TestForProgram replaces existing entries and adds missing ones.
 func TestForProgram(t *testing.T) {
 	before := auxv{atBase, 1, 6, 4096}
 	got := before.forProgram(&image{phdr: 100, nphdr: 6}, loaded{base: 200}, 300)

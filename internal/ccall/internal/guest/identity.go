@@ -11,23 +11,22 @@ import (
 	"unsafe"
 )
 
-// identity is a thread of glibc's that does nothing by itself. It belongs to one of Go's
-// threads, from that one's first call to its end. The assembly files know the first fields by their
-// offsets.
+// identity is a glibc thread that only waits. It belongs to one Go thread, from that thread's first
+// call to its end. The assembly files use the offsets of the first fields.
 type identity struct {
-	fs    uintptr // 0: its thread pointer
-	sp    uintptr // 8: where the stack of direct calls begins, below its own frames
-	state uint32  // 16: also what is waited for, by one thread at a time
+	fs    uintptr // 0: the glibc thread's thread pointer
+	sp    uintptr // 8: the top of the stack of direct calls, below the glibc thread's own frames
+	state uint32  // 16: a futex, on which one thread at a time waits
 	_     uint32
-	thunk uintptr // 24: what its thread is to call,
-	frame uintptr // 32: and with what
+	thunk uintptr // 24: the function that the glibc thread has to call,
+	frame uintptr // 32: and its argument
 	goFS  uintptr // 40: on amd64, the thread pointer that its owner began with
-	goSP  uintptr // 48: on amd64, the owner's stack pointer while it is in a direct call, or 0
+	goSP  uintptr // 48: on amd64, the owner's stack pointer during a direct call, or 0
 
-	owner int // the number of Go's thread
+	owner int // the number of the Go thread
 }
 
-// States.
+// The states of an identity.
 const (
 	starting = iota
 	idle
@@ -42,28 +41,29 @@ var bootMainABI0, identityMainABI0, threadHookABI0, actionHookABI0, callWordsABI
 // realThreadCreate is glibc's own pthread_create.
 var realThreadCreate uintptr
 
-// sigactionAt is where the loader puts the address of glibc's own sigaction, before constructors run.
+// sigactionAt is the address to which the loader writes the address of glibc's own sigaction,
+// before constructors run.
 var sigactionAt uintptr
 
-// bootIdentity is that of the thread that begins in the loader.
+// bootIdentity is the identity of the thread that begins in the loader.
 var bootIdentity *identity
 
-// cloneAt makes a thread, or a process, with all signals blocked, which begins at
-// entry, with this stack pointer. If fd is not negative it is a process of which there
-// is nothing but what it says there. The result is its number, or an error's, negated.
+// cloneAt creates a thread or a process, with all signals blocked, which begins at entry with the
+// stack pointer sp. If fd is not negative, it is a process whose output goes to fd. The result is
+// its number, or a negated error number.
 //
 //go:noescape
 func cloneAt(flags, entry, sp uintptr, fd int) (pid int32)
 
-// postAndWait has the identity's thread call thunk(frame), and returns after it.
+// postAndWait makes the identity's thread call thunk(frame), and waits for the call.
 //
 //go:noescape
 func postAndWait(id *identity, thunk, frame unsafe.Pointer)
 
-// entersyscall and exitsyscall are on the runtime's list of functions that packages
-// reach by linkname, with these signatures. Between them the goroutine keeps its thread,
-// and its stack does not move, so that C may be given addresses in it; its processor may
-// serve others.
+// entersyscall and exitsyscall are functions of the runtime, which lists them, with these
+// signatures, among the functions that other packages may use by linkname. Between them the
+// goroutine keeps its thread, other goroutines may use its processor, and its stack does not move,
+// so that C may get addresses in it.
 //
 //go:linkname entersyscall runtime.entersyscall
 func entersyscall()
@@ -71,12 +71,12 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// Call calls thunk(frame) on this thread, or, if elsewhere, has the thread of this one's identity do it. A function
-// that is in no library may be called before glibc is up. It reports false if nothing was called: where there is no
-// glibc, or, after bindLimit and each time again, where no identity can be made that the call needs.
+// Call calls thunk(frame) on this thread or, if elsewhere, on the thread of its identity. It
+// initialises glibc if necessary. It reports false if the call was not made: there is no glibc, or
+// no identity could be created within bindLimit.
 //
-// Between entersyscall and exitsyscall nothing may run that could move the stack, which
-// is why this has no prologue that does.
+// Between entersyscall and exitsyscall nothing may run that could move the stack. Therefore Call
+// has no prologue that could grow it.
 //
 //go:nosplit
 func Call(thunk, frame unsafe.Pointer, elsewhere bool) (made bool) {
@@ -95,9 +95,9 @@ func Call(thunk, frame unsafe.Pointer, elsewhere bool) (made bool) {
 	return made
 }
 
-// atWork has the thread of this thread's identity call thunk(frame). If the
-// program has changed who it is the call is made on this thread: Go changes its own threads
-// only, and what has fewer rights now must not be done with more.
+// atWork calls thunk(frame) on the thread of this thread's identity. If the program's credentials
+// have changed, it calls thunk(frame) on this thread instead: Go has changed the credentials of its
+// own threads only, and the call must not run with the old ones.
 func atWork(thunk, frame unsafe.Pointer) (made bool) {
 	g := started()
 	if g == nil {
@@ -109,13 +109,13 @@ func atWork(thunk, frame unsafe.Pointer) (made bool) {
 	} else {
 		made = work(thunk, frame)
 	}
-	if time.Since(begin) > longWork { // it may have loaded libraries that take signals over
+	if time.Since(begin) > longWork { // it may have loaded libraries that install signal handlers
 		g.signals.restore()
 	}
 	return made
 }
 
-// longWork is less than loading a library takes.
+// longWork is shorter than the load of any library.
 const longWork = 200 * time.Microsecond
 
 //go:nosplit
@@ -135,8 +135,8 @@ func work(thunk, frame unsafe.Pointer) (made bool) {
 	return made
 }
 
-// bind gives an identity to the thread that the goroutine is on, if it stays there; the
-// caller tries again. It reports false where there can be none.
+// bind gives an identity to the thread that the goroutine runs on. The caller then tries its call
+// again, perhaps on another thread. bind reports false if no identity can be created.
 func bind() bool {
 	g := started()
 	if g == nil {
@@ -147,16 +147,16 @@ func bind() bool {
 	return g.ensureBound() == nil
 }
 
-// started returns the process's glibc, which it brings up if need be, or nil.
+// started returns the process's glibc, after initialising it if necessary, or nil.
 func started() *Guest {
 	if g := process.guest.Load(); g != nil {
 		return g
 	}
-	Start() // which may be short of a thread, and bring it up all the same
+	Start() // an error may mean that only the thread is missing
 	return process.guest.Load()
 }
 
-// bindLimit is how long a call waits for memory, or room for a thread, to come back.
+// bindLimit is how long a call waits until the system can create a thread.
 const bindLimit = 5 * time.Second
 
 // ensureBound gives this thread an identity if it has none. The goroutine is locked to it.
@@ -188,13 +188,13 @@ func (g *Guest) bindHere() error {
 	return nil
 }
 
-// grow makes an identity for a thread.
+// grow creates an identity for a thread.
 func (g *Guest) grow(owner int) (*identity, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sweep()
 	id := &identity{owner: owner}
-	g.identities[id] = struct{}{} // C will know it
+	g.identities[id] = struct{}{} // reachable while C has its address
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	tid := new(uintptr)
@@ -202,7 +202,7 @@ func (g *Guest) grow(owner int) (*identity, error) {
 	r := int32(g.on(g.boot, realThreadCreate, uintptr(unsafe.Pointer(tid)), 0, uintptr(identityMainABI0), uintptr(unsafe.Pointer(id))))
 	if r != 0 {
 		delete(g.identities, id)
-		return nil, fmt.Errorf("%w: glibc makes no more: %w", ErrNoThread, syscall.Errno(r))
+		return nil, fmt.Errorf("%w: glibc cannot create one: %w", ErrNoThread, syscall.Errno(r))
 	}
 	g.on(g.boot, g.im.fn(fnDetach), *tid)
 	for atomic.LoadUint32(&id.state) == starting {
@@ -211,8 +211,8 @@ func (g *Guest) grow(owner int) (*identity, error) {
 	return id, nil
 }
 
-// sweep ends the identities of threads that have ended, and what libraries kept for these,
-// now and then. The mutex is held.
+// sweep ends the identities of threads that have ended. It does so only if there are many
+// identities. The mutex is held.
 func (g *Guest) sweep() {
 	if len(g.identities) < g.sweepAt {
 		return
@@ -231,7 +231,7 @@ func (g *Guest) sweep() {
 	g.sweepAt = len(g.identities) + max(8, len(g.identities)/8)
 }
 
-// end has the identity's thread end.
+// end makes the identity's thread end.
 func (id *identity) end() {
 	atomic.StoreUint32(&id.state, ending)
 	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&id.state)), futexWakePrivate, 1, 0, 0, 0)

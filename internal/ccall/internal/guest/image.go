@@ -11,14 +11,14 @@ import (
 	"unsafe"
 )
 
-// pageSize is the greatest that Linux has on these architectures: whole pages of it are
-// whole pages of any. What is mapped from a file goes by the kernel's.
+// pageSize is the largest page size of Linux on these architectures. A multiple of it is a multiple
+// of every page size. Mappings of files use the kernel's page size.
 const pageSize = 64 << 10
 
 // loaded is a mapped loader.
 type loaded struct{ base, size, entry uintptr }
 
-// mapLoader maps the file's segments as the kernel would, at an address of its choice.
+// mapLoader maps the file's segments like the kernel does, at an address that the kernel chooses.
 func mapLoader(name string, f *elfFile) (l loaded, err error) {
 	page := uint64(os.Getpagesize())
 	down := func(x uint64) uint64 { return x &^ (page - 1) }
@@ -73,8 +73,8 @@ func mapLoader(name string, f *elfFile) (l loaded, err error) {
 			fileEnd = begin
 		}
 		if p.flags&pfW != 0 && p.filesz > 0 {
-			// To the end of the page, not of the segment: the loader uses the rest as
-			// its first heap, and takes it to be zero.
+			// Clear to the end of the page, not of the segment: the loader uses the rest as its
+			// first heap, and expects zeros.
 			rest := base + uintptr(p.vaddr+p.filesz)
 			clear(unsafe.Slice((*byte)(at(rest)), base+uintptr(fileEnd)-rest))
 		}
@@ -88,7 +88,7 @@ func mapLoader(name string, f *elfFile) (l loaded, err error) {
 	return l, nil
 }
 
-// What the invented program is made of.
+// Constants for the main program in memory.
 const (
 	ptPhdr     = 6
 	ptDynamic  = 2
@@ -105,10 +105,10 @@ const (
 	symSize, relaSize, dynSize = 24, 24, 16
 	imageSize                  = pageSize
 
-	tlsSize, tlsAlign = 16, 16 // see the package's documentation
+	tlsSize, tlsAlign = 16, 16 // for Go's g: see the package comment
 )
 
-// The C functions that the program asks the loader for.
+// The C functions that the program imports.
 const (
 	fnDlopen = iota
 	fnDlsym
@@ -120,34 +120,36 @@ const (
 	nFuncs
 )
 
-// funcNames has sigaction under another name, as the program defines the one itself.
+// funcNames are the names of the imported functions. sigaction has another name, as the program
+// itself defines sigaction.
 var funcNames = [nFuncs]string{"dlopen", "dlsym", "dlerror", "pthread_detach", "setenv", "unsetenv", "__sigaction"}
 
-// hook is a function that the program defines for all libraries, which find it before glibc's.
+// hook is a function that the program defines. All libraries use it instead of glibc's function
+// with the same name.
 type hook struct {
 	name string
 	addr uintptr
 }
 
-// threadCreate is the name of the one that threadHook stands before.
+// threadCreate is the name of the function that threadHook replaces.
 const threadCreate = "pthread_create"
 
-// hooks are what the program defines.
+// hooks returns the functions that the program defines.
 func hooks() []hook {
 	return []hook{{threadCreate, uintptr(threadHookABI0)}, {"sigaction", uintptr(actionHookABI0)}}
 }
 
-// image is a main program that never was a file, at absolute addresses. It has no code:
-// it asks for libraries and functions, and has a place for its thread-local variables.
+// image is the main program in memory, at absolute addresses. It has no code. It names libraries,
+// imports and defines functions, and reserves thread-local storage.
 type image struct {
 	base, used uintptr
 	phdr       uintptr // the program headers
 	nphdr      int
-	got        uintptr // where the loader puts the addresses of the functions
+	got        uintptr // where the loader writes the addresses of the imported functions
 }
 
-// alloc takes bytes of the image. There is room: all that has no fixed size is the loader's
-// name, which has a limit.
+// alloc allocates bytes of the image. The image is large enough: everything but the loader's name
+// has a fixed size, and the name has a limit.
 func (im *image) alloc(n, align uintptr) (uintptr, []byte) {
 	im.used = (im.used + align - 1) &^ (align - 1)
 	p := im.base + im.used
@@ -165,7 +167,7 @@ func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 		return nil, fmt.Errorf("no memory for the program: %w", err)
 	}
 	im := &image{base: base, nphdr: 6}
-	im.alloc(ehdrSize, 8) // unused: no address in it is 0
+	im.alloc(ehdrSize, 8) // unused, so that no offset is 0
 	var headers []byte
 	im.phdr, headers = im.alloc(uintptr(im.nphdr)*phdrSize, 8)
 	interpAt, b := im.alloc(uintptr(len(interp)+1), 1)
@@ -195,12 +197,12 @@ func newImage(interp string, needed []string, hooks []hook) (*image, error) {
 		{ptLoad, pfR | pfW, base, imageSize, imageSize, 4096},
 		{ptDynamic, pfR | pfW, dynAt, 8 * len(dyn), 8 * len(dyn), 8},
 		{ptTLS, pfR, tlsAt, 0, tlsSize, tlsAlign},
-		{ptGNUStack, pfR | pfW, 0, 0, 0, 16}, // or stacks would be executable
+		{ptGNUStack, pfR | pfW, 0, 0, 0, 16}, // without it stacks would be executable
 	})
 	return im, nil
 }
 
-// stringTable is the names of libraries and symbols.
+// stringTable contains the names of libraries and symbols.
 type stringTable []byte
 
 // add adds a name and returns its offset.
@@ -210,8 +212,8 @@ func (t *stringTable) add(s string) uint64 {
 	return uint64(at)
 }
 
-// writeSymbols writes the symbols, and for each function that the loader is to find, a relocation.
-// The symbols are an empty one, the functions, and the hooks, which the program defines.
+// writeSymbols writes the symbols, and a relocation for each imported function. The symbols are the
+// empty first one, the imported functions, and the hooks, which the program defines.
 func (im *image) writeSymbols(names *stringTable, hooks []hook) (symAt, relAt uintptr) {
 	le := binary.LittleEndian
 	symAt, syms := im.alloc(uintptr(1+nFuncs+len(hooks))*symSize, 8)
@@ -235,7 +237,7 @@ func (im *image) writeSymbols(names *stringTable, hooks []hook) (symAt, relAt ui
 	return symAt, relAt
 }
 
-// writeHash writes a hash table of one bucket, which is a list of all symbols.
+// writeHash writes a hash table with one bucket, which is a list of all symbols.
 func (im *image) writeHash(nsyms int) uintptr {
 	le := binary.LittleEndian
 	hashAt, hash := im.alloc(uintptr(4*(2+1+nsyms)), 8)
@@ -248,7 +250,7 @@ func (im *image) writeHash(nsyms int) uintptr {
 	return hashAt
 }
 
-// segment is what a program header describes.
+// segment is the content of a program header.
 type segment struct {
 	typ, flags   uint32
 	at           uintptr
@@ -274,10 +276,10 @@ func (im *image) writeHeaders(headers []byte, segments []segment) {
 	}
 }
 
-// fnAt returns where the loader puts the address of a function.
+// fnAt returns where the loader writes the address of an imported function.
 func (im *image) fnAt(i int) uintptr { return im.got + uintptr(8*i) }
 
-// fn returns the address that the loader has found for a function, 0 for none.
+// fn returns the address of an imported function, or 0 if the loader has not found it.
 func (im *image) fn(i int) uintptr { return *(*uintptr)(at(im.fnAt(i))) }
 
 // Entries of the auxiliary vector.
@@ -289,8 +291,8 @@ const (
 // auxv is the auxiliary vector that the kernel gave this process: pairs of words.
 type auxv []uint64
 
-// getAuxv is on the runtime's list of functions that packages reach by linkname, with this
-// signature. The file /proc/self/auxv may not be there.
+// getAuxv is a function of the runtime, which lists it, with this signature, among the functions
+// that other packages may use by linkname. The file /proc/self/auxv may not exist.
 //
 //go:linkname getAuxv runtime.getAuxv
 func getAuxv() []uintptr
@@ -315,14 +317,15 @@ func (v auxv) get(key uint64) uint64 {
 	return 0
 }
 
-// bootStack is how large the stack is that the loader begins on, beside what it begins with: what a
-// main thread usually has. It grows down, or libraries that want it to be executable could not have that. Only pages that are used take memory.
+// bootStack is the size of the loader's stack, without its initial content: the usual size of a
+// main thread's stack. The mapping grows down, as otherwise it could not become executable, which
+// some libraries need. Only used pages take memory.
 const bootStack = 8 << 20
 
-// stack is where the loader begins.
+// stack is the stack of the thread that begins in the loader.
 type stack struct{ base, size, sp uintptr }
 
-// newStack writes what the kernel puts on a new program's stack.
+// newStack writes a stack with the content that a new program's stack has.
 func newStack(args, env []string, aux auxv) (stack, error) {
 	text := 0
 	for _, s := range args {
@@ -361,7 +364,7 @@ func newStack(args, env []string, aux auxv) (stack, error) {
 	return stack{base: base, size: size, sp: sp}, nil
 }
 
-// forProgram returns the vector as it is for the invented program.
+// forProgram returns the vector for the main program in memory.
 func (v auxv) forProgram(im *image, l loaded, entry uintptr) auxv {
 	set := [][2]uint64{{atPhdr, uint64(im.phdr)}, {atPhent, phdrSize}, {atPhnum, uint64(im.nphdr)}, {atBase, uint64(l.base)}, {atEntry, uint64(entry)}}
 	out := append(auxv(nil), v...)

@@ -9,19 +9,20 @@ import (
 	"unsafe"
 )
 
-// sigaction has room for the kernel's struct of any architecture.
+// sigaction is large enough for the kernel's struct sigaction on every architecture.
 type sigaction [8]uint64
 
-// Handlers that are none.
+// Dispositions that are not handlers.
 const sigDfl, sigIgn = 0, 1
 
-// sigCancel is glibc's own, by which a thread of C's ends another: Go has no use for it.
+// sigCancel is the signal with which glibc cancels threads. Go does not use it.
 const sigCancel = 32
 
-// sigSetxid is glibc's own, too. By it Go has all threads make a system call.
+// sigSetxid is the signal with which glibc changes the credentials of all threads. Go uses it to
+// make a system call on all threads.
 const sigSetxid = 33
 
-// signals is how many there are.
+// signals is the number of signals.
 const signals = 64
 
 func getAction(sig int) (a sigaction, ok bool) {
@@ -33,30 +34,31 @@ func setAction(sig int, a *sigaction) {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(a)), 0, 8, 0, 0)
 }
 
-// goHandler is Go's handler, which all signals have that Go handles. It ends the process on a
-// thread that Go does not know.
+// goHandler is Go's handler, which is the same for all signals that Go handles. On a thread that Go
+// does not know it would end the process.
 var goHandler uintptr
 
-// ownPID is the number of this process. One that C has forked has another: Go does not run there.
+// ownPID is the number of this process. A process that C has forked has another number, and no
+// running Go.
 var ownPID uintptr
 
-// guardABI0 is the handler that stands before Go's: a C function of the assembly files. On Go's
-// threads it is Go's. On another one a fault, or abort, ends the process as if nobody had
-// handled the signal, and what is not about that thread is sent to the process's first thread, which
-// is Go's and does not end.
+// guardABI0 is a handler that replaces Go's, a C function of the assembly files. On Go threads it
+// calls Go's handler. On other threads a fault, or abort, ends the process as if the signal had no
+// handler. Signals that do not concern this thread are sent to the first thread of the process,
+// which is a Go thread and never ends.
 var guardABI0 unsafe.Pointer
 
-// goSignals is how this process handles all signals where C has no say: as Go does, but for the
-// guard.
+// goSignals are the dispositions that all signals must have: those of Go, with the guard as the
+// handler.
 type goSignals struct {
 	mu      sync.Mutex
 	actions [signals + 1]sigaction
 }
 
-// guard puts the guard before Go's handler, before there is any C.
+// guard installs the guard. It is called before any C code runs.
 func (g *goSignals) guard() error {
-	// Nobody can have Go not handle this one. If glibc did not come up the last time the guard is there
-	// already.
+	// Go always handles SIGSEGV. If an earlier initialisation of glibc has failed, the guard is
+	// already installed.
 	a, _ := getAction(int(syscall.SIGSEGV))
 	switch h := a[0]; h {
 	case uint64(uintptr(guardABI0)):
@@ -70,7 +72,8 @@ func (g *goSignals) guard() error {
 	return nil
 }
 
-// gosAlone reports whether Go handles a signal whatever its program asks for: who changes that is C.
+// gosAlone reports whether Go always handles a signal. If its disposition changes, C code has
+// changed it.
 func gosAlone(sig int) bool {
 	switch syscall.Signal(sig) {
 	case syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS, sigSetxid:
@@ -79,11 +82,11 @@ func gosAlone(sig int) bool {
 	return false
 }
 
-// restore takes handlers away that are not Go's: glibc takes over signal 33, by which Go
-// has all threads make a system call, and libraries may take others. Their handlers would
-// find no thread-local storage on Go's threads. What Go has done to a signal since the last time
-// (os/signal.Notify handles some only then, and os/signal.Ignore none) stays, with the guard; what it
-// does in between two system calls of this function is lost.
+// restore removes the handlers of glibc and of libraries, which would find no thread-local storage
+// on Go threads. glibc installs one for sigSetxid.
+//
+// Changes that Go has made since the last call, for os/signal.Notify and os/signal.Ignore, are
+// kept, with the guard as the handler. A change that Go makes during this function may be lost.
 func (g *goSignals) restore() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

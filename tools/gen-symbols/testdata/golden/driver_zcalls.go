@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// WidgetGetName calls cuWidgetGetName, which exists from CUDA 6.0.
+// WidgetGetName calls cuWidgetGetName, which exists since CUDA 6.0.
 func (t *Table) WidgetGetName(at At, code Result) (pStr string, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -38,7 +38,7 @@ func (t *Table) WidgetGetName(at At, code Result) (pStr string, res Result) {
 	return goString(f.v0), res
 }
 
-// WidgetCreate calls cuWidgetCreate_v2, which exists from CUDA 3.2.
+// WidgetCreate calls cuWidgetCreate_v2, which exists since CUDA 3.2.
 func (t *Table) WidgetCreate(at At, desc *WidgetDesc, flags uint32) (pctx Context, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -67,7 +67,7 @@ func (t *Table) WidgetCreate(at At, desc *WidgetDesc, flags uint32) (pctx Contex
 	return f.v0, res
 }
 
-// WidgetCopy calls cuWidgetCopy_v2, which exists from CUDA 3.2.
+// WidgetCopy calls cuWidgetCopy_v2, which exists since CUDA 3.2.
 func (t *Table) WidgetCopy(at At, dst DevicePtr, src []byte) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -92,7 +92,7 @@ func (t *Table) WidgetCopy(at At, dst DevicePtr, src []byte) (res Result) {
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// WidgetSpin calls cuWidgetSpinWithFlags, which exists from CUDA 9.2.
+// WidgetSpin calls cuWidgetSpinWithFlags, which exists since CUDA 9.2.
 func (t *Table) WidgetSpin(at At, ctx Context, flags uint64) (res Result) {
 	if at.NoWait {
 		t.mayWait(symWidgetSpinWithFlags)
@@ -119,7 +119,7 @@ func (t *Table) WidgetSpin(at At, ctx Context, flags uint64) (res Result) {
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
-// WidgetPush calls cuWidgetPush, which exists from CUDA 2.0.
+// WidgetPush calls cuWidgetPush, which exists since CUDA 2.0.
 func (t *Table) WidgetPush(at At, ctx Context, hStream Stream) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -149,7 +149,7 @@ func (t *Table) WidgetPush(at At, ctx Context, hStream Stream) (res Result) {
 	return res
 }
 
-// WidgetElapsed calls cuWidgetElapsed, which exists from CUDA 2.0.
+// WidgetElapsed calls cuWidgetElapsed, which exists since CUDA 2.0.
 func (t *Table) WidgetElapsed(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -183,7 +183,7 @@ func (t *Table) WidgetElapsed(at At, hStart Event, hEnd Event) (pMilliseconds fl
 	return f.v0, res
 }
 
-// WidgetElapsedV2 calls cuWidgetElapsed_v2, which exists from CUDA 9.2.
+// WidgetElapsedV2 calls cuWidgetElapsed_v2, which exists since CUDA 9.2.
 func (t *Table) WidgetElapsedV2(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -217,7 +217,7 @@ func (t *Table) WidgetElapsedV2(at At, hStart Event, hEnd Event) (pMilliseconds 
 	return f.v0, res
 }
 
-// WidgetOpen calls cuWidgetOpen, which exists from CUDA 4.1.
+// WidgetOpen calls cuWidgetOpen, which exists since CUDA 4.1.
 func (t *Table) WidgetOpen(at At, handle IPCEventHandle, flags uint32) (phEvent Event, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -261,7 +261,7 @@ func (t *Table) WidgetOpen(at At, handle IPCEventHandle, flags uint32) (phEvent 
 	return f.v0, res
 }
 
-// WidgetMove calls cuWidgetMove, which exists from CUDA 8.0.
+// WidgetMove calls cuWidgetMove, which exists since CUDA 8.0.
 func (t *Table) WidgetMove(at At, ctx Context, location MemLocation, count uint64) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -291,7 +291,7 @@ func (t *Table) WidgetMove(at At, ctx Context, location MemLocation, count uint6
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// WidgetList calls cuWidgetList, which exists from CUDA 8.0.
+// WidgetList calls cuWidgetList, which exists since CUDA 8.0.
 func (t *Table) WidgetList(at At, ctx Context, events []Event) (numEvents uint64, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -320,7 +320,7 @@ func (t *Table) WidgetList(at At, ctx Context, events []Event) (numEvents uint64
 	return f.v0, res
 }
 
-// WidgetSplit calls cuWidgetSplit, which exists from CUDA 8.0.
+// WidgetSplit calls cuWidgetSplit, which exists since CUDA 8.0.
 func (t *Table) WidgetSplit(at At, parts []IPCEventHandle, whole IPCEventHandle) (numParts uint32, rest IPCEventHandle, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -354,7 +354,7 @@ func (t *Table) WidgetSplit(at At, parts []IPCEventHandle, whole IPCEventHandle)
 	return f.v0, f.v1, res
 }
 
-// WidgetLoad calls cuWidgetLoad, which exists from CUDA 2.1.
+// WidgetLoad calls cuWidgetLoad, which exists since CUDA 2.1.
 func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []uintptr) (ctx Context, res Result) {
 	if len(optionValues) != len(options) {
 		res = ResultInvalidValue
@@ -395,7 +395,7 @@ func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []
 	return f.v0, res
 }
 
-// WidgetFind calls cuWidgetFind, which exists from CUDA 2.0.
+// WidgetFind calls cuWidgetFind, which exists since CUDA 2.0.
 func (t *Table) WidgetFind(at At, name string, typ int32) (pEvent Event, res Result) {
 	if strings.IndexByte(name, 0) >= 0 {
 		res = ResultInvalidValue
@@ -428,7 +428,7 @@ func (t *Table) WidgetFind(at At, name string, typ int32) (pEvent Event, res Res
 	return f.v0, res
 }
 
-// WidgetEach calls cuWidgetEach, which exists from CUDA 9.0.
+// WidgetEach calls cuWidgetEach, which exists since CUDA 9.0.
 func (t *Table) WidgetEach(at At, ctx Context, callback Callback) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -453,7 +453,7 @@ func (t *Table) WidgetEach(at At, ctx Context, callback Callback) (res Result) {
 	return t.call6(at, ccall.Hot, unsafe.Pointer(f))
 }
 
-// WidgetExchangeMode calls cuWidgetExchangeMode, which exists from CUDA 9.0.
+// WidgetExchangeMode calls cuWidgetExchangeMode, which exists since CUDA 9.0.
 func (t *Table) WidgetExchangeMode(at At, mode int32) (modeOut int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -485,7 +485,7 @@ func (t *Table) WidgetExchangeMode(at At, mode int32) (modeOut int32, res Result
 	return f.v0, res
 }
 
-// WidgetLaunch calls cuWidgetLaunch, which exists from CUDA 4.0.
+// WidgetLaunch calls cuWidgetLaunch, which exists since CUDA 4.0.
 func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -523,7 +523,7 @@ func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint3
 	return t.call14(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
-// WidgetPin calls cuWidgetPin, which exists from CUDA 4.0.
+// WidgetPin calls cuWidgetPin, which exists since CUDA 4.0.
 func (t *Table) WidgetPin(at At, p HostPtr, bytesize uint64, next unsafe.Pointer) (res Result) {
 	if t.soft != nil {
 		var th *Thread
@@ -554,7 +554,7 @@ func (t *Table) WidgetPin(at At, p HostPtr, bytesize uint64, next unsafe.Pointer
 	return res
 }
 
-// WidgetGetState calls cuWidgetGetState, which exists from CUDA 5.0.
+// WidgetGetState calls cuWidgetGetState, which exists since CUDA 5.0.
 func (t *Table) WidgetGetState(at At, ctx Context) (state int32, res Result) {
 	if t.soft != nil {
 		var th *Thread

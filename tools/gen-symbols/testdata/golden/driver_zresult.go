@@ -14,7 +14,7 @@ const (
 	ResultPTXAssert Result = 710
 )
 
-// results holds the facts about every result, sorted by code.
+// results are the properties of all results, sorted by code.
 var results = [...]resultFacts{
 	{code: ResultSuccess, name: "CUDA_SUCCESS", text: "no error"},
 	{code: ResultInvalidValue, name: "CUDA_ERROR_INVALID_VALUE", text: "invalid argument"},

@@ -4,7 +4,7 @@ package driver
 
 import "github.com/purecu/purecu/internal/ccall"
 
-// The symbols that have a typed call, by their place in the table of symbols.
+// The symbols that have a typed call.
 const (
 	symWidgetCopy_v2       Symbol = 1
 	symWidgetCreate_v2     Symbol = 4
@@ -26,14 +26,13 @@ const (
 	symWidgetSplit         Symbol = 23
 )
 
-// numSymbols is how many ABIs of functions the driver API of CUDA 9.2 has.
+// numSymbols is how many symbols the driver API of CUDA 9.2 has.
 const numSymbols = 24
 
-// newest is the CUDA version that this package knows.
+// newest is the newest CUDA version that this package knows.
 const newest = 9020
 
-// symbols holds the facts about every function of the driver API, one row for
-// each ABI, sorted by the name that the library exports.
+// symbols are the properties of all symbols of the driver API, sorted by the exported name.
 var symbols = [numSymbols]symbolFacts{
 	{export: "cuWidgetCopy", ask: "cuWidgetCopy", version: 2000, base: "cuWidgetCopy"},
 	{export: "cuWidgetCopy_v2", ask: "cuWidgetCopy", version: 3020, current: true, base: "cuWidgetCopy"},

@@ -4,92 +4,92 @@ package driver
 
 import "unsafe"
 
-// WidgetGetName says that there is no cuWidgetGetName.
+// WidgetGetName implements [Software]. It returns [NotImplemented] for cuWidgetGetName.
 func (Unimplemented) WidgetGetName(th *Thread, code Result) (pStr string, res Result) {
 	return pStr, missing(symWidgetGetName)
 }
 
-// WidgetCreate says that there is no cuWidgetCreate_v2.
+// WidgetCreate implements [Software]. It returns [NotImplemented] for cuWidgetCreate_v2.
 func (Unimplemented) WidgetCreate(th *Thread, desc *WidgetDesc, flags uint32) (pctx Context, res Result) {
 	return pctx, missing(symWidgetCreate_v2)
 }
 
-// WidgetCopy says that there is no cuWidgetCopy_v2.
+// WidgetCopy implements [Software]. It returns [NotImplemented] for cuWidgetCopy_v2.
 func (Unimplemented) WidgetCopy(th *Thread, dst DevicePtr, src []byte) (res Result) {
 	return missing(symWidgetCopy_v2)
 }
 
-// WidgetSpin says that there is no cuWidgetSpinWithFlags.
+// WidgetSpin implements [Software]. It returns [NotImplemented] for cuWidgetSpinWithFlags.
 func (Unimplemented) WidgetSpin(th *Thread, ctx Context, flags uint64) (res Result) {
 	return missing(symWidgetSpinWithFlags)
 }
 
-// WidgetPush says that there is no cuWidgetPush.
+// WidgetPush implements [Software]. It returns [NotImplemented] for cuWidgetPush.
 func (Unimplemented) WidgetPush(th *Thread, ctx Context, hStream Stream) (res Result) {
 	return missing(symWidgetPush)
 }
 
-// WidgetElapsed says that there is no cuWidgetElapsed.
+// WidgetElapsed implements [Software]. It returns [NotImplemented] for cuWidgetElapsed.
 func (Unimplemented) WidgetElapsed(th *Thread, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	return pMilliseconds, missing(symWidgetElapsed)
 }
 
-// WidgetElapsedV2 says that there is no cuWidgetElapsed_v2.
+// WidgetElapsedV2 implements [Software]. It returns [NotImplemented] for cuWidgetElapsed_v2.
 func (Unimplemented) WidgetElapsedV2(th *Thread, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
 	return pMilliseconds, missing(symWidgetElapsed_v2)
 }
 
-// WidgetOpen says that there is no cuWidgetOpen.
+// WidgetOpen implements [Software]. It returns [NotImplemented] for cuWidgetOpen.
 func (Unimplemented) WidgetOpen(th *Thread, handle IPCEventHandle, flags uint32) (phEvent Event, res Result) {
 	return phEvent, missing(symWidgetOpen)
 }
 
-// WidgetMove says that there is no cuWidgetMove.
+// WidgetMove implements [Software]. It returns [NotImplemented] for cuWidgetMove.
 func (Unimplemented) WidgetMove(th *Thread, ctx Context, location MemLocation, count uint64) (res Result) {
 	return missing(symWidgetMove)
 }
 
-// WidgetList says that there is no cuWidgetList.
+// WidgetList implements [Software]. It returns [NotImplemented] for cuWidgetList.
 func (Unimplemented) WidgetList(th *Thread, ctx Context, events []Event) (numEvents uint64, res Result) {
 	return numEvents, missing(symWidgetList)
 }
 
-// WidgetSplit says that there is no cuWidgetSplit.
+// WidgetSplit implements [Software]. It returns [NotImplemented] for cuWidgetSplit.
 func (Unimplemented) WidgetSplit(th *Thread, parts []IPCEventHandle, whole IPCEventHandle) (numParts uint32, rest IPCEventHandle, res Result) {
 	return numParts, rest, missing(symWidgetSplit)
 }
 
-// WidgetLoad says that there is no cuWidgetLoad.
+// WidgetLoad implements [Software]. It returns [NotImplemented] for cuWidgetLoad.
 func (Unimplemented) WidgetLoad(th *Thread, image []byte, options []int32, optionValues []uintptr) (ctx Context, res Result) {
 	return ctx, missing(symWidgetLoad)
 }
 
-// WidgetFind says that there is no cuWidgetFind.
+// WidgetFind implements [Software]. It returns [NotImplemented] for cuWidgetFind.
 func (Unimplemented) WidgetFind(th *Thread, name string, typ int32) (pEvent Event, res Result) {
 	return pEvent, missing(symWidgetFind)
 }
 
-// WidgetEach says that there is no cuWidgetEach.
+// WidgetEach implements [Software]. It returns [NotImplemented] for cuWidgetEach.
 func (Unimplemented) WidgetEach(th *Thread, ctx Context, callback Callback) (res Result) {
 	return missing(symWidgetEach)
 }
 
-// WidgetExchangeMode says that there is no cuWidgetExchangeMode.
+// WidgetExchangeMode implements [Software]. It returns [NotImplemented] for cuWidgetExchangeMode.
 func (Unimplemented) WidgetExchangeMode(th *Thread, mode int32) (modeOut int32, res Result) {
 	return modeOut, missing(symWidgetExchangeMode)
 }
 
-// WidgetLaunch says that there is no cuWidgetLaunch.
+// WidgetLaunch implements [Software]. It returns [NotImplemented] for cuWidgetLaunch.
 func (Unimplemented) WidgetLaunch(th *Thread, function uint32, x uint32, y uint32, z uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	return missing(symWidgetLaunch)
 }
 
-// WidgetPin says that there is no cuWidgetPin.
+// WidgetPin implements [Software]. It returns [NotImplemented] for cuWidgetPin.
 func (Unimplemented) WidgetPin(th *Thread, p HostPtr, bytesize uint64, next unsafe.Pointer) (res Result) {
 	return missing(symWidgetPin)
 }
 
-// WidgetGetState says that there is no cuWidgetGetState.
+// WidgetGetState implements [Software]. It returns [NotImplemented] for cuWidgetGetState.
 func (Unimplemented) WidgetGetState(th *Thread, ctx Context) (state int32, res Result) {
 	return state, missing(symWidgetGetState)
 }
