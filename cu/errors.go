@@ -221,7 +221,7 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
 // answered with res, and not with success. It poisons the context if res is sticky.
 func (c *contextCore) fail(op string, handle uintptr, res driver.Result) *Error {
 	e := c.failed(op, handle, res)
-	c.drv.blame(e)
+	c.drv.noteInvalidating(e)
 	return e
 }
 
