@@ -255,10 +255,10 @@ type capture struct {
 type captures struct {
 	// n counts the captures, each from before its beginning until after its end. Records and waits
 	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
-	_  [64]byte
-	n  atomic.Int32
-	_  [64]byte
-	mu lock.Mutex[lock.Captures]
+	_    [64]byte
+	n    atomic.Int32
+	_    [64]byte
+	mu   lock.Mutex[lock.Captures]
 	byID map[uint64]*capture
 	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
 	// for the event. The event's record must not become part of a capture meanwhile: see
