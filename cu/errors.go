@@ -228,7 +228,7 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Erro
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf("%s was the first call to report it, for work that was enqueued earlier; %s",
+		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s",
 			p.op, join(Remedy(p.res), poisonedDetail))
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
