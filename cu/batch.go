@@ -18,7 +18,7 @@ type BatchError struct {
 	Errs []error
 }
 
-// Error describes the first errors.
+// Error returns the number of items that failed, and the first three errors.
 func (e *BatchError) Error() string {
 	if e == nil {
 		return "cu: no error"
@@ -100,7 +100,7 @@ type batchItem struct {
 	place int
 	owner *eventOwner
 	slot  *slot
-	gen   handle.Gen // for a query or a wait: the slot's at the time of add
+	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
 	on    *Stream    // for a record
 	noted handle.Gen // for a record: see slot.noteOrder
 }
@@ -140,7 +140,8 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 			b.results[k] = res
 		}
 		f(it, b.results[k])
-		// The cleanup of an owner closes its object, so the owners must stay reachable until the calls have ended.
+		// The cleanup of an owner closes its object, so the owners must stay reachable until the
+		// calls have ended.
 		runtime.KeepAlive(it.owner)
 		runtime.KeepAlive(it.on)
 		*it = batchItem{}
@@ -317,9 +318,9 @@ func (b *batch) record(errs *batchErrors) {
 // WaitEvents makes the stream wait for several events, like [Stream.WaitEvent] (cuStreamWaitEvent).
 // If some waits fail, the error is a [*BatchError], and the stream waits for the other events.
 //
-// It makes one transition into C for each 64 events. The waits are made one by one for events that
-// are external or shared between processes, on default streams, while there are tracers, and while
-// a stream is being captured.
+// It makes one transition into C for each 64 events. Waits are made one by one for events that are
+// external or shared between processes, for default streams, while there are tracers, and while a
+// stream is being captured.
 func (s *Stream) WaitEvents(events ...*Event) error {
 	const op = "cuStreamWaitEvent"
 	sc, err := s.enter(op)

@@ -142,7 +142,7 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // call if the program made the call through this package.
 //
 // While a capture begins or ends, some calls wait: [Context.Synchronize], [Context.RecordEvent],
-// [Context.WaitEvent] and the same calls of a [GreenContext]. If a blocking stream is part of the
+// [Context.WaitEvent] and the corresponding methods of a [GreenContext]. If a blocking stream is part of the
 // capture, calls on the legacy default stream wait, too. The capture waits for calls of these kinds
 // that are in flight, but at most one second.
 //
@@ -474,8 +474,8 @@ func (sc *streamCore) askCapture() *capture {
 	return captures.byID[i.ID]
 }
 
-// runningCapture returns the capture that the stream is part of, or nil. A capture that is over does not
-// count, although the stream may still refer to it.
+// runningCapture returns the capture that the stream is part of, or nil. A capture that is over
+// does not count, although the stream may still refer to it.
 func (sc *streamCore) runningCapture() *capture {
 	if c := sc.part.capture.Load(); c != nil && !c.over.Load() {
 		return c

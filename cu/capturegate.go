@@ -30,7 +30,8 @@ type captureGate struct {
 // enqueues or releases after the capture.
 const gateTimeout = time.Second
 
-// gateYield is how long a capture first waits for calls that an earlier capture has kept waiting.
+// gateYield is the longest time that a capture waits, before it begins or ends, to let calls begin
+// that an earlier capture has kept waiting.
 const gateYield = 20 * time.Millisecond
 
 // shutGates makes checked calls wait until open is called, in the contexts of streams that are, or
@@ -43,7 +44,8 @@ func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 		if !slices.Contains(shut, &gate.whole) {
 			shut = append(shut, &gate.whole)
 		}
-		// Other code that has the handle of a stream may have made its own streams part of the capture.
+		// Other code that has the handle of a stream may have made its own streams part of the
+		// capture.
 		if (sc.isBlocking() || sc.exposed.Load()) && !slices.Contains(shut, &gate.legacy) {
 			shut = append(shut, &gate.legacy)
 		}
@@ -139,7 +141,7 @@ func (c *checkedCalls) endLong(place int) {
 	c.long[place] = longCall{}
 }
 
-// begin begins a call, and end ends it.
+// begin begins a call, and waits while a capture begins or ends. end ends the call.
 func (c *checkedCalls) begin(clock driver.Clock) {
 	if !c.tryBegin() {
 		c.beginWaiting(clock)

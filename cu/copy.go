@@ -87,7 +87,8 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
 	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
-		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
+		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4",
+			d.size, d.off))
 	}
 	sc, err := s.beginMemory(op, &d, &d)
 	if err != nil || d.size == 0 {

@@ -118,7 +118,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 // thread's current context. It may wait for the GPU: see docs/blocking.md.
 //
 // Most programs need only the primary context, which they share with CUDA's runtime and the
-// libraries that use it. The GPU does not run work of two contexts at the same time.
+// libraries that use it. The GPU alternates between the work of two contexts.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
@@ -187,8 +187,8 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 
 // CurrentContext returns the CUcontext that is current on the goroutine's operating system thread,
 // or 0 if there is none (cuCtxGetCurrent). The goroutine may run on another thread afterwards,
-// unless it is locked to its thread, as in [Context.Do]. On a software driver use the method of
-// [Thread] with the same name.
+// unless it is locked to its thread, as in [Context.Do]. A software driver has no operating system
+// threads: use the method of [Thread] with the same name.
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
@@ -212,7 +212,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	d.mu.Lock()
 	core := d.contexts[key]
 	if core != nil && core.reviveLocked() {
-		// The new claim replaces a wrapped context's, which owns nothing.
+		// The claim of a wrapped context owns nothing, so the new claim replaces it.
 		redundant = core.claim != borrowed
 		if !redundant {
 			core.claim = hold
@@ -236,21 +236,22 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 }
 
 // Close releases the context (cuDevicePrimaryCtxRelease, or cuCtxDestroy for a context that was
-// created). If no object of the context is open, and no other Context of it, Close waits for all
-// work of the context on the GPU. If other code keeps the CUDA context, Close waits only for work
-// that uses memory or timelines of other contexts. Close also frees the device's deferred objects,
-// for whose work it waits: see docs/blocking.md. Waits of a context whose last Context is closed
-// end with an error that matches [ErrClosed]. Further calls return nil.
+// created). If no object of the context and no other Context of the same CUDA context is open,
+// Close waits for all work of the context on the GPU; if other code keeps the CUDA context, only
+// for work that uses memory or timelines of other contexts. It also frees deferred objects, for
+// whose work it waits: see below and docs/blocking.md. Waits of a context whose last Context is
+// closed end with an error that matches [ErrClosed]. Further calls return nil.
 //
 // # Contexts with open objects
 //
-// If objects of the context are still open, Close returns without waiting for them, and the close
-// of the last object leaves the CUDA context abandoned. An abandoned context is released by the
-// next Close of a Context of the same device, or by [Driver.Close]. [Device.PrimaryContext] uses it
-// again.
+// If objects of the context are still open, Close does not wait for them, and the close of the last
+// object leaves the CUDA context abandoned. An abandoned context is released by the next Close of a
+// Context of the same device, or by [Driver.Close]. [Device.PrimaryContext] uses it again.
 //
-// Deferred objects are objects of the device's contexts that were abandoned, or closed while they
-// were in use.
+// # Deferred objects
+//
+// These are objects in contexts of the device that were abandoned, or closed while they were in
+// use, and are not freed yet.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")

@@ -143,7 +143,7 @@ func (d *deferred) retryLater(r *resource, err error) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !errors.Is(err, errBusy) { // errBusy ends without the library, so it counts as no attempt
+	if !errors.Is(err, errBusy) { // errBusy is temporary, so it does not count as an attempt
 		r.tries++
 	}
 	return r.tries < maxTries

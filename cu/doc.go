@@ -42,20 +42,20 @@
 //
 // # Waiting
 //
-// Some functions of the driver wait for the GPU, and block calls of other goroutines meanwhile, even
-// calls that only enqueue work. docs/blocking.md lists the methods that call such a function, and
-// their documentation says so. The library never calls one in the background. Memory, modules, green
-// contexts and contexts that were abandoned, or closed while they were in use, are freed by the
-// program's next call that may wait. [Driver.Stats] counts them, and [Driver.Close] frees them.
+// Some functions of the driver wait for the GPU, and block calls of other goroutines meanwhile,
+// even calls that only enqueue work. docs/blocking.md lists the methods that call such a function,
+// and their documentation says so. The library never calls one in the background. Memory, modules,
+// green contexts and contexts that were abandoned, or closed while they were in use, are freed by
+// the program's next call that may wait. [Driver.Stats] counts them, and [Driver.Close] frees them.
 //
 // # Concurrency
 //
 // All methods are safe for concurrent use. A goroutine needs no runtime.LockOSThread, because calls
-// do not depend on the operating system thread. The exceptions are [Driver.CurrentContext], calls of
-// a [Proc], and, in a function that [Context.Do] runs, the methods of its [Thread] and the stream
-// that [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do lock the goroutine to its
-// thread meanwhile. No call changes a thread's current context, except Context.Do while its function
-// runs.
+// do not depend on the operating system thread. The exceptions are [Driver.CurrentContext], calls
+// of a [Proc], and, in a function that [Context.Do] runs, the methods of its [Thread] and the
+// stream that [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do lock the goroutine to
+// its thread meanwhile. No call changes a thread's current context, except Context.Do while its
+// function runs.
 package cu
 
 //go:generate go run -C ../tools ./gen-blocking -root ..

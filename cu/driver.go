@@ -198,7 +198,7 @@ func (d *Driver) open() bool { return d != nil && d.table != nil }
 // contexts that were released, so close the Driver last. The leak hook gets the errors.
 // [Driver.Stats] counts the objects that are left.
 //
-// Close does not unload the driver library, because CUDA has no function for that. Open objects
+// Close does not unload the driver library, because a process cannot unload it. Open objects
 // stay usable until they are closed. Close may be called again, and then does the same. If the
 // Driver is never closed, objects that are not freed yet stay until the process ends.
 func (d *Driver) Close() error {

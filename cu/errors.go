@@ -61,7 +61,7 @@ var (
 	// recover, so continue the work in a new process: see [NeedsRestart]. On an H200 an error of
 	// one GPU makes the contexts of all other devices in the process unusable, too.
 	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
-	// ErrDeviceLost means that the driver does not reach the device any more: a call returned
+	// ErrDeviceLost means that the driver cannot access the device any more: a call returned
 	// [ResultECCUncorrectable], a call in an open context [ResultDeviceUnavailable], or two calls
 	// of different functions [ResultUnknown]. The process must be restarted: see [NeedsRestart].
 	ErrDeviceLost = errors.New("device is lost")
@@ -238,14 +238,14 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Erro
 	case e.Result == ResultInvalidContext: // the call made the context current, so the context was destroyed
 		e.Detail = Remedy(ResultContextIsDestroyed)
 	case asynchronous(res):
-		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
+		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
 }
 
 // afterSuccess makes e say that op itself has succeeded, and that a step after it failed.
 func (e *Error) afterSuccess(op string) {
-	e.Detail = join(op+" itself has succeeded, and what it created, if anything, was destroyed again", e.Detail)
+	e.Detail = join(op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
 }
 
 // asynchronous reports whether a result that is not sticky can be an error of earlier work.

@@ -145,9 +145,9 @@ func (e *Event) Handle() uintptr {
 	return uintptr(sl.raw)
 }
 
-// Created reports whether the event has a CUevent. A zero Event, or an event of [LazyEvent], has
-// none before its first record or the first call of its IPCHandle. A closed event counts as
-// created.
+// Created reports whether the event has a CUevent. The first record or the first call of
+// [Event.IPCHandle] creates the CUevent of a zero Event, or of an event of [LazyEvent]. A closed
+// event counts as created.
 func (e *Event) Created() bool { return e != nil && e.load() != nil }
 
 // Flags returns the flags of the event. If it was not created yet, these are the flags with which
@@ -225,7 +225,8 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // and host waits that began before, still wait for the earlier record.
 //
 // A record of an event that processes share (EventInterprocess) is complete only when all earlier
-// records are, on all streams of all processes. It never becomes part of a capture.
+// records of this event are complete, by all processes and on all streams. Such a record never
+// becomes part of a capture.
 //
 // Record does not wait for the GPU, with one exception: it waits while the stream's queue in the
 // driver is full (see docs/blocking.md). On an H200 the queue of a blocked stream was full before
@@ -380,7 +381,7 @@ func (e *Event) Query() (Status, error) {
 	}
 }
 
-// traceQuery calls tracers of a query, and ends it. They may panic.
+// traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
 func (o *eventOwner) traceQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
 	defer o.leave(sl)
 	t.end(TraceEventQuery, sl.raw, 0, res)

@@ -62,8 +62,8 @@ type poolCore struct {
 // more homes, more goroutines would contend for the same cache lines.
 const poolHomes = 2
 
-// poolKinds is the number of kinds of pooled events. Their flags number the kinds. Interprocess and
-// external events cannot be pooled.
+// poolKinds is the number of kinds of pooled events. An event's flags are the number of its kind.
+// Interprocess and external events cannot be pooled.
 const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
 
 // freeList is a stack of entries that are not in use. The entries are linked by their indices.
@@ -172,7 +172,7 @@ func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 		}
 		sl, inUse := c.slot.Load(), en.state.Load()&entryInUse != 0
 		if !inUse {
-			c.released.Store(true) // a wait may have begun while the event was released
+			c.released.Store(true) // a wait that began while the event was released continues
 		}
 		closed, err := c.close(at)
 		if closed && inUse && en.state.Load()&entryInUse != 0 {
@@ -374,7 +374,7 @@ func (p *EventPool) Stats() PoolStats {
 
 // Trim destroys the events that are not in use, and returns their number (cuEventDestroy). The leak
 // hook gets the errors. Other goroutines may acquire and release events meanwhile. One call
-// destroys at most as many events as the pool had places at its beginning.
+// destroys at most as many events as the pool had entries when the call began.
 func (p *EventPool) Trim() int {
 	if p == nil || p.share == nil || p.share.Closed() {
 		return 0
@@ -419,7 +419,7 @@ func (en *poolEntry) trim() bool {
 	if c == nil {
 		return false
 	}
-	c.released.Store(true) // a wait may have begun while the event was released
+	c.released.Store(true) // a wait that began while the event was released continues
 	first, err := c.close(background())
 	if err != nil {
 		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})

@@ -103,9 +103,9 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 
 // measure asks the driver for the time between two records.
 func measure(op string, start, stop *slot) (time.Duration, Status, error) {
-	// The driver is also asked about exposed events that this package has not recorded. This
-	// package may record such an event after the driver has answered, so the state before the call
-	// is what an error must report.
+	// Exposed events are passed to the driver even if this package has not recorded them. A first
+	// record may succeed between the driver's answer and the checks below, so these checks use the
+	// state before the call.
 	started, stopped := start.recorded(), stop.recorded()
 	ms, res := stop.drv.elapsed(start.raw, stop.raw)
 	switch res {
