@@ -88,7 +88,7 @@ const batchSize = 64
 // stream.
 type batch struct {
 	drv     *Driver // of the items
-	home    *Driver // whose pool keeps the batch
+	pool    *Driver // whose pool keeps the batch
 	n       int
 	events  [batchSize]driver.Event
 	streams [batchSize]driver.Stream
@@ -109,7 +109,7 @@ type batchItem struct {
 func (d *Driver) batch() *batch {
 	b, _ := d.batches.Get().(*batch)
 	if b == nil {
-		b = &batch{home: d}
+		b = &batch{pool: d}
 	}
 	b.drv = d
 	return b
@@ -119,7 +119,7 @@ func (d *Driver) batch() *batch {
 func (b *batch) keep() {
 	if b != nil {
 		b.drv = nil
-		b.home.batches.Put(b)
+		b.pool.batches.Put(b)
 	}
 }
 
@@ -252,7 +252,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 	var b *batch
 	for i, e := range events {
 		s := streams[i]
-		it, fits := beginTogether(op, e, s)
+		it, fits := beginBatched(op, e, s)
 		if !fits {
 			if b != nil {
 				b.record(&errs) // keeps the order of the records
@@ -277,8 +277,8 @@ func RecordAll(events []*Event, streams []*Stream) error {
 	return errs.err()
 }
 
-// beginTogether begins a record that can be made in a batch. If ok is false, nothing has begun.
-func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
+// beginBatched begins a record that can be made in a batch. If ok is false, nothing has begun.
+func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	if e == nil || s == nil || s.core == nil {
 		return it, false
 	}

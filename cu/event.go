@@ -305,16 +305,16 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 
 // recordOn records the event on a stream. The caller has a call in flight on the stream.
 func (c *eventCore) recordOn(op string, a recordArgs) error {
-	op, a, err := c.externally(op, a)
+	op, a, err := c.externalArgs(op, a)
 	if err != nil {
 		return err
 	}
 	return c.record(op, a)
 }
 
-// externally returns the function and the arguments for a record: RecordExternal is added if the
+// externalArgs returns the function and the arguments for a record: RecordExternal is added if the
 // event has EventExternal and the stream is being captured.
-func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, error) {
+func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, error) {
 	switch {
 	case c.flags&EventInterprocess != 0:
 		return op, a, c.refuseNode(op, a.stream, a.flags)

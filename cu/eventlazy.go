@@ -149,7 +149,7 @@ func (e *Event) RecordOnce(s *Stream) error {
 // recordOnce records an event that was not recorded yet. The caller has a call in flight on the
 // stream.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, a, err := c.externally(op, recordArgs{stream: sc})
+	op, a, err := c.externalArgs(op, recordArgs{stream: sc})
 	if err != nil {
 		return err
 	}
