@@ -9,16 +9,16 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// BatchError is the error of a call about several items of which some failed. It matches
-// every error of theirs, with errors.Is and errors.As.
+// BatchError is the error of a call on several items of which some failed. It matches, with
+// errors.Is and errors.As, every error in Errs.
 type BatchError struct {
-	// Op is the C function that the call is about; each error names its own.
+	// Op is the C function of the call. Each error in Errs names its own function.
 	Op string
-	// Errs has the error of each item in its place, nil where there was none.
+	// Errs has one element for each item, in order. It is nil if the item did not fail.
 	Errs []error
 }
 
-// Error names the first items that failed.
+// Error returns the number of items that failed, and the first three errors.
 func (e *BatchError) Error() string {
 	if e == nil {
 		return "cu: no error"
@@ -55,7 +55,7 @@ func (e *BatchError) Unwrap() (errs []error) {
 	return errs
 }
 
-// batchErrors collects the errors of a call about so many items.
+// batchErrors collects the errors of a call on several items.
 type batchErrors struct {
 	op    string
 	items int
@@ -72,7 +72,7 @@ func (b *batchErrors) add(place int, err error) {
 	b.list[place] = err
 }
 
-// err returns what the call returns.
+// err returns nil if no item failed, else a BatchError.
 func (b *batchErrors) err() error {
 	if b.list == nil {
 		return nil
@@ -80,14 +80,15 @@ func (b *batchErrors) err() error {
 	return &BatchError{b.op, b.list}
 }
 
-// batchSize is how many items a crossing is for: while it takes, the goroutine keeps its
-// processor from the garbage collector.
+// batchSize is the largest number of items for one transition into C. It is limited because the
+// garbage collector cannot stop the goroutine's processor during the transition.
 const batchSize = 64
 
-// batch is what one crossing is for. Calls are in flight on everything in it.
+// batch holds the items of one transition into C. A call is in flight on each event and each
+// stream.
 type batch struct {
-	drv     *Driver // of what is in it
-	home    *Driver // where it is kept
+	drv     *Driver // of the items
+	pool    *Driver // whose pool keeps the batch
 	n       int
 	events  [batchSize]driver.Event
 	streams [batchSize]driver.Stream
@@ -99,30 +100,29 @@ type batchItem struct {
 	place int
 	owner *eventOwner
 	slot  *slot
-	gen   handle.Gen // of the slot of a query or a wait, when it was put here
-	on    *Stream    // of a record
-	noted handle.Gen // of a record: see slot.noteOrder
+	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
+	on    *Stream    // for a record
+	noted handle.Gen // for a record: see slot.noteOrder
 }
 
 // batch returns an empty batch.
 func (d *Driver) batch() *batch {
 	b, _ := d.batches.Get().(*batch)
 	if b == nil {
-		b = &batch{home: d}
+		b = &batch{pool: d}
 	}
 	b.drv = d
 	return b
 }
 
-// keep gives an empty batch back, which may be nil.
+// keep puts an empty batch, or nil, back into its pool.
 func (b *batch) keep() {
 	if b != nil {
 		b.drv = nil
-		b.home.batches.Put(b)
+		b.pool.batches.Put(b)
 	}
 }
 
-// add adds an item.
 func (b *batch) add(it batchItem) {
 	b.events[b.n], b.items[b.n] = it.slot.raw, it
 	if it.on != nil {
@@ -131,16 +131,17 @@ func (b *batch) add(it batchItem) {
 	b.n++
 }
 
-// each calls f for each item with the result of its call, and empties the batch. res is the
-// result of what was set up around the calls: if it is not success it is every item's.
+// each calls f for each item with the result of the item's call, and empties the batch. If res is
+// not success, the calls were not made, and res is the result of every item.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	each(b.n, func(k int) { // also if a tracer panics that has come meanwhile
+	each(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res
 		}
 		f(it, b.results[k])
-		// The owners must not be collected, and thereby closed, before their calls.
+		// The cleanup of an owner closes its object, so the owners must stay reachable until the
+		// calls have ended.
 		runtime.KeepAlive(it.owner)
 		runtime.KeepAlive(it.on)
 		*it = batchItem{}
@@ -148,20 +149,23 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 	b.n = 0
 }
 
-// oneByOne reports whether calls have to be made one by one, as more has to be done for each:
-// somebody wants to be told, or captures something.
+// oneByOne reports whether events must be recorded and waited for one by one, because there are
+// tracers or captures.
 func (d *Driver) oneByOne() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
 
-// QueryAll asks whether the newest record of each event has completed, like [Event.Query],
-// and stores the answers in statuses, which is as long as events (cuEventQuery). What is
-// not known to be complete is asked for in one crossing for each 64 events, or one by one
-// while there are tracers. The events may be of several drivers, contexts and devices. If some
-// fail their status is StatusUnknown, and the error is a [*BatchError], while the others have
-// their answers. Else, from the second time on, nothing is allocated.
+// QueryAll queries the events, like [Event.Query] (cuEventQuery). It stores the results in
+// statuses, which must be as long as events. If some queries fail, their statuses are
+// StatusUnknown, and the error is a [*BatchError]; the other statuses are valid. The events may be
+// of several drivers, contexts and devices.
+//
+// Events that are not known to be complete are queried in one transition into C for each 64 events,
+// or one by one while there are tracers. From the second call on, QueryAll allocates nothing unless
+// it fails.
 func QueryAll(statuses []Status, events []*Event) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
-		return invalid(op, fmt.Sprintf("there are %d events and %d statuses: pass one for each", len(events), len(statuses)))
+		return invalid(op, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
+			len(events), len(statuses)))
 	}
 	errs := batchErrors{op: op, items: len(events)}
 	var b *batch
@@ -174,14 +178,14 @@ func QueryAll(statuses []Status, events []*Event) error {
 		}
 		o := e.load()
 		if o == nil {
-			continue // it was never recorded
+			continue // never recorded
 		}
 		if sl := o.core.slot.Load(); sl != nil && sl.Complete() {
 			continue
 		}
 		d := o.core.ctx.drv
 		if d.tracers.Load() != nil {
-			if b != nil { // nothing is in flight while tracers are called
+			if b != nil { // no call may be in flight while tracers are called
 				b.query(statuses, &errs)
 			}
 			st, err := e.Query()
@@ -218,7 +222,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 	return errs.err()
 }
 
-// query asks for the events, and lets go of them.
+// query queries the events, and ends the calls on them.
 func (b *batch) query(statuses []Status, errs *batchErrors) {
 	res := b.drv.table.EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
@@ -230,27 +234,28 @@ func (b *batch) query(statuses []Status, errs *batchErrors) {
 	})
 }
 
-// RecordAll records each event on the stream in its place, in this order, like
-// [Event.Record] (cuEventRecord), with one crossing for each 64 events where that is
-// possible: not for events that were not created yet, that somebody waits for, that are
-// recorded by another call, or again by this one, or that are external or shared between
-// processes, nor on default streams, nor while there are tracers or something is being
-// captured; these are recorded one by one. The events
-// may be of several drivers, contexts and devices. If some fail the error is a [*BatchError],
-// and the others are recorded.
+// RecordAll records each event on the stream with the same index, in order, like [Event.Record]
+// (cuEventRecord). If some records fail, the error is a [*BatchError], and the other events are
+// recorded. The events may be of several drivers, contexts and devices.
+//
+// It makes one transition into C for each 64 events. Some events are recorded one by one: events
+// that were not created yet, that are external or shared between processes, for which a wait is in
+// progress, which another call records at the same time, or which are in the list again; and all
+// events on default streams, while there are tracers, or while a stream is being captured.
 func RecordAll(events []*Event, streams []*Stream) error {
 	const op = "cuEventRecord"
 	if len(streams) != len(events) {
-		return invalid(op, fmt.Sprintf("there are %d events and %d streams: pass one for each", len(events), len(streams)))
+		return invalid(op, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
+			len(events), len(streams)))
 	}
 	errs := batchErrors{op: op, items: len(events)}
 	var b *batch
 	for i, e := range events {
 		s := streams[i]
-		it, fits := beginTogether(op, e, s)
+		it, fits := beginBatched(op, e, s)
 		if !fits {
 			if b != nil {
-				b.record(&errs) // what comes before stays before
+				b.record(&errs) // keeps the order of the records
 			}
 			errs.add(i, e.Record(s))
 			continue
@@ -272,14 +277,14 @@ func RecordAll(events []*Event, streams []*Stream) error {
 	return errs.err()
 }
 
-// beginTogether begins a record that can be made together with others. If it reports false
-// nothing has begun.
-func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
+// beginBatched begins a record that can be made in a batch. If ok is false, nothing has begun.
+func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	if e == nil || s == nil || s.core == nil {
 		return it, false
 	}
 	o, sc := e.load(), s.core
-	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.oneByOne() {
+	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) ||
+		o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.oneByOne() {
 		return it, false
 	}
 	sl := o.core.slot.Load()
@@ -293,7 +298,7 @@ func beginTogether(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	return batchItem{owner: o, slot: sl, on: s, noted: sl.beginRecord(sc)}, true
 }
 
-// record records the events, and lets go of them and of the streams.
+// record records the events, and ends the calls on them and on the streams.
 func (b *batch) record(errs *batchErrors) {
 	res := b.drv.table.EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
@@ -310,11 +315,12 @@ func (b *batch) record(errs *batchErrors) {
 	})
 }
 
-// WaitEvents is [Stream.WaitEvent] for several events (cuStreamWaitEvent), with one
-// crossing for each 64 events where that is possible: not for events that are external or
-// shared between processes, nor of default streams, nor while there are tracers or something
-// is being captured. If some fail the error is a [*BatchError], and the stream waits for the
-// others.
+// WaitEvents makes the stream wait for several events, like [Stream.WaitEvent] (cuStreamWaitEvent).
+// If some waits fail, the error is a [*BatchError], and the stream waits for the other events.
+//
+// It makes one transition into C for each 64 events. Waits are made one by one for events that are
+// external or shared between processes, for default streams, while there are tracers, and while a
+// stream is being captured.
 func (s *Stream) WaitEvents(events ...*Event) error {
 	const op = "cuStreamWaitEvent"
 	sc, err := s.enter(op)
@@ -329,10 +335,11 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 		var o *eventOwner
 		if e != nil {
 			if o = e.load(); o == nil {
-				continue // it was never recorded
+				continue // never recorded
 			}
 		}
-		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) || o.core.flags&(EventInterprocess|EventExternal) != 0 || d.oneByOne() {
+		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) ||
+			o.core.flags&(EventInterprocess|EventExternal) != 0 || d.oneByOne() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}
@@ -365,7 +372,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 	return errs.err()
 }
 
-// wait makes the stream wait for the events, and lets go of them.
+// wait makes the stream wait for the events, and ends the calls on them.
 func (b *batch) wait(sc *streamCore, errs *batchErrors) {
 	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {

@@ -158,7 +158,7 @@ func TestRecordAll(t *testing.T) {
 	// batches that are kept hold nothing.
 	sl := good.core().slot.Load()
 	sl.Begin(sl)
-	if _, fits := beginTogether("cuEventRecord", good, r.s); fits {
+	if _, fits := beginBatched("cuEventRecord", good, r.s); fits {
 		t.Error("a record beside another one of the event fits")
 	}
 	sl.End(sl)

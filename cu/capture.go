@@ -11,26 +11,25 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// CaptureMode says which calls are refused while a stream is being captured,
-// because they could not become part of the graph, and would end the capture:
-// docs/captures.md lists them.
+// CaptureMode says which calls are refused while a stream is being captured. These calls cannot
+// become part of the graph, and would invalidate the capture: docs/captures.md lists them.
 type CaptureMode int32
 
 const (
 	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
-	// refuses these calls to every thread. No capture of this package begins in that mode:
-	// driver 580 crashes if another thread makes such a call, a query say, while the capture
-	// begins or ends.
+	// refuses these calls on every thread. This package begins no capture in that mode: driver 580
+	// crashes if another thread makes such a call, for example a query, while the capture begins or
+	// ends.
 	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
-	// CaptureThreadLocal refuses them to the goroutine that captures:
+	// CaptureThreadLocal refuses these calls to the goroutine that captures:
 	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
 	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-	// CaptureRelaxed refuses only what concerns a captured stream itself:
+	// CaptureRelaxed refuses only calls on a captured stream itself:
 	// CU_STREAM_CAPTURE_MODE_RELAXED.
 	CaptureRelaxed CaptureMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
 )
 
-// String returns the mode in a word or two.
+// String returns the name of the mode in lower case.
 func (m CaptureMode) String() string {
 	switch m {
 	case CaptureGlobal:
@@ -51,22 +50,21 @@ func (m CaptureMode) driverMode() int32 {
 	return int32(m)
 }
 
-// CaptureStatus says what a stream's capture is like.
+// CaptureStatus is the state of a stream's capture.
 type CaptureStatus int32
 
 const (
-	// CaptureNone means that the stream is not being captured:
-	// CU_STREAM_CAPTURE_STATUS_NONE.
+	// CaptureNone means that the stream is not being captured: CU_STREAM_CAPTURE_STATUS_NONE.
 	CaptureNone CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_NONE
-	// CaptureActive means that what is enqueued becomes part of a graph:
+	// CaptureActive means that work on the stream becomes part of a graph:
 	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
 	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
-	// CaptureInvalidated means that a call has invalidated the capture, which is to be
+	// CaptureInvalidated means that a call has invalidated the capture. The capture must still be
 	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
 	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 )
 
-// String returns the status in a word.
+// String returns the name of the status in lower case.
 func (s CaptureStatus) String() string {
 	switch s {
 	case CaptureNone:
@@ -79,22 +77,20 @@ func (s CaptureStatus) String() string {
 	return strconv.Itoa(int(s))
 }
 
-// CaptureInfo is what the driver says about a stream's capture.
+// CaptureInfo is the driver's information about a stream's capture.
 type CaptureInfo struct {
-	// Status says whether there is one.
+	// Status says whether the stream is being captured.
 	Status CaptureStatus
-	// ID is the capture's number, which no other capture of the process has; 0 if
-	// there is none. Streams that joined a capture have the same one.
+	// ID identifies the capture. No other capture of the process has the same ID, and all streams
+	// of a capture have the same. It is 0 without a capture.
 	ID uint64
-	// Dependencies is how many nodes of the graph the next one on this stream comes
-	// after.
+	// Dependencies is the number of nodes that the stream's next node in the graph will depend on.
 	Dependencies int
 }
 
-// CaptureInfo asks about the stream's capture, and disturbs none
-// (cuStreamGetCaptureInfo, CUDA 11.3). Of the legacy default stream it cannot be
-// asked while a blocking stream is being captured: the error matches
-// [ResultStreamCaptureImplicit].
+// CaptureInfo returns the state of the stream's capture, and invalidates no capture
+// (cuStreamGetCaptureInfo, CUDA 11.3). The driver refuses the call for the legacy default stream
+// while a blocking stream is being captured: the error matches [ResultStreamCaptureImplicit].
 func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	const op = "cuStreamGetCaptureInfo"
 	sc, err := s.enter(op)
@@ -111,7 +107,7 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	return i, nil
 }
 
-// captureInfo asks the driver, by the newest function that it has.
+// captureInfo calls the newest version of the function that the driver has.
 func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 	t := sc.ctx.drv.table
 	status, id, _, _, _, n, res := t.StreamGetCaptureInfoV3(at, sc.raw)
@@ -124,32 +120,37 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 	return CaptureInfo{Status: CaptureStatus(status), ID: id, Dependencies: int(n)}, res
 }
 
-// Capture calls f, and returns a graph of what f enqueues on the stream instead of
-// having the GPU do it (cuStreamBeginCapture, cuStreamEndCapture). Another stream
-// joins when it waits for an event that was recorded in the capture, and this one has
-// to wait for its last work in turn before f returns. What goroutines that f starts
-// enqueue on these streams is captured, too.
+// Capture calls f, and returns a graph of the work that f enqueues on the stream
+// (cuStreamBeginCapture, cuStreamEndCapture). The GPU does not run this work. Work that other
+// goroutines enqueue on the stream while f runs is captured, too. If f returns an error, Capture
+// returns it, joined with the error of the capture's end, if there is one. The capture also ends if
+// f panics or ends the goroutine.
 //
-// While f runs the goroutine is locked to its thread, as a capture has to end where
-// it began. The capture ends in any case: also if f fails, which gives its error and,
-// if the end fails too, that one; also if f panics, or ends the goroutine. What this
-// package does on its own meanwhile, such as waiting for events or freeing what was
-// forgotten, disturbs no capture. If a call does, the error matches
-// [ResultStreamCaptureInvalidated], and says which call it was, if the program made it by
-// way of this package.
+// # Streams
 //
-// The graph keeps what it uses: modules, memory, and events that are recorded or
-// waited for externally may be closed before it. For that the streams must join by
-// way of this package.
+// Another stream joins the capture when it waits for an event that was recorded in the capture.
+// Before f returns, the captured stream must wait for the last work of each stream that joined. A
+// stream has at most one capture at a time, but f may capture another stream. The legacy default
+// stream cannot be captured. If another goroutine enqueues work on the stream, or records an event
+// there, while the capture begins, this may or may not become part of the capture.
 //
-// Captures do not nest on one stream; f may capture another one. The legacy default
-// stream cannot be captured. Work that is enqueued, or an event that is recorded, on the
-// stream while the capture begins may come before it or be part of it.
+// # Other calls
 //
-// While a capture begins or ends, no call about the whole context ([Context.Synchronize],
-// [Context.RecordEvent], [Context.WaitEvent], and those of a [GreenContext]) is made, and, if
-// a blocking stream is part of the capture, no call about the legacy default stream. These
-// calls wait then. The capture waits for calls that are under way, but for a second at most.
+// While f runs, the goroutine is locked to its thread, because a capture must end on the thread
+// where it began. Calls that this package makes in the background invalidate no capture. If another
+// call invalidates the capture, the error matches [ResultStreamCaptureInvalidated]. It names the
+// call if the program made the call through this package.
+//
+// While a capture begins or ends, some calls wait: [Context.Synchronize], [Context.RecordEvent],
+// [Context.WaitEvent] and the corresponding methods of a [GreenContext]. If a blocking stream is part of the
+// capture, calls on the legacy default stream wait, too. The capture waits for calls of these kinds
+// that are in flight, but at most one second.
+//
+// # Lifetimes
+//
+// The graph keeps the modules and the memory that it uses, and the events that are recorded or
+// waited for externally. These objects may be closed before the graph. This holds only for streams
+// that joined the capture through this package.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)
@@ -170,7 +171,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	return newGraph(sc.ctx, raw, u), nil
 }
 
-// destroyGraph destroys a graph that nobody has seen.
+// destroyGraph destroys a graph that was never returned to the program.
 func (c *contextCore) destroyGraph(g driver.Graph) {
 	if g == 0 {
 		return
@@ -180,7 +181,7 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 	}
 }
 
-// enterCapture begins a call that captures, if it can.
+// enterCapture checks the arguments of a call that captures, and begins the call.
 func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*streamCore, error) {
 	switch {
 	case s == nil || s.core == nil:
@@ -196,16 +197,23 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 	}
 	if sc.raw == driver.CU_STREAM_LEGACY {
 		s.leave()
-		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Detail: "the legacy default stream cannot be captured: " +
-			"use one of gpu.NewStream(cu.StreamNonBlocking)"}
+		return nil, &Error{
+			Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
+			Detail: "the legacy default stream cannot be captured: use a stream of gpu.NewStream(cu.StreamNonBlocking)",
+		}
 	}
 	return sc, nil
 }
 
-// captured calls f between the beginning and the end of a capture, and returns its
-// graph. If there is an error, or no return from f, discard gets the graph, if there is
-// one.
-func (sc *streamCore) captured(op string, u *uses, f func() error, begin func(at driver.At) driver.Result, discard func(driver.Graph)) (g driver.Graph, err error) {
+// captured calls f between the beginning and the end of a capture, and returns the graph. If there
+// is an error, or f does not return, the graph, if there is one, is passed to discard.
+func (sc *streamCore) captured(
+	op string,
+	u *uses,
+	f func() error,
+	begin func(at driver.At) driver.Result,
+	discard func(driver.Graph),
+) (g driver.Graph, err error) {
 	at := sc.at
 	if at.Thread == nil {
 		at.Thread = sc.ctx.drv.table.Pin()
@@ -235,41 +243,47 @@ func (sc *streamCore) captured(op string, u *uses, f func() error, begin func(at
 type capture struct {
 	id   uint64
 	uses *uses // of the graph
-	// streams are part of it, with a call in flight on each, so that none is destroyed
-	// meanwhile. The mutex of captures guards them.
+	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
+	// during the capture. captures.mu guards the list.
 	streams []*streamCore
-	// first is the call that has invalidated it.
+	// first is the error of the first call that invalidated the capture, if that call is known.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
 }
 
-// captures are a driver's captures that are under way.
+// captures are the captures of a driver that have not ended.
 type captures struct {
-	// n counts them, from before the beginning to after the end. Records and waits look at
-	// it, and at nothing else here while it is 0: it has a cache line of its own.
-	_  [64]byte
-	n  atomic.Int32
-	_  [64]byte
-	mu lock.Mutex[lock.Captures]
-	// byID is nil at first.
+	// n counts the captures, each from before its beginning until after its end. Records and waits
+	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
+	_    [64]byte
+	n    atomic.Int32
+	_    [64]byte
+	mu   lock.Mutex[lock.Captures]
 	byID map[uint64]*capture
-	// polls is held for reading while an event is polled, or waited for by a stream of the
-	// library's own, that must not become part of a capture meanwhile: see awaitPolls.
+	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
+	// for the event. The event's record must not become part of a capture meanwhile: see
+	// awaitPolls.
 	polls lock.RWMutex[lock.Polls]
 }
 
-// awaitPolls waits until polls that began before are answered. Later ones see what the
-// caller has noted before: that a record is under way, or that others know the CUevent.
-// Nothing is done under the lock, and the driver answers at once, so nobody waits for long.
+// awaitPolls waits until all polls that began earlier have returned. Later polls see the state that
+// the caller stored before: that a record is in progress, or that the CUevent is exposed. The wait
+// is short, because polls is held only during calls of the driver that return at once.
 func (c *captures) awaitPolls() {
 	c.polls.Lock()
-	//lint:ignore SA2001 it waits for those who had locked it
+	//lint:ignore SA2001 waits for the readers that hold the lock
 	c.polls.Unlock()
 }
 
-// beginCapture begins a capture. No work is being enqueued on the stream meanwhile,
-// so that all that is knows whether it is captured.
-func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(driver.At) driver.Result, discard func(driver.Graph)) (*capture, error) {
+// beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
+// that enqueues work can tell whether the work is captured.
+func (sc *streamCore) beginCapture(
+	op string,
+	at driver.At,
+	u *uses,
+	begin func(driver.At) driver.Result,
+	discard func(driver.Graph),
+) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
 	defer sc.part.change()()
@@ -308,11 +322,11 @@ func (sc *streamCore) beginCapture(op string, at driver.At, u *uses, begin func(
 	return c, nil
 }
 
-// join makes a stream part of the capture, as it is for the driver already. The mutex of
-// captures is held.
+// join makes a stream part of the capture. For the driver the stream is part of it already. The
+// caller holds captures.mu.
 func (c *capture) join(sc *streamCore) {
 	if sc.part.capture.Load() != c {
-		sc.Retain() // also if it is being closed: the caller has a call in flight
+		sc.Retain() // valid also if the stream is being closed: the caller has a call in flight
 		sc.part.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
@@ -325,19 +339,20 @@ func (c *captures) streamsOf(of *capture) []*streamCore {
 	return slices.Clone(of.streams)
 }
 
-// endCapture has the driver end a capture, which streams are part of.
+// endCapture makes the driver end a capture. streams are the streams of the capture.
 func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCore) (driver.Graph, driver.Result) {
 	defer shutGates(streams, d.table.Clock())()
 	return d.table.StreamEndCapture(at, raw)
 }
 
-// endCapture ends a capture, whatever the driver answers.
+// endCapture ends a capture. For this package the capture is over also if the driver returns an
+// error.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
 	done := sc.part.change()
 	g, res := d.endCapture(at, sc.raw, d.captures.streamsOf(c))
 	c.over.Store(true)
-	done() // from here on nothing counts as captured: see underWay
+	done() // from now on no work counts as captured: see runningCapture
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -349,7 +364,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	defer d.captures.n.Add(-1)
 	each(len(streams), func(i int) {
 		s := streams[i]
-		s.part.work.Lock() // who enqueues work adds no more to what the graph uses
+		s.part.work.Lock() // no call adds objects to the graph's uses from now on
 		s.part.capture.CompareAndSwap(c, nil)
 		s.part.work.Unlock()
 		s.leave()
@@ -357,11 +372,11 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	return g, res
 }
 
-// failed returns the error for a capture's end that was answered with res. If nobody
-// has told the caller what invalidated it, the error does.
-func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
+// failed returns the error for the end of a capture that the driver answered with res. If explain
+// is set, the error names the call that invalidated the capture, if that call is known.
+func (c *capture) failed(sc *streamCore, res driver.Result, explain bool) error {
 	e := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
-	if tell && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
+	if explain && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
 			e.Detail = "make that call before or after the capture"
@@ -372,13 +387,13 @@ func (c *capture) failed(sc *streamCore, res driver.Result, tell bool) error {
 
 const endCaptureOp = "cuStreamEndCapture"
 
-// errInvalidated is behind the error of a capture that a call has invalidated.
+// errInvalidated is wrapped by the error of a capture that a known call has invalidated.
 var errInvalidated = errors.New("a call has invalidated the capture")
 
-// blame notes a call of the program's that has invalidated a capture, if it has. (Calls of
-// others are not seen: if one of these has invalidated the capture a moment before, this call
-// gets the blame for it.)
-func (d *Driver) blame(e *Error) {
+// noteInvalidating stores e, the error of a call that the program made, in the captures that the
+// call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
+// just before, e is stored although its call is not the cause.
+func (d *Driver) noteInvalidating(e *Error) {
 	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
 		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
 		return
@@ -391,20 +406,21 @@ func (d *Driver) blame(e *Error) {
 	}
 }
 
-// all returns the captures that are under way, each with the stream that was captured first, on
-// which the caller has to end a call.
+// all returns the captures that have not ended, each with the stream that was captured first. The
+// caller must end a call on each of these streams.
 func (c *captures) all() map[*capture]*streamCore {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[*capture]*streamCore, len(c.byID))
 	for _, of := range c.byID {
-		of.streams[0].Retain() // also if it is being closed, as the capture has a call in flight
+		of.streams[0].Retain() // valid also if the stream is being closed: the capture has a call in flight
 		all[of] = of.streams[0]
 	}
 	return all
 }
 
-// invalidated reports whether the stream's capture is invalidated, if that can be asked here.
+// invalidated reports whether the stream's capture is invalidated. It reports false if the driver
+// cannot be asked on this thread.
 func (sc *streamCore) invalidated() bool {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		return false
@@ -413,9 +429,9 @@ func (sc *streamCore) invalidated() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }
 
-// change keeps work off the stream while it becomes part of a capture, or ceases to be, until
-// the function that it returns is called. What the caller asks of the driver meanwhile
-// enqueues nothing for the GPU. The caller may wait for gatePatience meanwhile.
+// change makes calls that enqueue work on the stream wait while the stream joins or leaves a
+// capture, until done is called. The caller must not make the driver enqueue work for the GPU
+// meanwhile, and may wait at most gateTimeout.
 func (p *partOf) change() (done func()) {
 	p.work.Lock()
 	p.changing.Store(true)
@@ -425,27 +441,28 @@ func (p *partOf) change() (done func()) {
 	}
 }
 
-// capturing is beginWork for those who have enqueued their work. It waits for nobody who
-// enqueues some.
+// capturing is beginWork for calls that have enqueued their work already. It does not wait for
+// other calls that enqueue work.
 func (sc *streamCore) capturing() *capture {
-	if sc.part.changing.Load() { // it does for gatePatience at most
+	if sc.part.changing.Load() { // for at most gateTimeout
 		sc.part.work.RLock()
-		//lint:ignore SA2001 it waits for the change
+		//lint:ignore SA2001 waits for the end of the change
 		sc.part.work.RUnlock()
 	}
 	return sc.capturedBy()
 }
 
-// capturedBy returns the capture that work becomes part of, if nothing changes.
+// capturedBy returns the capture that work on the stream becomes part of, or nil. The answer is
+// valid until the stream joins or leaves a capture.
 func (sc *streamCore) capturedBy() *capture {
-	if c := sc.underWay(); c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
+	if c := sc.runningCapture(); c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
 		return c
 	}
 	// The capture may have begun in another Do on the same thread.
 	return sc.askCapture()
 }
 
-// askCapture asks the driver which of this package's captures the stream is part of.
+// askCapture asks the driver which capture of this package the stream is part of.
 func (sc *streamCore) askCapture() *capture {
 	i, res := sc.captureInfo(sc.at)
 	if res != driver.ResultSuccess || i.ID == 0 {
@@ -457,31 +474,31 @@ func (sc *streamCore) askCapture() *capture {
 	return captures.byID[i.ID]
 }
 
-// underWay returns the capture that the stream is part of. One that is over does not
-// count, although the stream may not have left it yet.
-func (sc *streamCore) underWay() *capture {
+// runningCapture returns the capture that the stream is part of, or nil. A capture that is over
+// does not count, although the stream may still refer to it.
+func (sc *streamCore) runningCapture() *capture {
 	if c := sc.part.capture.Load(); c != nil && !c.over.Load() {
 		return c
 	}
 	return nil
 }
 
-// active reports whether what is enqueued on the stream becomes part of a graph,
-// whoever has begun the capture.
+// active reports whether work that is enqueued on the stream becomes part of a graph, also if other
+// code began the capture.
 func (sc *streamCore) active() bool {
-	if sc.raw == driver.CU_STREAM_LEGACY { // which cannot be captured
+	if sc.raw == driver.CU_STREAM_LEGACY { // cannot be captured
 		return false
 	}
 	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// waitEvent makes the stream wait for a CUevent. captured says that the event's record is
-// part of a capture: then the stream becomes part of it, too.
+// waitEvent makes the stream wait for a CUevent. captured says that the event's record is part of a
+// capture: then the stream joins this capture.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
-	if captured && sc.raw != driver.CU_STREAM_LEGACY { // which joins no capture
+	if captured && sc.raw != driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		defer sc.part.change()()
-		if sc.isBlocking() { // an event of this package's on the legacy stream would invalidate the capture
+		if sc.isBlocking() { // from now on a call on the legacy stream would invalidate the capture
 			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
 		}
 	}
@@ -494,16 +511,16 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	return res
 }
 
-// joined finds out whether the stream has become part of a capture.
+// joined asks the driver whether the stream has joined a capture, and notes the answer.
 func (sc *streamCore) joined() {
-	if sc.underWay() != nil || sc.raw == driver.CU_STREAM_LEGACY { // which joins no capture
+	if sc.runningCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		return
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {
 		captures := &sc.ctx.drv.captures
 		captures.mu.Lock()
 		defer captures.mu.Unlock()
-		if c := captures.byID[i.ID]; c != nil { // it is not somebody else's
+		if c := captures.byID[i.ID]; c != nil { // nil if other code began the capture
 			c.join(sc)
 		}
 	}

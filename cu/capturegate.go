@@ -12,25 +12,31 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// captureGate keeps the beginnings and ends of captures in a CUDA context apart from the calls that the driver checks
-// against the captures in the context. A driver crashes if both meet: see docs/design/captures.md.
+// captureGate separates the beginnings and ends of captures in a CUDA context from the calls that
+// the driver checks against the context's captures. A driver crashes if such a call and a beginning
+// or an end overlap: see docs/design/captures.md.
 type captureGate struct {
-	// whole counts the calls about all streams of the context: cuCtxSynchronize, cuCtxRecordEvent, cuCtxWaitEvent and
-	// their kin for green contexts. They are checked against every capture.
+	// whole counts the calls on all streams of the context: cuCtxSynchronize, cuCtxRecordEvent,
+	// cuCtxWaitEvent, and the same functions for green contexts. The driver checks them against
+	// every capture.
 	whole checkedCalls
-	// legacy counts the calls about the legacy default stream. They are checked against captures of blocking streams.
+	// legacy counts the calls on the legacy default stream. The driver checks them against captures
+	// of blocking streams.
 	legacy checkedCalls
 }
 
-// gatePatience is how long a capture waits for checked calls. The driver checks a call at once. A call that takes longer
-// waits for the GPU, perhaps for work that the program enqueues or releases after the capture.
-const gatePatience = time.Second
+// gateTimeout is how long a capture waits for checked calls. The driver checks a call as soon as
+// the call begins. A call that takes longer waits for the GPU, perhaps for work that the program
+// enqueues or releases after the capture.
+const gateTimeout = time.Second
 
-// gateTurn is for how long a capture lets calls go first that have waited for an earlier one.
-const gateTurn = 20 * time.Millisecond
+// gateYield is the longest time that a capture waits, before it begins or ends, to let calls begin
+// that an earlier capture has kept waiting.
+const gateYield = 20 * time.Millisecond
 
-// shutGates keeps checked calls from beginning in the contexts of streams that are, or will be, part of a capture, until
-// open is called. It waits for the calls that are under way, but not for longer than gatePatience in all.
+// shutGates makes checked calls wait until open is called, in the contexts of streams that are, or
+// will be, part of a capture. It waits for the checked calls in flight, but at most gateTimeout in
+// all.
 func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 	var shut []*checkedCalls
 	for _, sc := range streams {
@@ -38,7 +44,8 @@ func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 		if !slices.Contains(shut, &gate.whole) {
 			shut = append(shut, &gate.whole)
 		}
-		// Other code may have made its own streams part of the capture of a stream that it knows.
+		// Other code that has the handle of a stream may have made its own streams part of the
+		// capture.
 		if (sc.isBlocking() || sc.exposed.Load()) && !slices.Contains(shut, &gate.legacy) {
 			shut = append(shut, &gate.legacy)
 		}
@@ -50,17 +57,17 @@ func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
 	some := func(is func(*checkedCalls) bool) bool { return slices.ContainsFunc(calls, is) }
 	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
 	defer b.End()
-	for some((*checkedCalls).waiting) && b.Slept < gateTurn {
-		b.Wait() // or a program that captures all the time would keep the calls out
+	for some((*checkedCalls).waiting) && b.Slept < gateYield {
+		b.Wait() // else a program that captures all the time would keep these calls waiting forever
 	}
 	for _, c := range calls {
 		c.word.Add(oneCapture)
 	}
 	begun := clock.Now()
 	for some((*checkedCalls).busy) {
-		if clock.Now().Sub(begun) > gatePatience {
+		if clock.Now().Sub(begun) > gateTimeout {
 			for _, c := range calls {
-				c.longHaveBeenChecked()
+				c.markLongChecked()
 			}
 			break
 		}
@@ -73,25 +80,27 @@ func shutAll(calls []*checkedCalls, clock driver.Clock) (open func()) {
 	}
 }
 
-// checkedCalls counts calls of one kind that are under way, in the lower half of the word, and in the upper half the
-// captures that begin or end. A call waits while the upper half is not 0.
+// checkedCalls counts calls of one kind. The lower half of the word is the number of calls in
+// flight. The upper half is the number of captures that begin or end now. A call waits while the
+// upper half is not 0.
 type checkedCalls struct {
 	word  atomic.Uint64
 	queue atomic.Int32 // calls that wait
 	mu    lock.Mutex[lock.LongCalls]
-	// long are calls that wait for the GPU: they are not in the lower half. A capture that has waited for one in vain
-	// notes that, so that no other capture does.
+	// long are the calls in flight that wait for the GPU. They are not counted in the lower half. A
+	// capture that has waited gateTimeout for such a call marks it as checked, so that no other
+	// capture waits for it.
 	long []longCall
 }
 
-// longCall is a place for a call that waits for the GPU.
+// longCall is a place in checkedCalls.long.
 type longCall struct{ used, checked bool }
 
 const oneCapture = 1 << 32
 
 func (c *checkedCalls) waiting() bool { return c.queue.Load() != 0 }
 
-// busy reports whether a call is under way that the driver may be checking.
+// busy reports whether a call is in flight that the driver may be checking.
 func (c *checkedCalls) busy() bool {
 	if uint32(c.word.Load()) != 0 {
 		return true
@@ -101,8 +110,8 @@ func (c *checkedCalls) busy() bool {
 	return slices.Contains(c.long, longCall{used: true})
 }
 
-// longHaveBeenChecked notes that the calls in long have been checked by now.
-func (c *checkedCalls) longHaveBeenChecked() {
+// markLongChecked notes that the driver has checked the calls in long by now.
+func (c *checkedCalls) markLongChecked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.long {
@@ -110,7 +119,7 @@ func (c *checkedCalls) longHaveBeenChecked() {
 	}
 }
 
-// beginLong is begin for a call that waits for the GPU. The caller passes what it returns to endLong.
+// beginLong is begin for a call that waits for the GPU. The caller passes the place to endLong.
 func (c *checkedCalls) beginLong(clock driver.Clock) (place int) {
 	c.begin(clock) // no capture begins or ends now
 	defer c.end()
@@ -132,14 +141,14 @@ func (c *checkedCalls) endLong(place int) {
 	c.long[place] = longCall{}
 }
 
-// begin begins a call, and end ends it.
+// begin begins a call, and waits while a capture begins or ends. end ends the call.
 func (c *checkedCalls) begin(clock driver.Clock) {
 	if !c.tryBegin() {
 		c.beginWaiting(clock)
 	}
 }
 
-// beginWaiting is begin where a capture is in the way.
+// beginWaiting waits until no capture begins or ends, and begins a call.
 func (c *checkedCalls) beginWaiting(clock driver.Clock) {
 	c.queue.Add(1)
 	defer c.queue.Add(-1)
@@ -150,7 +159,7 @@ func (c *checkedCalls) beginWaiting(clock driver.Clock) {
 	}
 }
 
-// tryBegin is begin, and reports false if it would wait.
+// tryBegin is begin, but reports false instead of waiting.
 func (c *checkedCalls) tryBegin() bool {
 	if c.word.Add(1) < oneCapture {
 		return true
@@ -161,12 +170,12 @@ func (c *checkedCalls) tryBegin() bool {
 
 func (c *checkedCalls) end() { c.word.Add(^uint64(0)) }
 
-// beginWhole is called before the driver is called about all streams of the context, and endWhole after it.
+// beginWhole precedes a call of the driver on all streams of the context, and endWhole follows it.
 func (c *contextCore) beginWhole() { c.gate.whole.begin(c.drv.table.Clock()) }
 func (c *contextCore) endWhole()   { c.gate.whole.end() }
 
-// beginLegacy is called before the driver is called for the stream, and endLegacy after it: they do something for the
-// legacy default stream only.
+// beginLegacy precedes a call of the driver on the stream, and endLegacy follows it. Both do
+// nothing if the stream is not the legacy default stream.
 func (sc *streamCore) beginLegacy() {
 	if sc.raw == driver.CU_STREAM_LEGACY {
 		sc.ctx.gate.legacy.begin(sc.ctx.drv.table.Clock())
@@ -179,24 +188,25 @@ func (sc *streamCore) endLegacy() {
 	}
 }
 
-// tryBeginLegacy is beginLegacy for calls that this package makes of its own accord. It reports false instead of
+// tryBeginLegacy is beginLegacy for background calls of this package. It reports false instead of
 // waiting.
 func (sc *streamCore) tryBeginLegacy() bool {
 	return sc.raw != driver.CU_STREAM_LEGACY || sc.ctx.gate.legacy.tryBegin()
 }
 
-// isBlocking reports whether the stream may be a blocking one.
+// isBlocking reports whether the stream may be a blocking stream.
 func (sc *streamCore) isBlocking() bool { return sc.flags&StreamNonBlocking == 0 }
 
-// gates are the gates of all CUDA contexts of the process. Two Drivers may use the same context, and the driver in C
-// crashes whichever of them makes a call: so this is the only state that Drivers share.
+// gates are the gates of all CUDA contexts of the process. Two Drivers may use the same context,
+// and calls of both together can crash the driver in C. Therefore Drivers share the gates, and no
+// other state.
 var gates struct {
 	mu lock.Mutex[lock.Gates]
 	m  map[contextKey]weak.Pointer[captureGate]
 }
 
-// gateOf returns the gate of a CUDA context. A software driver's contexts are not those of the process, and have gates of
-// their own.
+// gateOf returns the gate of a CUDA context. Each context of a software driver has a gate of its
+// own, because it is no context of the process.
 func (d *Driver) gateOf(key contextKey) *captureGate {
 	if d.table.Software() {
 		return new(captureGate)
@@ -216,7 +226,7 @@ func (d *Driver) gateOf(key contextKey) *captureGate {
 	return g
 }
 
-// forgetGate removes a gate that nobody holds any more, unless the context has another one since.
+// forgetGate removes a gate that was collected, unless the context has a new gate.
 func forgetGate(key contextKey) {
 	gates.mu.Lock()
 	defer gates.mu.Unlock()

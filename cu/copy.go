@@ -8,12 +8,12 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Copy enqueues a copy of src to the beginning of dst, and returns before it is
-// done. One of the two may be host memory. Between the memory of two devices it
-// needs no peer access. The stream must be of the context of the device memory:
-// of either one, if there are two. Both stay allocated until the GPU has done the copy, also if
-// they are closed (cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync,
-// cuMemcpyPeerAsync). It waits while the stream's queue is full: see docs/blocking.md.
+// Copy enqueues a copy of src to the beginning of dst, and returns before the copy is done
+// (cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyPeerAsync). One of the two may
+// be host memory. The stream must be of the context of the device memory, or of either context if
+// the memory is of two. A copy between two devices needs no peer access. Memory that is closed
+// before the copy is done stays allocated until then. It waits while the stream's queue is full:
+// see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
 	d, r := regionOf(dst), regionOf(src)
 	defer runtime.KeepAlive(src)
@@ -21,7 +21,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 	op := copyOp(&d, &r)
 	switch {
 	case op == "":
-		return invalid("cuMemcpyDtoDAsync", "both are host memory: copy within View")
+		return invalid("cuMemcpyDtoDAsync", "both are host memory: use Go's copy on the slices of View")
 	case d.valid() && r.valid() && r.size > d.size:
 		return invalid(op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
 	}
@@ -46,7 +46,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 	return s.endMemory(op, sc, &d, &r, res, nil)
 }
 
-// copyOp returns the C function that copies, "" if there is none.
+// copyOp returns the C function for the copy, or "" if there is none.
 func copyOp(d, r *region) string {
 	switch {
 	case d.mem == nil || r.mem == nil:
@@ -62,9 +62,9 @@ func copyOp(d, r *region) string {
 	return "cuMemcpyDtoDAsync"
 }
 
-// Memset enqueues the setting of each byte of the memory, which must be of the
-// stream's context, or on the host (cuMemsetD8Async).
-// It waits while the stream's queue is full: see docs/blocking.md.
+// Memset enqueues the setting of each byte of the memory (cuMemsetD8Async). The memory must be of
+// the stream's context, or host memory. It waits while the stream's queue is full: see
+// docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	const op = "cuMemsetD8Async"
 	d := regionOf(dst)
@@ -79,16 +79,16 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 	return s.endMemory(op, sc, &d, &d, res, nil)
 }
 
-// Memset32 enqueues the setting of each 32-bit word of the memory, the address
-// and the size of which must be multiples of four bytes. It must be of the
-// stream's context, or on the host (cuMemsetD32Async).
-// It waits while the stream's queue is full: see docs/blocking.md.
+// Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
+// and the size must be multiples of four bytes. The memory must be of the stream's context, or host
+// memory. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	const op = "cuMemsetD32Async"
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
 	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
-		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
+		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4",
+			d.size, d.off))
 	}
 	sc, err := s.beginMemory(op, &d, &d)
 	if err != nil || d.size == 0 {
@@ -100,8 +100,8 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	return s.endMemory(op, sc, &d, &d, res, nil)
 }
 
-// beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error there is nothing to
-// undo, and the stream is nil.
+// beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
+// nothing has begun, and the stream is nil.
 func (s *Stream) beginMemory(op string, d, r *region) (*streamCore, error) {
 	if s == nil || s.core == nil {
 		return nil, errNil(op, "stream")
@@ -136,7 +136,7 @@ func (s *Stream) beginMemory(op string, d, r *region) (*streamCore, error) {
 	return sc, nil
 }
 
-// checkMemory returns an error if the stream cannot work on the regions.
+// checkMemory returns an error if the stream cannot use the regions.
 func (sc *streamCore) checkMemory(op string, d, r *region) error {
 	if op == "cuMemcpyPeerAsync" {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
@@ -157,7 +157,8 @@ func (sc *streamCore) checkMemory(op string, d, r *region) error {
 	return nil
 }
 
-// endMemory ends what beginMemory began, with the driver's result, or returns the error of beginMemory.
+// endMemory ends the call that beginMemory began. res is the driver's result, and err the error of
+// beginMemory.
 func (s *Stream) endMemory(op string, sc *streamCore, d, r *region, res driver.Result, err error) error {
 	if err != nil {
 		return err
@@ -172,6 +173,5 @@ func (s *Stream) endMemory(op string, sc *streamCore, d, r *region, res driver.R
 	return err
 }
 
-// errUnmapped is behind the error of work on host memory that the device cannot
-// reach.
-var errUnmapped = errors.New("the device cannot reach the host memory")
+// errUnmapped is wrapped by the error of work on host memory that the device cannot access.
+var errUnmapped = errors.New("the device cannot access the host memory")

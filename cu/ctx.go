@@ -10,85 +10,89 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Context is a CUDA context: a device's primary context, retained until the
-// Context is closed, one that [Device.NewContext] created, or somebody else's.
-// Two Contexts may be of the same CUDA context, as those of one device's primary
-// context are; then their objects mix.
+// Context is a CUDA context. It is a device's primary context, which the Context retains, or a
+// context that [Device.NewContext] created, or a context of other code. Several Contexts may stand
+// for one CUDA context: for example all Contexts of one device's primary context. Their objects can
+// be used together.
 //
-// A Context that is closed refuses new children; what was made in it goes on
-// working, and keeps the CUDA context: see [Context.Close].
+// A closed Context refuses to create objects. Objects that were created in it stay usable, and keep
+// the CUDA context: see [Context.Close].
 type Context struct {
 	_       noCopy
 	own     *contextOwner
 	cleanup runtime.Cleanup
 }
 
-// contextOwner is one Context's share in a core.
+// contextOwner is a Context's use of a core.
 type contextOwner struct {
 	handle.Refs
 	core *contextCore
 }
 
-// contextCore is a CUDA context that this package holds a claim to. Its owners
-// and its children count as users; the claim is released with the last one.
+// contextCore is a CUDA context to which this package holds a claim. Its owners and its children
+// are its users. The last user releases the claim.
 type contextCore struct {
 	contextIdentity
 	ownership
 	firstErrors
 	contextStreams
 
-	// deferred is what is yet to be freed.
+	// deferred are the objects that the program's next call that may wait frees.
 	deferred deferred
 	spare    eventCache
 	ends     streamEnds
 	// wakeUps are the streams that wake the watcher.
 	wakeUps wakeUpPool
-	// watched is what is waited for of the context. The watcher's lock guards it.
+	// watched is the domain of all waits of the context. The watcher's lock guards it.
 	watched watch.Domain
-	// cells are the memory of its timelines.
+	// cells is the memory of the context's timelines.
 	cells cells
-	// pool is the events that EventPool gives out, nil while it has no share.
+	// pool is the context's pool of events, nil if no EventPool uses it.
 	pool  *poolCore
 	peers peers
-	// calls are the functions that its streams have yet to call.
+	// calls are the functions that the context's streams have yet to call.
 	calls hostCalls
 }
 
-// contextIdentity says which CUDA context it is. It never changes.
+// contextIdentity says which CUDA context a core stands for. It never changes.
 type contextIdentity struct {
 	drv *Driver
 	raw driver.Context
 	dev driver.Device
 	key contextKey
-	// device is dev for callers.
+	// device is the Device of dev.
 	device *Device
 }
 
-// contextStreams is what a context knows of its streams.
+// contextStreams is the state of a context that its streams share.
 type contextStreams struct {
 	mu    lock.Mutex[lock.Context]
 	parts map[driver.Stream]*partOf // of streams that have a handle of their own
-	// pools are the streams that PoolStream shares out, by their priority.
+	// pools are the streams that PoolStream returns, by their priority.
 	pools map[int32]*streamPool
-	// gate keeps captures of its streams apart from calls that the driver checks against them.
+	// gate separates captures of the context's streams from calls that the driver checks against
+	// captures.
 	gate *captureGate
 }
 
-// keepDeferred reports what is deferred in a context of somebody else's, who may destroy the context at any time.
-// It ends with that. There is nothing deferred in others by now.
+// keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
+// them, because the owner may destroy the context at any time. It is called when the last user has
+// gone; contexts of this package have no deferred objects then.
 func (c *contextCore) keepDeferred() {
-	for _, r := range c.deferred.all() { // nobody else is left to touch it
+	for _, r := range c.deferred.all() { // no other goroutine uses the core any more
 		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
 		r.unmark()
 	}
 }
 
-// errBorrowed is why what was forgotten in somebody else's context is not freed.
-var errBorrowed = errors.New("the context is somebody else's, who may destroy it: close what was made in it before the Context")
+// errBorrowed says why abandoned objects of another owner's context are not freed.
+var errBorrowed = errors.New(
+	"the context belongs to other code, which may destroy it: close the objects of the context before the Context",
+)
 
-// PrimaryContext retains the device's primary context
-// (cuDevicePrimaryCtxRetain). The first one in a process takes the driver a
-// few hundred milliseconds. No thread's current context is changed. It may wait for the GPU: see docs/blocking.md.
+// PrimaryContext retains the device's primary context (cuDevicePrimaryCtxRetain). The first call in
+// a process takes a few hundred milliseconds. It changes no thread's current context. It may wait
+// for the GPU: see docs/blocking.md.
 func (dev *Device) PrimaryContext() (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if !dev.valid() {
@@ -105,15 +109,16 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
-		dev.release() // if another claim stands, this returns at once
+		dev.release() // returns at once if another claim exists
 	}
 	return c, err
 }
 
-// NewContext creates a context beside the primary one (cuCtxCreate). Most
-// programs want the primary context, which they share with CUDA's runtime and the
-// libraries that are built on it; work of two contexts takes turns on the GPU.
-// No thread's current context is changed. It may wait for the GPU: see docs/blocking.md.
+// NewContext creates a context in addition to the primary context (cuCtxCreate). It changes no
+// thread's current context. It may wait for the GPU: see docs/blocking.md.
+//
+// Most programs need only the primary context, which they share with CUDA's runtime and the
+// libraries that use it. The GPU alternates between the work of two contexts.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
@@ -144,18 +149,20 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	return c, err
 }
 
-// WrapContext returns a Context for a CUcontext that somebody else made, and
-// goes on to own; Close does not destroy it. It has to outlive its use here: close
-// what was made in it, and the Context last, before its owner destroys it. What the
-// garbage collector or another goroutine closes may come later. A number that is not
-// a context's handle crashes the process.
+// WrapContext returns a Context for a CUcontext that other code created. The other code keeps the
+// ownership: Close does not destroy the CUcontext. A number that is not the handle of a context
+// crashes the process.
+//
+// The CUcontext must outlive its use here: before its owner destroys it, close first the objects
+// that were created in it, and then the Context. Do not leave this to the garbage collector or to
+// another goroutine, which may close them too late.
 func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	const op = "cuCtxGetDevice"
 	if !d.open() {
 		return nil, errNil(op, "driver")
 	}
 	if handle == 0 {
-		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUcontext, such as CurrentContext returns while one is current")
+		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
 	dev, res := d.table.CtxGetDevice(driver.At{Context: raw})
@@ -172,14 +179,16 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 			return c, err
 		}
 	}
-	return nil, &Error{Op: op, Result: ResultInvalidDevice, Handle: handle, Detail: "the context is of a device that the driver does not list"}
+	return nil, &Error{
+		Op: op, Result: ResultInvalidDevice, Handle: handle,
+		Detail: "the context is of a device that the driver does not list",
+	}
 }
 
-// CurrentContext returns the CUcontext that is current on the operating system
-// thread that the goroutine runs on now, 0 if there is none (cuCtxGetCurrent).
-// Unless the goroutine is locked to its thread, as in [Context.Do], the answer
-// says nothing about the next call. A software driver knows threads only as a
-// [Thread], which has a method of the same name.
+// CurrentContext returns the CUcontext that is current on the goroutine's operating system thread,
+// or 0 if there is none (cuCtxGetCurrent). The goroutine may run on another thread afterwards,
+// unless it is locked to its thread, as in [Context.Do]. A software driver has no operating system
+// threads: use the method of [Thread] with the same name.
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
@@ -192,9 +201,9 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 	return uintptr(raw), nil
 }
 
-// newContext returns the owner of a claim to a CUDA context. redundant says that
-// the context has a claim of this kind already, so that the caller has to give
-// this one up; so it has if newContext fails.
+// newContext returns the owner of a claim to a CUDA context. redundant says that the package holds
+// a claim of this kind already. The caller must release its claim if redundant is true or
+// newContext fails.
 func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Context, redundant bool, err error) {
 	key, err := d.keyOf(raw)
 	if err != nil {
@@ -203,7 +212,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	d.mu.Lock()
 	core := d.contexts[key]
 	if core != nil && core.reviveLocked() {
-		// A claim takes the place of somebody else's.
+		// The claim of a wrapped context owns nothing, so the new claim replaces it.
 		redundant = core.claim != borrowed
 		if !redundant {
 			core.claim = hold
@@ -226,14 +235,23 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	return c, redundant, nil
 }
 
-// Close releases the context (cuDevicePrimaryCtxRelease, or cuCtxDestroy for one that was created). If nothing that
-// was made in it is still open, and no other Context of it, this waits for all of the context's work on the GPU;
-// where others keep the CUDA context, for what uses memory or timelines of other contexts. If something is still
-// open, what is closed last leaves the CUDA context abandoned: it is released by the next Close of a Context of the
-// same device, or by [Driver.Close], and PrimaryContext takes it up again. Close also frees what was forgotten in
-// contexts of the device, or closed while it was in use, for which it waits: see docs/blocking.md. Goroutines that
-// wait for anything of a context whose last Context is closed are woken with an error that matches [ErrClosed].
-// Further calls return nil.
+// Close releases the context (cuDevicePrimaryCtxRelease, or cuCtxDestroy for a context that was
+// created). If no object of the context and no other Context of the same CUDA context is open,
+// Close waits for all work of the context on the GPU; if other code keeps the CUDA context, only
+// for work that uses memory or timelines of other contexts. It also frees deferred objects, for
+// whose work it waits: see below and docs/blocking.md. Waits of a context whose last Context is
+// closed end with an error that matches [ErrClosed]. Further calls return nil.
+//
+// # Contexts with open objects
+//
+// If objects of the context are still open, Close does not wait for them, and the close of the last
+// object leaves the CUDA context abandoned. An abandoned context is released by the next Close of a
+// Context of the same device, or by [Driver.Close]. [Device.PrimaryContext] uses it again.
+//
+// # Deferred objects
+//
+// These are objects in contexts of the device that were abandoned, or closed while they were in
+// use, and are not freed yet.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
 		return errNil("cuDevicePrimaryCtxRelease", "context")
@@ -242,7 +260,7 @@ func (c *Context) Close() error {
 	if first {
 		c.cleanup.Stop()
 		if core := c.own.core; core.owners.Add(-1) == 0 {
-			core.closings.Add(1) // who does not wait by the watcher yet looks at this later
+			core.closings.Add(1) // waits that have not reached the watcher yet read this later
 			core.drv.closedContext(core)
 		}
 	}
@@ -255,10 +273,10 @@ func (c *Context) Close() error {
 	return err
 }
 
-// forgotten closes an owner that the garbage collector found.
+// forgotten closes an owner that the garbage collector has found.
 func (o *contextOwner) forgotten() {
 	if first, last := o.Close(); first {
-		o.core.owners.Add(-1) // who waits goes on
+		o.core.owners.Add(-1) // waits of the context continue
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Forgotten: true})
 		if last {
 			o.core.childDone()
@@ -266,10 +284,11 @@ func (o *contextOwner) forgotten() {
 	}
 }
 
-// Last takes the owner away from the users of the context. Who enters a Context holds no lock.
+// Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
+// or leaves a Context.
 func (o *contextOwner) Last(bool) { o.core.childDone() }
 
-// enter begins an operation in the context, and leave ends it.
+// enter begins a call on the context, and leave ends it.
 func (c *Context) enter(op string) (*contextCore, error) {
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
@@ -293,9 +312,8 @@ func (c *Context) Device() *Device {
 	return c.own.core.device
 }
 
-// Handle lends the CUcontext to code that calls the driver in another way. It is
-// good until the Context is closed or collected. For a nil or a closed Context it
-// is 0.
+// Handle returns the CUcontext, for code that calls the driver directly. The handle is valid until
+// the Context is closed or collected. Handle returns 0 for a nil or closed Context.
 func (c *Context) Handle() uintptr {
 	if c == nil || c.own == nil || c.own.Closed() {
 		return 0
@@ -303,24 +321,23 @@ func (c *Context) Handle() uintptr {
 	return uintptr(c.own.core.raw)
 }
 
-// ID returns a number that no other context of the process has or will have
-// (cuCtxGetId, CUDA 12.0). Handles come back: a primary context that was released
-// and retained again has the same one.
+// ID returns a number that identifies the context (cuCtxGetId, CUDA 12.0). No other context of the
+// process ever has the same ID. Handles are not unique in this way: a primary context that is
+// released and retained again has the same handle.
 func (c *Context) ID() (uint64, error) {
 	return askContext(c, "cuCtxGetId", func(t *driver.Table, at driver.At) (uint64, driver.Result) {
 		return t.CtxGetId(at, at.Context)
 	})
 }
 
-// Flags returns the flags that the context has (cuCtxGetFlags).
+// Flags returns the flags of the context (cuCtxGetFlags).
 func (c *Context) Flags() (ContextFlags, error) {
 	f, err := askContext(c, "cuCtxGetFlags", (*driver.Table).CtxGetFlags)
 	return ContextFlags(f), err
 }
 
-// APIVersion returns the version of the driver API that the context was created
-// for, as CUDA counts it for contexts: 3020 for all of today's
-// (cuCtxGetApiVersion).
+// APIVersion returns the version of the driver API for which the context was created
+// (cuCtxGetApiVersion). CUDA numbers these versions separately: today every context has 3020.
 func (c *Context) APIVersion() (int, error) {
 	v, err := askContext(c, "cuCtxGetApiVersion", func(t *driver.Table, at driver.At) (uint32, driver.Result) {
 		return t.CtxGetApiVersion(at, at.Context)
@@ -328,9 +345,9 @@ func (c *Context) APIVersion() (int, error) {
 	return int(v), err
 }
 
-// PriorityRange returns the priorities that streams may have. Lower numbers go
-// first: on most GPUs least is 0 and greatest is -5. Both are 0 on devices without
-// priorities (cuCtxGetStreamPriorityRange).
+// PriorityRange returns the range of stream priorities (cuCtxGetStreamPriorityRange). A lower
+// number is a higher priority: on most GPUs least is 0 and greatest is -5. Both are 0 on devices
+// without priorities.
 func (c *Context) PriorityRange() (least, greatest int, err error) {
 	r, err := askContext(c, "cuCtxGetStreamPriorityRange", func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
 		l, g, res := t.CtxGetStreamPriorityRange(at)
@@ -339,8 +356,7 @@ func (c *Context) PriorityRange() (least, greatest int, err error) {
 	return int(r[0]), int(r[1]), err
 }
 
-// MemInfo returns how much of the device's memory is free, and how much there
-// is, in bytes (cuMemGetInfo).
+// MemInfo returns the free and the total memory of the device in bytes (cuMemGetInfo).
 func (c *Context) MemInfo() (free, total uint64, err error) {
 	n, err := askContext(c, "cuMemGetInfo", func(t *driver.Table, at driver.At) ([2]uint64, driver.Result) {
 		f, a, res := t.MemGetInfo(at)
@@ -355,16 +371,16 @@ type Limit int32
 // String returns the limit's name in lower case.
 func (l Limit) String() string { return nameOf(namesLimit[:], int32(l)) }
 
-// Limit returns a limit of the context; the unit is that of the resource, bytes
-// for most (cuCtxGetLimit).
+// Limit returns a limit of the context (cuCtxGetLimit). The unit depends on the resource: it is
+// bytes for most.
 func (c *Context) Limit(l Limit) (uint64, error) {
 	return askContext(c, "cuCtxGetLimit", func(t *driver.Table, at driver.At) (uint64, driver.Result) {
 		return t.CtxGetLimit(at, int32(l))
 	})
 }
 
-// SetLimit asks for a limit of the context. The driver may choose another value:
-// Limit says which (cuCtxSetLimit). It may wait for the GPU: see docs/blocking.md.
+// SetLimit asks the driver for a limit of the context (cuCtxSetLimit). The driver may set another
+// value, which Limit returns. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) SetLimit(l Limit, value uint64) error {
 	_, err := askContext(c, "cuCtxSetLimit", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.CtxSetLimit(at, int32(l), value)
@@ -372,8 +388,12 @@ func (c *Context) SetLimit(l Limit, value uint64) error {
 	return err
 }
 
-// askContext makes a call with the context current, for which at says so.
-func askContext[T any](c *Context, op string, call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
+// askContext makes a call in the context. The driver makes the context of at current for the call.
+func askContext[T any](
+	c *Context,
+	op string,
+	call func(t *driver.Table, at driver.At) (T, driver.Result),
+) (v T, err error) {
 	core, err := c.enter(op)
 	if err != nil {
 		return v, err
@@ -387,9 +407,9 @@ func askContext[T any](c *Context, op string, call func(t *driver.Table, at driv
 	return v, nil
 }
 
-// Synchronize waits for all work in the context and holds an operating system
-// thread meanwhile (cuCtxSynchronize). It may report an error of any of it. Then it frees what was forgotten in the
-// context, or closed while it was in use: see docs/blocking.md.
+// Synchronize waits for all work in the context (cuCtxSynchronize). It holds an operating system
+// thread meanwhile. The error may be of any work in the context. Then it frees the context's
+// objects that were abandoned, or closed while they were in use: see docs/blocking.md.
 func (c *Context) Synchronize() error {
 	const op = "cuCtxSynchronize"
 	core, err := c.enter(op)

@@ -6,16 +6,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// RecordEvent makes the event mark the end of what is enqueued now on all streams of the
-// context, default ones included (cuCtxRecordEvent, CUDA 12.5). What is enqueued later is
-// not part of it. The event has to be of this context; a zero Event is created in it. It
-// then is like one that was recorded on a stream, for [Event.Query], [Event.Wait],
-// [Event.Ticket] and [Stream.WaitEvent]; what [Event.Since] measures to such a record,
-// CUDA does not say.
+// RecordEvent makes the event mark the end of all work that is enqueued now on all streams of the
+// context, the default streams included (cuCtxRecordEvent, CUDA 12.5). The event must be of this
+// context; a zero Event is created in it. [Event.Query], [Event.Wait], [Event.Ticket] and
+// [Stream.WaitEvent] then work as after a record on a stream. CUDA does not define the time that
+// [Event.Since] measures to such a record.
 //
-// While a stream of the context is being captured the driver refuses this with
-// [ResultStreamCaptureUnsupported], which invalidates the capture. It waits while a capture in
-// the context begins or ends: see [Stream.Capture].
+// While a stream of the context is being captured, the driver refuses the call with
+// [ResultStreamCaptureUnsupported], and invalidates the capture. RecordEvent waits while a capture
+// in the context begins or ends: see [Stream.Capture].
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
 	core, o, err := c.enterWith(op, e)
@@ -26,18 +25,19 @@ func (c *Context) RecordEvent(e *Event) error {
 	return core.record(op, e, o, recordArgs{by: byContext})
 }
 
-// WaitEvent makes the GPU hold back what is enqueued in the context from now on, on
-// streams that are there and on those to come, until the event's present record has
-// completed (cuCtxWaitEvent, CUDA 12.5). The host does not wait. An event that was never
-// recorded holds back nothing. The event may be of another context or device, but for one
-// that processes share; later records of it change nothing. For one that processes share
-// an H200 also waits for all that was enqueued in the context before. There a wait is behind
-// every earlier [Context.RecordEvent] of the context, too, even for an event that is complete.
+// WaitEvent makes all work that is enqueued in the context from now on wait for the event's newest
+// record, on existing and on new streams (cuCtxWaitEvent, CUDA 12.5). The host does not wait. Later
+// records of the event change nothing. An event that was never recorded blocks nothing. The event
+// may be of another context or device, unless processes share it.
 //
-// While a stream of the context is being captured the driver refuses this with
-// [ResultStreamCaptureUnsupported], and if the event is part of another context's capture with
-// [ResultCapturedEvent]; either invalidates the capture. It waits while a capture in the context
-// begins or ends: see [Stream.Capture].
+// On an H200 the wait begins after every earlier [Context.RecordEvent] of the context, even if the
+// event is complete. For an event that processes share, it also begins after all work that was
+// enqueued in the context before.
+//
+// While a stream of the context is being captured, the driver refuses the call with
+// [ResultStreamCaptureUnsupported]. If the event is part of another context's capture, it refuses
+// the call with [ResultCapturedEvent]. Either invalidates the capture. WaitEvent waits while a
+// capture in the context begins or ends: see [Stream.Capture].
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
 	core, o, err := c.enterWith(op, e)
@@ -50,8 +50,9 @@ func (c *Context) WaitEvent(e *Event) error {
 	})
 }
 
-// enterWith begins an operation in the context that takes an event, and returns the
-// event's owner, nil if it was not created yet. The driver comes before what is closed.
+// enterWith begins a call on the context that uses an event, and returns the event's owner, or nil
+// if the event was not created yet. An error about different drivers comes before an error about
+// closed objects.
 func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
@@ -64,8 +65,8 @@ func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, err
 	return core, o, err
 }
 
-// record records an event that is for more than a stream. Its owner is nil if it was not
-// created yet.
+// record records an event for a whole context or green context. o is the event's owner, or nil if
+// the event was not created yet.
 func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (err error) {
 	if o == nil {
 		if o, err = e.create(c); err != nil {
@@ -76,17 +77,22 @@ func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (
 	if o.core.ctx != c {
 		return o.core.ofAnotherContext(op, "context", c)
 	}
-	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // another Event has moved here just now
+	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // moved into e after the caller's check
 		return noGreen(op, uintptr(a.green))
 	}
 	return o.core.record(op, a)
 }
 
-// wait makes a whole context, in the name of handle, wait for an event, whose owner is nil
-// if it was not created yet.
-func (c *contextCore) wait(op string, handle uintptr, o *eventOwner, call func(driver.At, driver.Event) driver.Result) error {
+// wait makes a whole context or green context wait for an event. handle is the handle for errors. o
+// is the event's owner, or nil if the event was not created yet.
+func (c *contextCore) wait(
+	op string,
+	handle uintptr,
+	o *eventOwner,
+	call func(driver.At, driver.Event) driver.Result,
+) error {
 	if o == nil {
-		return nil // it was never recorded
+		return nil // never recorded
 	}
 	sl, err := o.core.enter(op)
 	if err != nil {

@@ -10,32 +10,34 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// deferred are objects of a context that nobody uses any more, and that are yet to be freed: the driver may wait for
-// all work in the context before it frees them, and lets others enqueue none meanwhile. So no goroutine, cleanup or
-// callback of the library frees them. The next call that is documented to wait for the GPU does; an allocation
-// that fits takes memory from here before. An object stays here until the moment when it is freed: so it is not lost if
-// a tracer panics while somebody waits for its work.
+// deferred are the objects of a context that are not in use any more, and are not freed yet. Before
+// the driver frees such an object it may wait for all work in the context, and block calls that
+// enqueue work there meanwhile. So no goroutine, cleanup or callback of the library frees the
+// object: the program's next call that may wait does. An allocation takes a piece of memory from
+// here if it fits. An object stays here until it is freed, so that it is not lost if a tracer
+// panics during the wait for its work.
 type deferred struct {
 	mu      lock.Mutex[lock.Deferred]
 	objects map[*resource]struct{}
-	// memory is that part of objects which allocations can take, by what it fits: lists of *memCore.
+	// memory has the objects that allocations can take: lists of *memCore, by the allocations that
+	// they fit.
 	memory map[memoryFit]*list.List
-	// bytes is the size of the memory among the objects.
+	// bytes is the size of all memory in objects.
 	bytes uint64
-	// freeing counts the objects that the driver frees now, and freed is closed when there are none. No tracer is
-	// called meanwhile, so that a tracer may wait for them.
+	// freeing counts the objects that the driver frees now. freed is closed when freeing becomes 0.
+	// No tracer is called while an object is counted, so that a tracer may wait for freed.
 	freeing int
 	freed   chan struct{}
 }
 
-// memoryFit says which allocations a piece of memory is good for.
+// memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
 	is    memoryKind
 	flags HostFlags
 	class uint64
 }
 
-// fit returns what memory of this size is good for: allocations of about this size.
+// fit returns the allocations that memory of this size can serve. Their sizes are about the same.
 func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
@@ -45,7 +47,7 @@ func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
 }
 
-// add adds an object, on which no call is in flight, and none can begin.
+// add adds an object. No call on the object is in flight or can begin.
 func (d *deferred) add(r *resource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +71,7 @@ func (d *deferred) add(r *resource) {
 	mc.listed = d.memory[f].PushBack(mc)
 }
 
-// remove takes an object away, if it is still there. The lock is held.
+// remove removes an object, and reports false if it is not there. The caller holds d.mu.
 func (d *deferred) remove(r *resource) bool {
 	if _, there := d.objects[r]; !there {
 		return false
@@ -92,7 +94,7 @@ func (d *deferred) remove(r *resource) bool {
 	return true
 }
 
-// take takes the first piece of memory that is good for allocations like f, or returns nil.
+// take removes and returns the first piece of memory that serves the allocations f, or returns nil.
 func (d *deferred) take(f memoryFit) *memCore {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,15 +107,15 @@ func (d *deferred) take(f memoryFit) *memCore {
 	return mc
 }
 
-// all returns all objects, which stay.
+// all returns all objects, and removes none.
 func (d *deferred) all() []*resource {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.objects))
 }
 
-// claim takes an object, which the caller frees, and calls done then. It reports false if an allocation has taken
-// it, or somebody else frees it.
+// claim removes an object for the caller, which must free it, and then call done. ok is false if an
+// allocation has taken the object, or another goroutine frees it.
 func (d *deferred) claim(r *resource) (done func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,21 +135,21 @@ func (d *deferred) claim(r *resource) (done func(), ok bool) {
 	}, true
 }
 
-// tryAgain reports whether it is worth another try, later, to find out when the work of an object is done: the last one
-// has failed with err.
-func (d *deferred) tryAgain(r *resource, err error) bool {
+// retryLater reports whether the library should later try again to find out when the work of an
+// object is done. err is the error of the last attempt.
+func (d *deferred) retryLater(r *resource, err error) bool {
 	if err == nil || errors.Is(err, errNoTail) {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !errors.Is(err, errBusy) { // else a stream is being captured
+	if !errors.Is(err, errBusy) { // errBusy is temporary, so it does not count as an attempt
 		r.tries++
 	}
 	return r.tries < maxTries
 }
 
-// waitFreed waits for the objects that the driver frees now.
+// waitFreed waits until the driver has freed the objects that it frees now.
 func (d *deferred) waitFreed() {
 	d.mu.Lock()
 	freed := d.freed
@@ -157,13 +159,14 @@ func (d *deferred) waitFreed() {
 	}
 }
 
-// maxTaken is how many pieces of memory an allocation looks at.
+// maxTaken is the number of pieces of memory that an allocation tries.
 const maxTaken = 4
 
-// takeMemory returns memory that fits, and that no work uses any more, or nil. It does not wait for the GPU.
+// takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
+// wait for the GPU.
 func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
-		return nil // an allocation fails there, and says why
+		return nil // the driver's error for the allocation tells the program why
 	}
 	f := fit(is, flags, size)
 	for range maxTaken {
@@ -171,7 +174,7 @@ func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *m
 		if mc == nil {
 			break
 		}
-		if c.idleOrBack(mc, size) {
+		if c.idleOrPutBack(mc, size) {
 			mc.unmark()
 			return mc
 		}
@@ -179,8 +182,9 @@ func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *m
 	return nil
 }
 
-// idleOrBack reports whether memory that was taken fits, and no work uses it. Else it is put back, behind the others.
-func (c *contextCore) idleOrBack(mc *memCore, size uint64) (idle bool) {
+// idleOrPutBack reports whether memory that was taken fits, and is not used by any work. If not, it
+// adds the memory again, at the end of its list.
+func (c *contextCore) idleOrPutBack(mc *memCore, size uint64) (idle bool) {
 	defer func() {
 		if !idle { // also if a tracer panics
 			c.deferred.add(&mc.resource)
@@ -189,19 +193,20 @@ func (c *contextCore) idleOrBack(mc *memCore, size uint64) (idle bool) {
 	return mc.capacity >= size && mc.idle()
 }
 
-// size returns how many objects there are, and how many bytes of memory.
+// size returns the number of objects, and the bytes of memory among them.
 func (d *deferred) size() (objects int, bytes uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.objects), d.bytes
 }
 
-// freeDeferred frees what is deferred, and waits for the GPU: only calls that are documented to do so call it. The
-// caller is a user of the context. Errors go to the leak hook.
+// freeDeferred frees the deferred objects of the context. It waits for the GPU: only calls that are
+// documented to wait may use it. The caller is a user of the context. The leak hook gets the
+// errors.
 func (c *contextCore) freeDeferred() {
 	for _, r := range c.deferred.all() {
 		err := r.usage.wait()
-		if c.deferred.tryAgain(r, err) {
+		if c.deferred.retryLater(r, err) {
 			continue
 		}
 		if done, ok := c.deferred.claim(r); ok {
@@ -212,7 +217,8 @@ func (c *contextCore) freeDeferred() {
 	}
 }
 
-// freeClaimed frees a deferred object, unless err says that nobody can know when its work is done. It calls no tracer.
+// freeClaimed frees a claimed object. If err is set, the end of the object's work cannot be
+// observed: then the object is kept. It calls no tracer.
 func (c *contextCore) freeClaimed(r *resource, err error) {
 	if err == nil {
 		err = r.free(driver.At{Relaxed: true})
@@ -222,8 +228,9 @@ func (c *contextCore) freeClaimed(r *resource, err error) {
 	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
 }
 
-// freeDeferred frees what is deferred in all contexts of a device, or of all devices for nil, and releases contexts
-// without users. It waits for the GPU: only calls that are documented to do so call it.
+// freeDeferred frees the deferred objects in all contexts of a device, or of all devices for nil.
+// It also releases the abandoned contexts. It waits for the GPU: only calls that are documented to
+// wait may use it.
 func (d *Driver) freeDeferred(dev *Device) {
 	d.watch.Settle(d.table.Clock())
 	d.mu.Lock()
@@ -240,20 +247,20 @@ func (d *Driver) freeDeferred(dev *Device) {
 	})
 }
 
-// pending reports whether there is anything to free, or being freed.
+// pending reports whether there are objects to free, or objects that the driver frees now.
 func (d *deferred) pending() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.objects) > 0 || d.freeing > 0
 }
 
-// allocate makes a call that allocates, and makes it again if there was too little memory, when what is deferred on the
-// device is freed: for that it waits.
+// allocate makes a call that allocates. If there is too little memory, it frees the deferred
+// objects of the device, for which it waits, and makes the call again.
 func (c *contextCore) allocate(call func() driver.Result) driver.Result {
 	return c.drv.allocate(c.device, call)
 }
 
-// allocate is that for whoever has no context yet.
+// allocate is contextCore.allocate for callers without a context.
 func (d *Driver) allocate(dev *Device, call func() driver.Result) driver.Result {
 	res := call()
 	if res == driver.ResultOutOfMemory {

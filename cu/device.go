@@ -8,16 +8,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Device is a GPU. It needs no closing. A driver has one *Device for each GPU,
-// so that they can be compared.
+// Device is a GPU. It need not be closed. A Driver has exactly one *Device for each GPU, so that
+// the pointers can be compared.
 type Device struct {
 	drv     *Driver
 	raw     driver.Device
 	ordinal int
 }
 
-// Device returns the device with the given ordinal, counted from 0
-// (cuDeviceGet).
+// Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
 	if !d.open() {
@@ -35,7 +34,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return nil, &Error{
 			Op:     op,
 			Result: res,
-			Detail: fmt.Sprintf("there is no device %d: the driver sees %d, counted from 0", ordinal, n),
+			Detail: fmt.Sprintf("there is no device %d: the driver has %d devices, counted from 0", ordinal, n),
 		}
 	}
 	return nil, d.fail(op, 0, res)
@@ -53,7 +52,7 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 	return dev
 }
 
-// Devices returns all devices that the driver sees, by their ordinals.
+// Devices returns all devices that the driver has, in the order of their ordinals.
 func (d *Driver) Devices() ([]*Device, error) {
 	n, err := d.DeviceCount()
 	if err != nil {
@@ -68,8 +67,8 @@ func (d *Driver) Devices() ([]*Device, error) {
 	return devs, nil
 }
 
-// DeviceByPCIBusID returns the device in a PCI slot, such as "0000:3b:00.0",
-// "3b:00.0" or "0000:3b:00" (cuDeviceGetByPCIBusId).
+// DeviceByPCIBusID returns the device with a PCI address, such as "0000:3b:00.0", "3b:00.0" or
+// "0000:3b:00" (cuDeviceGetByPCIBusId).
 func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	const op = "cuDeviceGetByPCIBusId"
 	if !d.open() {
@@ -79,11 +78,11 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
-		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver sees no device in PCI slot %q", id)}
+		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver has no device in PCI slot %q", id)}
 	default:
 		return nil, d.fail(op, 0, res)
 	}
-	// The handle is the ordinal, today; the list of devices is what is promised.
+	// Today the handle is the ordinal, but CUDA does not promise that.
 	devs, err := d.Devices()
 	if err != nil {
 		return nil, err
@@ -96,15 +95,14 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	return nil, &Error{
 		Op:     op,
 		Result: ResultInvalidDevice,
-		Detail: fmt.Sprintf("the device in PCI slot %q is not among those that the driver lists", id),
+		Detail: fmt.Sprintf("the driver does not list the device in PCI slot %q", id),
 	}
 }
 
-// valid reports whether the device came from a driver.
+// valid reports whether the device is of a driver.
 func (dev *Device) valid() bool { return dev != nil && dev.drv != nil }
 
-// Ordinal returns the number by which [Driver.Device] finds the device. It
-// returns -1 for nil.
+// Ordinal returns the number of the device for [Driver.Device], or -1 for nil.
 func (dev *Device) Ordinal() int {
 	if !dev.valid() {
 		return -1
@@ -124,7 +122,7 @@ func (dev *Device) String() string {
 	return fmt.Sprintf("device %d (%s)", dev.ordinal, name)
 }
 
-// Driver returns the driver that the device belongs to, nil for nil.
+// Driver returns the driver of the device, or nil for a nil Device.
 func (dev *Device) Driver() *Driver {
 	if !dev.valid() {
 		return nil
@@ -132,22 +130,21 @@ func (dev *Device) Driver() *Driver {
 	return dev.drv
 }
 
-// UUID is the identity of a device, which stays with it from one boot to the
-// next.
+// UUID identifies a device. It stays the same when the machine restarts.
 type UUID [16]byte
 
-// String returns the UUID the way NVIDIA's tools write that of a whole GPU:
-// "GPU-01234567-89ab-cdef-0123-456789abcdef". Where the device is a MIG instance
-// they write "MIG-" instead.
+// String returns the UUID in the form that NVIDIA's tools use for a whole GPU:
+// "GPU-01234567-89ab-cdef-0123-456789abcdef". For a MIG instance these tools write "MIG-" instead
+// of "GPU-".
 func (u UUID) String() string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// MarshalText returns the UUID as String does.
+// MarshalText returns the same text as String.
 func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// UUID returns the device's UUID, or that of its MIG instance, which drivers
-// before CUDA 11.4 cannot tell (cuDeviceGetUuid_v2, cuDeviceGetUuid).
+// UUID returns the device's UUID, or the UUID of its MIG instance (cuDeviceGetUuid_v2,
+// cuDeviceGetUuid). Drivers before CUDA 11.4 cannot report the UUID of a MIG instance.
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
 	if !dev.valid() {
@@ -165,16 +162,16 @@ func (dev *Device) UUID() (UUID, error) {
 
 // Name returns the device's name, such as "NVIDIA H200" (cuDeviceGetName).
 func (dev *Device) Name() (string, error) {
-	return dev.text("cuDeviceGetName", (*driver.Table).DeviceGetName)
+	return dev.queryText("cuDeviceGetName", (*driver.Table).DeviceGetName)
 }
 
-// PCIBusID returns the device's PCI address, such as "0000:3B:00.0"; Linux writes
-// it in lower case (cuDeviceGetPCIBusId).
+// PCIBusID returns the device's PCI address, such as "0000:3B:00.0" (cuDeviceGetPCIBusId). Linux
+// writes the address in lower case.
 func (dev *Device) PCIBusID() (string, error) {
-	return dev.text("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
+	return dev.queryText("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
 }
 
-func (dev *Device) text(
+func (dev *Device) queryText(
 	op string,
 	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result,
 ) (string, error) {
@@ -189,8 +186,8 @@ func (dev *Device) text(
 	return string(text), nil
 }
 
-// ComputeCapability returns the major and minor number of the device's compute
-// capability (cuDeviceGetAttribute).
+// ComputeCapability returns the major and the minor number of the device's compute capability
+// (cuDeviceGetAttribute).
 func (dev *Device) ComputeCapability() (major, minor int, err error) {
 	if major, err = dev.Attribute(DeviceAttributeComputeCapabilityMajor); err == nil {
 		minor, err = dev.Attribute(DeviceAttributeComputeCapabilityMinor)
@@ -204,13 +201,12 @@ type DeviceAttribute int32
 // String returns the attribute's name in lower case.
 func (a DeviceAttribute) String() string { return nameOf(namesDeviceAttribute[:], int32(a)) }
 
-// MarshalText returns the attribute as String does.
+// MarshalText returns the same text as String.
 func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// Attribute returns a property of the device: a number, in the unit that CUDA's
-// documentation names (clock rates in kHz, sizes in bytes), or 1 and 0 for yes
-// and no (cuDeviceGetAttribute). The error matches [ResultInvalidValue] if the
-// driver is too old to know the attribute.
+// Attribute returns a property of the device (cuDeviceGetAttribute). It is a number in the unit
+// that CUDA's documentation names (kHz for clock rates, bytes for sizes), or 1 for yes and 0 for
+// no. If the driver is too old for the attribute, the error matches [ResultInvalidValue].
 func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
 	if !dev.valid() {
@@ -221,13 +217,12 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, invalid(op, fmt.Sprintf("the driver does not know attribute %d (%v)", int32(a), a))
+		return 0, invalid(op, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.drv.fail(op, 0, res)
 }
 
-// Attributes returns all properties that the driver knows, of those that have a
-// name in this package.
+// Attributes returns all properties that have a name in this package and that the driver supports.
 func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 	all := make(map[DeviceAttribute]int)
 	for _, n := range namesDeviceAttribute {
@@ -242,12 +237,11 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 	return all, nil
 }
 
-// CanAccessPeer reports whether kernels on this device can be given access to
-// another device's memory; see [Context.EnablePeerAccess]
-// (cuDeviceCanAccessPeer).
+// CanAccessPeer reports whether kernels on this device can access the memory of another device
+// (cuDeviceCanAccessPeer). [Context.EnablePeerAccess] enables the access.
 func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	const op = "cuDeviceCanAccessPeer"
-	if err := dev.with(op, peer); err != nil {
+	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
 	can, res := dev.drv.table.DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
@@ -267,7 +261,7 @@ func (a P2PAttribute) String() string { return nameOf(namesP2PAttribute[:], int3
 // (cuDeviceGetP2PAttribute).
 func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	const op = "cuDeviceGetP2PAttribute"
-	if err := dev.with(op, peer); err != nil {
+	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
 	v, res := dev.drv.table.DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
@@ -277,24 +271,20 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	return int(v), nil
 }
 
-// with checks the devices of a call that is about two.
-func (dev *Device) with(op string, peer *Device) error {
+// checkPeer checks the devices of a call on two devices.
+func (dev *Device) checkPeer(op string, peer *Device) error {
 	if !dev.valid() || !peer.valid() {
 		return errNil(op, "device")
 	}
 	if dev.drv != peer.drv {
-		return mistake(
-			op,
-			ErrDriverMismatch,
-			0,
-			fmt.Sprintf("one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv),
-		)
+		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf(
+			"one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv))
 	}
 	return nil
 }
 
-// PrimaryContextState returns the flags of the device's primary context, and
-// whether somebody in the process retains it (cuDevicePrimaryCtxGetState).
+// PrimaryContextState returns the flags of the device's primary context, and whether any code in
+// the process retains the context (cuDevicePrimaryCtxGetState).
 func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
 	const op = "cuDevicePrimaryCtxGetState"
 	if !dev.valid() {
@@ -308,8 +298,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 }
 
 // SetPrimaryContextFlags sets the flags of the device's primary context
-// (cuDevicePrimaryCtxSetFlags). Drivers before CUDA 11 refuse it while the
-// context is active.
+// (cuDevicePrimaryCtxSetFlags). Drivers before CUDA 11 refuse the call while the context is active.
 func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	const op = "cuDevicePrimaryCtxSetFlags"
 	if !dev.valid() {

@@ -68,7 +68,7 @@ func TestDeviceFacts(t *testing.T) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	for _, n := range []int{-1, 3, 1 << 40} {
-		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver sees 3") {
+		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver has 3 devices") {
 			t.Errorf("Device(%d): %v", n, err)
 		}
 	}

@@ -13,17 +13,16 @@ type DeviceMem struct {
 	cleanup runtime.Cleanup
 }
 
-// newDeviceMem returns the owner of device memory.
 func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
 	m := &DeviceMem{core: mc}
 	m.cleanup = newMemory(m, ctx, mc)
 	return m
 }
 
-// Alloc allocates size bytes of device memory (cuMemAlloc). Its content is
-// whatever was there before. It does not wait for the GPU, unless there is too little memory: then it frees what was
-// forgotten, or closed while it was in use, for which it waits, and tries again.
-// It may wait for the GPU: see docs/blocking.md.
+// Alloc allocates size bytes of device memory (cuMemAlloc). The content of the memory is undefined.
+// Alloc does not wait for the GPU unless there is too little memory. In that case it frees the
+// objects that were abandoned, or closed while they were in use, for whose work it waits, and tries
+// again: see docs/blocking.md.
 func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	const op = "cuMemAlloc"
 	core, err := c.enter(op)
@@ -48,11 +47,14 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
 
-// Close frees the memory (cuMemFree). This waits for all work in the context, whether or not it uses the memory,
-// and holds up whoever enqueues work there meanwhile: see docs/blocking.md. If calls that use the memory are in
-// flight, or a graph uses it, Close returns at once: the memory is freed by the next call that may wait, which are
-// Close of memory, of a module, a green context, a context or the driver, [Context.LoadModule] and
-// [Context.Synchronize]. So is memory that was forgotten. Further calls return nil.
+// Close frees the memory (cuMemFree). It waits for all work in the context, also for work that does
+// not use the memory. Meanwhile it blocks other calls that enqueue work in the context: see
+// docs/blocking.md. Further calls return nil.
+//
+// If calls that use the memory are in flight, or a graph uses the memory, Close returns at once.
+// The memory is then freed by the program's next call that may wait: Close of memory, a module, a
+// green context, a context or the driver, [Context.LoadModule] or [Context.Synchronize]. The same
+// holds for memory that was abandoned.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
@@ -60,7 +62,7 @@ func (m *DeviceMem) Close() error {
 	return m.core.closeOwned(m.cleanup)
 }
 
-// Size returns the size in bytes, 0 for nil.
+// Size returns the size in bytes, or 0 for nil.
 func (m *DeviceMem) Size() uint64 { return m.region().size }
 
 func (m *DeviceMem) region() region {
@@ -75,13 +77,12 @@ func (m *DeviceMem) span() Span {
 	return Span{mem: r.mem, owner: m, size: r.size}
 }
 
-// Span returns size bytes of the memory, beginning at off. If there are not so
-// many, whatever the Span is used for fails.
+// Span returns size bytes of the memory, beginning at off. If the memory is smaller, the calls that
+// use the Span fail.
 func (m *DeviceMem) Span(off, size uint64) Span { return m.span().Span(off, size) }
 
-// Handle lends the CUdeviceptr to code that calls the driver in another way. It
-// is good until the DeviceMem is closed or collected. For nil and for closed
-// memory it is 0.
+// Handle returns the CUdeviceptr, for code that calls the driver directly. The handle is valid
+// until the DeviceMem is closed or collected. Handle returns 0 for nil and for closed memory.
 func (m *DeviceMem) Handle() uint64 {
 	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
@@ -90,26 +91,26 @@ func (m *DeviceMem) Handle() uint64 {
 	return uint64(m.core.raw)
 }
 
-// CopyFrom copies src to the beginning of the device memory, and returns when
-// src may be used again (cuMemcpyHtoD). It is ordered with the work of the
-// legacy default stream, not with that of non-blocking streams. It may wait for the GPU: see docs/blocking.md.
+// CopyFrom copies src to the beginning of the device memory, and returns when src may be used again
+// (cuMemcpyHtoD). The copy is ordered with the work of the legacy default stream, but not with the
+// work of non-blocking streams. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
 	_, err := m.WriteAt(src, 0)
 	return err
 }
 
-// CopyTo copies from the beginning of the device memory to dst, and returns
-// when dst is filled (cuMemcpyDtoH). It is ordered like [DeviceMem.CopyFrom].
-// It may wait for the GPU: see docs/blocking.md.
+// CopyTo copies from the beginning of the device memory to dst, and returns when dst is filled
+// (cuMemcpyDtoH). The copy is ordered like [DeviceMem.CopyFrom]. It may wait for the GPU: see
+// docs/blocking.md.
 func (m *DeviceMem) CopyTo(dst []byte) error {
 	return m.copy("cuMemcpyDtoH", len(dst), 0, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
 		return t.MemcpyDtoH(at, dst, p)
 	})
 }
 
-// WriteAt implements io.WriterAt: it copies src to the device memory, beginning
-// at byte off, like [DeviceMem.CopyFrom]. If src does not fit, nothing is copied.
-// It may wait for the GPU: see docs/blocking.md.
+// WriteAt implements io.WriterAt. It copies src to the device memory, beginning at byte off, like
+// [DeviceMem.CopyFrom]. If src does not fit, nothing is copied. It may wait for the GPU: see
+// docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	if err := m.copy("cuMemcpyHtoD", len(src), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
 		return t.MemcpyHtoD(at, p, src)
@@ -119,9 +120,9 @@ func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	return len(src), nil
 }
 
-// ReadAt implements io.ReaderAt: it copies from the device memory, beginning at
-// byte off, to dst, like [DeviceMem.CopyTo], and returns io.EOF if there are fewer
-// bytes than dst has room for. It may wait for the GPU: see docs/blocking.md.
+// ReadAt implements io.ReaderAt. It copies from the device memory, beginning at byte off, to dst,
+// like [DeviceMem.CopyTo]. If there are fewer bytes than len(dst), it returns io.EOF. It may wait
+// for the GPU: see docs/blocking.md.
 func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 	dst, end := readable(dst, off, m.Size())
 	if err := m.copy("cuMemcpyDtoH", len(dst), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
@@ -153,7 +154,7 @@ func (m *DeviceMem) copy(
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	gate := &mc.ctx.gate.legacy // the call is ordered with the legacy stream, and checked like one about it
+	gate := &mc.ctx.gate.legacy // the driver checks the call as it checks calls on the legacy stream
 	place := gate.beginLong(mc.ctx.drv.table.Clock())
 	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
 	gate.endLong(place)
@@ -163,8 +164,8 @@ func (m *DeviceMem) copy(
 	return nil
 }
 
-// Memset sets each byte of the device memory (cuMemsetD8). It is ordered like
-// [DeviceMem.CopyFrom], and may return before the GPU has done it.
+// Memset sets each byte of the device memory (cuMemsetD8). It is ordered like [DeviceMem.CopyFrom],
+// and may return before the GPU has set the memory.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
 	if m == nil || m.core == nil {

@@ -1,8 +1,7 @@
 // Package cu gives Go programs CUDA events, streams and contexts without cgo.
 //
-// The driver library is found and loaded when [Open] is called; nothing
-// happens before, and a program that contains this package builds and starts
-// on machines that have neither a GPU nor a driver.
+// [Open] finds and loads NVIDIA's driver library at run time; nothing is loaded before. A program
+// that contains this package builds and starts on machines without a GPU and without a driver.
 //
 //	drv, err := cu.Open()
 //	dev, err := drv.Device(0)
@@ -15,44 +14,47 @@
 //	err = stop.Record(s)
 //	d, err := cu.Elapsed(ctx, start, stop)
 //
-// # What cannot happen
+// # Safety
 //
-// No sequence of calls through this package crashes the process, or makes the
-// driver touch a handle that was destroyed: every object counts the calls that are in flight on it,
-// and is destroyed when it is closed and the last of them has returned. Close
-// may be called twice, concurrently with anything, in any order of parents and
-// children, or never: what the garbage collector finds is closed. A closed
-// object answers [ErrClosed].
+// No sequence of calls through this package crashes the process, or makes the driver use a handle
+// that was destroyed. Every object counts the calls that are in flight on it. It is destroyed when
+// it is closed and the last of these calls has returned. Close may be called twice, concurrently
+// with any call, and for parents and children in any order. The garbage collector closes objects
+// that are never closed. Calls on a closed object return [ErrClosed].
 //
-// Outside of this promise are functions called through a [Proc]; launches with
-// arguments that do not fit, on drivers before CUDA 12.4, which cannot tell a
-// kernel's parameters; kernels that write where they should not; binary images
-// that are corrupt; handles of other processes' events that were altered on the
-// way; and contexts that somebody else in the process resets or
-// destroys (cuDevicePrimaryCtxReset, cudaDeviceReset).
+// Some uses are excluded from this guarantee:
 //
-// NOT_READY is not an error. Queries answer with a [Status], [Pending] or
-// [Complete]. Every other result of the driver that is not success is an
-// [*Error], which matches its [Result] with errors.Is. A [Proc] returns the result itself.
+//   - functions that are called through a [Proc];
+//   - launches with arguments that do not fit the kernel, on drivers before CUDA 12.4, which do not
+//     report a kernel's parameters;
+//   - kernels that write outside their memory;
+//   - corrupt binary images;
+//   - handles of other processes' events that were changed in transit;
+//   - contexts that other code in the process resets or destroys (cuDevicePrimaryCtxReset,
+//     cudaDeviceReset).
 //
-// After some errors no call succeeds in the process any more: [NeedsRestart] tells them.
+// # Results
 //
-// # What waits
+// NOT_READY is not an error. Queries return a [Status]: [Pending] or [Complete]. Every other result
+// of the driver except success is an [*Error], which matches its [Result] with errors.Is. A [Proc]
+// returns the result itself. After some errors no call in the process succeeds any more:
+// [NeedsRestart] recognizes them.
 //
-// Some calls of the driver wait for the GPU, and hold up calls of other goroutines meanwhile, also those that only
-// enqueue work: docs/blocking.md lists the methods that make such calls, and their documentation says so. The
-// library makes none of its own accord. What was forgotten, or closed while it was in use, and takes such a call to
-// be freed (memory, modules, green contexts, contexts) is freed by the next one that the program makes:
-// [Driver.Stats] counts what is left, and [Driver.Close] frees it.
+// # Waiting
+//
+// Some functions of the driver wait for the GPU, and block calls of other goroutines meanwhile,
+// even calls that only enqueue work. docs/blocking.md lists the methods that call such a function,
+// and their documentation says so. The library never calls one in the background. Memory, modules,
+// green contexts and contexts that were abandoned, or closed while they were in use, are freed by
+// the program's next call that may wait. [Driver.Stats] counts them, and [Driver.Close] frees them.
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, and a goroutine needs no
-// runtime.LockOSThread: calls do not depend on the operating system thread that they
-// run on. The exceptions are about threads: [Driver.CurrentContext], calls of a [Proc], and,
-// in a function that [Context.Do] runs, the methods of its [Thread] and the stream that
-// [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do keep the goroutine on
-// its thread meanwhile. No call changes a thread's current context, but Context.Do while its
+// All methods are safe for concurrent use. A goroutine needs no runtime.LockOSThread, because calls
+// do not depend on the operating system thread. The exceptions are [Driver.CurrentContext], calls
+// of a [Proc], and, in a function that [Context.Do] runs, the methods of its [Thread] and the
+// stream that [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do lock the goroutine to
+// its thread meanwhile. No call changes a thread's current context, except Context.Do while its
 // function runs.
 package cu
 

@@ -17,13 +17,14 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// Driver is a loaded and initialised CUDA driver. Programs open one and share
-// it: objects of two drivers do not mix.
+// Driver is a loaded and initialised CUDA driver. A program should open one Driver and share it:
+// objects of two Drivers cannot be used together.
 type Driver struct {
-	// The tracers, nil if there are none, the flag behind them, and what every call looks at first in the
-	// table, share a cache line.
+	// tracers (nil if there are none), ordered, and the first fields of calls, which every call
+	// reads, share a cache line.
 	tracers atomic.Pointer[tracers]
-	// ordered says that records note their order, as many have been waited for.
+	// ordered says that records note their sequence numbers, because many records have been waited
+	// for.
 	ordered atomic.Bool
 	calls   driver.Table
 
@@ -33,7 +34,7 @@ type Driver struct {
 
 	mu       lock.Mutex[lock.Driver]
 	contexts map[contextKey]*contextCore
-	// abandoned are the contexts that have a claim and no user.
+	// abandoned are the contexts that have a claim but no user.
 	abandoned []*contextCore
 	devices   map[driver.Device]*Device
 
@@ -42,20 +43,20 @@ type Driver struct {
 	captures captures
 	exports  exports
 	watch    watch.Watcher
-	source   watchSource // what watch asks
+	source   watchSource // the source of watch
 	slabs    slabs
 	losses   losses
 
-	// opened is when the driver was opened, by its clock, and since the same moment.
+	// opened is the time of Open by the driver's clock, and since measures from the same moment.
 	opened time.Time
 	since  clock.Watch
 
-	// tag tells drivers apart, and events counts those that were created: together
-	// they make keys of events.
+	// tag is a random number that identifies the Driver. events counts the events that were
+	// created. An EventKey has both.
 	tag    uint64
-	_      [64]byte // records and waits look at what comes before
+	_      [64]byte // records and waits read the fields above, so the counters have another cache line
 	events atomic.Uint64
-	// streams counts the streams that there were.
+	// streams counts the streams that were created.
 	streams atomic.Uint64
 }
 
@@ -69,19 +70,19 @@ type options struct {
 	onWait   func(function string) // for tests: see driver.Table.OnWait
 }
 
-// WithLibrary makes Open load the file at path, and nothing else.
+// WithLibrary makes Open load the file at path, and no other library.
 func WithLibrary(path string) Option {
 	return func(o *options) { o.path = path }
 }
 
-// WithSoftware makes Open use a driver that is written in Go instead of loading
-// a library: cusim's, or one of the program's own, see [driver.Unimplemented]. If p
-// or its driver is nil Open fails with an error that matches [ErrNil].
+// WithSoftware makes Open use a driver that is written in Go instead of loading a library: cusim's,
+// or another implementation of [driver.Software], see [driver.Unimplemented]. If p or its driver is
+// nil, Open fails with an error that matches [ErrNil].
 func WithSoftware(p driver.Provider) Option {
 	return func(o *options) { o.software = &p }
 }
 
-// softwareOf returns the driver of p, or nil if either of them is.
+// softwareOf returns the driver of p, or nil if p or the driver is nil.
 func softwareOf(p driver.Provider) driver.Software {
 	isNil := func(v any) bool {
 		r := reflect.ValueOf(v)
@@ -96,37 +97,36 @@ func softwareOf(p driver.Provider) driver.Software {
 	return nil
 }
 
-// WithLeakHook makes the driver report objects that the program forgot to
-// close, and errors of destructions that nobody waits for. hook is called on a
-// goroutine of its own, and must be safe for concurrent use.
+// WithLeakHook makes the driver report objects that were never closed, and errors of destructions
+// for which no call waits. Each call of hook is made on a new goroutine. hook must be safe for
+// concurrent use.
 func WithLeakHook(hook func(Leak)) Option {
 	return func(o *options) { o.hook = hook }
 }
 
-// Leak is a report about an object that was destroyed without anyone waiting
-// for the outcome.
+// Leak is a report about an object that was never closed, or that was destroyed when no call waited
+// for the result.
 type Leak struct {
-	// Kind is the kind of object: "event", "stream", "context", "module",
-	// "device memory", "host memory", "graph", "executable graph", "event pool",
-	// "pooled event", "green context", "host function", "timeline".
+	// Kind is the kind of object: "event", "stream", "context", "module", "device memory", "host
+	// memory", "graph", "executable graph", "event pool", "pooled event", "green context", "host
+	// function", "timeline".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr
-	// Forgotten is true if the object was never closed, and the garbage
-	// collector found it, or, for a pooled event, if its pool was closed first.
+	// Forgotten is true if the object was never closed, and the garbage collector found it. For a
+	// pooled event it is also true if its pool was closed before its release.
 	Forgotten bool
-	// Err is the error of the destruction. It is nil if it succeeded, or if it
-	// is still to come because calls are in flight.
+	// Err is the error of the destruction. It is nil if the destruction succeeded, or if calls are
+	// still in flight, so that the object will be destroyed later.
 	Err error
 }
 
-// Open loads NVIDIA's driver library and initialises it (cuInit), or takes the
-// software driver that an option names. Which library is tried is described at
-// [loader.Open].
+// Open loads NVIDIA's driver library and initialises it (cuInit), or uses the software driver of
+// [WithSoftware]. [loader.Open] describes which libraries are tried.
 //
-// The error matches [ErrNoDriver] if there is no usable library, also
-// [errors.ErrUnsupported] if NVIDIA ships none for this platform, and
-// [ErrNoDevice] if the driver sees no device.
+// The error matches [ErrNoDriver] if there is no usable library. It also matches
+// [errors.ErrUnsupported] if NVIDIA ships no driver for this platform. It matches [ErrNoDevice] if
+// the driver finds no device.
 func Open(opts ...Option) (*Driver, error) {
 	var o options
 	for _, f := range opts {
@@ -134,7 +134,12 @@ func Open(opts ...Option) (*Driver, error) {
 			f(&o)
 		}
 	}
-	d := &Driver{hook: o.hook, contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device), tag: rand.Uint64()}
+	d := &Driver{
+		hook:     o.hook,
+		contexts: make(map[contextKey]*contextCore),
+		devices:  make(map[driver.Device]*Device),
+		tag:      rand.Uint64(),
+	}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
@@ -142,7 +147,7 @@ func Open(opts ...Option) (*Driver, error) {
 		s := softwareOf(*o.software)
 		if s == nil {
 			return nil, mistake("Open", ErrNil, 0,
-				"the software driver is nil: pass what cusim.New returns, or leave WithSoftware out")
+				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		}
 		d.table.UseSoftware(s)
 		d.name = "the software driver"
@@ -161,13 +166,14 @@ func Open(opts ...Option) (*Driver, error) {
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: res, Err: ErrNoDevice, Detail: fmt.Sprintf(
-			"%s loads, but sees no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it", d.name, checkFiles())}
+			"%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it",
+			d.name, checkFiles())}
 	default:
 		return nil, d.fail("cuInit", 0, res)
 	}
 }
 
-// checkFiles returns what else to check on systems with device files.
+// checkFiles returns a further thing to check on systems with device files.
 func checkFiles() string {
 	if runtime.GOOS == "windows" {
 		return ""
@@ -175,10 +181,10 @@ func checkFiles() string {
 	return "that this process may open /dev/nvidia*, "
 }
 
-// noDriver returns the error of Open when the loader has failed.
+// noDriver returns the error of Open for an error of the loader.
 func noDriver(err error) error {
 	detail := "cuprobe doctor looks for the cause"
-	if errors.Is(err, errors.ErrUnsupported) { // there is nothing to find
+	if errors.Is(err, errors.ErrUnsupported) { // there is no driver for this platform
 		detail = "run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))"
 	}
 	return &Error{Op: "Open", Err: fmt.Errorf("%w: %w", ErrNoDriver, err), Detail: detail}
@@ -187,12 +193,14 @@ func noDriver(err error) error {
 // open reports whether the driver came from Open.
 func (d *Driver) open() bool { return d != nil && d.table != nil }
 
-// Close frees what was forgotten, or closed while it was in use, and has yet to be freed ([Driver.Stats] tells how
-// much that is), for which it waits for the GPU, and gives back the memory of timelines in contexts that were given
-// up: close the driver last. Errors go to the leak hook. It does nothing to the driver itself, which a process
-// cannot unload, and nothing to objects that are open: they stay usable until they are closed. Further calls do the
-// same. What is yet to be freed when the Driver itself is collected is left until the process ends. It may wait for
-// the GPU: see docs/blocking.md.
+// Close frees all objects that were abandoned, or closed while they were in use, and are not freed
+// yet. It may wait for the GPU: see docs/blocking.md. It also unmaps the memory of timelines in
+// contexts that were released, so close the Driver last. The leak hook gets the errors.
+// [Driver.Stats] counts the objects that are left.
+//
+// Close does not unload the driver library, because a process cannot unload it. Open objects
+// stay usable until they are closed. Close may be called again, and then does the same. If the
+// Driver is never closed, objects that are not freed yet stay until the process ends.
 func (d *Driver) Close() error {
 	if d.open() {
 		d.freeDeferred(nil)
@@ -201,7 +209,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// String names the library.
+// String returns the name of the library.
 func (d *Driver) String() string {
 	if !d.open() {
 		return "no driver"
@@ -209,8 +217,8 @@ func (d *Driver) String() string {
 	return d.name
 }
 
-// Version returns the newest CUDA version that the driver supports, as CUDA
-// counts: 12080 is 12.8 (cuDriverGetVersion).
+// Version returns the newest CUDA version that the driver supports (cuDriverGetVersion). CUDA
+// writes 12.8 as 12080.
 func (d *Driver) Version() (int, error) {
 	if !d.open() {
 		return 0, errNil("cuDriverGetVersion", "driver")
@@ -222,8 +230,7 @@ func (d *Driver) Version() (int, error) {
 	return int(v), nil
 }
 
-// DeviceCount returns the number of devices that the driver sees
-// (cuDeviceGetCount).
+// DeviceCount returns the number of devices (cuDeviceGetCount).
 func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
 		return 0, errNil("cuDeviceGetCount", "driver")
@@ -235,35 +242,33 @@ func (d *Driver) DeviceCount() (int, error) {
 	return int(n), nil
 }
 
-// leak reports to the hook, if there is one: not on the caller's goroutine,
-// which may hold locks that the hook takes, nor on the one that the runtime runs
-// all cleanups on.
+// leak calls the hook, if there is one, on a new goroutine. The caller's goroutine may hold locks
+// that the hook needs, and a cleanup's goroutine runs all cleanups of the process.
 func (d *Driver) leak(l Leak) {
 	if d.hook != nil && (l.Forgotten || l.Err != nil) {
 		go d.hook(l)
 	}
 }
 
-// Symbol says what became of one function of the driver API, in one of its
-// interfaces.
+// Symbol describes one interface of a function of the driver API, and whether the driver has it.
 type Symbol struct {
-	// Name is what a C program writes.
+	// Name is the function's name in C programs.
 	Name string `json:"name"`
-	// Export is what the library calls this interface.
+	// Export is the library's name for this interface.
 	Export string `json:"export"`
 	// Since is the CUDA version that introduced the interface: 12080 is 12.8.
 	Since int `json:"since"`
-	// Current marks the interface that Name means in the headers of CUDA 13.0.
+	// Current says that the headers of CUDA 13.0 use this interface for Name.
 	Current bool `json:"current"`
 	// Addr is the function's address, 0 if the driver lacks it.
 	Addr uintptr `json:"-"`
-	// Err is why the driver lacks it, else nil; it matches
-	// errors.ErrUnsupported.
+	// Err says why the driver lacks the function. It matches errors.ErrUnsupported. It is nil if
+	// the driver has the function.
 	Err error `json:"-"`
 }
 
-// Symbols looks up every function of the driver API of CUDA 13.0, in each of its
-// interfaces, sorted by what the library calls them. A software driver has none.
+// Symbols looks up every interface of every function of the driver API of CUDA 13.0. The result is
+// sorted by Export. A software driver has no symbols.
 func (d *Driver) Symbols() []Symbol {
 	if !d.open() {
 		return nil
@@ -271,8 +276,8 @@ func (d *Driver) Symbols() []Symbol {
 	return symbolsOf(d.table)
 }
 
-// LibrarySymbols is [Driver.Symbols] for a library that was loaded and not
-// initialised, so that no device is needed.
+// LibrarySymbols is [Driver.Symbols] for a library that is loaded but not initialised. It needs no
+// device.
 func LibrarySymbols(lib *loader.Library) []Symbol {
 	if lib == nil {
 		return nil
@@ -285,27 +290,28 @@ func symbolsOf(table *driver.Table) []Symbol {
 	for i := range all {
 		info := driver.Symbol(i).Info()
 		addr, err := table.Resolve(driver.Symbol(i))
-		all[i] = Symbol{Name: info.Base, Export: info.Export, Since: info.Version, Current: info.Current, Addr: addr, Err: err}
+		all[i] = Symbol{
+			Name: info.Base, Export: info.Export, Since: info.Version, Current: info.Current, Addr: addr, Err: err,
+		}
 	}
 	return all
 }
 
-// MissingError is the error behind a call of a function that the driver does not
-// have. It matches errors.ErrUnsupported, and names the function, the CUDA
-// version that introduced it and the driver's.
+// MissingError is the error of a call to a function that the driver does not have. It matches
+// errors.ErrUnsupported. It names the function, the CUDA version that introduced the function, and
+// the driver's version.
 type MissingError = driver.MissingError
 
-// Proc is a function of the driver, for what this package has no wrapper for.
+// Proc is a function of the driver. It is for functions for which this package has no method.
 type Proc struct {
 	drv *Driver
 	sym driver.Symbol
 }
 
-// Proc looks up a function of the driver API by the name that a C program
-// writes, such as "cuMemAllocManaged", and gives the interface that the headers
-// of CUDA 13.0 give it; a name with a suffix, such as "cuCtxCreate_v2", asks for
-// that interface. The error matches errors.ErrUnsupported if the driver is too
-// old for it.
+// Proc looks up a function of the driver API by its name in C programs, such as
+// "cuMemAllocManaged". It returns the interface that the headers of CUDA 13.0 use for this name. A
+// name with a suffix, such as "cuCtxCreate_v2", selects that interface. If the driver is too old
+// for the function, the error matches errors.ErrUnsupported.
 func (d *Driver) Proc(name string) (Proc, error) {
 	if !d.open() {
 		return Proc{}, errNil(name, "driver")
@@ -317,7 +323,7 @@ func (d *Driver) Proc(name string) (Proc, error) {
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
 		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
-		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the driver could not be asked
+		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
 			e.Result, e.Detail = ResultNotSupported, missingHint(m)
 		}
 		return Proc{}, e
@@ -334,13 +340,12 @@ func (p Proc) Addr() uintptr {
 	return a
 }
 
-// Call calls the function with up to fourteen words and returns what it
-// returned, whatever it is; the error is for calls that could not be made.
-// Nothing is checked, and none of this package's promises holds: a
-// wrong argument crashes the process. Arguments that are addresses must be of
-// memory that does not move and that outlives the call, which a Go variable is
-// only if it is known to be on the heap. The call is made on whichever thread
-// the goroutine runs on.
+// Call calls the function with up to fourteen words, and returns the function's result. The error
+// is for calls that could not be made. The call is made on the goroutine's current thread.
+//
+// Call checks nothing, and this package's guarantees do not hold: a wrong argument crashes the
+// process. An argument that is an address must be of memory that does not move and that outlives
+// the call. A Go variable qualifies only if it is known to be on the heap.
 func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
 		return ResultNotFound, errNil("Proc.Call", "function")

@@ -8,38 +8,37 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Result is what a function of the driver returned: a CUresult. It implements
-// error, and every [*Error] that came from the driver matches its Result:
-// errors.Is(err, cu.ResultInvalidHandle).
+// Result is the result of a function of the driver: a CUresult. It implements error. Every [*Error]
+// that came from the driver matches its Result: errors.Is(err, cu.ResultInvalidHandle).
 //
-// The constants cover CUDA 13.0. A code of a newer driver keeps its number, and
-// the error that carries it has the driver's own name and text for it. See [Remedy] for what
-// to do about one, and [ErrContextPoisoned] for those that are sticky.
+// The constants cover CUDA 13.0. A code of a newer driver keeps its number, and its error has the
+// driver's own name and text. [Remedy] says what to do about a result. [ErrContextPoisoned] marks
+// the results after which the context is unusable.
 type Result = driver.Result
 
-// Mistakes that are found before the driver is asked. But for [ErrNoDriver],
-// errors that match one of these also match the [Result] that the driver would
-// have given, or, where it would have crashed, [ResultInvalidHandle].
+// Mistakes that this package finds before it calls the driver. Errors that match one of them also
+// match the [Result] that the driver would have returned, or [ResultInvalidHandle] if the driver
+// would have crashed. [ErrNoDriver] has no Result.
 var (
-	// ErrNoDriver means that no driver library could be loaded. The error
-	// wraps a [*loader.LoadError], which lists what was tried.
+	// ErrNoDriver means that no driver library could be loaded. The error wraps a
+	// [*loader.LoadError], which lists every library that was tried.
 	ErrNoDriver = errors.New("no CUDA driver")
-	// ErrNoDevice means that there is a driver, and it sees no device.
+	// ErrNoDevice means that there is a driver, but it finds no device.
 	ErrNoDevice = errors.New("no CUDA device")
-	// ErrClosed means that the object was closed, or, of a wait, that the object, or the
-	// last Context of its context, was closed meanwhile.
+	// ErrClosed means that the object was closed. For a wait it means that the object, or the last
+	// Context of its context, was closed during the wait.
 	ErrClosed = errors.New("already closed")
-	// ErrNil means that a nil pointer was passed for an object. In particular
-	// a nil *Stream is never the default stream.
+	// ErrNil means that a nil pointer was passed for an object. A nil *Stream is never the default
+	// stream.
 	ErrNil = errors.New("nil object")
-	// ErrDriverMismatch means that objects of two drivers were mixed, which
-	// includes two that were opened for the same library.
+	// ErrDriverMismatch means that objects of two Drivers were used together. Two Drivers of the
+	// same library are different, too.
 	ErrDriverMismatch = errors.New("objects of different drivers")
-	// ErrDeviceMismatch means that objects of two devices were mixed where
-	// CUDA does not allow it.
+	// ErrDeviceMismatch means that objects of two devices were used together where CUDA does not
+	// allow it.
 	ErrDeviceMismatch = errors.New("objects of different devices")
-	// ErrContextMismatch means that objects of two contexts of one device were
-	// mixed where CUDA does not allow it.
+	// ErrContextMismatch means that objects of two contexts of one device were used together where
+	// CUDA does not allow it.
 	ErrContextMismatch = errors.New("objects of different contexts")
 	// ErrNotTimed means that an event was created with EventDisableTiming.
 	ErrNotTimed = errors.New("event records no time")
@@ -47,27 +46,24 @@ var (
 	ErrNotRecorded = errors.New("event was not recorded")
 	// ErrNoCurrentStream means that a context.Context has no current stream.
 	ErrNoCurrentStream = errors.New("no current stream")
-	// ErrReleased means that a pooled event was given back to its pool before the
-	// call. The pool may have handed it out again.
+	// ErrReleased means that a pooled event was released to its pool before the call. The pool may
+	// have returned the event to another caller since.
 	ErrReleased = errors.New("already released")
 	// ErrNotInterprocess means that an event was created without EventInterprocess.
 	ErrNotInterprocess = errors.New("event cannot be shared between processes")
-	// ErrImported means that an event is another process's, where only the process that
-	// created it can do what was asked for.
+	// ErrImported means that an event is of another process, and that only the process which
+	// created the event can do the operation.
 	ErrImported = errors.New("event of another process")
-	// ErrSameProcess means that a handle is of an event of this process, where one of
-	// another process is needed.
+	// ErrSameProcess means that a handle is of an event of this process, where an event of another
+	// process is needed.
 	ErrSameProcess = errors.New("event of this process")
-	// ErrContextPoisoned means that an earlier error made the context
-	// unusable. The process cannot recover: what has to go on must go on in a
-	// new process. An H200 showed that the error of one GPU is the error of all:
-	// contexts of other devices in the process answer it, too.
-	// See [NeedsRestart].
+	// ErrContextPoisoned means that an earlier error made the context unusable. The process cannot
+	// recover, so continue the work in a new process: see [NeedsRestart]. On an H200 an error of
+	// one GPU makes the contexts of all other devices in the process unusable, too.
 	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
-	// ErrDeviceLost means that the driver does not reach the device any more: a call returned
-	// [ResultECCUncorrectable], a call in an open context [ResultDeviceUnavailable], or two
-	// calls of different functions [ResultUnknown]. The process must be restarted: see
-	// [NeedsRestart].
+	// ErrDeviceLost means that the driver cannot access the device any more: a call returned
+	// [ResultECCUncorrectable], a call in an open context [ResultDeviceUnavailable], or two calls
+	// of different functions [ResultUnknown]. The process must be restarted: see [NeedsRestart].
 	ErrDeviceLost = errors.New("device is lost")
 )
 
@@ -75,23 +71,22 @@ var (
 type Error struct {
 	// Op is the C function that failed, or would have been called.
 	Op string
-	// Result is what the driver returned, or would have returned.
+	// Result is the result that the driver returned, or would have returned.
 	Result Result
-	// Handle is the driver's handle of the object that the operation was for,
-	// 0 if there is none.
+	// Handle is the driver's handle of the operation's object, or 0.
 	Handle uintptr
-	// Detail says more: what is wrong with the arguments, what to do, or where
-	// the error may come from. Nearly every call may report the error of work that was
-	// enqueued earlier, and asynchronously: for the codes that such work can have, Detail
-	// says so, and of a poisoned context it says which call was the first to report it.
+	// Detail says what is wrong with the arguments, what to do, or where the error may come from.
+	// Nearly every call may report an error of work that was enqueued earlier. If the result can be
+	// such an error, Detail says so. For a poisoned context, Detail names the first call that
+	// reported the error.
 	Detail string
-	// Err is the mistake, if it was found before the driver was asked, or what
-	// lies behind the failure. It may be nil.
+	// Err is the mistake, if it was found before the call of the driver, or another cause. It may
+	// be nil.
 	Err error
 }
 
-// Error describes the operation, the object, what went wrong, and the remedy. [Error.Doc]
-// says where more is written about it.
+// Error returns the operation, the handle, the cause and the remedy. [Error.Doc] returns the place
+// in the documentation that says more.
 func (e *Error) Error() string {
 	if e == nil {
 		return "cu: no error"
@@ -114,7 +109,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the Result and the mistake behind the error.
+// Unwrap returns the Result and Err, unless they are success and nil.
 func (e *Error) Unwrap() []error {
 	if e == nil {
 		return nil
@@ -137,13 +132,11 @@ func invalid(op, detail string) error {
 
 var errInvalid = errors.New("invalid argument")
 
-// mistake returns the error for a misuse that was found before the driver was
-// asked.
+// mistake returns the error for a misuse that was found before the call of the driver.
 func mistake(op string, err error, handle uintptr, detail string) error {
 	return &Error{Op: op, Result: ResultInvalidHandle, Handle: handle, Err: err, Detail: detail}
 }
 
-// errNil and errClosed name the kind of object.
 func errNil(op, kind string) error {
 	return mistake(op, ErrNil, 0, "the "+kind+" is nil: check the error of the call that should have made it")
 }
@@ -152,7 +145,7 @@ func errClosed(op, kind string, handle uintptr) error {
 	return mistake(op, ErrClosed, handle, "the "+kind+" was closed before the call: close it after its last use")
 }
 
-// mismatch says how two contexts that are not the same differ.
+// mismatch returns the mistake of using objects of two different contexts together.
 func mismatch(a, b *contextCore) error {
 	switch {
 	case a.drv != b.drv:
@@ -163,8 +156,7 @@ func mismatch(a, b *contextCore) error {
 	return ErrContextMismatch
 }
 
-// mixed returns the error for two objects that do not belong together: of two
-// drivers, two devices, or two contexts.
+// mixed returns the error for using objects of two different contexts together.
 func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore) error {
 	switch err := mismatch(a, b); err {
 	case ErrDriverMismatch:
@@ -174,17 +166,13 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 		return mistake(op, err, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
 			aKind, a.dev, bKind, b.dev))
 	}
-	return mistake(
-		op,
-		ErrContextMismatch,
-		0,
-		fmt.Sprintf("the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
-			aKind, a.raw, bKind, b.raw, a.dev),
-	)
+	return mistake(op, ErrContextMismatch, 0, fmt.Sprintf(
+		"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
+		aKind, a.raw, bKind, b.raw, a.dev))
 }
 
-// fail returns the error for a call that the driver answered with res, which
-// is not success. It is for calls that concern no context.
+// fail returns the error for a call that the driver answered with res. res is not success. fail is
+// for calls that concern no context.
 func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
 		e := d.fail(after, 0, code)
@@ -217,15 +205,15 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
 	return e
 }
 
-// fail returns the error for a call of the program's in this context, which the driver
-// answered with res, and not with success. It poisons the context if res is sticky.
+// fail returns the error for a call in this context that the program made, and that the driver
+// answered with res. res is not success. If res is sticky, fail marks the context as poisoned.
 func (c *contextCore) fail(op string, handle uintptr, res driver.Result) *Error {
 	e := c.failed(op, handle, res)
-	c.drv.blame(e)
+	c.drv.noteInvalidating(e)
 	return e
 }
 
-// failed is fail for calls that this package makes on its own: they invalidate no capture.
+// failed is fail for background calls of this package. They invalidate no capture.
 func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
 		e := c.failed(after, uintptr(c.raw), code)
@@ -240,31 +228,27 @@ func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Erro
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf(
-			"%s was the first to report it, for work that was enqueued earlier; %s",
-			p.op,
-			join(Remedy(p.res), poisonedDetail),
-		)
+		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s",
+			p.op, join(Remedy(p.res), poisonedDetail))
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
 	case lost != nil && isLoss(e.Result):
 		e.setLost(lost)
-	case e.Result == ResultInvalidContext: // the call did make the context current
+	case e.Result == ResultInvalidContext: // the call made the context current, so the context was destroyed
 		e.Detail = Remedy(ResultContextIsDestroyed)
 	case asynchronous(res):
-		e.Detail = join("it may come from work that was enqueued earlier", e.Detail)
+		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
 }
 
-// afterSuccess makes e say that the call that it came after has succeeded.
+// afterSuccess makes e say that op itself has succeeded, and that a step after it failed.
 func (e *Error) afterSuccess(op string) {
-	e.Detail = join(op+" itself has succeeded, and what it created, if anything, was destroyed again", e.Detail)
+	e.Detail = join(op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
 }
 
-// asynchronous reports whether a result can be the belated answer to an earlier
-// call, though it is not sticky.
+// asynchronous reports whether a result that is not sticky can be an error of earlier work.
 func asynchronous(r Result) bool {
 	switch r {
 	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:

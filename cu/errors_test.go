@@ -252,7 +252,7 @@ func TestDriverErrors(t *testing.T) {
 		want string
 	}{
 		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument; check the arguments: the message names the one that is wrong, if it was found before the driver was asked"},
-		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; it may come from work that was enqueued earlier; " +
+		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; the error may come from work that was enqueued earlier; " +
 			"the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"},
 		{ResultStreamCaptureUnsupported, "cu: cuStreamQuery(H): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): operation not permitted when stream is capturing; " +
 			"while a stream is being captured this call is refused: always if it is about that stream, in global mode from any thread, in thread-local mode from the thread that captures; make it before or after the capture, or, if it is about something else, capture in relaxed mode"},

@@ -10,13 +10,13 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Event marks a point in a stream's work: it is recorded there, and then tells
-// whether the work before it has completed, and, if it is timed, when.
+// Event marks a point in a stream's work. [Event.Record] places the mark. Afterwards the event
+// reports whether the work before the mark has completed, and, if the event is timed, when.
 //
-// The zero Event is ready to use: it is untimed, and created by its first
-// Record, in the context of that stream. Until then it is complete, and there
-// is nothing to wait for. [LazyEvent] makes one with other flags. An Event must
-// not be copied; Move and MoveTo transfer it.
+// The zero Event is ready to use. It is untimed, and its first record creates the CUevent, in the
+// context of the stream. Before that record the event is complete, and waits for it return at once.
+// [LazyEvent] returns an event of this kind with other flags. An Event must not be copied: Move and
+// MoveTo transfer its contents.
 type Event struct {
 	// owner is nil in a zero Event.
 	owner atomic.Pointer[eventOwner]
@@ -24,17 +24,17 @@ type Event struct {
 	mu lock.Mutex[lock.Owner]
 }
 
-// eventOwner is what an Event points to: a separate object, so that Move can
-// transfer it while waits and cleanups are attached to it.
+// eventOwner is what an Event points to. It is a separate object, so that Move can transfer it
+// while waits and cleanups are attached to it.
 type eventOwner struct {
-	// core is nil in the owner of an event that is yet to be created. What is
-	// known of that one is here too, so that Move takes all of it in one step.
+	// core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
+	// Move transfers all in one step.
 	core    *eventCore
 	cleanup runtime.Cleanup
 	lazy    EventFlags
 }
 
-// load returns the event's owner, or nil if the event was not created yet.
+// load returns the event's owner, or nil if the event has no CUevent yet.
 func (e *Event) load() *eventOwner {
 	o := e.owner.Load()
 	if o == nil || o.core == nil {
@@ -43,8 +43,7 @@ func (e *Event) load() *eventOwner {
 	return o
 }
 
-// NewEvent creates an event (cuEventCreate). Flags of 0, EventDefault, give an
-// event that records the time.
+// NewEvent creates an event (cuEventCreate). With flags of 0, EventDefault, the event is timed.
 func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 	core, err := c.enter("cuEventCreate")
 	if err != nil {
@@ -54,7 +53,7 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 	return newEvent(core, flags)
 }
 
-// newEvent creates an event in the context, of which the caller is a user.
+// newEvent creates an event in the context. The caller is a user of the context.
 func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, err
@@ -68,11 +67,11 @@ func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 	return e, nil
 }
 
-// WrapEvent returns an Event for a CUevent of this context that somebody else
-// created with these flags, and goes on to own: it has to outlive its use here,
-// and Close does not destroy it. As others may record it, its completion is not
-// remembered, and a wait is for its newest record. A number that is not an
-// event's handle crashes the process at the first use.
+// WrapEvent returns an Event for a CUevent of this context that other code created with these
+// flags. The other code keeps the ownership: Close does not destroy the CUevent, which must outlive
+// the Event. Because other code may record the event, its completion is not remembered, and a wait
+// lasts until the newest record has completed. A number that is not the handle of an event crashes
+// the process at its first use.
 func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	const op = "cuEventQuery"
 	core, err := c.enter(op)
@@ -100,19 +99,17 @@ func newEventOwner(c *eventCore) *eventOwner {
 	return o
 }
 
-// leave ends a call on the event. The owner must not be collected, and thereby
-// closed, before the call that it was used for; the Event that it was found
-// through may have moved.
+// leave ends a call on the event. The owner must stay reachable until then: its cleanup would close
+// the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
 func (o *eventOwner) leave(sl *slot) {
 	sl.leave()
 	runtime.KeepAlive(o)
 }
 
-// Close destroys the event (cuEventDestroy). It does not wait for the GPU. If
-// calls on the event are in flight, Close returns nil at once and the last of
-// them destroys it; waits for the event end with an error that matches
-// [ErrClosed]. Further calls return nil. Closing an event that was not created yet
-// does nothing.
+// Close destroys the event (cuEventDestroy). It does not wait for the GPU. If calls on the event
+// are in flight, Close returns nil at once, and the last of these calls destroys the CUevent. Waits
+// for the event end with an error that matches [ErrClosed]. Further calls of Close return nil.
+// Close does nothing if the event has no CUevent yet.
 func (e *Event) Close() error {
 	if e == nil {
 		return errNil("cuEventDestroy", "event")
@@ -128,10 +125,10 @@ func (e *Event) Close() error {
 	return err
 }
 
-// Handle lends the CUevent to code that calls the driver in another way. It is
-// good until the Event is closed or collected. As that code may record it,
-// completion is not remembered from now on, and a wait is for the newest record.
-// Handle returns 0 for an Event that is nil, closed or not created yet.
+// Handle returns the CUevent, for code that calls the driver directly. The handle is valid until
+// the Event is closed or collected. Because the other code may record the event, completion is not
+// remembered from now on, and a wait lasts until the newest record has completed. Handle returns 0
+// for an Event that is nil, closed or not created yet.
 func (e *Event) Handle() uintptr {
 	if e == nil {
 		return 0
@@ -148,13 +145,13 @@ func (e *Event) Handle() uintptr {
 	return uintptr(sl.raw)
 }
 
-// Created reports whether the event has a CUevent: it has, but for a zero Event, or
-// one of [LazyEvent], that was neither recorded nor asked for its IPCHandle. A closed
+// Created reports whether the event has a CUevent. The first record or the first call of
+// [Event.IPCHandle] creates the CUevent of a zero Event, or of an event of [LazyEvent]. A closed
 // event counts as created.
 func (e *Event) Created() bool { return e != nil && e.load() != nil }
 
-// Flags returns the flags that the event was created with, or, if it was not created
-// yet, will be.
+// Flags returns the flags of the event. If it was not created yet, these are the flags with which
+// the first record will create it.
 func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
@@ -162,7 +159,7 @@ func (e *Event) Flags() EventFlags {
 	return e.flags(e.load())
 }
 
-// flags returns the flags of an event whose owner load has returned.
+// flags returns the flags of an event. The caller passes the result of load.
 func (e *Event) flags(o *eventOwner) EventFlags {
 	if o != nil {
 		return o.core.flags
@@ -173,11 +170,11 @@ func (e *Event) flags(o *eventOwner) EventFlags {
 	case o.core == nil:
 		return o.lazy
 	}
-	return o.core.flags // it was created just now
+	return o.core.flags // created since the call of load
 }
 
-// Device returns the device of the event's context. ok is false for an event that
-// was not created yet: it belongs to no device.
+// Device returns the device of the event's context. ok is false for an event that was not created
+// yet, because it has no context.
 func (e *Event) Device() (dev *Device, ok bool) {
 	if e == nil {
 		return nil, false
@@ -188,29 +185,28 @@ func (e *Event) Device() (dev *Device, ok bool) {
 	return nil, false
 }
 
-// DeviceIndex returns the ordinal of the event's device, or -1 for an event that was
-// not created yet.
+// DeviceIndex returns the ordinal of the event's device, or -1 for an event that was not created
+// yet.
 func (e *Event) DeviceIndex() int {
 	dev, _ := e.Device()
 	return dev.Ordinal()
 }
 
-// EventKey identifies an event, in maps and in sorted lists. It is the same for the
-// event's whole life, also where [Event.Handle] is not, goes along when the event
-// moves, and no other event of the process will have it. The zero EventKey is that of
-// events that were not created yet.
+// EventKey identifies an event in maps and in sorted lists. An event keeps its key for life, also
+// if [Event.Handle] changes. The key moves with the event. No other event of the process ever has
+// the same key. Events that were not created yet have the zero EventKey.
 type EventKey struct {
 	driver, event uint64
 }
 
-// Compare returns -1, 0 or 1: keys of one driver's events sort in the order in which
-// the events were created, after the zero EventKey.
+// Compare returns -1, 0 or 1. The zero EventKey comes first. The keys of one driver's events sort
+// in the order in which the events were created.
 func (k EventKey) Compare(other EventKey) int {
 	return cmp.Or(cmp.Compare(k.driver, other.driver), cmp.Compare(k.event, other.event))
 }
 
-// Key returns the event's key: the zero EventKey for an Event that is nil or was not
-// created yet. Each value that [Context.WrapEvent] returns has a key of its own.
+// Key returns the event's key. It is the zero EventKey for an Event that is nil or was not created
+// yet. Each Event that [Context.WrapEvent] returns has a key of its own.
 func (e *Event) Key() EventKey {
 	if e == nil {
 		return EventKey{}
@@ -224,17 +220,17 @@ func (e *Event) Key() EventKey {
 // Compare compares the keys of two events: see [EventKey.Compare].
 func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) }
 
-// Record makes the event mark the end of what is enqueued on the stream now
-// (cuEventRecord). An event may be recorded again and again; GPU waits that were
-// enqueued earlier, and host waits that began earlier, are for the record of
-// their time.
+// Record makes the event mark the end of all work that is enqueued on the stream now
+// (cuEventRecord). An event may be recorded again at any time. GPU waits that were enqueued before,
+// and host waits that began before, still wait for the earlier record.
 //
-// A record of an event that processes share counts as complete not before those that came
-// earlier, of whatever process and stream. It does not become part of a capture.
+// A record of an event that processes share (EventInterprocess) is complete only when all earlier
+// records of this event are complete, by all processes and on all streams. Such a record never
+// becomes part of a capture.
 //
-// Record does not wait for the GPU, unless more is pending on the stream than the driver's
-// queue has room for: on an H200 that was so before 2,000 records of a stream that was held.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// Record does not wait for the GPU, with one exception: it waits while the stream's queue in the
+// driver is full (see docs/blocking.md). On an H200 the queue of a blocked stream was full before
+// 2,000 records.
 func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if e != nil && s != nil && s.core != nil {
@@ -250,15 +246,16 @@ func (e *Event) Record(s *Stream) error {
 	return e.record(op, s, RecordDefault, byRecord)
 }
 
-// RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1).
-// It waits while the stream's queue is full: see docs/blocking.md.
+// RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1). It waits while the
+// stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
 	return e.record(op, s, flags, byRecordWithFlags)
 }
 
-// RecordCurrent is Record on the current stream of ctx: see [WithStream]. Where there
-// is none, the error matches [ErrNoCurrentStream]. It waits while the stream's queue is full: see docs/blocking.md.
+// RecordCurrent is Record on the current stream of ctx: see [WithStream]. If ctx has no current
+// stream, the error matches [ErrNoCurrentStream]. It waits while the stream's queue is full: see
+// docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
 		return errNil("cuEventRecord", "event")
@@ -270,8 +267,8 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 	return e.Record(s)
 }
 
-// Block makes the stream wait for the event on the GPU: it is s.WaitEvent(e), from the
-// event's side. An event that was not created or recorded yet holds back nothing.
+// Block makes the stream wait for the event on the GPU. It is the same as s.WaitEvent(e). An event
+// that was never recorded blocks nothing.
 func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 
 func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) error {
@@ -306,18 +303,18 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 	return err
 }
 
-// recordOn records the event on a stream, of which the caller holds a reference.
+// recordOn records the event on a stream. The caller has a call in flight on the stream.
 func (c *eventCore) recordOn(op string, a recordArgs) error {
-	op, a, err := c.externally(op, a)
+	op, a, err := c.externalArgs(op, a)
 	if err != nil {
 		return err
 	}
 	return c.record(op, a)
 }
 
-// externally returns how an event is recorded: externally, if it was made for that and
-// the stream is being captured.
-func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, error) {
+// externalArgs returns the function and the arguments for a record: RecordExternal is added if the
+// event has EventExternal and the stream is being captured.
+func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, error) {
 	switch {
 	case c.flags&EventInterprocess != 0:
 		return op, a, c.refuseNode(op, a.stream, a.flags)
@@ -328,8 +325,8 @@ func (c *eventCore) externally(op string, a recordArgs) (string, recordArgs, err
 	return op, a, nil
 }
 
-// mismatch returns the error for recording the event on a stream of another
-// context. The driver comes first, then what is closed, then the context.
+// mismatch returns the error for a record on a stream of another context. Different drivers come
+// first, then a closed object, then different contexts.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
 	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.Closed() {
 		return errClosed(op, "stream", uintptr(sc.raw))
@@ -337,7 +334,7 @@ func (c *eventCore) mismatch(op string, sc *streamCore) error {
 	return c.ofAnotherContext(op, "stream", sc.ctx)
 }
 
-// ofAnotherContext returns the error for recording the event on something of another context.
+// ofAnotherContext returns the error for a record on an object of another context.
 func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
 	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
 		return errClosed(op, "event", uintptr(c.first.raw))
@@ -345,12 +342,11 @@ func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
 	return mixed(op, "event", c.ctx, kind, ctx)
 }
 
-// Query reports whether the event's newest record has completed
-// (cuEventQuery). An event that was never recorded is complete. It may report
-// an error of earlier work.
+// Query reports whether the event's newest record has completed (cuEventQuery). An event that was
+// never recorded is complete. The error may be of earlier work.
 //
-// Completion is remembered until the next record, and asking again does not ask
-// the driver again; so an error that happens later is reported by another call.
+// Completion is remembered until the next record, so that Query then does not call the driver
+// again. Therefore an error that happens later is reported by another call.
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {
@@ -369,11 +365,11 @@ func (e *Event) Query() (Status, error) {
 			return Complete, nil
 		}
 		if !sl.Acquire(sl) {
-			continue // it was retired, or the event was closed, just now
+			continue // the slot was retired, or the event was closed, since the load
 		}
 		t, res := sl.queryFirst(driver.At{})
 		if t.to != nil {
-			return o.tellQuery(op, sl, t, res)
+			return o.traceQuery(op, sl, t, res)
 		}
 		st, err := Pending, error(nil)
 		if res != driver.ResultNotReady {
@@ -385,14 +381,14 @@ func (e *Event) Query() (Status, error) {
 	}
 }
 
-// tellQuery calls tracers of a query, and ends it. They may panic.
-func (o *eventOwner) tellQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
+// traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
+func (o *eventOwner) traceQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
 	defer o.leave(sl)
 	t.end(TraceEventQuery, sl.raw, 0, res)
 	return o.core.status(op, sl, res)
 }
 
-// status turns the result of the program's query into a status.
+// status returns the status for the result of a query that the program made.
 func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, error) {
 	switch res {
 	case driver.ResultSuccess:
@@ -403,15 +399,16 @@ func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, erro
 	return StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
 }
 
-// Synchronize waits until the event's newest record has completed and holds an
-// operating system thread meanwhile; it spins unless the event was created with
-// EventBlockingSync (cuEventSynchronize). [Event.Wait] does neither. An event
-// that was never recorded is complete. It may report an error of earlier work.
+// Synchronize waits until the event's newest record has completed (cuEventSynchronize). It holds an
+// operating system thread meanwhile, and spins unless the event has EventBlockingSync; [Event.Wait]
+// does neither. An event that was never recorded is complete. The error may be of earlier work.
+// Synchronize may wait for the GPU: see docs/blocking.md.
 //
-// For an event that processes share it spins in any case, and is for the record that was
-// the newest one, of whatever process, when it began. If that process was killed before
-// the record completed, Synchronize never returns, and nothing can end it: use Wait.
-// It may wait for the GPU: see docs/blocking.md.
+// # Events that processes share
+//
+// Synchronize always spins for these events. It waits for the record of any process that is the
+// newest one when the call begins. If that process is killed before the record completes,
+// Synchronize never returns, and nothing can interrupt it: use Wait.
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {

@@ -5,17 +5,17 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// eventCache keeps the CUevents of a context that nobody uses any more, for whoever needs one of the same flags: the
-// driver takes longer to create one than to record it. A CUevent is in the cache, or has one user.
+// eventCache keeps the unused CUevents of a context, because the driver takes longer to create an
+// event than to record it. A CUevent is in the cache, or has one user.
 type eventCache struct {
 	mu     lock.Mutex[lock.EventCache]
 	events map[EventFlags][]driver.Event
 }
 
-// maxSpare is how many unused events of a kind a context keeps.
+// maxSpare is the number of unused events that a context keeps for each combination of flags.
 const maxSpare = 64
 
-// take returns an event, if there is one.
+// take removes and returns an event with the flags, if there is one.
 func (ec *eventCache) take(flags EventFlags) (e driver.Event, ok bool) {
 	ec.mu.Lock()
 	defer ec.mu.Unlock()
@@ -27,7 +27,7 @@ func (ec *eventCache) take(flags EventFlags) (e driver.Event, ok bool) {
 	return s[len(s)-1], true
 }
 
-// put keeps an event. It reports false if there are enough of them.
+// put adds an event. It reports false if there are maxSpare events with the flags.
 func (ec *eventCache) put(flags EventFlags, e driver.Event) bool {
 	ec.mu.Lock()
 	defer ec.mu.Unlock()
@@ -41,7 +41,7 @@ func (ec *eventCache) put(flags EventFlags, e driver.Event) bool {
 	return true
 }
 
-// all returns all events, which stay.
+// all returns all events, and removes none.
 func (ec *eventCache) all() (all []driver.Event) {
 	ec.mu.Lock()
 	defer ec.mu.Unlock()
@@ -51,7 +51,6 @@ func (ec *eventCache) all() (all []driver.Event) {
 	return all
 }
 
-// createEvent creates a CUevent.
 func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
 	t := c.drv.trace(TraceEventCreate, 0, 0)
@@ -63,7 +62,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	return e, nil
 }
 
-// queryEvent asks for a CUevent that this package has recorded for itself.
+// queryEvent queries a CUevent that this package recorded for its own use.
 func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 	t := c.drv.trace(TraceEventQuery, e, 0)
 	res := c.drv.table.EventQuery(background(), e)
@@ -71,7 +70,6 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 	return res
 }
 
-// destroyEvent destroys a CUevent.
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
@@ -80,8 +78,8 @@ func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	return nil
 }
 
-// takeEvent returns a CUevent that nobody uses, created if need be. It may have
-// somebody else's record, perhaps a pending one, until it is recorded again.
+// takeEvent returns an unused CUevent, or creates one. It may have a record of an earlier user,
+// which may be pending, until it is recorded again.
 func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	if e, ok := c.spare.take(flags); ok {
 		return e, nil
@@ -89,7 +87,7 @@ func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, e
 	return c.createEvent(flags, at)
 }
 
-// doneWith takes an event back that takeEvent gave, or destroys it.
+// doneWith puts a CUevent of takeEvent into the cache, or destroys it.
 func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
 	if c.poison.Load() == nil && c.spare.put(flags, e) {
 		return

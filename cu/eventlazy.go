@@ -2,11 +2,10 @@ package cu
 
 import "runtime"
 
-// LazyEvent returns an Event that its first Record creates, with these flags, in the
-// context of that stream; or [Event.IPCHandle] does, if that comes first. Without flags
-// it is what the zero Event is: untimed.
-// Several flags count together. Flags that do not go together are refused by the
-// Record that would create the event.
+// LazyEvent returns an Event with these flags that has no CUevent yet. The first Record creates the
+// CUevent in the context of its stream, or [Event.IPCHandle] does, if it is called first. Several
+// flags are combined. Without flags the event is untimed, like the zero Event. If the flags cannot
+// be combined, the call that would create the CUevent returns an error.
 func LazyEvent(flags ...EventFlags) *Event {
 	e := new(Event)
 	if f := lazyFlags(flags); f != EventDisableTiming {
@@ -15,7 +14,7 @@ func LazyEvent(flags ...EventFlags) *Event {
 	return e
 }
 
-// lazyFlags returns all the flags in one, EventDisableTiming if there are none.
+// lazyFlags combines the flags. Without flags it returns EventDisableTiming.
 func lazyFlags(flags []EventFlags) EventFlags {
 	if len(flags) == 0 {
 		return EventDisableTiming
@@ -27,13 +26,13 @@ func lazyFlags(flags []EventFlags) EventFlags {
 	return all
 }
 
-// create gives an event that was not created yet its CUevent.
+// create creates the CUevent of a lazy event.
 func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 	for {
 		was, flags := e.owner.Load(), EventDisableTiming
 		if was != nil {
 			if was.core != nil {
-				return was, nil // another record was faster
+				return was, nil // another call has created it
 			}
 			flags = was.lazy
 		}
@@ -48,7 +47,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 		if e.replace(was, o) {
 			return o, nil
 		}
-		// Another record was faster, or the event moved.
+		// Another call has created it, or the event was moved.
 		o.cleanup.Stop()
 		if _, err := ec.close(background()); err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
@@ -56,7 +55,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 	}
 }
 
-// replace gives the event another owner, unless it has another one than was.
+// replace stores o as the event's owner. It reports false if the owner is not was any more.
 func (e *Event) replace(was, o *eventOwner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +66,7 @@ func (e *Event) replace(was, o *eventOwner) bool {
 	return true
 }
 
-// createOn gives an event that was not created yet its CUevent, in the context of a stream.
+// createOn creates the CUevent of a lazy event in the context of a stream.
 func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
 	if err := s.core.begin(op); err != nil {
 		return nil, err
@@ -76,10 +75,10 @@ func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
 	return e.create(s.core.ctx)
 }
 
-// Move returns a new Event that has taken over what this one held: its CUevent
-// with the context, the device, the flags and the record, or, if it was not created
-// yet, its flags. It leaves this one as the zero Event. Waits that are under way go
-// on. What is taken over by an Event that nobody refers to is closed.
+// Move returns a new Event with the contents of e, and makes e the zero Event. The contents are the
+// CUevent with its context, device, flags and record, or the flags of an event that was not created
+// yet. Waits in progress continue. If the new Event becomes unreachable, the garbage collector
+// closes it.
 func (e *Event) Move() *Event {
 	m := new(Event)
 	if e != nil {
@@ -90,10 +89,10 @@ func (e *Event) Move() *Event {
 	return m
 }
 
-// MoveTo lets dst take over what this Event held, as Move does, and leaves here
-// what dst held: the two are exchanged. Other calls on either of them find the one
-// or the other, and, for a moment, dst's new content in both; other moves, and records
-// that create one of them, come before or after. Moving an Event to itself does nothing.
+// MoveTo exchanges the contents of e and dst, which are the same as for Move. A concurrent call on
+// either Event uses the old or the new contents. For a moment both have the contents that dst gets.
+// Concurrent moves, and concurrent records that create one of the events, take place before or
+// after. MoveTo does nothing if e and dst are the same Event.
 func (e *Event) MoveTo(dst *Event) error {
 	if e == nil || dst == nil {
 		return errNil("MoveTo", "event")
@@ -111,12 +110,12 @@ func (e *Event) MoveTo(dst *Event) error {
 	return nil
 }
 
-// RecordOnce records the event on the stream, unless it has been recorded before, by
-// this package. Of several that are called at once, one records, and the others return
-// when it has. A record in a capture counts from then on, also one that only the graph
-// does, and whether or not the graph ever runs: an event that was made with
-// [EventExternal] becomes one node, not one for each call.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// RecordOnce records the event on the stream, unless this package has recorded the event before. If
+// several calls run at the same time, one call records the event, and the other calls return after
+// that record. It waits while the stream's queue is full: see docs/blocking.md.
+//
+// A record in a capture counts, even if the graph is never launched. So an event with
+// [EventExternal] becomes one node of the graph, and not one node for each call.
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
@@ -147,10 +146,10 @@ func (e *Event) RecordOnce(s *Stream) error {
 	return c.recordOnce(op, sc)
 }
 
-// recordOnce records an event that was not recorded yet on a stream, of which the caller
-// holds a reference.
+// recordOnce records an event that was not recorded yet. The caller has a call in flight on the
+// stream.
 func (c *eventCore) recordOnce(op string, sc *streamCore) error {
-	op, a, err := c.externally(op, recordArgs{stream: sc})
+	op, a, err := c.externalArgs(op, recordArgs{stream: sc})
 	if err != nil {
 		return err
 	}
@@ -169,16 +168,15 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 			continue
 		}
 		r := c.recordMoving(next, a)
-		c.endTurn(turn) // no tracer is called before
+		c.endTurn(turn) // before finish, which may call tracers
 		if again, err := r.finish(op); !again {
 			return err
 		}
 	}
 }
 
-// takeTurn reports whether the caller is the first to record the event; then it has to end
-// the turn. Otherwise turn is closed when somebody else's has ended, and nil if the event
-// was recorded.
+// takeTurn reports whether the caller must record the event, and then call endTurn. If first is
+// false, turn is closed when the turn of another call ends. turn is nil if the event was recorded.
 func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()

@@ -9,20 +9,20 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// EventPool lends events out and takes them back, so that code which needs one for a
-// moment need not create and destroy a CUevent each time. A context has one pool, of
-// which every [Context.EventPool] is a share; it is there until the last share is
-// closed, whoever holds events of it.
+// EventPool provides events for short use, so that code need not create and destroy a CUevent each
+// time: Acquire takes an event from the pool, and [Pooled.Release] returns it. A context has one
+// pool, which all its EventPools share. The pool ends when the last EventPool is closed, even if
+// events of it are in use.
 //
-// Acquire and Release allocate nothing and take no lock, as long as the pool has an
-// event of the kind.
+// Acquire and Release allocate nothing and take no lock if the pool has a free event with the
+// flags.
 type EventPool struct {
 	_       noCopy
 	share   *poolShare
 	cleanup runtime.Cleanup
 }
 
-// poolShare is one EventPool's share in a context's pool.
+// poolShare is an EventPool's use of the context's pool.
 type poolShare struct {
 	resource
 	pool *poolCore
@@ -32,89 +32,90 @@ func (ps *poolShare) kind() string { return "event pool" }
 
 func (ps *poolShare) handle() uintptr { return 0 }
 
-// free releases the share, and with the last one the pool.
+// free releases the share. The last share also ends the pool.
 func (ps *poolShare) free(at driver.At) (string, driver.Result) {
-	return "cuEventDestroy", ps.pool.dropShare(at)
+	return "cuEventDestroy", ps.pool.releaseShare(at)
 }
 
-// poolCore is a context's pool.
+// poolCore is a context's pool of events.
 type poolCore struct {
 	ctx    *contextCore
-	shares int // the context's mutex guards it, as the last share takes the pool from the context
+	shares int // the context's mutex guards it, because the last share removes the pool from the context
 
-	// entries has a place for each event that the pool has ever given out at the same time
-	// as others: its index is part of the event's ids. It only grows, by what is in use, or
-	// being acquired or released, at one time, and one more for each Trim that is under way.
+	// entries only grows, because the index of an entry is part of the ids of its events. Its
+	// length is at most the largest number of events that were in use, or being acquired or
+	// released, at one time, plus one for each Trim that was running.
 	entries atomic.Pointer[[]*poolEntry]
 
-	mu     lock.Mutex[lock.EventPool] // held by whoever makes an entry, or gives one a CUevent
+	mu     lock.Mutex[lock.EventPool] // held while an entry is made or gets a CUevent
 	closed bool
 	made   uint64 // CUevents that were put into entries
 
-	// homes are the first entries of each kind. They are acquired where they stand, and are on
-	// no list: their state alone says whether somebody has them.
+	// homes are the first entries of each kind. They are on no list: their state alone says whether
+	// they are in use.
 	homes [poolKinds][poolHomes]atomic.Pointer[poolEntry]
-	free  [poolKinds]freeList // of other entries with a CUevent
-	empty [poolKinds]freeList // of other entries without one
+	free  [poolKinds]freeList // the other entries that have a CUevent and are not in use
+	empty [poolKinds]freeList // the other entries that have no CUevent
 }
 
-// poolHomes is how many homes a kind has: an interval takes two events. With more of them
-// goroutines would get into each other's way.
+// poolHomes is the number of homes of a kind. It is two because an interval takes two events. With
+// more homes, more goroutines would contend for the same cache lines.
 const poolHomes = 2
 
-// The kinds of events that a pool has, by their flags: interprocess and external events are none.
+// poolKinds is the number of kinds of pooled events. An event's flags are the number of its kind.
+// Interprocess and external events cannot be pooled.
 const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
 
-// freeList is a stack of entries that nobody has, linked by their indices.
+// freeList is a stack of entries that are not in use. The entries are linked by their indices.
 type freeList struct {
-	// head is one more than the first entry's index, 0 if there is none, in the lower
-	// placeBits. The others count the changes: an entry that was taken and put back
-	// meanwhile must not look as if nothing had happened. That fails only if a goroutine
-	// stops in the middle of pop for exactly 1<<40 changes, which take hours.
+	// The lower placeBits of head are the index of the first entry plus one, or 0 if the list is
+	// empty. The other bits count the changes of head: pop must notice if another goroutine takes
+	// an entry and puts it back meanwhile. The count wraps after 1<<40 changes, which take hours;
+	// pop fails only if its goroutine stops in the middle for exactly that many changes.
 	head atomic.Uint64
-	_    [64 - 8]byte // a line of its own
+	_    [64 - 8]byte // the list has a cache line of its own
 }
 
 const (
 	placeBits = 24
 	placeMask = 1<<placeBits - 1
-	// maxEntries is how many entries a pool can have.
+	// maxEntries is the number of entries that a pool can have.
 	maxEntries = placeMask
 )
 
-// changed returns what a list's head becomes when another entry is the first.
+// changed returns the new head of a list whose first entry changes.
 func changed(head uint64, first uint32) uint64 {
 	return (head>>placeBits+1)<<placeBits | uint64(first)
 }
 
 // poolEntry is a place for an event in a pool.
 type poolEntry struct {
-	// state is the generation, which is the number of times that the entry was acquired,
-	// and these marks.
+	// state is the sum of the marks below and of entryOne times the generation. The generation is
+	// the number of times that the entry was acquired.
 	state atomic.Uint64
 	// core is nil while the entry has no CUevent.
 	core  atomic.Pointer[eventCore]
-	next  atomic.Uint32 // on the free list, as in its head
+	next  atomic.Uint32 // the next entry of the list, in the form of freeList.head
 	index uint32
 	flags EventFlags
-	home  bool // it is on no list
+	home  bool // the entry is one of poolCore.homes
 	pool  *poolCore
-	_     [64 - 40]byte // a line of its own
+	_     [64 - 40]byte // the entry has a cache line of its own
 }
 
-// The state of an entry is a sum of these.
+// Parts of an entry's state.
 const (
-	entryInUse    = 1 << iota // somebody has it
-	entryRecorded             // a record has succeeded since it was acquired
-	entryBusy                 // nobody has it, and nobody can: it is being seen to
+	entryInUse    = 1 << iota // the entry is acquired
+	entryRecorded             // a record has succeeded since the entry was acquired
+	entryBusy                 // the entry is not in use, and cannot be acquired now
 	entryOne                  // one generation
 )
 
-// maxGeneration is the last one: an entry is not acquired again after it, so that no id
-// comes back.
+// maxGeneration is the last generation of an entry. An entry is not acquired again after that, so
+// that no id is used twice.
 const maxGeneration = 1<<32 - 1
 
-// EventPool returns a share in the context's pool of events. Close releases the share.
+// EventPool returns an EventPool, which shares the context's pool of events. Close ends this share.
 func (c *Context) EventPool() (*EventPool, error) {
 	core, err := c.enter("EventPool")
 	if err != nil {
@@ -134,9 +135,9 @@ func (c *Context) EventPool() (*EventPool, error) {
 	return p, nil
 }
 
-// Close releases the share in the pool. The last one destroys the pool's events
-// (cuEventDestroy): those that are still in use answer [ErrClosed] from then on, and are
-// reported to the leak hook. Further calls return nil.
+// Close ends the use of the pool. The last Close of a context's EventPools destroys the pool's
+// events (cuEventDestroy). Events that are still in use are reported to the leak hook, and further
+// calls on them return [ErrClosed]. Further calls of Close return nil.
 func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
 		return errNil("cuEventDestroy", "event pool")
@@ -144,9 +145,9 @@ func (p *EventPool) Close() error {
 	return p.share.closeOwned(p.cleanup)
 }
 
-// dropShare releases a share. It returns the first destruction's error; others go to the
-// leak hook.
-func (pool *poolCore) dropShare(at driver.At) driver.Result {
+// releaseShare ends one use of the pool. It returns the error of the first destruction that fails.
+// The leak hook gets the errors of the other destructions.
+func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 	ctx := pool.ctx
 	ctx.mu.Lock()
 	pool.shares--
@@ -160,7 +161,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 	}
 	pool.mu.Lock()
 	pool.closed = true
-	pool.mu.Unlock() // from here on no entry gets a CUevent
+	pool.mu.Unlock() // from now on no entry gets a CUevent
 	first := driver.ResultSuccess
 	entries := *pool.entries.Load()
 	each(len(entries), func(i int) {
@@ -171,7 +172,7 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 		}
 		sl, inUse := c.slot.Load(), en.state.Load()&entryInUse != 0
 		if !inUse {
-			c.released.Store(true) // a wait may have begun while the event was released
+			c.released.Store(true) // a wait that began while the event was released continues
 		}
 		closed, err := c.close(at)
 		if closed && inUse && en.state.Load()&entryInUse != 0 {
@@ -186,10 +187,11 @@ func (pool *poolCore) dropShare(at driver.At) driver.Result {
 	return first
 }
 
-// Acquire lends an event with these flags, untimed without any; several flags count
-// together. It is created if the pool has none (cuEventCreate). Give it back with Release.
-// A pool has room for 16,777,215 events: when all are in use the error matches [ResultOutOfMemory].
-// Interprocess and external events are refused: nobody knows who goes on using them.
+// Acquire returns an event of the pool, or creates an event if none with these flags is free
+// (cuEventCreate). Several flags are combined; without flags the event is untimed. [Pooled.Release]
+// returns the event to the pool. Interprocess and external events are refused, because another
+// process or a graph may use them after their release. A pool has room for 16,777,215 events: if
+// all are in use, the error matches [ResultOutOfMemory].
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
 	if p == nil || p.share == nil {
@@ -211,7 +213,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 		s := en.state.Load()
 		if next := s&^(entryOne-1) + entryOne + entryInUse; s&(entryInUse|entryBusy) == 0 &&
 			en.state.CompareAndSwap(s, next) {
-			return p.give(op, en, next)
+			return p.finishAcquire(op, en, next)
 		}
 	}
 	en := pool.pop(&pool.free[f])
@@ -225,35 +227,36 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	}
 	next := en.state.Load()&^(entryOne-1) + entryOne + entryInUse
 	en.state.Store(next)
-	return p.give(op, en, next)
+	return p.finishAcquire(op, en, next)
 }
 
-// give returns the event of an entry that the caller has taken, whose state is s since.
-func (p *EventPool) give(op string, en *poolEntry, s uint64) (Pooled, error) {
-	// A call counts itself, and then looks at the state; here the state was changed, and
-	// then the calls are looked at: at least one sees the other. Waits and tickets are
-	// calls in flight. Where the event has moved on to another slot there may be some on
-	// earlier ones.
+// finishAcquire returns the event of an entry that the caller has taken. s is the state that the
+// caller has stored.
+func (p *EventPool) finishAcquire(op string, en *poolEntry, s uint64) (Pooled, error) {
+	// Calls by former holders of the entry may still be in flight. A call increments the count of
+	// calls, and then reads the state. Here the state was changed first, and the count is read now.
+	// So this function sees the call, or the call sees the change. Waits and tickets count as
+	// calls. If the event has moved to another slot, calls may be in flight on its earlier slots.
 	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.Unused() {
-		// Somebody may have guessed the id, and recorded the event, or released it.
+		// A caller of ByID that guessed the id may have recorded or released the event already.
 		busy := s - entryInUse + entryBusy
 		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
 			return Pooled{}, errReleased(op, 0)
 		}
-		if err := en.refilled(op, c, s); err != nil {
+		if err := en.refillOrPutBack(op, c, s); err != nil {
 			return Pooled{}, err
 		}
 	}
 	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
 }
 
-// refilled is refill for an entry that is to be acquired with this state. It is put back if that
-// fails, or a tracer panics.
-func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
+// refillOrPutBack gives the entry a new CUevent, and sets the state s. If that fails, or a tracer
+// panics, it puts the entry back into the pool.
+func (en *poolEntry) refillOrPutBack(op string, old *eventCore, s uint64) error {
 	state := s - entryOne
 	defer func() {
 		if state != s {
-			en.putBack(state / entryOne) // nobody has had the generation
+			en.putBack(state / entryOne) // the new generation was not used
 		}
 	}()
 	if err := en.refill(op, old); err != nil {
@@ -264,12 +267,12 @@ func (en *poolEntry) refilled(op string, old *eventCore, s uint64) error {
 	return nil
 }
 
-// putBack lets others have an entry, which nobody else has, after so many generations.
+// putBack makes an entry available again, after gen generations. No other goroutine uses the entry.
 func (en *poolEntry) putBack(gen uint64) {
 	if gen == maxGeneration {
-		en.state.Store(gen*entryOne + entryBusy) // for good
+		en.state.Store(gen*entryOne + entryBusy) // the entry is never acquired again
 		for i := range en.pool.homes[en.flags] {
-			en.pool.homes[en.flags][i].CompareAndSwap(en, nil) // the next one to be made is the home
+			en.pool.homes[en.flags][i].CompareAndSwap(en, nil) // the next new entry becomes the home
 		}
 		return
 	}
@@ -283,20 +286,18 @@ func (en *poolEntry) putBack(gen uint64) {
 	}
 }
 
-// refuse returns the error for flags that no pooled event can have.
+// refuse returns the error for flags that a pooled event cannot have.
 func (p *EventPool) refuse(f EventFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	return invalid(
-		"cuEventCreate",
-		"an interprocess or external event cannot be pooled, as another process or a graph may go on using it: use gpu.NewEvent",
-	)
+	return invalid("cuEventCreate", "an interprocess or external event cannot be pooled, "+
+		"because another process or a graph may use it after its release: use gpu.NewEvent")
 }
 
-// AcquireTracked is Acquire for holders that may forget the event: when the garbage
-// collector finds that no copy of the Pooled is left, it is released. That takes an
-// allocation. What [EventPool.ByID] returns does not count as a copy.
+// AcquireTracked is Acquire for holders that may not release the event. If the garbage collector
+// finds that no copy of the Pooled is left, the event is released. A value that [EventPool.ByID]
+// returned does not count as a copy. AcquireTracked allocates memory.
 func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 	e, err := p.Acquire(flags...)
 	if err != nil {
@@ -308,9 +309,8 @@ func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 	return e, nil
 }
 
-// ByID returns the event with an id that [Pooled.ID] returned. The error matches
-// [ErrReleased] if it was released since, and [ResultNotFound] if the pool has never had such
-// an id.
+// ByID returns the event with an id that [Pooled.ID] returned. The error matches [ErrReleased] if
+// the event was released since, and [ResultNotFound] if no event of the pool ever had the id.
 func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	const op = "EventPool.ByID"
 	if p == nil || p.share == nil {
@@ -332,22 +332,23 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	return Pooled{}, &Error{
 		Op:     op,
 		Result: ResultNotFound,
-		Detail: "the pool has never given out an event with this id: ask the pool that it came from",
+		Detail: "no event of the pool ever had this id: use the pool from which the event was acquired",
 	}
 }
 
-// PoolStats is what a pool of events has, and has done.
+// PoolStats are the statistics of a pool of events.
 type PoolStats struct {
-	// InUse is how many events are acquired and not yet released, and Free how many can be acquired.
+	// InUse is the number of events that are acquired now, and Free the number of CUevents that can
+	// be acquired.
 	InUse, Free int
-	// Acquired and Created count since the pool was made: how often an event was acquired,
-	// and how often that took another CUevent.
+	// Acquired and Created count since the pool was made. Acquired is the number of times that an
+	// event was acquired, and Created the number of times that this took another CUevent.
 	Acquired, Created uint64
 }
 
-// Stats returns the pool's statistics, which cost the other calls nothing: it looks at
-// every event of the pool. While others acquire and release, the numbers are of slightly
-// different times. Those of a nil pool are 0.
+// Stats returns the pool's statistics. It reads the state of every event, and slows no other call
+// down. If other goroutines acquire or release events meanwhile, the numbers are of slightly
+// different times. They are 0 for a nil pool.
 func (p *EventPool) Stats() PoolStats {
 	var st PoolStats
 	if p == nil || p.share == nil {
@@ -371,9 +372,9 @@ func (p *EventPool) Stats() PoolStats {
 	return st
 }
 
-// Trim destroys the events that nobody has (cuEventDestroy), and returns how many they
-// were. The errors go to the leak hook. Others may acquire and release meanwhile: Trim
-// destroys no more events than the pool had places for when it began.
+// Trim destroys the events that are not in use, and returns their number (cuEventDestroy). The leak
+// hook gets the errors. Other goroutines may acquire and release events meanwhile. One call
+// destroys at most as many events as the pool had entries when the call began.
 func (p *EventPool) Trim() int {
 	if p == nil || p.share == nil || p.share.Closed() {
 		return 0
@@ -400,14 +401,14 @@ func (p *EventPool) Trim() int {
 	return n
 }
 
-// trimTo is trim for an entry that goes on a list at once, where whoever acquires looks.
+// trimTo is trim for an entry that was taken off its list. It puts the entry on list.
 func (en *poolEntry) trimTo(list *freeList) bool {
 	defer en.pool.push(list, en) // also if a tracer panics
 	return en.trim()
 }
 
-// trim takes the CUevent from an entry that nobody has. It reports false if there is none,
-// or if somebody has it after all.
+// trim destroys the CUevent of an entry that is not in use. It reports false if the entry has none,
+// or was acquired meanwhile.
 func (en *poolEntry) trim() bool {
 	s := en.state.Load()
 	if s&(entryInUse|entryBusy) != 0 || !en.state.CompareAndSwap(s, s|entryBusy) {
@@ -418,18 +419,18 @@ func (en *poolEntry) trim() bool {
 	if c == nil {
 		return false
 	}
-	c.released.Store(true) // a wait may have begun while the event was released
+	c.released.Store(true) // a wait that began while the event was released continues
 	first, err := c.close(background())
 	if err != nil {
 		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
 	}
-	return first // or else the pool was closed
+	return first // false if the pool was closed
 }
 
 // entry returns the entry with an index.
 func (pool *poolCore) entry(i uint32) *poolEntry { return (*pool.entries.Load())[i] }
 
-// pop takes an entry off a list, or returns nil.
+// pop takes an entry off a list. It returns nil if the list is empty.
 func (pool *poolCore) pop(list *freeList) *poolEntry {
 	head := &list.head
 	for {
@@ -438,7 +439,7 @@ func (pool *poolCore) pop(list *freeList) *poolEntry {
 			return nil
 		}
 		en := pool.entry(uint32(h&placeMask) - 1)
-		next := en.next.Load() // which means nothing if somebody else takes it now
+		next := en.next.Load() // the CompareAndSwap fails if another goroutine has taken the entry
 		if head.CompareAndSwap(h, changed(h, next)) {
 			return en
 		}
@@ -457,7 +458,7 @@ func (pool *poolCore) push(list *freeList, en *poolEntry) {
 	}
 }
 
-// grow returns one more entry, without a CUevent; nil if there are maxEntries.
+// grow adds an entry without a CUevent to the pool. It returns nil if there are maxEntries.
 func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
@@ -466,7 +467,7 @@ func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 		return nil
 	}
 	en := &poolEntry{index: uint32(len(entries)), flags: flags, pool: pool}
-	en.state.Store(entryInUse) // in generation 0, so that nobody else has it
+	en.state.Store(entryInUse) // the entry is taken, and no event has generation 0
 	for i := range pool.homes[flags] {
 		if home := &pool.homes[flags][i]; home.Load() == nil {
 			en.home = true
@@ -474,24 +475,25 @@ func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 			break
 		}
 	}
-	entries = append(entries, en) // nobody looks beyond the end of the old ones
+	entries = append(entries, en) // readers of the old slice do not read beyond its length
 	pool.entries.Store(&entries)
 	return en
 }
 
-// refill gives an entry that the caller has another CUevent than that of old, if it has one.
+// refill gives the entry a CUevent in place of the CUevent of old, which may be nil. The caller has
+// taken the entry.
 func (en *poolEntry) refill(op string, old *eventCore) error {
 	pool := en.pool
 	if old != nil && old.slot.Load() == nil {
 		return errClosed(op, "event pool", 0)
 	}
 	ctx := pool.ctx
-	// While the pool is open its shares are users of the context.
+	// While the pool is open, its shares are users of the context.
 	if !ctx.hold() {
 		return errClosed(op, "event pool", 0)
 	}
 	defer ctx.childDone()
-	raw, err := ctx.takeEvent(en.flags, background()) // not under the lock, as tracers are called
+	raw, err := ctx.takeEvent(en.flags, background()) // without the lock, because it calls tracers
 	if err != nil {
 		return err
 	}
@@ -510,7 +512,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 	return nil
 }
 
-// newPooledCore returns the core of a CUevent that may have somebody else's record.
+// newPooledCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
 func newPooledCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags}
 	c.put(&c.first, raw)

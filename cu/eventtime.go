@@ -8,23 +8,24 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Since returns the time between the record of start and the record of e, as
-// the GPU measured it: negative if start was recorded later. If one of them has
-// not completed it returns Pending, and no error (cuEventElapsedTime).
+// Since returns the time between the record of start and the record of e, as the GPU measured it
+// (cuEventElapsedTime). It is negative if start was recorded later. If one of the records has not
+// completed, Since returns Pending and no error. Both events must be of one driver, open, of one
+// context, timed and recorded. The errors for these conditions are returned in this order.
 //
-// Both events must be of one driver, open, of one context, timed and recorded;
-// mistakes are found in this order.
+// # Resolution
 //
-// The resolution is about half a microsecond, and coarser for longer intervals, as the
-// driver measures in float32 milliseconds: a microsecond from eight seconds on, four
-// after a minute, a quarter of a millisecond after an hour. The interval may be longer
-// than what lies between the two records on their stream: unless all is on the legacy
-// default stream, the GPU may get to a record late, and do work of other streams in
-// between.
+// The resolution is about half a microsecond. It is coarser for longer intervals, because the
+// driver returns float32 milliseconds: one microsecond from eight seconds on, four after a minute,
+// 250 after an hour. The interval may be longer than the work between the two records on their
+// stream takes: the GPU may reach a record late, and do work of other streams meanwhile, unless all
+// work is on the legacy default stream.
 //
-// From CUDA 12.8 on the driver is asked by cuEventElapsedTime_v2, which need not report
-// errors of pending work as early as others do: whoever waits for a record to complete
-// polls it by [Event.Query], and not by Since.
+// # Polling
+//
+// Do not poll Since to wait for a record: use [Event.Query] or [Event.Wait]. From CUDA 12.8 on the
+// driver's function is cuEventElapsedTime_v2, which may report errors of pending work later than
+// other functions.
 func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	iv, err := enterInterval(op, start, e)
@@ -36,15 +37,14 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	return d, st, err
 }
 
-// interval is two events' records, with a call in flight on both.
+// interval is the records of two events. A call is in flight on both events.
 type interval struct {
 	start, stop         *eventOwner
 	startSlot, stopSlot *slot
 }
 
-// enterInterval begins a call on two events, if the time between them can be
-// measured. It finds mistakes in the order driver, closed, context, timing,
-// record.
+// enterInterval begins a call on two events, if the time between their records can be measured. It
+// checks in this order: driver, closed, context, timing, record.
 func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	if start == nil || stop == nil {
 		return iv, errNil(op, "event")
@@ -85,7 +85,7 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	return iv, err
 }
 
-// leave ends the call.
+// leave ends the calls.
 func (iv *interval) leave() {
 	if iv.startSlot != nil {
 		iv.startSlot.leave()
@@ -97,15 +97,15 @@ func (iv *interval) leave() {
 	runtime.KeepAlive(iv.stop)
 }
 
-// measure asks the driver for the time between the two records.
 func (iv *interval) measure(op string) (time.Duration, Status, error) {
 	return measure(op, iv.startSlot, iv.stopSlot)
 }
 
 // measure asks the driver for the time between two records.
 func measure(op string, start, stop *slot) (time.Duration, Status, error) {
-	// An event that is exposed is asked about without a record of ours. Its first may succeed after
-	// the driver has answered, so what counts is what had been recorded before the question.
+	// Exposed events are passed to the driver even if this package has not recorded them. A first
+	// record may succeed between the driver's answer and the checks below, so these checks use the
+	// state before the call.
 	started, stopped := start.recorded(), stop.recorded()
 	ms, res := stop.drv.elapsed(start.raw, stop.raw)
 	switch res {
@@ -124,7 +124,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 	return 0, StatusUnknown, stop.core.ctx.fail(op, uintptr(stop.raw), res)
 }
 
-// elapsed returns the milliseconds between two records.
+// elapsed returns the time between two records in milliseconds.
 func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
 	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
 	if d.table.Missing(res) != nil { // before CUDA 12.8

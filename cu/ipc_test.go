@@ -245,7 +245,7 @@ func TestIPCMistakes(t *testing.T) {
 		{"opened", handle(opened), ErrImported, ResultInvalidHandle,
 			"cu: cuIpcGetEventHandle(H): event of another process; the process that created it hands out its handle: pass on the one that this event was opened with"},
 		{"no current stream", handle(LazyEvent(sharedFlags)), ErrNoCurrentStream, ResultInvalidHandle,
-			"cu: CurrentStream: no current stream; the context.Context carries no stream: pass one that cu.WithStream has returned"},
+			"cu: CurrentStream: no current stream; the context.Context has no stream: pass a context.Context that cu.WithStream has returned"},
 		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuEventCreate: invalid argument; an interprocess event does not become part of a graph: leave EventExternal or EventInterprocess out"},
 

@@ -73,7 +73,7 @@ func TestRecordOvertaken(t *testing.T) {
 				}
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
-				if fork.core.underWay() == nil {
+				if fork.core.runningCapture() == nil {
 					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))

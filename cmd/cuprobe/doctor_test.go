@@ -568,7 +568,7 @@ func TestDoctorNoSuchDevice(t *testing.T) {
 	decode(t, r, &v)
 	if r.status != exitFailure || v.Error == nil || v.Error.Code != 101 || v.Driver == nil || v.Features == nil ||
 		len(v.Devices) != 0 ||
-		!strings.Contains(v.Verdict.Detail, "the driver sees 3") ||
+		!strings.Contains(v.Verdict.Detail, "the driver has 3 devices") ||
 		v.Report.Init == nil {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
 	}

@@ -26,7 +26,7 @@ type (
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
 	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
-	// gatePatience. So a call that blocks on this lock is about to enqueue work on the same stream,
+	// gateTimeout. So a call that blocks on this lock is about to enqueue work on the same stream,
 	// or begins or ends a capture of it. A goroutine may hold the locks of several streams for
 	// reading.
 	Work struct{}
