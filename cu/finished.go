@@ -78,7 +78,7 @@ func (sc *streamCore) idle() bool {
 	if sc.Calls() != 0 {
 		return false // a call may wait because the stream's queue is full, and the query would wait for that call
 	}
-	leave, ok := sc.visit()
+	leave, ok := sc.tryEnter()
 	if !ok {
 		return false
 	}
@@ -120,9 +120,9 @@ func (sc *streamCore) current() (part *partOf, drop func()) {
 	return part, func() { sc.ctx.dropPart(sc.raw, part) }
 }
 
-// visit prevents the destruction of the CUstream until leave is called. ok is false if it is
+// tryEnter prevents the destruction of the CUstream until leave is called. ok is false if it is
 // already being destroyed.
-func (sc *streamCore) visit() (leave func(), ok bool) {
+func (sc *streamCore) tryEnter() (leave func(), ok bool) {
 	ctx := sc.ctx
 	if !ctx.hold() && !ctx.revive() {
 		return nil, false
@@ -143,11 +143,11 @@ func (sc *streamCore) visit() (leave func(), ok bool) {
 // mark is the end of a timeline's work on one stream.
 type mark struct {
 	sc *streamCore
-	// word is written by the stream at the mark. It is nil if the stream was done already, or if open is
-	// set.
+	// word is written by the stream at the mark. It is nil if the stream was done already, or if
+	// unmarked is set.
 	word *atomic.Uint64
-	// open says that the stream could not be marked, so that all of its work has to be done.
-	open bool
+	// unmarked says that the stream could not be marked, so that all of its work has to be done.
+	unmarked bool
 	// err says why the end of the work can never be known.
 	err error
 }
@@ -186,9 +186,9 @@ func (tc *timelineCore) usedOn(sc *streamCore) {
 	tc.usage.note(sc, true)
 }
 
-// usedLike notes that a graph used the counter on the streams on which the graph was launched.
+// usedOnAll notes that a graph used the counter on the streams on which the graph was launched.
 // Marks that were made earlier do not include that work.
-func (tc *timelineCore) usedLike(graph *usage) {
+func (tc *timelineCore) usedOnAll(graph *usage) {
 	tc.usage.noteAll(graph)
 	if !tc.Closed() {
 		return // Close marks the streams
@@ -197,8 +197,8 @@ func (tc *timelineCore) usedLike(graph *usage) {
 	defer tc.marksMu.Unlock()
 	for _, sc := range graph.list() {
 		// A graph that is updated repeatedly adds a stream once.
-		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.open }) {
-			tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.unmarked }) {
+			tc.marks = append(tc.marks, mark{sc: sc, unmarked: true})
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (tc *timelineCore) mark(sc *streamCore) {
 	m := mark{sc: sc}
 	if done, _ := sc.finished(); !done {
 		m.word, m.err = tc.writeMark(sc)
-		m.open = m.word == nil
+		m.unmarked = m.word == nil
 	}
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
@@ -222,7 +222,7 @@ var errInCapture = errors.New("other code began to capture the stream at the sam
 // writeMark enqueues the write of a word on the stream. It returns nil if the stream cannot be
 // marked.
 func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
-	leave, ok := sc.visit()
+	leave, ok := sc.tryEnter()
 	if !ok {
 		return nil, nil // the stream is gone
 	}
@@ -316,7 +316,7 @@ func (tc *timelineCore) retire() {
 	known := make(map[*streamCore]bool) // whether the marks of a stream cover all work on it
 	for _, m := range tc.marks {
 		before, marked := known[m.sc]
-		known[m.sc] = !m.open && (before || !marked)
+		known[m.sc] = !m.unmarked && (before || !marked)
 	}
 	left := tc.marks[:0]
 	for _, m := range tc.marks {
@@ -364,8 +364,8 @@ func (tc *timelineCore) finish() (bool, error) {
 	return true, nil
 }
 
-// finishLate waits for the work, and then releases the cell.
-func (tc *timelineCore) finishLate() error {
+// waitAndFinish waits for the work, and then releases the cell.
+func (tc *timelineCore) waitAndFinish() error {
 	for i := range tc.marks {
 		if err := patiently(tc.ctx.drv.table.Clock(), tc.marks[i].wait); err != nil {
 			return err

@@ -32,14 +32,14 @@ type execCore struct {
 	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
 	// graph.
 	graph *graphCore
-	// leaving has the objects that only earlier launches use. late guards it.
-	late    lock.Mutex[lock.Late]
-	leaving []latecomer
+	// delayed has the objects that only earlier launches use. delayedMu guards it.
+	delayedMu lock.Mutex[lock.Late]
+	delayed   []delayedRelease
 }
 
-// latecomer is an object that is released after earlier launches. kind and handle are for the leak
-// report.
-type latecomer struct {
+// delayedRelease is an object that is released after earlier launches. kind and handle are for the
+// leak report.
+type delayedRelease struct {
 	holder
 	kind   string
 	handle uintptr
@@ -223,67 +223,67 @@ func (x *GraphExec) update(op string, g *Graph) (unused *uses, err error) {
 	if xc.exposed.Load() { // Handle sets exposed before it loads uses
 		fresh.exposed()
 	}
-	xc.outlive(old)
+	xc.keepForLaunches(old)
 	return old, nil
 }
 
-// outlive prepares the release of old uses: objects that earlier launches use stay until these are
-// done.
-func (xc *execCore) outlive(old *uses) {
+// keepForLaunches prepares the release of old uses: objects that earlier launches use stay until
+// these are done.
+func (xc *execCore) keepForLaunches(old *uses) {
 	launched, uses := xc.usage.streams.Load() != nil, xc.uses.Load()
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
 		switch h := h.(type) {
 		case *memCore:
-			h.usedLike(xc.usage)
+			h.usedOnAll(xc.usage)
 		case *moduleCore:
 			h.usage.noteAll(xc.usage)
 		case *timelineCore:
-			h.usedLike(xc.usage)
+			h.usedOnAll(xc.usage)
 		case *slot:
 			if launched && !uses.has(h) {
 				h.Retain() // works also if the event was closed
-				xc.leaveLate(h.late())
+				xc.leaveAfterLaunches(h.delayedRelease())
 			}
 		case *hostFunc:
 			if launched && !uses.has(h) {
 				h.Retain()
-				xc.leaveLate(latecomer{h, "host function", 0})
+				xc.leaveAfterLaunches(delayedRelease{h, "host function", 0})
 			}
 		}
 	}
 }
 
-func (sl *slot) late() latecomer { return latecomer{sl, "event", uintptr(sl.raw)} }
+func (sl *slot) delayedRelease() delayedRelease { return delayedRelease{sl, "event", uintptr(sl.raw)} }
 
-// leaveLate ends the call in flight on an object that earlier launches may use, when these are
-// done. If there were none, it does so at once, for which the caller must hold no lock; else in the
-// background.
-func (xc *execCore) leaveLate(l latecomer) {
+// leaveAfterLaunches ends the call in flight on an object that earlier launches may use, when these
+// are done. If there were none, it does so at once, for which the caller must hold no lock; else in
+// the background.
+func (xc *execCore) leaveAfterLaunches(l delayedRelease) {
 	if xc.usage.streams.Load() == nil {
 		l.leave()
 		return
 	}
-	xc.late.Lock()
-	defer xc.late.Unlock()
-	xc.leaving = append(xc.leaving, l)
-	if len(xc.leaving) == 1 {
-		go xc.leaveAll()
+	xc.delayedMu.Lock()
+	defer xc.delayedMu.Unlock()
+	xc.delayed = append(xc.delayed, l)
+	if len(xc.delayed) == 1 {
+		go xc.leaveDelayed()
 	}
 }
 
-// leaveAll is the goroutine that leaveLate starts.
-func (xc *execCore) leaveAll() {
+// leaveDelayed is the goroutine that leaveAfterLaunches starts.
+func (xc *execCore) leaveDelayed() {
 	done := 0
 	for {
-		xc.late.Lock()
-		xc.leaving = xc.leaving[done:]
-		batch := xc.leaving
+		xc.delayedMu.Lock()
+		xc.delayed = xc.delayed[done:]
+		batch := xc.delayed
 		if len(batch) == 0 {
-			xc.leaving = nil
+			xc.delayed = nil
 		}
-		xc.late.Unlock()
+		xc.delayedMu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
@@ -363,7 +363,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		wait:     func(e driver.Event) driver.Result { return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e) },
 	})
 	if before != nil {
-		xc.leaveLate(before.late())
+		xc.leaveAfterLaunches(before.delayedRelease())
 	}
 	return err
 }

@@ -166,7 +166,7 @@ func (f *Function) enqueue(
 	for _, m := range lf.mem {
 		c.keep(m, sc)
 	}
-	g, b, at := cfg.Grid.norm(), cfg.Block.norm(), sc.inContext()
+	g, b, at := cfg.Grid.normalize(), cfg.Block.normalize(), sc.inContext()
 	sc.beginLegacy()
 	if cfg.Flags&LaunchCooperative != 0 {
 		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
@@ -182,7 +182,7 @@ func (f *Function) enqueue(
 	if res != driver.ResultSuccess {
 		e := sc.ctx.fail(op, uintptr(f.raw), res)
 		if e.Err == nil && res == driver.ResultInvalidValue {
-			e.Detail = sc.ctx.device.excess(g, b)
+			e.Detail = sc.ctx.device.exceededLimit(g, b)
 		}
 		err = e
 	}
@@ -224,10 +224,10 @@ func (cfg *LaunchConfig) op() string {
 	return "cuLaunchKernel"
 }
 
-// excess explains why the driver refused the configuration of a launch as an invalid value: it
-// names the dimension that exceeds the device's limit, or else the limits that depend on the
+// exceededLimit explains why the driver refused the configuration of a launch as an invalid value:
+// it names the dimension that exceeds the device's limit, or else the limits that depend on the
 // kernel.
-func (dev *Device) excess(grid, block Dim3) string {
+func (dev *Device) exceededLimit(grid, block Dim3) string {
 	for _, d := range []struct {
 		name string
 		size uint32
@@ -249,8 +249,8 @@ func (dev *Device) excess(grid, block Dim3) string {
 		"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 
-// norm replaces a zero Y or Z by 1.
-func (d Dim3) norm() Dim3 {
+// normalize replaces a zero Y or Z by 1.
+func (d Dim3) normalize() Dim3 {
 	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
 }
 

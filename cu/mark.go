@@ -35,7 +35,7 @@ func (sc *streamCore) markFirst() (m marking, err error) {
 		return m, err
 	}
 	t := ctx.drv.trace(TraceEventRecord, e, sc.raw)
-	recorded, res, err := sc.markBy(e)
+	recorded, res, err := sc.recordMark(e)
 	if err != nil {
 		defer ctx.doneWith(EventDisableTiming, e)
 		if recorded {
@@ -53,9 +53,9 @@ func (sc *streamCore) markAndLeave() (driver.Event, error) {
 	return sc.mark()
 }
 
-// markBy records e as the mark. It calls no tracers, because it holds locks. It reports whether the
-// driver was called, and the driver's result.
-func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
+// recordMark records e as the mark. It calls no tracers, because it holds locks. It reports whether
+// the driver was called, and the driver's result.
+func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Result, err error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true

@@ -60,9 +60,9 @@ type memCore struct {
 	// listed is the element in the list of memory that allocations can take: see deferred, whose
 	// lock guards it.
 	listed *list.Element
-	// local has the streams of the memory's own context that used it, if it is device memory.
+	// localUsage has the streams of the memory's own context that used it, if it is device memory.
 	// Freeing it waits for all work there, so only its use for another allocation asks.
-	local usage
+	localUsage usage
 	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
 }
@@ -112,14 +112,14 @@ func (mc *memCore) usedOn(sc *streamCore) {
 	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
 		mc.resource.usedOn(sc)
 	default:
-		mc.local.note(sc, false)
+		mc.localUsage.note(sc, false)
 	}
 }
 
 // idle reports, without waiting, whether all work that uses the memory is known to be done. No call
 // is in flight.
 func (mc *memCore) idle() bool {
-	if mc.exposed.Load() || !mc.usage.idle() || !mc.local.idle() {
+	if mc.exposed.Load() || !mc.usage.idle() || !mc.localUsage.idle() {
 		return false
 	}
 	if !mc.copied.Load() {
@@ -155,8 +155,8 @@ func (mc *memCore) unmark() {
 	}
 }
 
-// usedLike is usedOn for each stream of u.
-func (mc *memCore) usedLike(u *usage) {
+// usedOnAll is usedOn for each stream of u.
+func (mc *memCore) usedOnAll(u *usage) {
 	if l := u.streams.Load(); l != nil {
 		for _, sc := range *l {
 			mc.usedOn(sc)

@@ -147,7 +147,7 @@ func (c *contextCore) release() error {
 	if !c.users.Drop() {
 		return nil
 	}
-	if c.takeOver() {
+	if c.beginRelease() {
 		return c.releaseCUDA(driver.At{Relaxed: true})
 	}
 	c.abandon() // some objects could not be freed, because a stream is being captured
@@ -161,9 +161,9 @@ func (c *contextCore) releaseLate() {
 	}
 }
 
-// takeOver reports whether the caller has to release the claim. It reports true once, if the
+// beginRelease reports whether the caller has to release the claim. It reports true once, if the
 // context has neither users nor deferred objects.
-func (c *contextCore) takeOver() bool {
+func (c *contextCore) beginRelease() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
@@ -183,8 +183,8 @@ func (d *Driver) forget(c *contextCore) {
 }
 
 // releaseCUDA destroys the objects that the context itself keeps, and then releases the claim; at
-// says how to call the driver. It is called once: takeOver has reported true to the caller, or the
-// caller has set releasing. No other goroutine uses the context any more.
+// says how to call the driver. It is called once: beginRelease has reported true to the caller, or
+// the caller has set releasing. No other goroutine uses the context any more.
 func (c *contextCore) releaseCUDA(at driver.At) (err error) {
 	defer c.gone.Store(true)
 	steps := [...]func(){
@@ -216,7 +216,7 @@ func (c *contextCore) end(at driver.At) (err error) {
 // endClaim releases the claim.
 func (c *contextCore) endClaim(at driver.At) error {
 	d := c.drv
-	left, in := c.leaveSlabs(at), c.key // other code may keep the CUDA context
+	left, in := c.detachSlabs(at), c.key // other code may keep the CUDA context
 	dev := c.primaryOf()
 	defer func() { d.slabs.putAll(left, in, dev) }()
 	switch c.claim {

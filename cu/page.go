@@ -27,11 +27,11 @@ type slab struct {
 	mem []byte
 	raw driver.DevicePtr // the address in ctx
 	ctx *contextCore     // the context in which it is registered
-	// whole keeps the memory mapped. It is nil for memory of the Go heap.
-	whole *mapping
-	// elsewhere has the addresses in other contexts (a driver.DevicePtr by *contextCore). The
+	// mapping keeps the memory mapped. It is nil for memory of the Go heap.
+	mapping *mapping
+	// addresses has the addresses in other contexts (a driver.DevicePtr by *contextCore). The
 	// release of a context removes its entry.
-	elsewhere sync.Map
+	addresses sync.Map
 }
 
 // cell is the part of a slab that one timeline uses: the counter, and words that streams write at
@@ -56,8 +56,8 @@ type mapping struct{ mem []byte }
 
 // freeSlab is a slab that no context has.
 type freeSlab struct {
-	mem   []byte
-	whole *mapping
+	mem     []byte
+	mapping *mapping
 	// in is the CUDA context in which it may be registered, zero for none.
 	in contextKey
 	// dev is the device of the primary context in; nil for other contexts.
@@ -109,7 +109,7 @@ func (ss *slabs) put(f freeSlab) {
 // in, the primary context of dev.
 func (ss *slabs) putAll(left []*slab, in contextKey, dev *Device) {
 	for _, s := range left {
-		ss.put(freeSlab{mem: s.mem, whole: s.whole, in: in, dev: dev})
+		ss.put(freeSlab{mem: s.mem, mapping: s.mapping, in: in, dev: dev})
 	}
 }
 
@@ -126,8 +126,8 @@ func (d *Driver) unmapSlabs() {
 			ss.put(f)
 			continue
 		}
-		if f.whole != nil { // a Timeline may still refer to it
-			runtime.AddCleanup(f.whole, unmapMemory, f.mem)
+		if f.mapping != nil { // a Timeline may still refer to it
+			runtime.AddCleanup(f.mapping, unmapMemory, f.mem)
 		}
 		ss.mu.Lock()
 		ss.mapped--
@@ -204,7 +204,7 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
 	}
 	f := freeSlab{mem: mem}
 	if !c.drv.table.Software() {
-		f.whole = &mapping{mem}
+		f.mapping = &mapping{mem}
 	}
 	return c.register(f, at)
 }
@@ -223,7 +223,7 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 		f.in, f.dev = contextKey{id: math.MaxUint64}, nil // no context has this id: only takeOldest returns it
 	}
 	if res == driver.ResultSuccess {
-		s := &slab{mem: f.mem, whole: f.whole, ctx: c}
+		s := &slab{mem: f.mem, mapping: f.mapping, ctx: c}
 		f.in, f.dev = c.key, c.primaryOf()
 		if s.raw, res = t.MemHostGetDevicePointer(at, p, 0); res == driver.ResultSuccess {
 			return s, nil
@@ -260,7 +260,7 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 	if c == s.ctx {
 		return x.raw(), nil
 	}
-	if p, known := s.elsewhere.Load(c); known {
+	if p, known := s.addresses.Load(c); known {
 		return p.(driver.DevicePtr) + driver.DevicePtr(x.at), nil
 	}
 	if c.dev != s.ctx.dev {
@@ -273,7 +273,7 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 	if res != driver.ResultSuccess {
 		return 0, c.fail("cuMemHostGetDevicePointer", uintptr(x.raw()), res)
 	}
-	s.elsewhere.Store(c, p)
+	s.addresses.Store(c, p)
 	return p + driver.DevicePtr(x.at), nil
 }
 
@@ -295,9 +295,9 @@ type cells struct {
 	// have a cell, because a graph uses them, or work that is not known to be done.
 	open, unfinished int
 	// closed has the unfinished timelines on which no call is in flight. They are checked when no
-	// cell is free and there are lookAt of them.
-	closed []*timelineCore
-	lookAt int
+	// cell is free and there are checkAt of them.
+	closed  []*timelineCore
+	checkAt int
 
 	// drained says that the context is being released, and that the release has waited for the work
 	// on its own streams. From then on, only streamEnds.lost and tails with an error tell of work
@@ -333,7 +333,7 @@ func (c *contextCore) takeCell(at driver.At) (x cell, err error) {
 	k := &c.cells
 	x, ok := k.take()
 	if !ok {
-		if k.manyClosed() {
+		if k.checkDue() {
 			c.lookAtClosed()
 		}
 		if x, err = c.takeNewCell(at); err != nil {
@@ -373,12 +373,12 @@ func (c *contextCore) takeNewCell(at driver.At) (x cell, err error) {
 	return cell{s, 0}, nil
 }
 
-// manyClosed reports whether to check the closed timelines: when there are twice as many as the
+// checkDue reports whether to check the closed timelines: when there are twice as many as the
 // last check left. So the amortized cost per timeline is constant.
-func (k *cells) manyClosed() bool {
+func (k *cells) checkDue() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.closed) >= max(k.lookAt, minLook)
+	return len(k.closed) >= max(k.checkAt, minLook)
 }
 
 // lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller
@@ -398,7 +398,7 @@ func (c *contextCore) lookAtClosed() {
 		return over || err != nil
 	})
 	k.mu.Lock()
-	k.lookAt = 2 * len(list)
+	k.checkAt = 2 * len(list)
 	k.closed = append(list, k.closed...)
 	k.mu.Unlock()
 }
@@ -417,7 +417,7 @@ func (c *contextCore) endTimelines(err *error) {
 		each(3, func(step int) {
 			switch {
 			case step < 2 && e == errTracer: // the second try, after a tracer panicked
-				e = tc.finishLate()
+				e = tc.waitAndFinish()
 			case step == 2 && e != nil:
 				*err = e
 				tc.keep(e)
@@ -429,15 +429,15 @@ func (c *contextCore) endTimelines(err *error) {
 // errTracer says why the end of a timeline's work is not known.
 var errTracer = errors.New("a tracer panicked twice while the library waited for the work")
 
-// leaveSlabs takes the slabs away from the context and returns them. A software driver's slabs are
+// detachSlabs takes the slabs away from the context and returns them. A software driver's slabs are
 // unregistered and dropped instead, unless the caller must not wait for the GPU.
-func (c *contextCore) leaveSlabs(at driver.At) []*slab {
+func (c *contextCore) detachSlabs(at driver.At) []*slab {
 	k := &c.cells
 	k.mu.Lock()
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0
 	k.mu.Unlock()
-	c.forgetElsewhere()
+	c.forgetAddresses()
 	if !c.drv.table.Software() || at.NoWait {
 		return left
 	}
@@ -453,15 +453,15 @@ func (c *contextCore) leaveSlabs(at driver.At) []*slab {
 	return nil
 }
 
-// forgetElsewhere removes the addresses that slabs of other contexts have in this one, which is
+// forgetAddresses removes the addresses that slabs of other contexts have in this one, which is
 // released.
-func (c *contextCore) forgetElsewhere() {
+func (c *contextCore) forgetAddresses() {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	for _, other := range c.drv.contexts {
 		other.cells.mu.Lock()
 		for _, s := range other.cells.slabs {
-			s.elsewhere.Delete(c)
+			s.addresses.Delete(c)
 		}
 		other.cells.mu.Unlock()
 	}
