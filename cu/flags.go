@@ -157,7 +157,7 @@ const (
 	// ContextLocalMemResizeToMax keeps local memory at its largest size, instead of shrinking it
 	// after a kernel: CU_CTX_LMEM_RESIZE_TO_MAX.
 	ContextLocalMemResizeToMax ContextFlags = driver.CU_CTX_LMEM_RESIZE_TO_MAX
-	// ContextCoredump makes the driver write a GPU core dump after an exception (CUDA 12.1):
+	// ContextCoredump makes the driver write GPU core dumps for this context (CUDA 12.1):
 	// CU_CTX_COREDUMP_ENABLE.
 	ContextCoredump ContextFlags = driver.CU_CTX_COREDUMP_ENABLE
 	// ContextUserCoredump allows the program to request a GPU core dump (CUDA 12.1):
@@ -170,8 +170,10 @@ const (
 
 // String lists the flags by name.
 func (f ContextFlags) String() string {
-	return flagNames(uint32(f), "ContextDefault", []string{"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
-		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps"})
+	return flagNames(uint32(f), "ContextDefault", []string{
+		"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
+		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps",
+	})
 }
 
 // check refuses combinations that the driver would refuse.

@@ -78,7 +78,8 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	g.core.mu.Lock()
 	if g.core.building {
 		g.leave()
-		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding, Detail: "use the graph after its Capture has returned"}
+		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding,
+			Detail: "use the graph after its Capture has returned"}
 	}
 	return g.core, nil
 }

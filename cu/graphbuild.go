@@ -138,7 +138,8 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 		case n.graph == nil:
 			return nil, errNil(op, "graph node")
 		case n.graph != g:
-			return nil, invalid(op, "a node can come only after nodes of its own graph, and one of these belongs to another graph")
+			return nil, invalid(op,
+				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
 		case !slices.Contains(deps, n.raw):
 			deps = append(deps, n.raw)
 		}

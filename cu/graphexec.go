@@ -138,7 +138,11 @@ func (x *GraphExec) Upload(s *Stream) error {
 }
 
 // on calls the driver's function op, which enqueues something about the graph on a stream.
-func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result) error {
+func (x *GraphExec) on(
+	op string,
+	s *Stream,
+	call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result,
+) error {
 	if x == nil || x.core == nil {
 		return errNil(op, "executable graph")
 	}
@@ -358,9 +362,13 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 			return xc.uses.Load(), func() { n.graph.leave(); x.leave() }, nil
 		},
 		recordOp: op,
-		record:   func(e driver.Event) driver.Result { return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e) },
-		waitOp:   "cuGraphExecEventWaitNodeSetEvent",
-		wait:     func(e driver.Event) driver.Result { return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e) },
+		record: func(e driver.Event) driver.Result {
+			return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e)
+		},
+		waitOp: "cuGraphExecEventWaitNodeSetEvent",
+		wait: func(e driver.Event) driver.Result {
+			return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e)
+		},
 	})
 	if before != nil {
 		xc.leaveAfterLaunches(before.delayedRelease())

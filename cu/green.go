@@ -54,7 +54,8 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid,
 			Detail: "a part of a split cannot be split: split the SMResource of a green context that is made of it"}
 	case least < 0 || least > r.Count():
-		return nil, rest, invalid(op, fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
+		return nil, rest, invalid(op,
+			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
 	if err := r.enter(op); err != nil {
 		return nil, rest, err
@@ -137,7 +138,8 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	primary := core.claim == retained
 	d.mu.Unlock()
 	if !primary {
-		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw), "a green context can be made only in a primary context: use one of dev.PrimaryContext")
+		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw),
+			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
 		return nil, invalid(op, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
@@ -146,11 +148,15 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	for i, r := range sms {
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, mistake(op, ErrNil, 0, fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
+			return nil, mistake(op, ErrNil, 0,
+				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
 		case r.dev.drv != d:
-			return nil, mistake(op, ErrDriverMismatch, 0, "the multiprocessors are of a device of another driver: open one driver and share it")
+			return nil, mistake(op, ErrDriverMismatch, 0,
+				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case r.dev.raw != core.dev:
-			return nil, mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: pass multiprocessors of the context's device", r.dev.raw, core.dev))
+			return nil, mistake(op, ErrDeviceMismatch, 0,
+				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
+					"pass multiprocessors of the context's device", r.dev.raw, core.dev))
 		}
 		if err := r.enter(op); err != nil {
 			return nil, err
@@ -162,7 +168,8 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
 	}
-	handle, res := d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	at := driver.At{Context: core.raw}
+	handle, res := d.table.GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
@@ -215,7 +222,8 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 		return SMResource{}, err
 	}
 	defer g.leave()
-	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(driver.At{Context: gc.ctx.raw}, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	at := driver.At{Context: gc.ctx.raw}
+	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.fail(op, uintptr(gc.raw), res)
 	}
@@ -236,7 +244,8 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	defer g.leave()
 	ctx := gc.ctx
 	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
-		return ctx.drv.table.GreenCtxStreamCreate(driver.At{Context: ctx.raw}, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+		at := driver.At{Context: ctx.raw}
+		return ctx.drv.table.GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
@@ -265,12 +274,14 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 // untested.
 func noGreen(op string, h uintptr) error {
 	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
-		Detail: "record it, and wait for it, on a stream of the primary context, and let other streams wait for that by WaitStream"}
+		Detail: "record it, and wait for it, on a stream of the primary context, " +
+			"and let other streams wait for that stream by WaitStream"}
 }
 
 // errGreenShared is wrapped by the error of a call with a green context and an event that processes
 // share.
-var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w", errors.ErrUnsupported)
+var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
+	errors.ErrUnsupported)
 
 // WaitEvent makes work that is enqueued from now on on present and future streams of the green
 // context wait for the event's present record (cuGreenCtxWaitEvent, CUDA 12.4). The event must not

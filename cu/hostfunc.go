@@ -185,7 +185,8 @@ func (c *contextCore) dropHostFuncs() {
 	case c.claim == borrowed, c.calls.none():
 		return
 	case c.claim == retained:
-		if _, active, res := c.drv.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active != 0 {
+		_, active, res := c.drv.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		if res == driver.ResultSuccess && active != 0 {
 			return
 		}
 	}

@@ -13,7 +13,8 @@ func checkImage(image []byte) error {
 	const op = "cuModuleLoadDataEx"
 	size := uint64(len(image))
 	truncated := func(kind string, want uint64) error {
-		return invalid(op, fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header says %d", kind, size, want))
+		return invalid(op,
+			fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header says %d", kind, size, want))
 	}
 	le := binary.LittleEndian
 	switch {
@@ -57,7 +58,9 @@ func checkImage(image []byte) error {
 			return truncated("fatbin", n+header)
 		}
 	case size >= 4 && le.Uint32(image) == 0x466243b1:
-		return invalid(op, "the image is the wrapper that nvcc puts around a fatbin, which contains an address: pass the fatbin itself")
+		return invalid(op,
+			"the image is the wrapper that nvcc puts around a fatbin, which contains an address: "+
+				"pass the fatbin itself")
 	}
 	return nil
 }
@@ -93,5 +96,6 @@ func readImage(path string) ([]byte, error) {
 
 // isPTX reports whether an image is neither a cubin nor a fatbin, and therefore text.
 func isPTX(image []byte) bool {
-	return !bytes.HasPrefix(image, []byte("\x7fELF")) && (len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
+	return !bytes.HasPrefix(image, []byte("\x7fELF")) &&
+		(len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
 }

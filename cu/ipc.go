@@ -36,7 +36,8 @@ func (h IPCEventHandle) String() string {
 // check refuses the zero handle.
 func (h IPCEventHandle) check(op string) error {
 	if h.IsZero() {
-		return mistake(op, ErrNil, 0, "the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
+		return mistake(op, ErrNil, 0,
+			"the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
 	}
 	return nil
 }
@@ -61,7 +62,8 @@ func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
 		return errNil(op, "handle")
 	}
 	if len(data) != len(h) {
-		return invalid(op, fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
+		return invalid(op,
+			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
 	}
 	got := IPCEventHandle(data)
 	if err := got.check(op); err != nil {
@@ -92,7 +94,9 @@ func (h *IPCEventHandle) UnmarshalText(text []byte) error {
 		return errNil(op, "handle")
 	}
 	if want := hex.EncodedLen(len(h)); len(text) != want {
-		return invalid(op, fmt.Sprintf("there are %d characters, and a handle has %d: pass the result of MarshalText", len(text), want))
+		return invalid(op,
+			fmt.Sprintf("there are %d characters, and a handle has %d: "+
+				"pass the result of MarshalText", len(text), want))
 	}
 	var got IPCEventHandle
 	if _, err := hex.Decode(got[:], text); err != nil {
@@ -109,7 +113,8 @@ const (
 	getIPCOp  = "cuIpcGetEventHandle"
 	openIPCOp = "cuIpcOpenEventHandle"
 
-	noIPCHint = "this device or system cannot share events between processes: check Device.Attribute(DeviceAttributeIPCEventSupported) before"
+	noIPCHint = "this device or system cannot share events between processes: " +
+		"check Device.Attribute(DeviceAttributeIPCEventSupported) before"
 )
 
 // IPCHandle returns the handle by which other processes open the event (cuIpcGetEventHandle, CUDA
@@ -144,7 +149,8 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	case !sl.shared():
 		return IPCEventHandle{}, errNotInterprocess(op, uintptr(sl.raw))
 	case c.imported:
-		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw), "only the process that created it can get its handle: pass on the handle that this event was opened by")
+		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw),
+			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
 	raw, res := c.ctx.drv.table.IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
 	if res != driver.ResultSuccess {
@@ -173,7 +179,8 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, erro
 }
 
 func errNotInterprocess(op string, h uintptr) error {
-	return mistake(op, ErrNotInterprocess, h, "create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
+	return mistake(op, ErrNotInterprocess, h,
+		"create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
 }
 
 // OpenIPCEvent opens the event of another process, on any device (cuIpcOpenEventHandle, CUDA 4.1).
@@ -230,7 +237,8 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 }
 
 func errSameProcess(op string) error {
-	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess, Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
+	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
+		Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
 }
 
 // exports has the events whose handles IPCHandle has returned, so that OpenIPCEvent recognizes a
@@ -286,8 +294,11 @@ func alive(p weak.Pointer[eventCore]) bool {
 func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	ctx := sl.core.ctx
 	if ctx != sc.ctx {
-		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw), fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
-			"and the stream is of %#x on device %d: let a stream of the event's context wait for it, and this stream for that one, by WaitStream", uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
+		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw),
+			fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
+				"and the stream is of %#x on device %d: let a stream of the event's context wait for it, "+
+				"and this stream for that stream, by WaitStream",
+				uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
 	}
 	if sc.green != nil {
 		return noGreen(op, uintptr(sc.raw))
@@ -332,8 +343,9 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 // graph. Where the driver refuses it, its result is the same. The driver accepts external nodes,
 // and an H200 ran a graph of them, but their effect in other processes is untested.
 func errNoNode(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared, Detail: "record it, or wait for it, before or after the launch of the graph, " +
-		"on the same stream; in a graph use an event without EventInterprocess"}
+	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
+		Detail: "record it, or wait for it, before or after the launch of the graph, " +
+			"on the same stream; in a graph use an event without EventInterprocess"}
 }
 
 // errShared is wrapped by the error of a capture or graph with an event that processes share.

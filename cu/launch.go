@@ -245,8 +245,8 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 			return fmt.Sprintf("%s is %d, and the device allows %d: %s", d.name, d.size, most, d.less)
 		}
 	}
-	return "the block has more threads, or more shared memory, than the kernel or the device allows: call SuggestBlockSize, " +
-		"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+	return "the block has more threads, or more shared memory, than the kernel or the device allows: " +
+		"call SuggestBlockSize, and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 
 // normalize replaces a zero Y or Z by 1.
@@ -304,7 +304,8 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
 				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
 				e.Detail = fmt.Sprintf(
-					"argument %d is memory of another context, which the kernel may be unable to access: allocate it in the kernel's context",
+					"argument %d is memory of another context, which the kernel may be unable to access: "+
+						"allocate it in the kernel's context",
 					i,
 				)
 				if e.Err == ErrDeviceMismatch {

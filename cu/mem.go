@@ -61,7 +61,7 @@ type memCore struct {
 	// lock guards it.
 	listed *list.Element
 	// localUsage has the streams of the memory's own context that used it, if it is device memory.
-	// Freeing it waits for all work there, so only its use for another allocation asks.
+	// Freeing it waits for all work there, so only a reuse by another allocation has to check this.
 	localUsage usage
 	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
@@ -226,7 +226,8 @@ func (r *region) enter(op string) error {
 		return err
 	}
 	if r.err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err, Detail: "choose a span that lies within the memory"}
+		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
+			Detail: "choose a span that lies within the memory"}
 	}
 	return r.mem.Enter(r.mem, op)
 }

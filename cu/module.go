@@ -117,7 +117,8 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	}
 	image, err := readImage(path)
 	if err != nil {
-		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err, Detail: "the file with the GPU code cannot be read"}
+		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err,
+			Detail: "the file with the GPU code cannot be read"}
 	}
 	m, err := c.LoadModule(image, opts...)
 	if e, ok := err.(*Error); ok {
@@ -242,7 +243,8 @@ func (f *Function) findParams(at driver.At) error {
 		}
 		f.params = append(f.params, size)
 	}
-	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw), Detail: "the driver lists more parameters than a kernel can have"}
+	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw),
+		Detail: "the driver lists more parameters than a kernel can have"}
 }
 
 // Name returns the kernel's name, "" for nil.
@@ -330,7 +332,11 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 }
 
 // askFunction calls the driver about a kernel, in the kernel's context.
-func askFunction[T any](f *Function, op string, call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
+func askFunction[T any](
+	f *Function,
+	op string,
+	call func(t *driver.Table, at driver.At) (T, driver.Result),
+) (v T, err error) {
 	if f == nil || f.mod == nil {
 		return v, errNil(op, "function")
 	}

@@ -227,8 +227,8 @@ func (c *contextCore) endClaim(at driver.At) error {
 		if len(left) == 0 {
 			break
 		}
-		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess &&
-			active == 0 {
+		_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		if res == driver.ResultSuccess && active == 0 {
 			in = contextKey{}
 		}
 	case created:

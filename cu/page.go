@@ -144,7 +144,8 @@ func (d *Driver) unregister(f freeSlab) bool {
 	case f.dev == nil:
 		return false // other code may destroy the context at any time
 	}
-	if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, f.dev.raw); res != driver.ResultSuccess || active == 0 {
+	_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, f.dev.raw)
+	if res != driver.ResultSuccess || active == 0 {
 		return res == driver.ResultSuccess
 	}
 	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, f.dev.raw)
@@ -300,7 +301,7 @@ type cells struct {
 	checkAt int
 
 	// drained says that the context is being released, and that the release has waited for the work
-	// on its own streams. From then on, only streamEnds.lost and tails with an error tell of work
+	// on its own streams. From then on, only streamEnds.lost and tails with an error report work
 	// that may not be done.
 	drained atomic.Bool
 }
@@ -416,7 +417,7 @@ func (c *contextCore) endTimelines(err *error) {
 		e := errTracer
 		each(3, func(step int) {
 			switch {
-			case step < 2 && e == errTracer: // the second try, after a tracer panicked
+			case step < 2 && e == errTracer: // try again if a tracer panicked
 				e = tc.waitAndFinish()
 			case step == 2 && e != nil:
 				*err = e
@@ -444,7 +445,8 @@ func (c *contextCore) detachSlabs(at driver.At) []*slab {
 	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
 		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: c.failed("cuMemHostUnregister", uintptr(s.raw), res)})
+			err := c.failed("cuMemHostUnregister", uintptr(s.raw), res)
+			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: err})
 		}
 	}
 	c.drv.slabs.mu.Lock()

@@ -123,7 +123,8 @@ func (p Pooled) errGone(op string, c *eventCore) error {
 }
 
 func errReleased(op string, h uintptr) error {
-	return mistake(op, ErrReleased, h, "release an event once, after its last use: all copies of a Pooled are the same event")
+	return mistake(op, ErrReleased, h,
+		"release an event once, after its last use: all copies of a Pooled are the same event")
 }
 
 // Record makes the event mark the end of the work that is enqueued on the stream now: see
