@@ -172,7 +172,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	}
 	last, err := gc.capture(deps, func() error {
 		// building makes other calls on the graph fail. The lock is not held, because f may make
-		// such calls, and because tracers are called for streams that join the capture.
+		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
 		gc.mu.Unlock()
 		defer func() {

@@ -124,9 +124,8 @@ func (x *GraphExec) Handle() uintptr {
 // when it has run. Events that the graph records are pending from then on. A launch on a stream
 // that is being captured fails, and invalidates the capture.
 //
-// CUDA requires that launches, uploads and updates of one GraphExec are made one after the other.
-// So if the stream's queue is full, such calls wait for the launch. It waits while the stream's
-// queue is full: see docs/blocking.md.
+// It waits while the stream's queue is full: see docs/blocking.md. Other launches, uploads and
+// updates of the GraphExec then wait for the call, because CUDA requires one call at a time.
 func (x *GraphExec) Launch(s *Stream) error {
 	return x.on(graphLaunchOp, s, (*driver.Table).GraphLaunch)
 }
@@ -137,7 +136,7 @@ func (x *GraphExec) Upload(s *Stream) error {
 	return x.on("cuGraphUpload", s, (*driver.Table).GraphUpload)
 }
 
-// on calls the driver's function op, which enqueues something about the graph on a stream.
+// on calls the driver's function op, which enqueues a launch or an upload on a stream.
 func (x *GraphExec) on(
 	op string,
 	s *Stream,

@@ -283,8 +283,8 @@ func noGreen(op string, h uintptr) error {
 var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
 	errors.ErrUnsupported)
 
-// WaitEvent makes work that is enqueued from now on on present and future streams of the green
-// context wait for the event's present record (cuGreenCtxWaitEvent, CUDA 12.4). The event must not
+// WaitEvent makes work that is enqueued from now on, on present and future streams of the green
+// context, wait for the event's present record (cuGreenCtxWaitEvent, CUDA 12.4). The event must not
 // have [EventInterprocess]. See [Context.WaitEvent]; here the primary context's captures count as
 // another context's.
 func (g *GreenContext) WaitEvent(e *Event) error {

@@ -16,9 +16,9 @@ type HostMem struct {
 	cleanup runtime.Cleanup
 }
 
-// AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). Their content is
-// undefined. Pinned memory cannot be swapped out, so too much of it slows the machine down. Whether
-// it waits for the GPU is as for [Context.Alloc]. It may wait for the GPU: see docs/blocking.md.
+// AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). The content is
+// undefined. Pinned memory cannot be swapped out, so too much of it slows the machine down. Like
+// [Context.Alloc], it may wait for the GPU: see docs/blocking.md.
 func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostAlloc"
 	core, err := c.enter(op)

@@ -192,8 +192,8 @@ func errNotInterprocess(op string, h uintptr) error {
 // # Errors
 //
 // The process that created the event cannot open it: the error matches [ErrSameProcess]. The
-// content of a handle is private to the driver. An H200's refuses most invalid bytes; its behaviour
-// for an altered handle is unknown.
+// content of a handle is private to the driver. An H200's driver refuses bytes that are no handle;
+// its behaviour for an altered handle is unknown.
 //
 // # The end of a process
 //

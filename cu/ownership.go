@@ -68,8 +68,8 @@ func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
 	return contextKey{raw: raw}, nil
 }
 
-// hold adds a user. It reports false if there was none, in which case the claim may be being
-// released.
+// hold adds a user. It reports false if there was none, in which case the release of the claim
+// may have begun.
 func (c *contextCore) hold() bool { return c.users.Hold() }
 
 // childDone removes a user. It does not wait for the GPU: see abandon.
@@ -88,8 +88,8 @@ func (c *contextCore) abandon() {
 	switch {
 	case !c.users.None() || c.releasing || c.abandoned:
 	case c.claim == borrowed:
-		// Other code may destroy the context from now on. Nothing is freed, so that releasing it
-		// does not wait.
+		// Other code may destroy the context from now on. The release frees nothing, and
+		// therefore does not wait.
 		c.releasing = true
 		d.forget(c)
 		go func() {

@@ -9,9 +9,9 @@ import (
 )
 
 // Pooled is an event of an [EventPool], from its acquisition to [Pooled.Release]. It is a value and
-// may be copied. After one copy was released, calls on the other copies return [ErrReleased], also
-// when the pool has reused the CUevent. A Pooled behaves like a new [Event]: earlier records of its
-// CUevent do not show. The zero Pooled is no event.
+// may be copied. After one copy was released, calls on the other copies fail with [ErrReleased],
+// also when the pool has reused the CUevent. A Pooled behaves like a new [Event]: earlier records
+// of its CUevent do not show. The zero Pooled is no event.
 type Pooled struct {
 	entry *poolEntry
 	gen   uint32
