@@ -14,7 +14,7 @@ func checkImage(image []byte) error {
 	size := uint64(len(image))
 	truncated := func(kind string, want uint64) error {
 		return invalid(op,
-			fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header says %d", kind, size, want))
+			fmt.Sprintf("the image is a truncated %s: it has %d bytes, and needs %d", kind, size, want))
 	}
 	le := binary.LittleEndian
 	switch {
