@@ -445,7 +445,7 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 	}
 	r.value(tl, v)
 	elsewhere := 0
-	tl.core.cell.slab.elsewhere.Range(func(any, any) bool { elsewhere++; return true })
+	tl.core.cell.slab.addresses.Range(func(any, any) bool { elsewhere++; return true })
 	if elsewhere != 0 {
 		t.Errorf("a timeline is mapped for %d contexts that are gone", elsewhere)
 	}

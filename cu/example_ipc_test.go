@@ -66,6 +66,6 @@ func ExampleIPCEventHandle() {
 	fmt.Println(fs.Parse([]string{"-ready", "cafe"}))
 	fmt.Println(h.IsZero())
 	// Output:
-	// invalid value "cafe" for flag -ready: cu: IPCEventHandle.UnmarshalText: invalid argument; there are 4 characters, and a handle has 128: pass on what MarshalText has returned
+	// invalid value "cafe" for flag -ready: cu: IPCEventHandle.UnmarshalText: invalid argument; there are 4 characters, and a handle has 128: pass the result of MarshalText
 	// true
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// What is here asks whether work is done without waiting for it, so that no goroutine has to.
+// The functions of this file find out, without waiting, whether work is done. So no goroutine has
+// to wait for it.
 
-// list returns the streams where work was enqueued.
+// list returns the streams on which work was enqueued that uses the object.
 func (u *usage) list() []*streamCore {
 	if l := u.streams.Load(); l != nil {
 		return *l
@@ -19,8 +20,9 @@ func (u *usage) list() []*streamCore {
 	return nil
 }
 
-// finished reports whether all work that was enqueued on the stream so far is known to be done. It enqueues
-// nothing, waits for nothing and disturbs no capture. An error says that nobody will ever know.
+// finished reports whether all work that was enqueued on the stream so far is known to be done. It
+// enqueues nothing, does not wait, and invalidates no capture. An error says that the end of the
+// work can never be known.
 func (sc *streamCore) finished() (bool, error) {
 	if over, err := sc.ended(); over || err != nil {
 		return over, err
@@ -28,12 +30,12 @@ func (sc *streamCore) finished() (bool, error) {
 	return sc.idle(), nil
 }
 
-// ended reports whether no work is left on the stream as it is gone, or its context is. It matches errNoTail if
-// nobody can know.
+// ended reports whether the stream has no work left because the stream or its context is gone. The
+// error matches errNoTail if the end of the work can never be known.
 func (sc *streamCore) ended() (bool, error) {
 	ctx := sc.ctx
 	if ctx.poison.Load() != nil {
-		return true, nil // nothing runs there any more
+		return true, nil // nothing runs in the context any more
 	}
 	held := ctx.hold() || ctx.revive()
 	if held {
@@ -41,7 +43,7 @@ func (sc *streamCore) ended() (bool, error) {
 	}
 	switch {
 	case !held && !ctx.cells.drained.Load():
-		return false, nil // whoever releases the context waits for the work
+		return false, nil // the release of the context waits for the work
 	case !held && sc.lasts():
 		if ctx.lostWork() {
 			return false, fmt.Errorf("%w: %v", errNoTail, ctx.ends.lost)
@@ -56,7 +58,7 @@ func (sc *streamCore) ended() (bool, error) {
 	switch {
 	case t == nil:
 		return true, nil
-	case t.err != nil && !held && ctx.claim == created: // its work ends with it
+	case t.err != nil && !held && ctx.claim == created: // the end of the context has ended its work
 		return true, nil
 	case t.err != nil:
 		return false, fmt.Errorf("%w: %v", errNoTail, t.err)
@@ -67,16 +69,16 @@ func (sc *streamCore) ended() (bool, error) {
 	return true, nil
 }
 
-// idle reports whether the driver says that the stream has nothing to do. It asks only of streams that nobody else
-// can capture, as the question would invalidate a capture.
+// idle reports whether the driver says that the stream has nothing to do. It asks only about
+// streams that no other code can capture, because the query would invalidate a capture.
 func (sc *streamCore) idle() bool {
 	if sc.foreign && !sc.pooled || sc.exposed.Load() || sc.at.Thread != nil {
 		return false
 	}
 	if sc.Calls() != 0 {
-		return false // a call may wait, as the stream's queue is full, and the question would wait for the call
+		return false // a call may wait because the stream's queue is full, and the query would wait for that call
 	}
-	leave, ok := sc.visit()
+	leave, ok := sc.tryEnter()
 	if !ok {
 		return false
 	}
@@ -87,17 +89,17 @@ func (sc *streamCore) idle() bool {
 		t.done(TraceStreamQuery, 0, sc.raw, res)
 	}
 	if res != driver.ResultSuccess && res != driver.ResultNotReady {
-		sc.ctx.failed("cuStreamQuery", uintptr(sc.raw), res) // which may have poisoned the context
+		sc.ctx.failed("cuStreamQuery", uintptr(sc.raw), res) // the error may have poisoned the context
 	}
 	return res == driver.ResultSuccess || res.Sticky()
 }
 
-// query asks the driver, unless the stream may be captured.
+// query queries the stream, unless the stream may be captured.
 func (sc *streamCore) query() (res driver.Result, asked bool) {
 	part, drop := sc.current()
 	defer drop()
 	if !part.work.TryRLock() {
-		return driver.ResultNotReady, false // perhaps a capture begins
+		return driver.ResultNotReady, false // a capture may be beginning
 	}
 	defer part.work.RUnlock()
 	at := sc.at
@@ -108,8 +110,8 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 	return sc.ctx.drv.table.StreamQuery(at, sc.raw), true
 }
 
-// current returns the part of the CUstream as it is now, when this Stream of it may have been closed. The
-// caller holds the context.
+// current returns the present partOf of the CUstream, because this Stream of it may have been
+// closed. The caller is a user of the context.
 func (sc *streamCore) current() (part *partOf, drop func()) {
 	if !sc.pooled {
 		return sc.part, func() {}
@@ -118,8 +120,9 @@ func (sc *streamCore) current() (part *partOf, drop func()) {
 	return part, func() { sc.ctx.dropPart(sc.raw, part) }
 }
 
-// visit keeps the CUstream there until leave is called, unless it is being destroyed.
-func (sc *streamCore) visit() (leave func(), ok bool) {
+// tryEnter prevents the destruction of the CUstream until leave is called. ok is false if it is
+// already being destroyed.
+func (sc *streamCore) tryEnter() (leave func(), ok bool) {
 	ctx := sc.ctx
 	if !ctx.hold() && !ctx.revive() {
 		return nil, false
@@ -137,17 +140,19 @@ func (sc *streamCore) visit() (leave func(), ok bool) {
 	}, true
 }
 
-// mark is the end of a timeline's work on a stream. word is what the stream writes when it gets there. It is nil if the
-// stream was done already, or, if open is set, could not be marked, so that all of its work has to be done. err says
-// why nobody will know about it.
+// mark is the end of a timeline's work on one stream.
 type mark struct {
-	sc   *streamCore
+	sc *streamCore
+	// word is written by the stream at the mark. It is nil if the stream was done already, or if
+	// unmarked is set.
 	word *atomic.Uint64
-	open bool
-	err  error
+	// unmarked says that the stream could not be marked, so that all of its work has to be done.
+	unmarked bool
+	// err says why the end of the work can never be known.
+	err error
 }
 
-// done reports whether the work is done. It does not wait.
+// done reports, without waiting, whether the work is done.
 func (m *mark) done() (bool, error) {
 	switch {
 	case m.err != nil:
@@ -171,8 +176,9 @@ func (m *mark) wait() error {
 	return errBusy
 }
 
-// usedOn notes that work which uses the counter is about to be enqueued on a stream. Where the context of the timeline
-// is released, it is closed, and its work may not be done: whoever does that has to know of work on the legacy stream.
+// usedOn notes that work which uses the counter is about to be enqueued on a stream. If the
+// timeline is closed and its work is not done when its context is released, the release waits for
+// the work. For that it has to know the work on streams of other contexts and on the legacy stream.
 func (tc *timelineCore) usedOn(sc *streamCore) {
 	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.part.usesOthers.Load() {
 		sc.part.usesOthers.Store(true)
@@ -180,9 +186,9 @@ func (tc *timelineCore) usedOn(sc *streamCore) {
 	tc.usage.note(sc, true)
 }
 
-// usedLike notes that it was used by a graph, on the streams where that was launched. Marks that were made before do
-// not count there.
-func (tc *timelineCore) usedLike(graph *usage) {
+// usedOnAll notes that a graph used the counter on the streams on which the graph was launched.
+// Marks that were made earlier do not include that work.
+func (tc *timelineCore) usedOnAll(graph *usage) {
 	tc.usage.noteAll(graph)
 	if !tc.Closed() {
 		return // Close marks the streams
@@ -190,33 +196,35 @@ func (tc *timelineCore) usedLike(graph *usage) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	for _, sc := range graph.list() {
-		// Once is enough, however often a graph is updated.
-		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.open }) {
-			tc.marks = append(tc.marks, mark{sc: sc, open: true})
+		// A graph that is updated repeatedly adds a stream once.
+		if !slices.ContainsFunc(tc.marks, func(m mark) bool { return m.sc == sc && m.unmarked }) {
+			tc.marks = append(tc.marks, mark{sc: sc, unmarked: true})
 		}
 	}
 }
 
-// mark marks the end of the work on a stream, unless that is done.
+// mark marks the end of the work on a stream, unless the work is done.
 func (tc *timelineCore) mark(sc *streamCore) {
 	m := mark{sc: sc}
 	if done, _ := sc.finished(); !done {
 		m.word, m.err = tc.writeMark(sc)
-		m.open = m.word == nil
+		m.unmarked = m.word == nil
 	}
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	tc.marks = append(tc.marks, m)
 }
 
-// errInCapture says that a mark may have become part of a graph, which would write it again.
-var errInCapture = errors.New("other code has begun to capture the stream meanwhile")
+// errInCapture says that a mark may have become part of a graph, which would write it at each
+// launch.
+var errInCapture = errors.New("other code began to capture the stream at the same time")
 
-// writeMark makes the stream write a word when it gets there. It returns nil if the stream cannot be marked.
+// writeMark enqueues the write of a word on the stream. It returns nil if the stream cannot be
+// marked.
 func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
-	leave, ok := sc.visit()
+	leave, ok := sc.tryEnter()
 	if !ok {
-		return nil, nil // it is gone
+		return nil, nil // the stream is gone
 	}
 	defer leave()
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
@@ -232,7 +240,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	}
 	part, drop := sc.current()
 	defer drop()
-	part.work.RLock() // as who enqueues work does: no capture begins here meanwhile
+	part.work.RLock() // no capture begins here until the write is enqueued
 	defer part.work.RUnlock()
 	if !sc.tryBeginLegacy() {
 		return nil, nil // a capture begins or ends
@@ -246,10 +254,11 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	p += driver.DevicePtr(8 * i)
 	res := sc.ctx.drv.table.StreamWriteValue64(at, sc.raw, p, 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
 	if res != driver.ResultSuccess {
-		sc.ctx.failed(signalOp, uintptr(sc.raw), res) // which may have poisoned the context
+		sc.ctx.failed(signalOp, uintptr(sc.raw), res) // the error may have poisoned the context
 		return nil, nil
 	}
-	// Others can begin a capture of a stream that they know. The legacy one cannot be captured.
+	// Other code can begin a capture of a stream whose handle it has. The legacy stream cannot be
+	// captured.
 	if (sc.foreign && sc.raw != driver.CU_STREAM_LEGACY || sc.exposed.Load()) &&
 		errors.Is(sc.unlessCaptured(at), errBusy) {
 		return nil, errInCapture
@@ -257,12 +266,12 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	return x.word(i), nil
 }
 
-// takeWord returns a word for a mark, and where it is.
+// takeWord returns a word for a mark: its cell, and its index there.
 func (tc *timelineCore) takeWord() (cell, int, error) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	for {
-		i := tc.words + 1 // the first is the counter
+		i := tc.words + 1 // word 0 is the counter
 		n := i / cellWords
 		switch {
 		case n == 0:
@@ -280,15 +289,15 @@ func (tc *timelineCore) takeWord() (cell, int, error) {
 	}
 }
 
-// takeMore takes one more cell for marks. It is called with the lock of these, which it unlocks meanwhile, as tracers
-// are told.
+// takeMore takes another cell for marks. The caller holds marksMu, which takeMore unlocks
+// meanwhile, because tracers are called.
 func (tc *timelineCore) takeMore() (cell, error) {
 	tc.marksMu.Unlock()
 	defer tc.marksMu.Lock()
 	return tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true})
 }
 
-// forgotten closes a timeline that the garbage collector found. A graph may still use it.
+// forgotten closes an abandoned timeline. A graph may still use it.
 func (tc *timelineCore) forgotten() {
 	first, last := tc.Close()
 	if first {
@@ -300,14 +309,14 @@ func (tc *timelineCore) forgotten() {
 	}
 }
 
-// retire lets another timeline have the cell, at once or when the work is done, after the last call. It does not keep
-// the context: whoever releases that waits for the work.
+// retire releases the cell after the last call on the timeline: at once, or when the work that uses
+// it is done. It does not keep the context, because the release of the context waits for that work.
 func (tc *timelineCore) retire() {
 	c := tc.ctx
-	known := make(map[*streamCore]bool) // whose marks are complete
+	known := make(map[*streamCore]bool) // whether the marks of a stream cover all work on it
 	for _, m := range tc.marks {
 		before, marked := known[m.sc]
-		known[m.sc] = !m.open && (before || !marked)
+		known[m.sc] = !m.unmarked && (before || !marked)
 	}
 	left := tc.marks[:0]
 	for _, m := range tc.marks {
@@ -324,12 +333,12 @@ func (tc *timelineCore) retire() {
 	over, err := tc.finish()
 	if err != nil {
 		tc.keep(err)
-		return // and keeps the context
+		return // the timeline stays a user of the context
 	}
 	if !over {
 		for _, m := range tc.marks {
 			if m.sc.ctx == c {
-				m.sc.part.usesOthers.Store(true) // a stream of a pool is waited for when the context is released
+				m.sc.part.usesOthers.Store(true) // so the release of the context waits for a stream of a pool, too
 			}
 		}
 		c.cells.mu.Lock()
@@ -339,8 +348,8 @@ func (tc *timelineCore) retire() {
 	c.childDone()
 }
 
-// finish gives the cell back if all work is done, and reports whether it is. An error says that nobody will ever
-// know.
+// finish releases the cell if all work is done, and reports whether it is. An error says that the
+// end of the work can never be known.
 func (tc *timelineCore) finish() (bool, error) {
 	for n := len(tc.marks); n > 0; n = len(tc.marks) {
 		if done, err := tc.marks[n-1].done(); !done || err != nil {
@@ -355,8 +364,8 @@ func (tc *timelineCore) finish() (bool, error) {
 	return true, nil
 }
 
-// finishLate is finish, and waits.
-func (tc *timelineCore) finishLate() error {
+// waitAndFinish waits for the work, and then releases the cell.
+func (tc *timelineCore) waitAndFinish() error {
 	for i := range tc.marks {
 		if err := patiently(tc.ctx.drv.table.Clock(), tc.marks[i].wait); err != nil {
 			return err
@@ -367,12 +376,13 @@ func (tc *timelineCore) finishLate() error {
 	return err
 }
 
-// keep leaves the cell as it is, for as long as the process lives, as the GPU may use it.
+// keep reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
+// it.
 func (tc *timelineCore) keep(err error) {
 	tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Err: errKept(tc.kind(), tc.handle(), err)})
 }
 
-// count notes that timelines were opened, or closed, or that their work is done.
+// count adds to the numbers of open timelines and of closed timelines whose work is not done.
 func (k *cells) count(open, unfinished int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Status is the answer to whether work has completed.
+// Status says whether work has completed.
 type Status uint8
 
 const (
-	// StatusUnknown is the zero value. It accompanies errors.
+	// StatusUnknown is the zero value. Methods return it together with an error.
 	StatusUnknown Status = iota
-	// Pending means that work is still under way: what C calls
-	// CUDA_ERROR_NOT_READY, though nothing is wrong.
+	// Pending means that work has not completed yet. The driver's result is CUDA_ERROR_NOT_READY,
+	// but it is not an error.
 	Pending
-	// Complete means that all the work in question has completed.
+	// Complete means that all the work has completed.
 	Complete
 )
 
-// String returns the status in a word.
+// String returns the status as one word.
 func (s Status) String() string {
 	switch s {
 	case Pending:
@@ -32,26 +32,25 @@ func (s Status) String() string {
 	return "unknown"
 }
 
-// EventFlags choose properties of an event; they are CUDA's own bits.
+// EventFlags are the properties of an event. Except for EventExternal they have CUDA's values.
 type EventFlags uint32
 
 const (
-	// EventDefault makes an event that records the time and is waited for by
-	// spinning: CU_EVENT_DEFAULT.
+	// EventDefault makes an event that records the time, and in whose wait the driver spins:
+	// CU_EVENT_DEFAULT.
 	EventDefault EventFlags = driver.CU_EVENT_DEFAULT
-	// EventBlockingSync lets [Event.Synchronize] sleep in the kernel instead
-	// of spinning: CU_EVENT_BLOCKING_SYNC.
+	// EventBlockingSync makes [Event.Synchronize] sleep in the kernel instead of spinning:
+	// CU_EVENT_BLOCKING_SYNC.
 	EventBlockingSync EventFlags = driver.CU_EVENT_BLOCKING_SYNC
-	// EventDisableTiming makes an event that records no time, which is several
-	// times cheaper to record: CU_EVENT_DISABLE_TIMING.
+	// EventDisableTiming makes an event that records no time, which makes a record several times
+	// cheaper: CU_EVENT_DISABLE_TIMING.
 	EventDisableTiming EventFlags = driver.CU_EVENT_DISABLE_TIMING
-	// EventInterprocess makes an event that other processes can open, by the handle
-	// that [Event.IPCHandle] gives; it needs EventDisableTiming, and does not become part
-	// of a graph: CU_EVENT_INTERPROCESS.
+	// EventInterprocess makes an event that other processes can open by its [Event.IPCHandle]. It
+	// requires EventDisableTiming, and the event cannot be part of a graph: CU_EVENT_INTERPROCESS.
 	EventInterprocess EventFlags = driver.CU_EVENT_INTERPROCESS
-	// EventExternal makes an event that is recorded and waited for as with
-	// RecordExternal and WaitExternal whenever the stream is being captured, for which
-	// the driver is asked each time. It is this package's own bit, not CUDA's.
+	// EventExternal makes an event that is recorded and waited for as with RecordExternal and
+	// WaitExternal whenever the stream is being captured. Each such call queries the driver for
+	// that. The flag is this package's own, not CUDA's.
 	EventExternal EventFlags = 1 << 30
 )
 
@@ -76,26 +75,26 @@ func (f EventFlags) check() error {
 	case f&EventInterprocess != 0 && f&EventDisableTiming == 0:
 		return invalid(op, "an interprocess event cannot record the time: add EventDisableTiming")
 	case f&EventInterprocess != 0 && f&EventExternal != 0:
-		return invalid(op, "an interprocess event does not become part of a graph: leave EventExternal or EventInterprocess out")
+		return invalid(op, "an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess")
 	}
 	return nil
 }
 
-// RecordFlags choose how an event is recorded; they are CUDA's own bits.
+// RecordFlags say how an event is recorded. They have CUDA's values.
 type RecordFlags uint32
 
 const (
 	// RecordDefault records like [Event.Record]: CU_EVENT_RECORD_DEFAULT.
 	RecordDefault RecordFlags = driver.CU_EVENT_RECORD_DEFAULT
-	// RecordExternal, on a capturing stream, adds a node to the graph that
-	// records the event whenever the graph runs, instead of an edge inside it.
-	// Other streams refuse it. The graph keeps the event, if the capture is
-	// [Stream.Capture]'s; else it has to stay open for as long as the graph is used.
-	// Until the graph runs the event stands for its earlier record; if somebody waits for
-	// that, the wait or the ticket goes on, and the event completes when that record does,
-	// but has no time of it. From the first such record on, also if it is refused,
-	// completion is not remembered, and a wait that begins is for the newest record:
-	// CU_EVENT_RECORD_EXTERNAL.
+	// RecordExternal, on a capturing stream, adds a node to the graph that records the event
+	// whenever the graph runs, instead of an edge inside the graph. On other streams the record
+	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
+	// must keep the event open while the graph is used: CU_EVENT_RECORD_EXTERNAL.
+	//
+	// Until the graph runs, the event stands for its earlier record. Waits and tickets for that
+	// record continue, and the event completes with that record, but has no time of it. From the
+	// first external record on, even if it fails, completion is not remembered, and a new wait is
+	// for the newest record.
 	RecordExternal RecordFlags = driver.CU_EVENT_RECORD_EXTERNAL
 )
 
@@ -104,17 +103,16 @@ func (f RecordFlags) String() string {
 	return flagNames(uint32(f), "RecordDefault", []string{"RecordExternal"})
 }
 
-// WaitFlags choose how a stream waits for an event; they are CUDA's own bits.
+// WaitFlags say how a stream waits for an event. They have CUDA's values.
 type WaitFlags uint32
 
 const (
 	// WaitDefault waits like [Stream.WaitEvent]: CU_EVENT_WAIT_DEFAULT.
 	WaitDefault WaitFlags = driver.CU_EVENT_WAIT_DEFAULT
-	// WaitExternal, on a capturing stream, adds a node to the graph that waits
-	// for the event whenever the graph runs, instead of an edge inside it. Other
-	// streams refuse it. The graph keeps the event, if the capture is
-	// [Stream.Capture]'s; else it has to stay open for as long as the graph is
-	// used: CU_EVENT_WAIT_EXTERNAL.
+	// WaitExternal, on a capturing stream, adds a node to the graph that waits for the event
+	// whenever the graph runs, instead of an edge inside the graph. On other streams the wait
+	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
+	// must keep the event open while the graph is used: CU_EVENT_WAIT_EXTERNAL.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
 )
 
@@ -123,14 +121,14 @@ func (f WaitFlags) String() string {
 	return flagNames(uint32(f), "WaitDefault", []string{"WaitExternal"})
 }
 
-// StreamFlags choose properties of a stream; they are CUDA's own bits.
+// StreamFlags are the properties of a stream. They have CUDA's values.
 type StreamFlags uint32
 
 const (
 	// StreamDefault makes a stream that synchronizes with the legacy default
 	// stream: CU_STREAM_DEFAULT.
 	StreamDefault StreamFlags = driver.CU_STREAM_DEFAULT
-	// StreamNonBlocking makes a stream that does not:
+	// StreamNonBlocking makes a stream that does not synchronize with the legacy default stream:
 	// CU_STREAM_NON_BLOCKING.
 	StreamNonBlocking StreamFlags = driver.CU_STREAM_NON_BLOCKING
 )
@@ -140,31 +138,29 @@ func (f StreamFlags) String() string {
 	return flagNames(uint32(f), "StreamDefault", []string{"StreamNonBlocking"})
 }
 
-// ContextFlags choose properties of a context; they are CUDA's own bits. At
-// most one of the three Sched flags may be set.
+// ContextFlags are the properties of a context. They have CUDA's values. At most one of the three
+// Sched flags may be set.
 type ContextFlags uint32
 
 const (
 	// ContextDefault lets the driver choose how to wait: CU_CTX_SCHED_AUTO.
 	ContextDefault ContextFlags = driver.CU_CTX_SCHED_AUTO
-	// ContextSchedSpin lets Synchronize spin: CU_CTX_SCHED_SPIN.
+	// ContextSchedSpin makes Synchronize spin: CU_CTX_SCHED_SPIN.
 	ContextSchedSpin ContextFlags = driver.CU_CTX_SCHED_SPIN
-	// ContextSchedYield lets Synchronize yield its thread between looks:
-	// CU_CTX_SCHED_YIELD.
+	// ContextSchedYield makes Synchronize yield its thread between two queries: CU_CTX_SCHED_YIELD.
 	ContextSchedYield ContextFlags = driver.CU_CTX_SCHED_YIELD
-	// ContextSchedBlockingSync lets Synchronize sleep in the kernel:
-	// CU_CTX_SCHED_BLOCKING_SYNC.
+	// ContextSchedBlockingSync makes Synchronize sleep in the kernel: CU_CTX_SCHED_BLOCKING_SYNC.
 	ContextSchedBlockingSync ContextFlags = driver.CU_CTX_SCHED_BLOCKING_SYNC
-	// ContextMapHost lets pinned host memory be mapped, which every context
-	// does today: CU_CTX_MAP_HOST.
+	// ContextMapHost allows pinned host memory to be mapped, which every context does today:
+	// CU_CTX_MAP_HOST.
 	ContextMapHost ContextFlags = driver.CU_CTX_MAP_HOST
-	// ContextLocalMemResizeToMax keeps local memory at its largest size instead
-	// of shrinking it after a kernel: CU_CTX_LMEM_RESIZE_TO_MAX.
+	// ContextLocalMemResizeToMax keeps local memory at its largest size, instead of shrinking it
+	// after a kernel: CU_CTX_LMEM_RESIZE_TO_MAX.
 	ContextLocalMemResizeToMax ContextFlags = driver.CU_CTX_LMEM_RESIZE_TO_MAX
-	// ContextCoredump lets the driver write a GPU core dump for this context
-	// (CUDA 12.1): CU_CTX_COREDUMP_ENABLE.
+	// ContextCoredump makes the driver write GPU core dumps for this context (CUDA 12.1):
+	// CU_CTX_COREDUMP_ENABLE.
 	ContextCoredump ContextFlags = driver.CU_CTX_COREDUMP_ENABLE
-	// ContextUserCoredump lets the program ask for a GPU core dump (CUDA 12.1):
+	// ContextUserCoredump allows the program to request a GPU core dump (CUDA 12.1):
 	// CU_CTX_USER_COREDUMP_ENABLE.
 	ContextUserCoredump ContextFlags = driver.CU_CTX_USER_COREDUMP_ENABLE
 	// ContextSyncMemOps makes synchronous memory operations always synchronize
@@ -174,8 +170,10 @@ const (
 
 // String lists the flags by name.
 func (f ContextFlags) String() string {
-	return flagNames(uint32(f), "ContextDefault", []string{"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
-		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps"})
+	return flagNames(uint32(f), "ContextDefault", []string{
+		"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
+		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps",
+	})
 }
 
 // check refuses combinations that the driver would refuse.
@@ -189,7 +187,7 @@ func (f ContextFlags) check(op string) error {
 	return nil
 }
 
-// HostFlags choose properties of pinned host memory; they are CUDA's own bits.
+// HostFlags are the properties of pinned host memory. They have CUDA's values.
 type HostFlags uint32
 
 const (
@@ -198,12 +196,10 @@ const (
 	// HostPortable makes the memory pinned for all contexts:
 	// CU_MEMHOSTALLOC_PORTABLE.
 	HostPortable HostFlags = driver.CU_MEMHOSTALLOC_PORTABLE
-	// HostDeviceMap maps the memory into the GPU's address space, which is so
-	// for all pinned memory where addresses are unified (64-bit systems):
-	// CU_MEMHOSTALLOC_DEVICEMAP.
+	// HostDeviceMap maps the memory into the GPU's address space. Where addresses are unified
+	// (64-bit systems), all pinned memory is mapped: CU_MEMHOSTALLOC_DEVICEMAP.
 	HostDeviceMap HostFlags = driver.CU_MEMHOSTALLOC_DEVICEMAP
-	// HostWriteCombined makes the memory fast to write for the host and fast to
-	// read for the GPU over PCIe, and very slow to read for the host:
+	// HostWriteCombined makes host writes and GPU reads over PCIe fast, and host reads very slow:
 	// CU_MEMHOSTALLOC_WRITECOMBINED.
 	HostWriteCombined HostFlags = driver.CU_MEMHOSTALLOC_WRITECOMBINED
 )
@@ -213,14 +209,14 @@ func (f HostFlags) String() string {
 	return flagNames(uint32(f), "HostDefault", []string{"HostPortable", "HostDeviceMap", "HostWriteCombined"})
 }
 
-// LaunchFlags choose how a kernel is launched.
+// LaunchFlags say how a kernel is launched.
 type LaunchFlags uint32
 
 const (
-	// LaunchDefault is cuLaunchKernel.
+	// LaunchDefault launches by cuLaunchKernel.
 	LaunchDefault LaunchFlags = 0
-	// LaunchCooperative lets the blocks of the grid wait for each other; all of
-	// them have to fit on the device at once (cuLaunchCooperativeKernel).
+	// LaunchCooperative allows the blocks of the grid to wait for each other. All of them must fit
+	// on the device at once (cuLaunchCooperativeKernel).
 	LaunchCooperative LaunchFlags = 1
 )
 
@@ -235,7 +231,7 @@ type enumName struct {
 	name  string
 }
 
-// nameOf returns a value's name, or its number.
+// nameOf returns the value's name, or its number if it has none.
 func nameOf(names []enumName, v int32) string {
 	for _, n := range names {
 		if n.value == v {
@@ -245,8 +241,8 @@ func nameOf(names []enumName, v int32) string {
 	return strconv.Itoa(int(v))
 }
 
-// flagNames joins the names of the bits that are set in f, lowest first; bits
-// without a name appear as a number.
+// flagNames joins the names of the bits that are set in f, lowest first. Bits without a name are
+// joined as one number.
 func flagNames(f uint32, zero string, names []string) string {
 	if f == 0 {
 		return zero

@@ -12,12 +12,12 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Graph is work for the GPU that is described and not done: nodes, and which of them
-// come after which. It comes from [Stream.Capture], or is built node by node. What runs
-// is a [GraphExec] that is made from it. A Graph is safe for concurrent use.
+// Graph describes work for the GPU: nodes, and the order between them. [Stream.Capture] returns
+// one, and [Context.NewGraph] one that is built node by node. To run it, make a [GraphExec] of it.
+// A Graph is safe for concurrent use.
 //
-// A graph keeps the modules, the memory and the events that its nodes use, also when
-// they are closed, and the functions that they call.
+// A graph keeps the modules, the memory and the events that its nodes use, even if they are closed,
+// and the functions that the nodes call.
 type Graph struct {
 	_       noCopy
 	core    *graphCore
@@ -27,12 +27,11 @@ type Graph struct {
 type graphCore struct {
 	resource
 	raw driver.Graph
-	// mu is held for each call: the driver leaves it to the program that there is one
-	// at a time.
+	// mu is held for each call, because CUDA does not synchronize calls on a graph.
 	mu   lock.Mutex[lock.Graph]
 	uses *uses
-	// building is set while a function is called that adds to the graph. The mutex
-	// guards it, and is not held meanwhile.
+	// building is set while Capture runs the program's function. mu guards it, and is not held
+	// while the function runs.
 	building bool
 }
 
@@ -46,14 +45,14 @@ func (gc *graphCore) free(at driver.At) (string, driver.Result) {
 	return "cuGraphDestroy", res
 }
 
-// newGraph returns the owner of a graph, which holds on to what it uses.
+// newGraph returns the owner of a graph that uses the objects in u.
 func newGraph(ctx *contextCore, raw driver.Graph, u *uses) *Graph {
 	g := &Graph{core: &graphCore{raw: raw, uses: u}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }
 
-// NewGraph makes a graph without nodes (cuGraphCreate).
+// NewGraph creates an empty graph (cuGraphCreate).
 func (c *Context) NewGraph() (*Graph, error) {
 	const op = "cuGraphCreate"
 	core, err := c.enter(op)
@@ -68,7 +67,7 @@ func (c *Context) NewGraph() (*Graph, error) {
 	return newGraph(core, raw, new(uses)), nil
 }
 
-// enter begins a call on the graph, the only one, and leave ends it.
+// enter begins a call on the graph, and waits until no other one is in flight. leave ends the call.
 func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "graph")
@@ -79,13 +78,14 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	g.core.mu.Lock()
 	if g.core.building {
 		g.leave()
-		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding, Detail: "use the graph when its Capture has returned"}
+		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding,
+			Detail: "use the graph after its Capture has returned"}
 	}
 	return g.core, nil
 }
 
-// errBuilding is behind the error of a call on a graph that is being captured to.
-var errBuilding = errors.New("the graph is being captured to")
+// errBuilding is wrapped by the error of a call on a graph during its Capture.
+var errBuilding = errors.New("a capture into the graph is in progress")
 
 func (g *Graph) leave() {
 	g.core.mu.Unlock()
@@ -93,14 +93,14 @@ func (g *Graph) leave() {
 	runtime.KeepAlive(g)
 }
 
-// fail is the error of a call that the driver answered with res.
+// fail returns the error for the driver's result.
 func (gc *graphCore) fail(op string, res driver.Result) error {
 	return gc.ctx.fail(op, uintptr(gc.raw), res)
 }
 
-// Close destroys the graph (cuGraphDestroy). What was instantiated from it goes on
-// working. If calls on the graph are in flight, Close returns nil at once and the last
-// of them destroys it. Further calls return nil.
+// Close destroys the graph (cuGraphDestroy). A GraphExec that was instantiated from it stays valid.
+// If calls on the graph are in flight, Close returns nil at once, and the last of these calls
+// destroys the graph. Further calls of Close return nil.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGraphDestroy", "graph")
@@ -108,10 +108,9 @@ func (g *Graph) Close() error {
 	return g.core.closeOwned(g.cleanup)
 }
 
-// Handle lends the CUgraph to code that calls the driver in another way. It is good
-// until the Graph is closed or collected, and that code must not call at the same time
-// as this package. What it adds is not kept by the graph. For a nil or a closed Graph
-// it is 0.
+// Handle returns the CUgraph, for code that calls the driver without this package. It is valid
+// until the Graph is closed or collected. That code must not use it concurrently with this package,
+// and the graph does not keep objects that such code adds. For a nil or closed Graph it is 0.
 func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
@@ -137,7 +136,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	return newGraph(gc.ctx, raw, u), nil
 }
 
-// Nodes returns the graph's nodes, in the driver's order (cuGraphGetNodes).
+// Nodes returns the graph's nodes in the driver's order (cuGraphGetNodes).
 func (g *Graph) Nodes() ([]GraphNode, error) {
 	gc, err := g.enter("cuGraphGetNodes")
 	if err != nil {
@@ -151,7 +150,7 @@ func (g *Graph) Nodes() ([]GraphNode, error) {
 	return g.nodesOf(raw), nil
 }
 
-// nodes asks for the nodes, within a call.
+// nodes is Nodes within a call.
 func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
 	const op = "cuGraphGetNodes"
 	t := gc.ctx.drv.table
@@ -166,7 +165,7 @@ func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
 	return nodes[:min(n, uint64(len(nodes)))], nil
 }
 
-// failed is fail, or nil if the call did not fail.
+// failed is fail, or nil if the call succeeded.
 func (gc *graphCore) failed(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
@@ -174,10 +173,10 @@ func (gc *graphCore) failed(op string, res driver.Result) error {
 	return gc.fail(op, res)
 }
 
-// edge says that one node comes after another one.
+// edge says that node to comes after node from.
 type edge struct{ from, to driver.GraphNode }
 
-// edges asks for the edges, within a call.
+// edges returns the graph's edges, within a call.
 func (gc *graphCore) edges() ([]edge, error) {
 	const op = "cuGraphGetEdges"
 	t := gc.ctx.drv.table
@@ -210,13 +209,13 @@ type GraphNode struct {
 	raw   driver.GraphNode
 }
 
-// GraphNodeType is what a node does.
+// GraphNodeType is the kind of work that a node does.
 type GraphNodeType int32
 
 // String returns the type's name in lower case.
 func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
 
-// enter begins a call on the node's graph. The caller ends it with n.graph.leave.
+// enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
 		return nil, errNil(op, "graph node")
@@ -227,12 +226,12 @@ func (n GraphNode) enter(op string) (*graphCore, error) {
 // Graph returns the node's graph, nil for the zero GraphNode.
 func (n GraphNode) Graph() *Graph { return n.graph }
 
-// Type returns what the node does (cuGraphNodeGetType).
+// Type returns the kind of work that the node does (cuGraphNodeGetType).
 func (n GraphNode) Type() (GraphNodeType, error) {
 	return n.typeOf("cuGraphNodeGetType")
 }
 
-// typeOf is Type, for a call by another name.
+// typeOf is Type for a call of the C function op.
 func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
 	gc, err := n.enter(op)
 	if err != nil {
@@ -250,7 +249,7 @@ func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
 	return GraphNodeType(typ), nil
 }
 
-// Dependencies returns the nodes that the node comes after (cuGraphGetEdges).
+// Dependencies returns the nodes that this node comes after (cuGraphGetEdges).
 func (n GraphNode) Dependencies() ([]GraphNode, error) {
 	gc, err := n.enter("cuGraphGetEdges")
 	if err != nil {
@@ -270,10 +269,10 @@ func (n GraphNode) Dependencies() ([]GraphNode, error) {
 	return before, nil
 }
 
-// SetEvent gives a node that records or waits for an event another one. Executable
-// graphs that exist already stay as they are: see [GraphExec.SetEvent]. An event that the
-// node was given before, and nothing else here uses, is let go
-// (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
+// SetEvent replaces the event of a node that records an event or waits for one. Existing executable
+// graphs are not changed: see [GraphExec.SetEvent]. The graph releases an event that SetEvent set
+// before and that nothing else in the graph uses (cuGraphEventRecordNodeSetEvent,
+// cuGraphEventWaitNodeSetEvent).
 func (n GraphNode) SetEvent(e *Event) error {
 	if n.graph == nil || n.graph.core == nil {
 		return errNil(graphRecordSetOp, "graph node")
@@ -297,28 +296,28 @@ func (n GraphNode) SetEvent(e *Event) error {
 		wait:     func(e driver.Event) driver.Result { return t.GraphEventWaitNodeSetEvent(driver.At{}, n.raw, e) },
 	})
 	if before != nil {
-		before.leave() // not under a lock, as it may destroy the CUevent, and tracers are called
+		before.leave() // without a lock: this may destroy the CUevent, and calls tracers
 	}
 	return err
 }
 
 const graphRecordSetOp = "cuGraphEventRecordNodeSetEvent"
 
-// eventSetter gives nodes events, in a graph or in an executable one.
+// eventSetter sets events of nodes in a graph or in an executable graph.
 type eventSetter struct {
 	ctx    *contextCore
 	handle uintptr
-	// enter begins the call, of which there is one at a time, and leave ends it.
+	// enter begins the call, and waits until no other one is in flight. leave ends it.
 	enter func(op string) (u *uses, leave func(), err error)
-	// The calls for the two types of nodes.
+	// Nodes that record and nodes that wait have different C functions.
 	recordOp, waitOp string
 	record, wait     func(driver.Event) driver.Result
 }
 
-// setEvent gives the node an event. If nothing else there uses the one that it was given
-// before, that is returned, with a call in flight that the caller has to end. (What the
-// node was made with is held for as long as the graph.) The caller has a call in flight on
-// the graph, and holds no lock, as tracers are called.
+// setEvent replaces the node's event by e. before is the event that was set before, if nothing else
+// in the graph uses it: it has a call in flight, which the caller ends. (The event that the node
+// was made with is kept as long as the graph.) The caller has a call in flight on the graph, and
+// holds no lock, because tracers are called.
 func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error) {
 	typ, err := n.typeOf(to.recordOp)
 	if err != nil {
@@ -356,14 +355,13 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error)
 	return before, nil
 }
 
-// noEvent returns the error for the event of a node that has none.
+// noEvent returns the error for a node without an event.
 func noEvent(op string, typ GraphNodeType) error {
 	return invalid(op, fmt.Sprintf("the node is of type %v: only event_record and wait_event nodes have an event", typ))
 }
 
-// WriteDOT writes a picture of the graph in the language of Graphviz: a box for each
-// node, with what it does, and an arrow to each from those that it comes after. Events
-// are numbered in the order of the nodes.
+// WriteDOT writes the graph in the language of Graphviz. Each node is a box that names its type,
+// with an arrow from each node that it comes after. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
 		return mistake("cuGraphGetNodes", ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
@@ -372,11 +370,11 @@ func (g *Graph) WriteDOT(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(picture) // which may take its time, and use the graph
+	_, err = w.Write(picture) // without the lock: Write may block, or use the graph
 	return err
 }
 
-// dot returns what WriteDOT writes.
+// dot returns the text that WriteDOT writes.
 func (g *Graph) dot() ([]byte, error) {
 	gc, err := g.enter("cuGraphGetNodes")
 	if err != nil {
@@ -423,7 +421,7 @@ func (g *Graph) dot() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// eventOf returns the event of a node that has one.
+// eventOf returns the event of a node that records one or waits for one.
 func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Event, ok bool, err error) {
 	t, op := gc.ctx.drv.table, ""
 	var res driver.Result

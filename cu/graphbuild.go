@@ -6,9 +6,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// enterNode begins a call on an event that becomes part of a graph, of which a node of
-// this type records it or waits for it. One that was not created yet is created in the
-// context, of which the caller is a user. No lock is held, as tracers are called.
+// enterNode begins a call on an event that a node of this type will record or wait for. An event
+// that does not exist yet is created in the context, of which the caller is a user. The caller
+// holds no lock, because tracers are called.
 func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
@@ -38,7 +38,7 @@ func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot
 	return sl, o, err
 }
 
-// AddEmpty adds a node that does nothing, after others: something to wait for
+// AddEmpty adds a node without work, which comes after other nodes and which others can come after
 // (cuGraphAddEmptyNode).
 func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 	const op = "cuGraphAddEmptyNode"
@@ -48,9 +48,9 @@ func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 	})
 }
 
-// AddEventRecord adds a node that records the event whenever the graph runs, after
-// others. From now on the event's completion is not remembered, and a wait is for its
-// newest record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
+// AddEventRecord adds a node that records the event whenever the graph runs, and that comes after
+// other nodes. From now on the event's completion is not remembered, and a wait is for its newest
+// record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
 func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
 	return g.addEvent(
 		"cuGraphAddEventRecordNode",
@@ -61,8 +61,8 @@ func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) 
 	)
 }
 
-// AddEventWait adds a node that waits for the event's newest record at the time of the
-// launch, after others (cuGraphAddEventWaitNode, CUDA 11.1).
+// AddEventWait adds a node that waits for the event's newest record at the time of the launch, and
+// that comes after other nodes (cuGraphAddEventWaitNode, CUDA 11.1).
 func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
 	return g.addEvent(
 		"cuGraphAddEventWaitNode",
@@ -105,7 +105,7 @@ func (g *Graph) addEvent(
 	})
 }
 
-// add adds a node, after others.
+// add calls a function that adds a node, within a call on the graph.
 func (g *Graph) add(
 	op string,
 	after []GraphNode,
@@ -130,7 +130,7 @@ func (g *Graph) add(
 	return GraphNode{g, n}, nil
 }
 
-// dependencies returns the handles of nodes, each once.
+// dependencies returns the handles of nodes, without duplicates.
 func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, error) {
 	var deps []driver.GraphNode
 	for _, n := range after {
@@ -138,7 +138,8 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 		case n.graph == nil:
 			return nil, errNil(op, "graph node")
 		case n.graph != g:
-			return nil, invalid(op, "a node comes after nodes of its own graph: one of these is another graph's")
+			return nil, invalid(op,
+				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
 		case !slices.Contains(deps, n.raw):
 			deps = append(deps, n.raw)
 		}
@@ -146,13 +147,11 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 	return deps, nil
 }
 
-// Capture calls f, and adds what f enqueues on the stream to the graph, after other
-// nodes, like [Stream.Capture]. It returns the nodes that the stream had got to in the
-// end: what is to come after all of this comes after them. If f enqueues nothing these
-// are the others (cuStreamBeginCaptureToGraph, CUDA 12.3).
+// Capture calls f and adds the work that f enqueues on the stream to the graph, after other nodes,
+// like [Stream.Capture]. It returns the last nodes of that work, for later nodes to come after; if
+// f enqueues nothing, these are the nodes in after (cuStreamBeginCaptureToGraph, CUDA 12.3).
 //
-// While f runs other calls on the graph fail. If f fails, the graph may have some of
-// its nodes.
+// While f runs, other calls on the graph fail. If f fails, the graph may keep some of its nodes.
 func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
 	sc, err := s.enterCapture(beginToGraphOp, mode, f)
 	if err != nil {
@@ -172,8 +171,8 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		return nil, err
 	}
 	last, err := gc.capture(deps, func() error {
-		// Other calls fail meanwhile. Without the lock, as f may make them, and tracers
-		// are told of the streams that go with the capture.
+		// building makes other calls on the graph fail. The lock is not held, because f may make
+		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
 		gc.mu.Unlock()
 		defer func() {
@@ -190,7 +189,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
-// captureTo adds what f enqueues on a stream.
+// captureTo captures the work that f enqueues on a stream into the graph.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
@@ -198,7 +197,7 @@ func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.G
 	return err
 }
 
-// capture calls a function that calls captureTo, and returns the last nodes.
+// capture calls captureTo, which calls the method of that name, and returns the last nodes.
 func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([]driver.GraphNode, error) {
 	before, err := gc.nodes()
 	if err != nil {
@@ -215,8 +214,8 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 	if err != nil {
 		return nil, err
 	}
-	// All that was added comes before the end of the stream, or the capture would have
-	// failed: so the last nodes are those that nothing comes after.
+	// All added nodes come before the end of the stream, or the capture would have failed. So the
+	// last nodes are those that no node comes after.
 	fresh := make(map[driver.GraphNode]bool)
 	for _, n := range after {
 		fresh[n] = true
@@ -240,9 +239,9 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 	return last, nil
 }
 
-// AddKernel adds a node that runs a kernel, after others; see [Function.Launch] for the
-// arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel).
-// It may wait for the GPU: see docs/blocking.md.
+// AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]
+// for the arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel). It may wait for
+// the GPU: see docs/blocking.md.
 func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
 	if k == nil || k.mod == nil {
 		return GraphNode{}, errNil(cfg.op(), "function")
@@ -255,9 +254,9 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
 }
 
-// AddCopy adds a node that copies src to the beginning of dst, after others; see
-// [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync).
-// It may wait for the GPU: see docs/blocking.md.
+// AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes;
+// see [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync). It may wait for
+// the GPU: see docs/blocking.md.
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
 	d, r := regionOf(dst), regionOf(src)
 	m := d.mem
@@ -272,8 +271,9 @@ func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) 
 	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, func(*Stream) {}, after)
 }
 
-// AddMemset adds a node that sets each byte of the memory, after others
-// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see docs/blocking.md.
+// AddMemset adds a node that sets each byte of the memory, and that comes after other nodes
+// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see
+// docs/blocking.md.
 func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
 	d := regionOf(dst)
 	if err := d.missing("cuMemsetD8Async"); err != nil {
@@ -282,10 +282,10 @@ func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode
 	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
 }
 
-// addWork adds what a function enqueues on a stream that nobody else knows: so all
-// kinds of work have one way into a graph, and the checks of the ordinary one. An empty
-// copy becomes an empty node. No lock is held when the stream is created and destroyed,
-// and when tell is called, so that tracers can be told.
+// addWork adds the work that a function enqueues on a stream that no other code has. So all kinds
+// of work enter a graph in one way, with the checks of ordinary calls. An empty copy becomes an
+// empty node. No lock is held while the stream is created and destroyed, and while tell is called,
+// because these call tracers.
 func (g *Graph) addWork(
 	ctx *contextCore,
 	work func(*Stream) error,

@@ -9,11 +9,11 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// GraphExec is an executable graph: a [Graph] as it was when it was instantiated,
-// ready to be launched again and again. It is safe for concurrent use. Launches of one
-// GraphExec run one after the other.
+// GraphExec is an executable graph: a [Graph] as it was when it was instantiated. It can be
+// launched any number of times. It is safe for concurrent use. Launches of one GraphExec run one
+// after the other.
 //
-// It keeps what its graph used, also when the graph and all of that is closed.
+// It keeps the objects that its graph used, even if they and the graph are closed.
 type GraphExec struct {
 	_       noCopy
 	core    *execCore
@@ -23,22 +23,23 @@ type GraphExec struct {
 type execCore struct {
 	resource
 	raw driver.GraphExec
-	// mu is held for each call: the driver leaves it to the program that there is one
-	// at a time. So who launches the graph waits for another launch, which may wait for
-	// room in its stream's queue.
+	// mu is held for each call, because CUDA does not synchronize calls on an executable graph. So
+	// a launch waits for another launch, which may wait until its stream's queue has room.
 	mu   lock.Mutex[lock.Exec]
 	uses atomic.Pointer[uses]
-	// exposed says that others know the handle.
+	// exposed says that other code has the handle.
 	exposed atomic.Bool
-	// graph is what it was instantiated from, whose nodes its own are named by.
+	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
+	// graph.
 	graph *graphCore
-	// leaving is what only earlier launches use. late guards it.
-	late    lock.Mutex[lock.Late]
-	leaving []latecomer
+	// delayed has the objects that only earlier launches use. delayedMu guards it.
+	delayedMu lock.Mutex[lock.Late]
+	delayed   []delayedRelease
 }
 
-// latecomer is a holder, and how to name it.
-type latecomer struct {
+// delayedRelease is an object that is released after earlier launches. kind and handle are for the
+// leak report.
+type delayedRelease struct {
 	holder
 	kind   string
 	handle uintptr
@@ -53,10 +54,10 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 	return "cuGraphExecDestroy", res
 }
 
-// Instantiate makes the graph executable (cuGraphInstantiateWithFlags, CUDA 11.4).
-// Later changes of the graph do not change what was made from it. While other code
-// captures in global mode, or this goroutine in another mode than relaxed, it is refused,
-// and invalidates the capture. It may wait for the GPU: see docs/blocking.md.
+// Instantiate makes an executable graph (cuGraphInstantiateWithFlags, CUDA 11.4). Later changes of
+// the graph do not affect it. During other code's capture in global mode, or this goroutine's in a
+// mode other than relaxed, it fails and invalidates that capture. It may wait for the GPU: see
+// docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
 	gc, err := g.enter(op)
@@ -71,14 +72,14 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	xc, u := &execCore{raw: raw, graph: gc}, new(uses)
 	u.addAll(gc.uses)
 	xc.uses.Store(u)
-	// What the graph uses goes when the launches are done.
-	xc.usage = new(usage)
+	xc.usage = new(usage) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
 	return x, nil
 }
 
-// enter begins a call on the executable graph, the only one, and leave ends it.
+// enter begins a call on the executable graph, and waits until no other one is in flight. leave
+// ends the call.
 func (x *GraphExec) enter(op string) (*execCore, error) {
 	if x == nil || x.core == nil {
 		return nil, errNil(op, "executable graph")
@@ -96,10 +97,10 @@ func (x *GraphExec) leave() {
 	runtime.KeepAlive(x)
 }
 
-// Close destroys the executable graph (cuGraphExecDestroy) when its launches are done,
-// for which it waits. If calls on it are in flight it is destroyed after them, in the
-// background; so it is if a stream that it was launched on is being captured. Further
-// calls return nil. It may wait for the GPU: see docs/blocking.md.
+// Close waits until the launches are done, and destroys the executable graph (cuGraphExecDestroy).
+// If calls on it are in flight, or a stream on which it was launched is being captured, it is
+// destroyed later in the background. Further calls return nil. It may wait for the GPU: see
+// docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
 		return errNil("cuGraphExecDestroy", "executable graph")
@@ -107,9 +108,9 @@ func (x *GraphExec) Close() error {
 	return x.core.closeOwned(x.cleanup)
 }
 
-// Handle lends the CUgraphExec to code that calls the driver in another way. It is good
-// until the GraphExec is closed or collected, and that code must not call at the same
-// time as this package. For a nil or a closed GraphExec it is 0.
+// Handle returns the CUgraphExec, for code that calls the driver without this package. It is valid
+// until the GraphExec is closed or collected. That code must not use it concurrently with this
+// package. For a nil or closed GraphExec it is 0.
 func (x *GraphExec) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.Closed() {
 		return 0
@@ -119,24 +120,28 @@ func (x *GraphExec) Handle() uintptr {
 	return uintptr(x.core.raw)
 }
 
-// Launch enqueues the graph on a stream (cuGraphLaunch). It returns when that is done,
-// not when the graph has run. A stream that is being captured refuses it, and the
-// capture is invalidated. Events that the graph records are pending from now on. Launches, uploads
-// and changes of one GraphExec are made one after the other, as CUDA asks for: where the
-// driver has no room for more work on a stream, the others wait for that one.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// Launch enqueues the graph on a stream (cuGraphLaunch). It returns when the graph is enqueued, not
+// when it has run. Events that the graph records are pending from then on. A launch on a stream
+// that is being captured fails, and invalidates the capture.
+//
+// It waits while the stream's queue is full: see docs/blocking.md. Other launches, uploads and
+// updates of the GraphExec then wait for the call, because CUDA requires one call at a time.
 func (x *GraphExec) Launch(s *Stream) error {
 	return x.on(graphLaunchOp, s, (*driver.Table).GraphLaunch)
 }
 
-// Upload prepares the next launch on the stream, so that it begins sooner
-// (cuGraphUpload, CUDA 11.1).
+// Upload prepares the next launch on the stream, which then begins sooner (cuGraphUpload, CUDA
+// 11.1).
 func (x *GraphExec) Upload(s *Stream) error {
 	return x.on("cuGraphUpload", s, (*driver.Table).GraphUpload)
 }
 
-// on makes a call that enqueues the graph on a stream.
-func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result) error {
+// on calls the driver's function op, which enqueues a launch or an upload on a stream.
+func (x *GraphExec) on(
+	op string,
+	s *Stream,
+	call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result,
+) error {
 	if x == nil || x.core == nil {
 		return errNil(op, "executable graph")
 	}
@@ -176,11 +181,12 @@ func (x *GraphExec) on(op string, s *Stream, call func(*driver.Table, driver.At,
 
 const graphLaunchOp = "cuGraphLaunch"
 
-// Update makes the executable graph do what another graph does, which must have the
-// same nodes in the same order, but for what they work on. It is much cheaper than
-// to instantiate the other one. Launches that are enqueued already are not changed. If
-// the graphs differ too much the error matches [ResultGraphExecUpdateFailure] and says
-// where, and nothing is changed (cuGraphExecUpdate).
+// Update makes the executable graph do the work of another graph, which must have the same nodes in
+// the same order; their parameters may differ. It is much cheaper than to instantiate the other
+// graph. Launches that are already enqueued do not change (cuGraphExecUpdate).
+//
+// If the graphs differ in more than that, the error matches [ResultGraphExecUpdateFailure] and
+// names the difference, and nothing changes.
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
@@ -188,13 +194,13 @@ func (x *GraphExec) Update(g *Graph) error {
 	}
 	old, err := x.update(op, g)
 	if old != nil {
-		old.release() // not under a lock, as it may destroy events, and tracers are called
+		old.release() // without a lock: this may destroy events, and calls tracers
 	}
 	return err
 }
 
-// update is Update, and returns what the caller has to let go of.
-func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
+// update is Update, and returns the uses that the caller has to release.
+func (x *GraphExec) update(op string, g *Graph) (unused *uses, err error) {
 	xc, err := x.enter(op)
 	if err != nil {
 		return nil, err
@@ -205,7 +211,7 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 		return nil, err
 	}
 	defer g.leave()
-	// The new before the old: much of it is the same.
+	// The new uses are added before the old ones are released, because most objects are in both.
 	fresh := new(uses)
 	fresh.addAll(gc.uses)
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
@@ -217,69 +223,70 @@ func (x *GraphExec) update(op string, g *Graph) (idle *uses, err error) {
 		return fresh, e
 	}
 	old := xc.uses.Swap(fresh)
-	if xc.exposed.Load() { // Handle looks at what there is after that
+	if xc.exposed.Load() { // Handle sets exposed before it loads uses
 		fresh.exposed()
 	}
-	xc.outlive(old)
+	xc.keepForLaunches(old)
 	return old, nil
 }
 
-// outlive prepares for letting go of what only earlier launches use, so that it stays until
+// keepForLaunches prepares the release of old uses: objects that earlier launches use stay until
 // these are done.
-func (xc *execCore) outlive(old *uses) {
+func (xc *execCore) keepForLaunches(old *uses) {
 	launched, uses := xc.usage.streams.Load() != nil, xc.uses.Load()
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
 		switch h := h.(type) {
 		case *memCore:
-			h.usedLike(xc.usage)
+			h.usedOnAll(xc.usage)
 		case *moduleCore:
 			h.usage.noteAll(xc.usage)
 		case *timelineCore:
-			h.usedLike(xc.usage)
+			h.usedOnAll(xc.usage)
 		case *slot:
 			if launched && !uses.has(h) {
-				h.Retain() // as a holder, also if the event was closed
-				xc.leaveLate(h.late())
+				h.Retain() // works also if the event was closed
+				xc.leaveAfterLaunches(h.delayedRelease())
 			}
 		case *hostFunc:
 			if launched && !uses.has(h) {
 				h.Retain()
-				xc.leaveLate(latecomer{h, "host function", 0})
+				xc.leaveAfterLaunches(delayedRelease{h, "host function", 0})
 			}
 		}
 	}
 }
 
-func (sl *slot) late() latecomer { return latecomer{sl, "event", uintptr(sl.raw)} }
+func (sl *slot) delayedRelease() delayedRelease { return delayedRelease{sl, "event", uintptr(sl.raw)} }
 
-// leaveLate ends the call on something that is in flight for earlier launches, when these
-// are done: at once if there were none, where no lock may be held, else in the background.
-func (xc *execCore) leaveLate(l latecomer) {
+// leaveAfterLaunches ends the call in flight on an object that earlier launches may use, when these
+// are done. If there were none, it does so at once, for which the caller must hold no lock; else in
+// the background.
+func (xc *execCore) leaveAfterLaunches(l delayedRelease) {
 	if xc.usage.streams.Load() == nil {
 		l.leave()
 		return
 	}
-	xc.late.Lock()
-	defer xc.late.Unlock()
-	xc.leaving = append(xc.leaving, l)
-	if len(xc.leaving) == 1 {
-		go xc.leaveAll()
+	xc.delayedMu.Lock()
+	defer xc.delayedMu.Unlock()
+	xc.delayed = append(xc.delayed, l)
+	if len(xc.delayed) == 1 {
+		go xc.leaveDelayed()
 	}
 }
 
-// leaveAll is leaveLate's background.
-func (xc *execCore) leaveAll() {
+// leaveDelayed is the goroutine that leaveAfterLaunches starts.
+func (xc *execCore) leaveDelayed() {
 	done := 0
 	for {
-		xc.late.Lock()
-		xc.leaving = xc.leaving[done:]
-		batch := xc.leaving
+		xc.delayedMu.Lock()
+		xc.delayed = xc.delayed[done:]
+		batch := xc.delayed
 		if len(batch) == 0 {
-			xc.leaving = nil
+			xc.delayed = nil
 		}
-		xc.late.Unlock()
+		xc.delayedMu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
@@ -294,14 +301,14 @@ func (xc *execCore) leaveAll() {
 	}
 }
 
-// difference says why an update was refused.
+// difference returns why an update was refused.
 func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 	reason := map[int32]string{
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have other nodes or dependencies",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node is of another type",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have different nodes or dependencies",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node has another type",
 		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
 		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "something about a node cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "a property of a node cannot be updated",
 		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
 		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
 	}[why]
@@ -320,15 +327,16 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 	return reason
 }
 
-// SetEvent gives a node that records or waits for an event another one, for later
-// launches. The node is one of the graph that this one was instantiated from, which
-// must not be closed yet. An event that the node was given before, and nothing else here
-// uses, is let go when the launches that may record it or wait for it are done
+// SetEvent replaces the event of a node that records an event or waits for one, for later launches.
+// The node must be one of the graph that this one was instantiated from, which must still be open
 // (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
+//
+// An event that SetEvent set before, and that nothing else in the executable graph uses, is
+// released when the launches that may use it are done.
 func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	const op = "cuGraphExecEventRecordNodeSetEvent"
 	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
-		return invalid(op, "the node is of another graph: name it by the one that was instantiated")
+		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
 	}
 	if x == nil || x.core == nil {
 		return errNil(op, "executable graph")
@@ -353,12 +361,16 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 			return xc.uses.Load(), func() { n.graph.leave(); x.leave() }, nil
 		},
 		recordOp: op,
-		record:   func(e driver.Event) driver.Result { return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e) },
-		waitOp:   "cuGraphExecEventWaitNodeSetEvent",
-		wait:     func(e driver.Event) driver.Result { return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e) },
+		record: func(e driver.Event) driver.Result {
+			return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e)
+		},
+		waitOp: "cuGraphExecEventWaitNodeSetEvent",
+		wait: func(e driver.Event) driver.Result {
+			return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e)
+		},
 	})
 	if before != nil {
-		xc.leaveLate(before.late())
+		xc.leaveAfterLaunches(before.delayedRelease())
 	}
 	return err
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// SMResource is a set of a device's streaming multiprocessors: all of them, or a part that
-// a [GreenContext] is made of (CUdevResource). It is a value, and needs no closing. The
-// zero SMResource has none.
+// SMResource is a set of a device's streaming multiprocessors: all of them, or a part from which a
+// [GreenContext] can be made (CUdevResource). It is a value, and needs no Close. The zero
+// SMResource has none.
 type SMResource struct {
 	dev  *Device
 	raw  driver.DevResource
-	part bool // of a split
-	// of is the green context that they were asked of, or nil.
+	part bool // a result of Split
+	// of is the green context whose multiprocessors these are, nil for the device's.
 	of *greenCore
 }
 
@@ -32,29 +32,30 @@ func (dev *Device) SMResource() (SMResource, error) {
 	return SMResource{dev: dev, raw: raw}, nil
 }
 
-// Count returns how many multiprocessors these are.
+// Count returns the number of multiprocessors.
 func (r SMResource) Count() int { return int(r.raw.SMCount()) }
 
-// Device returns the device that the multiprocessors are of, nil for the zero SMResource.
+// Device returns the device of the multiprocessors, nil for the zero SMResource.
 func (r SMResource) Device() *Device { return r.dev }
 
-// Split divides the multiprocessors into as many equal parts as there can be that have
-// at least so many each, and what is left over, which may be none
-// (cuDevSmResourceSplitByCount, CUDA 12.4). Parts do not overlap; those of two splits may.
-// Their size is rounded up to what the device can do: on an H200 to multiples of 8.
+// Split divides the multiprocessors into as many equal parts of at least the given size as
+// possible, and the rest, which may be empty (cuDevSmResourceSplitByCount, CUDA 12.4). The parts do
+// not overlap; parts of two splits may. The size is rounded up to a size that the device supports:
+// on an H200 to a multiple of 8.
 //
-// A part cannot be split again, but the multiprocessors of a green context that is made of
-// it can: see [GreenContext.SMResource].
+// A part cannot be split again. The multiprocessors of a green context that is made of a part can:
+// see [GreenContext.SMResource].
 func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err error) {
 	const op = "cuDevSmResourceSplitByCount"
 	switch {
 	case r.dev == nil || r.Count() == 0:
-		return nil, rest, mistake(op, ErrNil, 0, "there are no multiprocessors: take those of dev.SMResource")
+		return nil, rest, mistake(op, ErrNil, 0, "there are no multiprocessors: pass those of dev.SMResource")
 	case r.part:
 		return nil, rest, &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid,
 			Detail: "a part of a split cannot be split: split the SMResource of a green context that is made of it"}
 	case least < 0 || least > r.Count():
-		return nil, rest, invalid(op, fmt.Sprintf("parts of at least %d multiprocessors cannot be had of %d", least, r.Count()))
+		return nil, rest, invalid(op,
+			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
 	if err := r.enter(op); err != nil {
 		return nil, rest, err
@@ -82,8 +83,8 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	return parts, rest, nil
 }
 
-// enter begins a call with the multiprocessors, of which the green context that they are of
-// must not be destroyed meanwhile, and leave ends it.
+// enter begins a call on the green context whose multiprocessors these are, if any: it must not be
+// destroyed meanwhile. leave ends the call.
 func (r SMResource) enter(op string) error {
 	if r.of == nil {
 		return nil
@@ -97,18 +98,18 @@ func (r SMResource) leave() {
 	}
 }
 
-// GreenContext is a share of a device's multiprocessors, and has streams whose kernels run
-// on those only (CUgreenCtx). Memory, modules and events are those of the primary context
-// that it is made in. It is safe for concurrent use, and must not be copied.
+// GreenContext is a part of a device's multiprocessors, with streams whose kernels run only there
+// (CUgreenCtx). Its memory, modules and events are those of the primary context that it is made in.
+// It is safe for concurrent use, and must not be copied.
 //
-// The software driver's kernels take no longer on fewer multiprocessors.
+// In the software driver, fewer multiprocessors do not make kernels slower.
 type GreenContext struct {
 	_       noCopy
 	core    *greenCore
 	cleanup runtime.Cleanup
 }
 
-// greenCore is what a green context's streams hold on to: each is a call in flight.
+// greenCore is the shared state of a green context. Each of its streams is a call in flight on it.
 type greenCore struct {
 	raw driver.GreenCtx
 	resource
@@ -121,10 +122,10 @@ func (g *greenCore) free(at driver.At) (string, driver.Result) {
 	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
 }
 
-// NewGreenContext creates a green context with these multiprocessors, which, if they are
-// several, have to be parts of one split (cuDevResourceGenerateDesc, cuGreenCtxCreate, CUDA
-// 12.4; for streams 12.5). The Context has to be one of [Device.PrimaryContext]. Green
-// contexts whose multiprocessors overlap take turns on those. It may wait for the GPU: see docs/blocking.md.
+// NewGreenContext creates a green context with these multiprocessors (cuDevResourceGenerateDesc,
+// cuGreenCtxCreate, CUDA 12.4; its streams need 12.5). Several arguments have to be parts of one
+// split. The Context has to be one of [Device.PrimaryContext]. Green contexts that overlap share
+// the common multiprocessors. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
 	core, err := c.enter(op)
@@ -137,20 +138,25 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	primary := core.claim == retained
 	d.mu.Unlock()
 	if !primary {
-		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw), "green contexts are made in a primary context: use one of dev.PrimaryContext")
+		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw),
+			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, invalid(op, "there are no multiprocessors: take those of dev.SMResource, or parts of them")
+		return nil, invalid(op, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
 	for i, r := range sms {
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, mistake(op, ErrNil, 0, fmt.Sprintf("SMResource %d of %d has no multiprocessors: see what Split left", i+1, len(sms)))
+			return nil, mistake(op, ErrNil, 0,
+				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
 		case r.dev.drv != d:
-			return nil, mistake(op, ErrDriverMismatch, 0, "the multiprocessors are of a device of another driver: open one driver and share it")
+			return nil, mistake(op, ErrDriverMismatch, 0,
+				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case r.dev.raw != core.dev:
-			return nil, mistake(op, ErrDeviceMismatch, 0, fmt.Sprintf("the multiprocessors are of device %d, the context of device %d: take those of its own", r.dev.raw, core.dev))
+			return nil, mistake(op, ErrDeviceMismatch, 0,
+				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
+					"pass multiprocessors of the context's device", r.dev.raw, core.dev))
 		}
 		if err := r.enter(op); err != nil {
 			return nil, err
@@ -162,7 +168,8 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
 	}
-	handle, res := d.table.GreenCtxCreate(driver.At{Context: core.raw}, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	at := driver.At{Context: core.raw}
+	handle, res := d.table.GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	if res != driver.ResultSuccess {
 		return nil, core.fail(op, 0, res)
 	}
@@ -172,7 +179,7 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	return g, nil
 }
 
-// enter begins a call on the green context, and leave ends it.
+// enter begins a call on the green context. leave ends it.
 func (g *GreenContext) enter(op string) (*greenCore, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "green context")
@@ -185,9 +192,9 @@ func (g *GreenContext) leave() {
 	runtime.KeepAlive(g)
 }
 
-// Close destroys the green context (cuGreenCtxDestroy), which may wait for the GPU. If
-// calls on it are in flight, or streams of it are open, Close returns nil at once, and it
-// is destroyed by the next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
+// Close destroys the green context (cuGreenCtxDestroy), which may wait for the GPU. If calls on it
+// are in flight, or its streams are open, Close returns nil at once, and the next call that may
+// wait destroys it: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGreenCtxDestroy", "green context")
@@ -195,9 +202,9 @@ func (g *GreenContext) Close() error {
 	return g.core.closeOwned(g.cleanup)
 }
 
-// Handle lends the CUgreenCtx to code that calls the driver in another way, such as
-// cuCtxFromGreenCtx by [Driver.Proc]. It is good until the GreenContext is closed or
-// collected, and 0 for a nil or a closed one.
+// Handle returns the CUgreenCtx, for code that calls the driver without this package, such as
+// cuCtxFromGreenCtx by [Driver.Proc]. It is valid until the GreenContext is closed or collected.
+// For a nil or closed GreenContext it is 0.
 func (g *GreenContext) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
@@ -205,8 +212,9 @@ func (g *GreenContext) Handle() uintptr {
 	return uintptr(g.core.raw)
 }
 
-// SMResource returns the multiprocessors of the green context, which may be split
-// (cuGreenCtxGetDevResource). When it is closed, they and their parts are refused.
+// SMResource returns the multiprocessors of the green context, which can be split
+// (cuGreenCtxGetDevResource). They and their parts cannot be used after the green context was
+// closed.
 func (g *GreenContext) SMResource() (SMResource, error) {
 	const op = "cuGreenCtxGetDevResource"
 	gc, err := g.enter(op)
@@ -214,7 +222,8 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 		return SMResource{}, err
 	}
 	defer g.leave()
-	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(driver.At{Context: gc.ctx.raw}, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	at := driver.At{Context: gc.ctx.raw}
+	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.fail(op, uintptr(gc.raw), res)
 	}
@@ -222,10 +231,10 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 }
 
 // NewStream creates a stream whose kernels run on the green context's multiprocessors
-// (cuGreenCtxStreamCreate, CUDA 12.5). It is non-blocking, as CUDA has no others here, and
-// mixes with the events, memory and modules of the primary context. The priority is as for
-// [Context.NewStreamPriority]; 0 is the default. The stream keeps the green context, and
-// does not wait for events that processes share. It may wait for the GPU: see docs/blocking.md.
+// (cuGreenCtxStreamCreate, CUDA 12.5). The stream is non-blocking, and uses events, memory and
+// modules of the primary context, except for events that processes share. The priority is as for
+// [Context.NewStreamPriority]; 0 is the default. The stream keeps the green context. It may wait
+// for the GPU: see docs/blocking.md.
 func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	const op = "cuGreenCtxStreamCreate"
 	gc, err := g.enter(op)
@@ -235,21 +244,21 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	defer g.leave()
 	ctx := gc.ctx
 	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
-		return ctx.drv.table.GreenCtxStreamCreate(driver.At{Context: ctx.raw}, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+		at := driver.At{Context: ctx.raw}
+		return ctx.drv.table.GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
 	}
-	gc.Retain() // for the stream; a Close beside this waits for it
+	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
 	s := newStream(ctx, raw, driver.At{}, false)
 	s.core.flags, s.core.green = StreamNonBlocking, gc
 	return s, nil
 }
 
-// RecordEvent makes the event mark the end of what is enqueued now on all streams of the
-// green context (cuGreenCtxRecordEvent, CUDA 12.4). It has to be of the primary context, in
-// which a zero Event is created, and must not have [EventInterprocess]. See
-// [Context.RecordEvent].
+// RecordEvent makes the event mark the end of the work that is enqueued now on all streams of the
+// green context (cuGreenCtxRecordEvent, CUDA 12.4). The event has to be of the primary context, in
+// which a zero Event is created, and must not have [EventInterprocess]. See [Context.RecordEvent].
 func (g *GreenContext) RecordEvent(e *Event) error {
 	const op = "cuGreenCtxRecordEvent"
 	gc, o, err := g.enterWith(op, e)
@@ -260,21 +269,24 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 	return gc.ctx.record(op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
 }
 
-// noGreen returns the error for an event that processes share. NVIDIA's driver crashes
-// where a stream of another context waits for one, and whether a green context is another
-// one nobody has tried.
+// noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
+// stream of another context waits for such an event. Whether that holds for a green context is
+// untested.
 func noGreen(op string, h uintptr) error {
 	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
-		Detail: "record it, and wait for it, on a stream of the primary context, and let others wait by WaitStream"}
+		Detail: "record it, and wait for it, on a stream of the primary context, " +
+			"and let other streams wait for that stream by WaitStream"}
 }
 
-// errGreenShared is behind the error of an event that processes share, and a green context.
-var errGreenShared = fmt.Errorf("events that processes share do not mix with green contexts: %w", errors.ErrUnsupported)
+// errGreenShared is wrapped by the error of a call with a green context and an event that processes
+// share.
+var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
+	errors.ErrUnsupported)
 
-// WaitEvent makes the GPU hold back what is enqueued on streams of the green context from
-// now on, also on those to come, until the event's present record has completed
-// (cuGreenCtxWaitEvent, CUDA 12.4). The event must not have [EventInterprocess]. See
-// [Context.WaitEvent]; here the primary context's captures count as another context's.
+// WaitEvent makes work that is enqueued from now on, on present and future streams of the green
+// context, wait for the event's present record (cuGreenCtxWaitEvent, CUDA 12.4). The event must not
+// have [EventInterprocess]. See [Context.WaitEvent]; here the primary context's captures count as
+// another context's.
 func (g *GreenContext) WaitEvent(e *Event) error {
 	const op = "cuGreenCtxWaitEvent"
 	gc, o, err := g.enterWith(op, e)
@@ -287,8 +299,9 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	})
 }
 
-// enterWith begins a call that takes an event, which processes must not share, and returns
-// the event's owner, nil if it was not created yet. The driver comes before what is closed.
+// enterWith begins a call with an event that processes do not share, and returns the event's owner,
+// nil if the event does not exist yet. Drivers are compared first, before closed objects are
+// detected.
 func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")

@@ -8,31 +8,37 @@ import (
 
 const hostFuncOp = "cuLaunchHostFunc"
 
-// HostFunc has the stream call f when it gets there (cuLaunchHostFunc, CUDA 10.0). It
-// returns when that is enqueued. f runs on a goroutine of its own, after all work that was
-// enqueued before, and what is enqueued later waits until f has returned, or has ended its
-// goroutine. A panic in f ends the program, as it does in any goroutine.
+// HostFunc makes the stream call f (cuLaunchHostFunc, CUDA 10.0). It returns when the call is
+// enqueued. f runs on its own goroutine, after all work that was enqueued before. Work that is
+// enqueued later waits until f returns, or ends its goroutine. A panic in f ends the program, as in
+// any goroutine. It waits while the stream's queue is full: see docs/blocking.md.
 //
-// f may call this package, as its goroutine is not the driver's: queries, records, launches
-// and whatever else returns at once. What waits for the stream, or for anything enqueued
-// behind f, never ends, as that waits for f: [Stream.Synchronize], [Stream.Wait] and
-// [Event.Wait] on such work, [Context.Synchronize], and what waits for all work in the context,
-// as Close of memory, of a module and of the last Context does. An H200's driver calls the
-// functions of a context one after the other, those of all its streams: one that takes long
-// holds the others up, and one that waits for another may do so for ever. It is best to send on
-// a channel that has room, and so hand the work on. Package cusim's driver refuses waits of which
-// it knows that they would never end, on Linux and Windows: the error matches
-// [ResultNotPermitted]. A function in C that somebody else enqueues runs on the driver's
-// thread, where calls that make, allocate, free or launch something, or use the current context,
-// return [ResultNotPermitted].
+// # Calls from f
 //
-// Nothing is called after an error that poisons the context: f is dropped when a call
-// reports the error, or when the context is released. Closing the stream drops nothing.
+// f may call this package: queries, records, launches, and everything else that returns at once. A
+// call that waits for the stream, or for work enqueued after f, waits for f, and therefore never
+// returns: [Stream.Synchronize], [Stream.Wait] and [Event.Wait] on such work,
+// [Context.Synchronize], and calls that wait for all work in the context, as Close of memory, of a
+// module and of the last Context does. It is best if f sends on a channel that has room, and
+// another goroutine does the work.
 //
-// If the stream is being captured, f becomes part of the graph, which calls it whenever it
-// runs, and keeps it: see [Graph.AddHostFunc]. If somebody else captures the stream,
-// which is asked each time, f is kept for as long as the context.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// An H200's driver calls the functions of all streams of a context one after the other. A function
+// that takes long delays the others, and a function that waits for another may never return. On
+// Linux and Windows, package cusim's driver refuses waits that it recognizes as endless, with an
+// error that matches [ResultNotPermitted]. A C function that other code enqueues runs on the
+// driver's thread. There, calls that create, allocate, free or launch something, or use the current
+// context, return [ResultNotPermitted].
+//
+// # When f is not called
+//
+// After an error that poisons the context, no function is called: f is dropped when a call reports
+// the error, or when the context is released. Closing the stream drops no function.
+//
+// # Captures
+//
+// If the stream is being captured, f becomes part of the graph, which keeps f and calls it whenever
+// the graph runs: see [Graph.AddHostFunc]. If other code captures the stream, for which each call
+// queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s == nil || s.core == nil {
 		return errNil(hostFuncOp, "stream")
@@ -48,11 +54,11 @@ func (s *Stream) HostFunc(f func()) error {
 	return sc.hostFunc(f)
 }
 
-// AddHostFunc adds a node that calls f whenever the graph runs, after others; what holds
-// for f is said at [Stream.HostFunc]. Executable graphs that can run at the same time may
-// call it at the same time. The graph keeps f, and so do those that are made from it. So a
-// graph that f refers to is not collected: it has to be closed
-// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchHostFunc). It may wait for the GPU: see docs/blocking.md.
+// AddHostFunc adds a node that calls f whenever the graph runs, and that comes after other nodes.
+// See [Stream.HostFunc] for what f may do. Executable graphs that run at the same time may call f
+// at the same time. The graph, and executable graphs made from it, keep f. So a graph that f refers
+// to is never collected: close it (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchHostFunc).
+// It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(hostFuncOp, "graph")
@@ -64,7 +70,7 @@ func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
 }
 
 func errNoHostFunc() error {
-	return mistake(hostFuncOp, ErrNil, 0, "the function is nil: pass one to be called")
+	return mistake(hostFuncOp, ErrNil, 0, "the function is nil: pass the function that the stream has to call")
 }
 
 // hostFunc enqueues a function, within a call on the stream.
@@ -74,7 +80,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	defer sc.endWork()
 	h := new(hostFunc)
 	call := f
-	// What somebody else captures may be called any number of times.
+	// A graph of other code may call the function any number of times.
 	if once := c == nil && !sc.active(); once {
 		call = func() {
 			if ctx.calls.take(h) {
@@ -101,18 +107,17 @@ func (sc *streamCore) hostFunc(f func()) error {
 	return ctx.fail(hostFuncOp, uintptr(sc.raw), res)
 }
 
-// hostFunc is a function that the driver has been told of. Graphs hold it, or the context
-// does until it is called; then it is dropped, and the driver may still call it, to no
-// effect.
+// hostFunc is a function with an address that the driver can call. Graphs keep it, or the context
+// until it is called. Then it is dropped. A call by the driver after that has no effect.
 type hostFunc struct {
 	handle.Refs
 	callback driver.Callback
 }
 
-// name makes the function known. The caller ends the call that is in flight on it then.
+// name gives the function an address. The caller then has a call in flight on h, which it ends.
 func (h *hostFunc) name(t *driver.Table, f func()) (err error) {
 	h.Retain()
-	h.Close() // it goes with the last that holds it
+	h.Close() // the release of the last reference drops the function
 	h.callback, err = t.NewCallback(f)
 	return err
 }
@@ -122,10 +127,10 @@ func (h *hostFunc) leave() { h.Release(h) }
 // usedOn notes that the stream will call the function.
 func (h *hostFunc) usedOn(sc *streamCore) { sc.ctx.calls.add(h) }
 
-// Last drops the function when nobody holds it any more.
+// Last drops the function when the last reference to it is released.
 func (h *hostFunc) Last(bool) { h.callback.Drop() }
 
-// hostCalls are functions that the streams of a context have yet to call.
+// hostCalls has the functions that the streams of a context have yet to call.
 type hostCalls struct {
 	mu      lock.Mutex[lock.HostCalls]
 	pending map[*hostFunc]struct{}
@@ -142,7 +147,7 @@ func (c *hostCalls) add(h *hostFunc) {
 	c.pending[h] = struct{}{}
 }
 
-// take takes a function away, and reports false if it is not there any more.
+// take removes a function, and reports whether it was there.
 func (c *hostCalls) take(h *hostFunc) bool {
 	c.mu.Lock()
 	_, ok := c.pending[h]
@@ -154,8 +159,8 @@ func (c *hostCalls) take(h *hostFunc) bool {
 	return ok
 }
 
-// dropAll drops all of them: they will not be called. No other lock is taken that this
-// package's calls hold.
+// dropAll drops all functions, which will not be called. It takes no other lock that calls of this
+// package hold.
 func (c *hostCalls) dropAll() {
 	c.mu.Lock()
 	pending := c.pending
@@ -166,21 +171,22 @@ func (c *hostCalls) dropAll() {
 	}
 }
 
-// none reports whether there are none.
+// none reports whether no function is pending.
 func (c *hostCalls) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pending) == 0
 }
 
-// dropHostFuncs drops what will not be called any more, now that the context has been
-// released. Where others keep a context, its streams go on.
+// dropHostFuncs drops the functions that will not be called because the context has been released.
+// If other code keeps the context, its streams still call them.
 func (c *contextCore) dropHostFuncs() {
 	switch {
 	case c.claim == borrowed, c.calls.none():
 		return
 	case c.claim == retained:
-		if _, active, res := c.drv.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess && active != 0 {
+		_, active, res := c.drv.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		if res == driver.ResultSuccess && active != 0 {
 			return
 		}
 	}

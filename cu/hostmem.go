@@ -8,18 +8,17 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// HostMem is pinned memory on the host, which the GPU can copy from and to while
-// the program goes on. It is not Go's: see [HostMem.View].
+// HostMem is pinned host memory, which the GPU copies from and to while the program runs. It is not
+// memory of the Go heap: see [HostMem.View].
 type HostMem struct {
 	_       noCopy
 	core    *memCore
 	cleanup runtime.Cleanup
 }
 
-// AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). Its
-// content is whatever was there before. Pinned memory cannot be swapped out: too
-// much of it slows the machine down. Whether it waits for the GPU is as for [Context.Alloc].
-// It may wait for the GPU: see docs/blocking.md.
+// AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). The content is
+// undefined. Pinned memory cannot be swapped out, so too much of it slows the machine down. Like
+// [Context.Alloc], it may wait for the GPU: see docs/blocking.md.
 func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostAlloc"
 	core, err := c.enter(op)
@@ -30,7 +29,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	if size == 0 || size > 1<<62 {
 		return nil, invalid(
 			op,
-			fmt.Sprintf("the size is %d bytes: ask for at least one, and for no more than there can be", size),
+			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size),
 		)
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
@@ -48,7 +47,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		if res != driver.ResultSuccess {
 			return nil, core.failAlloc(op, size, res)
 		}
-		// Where the device cannot reach it, copies still work.
+		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
 			mc.raw = raw
 		}
@@ -58,10 +57,10 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	return m, nil
 }
 
-// Close frees the memory (cuMemFreeHost). This waits for all work in the context, and for what is enqueued on
-// streams of others that the memory was used on: see [DeviceMem.Close], also for memory that is in use, or
-// forgotten. So is memory that was used on a stream that is being captured. Further calls return nil. It may wait
-// for the GPU: see docs/blocking.md.
+// Close frees the memory (cuMemFreeHost). It waits for all work in the context, and for all work on
+// streams of other contexts that used the memory. [DeviceMem.Close] says what happens to memory
+// that is in use or abandoned; memory that was used on a stream that is being captured counts as in
+// use. Further calls return nil. It may wait for the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
@@ -84,13 +83,12 @@ func (m *HostMem) span() Span {
 	return Span{mem: r.mem, owner: m, size: r.size}
 }
 
-// Span returns size bytes of the memory, beginning at off. If there are not so
-// many, whatever the Span is used for fails.
+// Span returns size bytes of the memory, from offset off. If they exceed the memory, every use of
+// the Span fails.
 func (m *HostMem) Span(off, size uint64) Span { return m.span().Span(off, size) }
 
-// Handle lends the host address to code that calls the driver in another way. It
-// is good until the HostMem is closed or collected. For nil and for closed memory
-// it is 0.
+// Handle returns the host address, for code that calls the driver without this package. It is valid
+// until the HostMem is closed or collected. For nil and for closed memory it is 0.
 func (m *HostMem) Handle() uintptr {
 	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
@@ -99,16 +97,15 @@ func (m *HostMem) Handle() uintptr {
 	return uintptr(m.core.host)
 }
 
-// View calls f with the memory, which stays allocated until f has returned: f
-// must not keep the slice. Whether the GPU is at work on the memory meanwhile is
-// for the program to know.
+// View calls f with the memory, which is not freed before f returns: f must not keep the slice. The
+// program has to ensure that the GPU does not use the memory at the same time.
 func (m *HostMem) View(f func(b []byte) error) error {
 	const op = "HostMem.View"
 	if m == nil || m.core == nil {
 		return errNil(op, "host memory")
 	}
 	if f == nil {
-		return mistake(op, ErrNil, 0, "the function is nil: pass what is to be done with the memory")
+		return mistake(op, ErrNil, 0, "the function is nil: pass a function that uses the memory")
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
@@ -119,8 +116,8 @@ func (m *HostMem) View(f func(b []byte) error) error {
 	return f(mc.bytes())
 }
 
-// WriteAt implements io.WriterAt: it copies src to the host memory, beginning at
-// byte off. If src does not fit, nothing is copied.
+// WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,
+// nothing is copied.
 func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 	err := m.View(func(b []byte) error {
 		if err := m.core.fits("HostMem.WriteAt", len(src), off); err != nil {
@@ -135,9 +132,8 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 	return len(src), nil
 }
 
-// ReadAt implements io.ReaderAt: it copies from the host memory, beginning at
-// byte off, to dst, and returns io.EOF if there are fewer bytes than dst has room
-// for.
+// ReadAt implements io.ReaderAt: it copies from the memory at byte off to dst. It returns io.EOF if
+// fewer than len(dst) bytes are left there.
 func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 	dst, end := readable(dst, off, m.Size())
 	err := m.View(func(b []byte) error {
@@ -153,10 +149,10 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 	return len(dst), end
 }
 
-// bytes returns the host memory. The caller has a call in flight.
+// bytes returns the memory as a slice. The caller has a call in flight.
 func (mc *memCore) bytes() []byte {
-	// The address is of memory that C allocated, which the garbage collector
-	// neither moves nor frees; written this way because it comes as a number.
+	// The conversion is valid: the address is of C memory, which the garbage collector neither
+	// moves nor frees. go vet refuses the usual form, because the address comes from C as a number.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&mc.host))
 	return unsafe.Slice((*byte)(p), mc.size)
 }

@@ -8,12 +8,13 @@ import (
 	"os"
 )
 
-// checkImage refuses images that would lead the driver beyond their end.
+// checkImage refuses images that would make the driver read beyond their end.
 func checkImage(image []byte) error {
 	const op = "cuModuleLoadDataEx"
 	size := uint64(len(image))
 	truncated := func(kind string, want uint64) error {
-		return invalid(op, fmt.Sprintf("the image is a truncated %s: it has %d bytes, and its header speaks of %d", kind, size, want))
+		return invalid(op,
+			fmt.Sprintf("the image is a truncated %s: it has %d bytes, and needs %d", kind, size, want))
 	}
 	le := binary.LittleEndian
 	switch {
@@ -24,8 +25,7 @@ func checkImage(image []byte) error {
 		if size < header {
 			return truncated("cubin", header)
 		}
-		// Where the program headers and the section headers are, and how many
-		// of which size.
+		// The offset, entry size and number of the program headers and of the section headers.
 		for _, t := range []struct{ offset, entry, count int }{{32, 54, 56}, {40, 58, 60}} {
 			offset := le.Uint64(image[t.offset:])
 			n := uint64(le.Uint16(image[t.entry:])) * uint64(le.Uint16(image[t.count:]))
@@ -35,8 +35,8 @@ func checkImage(image []byte) error {
 		}
 		offset, entry, count := le.Uint64(image[40:]), uint64(le.Uint16(image[58:])), uint64(le.Uint16(image[60:]))
 		for i := range count {
-			// Sections of these types may take no room in the file: "no bits",
-			// and NVIDIA's own, of uninitialized and shared memory among them.
+			// Sections of these types may take no room in the file: "no bits", and NVIDIA's own
+			// types, such as those of uninitialized and shared memory.
 			const noBits, nvidia = 8, 0x70000000
 			h := image[offset+i*entry:]
 			if entry < 64 {
@@ -58,13 +58,16 @@ func checkImage(image []byte) error {
 			return truncated("fatbin", n+header)
 		}
 	case size >= 4 && le.Uint32(image) == 0x466243b1:
-		return invalid(op, "the image is the wrapper that nvcc puts around a fatbin, which holds an address: pass the fatbin itself")
+		return invalid(op,
+			"the image is the wrapper that nvcc puts around a fatbin, which contains an address: "+
+				"pass the fatbin itself")
 	}
 	return nil
 }
 
-// readImage reads a file with GPU code. Of a file that cannot be any, of whatever size, it reads
-// and returns the beginning, so that the error is the one that the image gets.
+// readImage reads a file with GPU code. If the beginning shows that the file has none, it returns
+// only the beginning, whatever the size of the file. The driver then returns the error for that
+// image.
 func readImage(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +82,7 @@ func readImage(path string) ([]byte, error) {
 		return head, nil
 	case err != nil:
 		return nil, err
-	case isPTX(head) && bytes.IndexByte(head, 0) >= 0: // the driver reads no further
+	case isPTX(head) && bytes.IndexByte(head, 0) >= 0: // the driver stops at the NUL
 		return head, nil
 	}
 	var b bytes.Buffer
@@ -91,7 +94,8 @@ func readImage(path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// isPTX reports whether an image is text.
+// isPTX reports whether an image is neither a cubin nor a fatbin, and therefore text.
 func isPTX(image []byte) bool {
-	return !bytes.HasPrefix(image, []byte("\x7fELF")) && (len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
+	return !bytes.HasPrefix(image, []byte("\x7fELF")) &&
+		(len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
 }

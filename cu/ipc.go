@@ -11,22 +11,21 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// IPCEventHandle names an event to other processes of the machine: what a
-// CUipcEventHandle holds. [Event.IPCHandle] gives it, and [Context.OpenIPCEvent] takes it,
-// in another process. It is a plain value, which may be compared, copied, and be the key
-// of a map. It owns nothing: the event is there for as long as somebody has it open.
+// IPCEventHandle names an event to other processes on the machine: the content of a
+// CUipcEventHandle. [Event.IPCHandle] returns it, and [Context.OpenIPCEvent] of another process
+// takes it. It is a plain value, which may be compared, copied and used as a key of a map. It does
+// not keep the event open.
 //
-// It travels as its 64 bytes (MarshalBinary), which are what C and PyTorch pass around,
-// or as text, 128 hexadecimal digits (MarshalText): as such it is a string in JSON, and
-// fits into an environment variable and, by [flag.TextVar], a flag. The zero
-// IPCEventHandle names no event, and is refused everywhere, with an error that matches
-// [ErrNil].
+// It is transferred as its 64 bytes (MarshalBinary), the format of C and PyTorch, or as text of 128
+// hexadecimal digits (MarshalText): a string in JSON, an environment variable, or, by
+// [flag.TextVar], a flag. The zero IPCEventHandle names no event; calls with it return an error
+// that matches [ErrNil].
 type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
 
-// IsZero reports whether the handle is the zero IPCEventHandle, which names no event.
+// IsZero reports whether the handle is zero, and so names no event.
 func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
 
-// String returns the handle as text, as MarshalText does; "" for the zero handle.
+// String returns the handle as MarshalText does; "" for the zero handle.
 func (h IPCEventHandle) String() string {
 	if h.IsZero() {
 		return ""
@@ -37,7 +36,8 @@ func (h IPCEventHandle) String() string {
 // check refuses the zero handle.
 func (h IPCEventHandle) check(op string) error {
 	if h.IsZero() {
-		return mistake(op, ErrNil, 0, "the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
+		return mistake(op, ErrNil, 0,
+			"the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
 	}
 	return nil
 }
@@ -53,16 +53,17 @@ func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
 func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
 
-// UnmarshalBinary takes the handle from its 64 bytes, no more and no fewer: see
-// [encoding.BinaryUnmarshaler]. If it returns an error, the handle is what it was. That
-// the bytes name an event is found out when it is opened.
+// UnmarshalBinary sets the handle from exactly 64 bytes: see [encoding.BinaryUnmarshaler]. If it
+// returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
+// handle is opened.
 func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
 	const op = "IPCEventHandle.UnmarshalBinary"
 	if h == nil {
 		return errNil(op, "handle")
 	}
 	if len(data) != len(h) {
-		return invalid(op, fmt.Sprintf("there are %d bytes, and a handle has %d: pass on what MarshalBinary has returned", len(data), len(h)))
+		return invalid(op,
+			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
 	}
 	got := IPCEventHandle(data)
 	if err := got.check(op); err != nil {
@@ -85,15 +86,17 @@ func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
 // [encoding.TextMarshaler].
 func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 
-// UnmarshalText takes the handle from its text, 128 hexadecimal digits and nothing else:
-// see [encoding.TextUnmarshaler]. If it returns an error, the handle is what it was.
+// UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
+// [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCEventHandle) UnmarshalText(text []byte) error {
 	const op = "IPCEventHandle.UnmarshalText"
 	if h == nil {
 		return errNil(op, "handle")
 	}
 	if want := hex.EncodedLen(len(h)); len(text) != want {
-		return invalid(op, fmt.Sprintf("there are %d characters, and a handle has %d: pass on what MarshalText has returned", len(text), want))
+		return invalid(op,
+			fmt.Sprintf("there are %d characters, and a handle has %d: "+
+				"pass the result of MarshalText", len(text), want))
 	}
 	var got IPCEventHandle
 	if _, err := hex.Decode(got[:], text); err != nil {
@@ -110,20 +113,20 @@ const (
 	getIPCOp  = "cuIpcGetEventHandle"
 	openIPCOp = "cuIpcOpenEventHandle"
 
-	noIPCHint = "this device or system cannot share events between processes: ask Device.Attribute(DeviceAttributeIPCEventSupported) before"
+	noIPCHint = "this device or system cannot share events between processes: " +
+		"check Device.Attribute(DeviceAttributeIPCEventSupported) before"
 )
 
-// IPCHandle returns a handle by which other processes open the event
-// (cuIpcGetEventHandle, CUDA 4.1). Each call returns the same one. If the event was not
-// created yet, it is now, in the context of ctx's current stream: see [WithStream]. For
-// others ctx is not looked at, and may be nil.
+// IPCHandle returns the handle by which other processes open the event (cuIpcGetEventHandle, CUDA
+// 4.1). Each call returns the same handle. If the event does not exist yet, it is created in the
+// context of ctx's current stream: see [WithStream]. Otherwise ctx is not used, and may be nil.
 //
-// The event must have [EventInterprocess], else the error matches [ErrNotInterprocess],
-// and must be of this process, else it matches [ErrImported]. Where events cannot be
-// shared, the error matches [ResultNotSupported].
+// The event must have [EventInterprocess], else the error matches [ErrNotInterprocess]. It must be
+// created by this process, else the error matches [ErrImported]. Where events cannot be shared, the
+// error matches [ResultNotSupported].
 //
-// Keep the event open until the other processes have opened it. Afterwards it may be
-// closed: who has opened it keeps it.
+// Keep the event open until the other processes have opened it. Afterwards it may be closed: a
+// process that has opened it keeps it.
 func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	const op = getIPCOp
 	if e == nil {
@@ -146,7 +149,8 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	case !sl.shared():
 		return IPCEventHandle{}, errNotInterprocess(op, uintptr(sl.raw))
 	case c.imported:
-		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw), "the process that created it hands out its handle: pass on the one that this event was opened with")
+		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw),
+			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
 	raw, res := c.ctx.drv.table.IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
 	if res != driver.ResultSuccess {
@@ -157,8 +161,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	return h, nil
 }
 
-// createCurrent creates an event that is yet to be created, and that other processes can
-// open, in the context of the current stream.
+// createCurrent creates the CUevent of an interprocess event in the context of the current stream.
 func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, error) {
 	if e.Flags()&EventInterprocess == 0 {
 		return nil, errNotInterprocess(op, 0)
@@ -176,27 +179,33 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, erro
 }
 
 func errNotInterprocess(op string, h uintptr) error {
-	return mistake(op, ErrNotInterprocess, h, "create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
+	return mistake(op, ErrNotInterprocess, h,
+		"create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
 }
 
-// OpenIPCEvent opens the event of another process, of whatever device
-// (cuIpcOpenEventHandle, CUDA 4.1). It behaves like an event of this context that was
-// created with EventInterprocess and EventDisableTiming, and both processes record it and
-// wait for it: what one does, the other sees. Each call opens it once more, as an Event of
-// its own. Close ends this Event, and nobody else's. What the handle's bytes mean is the
-// driver's secret: an H200 refuses bytes that are none, but nobody knows what it makes of
-// a handle that was altered.
+// OpenIPCEvent opens the event of another process, on any device (cuIpcOpenEventHandle, CUDA 4.1).
+// It behaves like an event of this context with EventInterprocess and EventDisableTiming. Both
+// processes can record it and wait for it, and each sees the records of the other. Each call
+// returns a new Event. Its Close does not affect the events of other processes, or other Events for
+// the same handle.
 //
-// The process that has created the event cannot open it: the error matches
-// [ErrSameProcess]. Close of the original, and the orderly end of its process, change
-// nothing for those who have opened it. Open it before that: what an H200 opens afterwards
-// is complete, without any record, and shared with nobody.
+// # Errors
 //
-// If a process is killed, or its context is lost, before its newest record has completed,
-// the event stays pending, for ever and for everybody. [Event.Wait] can be ended then,
-// by its context.Context. [Event.Synchronize] cannot; nor does a stream go on that waits
-// for such a record, which holds up whoever waits for the stream, as closing memory and
-// contexts does. CUDA tells nobody of the death: agree on a time, or watch the process.
+// The process that created the event cannot open it: the error matches [ErrSameProcess]. The
+// content of a handle is private to the driver. An H200's driver refuses bytes that are no handle;
+// its behaviour for an altered handle is unknown.
+//
+// # The end of a process
+//
+// Close of the original, and the normal end of its process, do not affect processes that have
+// opened the event. Open the event before that: an event that an H200 opens afterwards is complete,
+// has no record, and is shared with no process.
+//
+// If a process is killed, or its context is lost, before its newest record has completed, the event
+// stays pending forever in all processes. The context.Context of [Event.Wait] can end a wait then.
+// [Event.Synchronize] does not return. A stream that waits for such a record does not continue, and
+// blocks calls that wait for the stream, such as Close of memory and of contexts. CUDA does not
+// report the end of the other process: use a timeout, or monitor the process.
 func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	const op = openIPCOp
 	core, err := c.enter(op)
@@ -215,7 +224,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
-	case driver.ResultInvalidContext: // the driver's answer to a handle of this process
+	case driver.ResultInvalidContext: // the driver's result for a handle of this process
 		return nil, errSameProcess(op)
 	default:
 		return nil, core.fail(op, 0, res)
@@ -228,18 +237,20 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 }
 
 func errSameProcess(op string) error {
-	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess, Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
+	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
+		Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
 }
 
-// exports are the events whose handles this package has given out, so that their process
-// need not ask the driver to open them. They are not kept by it.
+// exports has the events whose handles IPCHandle has returned, so that OpenIPCEvent recognizes a
+// handle of its own process without a call of the driver. It does not keep the events from being
+// collected.
 type exports struct {
 	mu       lock.Mutex[lock.Exports]
 	byHandle map[IPCEventHandle]weak.Pointer[eventCore]
-	sweep    int // where many were closed since, they are removed at this number
+	sweep    int // the number of handles from which those of closed events are removed
 }
 
-// add notes an event's handle.
+// add adds the handle of an event.
 func (x *exports) add(h IPCEventHandle, c *eventCore) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -258,10 +269,10 @@ func (x *exports) add(h IPCEventHandle, c *eventCore) {
 	x.sweep = 2 * len(x.byHandle)
 }
 
-// minSweep is how many handles are kept without a look at their events.
+// minSweep is the least number of handles from which those of closed events are removed.
 const minSweep = 64
 
-// has reports whether the handle is of an event that is open.
+// has reports whether the handle is of an open event of this process.
 func (x *exports) has(h IPCEventHandle) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -275,16 +286,19 @@ func alive(p weak.Pointer[eventCore]) bool {
 	return c != nil && c.slot.Load() != nil
 }
 
-// waitShared makes the stream wait for an event that processes share. Calls are in flight
-// on both.
+// waitShared makes the stream wait for an event that processes share. The caller has calls in
+// flight on both.
 //
-// NVIDIA's driver crashes where the stream is of another context, whether the event was
-// opened, handed out, or only created so. A current context is not needed.
+// NVIDIA's driver crashes if the stream is of another context than the event, whether the event was
+// opened, exported, or only created with the flag. The call needs no current context.
 func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	ctx := sl.core.ctx
 	if ctx != sc.ctx {
-		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw), fmt.Sprintf("an event that processes share holds back streams of its own context, %#x on device %d, "+
-			"and the stream is of %#x on device %d: let a stream of the event's context wait for it, and this one for that, by WaitStream", uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
+		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw),
+			fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
+				"and the stream is of %#x on device %d: let a stream of the event's context wait for it, "+
+				"and this stream for that stream, by WaitStream",
+				uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
 	}
 	if sc.green != nil {
 		return noGreen(op, uintptr(sc.raw))
@@ -293,7 +307,7 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 		return errNoNode(op, uintptr(sl.raw))
 	}
 	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
-	// The wait would invalidate a capture. None of this package's begins meanwhile.
+	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
 	sc.part.work.RLock()
 	if sc.active() {
 		sc.part.work.RUnlock()
@@ -310,8 +324,8 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	return nil
 }
 
-// refuseNode returns an error if the record of an event that processes share would become
-// part of a capture, or would be on a green context's stream.
+// refuseNode returns an error if the record of an event that processes share would become part of a
+// capture, or is on a stream of a green context.
 func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) error {
 	if sc.green != nil {
 		return noGreen(op, uintptr(sc.raw))
@@ -322,17 +336,17 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 		}
 		return errNoNode(op, uintptr(c.first.raw))
 	}
-	return nil // the driver refuses it in somebody else's capture, which goes on
+	return nil // in other code's capture the driver refuses the record, and the capture continues
 }
 
-// errNoNode returns the error for an event that processes share, and that should become
-// part of a graph. The driver answers the same where it refuses it. It takes external
-// nodes, and ran a graph of them on an H200, but what such a record is to other processes
-// was not looked at.
+// errNoNode returns the error for an event that processes share and that should become part of a
+// graph. Where the driver refuses it, its result is the same. The driver accepts external nodes,
+// and an H200 ran a graph of them, but their effect in other processes is untested.
 func errNoNode(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared, Detail: "record it, or wait for it, before or after the graph is launched, " +
-		"on the same stream; in a graph use an event without EventInterprocess"}
+	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
+		Detail: "record it, or wait for it, before or after the launch of the graph, " +
+			"on the same stream; in a graph use an event without EventInterprocess"}
 }
 
-// errShared is behind the error of an event that processes share, in a capture or a graph.
-var errShared = errors.New("an event that processes share does not become part of a graph")
+// errShared is wrapped by the error of a capture or graph with an event that processes share.
+var errShared = errors.New("an event that processes share cannot be part of a graph")

@@ -108,17 +108,17 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		want string
 	}{
 		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, errInvalid, ResultInvalidValue,
-			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 0 bytes, and a handle has 64: pass on what MarshalBinary has returned"},
+			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 0 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, errInvalid, ResultInvalidValue,
-			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 63 bytes, and a handle has 64: pass on what MarshalBinary has returned"},
+			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 63 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"65 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(append(bytes[:], 0)) }, errInvalid, ResultInvalidValue,
-			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 65 bytes, and a handle has 64: pass on what MarshalBinary has returned"},
+			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 65 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"zero bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(make([]byte, 64)) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalBinary: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
 		{"short text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:])) }, errInvalid, ResultInvalidValue,
-			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 127 characters, and a handle has 128: pass on what MarshalText has returned"},
+			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 127 characters, and a handle has 128: pass the result of MarshalText"},
 		{"a line", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text + "\n")) }, errInvalid, ResultInvalidValue,
-			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 129 characters, and a handle has 128: pass on what MarshalText has returned"},
+			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 129 characters, and a handle has 128: pass the result of MarshalText"},
 		{"other text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:] + "g")) }, errInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; encoding/hex: invalid byte: U+0067 'g': a handle's text has hexadecimal digits only"},
 		{"zero text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(strings.Repeat("0", 128))) }, ErrNil, ResultInvalidHandle,
@@ -243,11 +243,11 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuIpcGetEventHandle(H): event cannot be shared between processes; create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent"},
 		{"closed", handle(closed), ErrClosed, ResultInvalidHandle, "cu: cuIpcGetEventHandle(H): already closed; the event was closed before the call: close it after its last use"},
 		{"opened", handle(opened), ErrImported, ResultInvalidHandle,
-			"cu: cuIpcGetEventHandle(H): event of another process; the process that created it hands out its handle: pass on the one that this event was opened with"},
+			"cu: cuIpcGetEventHandle(H): event of another process; only the process that created it can get its handle: pass on the handle that this event was opened by"},
 		{"no current stream", handle(LazyEvent(sharedFlags)), ErrNoCurrentStream, ResultInvalidHandle,
 			"cu: CurrentStream: no current stream; the context.Context has no stream: pass a context.Context that cu.WithStream has returned"},
 		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, errInvalid, ResultInvalidValue,
-			"cu: cuEventCreate: invalid argument; an interprocess event does not become part of a graph: leave EventExternal or EventInterprocess out"},
+			"cu: cuEventCreate: invalid argument; an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess"},
 
 		{"open, nil", open(nil, h), ErrNil, ResultInvalidHandle, "cu: cuIpcOpenEventHandle: nil object; the context is nil: check the error of the call that should have made it"},
 		{"open, zero", open(new(Context), h), ErrNil, ResultInvalidHandle, "cu: cuIpcOpenEventHandle: nil object; the context is nil: check the error of the call that should have made it"},
@@ -259,18 +259,18 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuIpcOpenEventHandle: event of this process; the handle is of an event of this process: use that Event, and open the handle in another process"},
 
 		{"wait, devices", func() error { return r.s.WaitEvent(farOpened) }, ErrDeviceMismatch, ResultInvalidHandle,
-			"cu: cuStreamWaitEvent(H): objects of different devices; an event that processes share holds back streams of its own context, H on device 1, and the stream is of H on device 0: " +
-				"let a stream of the event's context wait for it, and this one for that, by WaitStream"},
+			"cu: cuStreamWaitEvent(H): objects of different devices; only streams of its own context, H on device 1, can wait for an event that processes share, and the stream is of H on device 0: " +
+				"let a stream of the event's context wait for it, and this stream for that stream, by WaitStream"},
 		{"wait, contexts", func() error { return besideStream.WaitEvent(opened) }, ErrContextMismatch, ResultInvalidHandle,
-			"cu: cuStreamWaitEvent(H): objects of different contexts; an event that processes share holds back streams of its own context, H on device 0, and the stream is of H on device 0: " +
-				"let a stream of the event's context wait for it, and this one for that, by WaitStream"},
+			"cu: cuStreamWaitEvent(H): objects of different contexts; only streams of its own context, H on device 0, can wait for an event that processes share, and the stream is of H on device 0: " +
+				"let a stream of the event's context wait for it, and this stream for that stream, by WaitStream"},
 		{"wait, devices, own", func() error { return farStream.WaitEvent(shared) }, ErrDeviceMismatch, ResultInvalidHandle, ""},
 		{"block, contexts", func() error { return opened.Block(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
 		{"wait, external", func() error { return r.s.WaitEventWithFlags(opened, WaitExternal) }, errShared, ResultStreamCaptureUnsupported,
-			"cu: cuStreamWaitEvent(H): an event that processes share does not become part of a graph; record it, or wait for it, before or after the graph is launched, " +
+			"cu: cuStreamWaitEvent(H): an event that processes share cannot be part of a graph; record it, or wait for it, before or after the launch of the graph, " +
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external", func() error { return opened.RecordWithFlags(r.s, RecordExternal) }, errShared, ResultStreamCaptureUnsupported,
-			"cu: cuEventRecordWithFlags(H): an event that processes share does not become part of a graph; record it, or wait for it, before or after the graph is launched, " +
+			"cu: cuEventRecordWithFlags(H): an event that processes share cannot be part of a graph; record it, or wait for it, before or after the launch of the graph, " +
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external, closed", func() error { return closed.RecordWithFlags(r.s, RecordExternal) }, ErrClosed, ResultInvalidHandle, ""},
 		{"record, contexts", func() error { return opened.Record(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},

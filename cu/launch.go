@@ -10,11 +10,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z
-// counts as 1.
+// Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z counts as 1.
 type Dim3 struct{ X, Y, Z uint32 }
 
-// LaunchConfig is the shape of a launch.
+// LaunchConfig is the configuration of a launch.
 type LaunchConfig struct {
 	// Grid is the number of blocks, Block the number of threads in each.
 	Grid, Block Dim3
@@ -24,12 +23,12 @@ type LaunchConfig struct {
 	Flags LaunchFlags
 }
 
-// Arg is an argument of a kernel, of a definite type: see [U32], [Ptr], [Value].
+// Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
 type Arg struct {
 	bits uint64
 	size uint32
-	data []byte   // the value, if it does not fit bits
-	mem  *memCore // what bits points to
+	data []byte   // the value, if it does not fit into bits
+	mem  *memCore // the memory whose address bits is, or nil
 	// owner keeps mem from being collected.
 	owner any
 	err   error
@@ -53,8 +52,7 @@ func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4}
 // F64 passes a 64-bit float.
 func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
 
-// Ptr passes the address of memory. The memory is not freed before the kernel
-// has run.
+// Ptr passes the address of memory. The memory is not freed before the kernel has run.
 func Ptr(m Memory) Arg {
 	if m == nil {
 		return Arg{err: ErrNil}
@@ -72,8 +70,8 @@ func Ptr(m Memory) Arg {
 	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, owner: s.owner}
 }
 
-// Value passes a value of a type that has no Go pointers in it, byte by byte.
-// The kernel's type must have the same layout.
+// Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
+// the same layout.
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t) {
@@ -81,12 +79,12 @@ func Value[T any](v T) Arg {
 	}
 	n := t.Size()
 	data := make([]byte, n)
-	// v has n bytes, none of them part of a pointer.
+	// The conversion is valid: v has n bytes, and contains no pointer.
 	copy(data, unsafe.Slice((*byte)(unsafe.Pointer(&v)), n))
 	return Arg{data: data, size: uint32(n)}
 }
 
-// plain reports whether a type has no pointers and the same size everywhere.
+// plain reports whether a type has no pointers, and the same size on all platforms.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
@@ -106,14 +104,13 @@ func plain(t reflect.Type) bool {
 	return false
 }
 
-// Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the
-// kernel is enqueued, not when it has run. The stream must be of the context
-// that the module was loaded into.
+// Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the kernel is enqueued,
+// not when it has run. The stream must be of the context into which the module was loaded. It may
+// wait for the GPU: see docs/blocking.md.
 //
-// The number and the sizes of the arguments are compared with the kernel's, which
-// the driver tells (CUDA 12.4), or else the PTX that the module was loaded from.
-// If [Function.Params] knows of none, a launch with wrong arguments is outside of
-// what this package can make safe. It may wait for the GPU: see docs/blocking.md.
+// The number and sizes of the arguments are checked if [Function.Params] reports them: the driver
+// (CUDA 12.4), or else the PTX of the module, has them. Otherwise wrong arguments make the driver
+// read invalid memory, which this package cannot detect.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	op := cfg.op()
 	if f == nil || f.mod == nil {
@@ -134,8 +131,8 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	return err
 }
 
-// enqueue enqueues the kernel on a stream, of which the caller holds a reference. The caller
-// ends the tracedCall, where no lock is held.
+// enqueue enqueues the kernel on a stream, on which the caller has a call in flight. The caller
+// ends the tracedCall when it holds no lock.
 func (f *Function) enqueue(
 	op string,
 	sc *streamCore,
@@ -169,7 +166,7 @@ func (f *Function) enqueue(
 	for _, m := range lf.mem {
 		c.keep(m, sc)
 	}
-	g, b, at := cfg.Grid.norm(), cfg.Block.norm(), sc.inContext()
+	g, b, at := cfg.Grid.normalize(), cfg.Block.normalize(), sc.inContext()
 	sc.beginLegacy()
 	if cfg.Flags&LaunchCooperative != 0 {
 		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
@@ -181,18 +178,18 @@ func (f *Function) enqueue(
 	lf.done(d)
 	mc.leave()
 	runtime.KeepAlive(f)
-	runtime.KeepAlive(args) // and with it the owners of device memory
+	runtime.KeepAlive(args) // args has the owners of device memory
 	if res != driver.ResultSuccess {
 		e := sc.ctx.fail(op, uintptr(f.raw), res)
 		if e.Err == nil && res == driver.ResultInvalidValue {
-			e.Detail = sc.ctx.device.excess(g, b)
+			e.Detail = sc.ctx.device.exceededLimit(g, b)
 		}
 		err = e
 	}
 	return t, res, err
 }
 
-// check compares the launch with what is known about the kernel.
+// check compares the launch with the kernel's parameters, if they are known.
 func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
 	op := cfg.op()
 	refuse := func(format string, a ...any) error {
@@ -219,7 +216,7 @@ func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
 	return nil
 }
 
-// op returns the C function that launches.
+// op returns the C function of the launch.
 func (cfg *LaunchConfig) op() string {
 	if cfg.Flags&LaunchCooperative != 0 {
 		return "cuLaunchCooperativeKernel"
@@ -227,9 +224,10 @@ func (cfg *LaunchConfig) op() string {
 	return "cuLaunchKernel"
 }
 
-// excess says what is wrong with the shape of a launch that the driver has refused as an invalid
-// value: the dimension that is larger than the device allows, or else what depends on the kernel.
-func (dev *Device) excess(grid, block Dim3) string {
+// exceededLimit explains why the driver refused the configuration of a launch as an invalid value:
+// it names the dimension that exceeds the device's limit, or else the limits that depend on the
+// kernel.
+func (dev *Device) exceededLimit(grid, block Dim3) string {
 	for _, d := range []struct {
 		name string
 		size uint32
@@ -239,34 +237,35 @@ func (dev *Device) excess(grid, block Dim3) string {
 		{"Grid.X", grid.X, DeviceAttributeMaxGridDimX, "give each thread more work"},
 		{"Grid.Y", grid.Y, DeviceAttributeMaxGridDimY, "put more into Grid.X"},
 		{"Grid.Z", grid.Z, DeviceAttributeMaxGridDimZ, "put more into Grid.X"},
-		{"Block.X", block.X, DeviceAttributeMaxBlockDimX, "ask SuggestBlockSize, and use more blocks"},
-		{"Block.Y", block.Y, DeviceAttributeMaxBlockDimY, "ask SuggestBlockSize, and use more blocks"},
-		{"Block.Z", block.Z, DeviceAttributeMaxBlockDimZ, "ask SuggestBlockSize, and use more blocks"},
+		{"Block.X", block.X, DeviceAttributeMaxBlockDimX, "call SuggestBlockSize, and use more blocks"},
+		{"Block.Y", block.Y, DeviceAttributeMaxBlockDimY, "call SuggestBlockSize, and use more blocks"},
+		{"Block.Z", block.Z, DeviceAttributeMaxBlockDimZ, "call SuggestBlockSize, and use more blocks"},
 	} {
 		if most, err := dev.Attribute(d.most); err == nil && int64(d.size) > int64(most) {
 			return fmt.Sprintf("%s is %d, and the device allows %d: %s", d.name, d.size, most, d.less)
 		}
 	}
-	return "the block has more threads, or more shared memory, than the kernel or the device allows: ask SuggestBlockSize, " +
-		"and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+	return "the block has more threads, or more shared memory, than the kernel or the device allows: " +
+		"call SuggestBlockSize, and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 
-// norm replaces the zeros that count as 1.
-func (d Dim3) norm() Dim3 {
+// normalize replaces a zero Y or Z by 1.
+func (d Dim3) normalize() Dim3 {
 	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
 }
 
-// launchFrame holds the values of a launch's arguments while the driver copies
-// them, and says where they are.
+// launchFrame has the values of a launch's arguments while the driver copies them, and their
+// addresses.
 type launchFrame struct {
 	values []uint64
 	params driver.KernelParams
-	mem    []*memCore // of which a reference is held
+	mem    []*memCore // with a call in flight on each
 }
 
-// fill takes the arguments over.
+// fill sets the frame from the arguments, and begins a call on each memory.
 func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
-	// All values first: the slice must not grow under the pointers into it.
+	// All values are appended first: append may move them, and then pointers to them would be
+	// stale.
 	for _, a := range args {
 		lf.values = append(lf.values, a.bits)
 	}
@@ -283,11 +282,12 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 		}
 		if a.mem != nil {
 			mc := a.mem
-			// The driver comes first, then what is closed, then the context.
+			// Drivers are compared first. Then closed memory is detected, and then contexts are
+			// compared.
 			if mc.ctx.drv != sc.ctx.drv {
 				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch,
 					Detail: fmt.Sprintf(
-						"argument %d is memory of %v, the kernel is of %v: open one driver and share it",
+						"argument %d is memory of %v, and the kernel is of %v: open one driver and share it",
 						i,
 						mc.ctx.drv,
 						sc.ctx.drv,
@@ -297,14 +297,15 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 				return &Error{
 					Result: ResultInvalidValue,
 					Err:    ErrClosed,
-					Detail: fmt.Sprintf("argument %d is memory that was freed: close it after its last use", i),
+					Detail: fmt.Sprintf("argument %d is closed memory: close memory after its last use", i),
 				}
 			}
 			lf.mem = append(lf.mem, mc)
 			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
 				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
 				e.Detail = fmt.Sprintf(
-					"argument %d is memory of another context, which the kernel might not reach: allocate it in the kernel's",
+					"argument %d is memory of another context, which the kernel may be unable to access: "+
+						"allocate it in the kernel's context",
 					i,
 				)
 				if e.Err == ErrDeviceMismatch {
@@ -323,7 +324,7 @@ func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
 	return nil
 }
 
-// done lets go of the arguments and makes the frame available again.
+// done ends the calls on the memory, and returns the frame to the pool.
 func (lf *launchFrame) done(d *Driver) {
 	for _, mc := range lf.mem {
 		mc.leave()

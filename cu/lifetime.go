@@ -1,18 +1,18 @@
 package cu
 
-// noCopy lets go vet find copies of what must not be copied: the garbage
-// collector closes an object when nobody refers to the original.
+// noCopy makes go vet report copies. The cleanup of an object closes it when the original is
+// abandoned, although a copy may still be used.
 type noCopy struct{}
 
-// Lock makes go vet take the type for a lock.
+// Lock makes go vet treat the type as a lock, which must not be copied.
 func (*noCopy) Lock() {}
 
-// Unlock does nothing either.
+// Unlock does nothing.
 func (*noCopy) Unlock() {}
 
-// last runs f, which destroys something after its last call. If later is set the caller may hold locks, or must not run
-// what tracers do: then that is on another goroutine, for which whoever closes a context waits. The object has to be a
-// user of its context until f has returned.
+// last runs f, which destroys an object after its last call. If later is set, the caller may hold
+// locks or must not call tracers: then f runs on another goroutine, for which the Close of a
+// context waits. The object has to be a user of its context until f has returned.
 func (d *Driver) last(later bool, f func()) {
 	if !later {
 		f()

@@ -2,9 +2,10 @@ package cu
 
 import "github.com/purecu/purecu/driver"
 
-// What is here records events of the library's own at the end of a stream's work.
+// The functions of this file record marks: events that the library owns, at the end of a stream's
+// work.
 
-// marking is a mark that no tracer knows of yet. The zero marking is none.
+// marking is a mark for which tracers are yet to be called. The zero marking is no mark.
 type marking struct {
 	event  driver.Event
 	stream driver.Stream
@@ -14,8 +15,8 @@ type marking struct {
 
 func (m marking) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
 
-// mark records an event at the end of the stream's work. The caller holds the
-// stream, and gives the event back by doneWith.
+// mark records an event at the end of the stream's work. The caller has a call in flight on the
+// stream, and releases the event by doneWith.
 func (sc *streamCore) mark() (driver.Event, error) {
 	m, err := sc.markFirst()
 	if err != nil {
@@ -25,7 +26,8 @@ func (sc *streamCore) mark() (driver.Event, error) {
 	return m.event, nil
 }
 
-// markFirst is mark, and leaves it to the caller to call tracers, unless it fails.
+// markFirst is mark without the calls of tracers, which the caller makes. If it fails, it has
+// called them.
 func (sc *streamCore) markFirst() (m marking, err error) {
 	ctx := sc.ctx
 	e, err := ctx.takeEvent(EventDisableTiming, background())
@@ -33,7 +35,7 @@ func (sc *streamCore) markFirst() (m marking, err error) {
 		return m, err
 	}
 	t := ctx.drv.trace(TraceEventRecord, e, sc.raw)
-	recorded, res, err := sc.markBy(e)
+	recorded, res, err := sc.recordMark(e)
 	if err != nil {
 		defer ctx.doneWith(EventDisableTiming, e)
 		if recorded {
@@ -44,20 +46,20 @@ func (sc *streamCore) markFirst() (m marking, err error) {
 	return marking{e, sc.raw, t, res}, nil
 }
 
-// markAndLeave is mark, and ends the call that is in flight on the stream, which the mark
-// outlives: also if a tracer panics.
+// markAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark
+// stays valid.
 func (sc *streamCore) markAndLeave() (driver.Event, error) {
 	defer sc.leave()
 	return sc.mark()
 }
 
-// markBy is mark with an event. It calls no tracers, as it holds locks, and reports
-// whether the driver was asked to record, and what it answered.
-func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, err error) {
+// recordMark records e as the mark. It calls no tracers, because it holds locks. It reports whether
+// the driver was called, and the driver's result.
+func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Result, err error) {
 	ctx, t := sc.ctx, sc.ctx.drv.table
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
-	// Nor does the stream become part of a capture between asking and recording.
+	// The locks keep captures of this package from beginning between the check and the record.
 	sc.beginWork()
 	defer sc.endWork()
 	if !sc.tryBeginLegacy() {
@@ -73,8 +75,8 @@ func (sc *streamCore) markBy(e driver.Event) (recorded bool, res driver.Result, 
 	return true, res, sc.unlessCaptured(at)
 }
 
-// unlessCaptured returns errBusy if the stream is being captured, or is the legacy one
-// while another stream is, so that it cannot be asked.
+// unlessCaptured returns errBusy if the stream is being captured, or if it is the legacy stream and
+// a capture of another stream prevents the query.
 func (sc *streamCore) unlessCaptured(at driver.At) error {
 	t := sc.ctx.drv.table
 	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {

@@ -11,24 +11,25 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// memoryKind is what memory is, which says who frees it, and where it may be used. A new kind is a
-// row of memoryKinds, a case of memCore.free, and a file with its Go type and with what allocates
-// it.
+// memoryKind is a kind of memory: it determines who frees the memory, and where it may be used. A
+// new kind is a row of memoryKinds, a case of memCore.free, and a file with its Go type and its
+// allocation.
 type memoryKind uint8
 
 const (
-	_              memoryKind = iota // none: each memCore says what it is
-	deviceMemory                     // of cuMemAlloc
-	pinnedMemory                     // of cuMemHostAlloc
-	moduleVariable                   // the driver's, for as long as the module is loaded
+	_              memoryKind = iota // invalid: each memCore sets its kind
+	deviceMemory                     // allocated by cuMemAlloc
+	pinnedMemory                     // allocated by cuMemHostAlloc
+	moduleVariable                   // owned by its module
 )
 
-// memoryKinds say what all memory of a kind has in common.
+// memoryKinds has the properties of each kind.
 var memoryKinds = [...]struct {
 	name string
-	// onHost says that the memory is the host's, at memCore.host. Streams of every context may use it.
+	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
+	// it.
 	onHost bool
-	// waits says that the driver waits for all work in the context before it frees the memory: see deferred. Only such
+	// waits says that freeing the memory waits for all work in the context: see deferred. Only such
 	// memory may serve another allocation.
 	waits bool
 }{
@@ -37,32 +38,37 @@ var memoryKinds = [...]struct {
 	moduleVariable: {name: "device memory"},
 }
 
-// memCore is memory that the GPU can use. Its context, and whose calls use it now, are the resource's.
+// memCore is memory that the GPU can use. Its resource has its context and counts the calls in
+// flight.
 type memCore struct {
 	resource
 	is   memoryKind
-	raw  driver.DevicePtr // where it is for the device, 0 if the device cannot reach it
-	host driver.HostPtr   // where it is for the host, if the kind is onHost
+	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
+	host driver.HostPtr   // the address for the host, if the kind is onHost
 	size uint64
-	// capacity is how much the driver has allocated, which is more where the memory served another allocation before.
+	// capacity is the size that the driver has allocated. It is larger than size if the memory
+	// served a larger allocation before.
 	capacity uint64
 	flags    HostFlags // of pinned memory
-	// exposed says that others know the address.
+	// exposed says that other code has the address.
 	exposed atomic.Bool
-	// copied says that a call without a stream has used the memory, which the GPU may be at on the legacy default
-	// stream when it has returned. marked is an event that was recorded there later, to know when it is not.
+	// copied says that a call without a stream has used the memory. After such a call has returned,
+	// work on the legacy default stream may still use the memory. marked is an event that was
+	// recorded there later: when it is complete, that work is done.
 	copied atomic.Bool
 	marked driver.Event
-	// listed is where it is in the list of those that allocations can take: see deferred, whose lock guards it.
+	// listed is the element in the list of memory that allocations can take: see deferred, whose
+	// lock guards it.
 	listed *list.Element
-	// local is where device memory was used in its own context. To free it waits for all work there, so only who
-	// takes it for another allocation has to know.
-	local usage
-	// module has the variable, and a call in flight for it.
+	// localUsage has the streams of the memory's own context that used it, if it is device memory.
+	// Freeing it waits for all work there, so only a reuse by another allocation has to check this.
+	localUsage usage
+	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
 }
 
-// newMemory puts memory into service, of which owner is the Go value that the program gets.
+// newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
+// closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 	mc.waits, mc.usage = memoryKinds[mc.is].waits, new(usage)
 	return owned(owner, &mc.resource, mc, ctx)
@@ -70,7 +76,7 @@ func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 
 func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
 
-// onHost reports whether the memory is the host's.
+// onHost reports whether this is host memory.
 func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
 
 func (mc *memCore) handle() uintptr {
@@ -90,15 +96,15 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {
-			mc.ctx.freeDeferred() // the module, if it was closed before
+			mc.ctx.freeDeferred() // this frees the module if it was closed before
 		}
 		return "", driver.ResultSuccess
 	}
-	return "Close", driver.ResultNotSupported // a kind that was added without a case here
+	return "Close", driver.ResultNotSupported // the kind has no case here
 }
 
-// usedOn notes that work which uses the memory is about to be enqueued on a stream,
-// while calls on both are in flight: the memory stays until it is done.
+// usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
+// flight on both. The memory is not freed before the work is done.
 func (mc *memCore) usedOn(sc *streamCore) {
 	switch {
 	case mc.is == moduleVariable:
@@ -106,13 +112,14 @@ func (mc *memCore) usedOn(sc *streamCore) {
 	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
 		mc.resource.usedOn(sc)
 	default:
-		mc.local.note(sc, false)
+		mc.localUsage.note(sc, false)
 	}
 }
 
-// idle reports whether all work that uses the memory is known to be done. It does not wait. No call is in flight.
+// idle reports, without waiting, whether all work that uses the memory is known to be done. No call
+// is in flight.
 func (mc *memCore) idle() bool {
-	if mc.exposed.Load() || !mc.usage.idle() || !mc.local.idle() {
+	if mc.exposed.Load() || !mc.usage.idle() || !mc.localUsage.idle() {
 		return false
 	}
 	if !mc.copied.Load() {
@@ -130,17 +137,17 @@ func (mc *memCore) idle() bool {
 	return mc.ctx.queryEvent(mc.marked) == driver.ResultSuccess
 }
 
-// fit returns which allocations the memory is good for.
+// fit returns the allocations that the memory can serve.
 func (mc *memCore) fit() memoryFit { return fit(mc.is, mc.flags, mc.capacity) }
 
-// unmark gives back the event that idle has recorded for memory.
+// unmark releases the event that memCore.idle recorded.
 func (r *resource) unmark() {
 	if mc, ok := r.self.(*memCore); ok {
 		mc.unmark()
 	}
 }
 
-// unmark gives back the event that idle has recorded.
+// unmark releases the event that idle recorded.
 func (mc *memCore) unmark() {
 	if mc.marked != 0 {
 		mc.ctx.doneWith(EventDisableTiming, mc.marked)
@@ -148,8 +155,8 @@ func (mc *memCore) unmark() {
 	}
 }
 
-// usedLike is usedOn for each stream that something else was used on.
-func (mc *memCore) usedLike(u *usage) {
+// usedOnAll is usedOn for each stream of u.
+func (mc *memCore) usedOnAll(u *usage) {
 	if l := u.streams.Load(); l != nil {
 		for _, sc := range *l {
 			mc.usedOn(sc)
@@ -157,23 +164,23 @@ func (mc *memCore) usedLike(u *usage) {
 	}
 }
 
-// failAlloc is fail for allocations.
+// failAlloc is fail for an allocation of size bytes.
 func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
 	e := c.fail(op, 0, res)
 	if res == driver.ResultOutOfMemory {
-		e.Detail = join(fmt.Sprintf("%d bytes were asked for", size), e.Detail)
+		e.Detail = join(fmt.Sprintf("%d bytes were requested", size), e.Detail)
 	}
 	return e
 }
 
-// Memory is memory that the GPU can work on: a [*DeviceMem], a [*HostMem], or a
-// [Span] of one, and no other type: of one that embeds memory, pass the memory.
+// Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other
+// type works: if a type embeds one of these, pass the embedded value.
 type Memory interface {
 	span() Span
 }
 
-// Span is a part of an allocation, which it keeps from being collected, but not
-// from being closed.
+// Span is a part of an allocation. It keeps the allocation from being collected, but not from being
+// closed.
 type Span struct {
 	mem       *memCore
 	owner     any
@@ -186,8 +193,8 @@ func (s Span) span() Span { return s }
 // Size returns the size in bytes.
 func (s Span) Size() uint64 { return s.size }
 
-// Span returns size bytes of the span, beginning at off. If there are not so many,
-// whatever the Span is used for fails.
+// Span returns size bytes of the span, from offset off. If they exceed the span, every use of the
+// result fails.
 func (s Span) Span(off, size uint64) Span {
 	if s.err == nil && (off > s.size || size > s.size-off) {
 		s.err = fmt.Errorf("%w: %d bytes at %d, of %d", errInvalid, size, off, s.size)
@@ -196,21 +203,21 @@ func (s Span) Span(off, size uint64) Span {
 	return s
 }
 
-// region is the memory that a call works on: a Span without its owner, which the caller keeps from being collected. So
-// the compiler sees that a Span that is passed as Memory does not escape, and allocates none.
+// region is a Span without its owner, which the caller keeps from being collected. It lets the
+// compiler see that a Span passed as Memory does not escape, so that none is allocated.
 type region struct {
 	mem       *memCore
 	off, size uint64
 	err       error
 }
 
-// valid reports whether the region is a part of some memory.
+// valid reports whether the region lies within some memory.
 func (r *region) valid() bool { return r.mem != nil && r.err == nil }
 
-// addr returns where on the device the region begins.
+// addr returns the region's address for the device.
 func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r.off) }
 
-// hostAddr returns where on the host the region begins.
+// hostAddr returns the region's address for the host.
 func (r *region) hostAddr() driver.HostPtr { return r.mem.host + driver.HostPtr(r.off) }
 
 // enter begins a call on the memory of a region.
@@ -219,16 +226,17 @@ func (r *region) enter(op string) error {
 		return err
 	}
 	if r.err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err, Detail: "choose a span within the memory"}
+		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
+			Detail: "choose a span that lies within the memory"}
 	}
 	return r.mem.Enter(r.mem, op)
 }
 
-// missing returns an error if there is no memory.
+// missing returns an error if the region has no memory.
 func (r *region) missing(op string) error {
 	switch {
 	case r.err == errEmbedded:
-		return mistake(op, errEmbedded, 0, "pass the memory that it embeds, such as x.DeviceMem")
+		return mistake(op, errEmbedded, 0, "pass the embedded memory, such as x.DeviceMem")
 	case r.mem == nil:
 		return errNil(op, "memory")
 	}
@@ -239,7 +247,8 @@ func (r *region) leave() { r.mem.leave() }
 
 func (s Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err} }
 
-// regionOf returns the region of a Memory, which may be nil. A method of an interface would make its argument escape.
+// regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
+// an interface method would make the argument escape.
 func regionOf(m Memory) region {
 	switch m := m.(type) {
 	case nil:
@@ -259,10 +268,10 @@ func regionOf(m Memory) region {
 	return region{err: errEmbedded}
 }
 
-// errEmbedded is behind the error of a type that has the methods of memory because it embeds some.
-var errEmbedded = errors.New("a type of the program's that embeds memory")
+// errEmbedded is wrapped by the error for a type that implements Memory by embedding.
+var errEmbedded = errors.New("the type embeds memory, and is not memory itself")
 
-// readable cuts dst to what can be read at off of size bytes.
+// readable cuts dst to the bytes that can be read at off, of size bytes in all.
 func readable(dst []byte, off int64, size uint64) ([]byte, error) {
 	if off >= 0 && uint64(off) <= size && uint64(len(dst)) > size-uint64(off) {
 		return dst[:size-uint64(off)], io.EOF
@@ -270,7 +279,7 @@ func readable(dst []byte, off int64, size uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// fits checks that n bytes at off are within the memory.
+// fits returns an error unless n bytes at off lie within the memory.
 func (mc *memCore) fits(op string, n int, off int64) error {
 	if off < 0 || uint64(off) > mc.size || uint64(n) > mc.size-uint64(off) {
 		return invalid(op, fmt.Sprintf("%d bytes at %d do not fit into %d", n, off, mc.size))

@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/internal/ptx"
 )
 
-// Module is GPU code that was loaded into a context.
+// Module is GPU code that is loaded into a context.
 type Module struct {
 	_       noCopy
 	core    *moduleCore
@@ -21,8 +21,7 @@ type Module struct {
 type moduleCore struct {
 	resource
 	raw driver.Module
-	// ptx is the text of the module, if it is needed to find the parameters of
-	// its kernels: if the driver cannot tell them.
+	// ptx is the text of the module if the driver cannot report the parameters of its kernels.
 	ptx []byte
 }
 
@@ -34,17 +33,16 @@ func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
 	return "cuModuleUnload", mc.ctx.drv.table.ModuleUnload(at, mc.raw)
 }
 
-// JITOption changes how the driver compiles PTX. Options mean nothing for code
-// that is compiled already.
+// JITOption changes how the driver compiles PTX. It has no effect on code that is compiled already.
 type JITOption struct{ raw driver.JITOption }
 
-// JITMaxRegisters limits the registers of a thread: CU_JIT_MAX_REGISTERS.
+// JITMaxRegisters limits the number of registers per thread: CU_JIT_MAX_REGISTERS.
 func JITMaxRegisters(n uint32) JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_MAX_REGISTERS, Value: uintptr(n)}}
 }
 
-// JITOptimizationLevel chooses how much the compiler optimises, from 0 to 4,
-// which is the default: CU_JIT_OPTIMIZATION_LEVEL.
+// JITOptimizationLevel sets the compiler's optimization level, from 0 to 4. The default is 4:
+// CU_JIT_OPTIMIZATION_LEVEL.
 func JITOptimizationLevel(level uint32) JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_OPTIMIZATION_LEVEL, Value: uintptr(level)}}
 }
@@ -54,21 +52,23 @@ func JITLineInfo() JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_GENERATE_LINE_INFO, Value: 1}}
 }
 
-// JITDebugInfo adds what debuggers need: CU_JIT_GENERATE_DEBUG_INFO.
+// JITDebugInfo adds information for debuggers: CU_JIT_GENERATE_DEBUG_INFO.
 func JITDebugInfo() JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_GENERATE_DEBUG_INFO, Value: 1}}
 }
 
-// JITVerbose makes [Module.Log] say what each kernel uses: CU_JIT_LOG_VERBOSE.
+// JITVerbose makes [Module.Log] list the resources that each kernel uses: CU_JIT_LOG_VERBOSE.
 func JITVerbose() JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_LOG_VERBOSE, Value: 1}}
 }
 
-// LoadModule loads GPU code: PTX, which the driver compiles, a cubin or a
-// fatbin (cuModuleLoadDataEx). If the driver refuses PTX, the error holds what its
-// compiler said. The driver is not told how long the image is: a binary image
-// that is shorter than its own headers say is refused, but one that is corrupt
-// elsewhere is outside of what this package can make safe. It may wait for the GPU: see docs/blocking.md.
+// LoadModule loads GPU code: a cubin, a fatbin, or PTX, which the driver compiles
+// (cuModuleLoadDataEx). If the driver refuses PTX, the error contains the compiler's log. It may
+// wait for the GPU: see docs/blocking.md.
+//
+// The driver does not learn the length of the image. A binary image that is shorter than its
+// headers say is refused. This package cannot detect other corruption of a binary image, which may
+// crash the process.
 func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	core, err := c.enter(op)
@@ -82,12 +82,12 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	core.freeDeferred()
 	var options []driver.JITOption
 	for _, o := range opts {
-		if o != (JITOption{}) { // it changes nothing
+		if o != (JITOption{}) { // the zero option has no effect
 			options = append(options, o.raw)
 		}
 	}
-	// PTX is text that ends with a NUL. One byte more does no harm to the
-	// binary formats, which know their own size.
+	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
+	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
 	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, options)
 	if res != driver.ResultSuccess {
@@ -99,7 +99,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	mc := &moduleCore{raw: raw}
 	mc.waits, mc.usage = true, new(usage)
-	// A software driver's version does not say whether it has the function.
+	// The version of a software driver does not tell which functions it has.
 	if isPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
 		mc.ptx = image
 	}
@@ -108,7 +108,8 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	return m, nil
 }
 
-// LoadModuleFile loads GPU code from a file; see [Context.LoadModule]. It may wait for the GPU: see docs/blocking.md.
+// LoadModuleFile loads GPU code from a file: see [Context.LoadModule]. It may wait for the GPU: see
+// docs/blocking.md.
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	if c == nil || c.own == nil {
@@ -116,7 +117,8 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	}
 	image, err := readImage(path)
 	if err != nil {
-		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err, Detail: "the file with the GPU code cannot be read"}
+		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err,
+			Detail: "the file with the GPU code cannot be read"}
 	}
 	m, err := c.LoadModule(image, opts...)
 	if e, ok := err.(*Error); ok {
@@ -125,8 +127,8 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	return m, err
 }
 
-// Log returns what the driver's compiler said when it compiled the module's PTX,
-// "" if nothing; see [JITVerbose].
+// Log returns the log of the driver's compiler for the module's PTX, "" if it is empty: see
+// [JITVerbose].
 func (m *Module) Log() string {
 	if m == nil {
 		return ""
@@ -134,10 +136,11 @@ func (m *Module) Log() string {
 	return m.log
 }
 
-// Close unloads the module (cuModuleUnload) when its kernels have run, for which it waits, as the driver does for
-// all work in the context. If launches are in flight, or memory that [Module.Global] returned is still open, or a
-// stream that a kernel was launched on is being captured, Close returns at once, and the module is unloaded by the
-// next call that may wait: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
+// Close waits until the module's kernels have run, as the driver does for all work in the context,
+// and unloads the module (cuModuleUnload). If launches are in flight, or memory that
+// [Module.Global] returned is open, or a stream on which a kernel was launched is being captured,
+// Close returns at once, and the next call that may wait unloads the module: see [DeviceMem.Close]
+// and docs/blocking.md. Further calls return nil.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
@@ -145,9 +148,8 @@ func (m *Module) Close() error {
 	return m.core.closeOwned(m.cleanup)
 }
 
-// Handle lends the CUmodule to code that calls the driver in another way. It is
-// good until the Module is closed or collected. For a nil or a closed Module it
-// is 0.
+// Handle returns the CUmodule, for code that calls the driver without this package. It is valid
+// until the Module is closed or collected. For a nil or closed Module it is 0.
 func (m *Module) Handle() uintptr {
 	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
@@ -155,9 +157,8 @@ func (m *Module) Handle() uintptr {
 	return uintptr(m.core.raw)
 }
 
-// Global returns the memory of a variable of the module (cuModuleGetGlobal).
-// Closing it frees nothing: the variable goes with its module, which stays loaded
-// until the memory is closed.
+// Global returns the memory of a variable of the module (cuModuleGetGlobal). Close of that memory
+// frees nothing: the module owns the variable, and stays loaded until the memory is closed.
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
 	if m == nil || m.core == nil {
@@ -174,11 +175,11 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		mc.leave()
 		return nil, err
 	}
-	// The memory takes the call in flight over.
+	// The memory now owns the call in flight.
 	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
-// notFound returns the error for a name that the driver did not look up.
+// notFound returns the error of a failed look-up of a name.
 func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
 	if res == driver.ResultNotFound {
 		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
@@ -187,19 +188,17 @@ func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
 	return mc.ctx.fail(op, uintptr(mc.raw), res)
 }
 
-// Function is a kernel of a module. It keeps the module loaded until the module
-// is closed.
+// Function is a kernel of a module. It keeps the module loaded until the module is closed.
 type Function struct {
 	mod  *Module
 	raw  driver.Function
 	name string
-	// params are the sizes of the parameters in bytes; known says whether
-	// anybody could tell.
+	// params are the sizes of the parameters in bytes. known says that params is valid.
 	params []uint64
 	known  bool
 }
 
-// Function returns the kernel with the given name (cuModuleGetFunction).
+// Function returns the kernel with this name (cuModuleGetFunction).
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
 	if m == nil || m.core == nil {
@@ -223,18 +222,17 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// findParams finds the sizes of the kernel's parameters: the driver tells them,
-// or else the module's text does.
+// findParams finds the sizes of the kernel's parameters: from the driver, or else from the PTX.
 func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
-	// A kernel has at most this many bytes of parameters. The bound is for a
-	// driver that answers nonsense.
+	// A kernel has at most this many bytes of parameters. The bound ends the loop for a driver that
+	// reports more.
 	const limit = 32764
 	ctx := f.mod.core.ctx
 	for i := range uint64(limit + 1) {
 		_, size, res := ctx.drv.table.FuncGetParamInfo(at, f.raw, i)
 		switch {
-		case res == driver.ResultInvalidValue: // there is no such parameter
+		case res == driver.ResultInvalidValue: // i is the number of parameters
 			f.known = true
 			return nil
 		case ctx.drv.table.Missing(res) != nil: // before CUDA 12.4
@@ -245,7 +243,8 @@ func (f *Function) findParams(at driver.At) error {
 		}
 		f.params = append(f.params, size)
 	}
-	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw), Detail: "the driver lists more parameters than a kernel can have"}
+	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw),
+		Detail: "the driver lists more parameters than a kernel can have"}
 }
 
 // Name returns the kernel's name, "" for nil.
@@ -256,9 +255,8 @@ func (f *Function) Name() string {
 	return f.name
 }
 
-// Params returns the sizes of the kernel's parameters in bytes. known is false
-// if nobody could tell them: if the driver is older than CUDA 12.4 and the module
-// is not PTX. Then launches are not checked.
+// Params returns the sizes of the kernel's parameters in bytes. known is false if the driver is
+// older than CUDA 12.4 and the module is not PTX. Then the arguments of launches are not checked.
 func (f *Function) Params() (sizes []uint64, known bool) {
 	if f == nil {
 		return nil, false
@@ -266,9 +264,8 @@ func (f *Function) Params() (sizes []uint64, known bool) {
 	return append([]uint64(nil), f.params...), f.known
 }
 
-// Handle lends the CUfunction to code that calls the driver in another way. It is
-// good until the Module is closed or collected. For nil, and once the Module is
-// closed, it is 0.
+// Handle returns the CUfunction, for code that calls the driver without this package. It is valid
+// until the Module is closed or collected. For a nil Function or a closed Module it is 0.
 func (f *Function) Handle() uintptr {
 	if f == nil || f.mod == nil || f.mod.core.Closed() {
 		return 0
@@ -282,8 +279,8 @@ type FunctionAttribute int32
 // String returns the attribute's name in lower case.
 func (a FunctionAttribute) String() string { return nameOf(namesFunctionAttribute[:], int32(a)) }
 
-// Attribute returns a property of the kernel: sizes are in bytes, versions such
-// as 90 for compute capability 9.0 (cuFuncGetAttribute).
+// Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
+// a number such as 90 for compute capability 9.0.
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	v, err := askFunction(f, "cuFuncGetAttribute", func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.FuncGetAttribute(at, int32(a), f.raw)
@@ -291,8 +288,8 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	return int(v), err
 }
 
-// SetAttribute sets a property of the kernel, such as how much dynamic shared
-// memory a launch may ask for (cuFuncSetAttribute).
+// SetAttribute sets a property of the kernel, such as the maximum dynamic shared memory of a launch
+// (cuFuncSetAttribute).
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if int(int32(value)) != value {
@@ -304,9 +301,9 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	return err
 }
 
-// MaxActiveBlocks returns how many blocks of the given number of threads, each
-// with so many bytes of dynamic shared memory, can run on one multiprocessor at
-// a time (cuOccupancyMaxActiveBlocksPerMultiprocessor).
+// MaxActiveBlocks returns how many blocks can run on one multiprocessor at the same time, each with
+// this number of threads and sharedMem bytes of dynamic shared memory
+// (cuOccupancyMaxActiveBlocksPerMultiprocessor).
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
@@ -318,10 +315,10 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	return int(n), err
 }
 
-// SuggestBlockSize returns the number of threads in a block with which the kernel
-// can occupy the device best, each block with so many bytes of dynamic shared
-// memory, and how many blocks that takes at least. limit bounds the number of
-// threads; 0 is no limit (cuOccupancyMaxPotentialBlockSize).
+// SuggestBlockSize returns the number of threads per block with which the kernel reaches the best
+// occupancy, and the smallest number of blocks that does so (cuOccupancyMaxPotentialBlockSize).
+// Each block has sharedMem bytes of dynamic shared memory. limit is the maximum number of threads;
+// 0 is no limit.
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
@@ -334,8 +331,12 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 	return int(n[0]), int(n[1]), err
 }
 
-// askFunction makes a call about a kernel, in its context.
-func askFunction[T any](f *Function, op string, call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
+// askFunction calls the driver about a kernel, in the kernel's context.
+func askFunction[T any](
+	f *Function,
+	op string,
+	call func(t *driver.Table, at driver.At) (T, driver.Result),
+) (v T, err error) {
 	if f == nil || f.mod == nil {
 		return v, errNil(op, "function")
 	}

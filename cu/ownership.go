@@ -7,50 +7,53 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// ownership is who keeps a CUDA context, and what is done when nobody does. There are three states. With users, the
-// claim stays. Without users the context is abandoned: the driver has it on a list, and the next call that may wait for
-// the GPU releases the claim, unless somebody asks for the same context again before. One caller releases it.
+// ownership is the claim to a CUDA context, with its users. It has three states. With users, the
+// claim stays. When the last user is gone, the context is abandoned: the driver lists it, and the
+// next call that may wait for the GPU releases the claim, unless a new user takes the context
+// before. Exactly one caller releases the claim.
 type ownership struct {
-	// claim is what has to be released in the end. The driver's mutex guards it.
+	// claim is the kind of claim. The driver's mutex guards it.
 	claim claim
-	// users are those that keep the claim. The driver's mutex is held where the first one comes.
+	// users counts the users that keep the claim. The count only rises from 0 under the driver's
+	// mutex.
 	users handle.Users
-	// abandoned says that the driver has the context on its list of these, and releasing that somebody releases it, or
-	// has. The driver's mutex guards both.
+	// abandoned says that the driver lists the context as abandoned, and releasing that the release
+	// of the claim has begun. The driver's mutex guards both.
 	abandoned, releasing bool
-	// gone is set when the context has been released.
+	// gone is set when the claim has been released.
 	gone atomic.Bool
 
-	// owners counts the Contexts that are open. It keeps nothing, and only wakes those who wait in the context.
+	// owners counts the open Context values. It keeps nothing: at 0, goroutines that wait in the
+	// context are notified.
 	owners atomic.Int32
-	// closings is how often the last one was closed.
+	// closings is how many times owners has fallen to 0.
 	closings atomic.Uint32
 }
 
-// claim is the kind of hold on a CUDA context.
+// claim is a kind of claim to a CUDA context.
 type claim uint8
 
 const (
-	borrowed claim = iota // somebody else's
-	retained              // a primary context
-	created               // made by cuCtxCreate
+	borrowed claim = iota // none: the context is other code's
+	retained              // by cuDevicePrimaryCtxRetain
+	created               // by cuCtxCreate
 )
 
-// isBorrowed reports whether the CUDA context is somebody else's.
+// isBorrowed reports whether the CUDA context is other code's.
 func (c *contextCore) isBorrowed() bool {
-	c.drv.mu.Lock() // a claim may take the place of somebody else's
+	c.drv.mu.Lock() // a claim of this module may replace borrowed
 	defer c.drv.mu.Unlock()
 	return c.claim == borrowed
 }
 
-// contextKey tells CUDA contexts apart. Handles do not: a primary context that
-// was released comes back with the same one.
+// contextKey identifies a CUDA context. A handle does not: a primary context that is retained again
+// has the handle that it had before.
 type contextKey struct {
-	// id is what cuCtxGetId says, which is never used twice in a process, or,
-	// where the driver lacks the function, 0.
+	// id is the result of cuCtxGetId, which is unique in a process. It is 0 if the driver lacks the
+	// function.
 	id uint64
-	// raw is the handle where there is no id, else 0. A claim keeps the context
-	// alive, so it is as good as an id while the core is in the table.
+	// raw is the handle if there is no id, else 0. A claim keeps the context alive, so the handle
+	// is unique among the contexts in the driver's table.
 	raw driver.Context
 }
 
@@ -59,25 +62,25 @@ func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
 	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
 	case res == driver.ResultSuccess:
 		return contextKey{id: id}, nil
-	case d.table.Missing(res) == nil: // not just a driver before CUDA 12.0
+	case d.table.Missing(res) == nil: // an error other than that of drivers before CUDA 12.0
 		return contextKey{}, d.fail("cuCtxGetId", uintptr(raw), res)
 	}
 	return contextKey{raw: raw}, nil
 }
 
-// hold counts one more user, unless there is none left, in which case the claim
-// is being released.
+// hold adds a user. It reports false if there was none, in which case the release of the claim
+// may have begun.
 func (c *contextCore) hold() bool { return c.users.Hold() }
 
-// childDone takes a user away, and does not wait for the GPU: see abandon.
+// childDone removes a user. It does not wait for the GPU: see abandon.
 func (c *contextCore) childDone() {
 	if c.users.Drop() {
 		c.abandon()
 	}
 }
 
-// abandon is called when the last user is gone and nobody may wait for the GPU. A claim is released by the next
-// call that may, or it serves whoever asks for the same context again.
+// abandon is called when the last user is gone, by calls that must not wait for the GPU. The next
+// call that may wait releases the claim, unless a new user takes the context before.
 func (c *contextCore) abandon() {
 	d := c.drv
 	d.mu.Lock()
@@ -85,7 +88,8 @@ func (c *contextCore) abandon() {
 	switch {
 	case !c.users.None() || c.releasing || c.abandoned:
 	case c.claim == borrowed:
-		// Its owner may destroy the context from now on. To let go of it does not wait, as nothing is freed.
+		// Other code may destroy the context from now on. The release frees nothing, and
+		// therefore does not wait.
 		c.releasing = true
 		d.forget(c)
 		go func() {
@@ -99,14 +103,15 @@ func (c *contextCore) abandon() {
 	}
 }
 
-// revive makes the caller a user of a context without users. It reports false if somebody releases the context, or has.
+// revive makes the caller a user of a context that may have none. It reports false if the release
+// of the claim has begun.
 func (c *contextCore) revive() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	return c.reviveLocked()
 }
 
-// reviveLocked is revive, and hold for a context that has users, with the driver's mutex held.
+// reviveLocked is revive with the driver's mutex held.
 func (c *contextCore) reviveLocked() bool {
 	if c.hold() {
 		return true
@@ -119,7 +124,7 @@ func (c *contextCore) reviveLocked() bool {
 	return true
 }
 
-// unlistAbandoned is called with the driver's mutex held.
+// unlistAbandoned takes the context off the driver's list. The caller holds the driver's mutex.
 func (c *contextCore) unlistAbandoned() {
 	if c.abandoned {
 		c.abandoned = false
@@ -127,12 +132,12 @@ func (c *contextCore) unlistAbandoned() {
 	}
 }
 
-// release takes a user away, like childDone, in a call that is documented to wait for the GPU: it frees what is
-// deferred, and releases the context if the user was the last one.
+// release removes a user, like childDone, in a call that may wait for the GPU. It frees deferred
+// objects, and releases the claim if the user was the last.
 func (c *contextCore) release() error {
 	freed := false
 	defer func() {
-		if !freed { // a tracer panics
+		if !freed { // a tracer panicked
 			c.childDone()
 		}
 	}()
@@ -142,22 +147,23 @@ func (c *contextCore) release() error {
 	if !c.users.Drop() {
 		return nil
 	}
-	if c.takeOver() {
+	if c.beginRelease() {
 		return c.releaseCUDA(driver.At{Relaxed: true})
 	}
-	c.abandon() // with what could not be freed now, as a stream is being captured
+	c.abandon() // some objects could not be freed, because a stream is being captured
 	return nil
 }
 
-// releaseLate is release when nobody is told of an error but the leak hook.
+// releaseLate is release, and reports an error to the leak hook.
 func (c *contextCore) releaseLate() {
 	if err := c.release(); err != nil {
 		c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
 	}
 }
 
-// takeOver reports true to the one caller that releases a context without users, in which nothing is deferred.
-func (c *contextCore) takeOver() bool {
+// beginRelease reports whether the caller has to release the claim. It reports true once, if the
+// context has neither users nor deferred objects.
+func (c *contextCore) beginRelease() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
@@ -169,34 +175,34 @@ func (c *contextCore) takeOver() bool {
 	return true
 }
 
-// forget lets nobody find the context any more. The driver's mutex is held.
+// forget removes the context from the driver's table. The caller holds the driver's mutex.
 func (d *Driver) forget(c *contextCore) {
 	if d.contexts[c.key] == c {
 		delete(d.contexts, c.key)
 	}
 }
 
-// releaseCUDA destroys what the context itself keeps, and releases or destroys the CUDA context, by
-// calls as at says. It has one caller, to whom takeOver has reported true, or who has set
-// releasing. Nobody else is left to touch what the context keeps.
+// releaseCUDA destroys the objects that the context itself keeps, and then releases the claim; at
+// says how to call the driver. It is called once: beginRelease has reported true to the caller, or
+// the caller has set releasing. No other goroutine uses the context any more.
 func (c *contextCore) releaseCUDA(at driver.At) (err error) {
 	defer c.gone.Store(true)
 	steps := [...]func(){
 		func() { c.endPools(at) },
-		func() { c.endTails(at) }, // whoever waits for the end of a stream's work relies on this
+		func() { c.endTails(at) }, // waitIdle and ended rely on this wait
 		func() { c.endWakeUps(at) },
 		c.keepDeferred,
 		func() { c.endEvents(at) },
 		func() { err = c.end(at) },
 	}
-	each(len(steps), func(i int) { steps[i]() }) // also if a tracer panics
+	each(len(steps), func(i int) { steps[i]() }) // all steps, also if a tracer panics
 	return err
 }
 
-// end ends the claim, when the work of timelines is done.
+// end releases the claim when the work of timelines is done.
 func (c *contextCore) end(at driver.At) (err error) {
 	defer c.dropHostFuncs()
-	each(2, func(step int) { // also if a tracer panics
+	each(2, func(step int) { // both steps, also if a tracer panics
 		switch {
 		case step == 0:
 			c.endTimelines(&err)
@@ -207,10 +213,10 @@ func (c *contextCore) end(at driver.At) (err error) {
 	return err
 }
 
-// endClaim ends the claim.
+// endClaim releases the claim.
 func (c *contextCore) endClaim(at driver.At) error {
 	d := c.drv
-	left, in := c.leaveSlabs(at), c.key // others may go on with it
+	left, in := c.detachSlabs(at), c.key // other code may keep the CUDA context
 	dev := c.primaryOf()
 	defer func() { d.slabs.putAll(left, in, dev) }()
 	switch c.claim {
@@ -221,8 +227,8 @@ func (c *contextCore) endClaim(at driver.At) error {
 		if len(left) == 0 {
 			break
 		}
-		if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev); res == driver.ResultSuccess &&
-			active == 0 {
+		_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		if res == driver.ResultSuccess && active == 0 {
 			in = contextKey{}
 		}
 	case created:
@@ -234,8 +240,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 	return nil
 }
 
-// release gives a claim to the primary context back that turned out not to be
-// needed.
+// release releases a claim to the primary context that turned out to be unnecessary.
 func (dev *Device) release() {
 	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev.raw); res != driver.ResultSuccess {
 		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.fail("cuDevicePrimaryCtxRelease", 0, res)})

@@ -14,62 +14,67 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// slab is memory for the counters of many timelines: one mapping, which one CUDA context has registered. It stays
-// mapped for as long as anybody refers to it, so that a late read is of an old value and no fault, and registered until
-// the CUDA context ends: to unregister it waits for all work in the context, and whoever enqueues something there
-// waits for that. Only Driver.Close does so, with slabs that no context here has: see unmapSlabs.
+// slab is memory for the counters of many timelines: one mapping, registered in one CUDA context.
 //
-// For a software driver it is Go's own memory, so that the race detector sees what the counters order there.
+// It stays mapped while a Timeline refers to it, so that a late read does not fault. It
+// stays registered until the CUDA context ends: unregistering waits for all work in the context,
+// and blocks calls that enqueue work there. Only Driver.Close unregisters slabs, and only slabs
+// that no context of the driver has: see unmapSlabs.
+//
+// A software driver's slabs are memory of the Go heap, so that the race detector sees the order
+// that the counters establish.
 type slab struct {
 	mem []byte
-	raw driver.DevicePtr // in the context that has registered it
-	ctx *contextCore
-	// whole is what timelines keep, and nil for memory of Go's.
-	whole *mapping
-	// elsewhere is that in other contexts, by their cores. Whoever releases one of these takes it away.
-	elsewhere sync.Map
+	raw driver.DevicePtr // the address in ctx
+	ctx *contextCore     // the context in which it is registered
+	// mapping keeps the memory mapped. It is nil for memory of the Go heap.
+	mapping *mapping
+	// addresses has the addresses in other contexts (a driver.DevicePtr by *contextCore). The
+	// release of a context removes its entry.
+	addresses sync.Map
 }
 
-// cell is the part of a slab that one timeline has: a counter, and words that streams write when they are
-// done with it.
+// cell is the part of a slab that one timeline uses: the counter, and words that streams write at
+// the end of their work with it.
 type cell struct {
 	slab *slab
-	at   int
+	at   int // in bytes
 }
 
 const (
-	// cellSize keeps the counters of two timelines apart: processors fetch pairs of cache lines.
+	// cellSize is two cache lines, because processors fetch pairs of them.
 	cellSize  = 128
 	cellWords = cellSize / 8
-	// A context's first slab has minSlab bytes, and each further one doubles what it has, up to maxSlab.
+	// A context's first slab has minSlab bytes. Each further slab is as large as all slabs before,
+	// at most maxSlab.
 	minSlab = 64 << 10
 	maxSlab = 1 << 20
 )
 
-// mapping is memory of the operating system's.
+// mapping is memory that the operating system has mapped for a slab.
 type mapping struct{ mem []byte }
 
-// freeSlab is a slab that no context has, and the CUDA context where it may be registered, if in any.
+// freeSlab is a slab that no context has.
 type freeSlab struct {
-	mem   []byte
-	whole *mapping
-	in    contextKey
-	// dev is the device whose primary context that is, nil for other contexts.
+	mem     []byte
+	mapping *mapping
+	// in is the CUDA context in which it may be registered, zero for none.
+	in contextKey
+	// dev is the device of the primary context in; nil for other contexts.
 	dev *Device
 }
 
-// addr is the address of a slab.
+// addr returns the address of a slab.
 func addr(mem []byte) driver.HostPtr { return driver.HostPtr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// slabs are a driver's: how many it has mapped, and those that no context has.
+// slabs has the free slabs of a driver, and the number of all its slabs.
 type slabs struct {
 	mu     lock.Mutex[lock.Slabs]
 	mapped int
 	free   []freeSlab
 }
 
-// take returns a free slab that may be registered in this CUDA context, or is in none if that is no key; false if
-// there is none.
+// take returns a free slab whose field in has this value.
 func (ss *slabs) take(in contextKey) (f freeSlab, ok bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -82,7 +87,7 @@ func (ss *slabs) take(in contextKey) (f freeSlab, ok bool) {
 	return f, false
 }
 
-// takeOldest returns the slab that has been free for longest.
+// takeOldest returns the slab that has been free for the longest time.
 func (ss *slabs) takeOldest() (f freeSlab, ok bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -100,16 +105,16 @@ func (ss *slabs) put(f freeSlab) {
 	ss.free = append(ss.free, f)
 }
 
-// putAll takes back what a context has left. in is the CUDA context, if it may go on, and dev its device, if it is
-// a primary one.
+// putAll adds the slabs that a context has left. They may still be registered in the CUDA context
+// in, the primary context of dev.
 func (ss *slabs) putAll(left []*slab, in contextKey, dev *Device) {
 	for _, s := range left {
-		ss.put(freeSlab{mem: s.mem, whole: s.whole, in: in, dev: dev})
+		ss.put(freeSlab{mem: s.mem, mapping: s.mapping, in: in, dev: dev})
 	}
 }
 
-// unmapSlabs gives back the memory of timelines that no context has. Where others keep the primary context in which
-// it was registered, it is unregistered first, which waits for all work there.
+// unmapSlabs unmaps the slabs that no context has. If other code keeps the primary context in which
+// a slab is registered, the slab is unregistered first, which waits for all work in that context.
 func (d *Driver) unmapSlabs() {
 	ss := &d.slabs
 	ss.mu.Lock()
@@ -117,12 +122,12 @@ func (d *Driver) unmapSlabs() {
 	ss.free = nil
 	ss.mu.Unlock()
 	for _, f := range free {
-		if !d.unregister(f) { // perhaps the next time
+		if !d.unregister(f) { // the next Close may succeed
 			ss.put(f)
 			continue
 		}
-		if f.whole != nil { // a Timeline may be left that refers to it
-			runtime.AddCleanup(f.whole, unmapMemory, f.mem)
+		if f.mapping != nil { // a Timeline may still refer to it
+			runtime.AddCleanup(f.mapping, unmapMemory, f.mem)
 		}
 		ss.mu.Lock()
 		ss.mapped--
@@ -130,15 +135,17 @@ func (d *Driver) unmapSlabs() {
 	}
 }
 
-// unregister lets no context have a slab registered, if it can. It waits for the GPU.
+// unregister unregisters a slab, and reports whether it is registered nowhere now. It waits for the
+// GPU.
 func (d *Driver) unregister(f freeSlab) bool {
 	switch {
 	case f.in == contextKey{}:
 		return true
 	case f.dev == nil:
-		return false // a context that somebody else may destroy at any time
+		return false // other code may destroy the context at any time
 	}
-	if _, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, f.dev.raw); res != driver.ResultSuccess || active == 0 {
+	_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, f.dev.raw)
+	if res != driver.ResultSuccess || active == 0 {
 		return res == driver.ResultSuccess
 	}
 	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, f.dev.raw)
@@ -147,14 +154,14 @@ func (d *Driver) unregister(f freeSlab) bool {
 	}
 	defer f.dev.release()
 	key, err := d.keyOf(raw)
-	if err != nil || key != f.in { // that one has ended, and another one has begun
+	if err != nil || key != f.in { // the primary context is a new one
 		return err == nil
 	}
 	res = d.table.MemHostUnregister(driver.At{Context: raw, Relaxed: true}, addr(f.mem))
 	return res == driver.ResultSuccess || res == driver.ResultHostMemoryNotRegistered
 }
 
-// make returns zeroed memory that begins at a page. It is Go's if heap says so, else a mapping of its own.
+// make returns zeroed, page-aligned memory: of the Go heap if heap is set, else a new mapping.
 func (ss *slabs) make(size int, heap bool) (mem []byte, err error) {
 	page := os.Getpagesize()
 	size = (size + page - 1) &^ (page - 1)
@@ -166,9 +173,9 @@ func (ss *slabs) make(size int, heap bool) (mem []byte, err error) {
 		p, err := mapMemory(size)
 		if err != nil {
 			return nil, &Error{Op: "mmap", Result: ResultOutOfMemory, Err: err,
-				Detail: "the operating system gives no memory for the counters of timelines"}
+				Detail: "the operating system has no memory for the counters of timelines"}
 		}
-		mem = unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), size) // written this way because it comes as a number
+		mem = unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), size) // go vet refuses a conversion of p, which is a uintptr
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -176,9 +183,9 @@ func (ss *slabs) make(size int, heap bool) (mem []byte, err error) {
 	return mem, nil
 }
 
-// newSlab returns a slab that the context has registered: one that is registered in the CUDA context since an earlier
-// claim to it; one that is not registered; one that was left in another CUDA context, if that has ended; or
-// a new one, if there is need of that size.
+// newSlab returns a slab that is registered in the context. It takes, in this order, a slab that is
+// registered in the CUDA context since an earlier claim; one that is not registered; one that was
+// left in another CUDA context, if that context has ended; a new slab of this size.
 func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
 	ss := &c.drv.slabs
 	for _, take := range []func() (freeSlab, bool){
@@ -198,12 +205,13 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab, error) {
 	}
 	f := freeSlab{mem: mem}
 	if !c.drv.table.Software() {
-		f.whole = &mapping{mem}
+		f.mapping = &mapping{mem}
 	}
 	return c.register(f, at)
 }
 
-// register has the driver pin a slab (cuMemHostRegister). If it fails, another context may get it.
+// register registers a slab in the context (cuMemHostRegister). If that fails, the slab becomes
+// free again.
 func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	t, p := c.drv.table, addr(f.mem)
 	const flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
@@ -213,11 +221,11 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == c.key:
 		res = driver.ResultSuccess
 	case res == driver.ResultHostMemoryAlreadyRegistered && f.in == contextKey{}:
-		f.in, f.dev = contextKey{id: math.MaxUint64}, nil // of no context: it is the last to be tried
+		f.in, f.dev = contextKey{id: math.MaxUint64}, nil // no context has this id: only takeOldest returns it
 	}
 	if res == driver.ResultSuccess {
-		s := &slab{mem: f.mem, whole: f.whole, ctx: c}
-		f.in, f.dev = c.key, c.primaryOf() // from here on
+		s := &slab{mem: f.mem, mapping: f.mapping, ctx: c}
+		f.in, f.dev = c.key, c.primaryOf()
 		if s.raw, res = t.MemHostGetDevicePointer(at, p, 0); res == driver.ResultSuccess {
 			return s, nil
 		}
@@ -227,7 +235,7 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 	return nil, c.fail(op, 0, res)
 }
 
-// primaryOf returns the device whose primary context this is, nil if it is not known to be one.
+// primaryOf returns the device whose primary context this is, nil for other contexts.
 func (c *contextCore) primaryOf() *Device {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
@@ -237,23 +245,23 @@ func (c *contextCore) primaryOf() *Device {
 	return c.device
 }
 
-// word returns a word of the cell: the first one is the counter.
+// word returns word i of the cell. Word 0 is the counter.
 func (x cell) word(i int) *atomic.Uint64 {
-	// A mapping neither moves nor goes, and memory of Go's that is on the heap does not move either. It is aligned as
-	// pages are.
+	// The conversion is valid: neither a mapping nor memory of the Go heap moves, and both are
+	// page-aligned.
 	return (*atomic.Uint64)(unsafe.Pointer(&x.slab.mem[x.at+8*i]))
 }
 
-// raw returns where the cell is in its own context.
+// raw returns the cell's address in the slab's own context.
 func (x cell) raw() driver.DevicePtr { return x.slab.raw + driver.DevicePtr(x.at) }
 
-// mapped returns where the cell is for work on a stream.
+// mapped returns the cell's address for work on a stream.
 func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 	s, c := x.slab, sc.ctx
 	if c == s.ctx {
 		return x.raw(), nil
 	}
-	if p, known := s.elsewhere.Load(c); known {
+	if p, known := s.addresses.Load(c); known {
 		return p.(driver.DevicePtr) + driver.DevicePtr(x.at), nil
 	}
 	if c.dev != s.ctx.dev {
@@ -266,37 +274,39 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 	if res != driver.ResultSuccess {
 		return 0, c.fail("cuMemHostGetDevicePointer", uintptr(x.raw()), res)
 	}
-	s.elsewhere.Store(c, p)
+	s.addresses.Store(c, p)
 	return p + driver.DevicePtr(x.at), nil
 }
 
-// cells are the memory for timelines that a context has, and those of its timelines that are closed.
+// cells has the slabs of a context, its free cells, and its closed timelines whose work may not be
+// done.
 type cells struct {
-	// growing is held while a slab is registered, so that not everybody who finds no free cell registers one. Only
-	// those wait for it who need the slab, and none of the calls made meanwhile waits for the GPU, or calls tracers.
+	// growing is held while a slab is registered, so that concurrent callers register one slab. No
+	// call that is made meanwhile waits for the GPU or calls a tracer.
 	growing lock.Mutex[lock.Growing]
 
 	mu    lock.Mutex[lock.Cells]
 	slabs []*slab
-	size  int // of all slabs, in bytes
+	size  int // the size of all slabs, in bytes
 	free  []cell
-	// probe is an event that is never recorded: to ask for it is to ask whether the context still works. It is 0
-	// until there is a timeline.
+	// probe is an event that is never recorded. A query of it tells whether the context still
+	// works. It is 0 until the first timeline is created.
 	probe driver.Event
-	// open is how many timelines are open. unfinished is how many others have a cell, as they are in
-	// use still: in a graph, or by work that is not known to be done.
+	// open is the number of open timelines. unfinished is the number of closed timelines that still
+	// have a cell, because a graph uses them, or work that is not known to be done.
 	open, unfinished int
-	// closed are those of the latter that nobody calls any more. When there are lookAt of them, and no cell is free, all
-	// are looked at.
-	closed []*timelineCore
-	lookAt int
+	// closed has the unfinished timelines on which no call is in flight. They are checked when no
+	// cell is free and there are checkAt of them.
+	closed  []*timelineCore
+	checkAt int
 
-	// drained says that the context is being released, and that what was known of the work on its own streams is
-	// done: from here on only streamEnds.lost, and tails that have an error, say that some may be left.
+	// drained says that the context is being released, and that the release has waited for the work
+	// on its own streams. From then on, only streamEnds.lost and tails with an error report work
+	// that may not be done.
 	drained atomic.Bool
 }
 
-// minLook is how many closed timelines are not worth a look.
+// minLook is the number of closed timelines from which they are checked.
 const minLook = 32
 
 // take returns a free cell, if there is one.
@@ -312,19 +322,19 @@ func (k *cells) take() (x cell, ok bool) {
 	return x, true
 }
 
-// put takes cells back that no work uses any more.
+// put adds free cells, which no work uses.
 func (k *cells) put(xs ...cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free = append(k.free, xs...)
 }
 
-// takeCell returns a cell, with all its words 0.
+// takeCell returns a cell whose words are all 0.
 func (c *contextCore) takeCell(at driver.At) (x cell, err error) {
 	k := &c.cells
 	x, ok := k.take()
 	if !ok {
-		if k.manyClosed() {
+		if k.checkDue() {
 			c.lookAtClosed()
 		}
 		if x, err = c.takeNewCell(at); err != nil {
@@ -337,7 +347,7 @@ func (c *contextCore) takeCell(at driver.At) (x cell, err error) {
 	return x, nil
 }
 
-// takeNewCell returns a free cell, of a new slab if need be.
+// takeNewCell returns a free cell, from a new slab if necessary.
 func (c *contextCore) takeNewCell(at driver.At) (x cell, err error) {
 	k := &c.cells
 	k.growing.Lock()
@@ -364,51 +374,51 @@ func (c *contextCore) takeNewCell(at driver.At) (x cell, err error) {
 	return cell{s, 0}, nil
 }
 
-// manyClosed reports whether it is time to look at the closed timelines: when there are twice as many as were left
-// the last time, so that what a timeline pays for that does not grow.
-func (k *cells) manyClosed() bool {
+// checkDue reports whether to check the closed timelines: when there are twice as many as the
+// last check left. So the amortized cost per timeline is constant.
+func (k *cells) checkDue() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.closed) >= max(k.lookAt, minLook)
+	return len(k.closed) >= max(k.checkAt, minLook)
 }
 
-// lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller is a user of the
-// context.
+// lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller
+// is a user of the context.
 func (c *contextCore) lookAtClosed() {
 	k := &c.cells
 	k.mu.Lock()
 	list := k.closed
-	k.closed = nil // another look meanwhile finds nothing
+	k.closed = nil // concurrent checks find nothing
 	k.mu.Unlock()
 	list = slices.DeleteFunc(list, func(tc *timelineCore) bool {
 		over, err := tc.finish()
 		if err != nil {
-			c.hold() // for as long as the process lives
+			c.hold() // never released
 			tc.keep(err)
 		}
 		return over || err != nil
 	})
 	k.mu.Lock()
-	k.lookAt = 2 * len(list)
+	k.checkAt = 2 * len(list)
 	k.closed = append(list, k.closed...)
 	k.mu.Unlock()
 }
 
-// endTimelines waits for the work of the timelines that are closed, when the context is released and the work on its
-// own streams is done. An error, which is there also if a tracer panics, says that some work may go on, so that the
-// memory has to stay registered.
+// endTimelines waits for the work of closed timelines. The context is being released, and the work
+// on its own streams is done. An error, which is set also if a tracer panics, says that work may
+// still use the memory, which therefore has to stay registered.
 func (c *contextCore) endTimelines(err *error) {
 	k := &c.cells
 	k.drained.Store(true)
-	closed := k.closed // nobody else is left to touch it
+	closed := k.closed // no lock: the context has no users
 	k.closed = nil
 	each(len(closed), func(i int) {
 		tc := closed[i]
 		e := errTracer
 		each(3, func(step int) {
 			switch {
-			case step < 2 && e == errTracer: // again, if a tracer has panicked
-				e = tc.finishLate()
+			case step < 2 && e == errTracer: // try again if a tracer panicked
+				e = tc.waitAndFinish()
 			case step == 2 && e != nil:
 				*err = e
 				tc.keep(e)
@@ -417,25 +427,26 @@ func (c *contextCore) endTimelines(err *error) {
 	})
 }
 
-// errTracer says why nobody knows about a timeline's work.
-var errTracer = errors.New("a tracer has panicked twice while the work was waited for")
+// errTracer says why the end of a timeline's work is not known.
+var errTracer = errors.New("a tracer panicked twice while the library waited for the work")
 
-// leaveSlabs returns the slabs that the context has had, which it has no more. Those of a software driver are Go's
-// memory, and are unregistered, unless the caller may not wait for the GPU.
-func (c *contextCore) leaveSlabs(at driver.At) []*slab {
+// detachSlabs takes the slabs away from the context and returns them. A software driver's slabs are
+// unregistered and dropped instead, unless the caller must not wait for the GPU.
+func (c *contextCore) detachSlabs(at driver.At) []*slab {
 	k := &c.cells
 	k.mu.Lock()
 	left := k.slabs
 	k.slabs, k.free, k.size = nil, nil, 0
 	k.mu.Unlock()
-	c.forgetElsewhere()
+	c.forgetAddresses()
 	if !c.drv.table.Software() || at.NoWait {
 		return left
 	}
 	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
 		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: c.failed("cuMemHostUnregister", uintptr(s.raw), res)})
+			err := c.failed("cuMemHostUnregister", uintptr(s.raw), res)
+			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: err})
 		}
 	}
 	c.drv.slabs.mu.Lock()
@@ -444,20 +455,21 @@ func (c *contextCore) leaveSlabs(at driver.At) []*slab {
 	return nil
 }
 
-// forgetElsewhere forgets where the slabs of other contexts are in this one, which is released.
-func (c *contextCore) forgetElsewhere() {
+// forgetAddresses removes the addresses that slabs of other contexts have in this one, which is
+// released.
+func (c *contextCore) forgetAddresses() {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
 	for _, other := range c.drv.contexts {
 		other.cells.mu.Lock()
 		for _, s := range other.cells.slabs {
-			s.elsewhere.Delete(c)
+			s.addresses.Delete(c)
 		}
 		other.cells.mu.Unlock()
 	}
 }
 
-// timelineProbe returns the context's probe, which it creates for the first timeline.
+// timelineProbe returns the context's probe, and creates it for the first timeline.
 func (c *contextCore) timelineProbe() (driver.Event, error) {
 	k := &c.cells
 	k.mu.Lock()
@@ -466,7 +478,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	if probe != 0 {
 		return probe, nil
 	}
-	e, err := c.createEvent(EventDisableTiming, background()) // not under the lock, as tracers are called
+	e, err := c.createEvent(EventDisableTiming, background()) // without the lock, because tracers are called
 	if err != nil {
 		return 0, err
 	}
@@ -482,10 +494,11 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	return probe, nil
 }
 
-// timelineCounts says what timelines have: mappings of memory, and how many are open, or closed and still in use.
+// timelineCounts has the number of slabs, and how many timelines are open, or closed and still in
+// use.
 type timelineCounts struct{ mappings, open, unfinished int }
 
-// timelineCounts returns the driver's.
+// timelineCounts returns the numbers of the driver.
 func (d *Driver) timelineCounts() (n timelineCounts) {
 	d.slabs.mu.Lock()
 	n.mappings = d.slabs.mapped

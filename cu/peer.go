@@ -7,14 +7,14 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// peers are the contexts whose memory kernels of a context can reach, besides its own. The map is replaced, never
-// changed, so that a launch looks without a lock.
+// peers has the other contexts whose memory the kernels of a context can access. The map is
+// replaced and never changed, so that a launch reads it without a lock.
 type peers struct {
 	mu  lock.Mutex[lock.Peers]
 	all atomic.Pointer[map[*contextCore]bool]
 }
 
-// set notes that a context is a peer from now on, or is none. Those that are gone are dropped.
+// set adds a peer or removes it. It also removes contexts that are gone.
 func (p *peers) set(peer *contextCore, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,15 +40,15 @@ func (p *peers) has(c *contextCore) bool {
 	return all != nil && (*all)[c]
 }
 
-// EnablePeerAccess lets kernels of this context reach the memory of another
-// device's context (cuCtxEnablePeerAccess). It is not mutual. Copies between
-// devices need it not. If access is enabled already, nothing happens.
+// EnablePeerAccess allows kernels of this context to access the memory of another device's context
+// (cuCtxEnablePeerAccess). It does not allow the reverse. Copies between devices do not need it. If
+// access is already enabled, the call does nothing.
 func (c *Context) EnablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
 }
 
-// DisablePeerAccess takes EnablePeerAccess back (cuCtxDisablePeerAccess). Kernels
-// that are under way with such memory then fail, which poisons the context.
+// DisablePeerAccess ends the access that EnablePeerAccess allowed (cuCtxDisablePeerAccess). Running
+// kernels that use such memory then fail, which poisons the context.
 func (c *Context) DisablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxDisablePeerAccess", peer, false)
 }
@@ -81,5 +81,5 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	return nil
 }
 
-// reaches reports whether kernels of the context can use memory of another.
+// reaches reports whether kernels of the context can access memory of another context.
 func (c *contextCore) reaches(other *contextCore) bool { return c == other || c.peers.has(other) }

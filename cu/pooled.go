@@ -8,31 +8,32 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Pooled is an event of an [EventPool], from Acquire to Release. It is a value, and
-// may be copied; after the release of one copy the others answer [ErrReleased], also when
-// the pool has given the CUevent to somebody else. It behaves like an [Event] that was just
-// created: what its CUevent marked before does not show. The zero Pooled is no event.
+// Pooled is an event of an [EventPool], from its acquisition to [Pooled.Release]. It is a value and
+// may be copied. After one copy was released, calls on the other copies fail with [ErrReleased],
+// also when the pool has reused the CUevent. A Pooled behaves like a new [Event]: earlier records
+// of its CUevent do not show. The zero Pooled is no event.
 type Pooled struct {
 	entry *poolEntry
 	gen   uint32
-	pool  *EventPool   // is not collected, and thereby closed, while an event of it is used
-	owner *pooledOwner // of AcquireTracked, else nil
+	pool  *EventPool   // keeps the pool from being collected, which would close it
+	owner *pooledOwner // nil unless AcquireTracked returned the event
 }
 
-// pooledOwner is what all copies of a tracked event refer to.
+// pooledOwner is shared by all copies of a tracked event: the event is abandoned when it is
+// collected.
 type pooledOwner struct{ cleanup runtime.Cleanup }
 
-// forgotten releases an event that the garbage collector found.
+// forgotten releases an abandoned event.
 func (p Pooled) forgotten() {
 	if p.Release() == nil {
 		p.entry.pool.ctx.drv.leak(Leak{Kind: "pooled event", Forgotten: true})
 	}
 }
 
-// Release gives the event back. It never waits: waits and tickets that others have on the
-// event's record go on, on the CUevent that they know, and the next holder gets another
-// one. A second release is an error that matches [ErrReleased], and so is that of a copy. An event
-// whose pool was closed may be released, too.
+// Release returns the event to its pool. It never waits. Waits and tickets for the event's record
+// continue, on the CUevent of that record; the next acquisition gets another CUevent. A second
+// release, also of a copy, returns an error that matches [ErrReleased]. An event may be released
+// after its pool was closed.
 func (p Pooled) Release() error {
 	en := p.entry
 	if en == nil {
@@ -44,10 +45,10 @@ func (p Pooled) Release() error {
 		if s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
 			return errReleased("Release", 0)
 		}
-		// Whoever acquires looks whether the CUevent is in use; it is the better choice not
-		// to offer one that is.
+		// Acquire checks whether the CUevent is in use, but it is cheaper not to offer such an
+		// event.
 		if c = en.core.Load(); c == nil {
-			return errReleased("Release", 0) // just now, by a copy
+			return errReleased("Release", 0) // a copy was released concurrently
 		}
 		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.Unused() {
 			inUse = entryBusy
@@ -72,8 +73,8 @@ func (p Pooled) Release() error {
 	return nil
 }
 
-// release takes a core out of service. Waits go on; the CUevent is used again when the
-// last of them is done.
+// release takes a core out of service. Waits continue, and the CUevent is reused after the last of
+// them.
 func (c *eventCore) release() {
 	c.released.Store(true)
 	if sl := c.slot.Swap(nil); sl != nil {
@@ -98,7 +99,7 @@ func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
 			return nil, false, p.errGone(op, c)
 		}
 		if !sl.Acquire(sl) {
-			continue // it was retired, or closed, just now
+			continue // the slot was retired or closed concurrently
 		}
 		if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryInUse != 0 {
 			return sl, s&entryRecorded != 0, nil
@@ -122,10 +123,11 @@ func (p Pooled) errGone(op string, c *eventCore) error {
 }
 
 func errReleased(op string, h uintptr) error {
-	return mistake(op, ErrReleased, h, "release an event after its last use, and once: a copy of it is the same event")
+	return mistake(op, ErrReleased, h,
+		"release an event once, after its last use: all copies of a Pooled are the same event")
 }
 
-// Record makes the event mark the end of what is enqueued on the stream now: see
+// Record makes the event mark the end of the work that is enqueued on the stream now: see
 // [Event.Record] (cuEventRecord). It waits while the stream's queue is full: see docs/blocking.md.
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
@@ -152,14 +154,14 @@ func (p Pooled) Record(s *Stream) error {
 		}
 		return err
 	}
-	if !recorded { // a failure means that it is marked already, or was released
+	if !recorded { // the swap fails if the bit is set already, or the event was released
 		inUse := uint64(p.gen)*entryOne + entryInUse
 		p.entry.state.CompareAndSwap(inUse, inUse+entryRecorded)
 	}
 	return nil
 }
 
-// recordEntered is record within a call on the stream.
+// recordEntered is record with its own call on the stream.
 func (c *eventCore) recordEntered(op string, s *Stream) error {
 	if err := s.core.begin(op); err != nil {
 		return err
@@ -168,8 +170,8 @@ func (c *eventCore) recordEntered(op string, s *Stream) error {
 	return c.record(op, recordArgs{stream: s.core})
 }
 
-// Query reports whether the event's newest record has completed: see [Event.Query]
-// (cuEventQuery). An event that was not recorded since it was acquired is complete.
+// Query reports whether the event's newest record has completed: see [Event.Query] (cuEventQuery).
+// An event that was not recorded since its acquisition is complete.
 func (p Pooled) Query() (Status, error) {
 	const op = "cuEventQuery"
 	sl, recorded, err := p.enter(op)
@@ -183,9 +185,8 @@ func (p Pooled) Query() (Status, error) {
 	return sl.core.status(op, sl, sl.query(driver.At{}))
 }
 
-// Wait waits until the record that the event has now has completed, and holds no
-// operating system thread: see [Event.Wait]. If the event is released meanwhile the wait goes
-// on.
+// Wait waits until the present record of the event has completed, without occupying an operating
+// system thread: see [Event.Wait]. If the event is released meanwhile, the wait continues.
 func (p Pooled) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
@@ -205,8 +206,8 @@ func (p Pooled) Wait(ctx context.Context) error {
 	return err
 }
 
-// Synchronize waits until the event's newest record has completed, and holds an operating
-// system thread meanwhile: see [Event.Synchronize] (cuEventSynchronize).
+// Synchronize waits until the event's newest record has completed, and occupies an operating system
+// thread meanwhile: see [Event.Synchronize] (cuEventSynchronize).
 func (p Pooled) Synchronize() error {
 	const op = "cuEventSynchronize"
 	sl, recorded, err := p.enter(op)
@@ -223,7 +224,7 @@ func (p Pooled) Synchronize() error {
 	return nil
 }
 
-// Ticket returns a ticket for the event's present record: see [Event.Ticket]. It outlives
+// Ticket returns a ticket for the event's present record: see [Event.Ticket]. It stays valid after
 // the event's release.
 func (p Pooled) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
@@ -239,9 +240,8 @@ func (p Pooled) Ticket() (*Ticket, error) {
 	return newTicket(nil, sl), nil
 }
 
-// Block makes the GPU hold back what is enqueued on the stream from now on until the
-// event's present record has completed: see [Stream.WaitEvent] (cuStreamWaitEvent). The
-// event may be released at once.
+// Block makes work that is enqueued on the stream from now on wait for the event's present record:
+// see [Stream.WaitEvent] (cuStreamWaitEvent). The event may be released at once.
 func (p Pooled) Block(s *Stream) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
@@ -267,8 +267,8 @@ func (p Pooled) Block(s *Stream) error {
 }
 
 // Since returns the time between the record of start and the record of this event: see
-// [Event.Since] (cuEventElapsedTime). Both must be of one driver and context, timed, and
-// recorded since they were acquired.
+// [Event.Since] (cuEventElapsedTime). Both events must be of one driver and context, timed, and
+// recorded since their acquisition.
 func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	first, startRecorded, err := start.enter(op)
@@ -299,10 +299,10 @@ func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
 	return measure(op, first, last)
 }
 
-const pooledUntimed = "acquire it with pool.Acquire(cu.EventDefault): without flags it records no time"
+const pooledUntimed = "acquire the event by pool.Acquire(cu.EventDefault): without flags it records no time"
 
-// ID returns a number that the pool gives to no other acquisition, and by which
-// [EventPool.ByID] finds the event until it is released; 0 for the zero Pooled.
+// ID returns a number that the pool gives to no other acquisition. [EventPool.ByID] finds the event
+// by it until the event is released. It is 0 for the zero Pooled.
 func (p Pooled) ID() uint64 {
 	if p.entry == nil {
 		return 0
@@ -310,7 +310,7 @@ func (p Pooled) ID() uint64 {
 	return uint64(p.entry.index)<<32 | uint64(p.gen)
 }
 
-// Flags returns the flags that the event was acquired with.
+// Flags returns the flags of the event's acquisition.
 func (p Pooled) Flags() EventFlags {
 	if p.entry == nil {
 		return EventDefault

@@ -145,7 +145,7 @@ func TestExcessiveLaunch(t *testing.T) {
 	for want, cfg := range map[string]LaunchConfig{
 		"Grid.Y is 65536, and the device allows 65535: put more": {Grid: Dim3{X: 1, Y: 65536}, Block: Dim3{X: 1}},
 		"Grid.X is 2147483648, and the device allows 2147483647": {Grid: Dim3{X: 1 << 31}, Block: Dim3{X: 1}},
-		"Block.Z is 65, and the device allows 64: ask":           {Grid: Dim3{X: 1}, Block: Dim3{X: 1, Z: 65}},
+		"Block.Z is 65, and the device allows 64: call":          {Grid: Dim3{X: 1}, Block: Dim3{X: 1, Z: 65}},
 		"the block has more threads, or more shared memory":      {Grid: Dim3{X: 1}, Block: Dim3{X: 1024, Y: 2}},
 	} {
 		for _, flags := range []LaunchFlags{LaunchDefault, LaunchCooperative} {

@@ -125,9 +125,9 @@ func TestUnmapSlabs(t *testing.T) {
 	const many = 200
 	for range many {
 		mem := must(d.slabs.make(minSlab, false))(t)
-		d.slabs.put(freeSlab{mem: mem, whole: &mapping{mem}})
+		d.slabs.put(freeSlab{mem: mem, mapping: &mapping{mem}})
 	}
-	s := d.slabs.free[0].whole
+	s := d.slabs.free[0].mapping
 	d.unmapSlabs()
 	if !eventually(func() bool { runtime.GC(); return now() < before+many/2 }) {
 		t.Errorf("%d mappings became %d", before, now())
