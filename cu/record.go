@@ -159,7 +159,7 @@ func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 	r.slot, r.res = sl, sl.record(a)
 	// Without a successful record, the driver would report the successor's CUevent as complete.
 	if sl == next.slot && r.res == driver.ResultSuccess {
-		r.again = !c.moveOn(&r.next)
+		r.again = !c.moveTo(&r.next)
 	}
 	return r
 }
@@ -225,7 +225,7 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
-		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // a graph's record is made when the graph runs
+		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
 			sl.Mark(slotRecorded)
 		}
 		return res

@@ -32,8 +32,8 @@ type slot struct {
 	prior *slot
 	// order is the sequence number of the newest record, or 0 if it is unknown. See noteOrder.
 	order atomic.Uint64
-	// place is the number of this slot among the event's successors: see successor.
-	place uint64
+	// rank is the number of this slot among the event's successors: see successor.
+	rank uint64
 	// watch is the watcher's entry for the present record. All waiters for the record share it.
 	watch watch.Shared
 }
@@ -89,7 +89,7 @@ func (sl *slot) timed() bool {
 func (sl *slot) hasPrior() bool { return sl.Marks()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
 // expose notes that other code may record the CUevent from now on. When it returns, no poll that
-// began before the note is running.
+// has not seen this is running.
 func (sl *slot) expose() {
 	if sl.Exposed() {
 		return
@@ -101,7 +101,7 @@ func (sl *slot) expose() {
 	}
 }
 
-func (sl *slot) gone() bool { return sl.core.slot.Load() == nil && !sl.core.released.Load() }
+func (sl *slot) eventClosed() bool { return sl.core.slot.Load() == nil && !sl.core.released.Load() }
 
 // finish closes a slot that the event no longer uses.
 func (sl *slot) finish() {
@@ -168,8 +168,8 @@ func (sl *slot) remember(g handle.Gen, res driver.Result) {
 	}
 }
 
-// destroy destroys the CUevent. If the context works and no other code may record the CUevent, it
-// keeps it as a spare instead.
+// destroy destroys the CUevent. The CUevent of a retired slot becomes a spare instead, if the
+// context works and no other code may record the CUevent.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
 	defer ctx.childDone() // also if a tracer panics
@@ -218,8 +218,8 @@ type eventCore struct {
 	// moving is held while the event moves to another slot, and while a call decides that the event
 	// stays. The driver is not called meanwhile, except by settle.
 	moving lock.Mutex[lock.Moving]
-	// places counts the event's successors. moving guards it.
-	places uint64
+	// ranks counts the event's successors. moving guards it.
+	ranks uint64
 	// once is closed when the RecordOnce in flight has recorded; nil if none is in flight. moving
 	// guards it.
 	once chan struct{}
@@ -385,10 +385,10 @@ func (sl *slot) stays(flags RecordFlags) bool {
 // successor is a slot that an event can move to.
 //
 // Several records may be in flight at once on successors of one event. Each may wait in the driver,
-// so no lock gives them an order. Their order is that of their places, which they get before they
-// are recorded: when a later place has become the event's slot, an earlier place does not replace
-// it. The result is the same as if the earlier place had been recorded first: the later record is
-// behind it on the same stream, or is on another stream.
+// so no lock gives them an order. Their order is that of their ranks, which they get before they
+// are recorded: a successor does not replace a slot with a higher rank. The result is the same as
+// if the successor had been recorded before that slot: the slot's record is behind it on the same
+// stream, or is on another stream.
 type successor struct {
 	// slot is the slot that the event does not use now; nil if the event can stay.
 	slot *slot
@@ -401,7 +401,7 @@ type successor struct {
 // only adds a node to a graph, the successor also represents the present record until the graph
 // runs. No lock is held, because tracers are called.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
-	old, place, err := c.leavePlace(op, flags)
+	old, rank, err := c.beginMove(op, flags)
 	if err != nil || old == nil {
 		return successor{}, err
 	}
@@ -421,7 +421,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 		return successor{}, err
 	}
 	next.slot = c.newSlot(raw)
-	next.slot.place = place
+	next.slot.rank = rank
 	if graph {
 		old.Retain() // for next.slot, also if the event was closed
 		old.Watch()
@@ -432,9 +432,9 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	return next, nil
 }
 
-// leavePlace begins a record that may not use the present slot. It returns that slot, for
-// successor.of, and the place of the successor; old is nil if the event can stay.
-func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place uint64, err error) {
+// beginMove begins a record that may not use the present slot. It returns that slot, for
+// successor.of, and the rank of the successor; old is nil if the event can stay.
+func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uint64, err error) {
 	for {
 		c.moving.Lock()
 		old = c.slot.Load()
@@ -448,10 +448,10 @@ func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place u
 		}
 		if old.Acquire(old) {
 			old.Watch()
-			c.places++
-			place = c.places
+			c.ranks++
+			rank = c.ranks
 			c.moving.Unlock()
-			return old, place, nil
+			return old, rank, nil
 		}
 		c.moving.Unlock() // the event was closed after the load
 	}
@@ -496,11 +496,11 @@ func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open b
 	return sl, true
 }
 
-// moveOn makes a recorded successor the event's slot. It reports false if the record must be
-// repeated: the present slot was exposed, or its order with another record is unknown.
-func (c *eventCore) moveOn(n *successor) bool {
+// moveTo makes a recorded successor the event's slot. It reports false if the record must be
+// repeated: the present slot was exposed, or the order of this record and another is unknown.
+func (c *eventCore) moveTo(n *successor) bool {
 	before := n.of
-	done := c.takePlace(n)
+	done := c.replaceSlot(n)
 	if n.of != before {
 		before.Unwatch()
 		before.leave() // not under the lock, because it may destroy the CUevent
@@ -508,8 +508,8 @@ func (c *eventCore) moveOn(n *successor) bool {
 	return done
 }
 
-// takePlace is moveOn, but the caller releases the slot that n.of was before.
-func (c *eventCore) takePlace(n *successor) bool {
+// replaceSlot is moveTo, but the caller releases the slot that n.of was before.
+func (c *eventCore) replaceSlot(n *successor) bool {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old := c.slot.Load()
@@ -518,7 +518,7 @@ func (c *eventCore) takePlace(n *successor) bool {
 		return true
 	case old.Exposed():
 		return false
-	case old != n.of && old.place > n.slot.place: // the slot in use also replaces this successor
+	case old != n.of && old.rank > n.slot.rank: // the slot in use also replaces this successor
 		return true
 	case old != n.of:
 		// A record that begins after Watch sees the watcher. A record that began before raised the

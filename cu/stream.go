@@ -118,7 +118,7 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 			sc.leaveTail()
 		}
 	case sc.at == (driver.At{}) && !sc.lasts():
-		sc.leaveTail() // [Thread.end] leaves the tails of a thread's own stream
+		sc.leaveTail() // for a thread's stream, [Thread.end] does this
 	}
 	return
 }
@@ -266,7 +266,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, core.fail(op, handle, res)
 	case of != core.raw:
 		return nil, mistake(op, ErrContextMismatch, handle,
-			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it by its own", of, core.raw))
+			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
 	return newStream(core, raw, driver.At{}, true), nil
 }
@@ -290,7 +290,7 @@ func (sc *streamCore) begin(op string) error {
 			op,
 			errThread,
 			uintptr(sc.raw),
-			"use it where Do has called the function, and other streams elsewhere",
+			"use it on the thread on which Do has called the function, and other streams elsewhere",
 		)
 	}
 	return nil

@@ -99,8 +99,8 @@ func (tc *ticketCore) collected() {
 // settle stores the result if there is none yet, releases the slot, and returns the stored result.
 func (tc *ticketCore) settle(err error) error {
 	now := tc.slot.drv.calls.Clock().Now()
-	// want looks for the result under the lock. If it finds none, its channel or function is in the
-	// lists that this function notifies.
+	// subscribe looks for the result under the lock. If it finds none, its channel or function is
+	// in the lists that this function notifies.
 	tc.mu.Lock()
 	if r := tc.result.Load(); r != nil {
 		tc.mu.Unlock()
@@ -135,9 +135,9 @@ func (tc *ticketCore) Last(later bool) {
 	}
 }
 
-// want calls add, which registers a channel or function to notify of the result. If the result is
-// known, it reports false, and does not call add.
-func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
+// subscribe calls add, which registers a channel or function to notify of the result. If the result
+// is known, it reports false, and does not call add.
+func (tc *ticketCore) subscribe(owner *eventOwner, add func()) bool {
 	if !tc.Acquire(tc) {
 		return false
 	}
@@ -209,7 +209,7 @@ func (t *Ticket) Done() <-chan struct{} {
 	}
 	defer runtime.KeepAlive(t)
 	var done chan struct{}
-	if tc.want(t.owner, func() {
+	if tc.subscribe(t.owner, func() {
 		if tc.done == nil {
 			tc.done = make(chan struct{})
 		}
@@ -232,8 +232,8 @@ func closedChannel() chan struct{} {
 }
 
 // Err returns the record's error without a driver call. It is nil if the record has completed, and
-// as long as the result is unknown: see [Ticket.Done]. The error matches [ErrClosed] if the event
-// or its context was closed; otherwise it is the driver's error.
+// as long as the result is unknown: see [Ticket.Done]. The error matches [ErrClosed] if the event,
+// or the last Context of its CUDA context, was closed; otherwise it is the driver's error.
 func (t *Ticket) Err() error {
 	if t == nil {
 		return errNil("cuEventQuery", "ticket")
@@ -278,7 +278,7 @@ func (t *Ticket) Notify(f func(err error)) (outstanding bool) {
 		return false
 	}
 	defer runtime.KeepAlive(t)
-	if tc.want(t.owner, func() { tc.call = append(tc.call, f) }) {
+	if tc.subscribe(t.owner, func() { tc.call = append(tc.call, f) }) {
 		return true
 	}
 	go f(tc.result.Load().err)

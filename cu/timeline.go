@@ -70,7 +70,7 @@ func (tc *timelineCore) kind() string    { return "timeline" }
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
 
 // errNoValues is wrapped in the error for a device without the functions that timelines need.
-var errNoValues = fmt.Errorf("the device does not write 64-bit values, or wait for them, in the order of streams: %w", errors.ErrUnsupported)
+var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w", errors.ErrUnsupported)
 
 const (
 	signalOp = "cuStreamWriteValue64"
@@ -276,7 +276,7 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return invalid(raiseOp, fmt.Sprintf("the counter is at %d, and a timeline does not go back to %d: wait for a higher value, or make another timeline", have, value))
+			return invalid(raiseOp, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
 		}
 		if t.word.CompareAndSwap(have, value) {
 			tc.ctx.drv.watch.Raise(&tc.waits)
@@ -353,7 +353,7 @@ func errTimelineContextClosed(tc *timelineCore) error {
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 	return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
-		Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.word.Load(), value)}
+		Detail: fmt.Sprintf("the counter was at %d, and had not reached %d", tc.word.Load(), value)}
 }
 
 // works returns an error if the context has failed.

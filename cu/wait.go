@@ -66,7 +66,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		case res != driver.ResultNotReady:
 			err = ctxCore.failed("cuEventQuery", uintptr(sl.raw), res)
 			final = ctxCore.poison.Load() != nil
-		case sl.gone():
+		case sl.eventClosed():
 			err = errClosedMeanwhile(sl)
 		case stream != nil && stream.Closed():
 			err = errStreamClosedMeanwhile(stream)
@@ -85,7 +85,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
 		w.Leave()
 		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
-			Detail: "a host function waits for what comes after it, which would never end: let it return, and another goroutine wait"}
+			Detail: "a host function waits for work that begins only after the function returns: return, and wait on another goroutine"}
 	}
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)
@@ -124,7 +124,7 @@ func errContextClosedMeanwhile(sl *slot) error {
 
 // errNoGoContext returns the error for a nil context.Context.
 func errNoGoContext(op string) error {
-	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without an end")
+	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
 func waitEnded(op string, sl *slot, ctx context.Context) error {
@@ -186,7 +186,7 @@ type awaited struct {
 	err      error // why the record cannot be waited for
 	sub      watch.Sub
 	watched  bool   // sub was added to the watcher
-	closings uint32 // the context's count at the beginning of the wait
+	closings uint32 // the context's closings at the beginning of the wait
 }
 
 // enterAll begins a wait for the present records of the events. The caller ends it with leaveAll.
@@ -288,7 +288,7 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 		return -1, errNoGoContext(op)
 	}
 	if len(events) == 0 {
-		return -1, invalid(op, "there are no events to wait for: pass one at least")
+		return -1, invalid(op, "there are no events to wait for: pass at least one")
 	}
 	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
@@ -322,8 +322,8 @@ var errPending = errors.New("the record is pending")
 
 // Wait waits until all work that is enqueued on the stream now is done, and holds no operating
 // system thread. It returns nil if the work is done; an error that matches ctx's error if ctx ended
-// first; an error that matches [ErrClosed] if the stream or its context was closed meanwhile; or
-// the driver's error.
+// first; an error that matches [ErrClosed] if the stream, or the last Context of its CUDA context,
+// was closed meanwhile; or the driver's error.
 //
 // # Implementation
 //
@@ -344,7 +344,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 	if err != nil {
 		if errors.Is(err, errBusy) {
 			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
-				Detail: "the stream is being captured, or the legacy default stream while another one is: wait when the capture has ended"}
+				Detail: "the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture"}
 		}
 		return err
 	}
