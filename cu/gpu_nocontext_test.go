@@ -1,0 +1,206 @@
+package cu
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// noContext makes calls that enqueue work, on a thread whose current context is none, or another one.
+type noContext struct {
+	t         *testing.T
+	tab       *driver.Table
+	th        *driver.Thread
+	gpu       *contextCore
+	s         driver.Stream
+	mem, copy *DeviceMem
+	far       *DeviceMem // of another context
+	host      *HostMem
+	add, spin *Function
+	exec      *GraphExec
+}
+
+// calls returns the calls, and what each leaves in the first 4 bytes of mem, or "" if that is not looked at. mem holds
+// four times 1 before.
+func (n *noContext) calls() []struct {
+	name string
+	make func(driver.At) driver.Result
+	want string
+} {
+	m, h := n.mem.core.raw, n.host.core.host
+	frame := new(launchFrame)
+	frame.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{Ptr(n.mem), U32(1), F32(1)})
+	spin := new(launchFrame)
+	spin.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{U64(1000)})
+	tab := n.tab
+	return []struct {
+		name string
+		make func(driver.At) driver.Result
+		want string
+	}{
+		{"cuLaunchKernel", func(at driver.At) driver.Result {
+			return tab.LaunchKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, frame.params)
+		}, ""}, // see one
+		{"cuLaunchCooperativeKernel", func(at driver.At) driver.Result {
+			return tab.LaunchCooperativeKernel(at, n.spin.raw, 1, 1, 1, 1, 1, 1, 0, n.s, spin.params)
+		}, ""},
+		{"cuMemcpyHtoDAsync", func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, m, h, 4, n.s) }, "host"},
+		{"cuMemcpyDtoHAsync", func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h+8, m, 4, n.s) }, ""},
+		{"cuMemcpyDtoDAsync", func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.raw, 4, n.s) }, "copy"},
+		{"cuMemcpyPeerAsync", func(at driver.At) driver.Result {
+			return tab.MemcpyPeerAsync(at, m, n.gpu.raw, n.far.core.raw, n.far.core.ctx.raw, 4, n.s)
+		}, "far "},
+		{"cuMemsetD8Async", func(at driver.At) driver.Result { return tab.MemsetD8Async(at, m, 'x', 4, n.s) }, "xxxx"},
+		{"cuMemsetD32Async", func(at driver.At) driver.Result { return tab.MemsetD32Async(at, m, 0x7a797877, 1, n.s) }, "wxyz"},
+		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, n.exec.core.raw, n.s) }, ""},
+		{"cuGraphLaunch", func(at driver.At) driver.Result { return tab.GraphLaunch(at, n.exec.core.raw, n.s) }, "gggg"},
+		{"cuStreamWriteValue32", func(at driver.At) driver.Result { return tab.StreamWriteValue32(at, n.s, m, 0x74697277, 0) }, "writ"},
+		{"cuLaunchHostFunc", func(at driver.At) driver.Result {
+			called := make(chan struct{})
+			f, err := tab.NewCallback(func() { close(called) })
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			defer f.Drop()
+			res := tab.LaunchHostFunc(at, n.s, f)
+			if capturing, _ := tab.StreamIsCapturing(driver.At{Thread: n.th}, n.s); res == driver.ResultSuccess && capturing == 0 {
+				<-called
+			}
+			return res
+		}, ""},
+		{"cuMemAllocAsync, cuMemFreeAsync", func(at driver.At) driver.Result {
+			p, res := tab.MemAllocAsync(at, 64, n.s)
+			if res == driver.ResultSuccess {
+				res = tab.MemFreeAsync(at, p, n.s)
+			}
+			return res
+		}, ""},
+	}
+}
+
+// TestGPUWorkWithoutContext says which calls that enqueue work need the stream's context to be current. On an explicit
+// stream none does: with no current context, or another one, each does what it does with the right one. The
+// default streams are those of the current context.
+func TestGPUWorkWithoutContext(t *testing.T) {
+	gpu := gpuContext(t)
+	two := must(gpu.Device().NewContext(0))(t)
+	defer two.Close()
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	n := &noContext{
+		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
+		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t), add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
+	}
+	defer n.mem.Close()
+	defer n.copy.Close()
+	defer n.far.Close()
+	defer n.host.Close()
+	if err := n.host.View(func(b []byte) error { copy(b, "host"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for mem, text := range map[*DeviceMem]string{n.copy: "copy", n.far: "far "} {
+		if err := mem.CopyFrom([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer own.Close()
+	blocking := must(gpu.NewStream(StreamDefault))(t)
+	defer blocking.Close()
+	g := must(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
+	defer g.Close()
+	n.exec = must(g.Instantiate())(t)
+	defer n.exec.Close()
+
+	n.th = n.tab.Pin()
+	defer n.th.Unpin()
+	streams := map[string]driver.Stream{
+		"non-blocking": own.core.raw, "blocking": blocking.core.raw, "legacy": driver.CU_STREAM_LEGACY,
+		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
+	}
+	for name, s := range streams {
+		explicit := s > driver.CU_STREAM_PER_THREAD
+		for current, ctx := range map[string]driver.Context{"none": 0, "another": two.own.core.raw} {
+			for _, captured := range []bool{false, true} {
+				if captured && !explicit {
+					continue
+				}
+				n.s = s
+				for _, c := range n.calls() {
+					n.one(fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured), c.name, c.make, c.want, ctx,
+						captured, explicit)
+				}
+			}
+		}
+	}
+}
+
+// one makes a call, and looks at what it did.
+func (n *noContext) one(name, call string, make func(driver.At) driver.Result, want string, current driver.Context, captured, explicit bool) {
+	t, tab, at := n.t, n.tab, driver.At{Thread: n.th}
+	if err := n.mem.CopyFrom([]byte{1, 1, 1, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if res := tab.CtxSetCurrent(at, current); res != driver.ResultSuccess {
+		t.Fatal(res)
+	}
+	defer tab.CtxSetCurrent(at, 0)
+	if captured {
+		if res := tab.StreamBeginCapture(at, n.s, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != driver.ResultSuccess {
+			t.Fatalf("%s: begin: %v", name, res)
+		}
+	}
+	res := make(at)
+	if captured {
+		g, end := tab.StreamEndCapture(at, n.s)
+		switch {
+		case call == "cuGraphLaunch" || call == "cuGraphUpload": // no capture takes these
+			return
+		case res != driver.ResultSuccess || end != driver.ResultSuccess:
+			t.Errorf("%s: %v, and the capture's end %v", name, res, end)
+			return
+		}
+		x, r := tab.GraphInstantiateWithFlags(driver.At{Thread: n.th, Context: n.gpu.raw}, g, 0)
+		if r == driver.ResultSuccess {
+			r = tab.GraphLaunch(driver.At{Thread: n.th, Context: n.gpu.raw}, x, n.s)
+		}
+		if call == "cuLaunchHostFunc" { // whose function is dropped by now
+			r = driver.ResultSuccess
+		}
+		if r != driver.ResultSuccess {
+			t.Errorf("%s: the graph: %v", name, r)
+		}
+		defer tab.GraphDestroy(at, g)
+		defer tab.GraphExecDestroy(at, x)
+	}
+	if !explicit {
+		t.Logf("%s: %v", name, res)
+		tab.CtxSetCurrent(at, current)
+		tab.StreamSynchronize(at, n.s)
+		return
+	}
+	if res != driver.ResultSuccess {
+		t.Errorf("%s: %v", name, res)
+		return
+	}
+	if res := tab.StreamSynchronize(driver.At{Thread: n.th, Context: n.gpu.raw}, n.s); res != driver.ResultSuccess {
+		t.Errorf("%s: synchronize: %v", name, res)
+	}
+	got := [4]byte{}
+	if err := n.mem.CopyTo(got[:]); err != nil {
+		t.Fatal(err)
+	}
+	if call == "cuLaunchKernel" {
+		if f := *(*float32)(unsafe.Pointer(&got)); f < 0.99 || f > 1.01 {
+			t.Errorf("%s: the element is %v", name, f)
+		}
+	} else if want != "" && !bytes.Equal(got[:], []byte(want)) {
+		t.Errorf("%s: memory holds %q, want %q", name, got, want)
+	}
+	if c, res := tab.CtxGetCurrent(at); res != driver.ResultSuccess || c != current {
+		t.Errorf("%s: the current context is %#x then, %v", name, c, res)
+	}
+}
