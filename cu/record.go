@@ -15,8 +15,7 @@ import (
 //	sl.End(sl)             After this call, tracers are called.
 //
 // recordPlainly has all steps in one function, for the usual record. RecordAll makes each step for
-// 64 records at once. recordElsewhere moves the event to another slot if a waiter needs the earlier
-// record.
+// 64 records. recordElsewhere moves the event if a waiter needs the earlier record.
 
 // recordArgs are the stream, the function and the flags of a record. The caller keeps the objects.
 type recordArgs struct {
@@ -100,8 +99,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if sl.moves(a.flags) {
 			return c.recordElsewhere(op, a)
 		}
-		// A waiter calls Watch, and then ask looks for a record in flight. One of the two sees the
-		// other.
+		// A waiter calls Watch, then looks for a record in flight: one of the two sees the other.
 		if !sl.Begin(sl) {
 			continue // a wait has begun, or the slot was retired or closed
 		}
@@ -136,7 +134,7 @@ type recording struct {
 	// slot is the slot that was recorded, or nil.
 	slot *slot
 	res  driver.Result
-	// again says that the record must be repeated.
+	// again asks for another record.
 	again bool
 	next  successor
 }
@@ -188,8 +186,7 @@ func (r *recording) begin(sl *slot) bool {
 	return !r.again
 }
 
-// finish calls the record's tracers, and releases the slots. again says that the record must be
-// repeated.
+// finish calls the record's tracers, and releases the slots. again asks for another record.
 func (r *recording) finish(op string) (again bool, err error) {
 	defer r.next.leave()
 	switch {
@@ -208,8 +205,8 @@ func (sl *slot) moves(flags RecordFlags) bool {
 	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
 }
 
-// endTraced ends a record, and calls its tracers. A tracer may wait for the event, so the record
-// ends before. The CUevent is kept until the tracers have returned.
+// endTraced ends a record, and calls its tracers. A tracer may wait for the event, so tracers are
+// called after the end. The CUevent is kept until they return.
 func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 	if t.to == nil {
 		sl.End(sl)
@@ -293,8 +290,7 @@ func (sl *slot) recordedOn(sc *streamCore) {
 }
 
 // noteOrder notes the sequence number of a record in flight, after recordedOn, if a consumer of
-// sequence numbers exists (Driver.ordered). The caller passes the result to confirm, if it is not
-// 0.
+// sequence numbers exists (Driver.ordered). The caller passes a result other than 0 to confirm.
 //
 // A sequence number is known only if no other call on the stream, and no other record of the slot,
 // is in flight. Then all calls with a lower number have returned, and the stream completes their
@@ -322,8 +318,8 @@ func (sc *streamCore) nextRecord() uint64 {
 	return sc.records
 }
 
-// confirm removes the sequence number noted at generation g, unless the record is certainly the
-// slot's newest.
+// confirm removes the sequence number noted at generation g, unless the record is surely the
+// newest.
 func (sl *slot) confirm(g handle.Gen, res driver.Result) {
 	if res != driver.ResultSuccess || sl.Gen() != g {
 		sl.order.Store(0)

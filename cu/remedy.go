@@ -82,8 +82,8 @@ func Remedy(r Result) string {
 	return ""
 }
 
-// remedyFor returns the remedy for a result of the C function op. For some functions it is more
-// precise than Remedy.
+// remedyFor returns the remedy for a result of the C function op. It may be more precise than
+// Remedy.
 func remedyFor(op string, r Result) string {
 	for _, c := range callRemedies {
 		if c.result == r && slices.Contains(c.ops, op) {

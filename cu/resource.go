@@ -8,8 +8,7 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// object is a driver's object that can only be created, used and destroyed: a stream, a module,
-// memory.
+// object is an object that can only be created, used and destroyed: a stream, a module, memory.
 type object interface {
 	// kind names the kind of the object.
 	kind() string
@@ -31,18 +30,15 @@ type resource struct {
 	tries uint8
 	// freed is set when the object is freed.
 	freed atomic.Bool
-	// usage are the streams that used the object, if their work must be done before it is freed; or
-	// nil.
+	// usage is not nil if the work that uses the object must be done before it is freed.
 	usage *usage
 }
 
 // background returns how a background call is made, and a call that is documented to return at
-// once. Such a call invalidates no capture, and must not be of a function that may wait for the
-// GPU.
+// once. Such a call invalidates no capture, and must not wait for the GPU.
 func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 
-// owned makes a new resource a user of the context, and lets the garbage collector close it when
-// its owner is abandoned.
+// owned makes a new resource a user of the context, to be closed when its owner is abandoned.
 func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.Cleanup {
 	ctx.hold() // cannot fail: the caller is a user of the context
 	r.ctx, r.self = ctx, self
@@ -89,8 +85,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	return r.free(driver.At{Relaxed: true})
 }
 
-// forgotten closes a resource whose owner is abandoned. Another object that is part of it may still
-// be in use.
+// forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
 func (r *resource) forgotten() {
 	switch first, last := r.Close(); {
 	case last:

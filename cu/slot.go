@@ -16,8 +16,7 @@ import (
 // The fields that a query or a record uses come first. With the pointer before an event's first
 // slot they fill one cache line: between two calls the driver evicts most lines.
 type slot struct {
-	// Records keeps the CUevent for calls in flight, and remembers whether the newest record has
-	// completed.
+	// Records keeps the CUevent for calls in flight, and remembers completion.
 	handle.Records
 	raw driver.Event
 	drv *Driver
@@ -48,13 +47,12 @@ const (
 	// slotRecorded says that a record of this slot succeeded. Each slot has its own mark: an
 	// earlier slot of the event may have no record although a later one has.
 	slotRecorded
-	// slotNode says that a record by a graph was captured. The CUevent is recorded when the graph
-	// runs.
+	// slotNode says that a record by a graph was captured. It is made when the graph runs.
 	slotNode
 	// slotHasPrior says that the slot also represents prior's record until its CUevent is recorded.
 	slotHasPrior
 	// slotGraphExposed says that other code may have launched a graph that records the CUevent, so
-	// that only the driver knows about the record.
+	// only the driver has the record's state.
 	slotGraphExposed
 )
 
@@ -195,8 +193,7 @@ func (sl *slot) destroyLate() {
 }
 
 // eventCore is the state of an event that the event's owner, calls in flight and waiters share. It
-// fills cache lines of its own, because goroutines that poll other events write to their counters
-// often.
+// fills cache lines of its own, because goroutines that poll other events often write to these.
 type eventCore struct {
 	// slot is nil once the event is closed.
 	slot  atomic.Pointer[slot]
@@ -210,8 +207,8 @@ type eventCore struct {
 	foreign bool
 	// imported says that the CUevent was opened from another process's handle.
 	imported bool
-	// released says that the event returned to its pool while goroutines waited: slot is nil, and
-	// the waits continue.
+	// released says that the event returned to its pool during waits: slot is nil, and the waits
+	// continue.
 	released atomic.Bool
 	// waits are the waits for the event's records.
 	waits watch.Group
@@ -220,8 +217,7 @@ type eventCore struct {
 	moving lock.Mutex[lock.Moving]
 	// ranks counts the event's successors. moving guards it.
 	ranks uint64
-	// once is closed when the RecordOnce in flight has recorded; nil if none is in flight. moving
-	// guards it.
+	// once is closed when the RecordOnce in flight has recorded, or nil. moving guards it.
 	once chan struct{}
 
 	_ [192 - 176]byte
@@ -457,8 +453,7 @@ func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uin
 	}
 }
 
-// leave releases the slots. A retired slot must have a watcher until it is closed: see
-// handle.Records.
+// leave releases the slots. A retired slot needs a watcher until it is closed: see handle.Records.
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic
@@ -469,12 +464,11 @@ func (n *successor) leave() {
 	}
 }
 
-// settle decides which slot the event keeps, so that other code can record the CUevent, and calls
-// use for it. That is the present slot, or its successor if the present slot cannot stay; the
-// successor becomes the event's slot if use reports true. settle returns the slot. If it returns
-// nil and open is true, the event has moved, and the caller needs a new successor. use must not
-// call tracers, and may only make driver calls that enqueue nothing, because the event's lock is
-// held.
+// settle calls use for the slot that the event keeps, so that other code can record the CUevent:
+// the present slot, or its successor if the present slot cannot stay; the successor becomes the
+// event's slot if use reports true. settle returns the slot. If it returns nil and open is true,
+// the event has moved, and the caller needs a new successor. use must not call tracers, and may
+// only make driver calls that enqueue nothing, because a lock is held.
 func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()
@@ -521,8 +515,7 @@ func (c *eventCore) replaceSlot(n *successor) bool {
 	case old != n.of && old.rank > n.slot.rank: // the slot in use also replaces this successor
 		return true
 	case old != n.of:
-		// A record that begins after Watch sees the watcher. A record that began before raised the
-		// count.
+		// A later record sees the watcher. An earlier record has raised the count.
 		old.Watch()
 		if old.Gen().Count() != 1 { // the slot was recorded again
 			old.Unwatch()

@@ -8,21 +8,19 @@ type Stats struct {
 	// [Timeline.Wait], for each ticket whose Done or Notify was called, and for each pending event
 	// of [WaitAll] and [WaitAny].
 	Waits int `json:"waits"`
-	// WakeUpStreams are the library's own streams that wake the goroutines of long waits. A context
-	// has up to 16.
+	// WakeUpStreams are the library's streams that end long waits. Each context has up to 16.
 	WakeUpStreams int `json:"wakeUpStreams"`
 	// WakeUps are the wake-ups that are enqueued on streams and have not happened yet.
 	WakeUps int `json:"wakeUps"`
 	// DeferredObjects are objects that were abandoned, or closed while they were in use. The next
-	// call that may wait for the GPU frees them: see [Driver.Close]. DeferredBytes is the memory
-	// among them.
+	// call that may wait for the GPU frees them: see [Driver.Close]. DeferredBytes is their memory.
 	DeferredObjects int    `json:"deferredObjects"`
 	DeferredBytes   uint64 `json:"deferredBytes"`
 	// AbandonedContexts are CUDA contexts that the library no longer uses. The next call that may
 	// wait for the GPU releases them.
 	AbandonedContexts int `json:"abandonedContexts"`
-	// Timelines are the open timelines. UnfinishedTimelines are closed timelines whose work is not
-	// known to be done.
+	// Timelines are the open timelines. UnfinishedTimelines are closed, and their work is not known
+	// to be done.
 	Timelines           int `json:"timelines"`
 	UnfinishedTimelines int `json:"unfinishedTimelines"`
 	// Mappings are the library's mappings of memory: the memory of timelines, and one page for each

@@ -20,8 +20,8 @@ type Stream struct {
 	cleanup runtime.Cleanup
 }
 
-// streamCore fills cache lines of its own, because goroutines that use other streams write to their
-// counters often.
+// streamCore fills cache lines of its own, because goroutines that use other streams often write to
+// these.
 type streamCore struct {
 	// The fields that every call uses come first.
 	raw driver.Stream
@@ -41,8 +41,8 @@ type streamCore struct {
 	flags StreamFlags
 	// id is the driver's number for the stream, or 0 before the first call of ID.
 	id atomic.Uint64
-	// part says which capture the stream is part of. It is own, or the own of another Stream with
-	// the same CUstream.
+	// part says which capture the stream is part of. Streams with one CUstream share the own of one
+	// of them.
 	part *partOf
 	own  partOf
 	// waits are the waits of goroutines in Wait.
@@ -72,8 +72,8 @@ type partOf struct {
 	changing atomic.Bool
 }
 
-// takePart returns the part of a CUstream: the part of another Stream with this CUstream, or own.
-// dropPart ends the use.
+// takePart returns the part of a CUstream: that of another Stream with it, or own. dropPart ends
+// the use.
 func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
 	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
 		return own // the legacy stream is never captured; the per-thread handle is a different stream on each thread
@@ -151,8 +151,7 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
-// lasts reports whether the CUstream exists as long as its context, even if a Stream of it is
-// closed.
+// lasts reports whether the CUstream exists as long as its context, even after Close.
 func (sc *streamCore) lasts() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
 
 // same reports whether both have the same CUstream.
@@ -231,8 +230,8 @@ func (c *Context) newStream(
 // If work on the stream used an object of another context, Close records an event there, so that
 // the library knows when the work is done. The driver records no event while a blocking stream is
 // being captured: until then, or as long as such a capture takes, the value counts as still open.
-// In a context of [Driver.WrapContext], which may end at any time, the object is kept instead, and
-// reported as a leak.
+// In a context of [Driver.WrapContext], which may end at any time, the object is kept, and reported
+// as a leak.
 func (c *Context) LegacyStream() (*Stream, error) {
 	core, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {
@@ -325,8 +324,7 @@ func (s *Stream) Close() error {
 		return errNil("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
-		// A new wait is added before it checks for a closed stream, so one of the two sees the
-		// other.
+		// A new wait is added before it looks at Closed: one of the two sees the other.
 		if sc := s.core; !sc.waits.Empty() {
 			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
 		}
@@ -355,8 +353,7 @@ func (s *Stream) Device() *Device {
 	return s.core.ctx.device
 }
 
-// Priority returns the stream's priority (cuStreamGetPriority). Streams with lower numbers go
-// first.
+// Priority returns the stream's priority (cuStreamGetPriority). Lower numbers go first.
 func (s *Stream) Priority() (int, error) {
 	const op = "cuStreamGetPriority"
 	sc, err := s.enter(op)

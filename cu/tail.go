@@ -21,8 +21,7 @@ type streamEnds struct {
 	// unmarked counts the tails that had no event.
 	unmarked uint64
 	// lost is the reason why the end of work is unknown on a stream that lasts as long as the CUDA
-	// context. It is set when this package releases the context; other code may still keep the
-	// context.
+	// context. It is set when this package releases the context, which other code may still keep.
 	lost error
 }
 
@@ -162,8 +161,8 @@ func (c *contextCore) dropTails() {
 			c.dropTail(sc, t)
 		}
 	}
-	// The limit grows with the tails that stay, so that closing streams does not become slow while
-	// the GPU is busy.
+	// The limit grows with the tails that stay: closing streams must not become slow while the GPU
+	// is busy.
 	c.ends.mu.Lock()
 	c.ends.sweep = 2 * len(c.ends.tails)
 	c.ends.mu.Unlock()

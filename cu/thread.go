@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Thread is the operating system thread that [Context.Do] holds. It is valid while Do runs, on the
-// goroutine that called Do.
+// Thread is the operating system thread that [Context.Do] holds. It is valid during Do, on the
+// goroutine of the call.
 type Thread struct {
 	ctx    *contextCore
 	raw    *driver.Thread
@@ -27,8 +27,8 @@ type Thread struct {
 //
 // If f changes the stack of contexts or the capture mode, Do cannot restore the thread. (It does
 // not see an additional push of the current context.) Do then returns an error, and the goroutine
-// stays locked to the thread, which ends with the goroutine. If the context is poisoned, the thread
-// is kept as it is.
+// stays locked to the thread, which ends with the goroutine. The thread of a poisoned context is
+// kept.
 //
 // # Failed captures
 //
@@ -160,8 +160,7 @@ func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
 	return s, res
 }
 
-// errUnbalanced is wrapped in the error of a Do whose function changed the thread's contexts or
-// capture mode.
+// errUnbalanced is wrapped in the error of a Do whose function changed the thread's state.
 var errUnbalanced = errors.New("the function left the thread in another state")
 
 // DefaultStream returns the thread's own default stream in the context of Do

@@ -50,8 +50,8 @@ type ticketResult struct {
 	at  time.Time // when the result was known
 }
 
-// Ticket returns a ticket for the event's present record. The ticket of an event that was never
-// recorded is complete.
+// Ticket returns a ticket for the event's present record. It is complete if the event was never
+// recorded.
 func (e *Event) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
 	if e == nil {
@@ -74,8 +74,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 
 func completeTicket(now time.Time) *Ticket { return &Ticket{known: now} }
 
-// newTicket returns a ticket for a slot's record. The ticket takes over the caller's call in
-// flight.
+// newTicket returns a ticket for a slot's record, which takes over the caller's call in flight.
 func newTicket(o *eventOwner, sl *slot) *Ticket {
 	sl.Watch()
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}

@@ -25,8 +25,7 @@ import (
 // values less than 1<<63 apart this is the order of the numbers. [Timeline.Set] checks that the
 // counter rises. Nothing checks the values that streams write.
 //
-// Data that a stream or the host has written before it raises the counter is visible to code that
-// has seen the new value.
+// Data that a stream or the host writes before it raises the counter is visible with the new value.
 type Timeline struct {
 	_       noCopy
 	core    *timelineCore
@@ -42,21 +41,18 @@ type timelineCore struct {
 	cell cell
 	word *atomic.Uint64   // the counter, in the cell
 	raw  driver.DevicePtr // the counter's address in the context
-	// probe is an event that is never recorded. A query of it returns an error if the context has
-	// failed.
+	// probe is an event that is never recorded. A query of it fails if the context has failed.
 	probe driver.Event
 	// usage is the set of streams on which work with the counter was enqueued.
 	usage *usage
-	// freed is set when the timeline no longer has the cell; last is the counter's value at that
-	// time.
+	// freed is set when the timeline no longer has the cell; last is the final value.
 	freed atomic.Bool
 	last  uint64
 	// raises counts the raises that this package began, for the race detector. The detector does
 	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64
 
-	// marks are the known ends of the work on streams. After the last call they are the ends that
-	// the cell still waits for.
+	// marks are the known ends of the work on streams. After the last call the cell waits for them.
 	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
 	words   int    // how many marks have a word
@@ -79,8 +75,7 @@ const (
 	waitOp   = "Timeline.Wait"
 )
 
-// supportsTimelines returns an error if the device's streams cannot raise counters and wait for
-// them.
+// supportsTimelines returns an error if the device's streams cannot use counters.
 func (dev *Device) supportsTimelines() error {
 	for _, op := range []string{signalOp, blockOp} {
 		if sym, known := driver.FindSymbol(op); known && !dev.drv.has(op) {

@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// mapMemory returns the address of zeroed memory, which is mapped at this address until
-// unmapMemory.
+// mapMemory returns the address of zeroed memory, which stays mapped there until unmapMemory.
 func mapMemory(size int) (uintptr, error) {
 	h, err := syscall.CreateFileMapping(syscall.InvalidHandle, nil, syscall.PAGE_READWRITE, 0, uint32(size), nil)
 	if err != nil {

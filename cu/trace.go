@@ -73,8 +73,7 @@ type Trace struct {
 // A tracer runs on the goroutine of the operation, which continues after it returns. It must be
 // safe for concurrent use. The library holds no lock meanwhile, so a tracer may use this package,
 // also the traced objects. Its own operations are traced, too: it must limit the recursion. A call
-// that would have to wait for the traced call, such as a second call on a graph that is being
-// captured to, fails.
+// that would wait for the traced call fails, such as a second call on a graph during Capture.
 //
 // If a tracer panics or ends the goroutine, the traced call releases what it used and created, and
 // does not return. A panic in the background, on a goroutine of the library, ends the program.
@@ -88,8 +87,7 @@ type TraceCall struct {
 	Start time.Time
 	// Duration is the time that the call took, with this package's part.
 	Duration time.Duration
-	// Result is the driver's result: ResultSuccess, ResultNotReady for a query of pending work, or
-	// an error.
+	// Result is the driver's result: ResultSuccess, ResultNotReady for pending work, or an error.
 	Result Result
 }
 
@@ -107,8 +105,8 @@ type tracers struct {
 }
 
 // AddTracer registers t for all operations until remove is called. Other tracers stay registered. A
-// call that is in flight during remove may still call t. Without a tracer, an operation costs one
-// additional load.
+// call that is in flight during remove may still call t. Without tracers, an operation costs one
+// more load.
 func (d *Driver) AddTracer(t Tracer) (remove func()) {
 	if !d.open() || t == nil {
 		return func() {}

@@ -112,12 +112,11 @@ func (u *usage) idle() bool {
 	return true
 }
 
-// waitLong is wait, repeated while streams are busy or the driver fails to answer. It is for a
-// goroutine of its own.
+// waitLong is wait, repeated while streams are busy or the driver fails. It is for a new goroutine.
 func (u *usage) waitLong(clock driver.Clock) error { return patiently(clock, u.wait) }
 
-// patiently repeats f until it returns nil or errNoTail, or has failed maxTries times with errors
-// other than errBusy.
+// patiently repeats f until it returns nil or errNoTail, or fails maxTries times with other errors
+// than errBusy.
 func patiently(clock driver.Clock, f func() error) error {
 	b := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer b.End()
@@ -134,8 +133,7 @@ func patiently(clock driver.Clock, f func() error) error {
 	}
 }
 
-// maxTries is how often the driver may fail to report the end of work; the tries take about a
-// second in total.
+// maxTries is how often the driver may fail to report the end of work: for about a second in total.
 const maxTries = 20
 
 // waitIdle waits until all work enqueued on the stream so far is done, even if the stream is
@@ -188,8 +186,8 @@ func (sc *streamCore) waitIdle() error {
 	return ctx.waitTail(sc)
 }
 
-// unlessPoisoned returns err, or nil if err says that the context is poisoned: then no work runs in
-// it any more.
+// unlessPoisoned returns err, or nil if err says that the context is poisoned: then it runs no
+// work.
 func (c *contextCore) unlessPoisoned(err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Result.Sticky() {

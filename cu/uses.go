@@ -21,8 +21,7 @@ type uses struct {
 	held map[holder]int // how often each was added
 	// nodeEvents are the events of nodes whose event was replaced.
 	nodeEvents map[driver.GraphNode]*slot
-	// unlaunched are the slots that the graph records and that represent an earlier record until
-	// its first launch.
+	// unlaunched are recorded slots that represent earlier records until the first launch.
 	unlaunched []*slot
 }
 
@@ -38,8 +37,8 @@ func (u *uses) add(h holder) {
 	}
 }
 
-// drop undoes one add. If it reports true, the object is no longer in uses, and the caller must end
-// the call in flight on it.
+// drop undoes one add. If it reports true, it was the last, and the caller must end the call in
+// flight on the object.
 func (u *uses) drop(h holder) (last bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -54,8 +54,8 @@ func (d *Driver) has(name string) bool {
 }
 
 // Features says which functions the driver has in addition to those of every driver for CUDA 11.
-// For a software driver only its CUDA version counts. Some missing functions have a substitute: see
-// each field.
+// For a software driver only its CUDA version counts. A field names the substitute, if there is
+// one.
 type Features struct {
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
 	Version int `json:"version"`
@@ -71,8 +71,7 @@ type Features struct {
 	ElapsedTimeV2 bool `json:"elapsedTimeV2"`
 	// RecordExternal: [Event.RecordWithFlags] works (11.1).
 	RecordExternal bool `json:"recordExternal"`
-	// ContextEvents: an event can be recorded on a whole context, and a context can wait for it
-	// (12.5).
+	// ContextEvents: events can be recorded on whole contexts, which can wait for events (12.5).
 	ContextEvents bool `json:"contextEvents"`
 	// GreenContexts: [Context.NewGreenContext] works, and green contexts have streams (12.5).
 	GreenContexts bool `json:"greenContexts"`

@@ -54,8 +54,7 @@ func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
 }
 
-// waitFor is wait. If stream is not nil, the wait is for the stream, and ends when the stream is
-// closed.
+// waitFor is wait. If stream is not nil, the wait also ends when the stream is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
 	w, ctxCore := &sl.drv.watch, sl.core.ctx
 	closings := ctxCore.closings.Load()

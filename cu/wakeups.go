@@ -55,8 +55,7 @@ const (
 	maxWakeUps   = 16
 )
 
-// due reports whether a wake-up stream must be created. The context has this number of streams of
-// the program.
+// due reports whether a wake-up stream must be created. The program has this number of streams.
 func (w *wakeUpPool) due(streams int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,8 +5,7 @@ type waitCounts struct {
 	// waits are the waits in progress: one for each goroutine in Wait, for each ticket, and for
 	// each pending event in WaitAll and WaitAny.
 	waits int
-	// wakeups are the wake-ups that streams have yet to make. After a sticky error they never make
-	// them.
+	// wakeups are the wake-ups left to streams. After a sticky error they are never made.
 	wakeups int
 	// descriptors and pages are the open file descriptors and mapped pages of the waits.
 	descriptors, pages int

@@ -10,13 +10,12 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// watchSource is the source of a driver's watcher. It queries several events in one transition into
-// C.
+// watchSource is the source of a driver's watcher. It queries many events in one transition into C.
 //
 // It does not query captured events. A query of an event whose newest record is part of a capture
 // would invalidate the capture, and a wake-up stream that waits for the event would join it. Both
-// calls are made with captures.polls held for reading: meanwhile no new record becomes part of a
-// capture of this package.
+// calls are made with captures.polls held for reading: meanwhile no record joins a capture of this
+// package.
 type watchSource struct {
 	drv      *Driver
 	notifier atomic.Pointer[notifier] // nil before the first wait
@@ -46,8 +45,7 @@ func (d *Driver) initWatch() {
 	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
 }
 
-// NewNotifier returns a notifier for the watcher to sleep on. It is discarded when the driver is
-// collected.
+// NewNotifier returns a notifier for the watcher to sleep on. It is discarded with the driver.
 func (s *watchSource) NewNotifier() watch.Notifier {
 	n := &notifier{Notifier: s.drv.table.NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
