@@ -246,7 +246,7 @@ func TestCaptureRefused(t *testing.T) {
 
 	// Captures of two streams are fine, of one they are not: that hurts neither.
 	g := r.graph(func() error {
-		try("nested", r.s, CaptureRelaxed, never, "do not nest", ResultIllegalState)
+		try("nested", r.s, CaptureRelaxed, never, "end that capture first", ResultIllegalState)
 		inner := must(r.other.Capture(CaptureGlobal, func() error { return r.work(r.other) }))(t)
 		defer inner.Close()
 		return r.work(r.s)
@@ -780,7 +780,7 @@ func TestGraphUpdate(t *testing.T) {
 	must(shape.AddEmpty(n))(t)
 	err := x.Update(shape)
 	r.is(err, ResultGraphExecUpdateFailure)
-	if want := "a node has another type: node 0 of the new graph, of type empty; the graphs differ too much: instantiate the new one"; !strings.Contains(err.Error(), want) {
+	if want := "a node has another type: node 0 of the new graph, of type empty; the graphs differ too much: instantiate the new graph"; !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}
 	r.ok(x.Launch(r.s))

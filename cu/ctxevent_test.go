@@ -202,7 +202,7 @@ func TestContextEventsInCaptures(t *testing.T) {
 		r.is(refused, ResultStreamCaptureUnsupported)
 		r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
 		for _, err := range []error{refused, err} {
-			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "no mode allows this") {
+			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "not allowed in any mode") {
 				t.Errorf("%v does not name %s, or what to do", err, name)
 			}
 		}

@@ -224,8 +224,8 @@ func TestPoisoned(t *testing.T) {
 	}
 	want := "cu: cuEventRecord(H): context is poisoned by an earlier error: CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; " +
 		"cuStreamQuery was the first to report it, for work that was enqueued earlier; " +
-		"a kernel went wrong: run the program under compute-sanitizer to see which one, and where; " +
-		"no GPU works in this process any more: start a new one; " +
+		"a kernel failed: run the program under compute-sanitizer to see which kernel, and where; " +
+		"no GPU works in this process any more: start a new process; " +
 		"the first error was CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
 	if diff := cmp.Diff(want, r.plain(err)); diff != "" {
 		t.Errorf("the second error (-want +got):\n%s", diff)
@@ -251,13 +251,13 @@ func TestDriverErrors(t *testing.T) {
 		code Result
 		want string
 	}{
-		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument; check the arguments: the message names the one that is wrong, if it was found before the driver was asked"},
+		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument; check the arguments: the message names the wrong argument if the error was found before the driver call"},
 		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; the error may come from work that was enqueued earlier; " +
 			"the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"},
 		{ResultStreamCaptureUnsupported, "cu: cuStreamQuery(H): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): operation not permitted when stream is capturing; " +
-			"while a stream is being captured this call is refused: always if it is about that stream, in global mode from any thread, in thread-local mode from the thread that captures; make it before or after the capture, or, if it is about something else, capture in relaxed mode"},
+			"this call is not allowed for a stream that is being captured; during a capture it is not allowed in global mode on any thread, and in thread-local mode on the capturing thread: make the call before or after the capture, or, if it is not for that stream, capture in relaxed mode"},
 		{ResultCapturedEvent, "cu: cuStreamQuery(H): CUDA_ERROR_CAPTURED_EVENT (907): operation not permitted on an event last recorded in a capturing stream; " +
-			"the event's newest record is part of a capture, so it has no status and no time of its own: record it with RecordExternal, or ask after recording it outside the capture"},
+			"the event's newest record is part of a capture, so the event has no status and no time: record it with RecordExternal, or query it after a record outside of the capture"},
 		{12345, "cu: cuStreamQuery(H): CUresult 12345; the driver calls it CUDA_ERROR_OF_TOMORROW: an error that only a newer driver knows"},
 		{54321, "cu: cuStreamQuery(H): CUresult 54321"},
 	} {

@@ -62,7 +62,7 @@ func TestHostFuncEndless(t *testing.T) {
 			r.is(err, ResultNotPermitted)
 			r.ok(behind.Wait(t.Context()))
 			r.misused(1, "a host function waits for what comes after it")
-			if strings.HasSuffix(name, "Wait") && !strings.Contains(err.Error(), "let it return") {
+			if strings.HasSuffix(name, "Wait") && !strings.Contains(err.Error(), "wait on another goroutine") {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
 		})

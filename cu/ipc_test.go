@@ -299,7 +299,7 @@ func TestIPCMistakes(t *testing.T) {
 	if _, err := r.gpu.OpenIPCEvent(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("a handle of this process, whose event was closed: %v", err)
 	}
-	if _, err := r.gpu.OpenIPCEvent(testHandle()); !errors.Is(err, ResultMapFailed) || !strings.Contains(err.Error(), "the bytes are no event's, or it cannot be reached from here") {
+	if _, err := r.gpu.OpenIPCEvent(testHandle()); !errors.Is(err, ResultMapFailed) || !strings.Contains(err.Error(), "the bytes are not an event's handle, or the event is not accessible") {
 		t.Errorf("bytes that are no handle: %v", err)
 	}
 	// What cannot be created, or opened, leaves nothing behind.

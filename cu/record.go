@@ -5,22 +5,21 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// This file is the protocol by which events are recorded. The caller has a call in flight on the stream.
+// This file is the protocol for recording events. The caller has a call in flight on the stream.
 //
-//	sl.Begin(sl)           A record of the slot is under way. Who waits for the slot, or polls it, sees that.
-//	sl.beginRecord(sc)     The stream and the place among its records are noted.
+//	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
+//	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number if it is known.
 //	res := ...             The driver is called.
-//	sl.confirm(noted, res) The place is withdrawn, unless the record is the newest of the slot for sure.
-//	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun meanwhile, as captured.
-//	sl.End(sl)             Tracers are called after that.
+//	sl.confirm(noted, res) Removes the sequence number if the record may not be the slot's newest.
+//	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun, as captured.
+//	sl.End(sl)             After this call, tracers are called.
 //
-// recordPlainly has all of it in one function, for records where no more is needed. RecordAll makes each step for 64
-// records. recordElsewhere moves the event to another slot if somebody waits for the earlier record.
+// recordPlainly has all steps in one function, for the usual record. RecordAll makes each step for
+// 64 records. recordElsewhere moves the event if a waiter needs the earlier record.
 
-// recordArgs say what is recorded, and by which function. The caller holds a reference
-// to it.
+// recordArgs are the stream, the function and the flags of a record. The caller keeps the objects.
 type recordArgs struct {
-	stream *streamCore // nil for a whole context, or a green one: the event's
+	stream *streamCore // nil for the whole context of the event, or for a green context
 	green  driver.GreenCtx
 	flags  RecordFlags
 	by     recordedBy
@@ -36,7 +35,7 @@ const (
 	byGreenContext                      // cuGreenCtxRecordEvent
 )
 
-// handle returns what tracers are called: 0 for a whole context.
+// handle returns the stream for tracers, 0 for a whole context.
 func (a recordArgs) handle() driver.Stream {
 	if a.stream == nil {
 		return 0
@@ -44,13 +43,12 @@ func (a recordArgs) handle() driver.Stream {
 	return a.stream.raw
 }
 
-// recordPlainly records the event on a stream (cuEventRecord) where there is no more to it than
-// that, as there nearly always is: nobody waits for the present record, captures, or traces.
-// Elsewhere, and where something is closed or does not go together, it reports false, and record
-// finds out.
+// recordPlainly records the event on a stream (cuEventRecord) in the usual case: no waiter needs
+// the present record, nothing is being captured, and no tracer is registered. In all other cases,
+// also for errors, it reports false, and the caller calls record.
 //
-// It does what record and those that this calls do then, in one function, as what they pass to each
-// other takes as long as all they do.
+// It repeats the steps of record and its callees in one function, because passing the arguments
+// between them takes as long as the steps.
 func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
 	sl := c.slot.Load()
 	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
@@ -58,7 +56,7 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	}
 	drv := sl.drv
 	if sl.Watched() || drv.oneByOne() {
-		return false, nil // before it is counted, as a waiter's order goes by the count
+		return false, nil // before Begin: even a refused record changes the generation, and ends the sequence number
 	}
 	if !sc.Acquire(sc) {
 		return false, nil
@@ -92,7 +90,6 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	return true, nil
 }
 
-// record records the event.
 func (c *eventCore) record(op string, a recordArgs) error {
 	for {
 		sl := c.slot.Load()
@@ -102,9 +99,9 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if sl.moves(a.flags) {
 			return c.recordElsewhere(op, a)
 		}
-		// A waiter counts itself, and then looks whether a record is under way: see ask.
+		// A waiter calls Watch, then looks for a record in flight: one of the two sees the other.
 		if !sl.Begin(sl) {
-			continue // since a moment ago it is waited for, or out of service
+			continue // a wait has begun, or the slot was retired or closed
 		}
 		t := sl.drv.trace(TraceEventRecord, sl.raw, a.handle())
 		res := sl.record(a)
@@ -115,7 +112,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 	}
 }
 
-// recordElsewhere is record where the event may have to move to another CUevent.
+// recordElsewhere is record for an event that may have to move to another CUevent.
 func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
 	for {
 		next, err := c.successor(op, a.flags)
@@ -129,22 +126,21 @@ func (c *eventCore) recordElsewhere(op string, a recordArgs) error {
 	}
 }
 
-// recording is a record that was made for an event that may have moved. What may tell
-// tracers is left to finish.
+// recording is a record of an event that may move. finish calls the tracers of it.
 type recording struct {
 	c  *eventCore
 	on driver.Stream // 0 for a whole context
 	t  tracedCall
-	// slot was recorded; it is nil if none was.
+	// slot is the slot that was recorded, or nil.
 	slot *slot
 	res  driver.Result
-	// again says that there has to be another one.
+	// again asks for another record.
 	again bool
 	next  successor
 }
 
-// recordMoving records the event: on the present slot, or, if somebody waits for that
-// one's record, on its successor. No lock of the event's is held while the driver is called.
+// recordMoving records the event: on the present slot, or on its successor if a waiter needs the
+// present record. No lock of the event is held while the driver is called.
 func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 	r = recording{c: c, on: a.handle(), t: c.ctx.drv.trace(TraceEventRecord, 0, a.handle()), next: next}
 	if a.flags&RecordExternal != 0 {
@@ -159,18 +155,17 @@ func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 		return r
 	}
 	r.slot, r.res = sl, sl.record(a)
-	// Only a CUevent that is recorded may take the place: one that is not says
-	// that it is complete.
+	// Without a successful record, the driver would report the successor's CUevent as complete.
 	if sl == next.slot && r.res == driver.ResultSuccess {
-		r.again = !c.moveOn(&r.next)
+		r.again = !c.moveTo(&r.next)
 	}
 	return r
 }
 
-// node records the event for a graph. The driver enqueues nothing for that, so that it is called
-// while it is certain where the event stays: a record that is refused changes nothing.
+// node records the event for a graph. The driver enqueues nothing in this call, so the call is made
+// under the event's lock, while the event cannot move. A record that fails changes nothing.
 func (r *recording) node(a recordArgs) {
-	captured := a.stream.beginWork() // before the event's lock, as others enqueue work on the stream
+	captured := a.stream.beginWork() // before the event's lock: a stream's lock comes first
 	defer a.stream.endWork()
 	sl, open := r.c.settle(&r.next, func(sl *slot) bool {
 		if !r.begin(sl) {
@@ -184,15 +179,14 @@ func (r *recording) node(a recordArgs) {
 	}
 }
 
-// begin begins a record on a slot. If it reports false another one has to be made, as the slot was
-// closed, or somebody has begun to wait, just now.
+// begin begins a record on a slot. It reports false if the slot was closed, or a wait for it has
+// begun. The record must then be repeated.
 func (r *recording) begin(sl *slot) bool {
 	r.again = !sl.Begin(sl)
 	return !r.again
 }
 
-// finish calls tracers of the record, and lets go of the slots. again says that another one
-// has to be made.
+// finish calls the record's tracers, and releases the slots. again asks for another record.
 func (r *recording) finish(op string) (again bool, err error) {
 	defer r.next.leave()
 	switch {
@@ -211,8 +205,8 @@ func (sl *slot) moves(flags RecordFlags) bool {
 	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
 }
 
-// endTraced ends a record, and calls tracers of it. These may wait for the event, so the
-// record is not under way any more; but the CUevent stays until they have been told.
+// endTraced ends a record, and calls its tracers. A tracer may wait for the event, so tracers are
+// called after the end. The CUevent is kept until they return.
 func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 	if t.to == nil {
 		sl.End(sl)
@@ -220,7 +214,7 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 	}
 	sl.Retain() // also if the event was closed
 	sl.End(sl)
-	defer sl.leave() // also if one panics
+	defer sl.leave() // also if a tracer panics
 	t.end(TraceEventRecord, sl.raw, on, res)
 }
 
@@ -228,7 +222,7 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
-		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else when the graph runs
+		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
 			sl.Mark(slotRecorded)
 		}
 		return res
@@ -238,7 +232,8 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 	return res
 }
 
-// beginRecord notes where a record is about to be made. It returns what confirm is passed after the record, if it is not 0.
+// beginRecord notes the stream and the sequence number of a record that is about to be made. The
+// caller passes noted to confirm after the record, if it is not 0.
 func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
 	sl.recordedOn(sc)
 	if sl.drv.ordered.Load() {
@@ -247,7 +242,7 @@ func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
 	return noted
 }
 
-// recordMade notes a record that was made, or refused, on a stream, nil for a whole context.
+// recordMade notes the result of a record on a stream, or on a whole context if sc is nil.
 func (sl *slot) recordMade(sc *streamCore, res driver.Result) {
 	if sc != nil && sl.drv.captures.n.Load() != 0 {
 		sl.overtaken(sc)
@@ -283,26 +278,26 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	return res
 }
 
-// recordedOn notes the stream of a record that is under way, nil for a whole context.
+// recordedOn notes the stream of a record in flight; nil for a whole context.
 func (sl *slot) recordedOn(sc *streamCore) {
 	on := uint64(0)
 	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
 		on = sc.serial
 	}
-	if sl.on.Load() != on { // it hardly ever is another one
+	if sl.on.Load() != on { // almost always equal; a store would make the cache line dirty
 		sl.on.Store(on)
 	}
 }
 
-// noteOrder notes the order of a record that is under way, after recordedOn, where somebody is
-// interested in orders. It returns what confirm is passed after the record, if it is not 0.
+// noteOrder notes the sequence number of a record in flight, after recordedOn, if a consumer of
+// sequence numbers exists (Driver.ordered). The caller passes a result other than 0 to confirm.
 //
-// An order is known only if the record is alone: no other call on the stream, nor a record on the
-// slot, is in flight now. So the calls of those with a lower one have returned when this one is
-// made, and the stream completes them before. What may become part of a capture has no order.
+// A sequence number is known only if no other call on the stream, and no other record of the slot,
+// is in flight. Then all calls with a lower number have returned, and the stream completes their
+// records first. A record that may become part of a capture has no sequence number.
 func (sl *slot) noteOrder(sc *streamCore) (noted handle.Gen) {
 	order, g := uint64(0), sl.Gen()
-	// Another record, which is over, may have noted another stream since.
+	// A record that has returned meanwhile may have noted another stream.
 	if g.Sole() && sc != nil && sl.on.Load() == sc.serial {
 		order = sc.nextRecord()
 	}
@@ -313,25 +308,26 @@ func (sl *slot) noteOrder(sc *streamCore) (noted handle.Gen) {
 	return g
 }
 
-// nextRecord returns the place of a record that the caller, who has a call in flight, is about to make, or 0. Others
-// may capture what is theirs, or was exposed to them, and nobody here knows.
+// nextRecord returns the sequence number of the record that the caller is about to make, or 0. The
+// caller has a call in flight. Other code may capture a foreign or exposed stream without notice.
 func (sc *streamCore) nextRecord() uint64 {
 	if sc.ctx.drv.captures.n.Load() != 0 || !sc.Sole() || sc.foreign || sc.exposed.Load() {
 		return 0
 	}
-	sc.records++ // whoever else is alone was, or will be, at another time
+	sc.records++ // only the sole call in flight gets here, so no other goroutine writes the field now
 	return sc.records
 }
 
-// confirm withdraws an order that was noted when gen was g, unless the record has become the slot's newest for sure.
+// confirm removes the sequence number noted at generation g, unless the record is surely the
+// newest.
 func (sl *slot) confirm(g handle.Gen, res driver.Result) {
 	if res != driver.ResultSuccess || sl.Gen() != g {
 		sl.order.Store(0)
 	}
 }
 
-// position returns the serial of the stream that the newest record is on, and its order there; 0 for
-// what is not known, or may change. A record notes both while it is under way.
+// position returns the serial of the newest record's stream, and the record's sequence number
+// there; 0 for each that is unknown or may change.
 func (sl *slot) position() (on, order uint64) {
 	g := sl.Gen()
 	on, order = sl.on.Load(), sl.order.Load()
@@ -344,9 +340,9 @@ func (sl *slot) position() (on, order uint64) {
 	return on, order
 }
 
-// recordInCapture calls the driver where the record may become part of a capture.
+// recordInCapture calls the driver for a record that may become part of a capture.
 func (sl *slot) recordInCapture(a recordArgs) driver.Result {
-	var c *capture // nil for a whole context, which cannot become part of one
+	var c *capture // nil for a whole context, which is never part of a capture
 	if a.stream != nil {
 		c = a.stream.beginWork()
 		defer a.stream.endWork()
@@ -360,7 +356,7 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 	return sl.callRecord(a)
 }
 
-// recordNode calls the driver where the record becomes a node of the capture's graph.
+// recordNode calls the driver for a record that becomes a node of the capture's graph.
 func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 	if c != nil {
 		c.uses.add(sl)
@@ -378,12 +374,13 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 	return res
 }
 
-// recordCaptured calls the driver where the record becomes part of a capture, or the earlier one was. No lock is held
-// meanwhile: those who poll see that a record is under way, and have to see it before it is part of a capture.
+// recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
+// that was. No lock is held during the call. A poll sees that a record is in flight, and must see
+// that before the record is part of the capture.
 //
-// What is noted may be wrong where records of the slot meet: then it says that the record is part
-// of the capture, though a later one is not. The other way round it never is: a record in the
-// capture notes that before and after the call, and one that leaves the capture before.
+// If several records of the slot are in flight, captured may name the capture although a later
+// record is not part of it. The opposite never happens: a record in the capture stores captured
+// before and after the call, and a record outside of the capture stores nil only before the call.
 func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
 	g := sl.Gen()
 	before := sl.captured.Swap(c)
@@ -394,16 +391,16 @@ func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
 	switch {
 	case res == driver.ResultSuccess && c != nil:
 		sl.captured.Store(c)
-	case res != driver.ResultSuccess && g.Sole() && sl.Gen() == g: // no other record may have noted something
+	case res != driver.ResultSuccess && g.Sole() && sl.Gen() == g: // no other record may have stored captured
 		sl.captured.CompareAndSwap(c, before)
 	}
 	return res
 }
 
-// overtaken is called when a capture has begun during a record that did not know of it.
-// If it is of this stream the record counts as part of it: whether it is, only its order
-// with the beginning could tell, and the program has left that open. It does not wait for
-// other work on the stream, as the record is made.
+// overtaken is called if a capture has begun during a record that was not made for a capture. If
+// the capture is of the record's stream, the record counts as part of it: only the order of the two
+// calls in the driver decides, and the program has left that order open. The function does not wait
+// for other calls on the stream, because the record has been made.
 func (sl *slot) overtaken(sc *streamCore) {
 	if c := sc.capturing(); c != nil {
 		sl.captured.Store(c)

@@ -8,11 +8,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// docs is the page that has a section on every error: a file of this module. Once the module is
-// published it becomes the page's URL, and [Error.Doc] returns URLs.
+// docs is the page with a section on each error: a file of this module. After the module's
+// publication it will be the page's URL, and [Error.Doc] will return URLs.
 const docs = "docs/errors.md"
 
-// mistakes are the errors that have a section of their own, by its name.
+// mistakes are the errors with their own section on the page, and the names of the sections.
 func mistakes() []struct {
 	err  error
 	name string
@@ -41,8 +41,8 @@ func mistakes() []struct {
 	}
 }
 
-// Doc returns where this module's documentation explains the error: a file of the module, and
-// the section in it, such as "docs/errors.md#errnotrecorded".
+// Doc returns the section of this module's documentation that explains the error, such as
+// "docs/errors.md#errnotrecorded".
 func (e *Error) Doc() string {
 	if e == nil {
 		return docs
@@ -58,21 +58,21 @@ func (e *Error) Doc() string {
 	return docs
 }
 
-// missingHint says what to do about a function that the driver does not have.
+// missingHint returns the remedy for a function that the driver lacks.
 func missingHint(m *driver.MissingError) string {
 	switch {
 	case m.Since == 0:
 		return "check the name"
 	case m.Software:
-		return "do without, or use NVIDIA's driver"
+		return "do not use the function, or use NVIDIA's driver"
 	case m.Driver < m.Since:
 		return "update the NVIDIA driver"
 	}
 	return "reinstall the NVIDIA driver"
 }
 
-// Remedy returns what to do about a result, in a sentence or two, or "" for a
-// code that this package does not know, and for success.
+// Remedy returns the remedy for a result, in one or two sentences. It is "" for success and for a
+// code that this package does not know.
 func Remedy(r Result) string {
 	for _, e := range remedies {
 		if slices.Contains(e.of, r) {
@@ -82,8 +82,8 @@ func Remedy(r Result) string {
 	return ""
 }
 
-// remedyFor says what to do about a result of a function, by its name in C: more than Remedy does, where
-// it is known.
+// remedyFor returns the remedy for a result of the C function op. It may be more precise than
+// Remedy.
 func remedyFor(op string, r Result) string {
 	for _, c := range callRemedies {
 		if c.result == r && slices.Contains(c.ops, op) {
@@ -93,33 +93,32 @@ func remedyFor(op string, r Result) string {
 	return Remedy(r)
 }
 
-// callRemedies say what to do about a result of some functions, where that is not what others need.
+// callRemedies are remedies for a result of some functions, where the general remedy does not help.
 var callRemedies = [...]struct {
 	result Result
 	ops    []string
 	text   string
 }{
 	{ResultInvalidValue, []string{"cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime"},
-		"the event's newest record was part of a capture that has ended, so it marks nothing any more: " +
+		"the event's newest record was part of a capture that has ended, so the event has no status: " +
 			"record it again, or use RecordExternal in the capture"},
 	{ResultInvalidValue, []string{"cuStreamWaitEvent"},
-		"the event's newest record was part of a capture that has ended, and marks nothing any more; " +
+		"the event's newest record was part of a capture that has ended, so the event has no status; " +
 			"or WaitExternal was used on a stream that is not being captured"},
 	{ResultDeviceUnavailable, []string{"cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuGreenCtxCreate"},
 		"the device is busy: another process holds it in exclusive mode (nvidia-smi -q -d COMPUTE shows the mode): " +
 			"end that process, or set the mode to Default, and open the context again"},
 	{ResultMapFailed, []string{openIPCOp},
-		"the bytes are no event's, or it cannot be reached from here: pass on what Event.IPCHandle has " +
-			"returned, unchanged, " +
-			"and open it while the event is there, on the machine, and in the container, where it was created"},
+		"the bytes are not an event's handle, or the event is not accessible: pass the bytes of " +
+			"Event.IPCHandle unchanged, and open them while the event exists, on the same machine and in the " +
+			"same container"},
 	{ResultNotSupported, []string{openIPCOp, getIPCOp}, noIPCHint},
 	{ResultIllegalState, []string{"cuEventRecordWithFlags"},
 		"RecordExternal is for streams that are being captured: use Record"},
 	{ResultIllegalState, []string{"cuStreamBeginCapture", beginToGraphOp},
-		"the stream is part of a capture already, and captures do not nest: let that one end first, or " +
-			"capture another stream"},
+		"the stream is part of a capture already: end that capture first, or capture another stream"},
 	{ResultIllegalState, []string{endCaptureOp},
-		"somebody else has ended the capture: leave that to Capture, which ends what it has begun"},
+		"other code has ended the capture: let Capture end the captures that it begins"},
 	{
 		ResultStreamCaptureUnsupported,
 		[]string{
@@ -129,27 +128,26 @@ var callRemedies = [...]struct {
 			"cuGreenCtxRecordEvent",
 			"cuGreenCtxWaitEvent",
 		},
-		"no mode allows this while a stream of the context is being captured: make the call before or after " +
-			"the capture",
+		"this call is not allowed in any mode while a stream of the context is being captured: make the call " +
+			"before or after the capture",
 	},
 	{ResultStreamCaptureUnsupported, []string{"cuGraphLaunch", "cuGraphUpload"},
-		"a graph does not become part of another one: launch it on a stream that is not being captured"},
+		"a graph launch cannot be captured: launch the graph on a stream that is not being captured"},
 	{ResultStreamCaptureImplicit, []string{"cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemsetD8"},
-		"this call is ordered with the legacy default stream, which cannot take part in a capture: use " +
-			"Stream.Copy or Stream.Memset, " +
-			"or make the call before or after the capture"},
+		"this call is ordered with the legacy default stream, which cannot be captured: use " +
+			"Stream.Copy or Stream.Memset, or make the call before or after the capture"},
 }
 
-// remedies say what to do about results.
+// remedies are the general remedies.
 var remedies = [...]struct {
 	of   []Result
 	text string
 }{
 	{[]Result{ResultInvalidValue},
-		"check the arguments: the message names the one that is wrong, if it was found before the driver was asked"},
+		"check the arguments: the message names the wrong argument if the error was found before the driver call"},
 	{[]Result{ResultInvalidHandle},
 		"the objects do not fit the call: an event and the stream that it is recorded on must be of one context, " +
-			"and the time between events takes two that are timed and recorded"},
+			"and a time between events needs two timed, recorded events"},
 	{
 		[]Result{
 			ResultProfilerDisabled,
@@ -157,13 +155,14 @@ var remedies = [...]struct {
 			ResultProfilerAlreadyStarted,
 			ResultProfilerAlreadyStopped,
 		},
-		"only calls that control a profiler give it: leave starting and stopping to one side, the tool or the program",
+		"only calls that control a profiler return this result: start and stop the profiler either in the tool or " +
+			"in the program",
 	},
 	{[]Result{ResultContextAlreadyCurrent},
-		"no current driver gives it: update the driver"},
+		"current drivers do not return this result: update the driver"},
 	{[]Result{ResultMapFailed},
-		"what another process, or a graphics API, shares cannot be mapped: it is gone, or of another machine " +
-			"or container"},
+		"an object shared by another process or a graphics API cannot be mapped: the object no longer exists, or " +
+			"is of another machine or container"},
 	{
 		[]Result{
 			ResultUnmapFailed,
@@ -174,35 +173,37 @@ var remedies = [...]struct {
 			ResultNotMappedAsPointer,
 			ResultAlreadyAcquired,
 		},
-		"resources that are shared with a graphics API are mapped, used and unmapped in this order, each once",
+		"map, use and unmap resources that are shared with a graphics API in this order, each once",
 	},
 	{[]Result{ResultInvalidGraphicsContext},
 		"make the graphics API's context current on the thread, in gpu.Do"},
 	{[]Result{ResultUnsupportedExecAffinity},
-		"ask for a number of multiprocessors that the device and MPS allow, or for none"},
+		"request a number of multiprocessors that the device and MPS allow, or no number"},
 	{[]Result{ResultUnsupportedDevsideSync},
 		"kernels must not call cudaDeviceSynchronize any more: compile them without it"},
 	{[]Result{ResultIllegalState},
-		"the object is not in a state for this call: see the C function's documentation for what has to come before"},
+		"the object is not in a state for this call: the C function's documentation lists the calls that must " +
+			"come before"},
 	{[]Result{ResultLossyQuery},
-		"what was asked for cannot be said with this call: ask with its newer interface"},
+		"this function cannot represent the answer: use the newer version of the function"},
 	{[]Result{ResultLaunchIncompatibleTexturing},
 		"set the texture references up as the kernel was compiled for, or use texture objects"},
 	{[]Result{ResultHostMemoryAlreadyRegistered},
-		"unregister the memory first; what AllocHost returns is registered already"},
+		"unregister the memory first; memory of AllocHost is registered already"},
 	{[]Result{ResultHostMemoryNotRegistered},
-		"register the memory first, or take it from AllocHost"},
+		"register the memory first, or allocate it with AllocHost"},
 	{[]Result{ResultPeerAccessAlreadyEnabled, ResultPeerAccessNotEnabled},
-		"EnablePeerAccess and DisablePeerAccess take this for success; code that calls the driver itself should too"},
+		"EnablePeerAccess and DisablePeerAccess treat this result as success: code that calls the driver directly " +
+			"should, too"},
 	{[]Result{ResultTensorMemoryLeak},
 		"the kernel must free all tensor memory that it allocates before it ends"},
 	{[]Result{ResultCDPNotSupported, ResultCDPVersionMismatch},
 		"kernels that launch kernels need one version of that interface, and no MPS: compile everything with " +
 			"one toolkit"},
 	{[]Result{ResultGraphExecUpdateFailure},
-		"the graphs differ too much: instantiate the new one"},
+		"the graphs differ too much: instantiate the new graph"},
 	{[]Result{ResultExternalDevice},
-		"a device that shares a semaphore or memory with the GPU failed: look there"},
+		"a device that shares a semaphore or memory with the GPU failed: look for the error of that device"},
 	{[]Result{ResultInvalidClusterSize},
 		"choose a cluster that the device can schedule: ask cuOccupancyMaxPotentialClusterSize"},
 	{[]Result{ResultFunctionNotLoaded},
@@ -218,7 +219,7 @@ var remedies = [...]struct {
 	{[]Result{ResultDeinitialized},
 		"the process is exiting: stop using the GPU before main returns"},
 	{[]Result{ResultStubLibrary},
-		"the library is the CUDA toolkit's stub, for linking only: take the toolkit's stubs folder off " +
+		"the library is the CUDA toolkit's stub, for linking only: remove the toolkit's stubs folder from " +
 			"LD_LIBRARY_PATH"},
 	{[]Result{ResultCallRequiresNewerDriver},
 		"update the NVIDIA driver"},
@@ -230,12 +231,12 @@ var remedies = [...]struct {
 		"check that nvidia-smi lists a GPU, that CUDA_VISIBLE_DEVICES does not hide it, and that a container " +
 			"was started with it; cuprobe doctor does all of that"},
 	{[]Result{ResultInvalidDevice},
-		"ask DeviceCount how many there are; CUDA_VISIBLE_DEVICES may hide some"},
+		"DeviceCount returns the number of devices; CUDA_VISIBLE_DEVICES may hide some"},
 	{[]Result{ResultDeviceNotLicensed},
 		"the virtual GPU has no license: ask its administrator"},
 	{[]Result{ResultInvalidImage, ResultInvalidSource},
-		"the image is neither PTX nor a cubin or fatbin that this driver reads: check what was passed, and " +
-			"that it is whole"},
+		"the image is neither PTX nor a cubin or fatbin that this driver reads: check that it is the right image, " +
+			"and complete"},
 	{[]Result{ResultInvalidContext},
 		"no context is current on the thread, or it was destroyed: make the call in gpu.Do"},
 	{[]Result{ResultNoBinaryForGPU},
@@ -247,9 +248,9 @@ var remedies = [...]struct {
 	{[]Result{ResultContextAlreadyInUse},
 		"the GPU is in exclusive mode and another thread or process has it"},
 	{[]Result{ResultPeerAccessUnsupported},
-		"ask Device.CanAccessPeer first; copies between the devices work all the same"},
+		"call Device.CanAccessPeer first; copies between the devices work without peer access"},
 	{[]Result{ResultInvalidPTX},
-		"the compiler's log in this error says which line of the PTX it refuses; ptxas says the same at build time"},
+		"the compiler's log in this error names the wrong line of the PTX; ptxas reports the same at build time"},
 	{[]Result{ResultNVLinkUncorrectable, ResultContained},
 		"the link between GPUs failed: see dmesg for Xid messages, reset or drain the GPU"},
 	{[]Result{ResultJITCompilerNotFound},
@@ -263,9 +264,9 @@ var remedies = [...]struct {
 	{[]Result{ResultFileNotFound},
 		"check the path"},
 	{[]Result{ResultSharedObjectSymbolNotFound, ResultSharedObjectInitFailed},
-		"parts of the driver do not fit together: reinstall it"},
+		"parts of the driver are of different versions: reinstall the driver"},
 	{[]Result{ResultOperatingSystem},
-		"the kernel refused something: see dmesg, ulimit -l, ulimit -u and the permissions of /dev/nvidia*"},
+		"the system's kernel refused a request: see dmesg, ulimit -l, ulimit -u and the permissions of /dev/nvidia*"},
 	{[]Result{ResultNotFound},
 		"check the name; C++ names are mangled unless they are declared extern \"C\""},
 	{[]Result{ResultNotReady},
@@ -281,7 +282,7 @@ var remedies = [...]struct {
 			ResultLaunchFailed,
 			ResultAssert,
 		},
-		"a kernel went wrong: run the program under compute-sanitizer to see which one, and where",
+		"a kernel failed: run the program under compute-sanitizer to see which kernel, and where",
 	},
 	{[]Result{ResultLaunchOutOfResources},
 		"the block has too many threads for the registers or shared memory that the kernel needs: ask " +
@@ -291,41 +292,39 @@ var remedies = [...]struct {
 	{[]Result{ResultPrimaryContextActive},
 		"set the flags before the primary context is retained"},
 	{[]Result{ResultContextIsDestroyed},
-		"other code in the process destroyed or reset the context (cuCtxDestroy, cuDevicePrimaryCtxReset, " +
-			"cudaDeviceReset), " +
-			"which nothing in it survives: keep that code from it, or open a new Context after it"},
+		"other code in the process destroyed or reset the context and all objects in it (cuCtxDestroy, " +
+			"cuDevicePrimaryCtxReset, cudaDeviceReset): do not call that code, or open a new Context afterwards"},
 	{[]Result{ResultTooManyPeers},
 		"disable peer access that is no longer needed"},
 	{[]Result{ResultCooperativeLaunchTooLarge},
 		"launch at most MaxActiveBlocks times the number of multiprocessors"},
 	{[]Result{ResultNotPermitted},
-		"the operation is not allowed here: functions that a stream calls on the host must not wait for what " +
-			"comes after them, " +
-			"and in C must not make, launch or free anything; other operations need privileges"},
+		"the operation is not allowed here: host functions of a stream must not wait for work behind them in the " +
+			"stream, and in C must not create, launch or free CUDA objects; other operations need privileges"},
 	{[]Result{ResultNotSupported},
-		"this device, platform or driver does not have it"},
+		"this device, platform or driver does not support the operation"},
 	{[]Result{ResultSystemNotReady},
-		"the system's services are not up: start nvidia-fabricmanager on NVSwitch machines, and nvidia-persistenced"},
+		"services of the system are not running: start nvidia-persistenced, and on NVSwitch machines " +
+			"nvidia-fabricmanager"},
 	{[]Result{ResultSystemDriverMismatch},
 		"the kernel module and libcuda.so.1 are of different versions: reboot after a driver update; in a " +
 			"container, use the host's library"},
 	{[]Result{ResultCompatNotSupportedOnDevice},
-		"the compatibility package is for data-centre GPUs only: take it off LD_LIBRARY_PATH"},
+		"the compatibility package is for data-centre GPUs only: remove it from LD_LIBRARY_PATH"},
 	{[]Result{ResultMPSConnectionFailed, ResultMPSRPCFailure, ResultMPSServerNotReady},
-		"look after the MPS daemon: start it, or unset CUDA_MPS_PIPE_DIRECTORY"},
+		"the MPS daemon is not available: start it, or unset CUDA_MPS_PIPE_DIRECTORY"},
 	{[]Result{ResultMPSMaxClientsReached, ResultMPSMaxConnectionsReached},
 		"too many processes share the GPU through MPS: stop some"},
 	{[]Result{ResultMPSClientTerminated},
 		"another MPS client's error ended this one too: start the process again"},
 	{[]Result{ResultStreamCaptureUnsupported},
-		"while a stream is being captured this call is refused: always if it is about that stream, in global " +
-			"mode from any thread, " +
-			"in thread-local mode from the thread that captures; make it before or after the capture, or, if it " +
-			"is about something else, capture in relaxed mode"},
+		"this call is not allowed for a stream that is being captured; during a capture it is not allowed in global " +
+			"mode on any thread, and in thread-local mode on the capturing thread: make the call before or after the " +
+			"capture, or, if it is not for that stream, capture in relaxed mode"},
 	{[]Result{ResultStreamCaptureInvalidated},
 		"an earlier call has invalidated the capture: end it, and look at that call's error"},
 	{[]Result{ResultStreamCaptureMerge},
-		"two captures cannot become one: let streams wait only for events of their own capture"},
+		"two captures cannot be joined: let streams wait only for events of their own capture"},
 	{[]Result{ResultStreamCaptureUnmatched},
 		"end a capture on the stream that it was begun on"},
 	{[]Result{ResultStreamCaptureUnjoined},
@@ -333,16 +332,15 @@ var remedies = [...]struct {
 	{[]Result{ResultStreamCaptureIsolation},
 		"work in a capture cannot wait for work outside: record the event in the capture, or wait with WaitExternal"},
 	{[]Result{ResultStreamCaptureImplicit},
-		"the legacy default stream cannot take part: use non-blocking streams"},
+		"the legacy default stream cannot be captured: use non-blocking streams"},
 	{[]Result{ResultCapturedEvent},
-		"the event's newest record is part of a capture, so it has no status and no time of its own: " +
-			"record it with RecordExternal, or ask after recording it outside the capture"},
+		"the event's newest record is part of a capture, so the event has no status and no time: " +
+			"record it with RecordExternal, or query it after a record outside of the capture"},
 	{[]Result{ResultStreamCaptureWrongThread},
 		"the capture has ended, and there is no graph: end it on the thread that began it"},
 	{[]Result{ResultTimeout},
-		"ask again, or with more time"},
+		"repeat the call, or allow more time"},
 	{[]Result{ResultUnknown},
-		"the driver does not say what: see dmesg for Xid messages; if other calls fail with it too, start " +
-			"the process again, " +
-			"and if that does not help, reload the kernel modules or reboot"},
+		"the driver gives no reason: see dmesg for Xid messages; if other calls fail with this result, too, start " +
+			"the process again, and if that does not help, reload the kernel modules or reboot"},
 }

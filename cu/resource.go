@@ -8,49 +8,44 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// object is a handle of a kind that has no more to its life than being created,
-// used and destroyed: a stream, a module, memory.
+// object is an object that can only be created, used and destroyed: a stream, a module, memory.
 type object interface {
-	// kind names what it is.
+	// kind names the kind of the object.
 	kind() string
-	// handle returns the driver's handle.
 	handle() uintptr
-	// free destroys it, and says by which function. Where there is nothing to
-	// destroy, because it is somebody else's, it just lets go.
+	// free destroys the object, and returns the C function that did so. If other code owns the
+	// object, it ends only this package's use.
 	free(at driver.At) (op string, res driver.Result)
 }
 
-// resource is the life of an object, which contains it. The object is what the
-// owner, such as a Stream, points to, and what calls in flight hold on to.
+// resource is the lifetime of an object, which contains it. The owner, such as a Stream, and calls
+// in flight point to the object.
 type resource struct {
 	handle.Refs
 	ctx  *contextCore
 	self object
 	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
 	waits bool
-	// tries is how often the driver failed to say when the object's last work is done.
+	// tries is how often the driver failed to report when the object's last work is done.
 	tries uint8
-	// freed is set when the object is gone.
+	// freed is set when the object is freed.
 	freed atomic.Bool
-	// usage is where the object was used, if that must be over before it is
-	// freed.
+	// usage is not nil if the work that uses the object must be done before it is freed.
 	usage *usage
 }
 
-// background is how a call is made that the program has not asked for, or that is documented to return at once: it
-// invalidates no capture, and must not be of a function that may wait for the GPU.
+// background returns how a background call is made, and a call that is documented to return at
+// once. Such a call invalidates no capture, and must not wait for the GPU.
 func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 
-// owned puts a resource into service, which becomes a user of the context, and
-// has it closed when the garbage collector finds that nobody refers to its
-// owner.
+// owned makes a new resource a user of the context, to be closed when its owner is abandoned.
 func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.Cleanup {
-	ctx.hold() // cannot fail: the caller is a user
+	ctx.hold() // cannot fail: the caller is a user of the context
 	r.ctx, r.self = ctx, self
 	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
 }
 
-// leave ends a call that Enter or Acquire has begun.
+// leave ends a call that Enter or Acquire began.
 func (r *resource) leave() { r.Release(r) }
 
 // Refused returns the error of a call that began after the resource was closed.
@@ -63,8 +58,8 @@ func (r *resource) Last(later bool) {
 	r.ctx.drv.last(later, func() { r.destroyLate(false) })
 }
 
-// closeOwned is the owner's Close. It disturbs nobody's capture. Where the driver may wait, what is deferred is
-// freed, too.
+// closeOwned is the Close of the owner. It invalidates no capture. If the driver may wait in it, it
+// also frees the context's deferred objects.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	first, last := r.Close()
 	if first {
@@ -75,7 +70,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	}
 	late := true
 	defer func() {
-		if late { // perhaps it can be known later; also if a tracer panics
+		if late { // destroyLate repeats the wait for the last work; also if a tracer panics
 			r.destroyLate(false)
 		}
 	}()
@@ -90,8 +85,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	return r.free(driver.At{Relaxed: true})
 }
 
-// forgotten closes a resource whose owner the garbage collector found. Another
-// object that is part of it may still be in use.
+// forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
 func (r *resource) forgotten() {
 	switch first, last := r.Close(); {
 	case last:
@@ -101,13 +95,12 @@ func (r *resource) forgotten() {
 	}
 }
 
-// destroy frees the object, and takes it away from its context.
+// destroy frees the object, and ends its use of the context.
 func (r *resource) destroy(at driver.At) error {
 	defer r.ctx.childDone() // also if a tracer panics
 	return r.free(at)
 }
 
-// free frees the object.
 func (r *resource) free(at driver.At) error {
 	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
@@ -116,16 +109,14 @@ func (r *resource) free(at driver.At) error {
 	return nil
 }
 
-// keep leaves the object as it is, for as long as the process lives, because the
-// GPU may use it and there is no way to know when it does not.
+// keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
 func (r *resource) keep(err error) error { return errKept(r.self.kind(), r.self.handle(), err) }
 
 func errKept(kind string, handle uintptr, err error) error {
 	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
-// usedOn notes that work which uses the object is about to be enqueued on a stream: see
-// usage.
+// usedOn notes a stream before work that uses the object is enqueued on it: see usage.
 func (r *resource) usedOn(sc *streamCore) {
 	if r.ctx != sc.ctx && !sc.part.usesOthers.Load() {
 		sc.part.usesOthers.Store(true)
@@ -133,8 +124,9 @@ func (r *resource) usedOn(sc *streamCore) {
 	r.usage.note(sc, true)
 }
 
-// destroyLate destroys the resource when nobody waits for the outcome, which goes to the leak hook: on a goroutine
-// of its own if work that uses it has to be waited for. Where the driver may wait, it is deferred instead.
+// destroyLate destroys the resource in the background; an error goes to the leak hook. If work that
+// uses the resource must end first, it waits on a new goroutine. If the driver may wait for the
+// GPU, the resource is deferred.
 func (r *resource) destroyLate(forgotten bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten}
 	if r.waits {

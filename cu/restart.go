@@ -7,20 +7,19 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// NeedsRestart reports whether err says that the process must be restarted, because CUDA
-// does not work in it any more. An exporter, or any other program that goes on after
-// errors, ends when it reports true, and lets its supervisor start it again. It is true
-// for:
+// NeedsRestart reports whether err says that the process must be restarted, because CUDA no longer
+// works in it. A program that normally continues after errors, such as an exporter, should then
+// exit, so that its supervisor starts it again. It is true for:
 //
-//   - sticky errors, as of a kernel that wrote out of bounds: [ErrContextPoisoned];
+//   - sticky errors, such as after a kernel that wrote out of bounds: [ErrContextPoisoned];
 //   - a lost device: [ErrDeviceLost];
-//   - a bare [Result] that always means one of both.
+//   - a [Result] that always means one of these two.
 //
-// Of a joined error and of a [*BatchError] it looks at each part. It is false for a device
-// that is busy: [ResultDeviceUnavailable] while a context is opened.
+// # Details
 //
-// Sticky errors were observed on H200s. A lost device is demonstrated on the software driver
-// only (cusim.Driver.LoseDevice and cusim.Faults).
+// It checks each part of a joined error and of a [*BatchError]. It is false for a busy device:
+// [ResultDeviceUnavailable] while a context is opened. Sticky errors were observed on H200s. A lost
+// device is demonstrated on the software driver only (cusim.Driver.LoseDevice and cusim.Faults).
 func NeedsRestart(err error) bool {
 	if errors.Is(err, ErrContextPoisoned) || errors.Is(err, ErrDeviceLost) {
 		return true
@@ -29,28 +28,27 @@ func NeedsRestart(err error) bool {
 	return errors.As(err, &r) && (r.Sticky() || r == ResultECCUncorrectable)
 }
 
-// firstError is the first error of a kind, of a context or of a driver.
+// firstError is the first error of a kind in a context or a driver.
 type firstError struct {
 	op  string
 	res Result
 }
 
-// losses are what a driver knows of lost devices.
+// losses are a driver's reports of lost devices.
 type losses struct {
 	// lost is the first loss, unknown the first ResultUnknown.
 	lost, unknown atomic.Pointer[firstError]
 }
 
-// isLoss reports whether a result of a call can mean that a device is lost.
+// isLoss reports whether a result can mean that a device is lost.
 func isLoss(r Result) bool {
 	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
 }
 
 // note returns the first loss if the result of a call means that a device is lost, else nil.
-// inContext says that the call was made in a context, which had been opened: then
-// ResultDeviceUnavailable is a loss, where it else says that the device is busy, unless there
-// is a loss. ResultUnknown is one if two functions have returned it: a single one
-// may do so for reasons of its own.
+// inContext says that the call was made in an open context. Then ResultDeviceUnavailable is a loss;
+// otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
+// loss if two functions have returned it, because one function may have another reason for it.
 func (l *losses) note(op string, res Result, inContext bool) *firstError {
 	this := &firstError{op, res}
 	lost := false
@@ -71,12 +69,12 @@ func (l *losses) note(op string, res Result, inContext bool) *firstError {
 }
 
 const (
-	poisonedDetail = "no GPU works in this process any more: start a new one"
+	poisonedDetail = "no GPU works in this process any more: start a new process"
 	lostDetail     = "the driver has lost the device: start the process again; " +
 		"if that does not help, see dmesg for Xid messages, and reset or drain the GPU"
 )
 
-// setLost makes e say that the device is lost, and since when.
+// setLost makes e say that the device is lost, and which error reported that first.
 func (e *Error) setLost(first *firstError) {
 	e.Err = ErrDeviceLost
 	e.Detail = first.op + " was the first to report it"
@@ -91,27 +89,27 @@ func (e *Error) setLost(first *firstError) {
 
 // firstErrors are the errors that made a context unusable. Each is set once.
 type firstErrors struct {
-	// poison is the first sticky error, loss the first that says that the device is lost.
+	// poison is the first sticky error, loss the first loss of the device.
 	poison, loss atomic.Pointer[firstError]
 }
 
-// note remembers what a result of a call in the context says about the context.
+// note notes a call's result if it makes the context unusable.
 func (c *contextCore) note(op string, res driver.Result) {
 	if res.Sticky() {
 		c.poison.CompareAndSwap(nil, &firstError{op, res})
-		c.calls.dropAll() // nothing is called any more
+		c.calls.dropAll() // no host function is called any more
 	}
 	if first := c.drv.losses.note(op, res, true); first != nil {
 		c.loss.CompareAndSwap(nil, first)
 	}
 }
 
-// Err returns the error that made the context unusable, or nil: the first sticky one, which
-// matches [ErrContextPoisoned], or else the first that says that the device is lost, which
-// matches [ErrDeviceLost]. For both [NeedsRestart] is true. Err asks the driver
-// nothing: an error that no call has reported yet is not known. After a sticky error every call
-// that reaches the driver in the context fails with an error that matches
-// ErrContextPoisoned, and on real GPUs the process cannot get another context.
+// Err returns the error that made the context unusable, or nil. It is the first sticky error, which
+// matches [ErrContextPoisoned], or else the first error that says that the device is lost, which
+// matches [ErrDeviceLost]. [NeedsRestart] is true for both. Err makes no driver call, so an error
+// that no call has returned yet is unknown. After a sticky error every driver call in the context
+// fails with an error that matches ErrContextPoisoned, and on real GPUs the process cannot get
+// another context.
 func (c *Context) Err() error {
 	if c == nil || c.own == nil {
 		return errNil("cuCtxGetCurrent", "context")

@@ -9,62 +9,59 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// slot is one CUevent in the service of an event. An event usually has the same
-// slot for life. It gets another one when it is recorded while somebody waits
-// for its earlier record: the waiters keep the old slot, with the record that
-// they wait for, and the CUevent is used again when the last of them is done.
+// slot is one CUevent that an event uses. An event usually has one slot for its whole life. It gets
+// another slot if it is recorded while a waiter needs its earlier record: the waiters keep the old
+// slot and its record. When the last waiter has left, another event may use the CUevent.
 //
-// The fields that a query or a record touches come first, and, with the pointer
-// that precedes an event's first slot, fill a cache line: between two calls the
-// driver has thrown most of the cache's content out.
+// The fields that a query or a record uses come first. With the pointer before an event's first
+// slot they fill one cache line: between two calls the driver evicts most lines.
 type slot struct {
-	// Records keeps the CUevent for the calls and records under way, and knows whether the newest record has completed.
+	// Records keeps the CUevent for calls in flight, and remembers completion.
 	handle.Records
 	raw driver.Event
 	drv *Driver
-	// on is the serial of the stream of the newest record, 0 if that is none with an order of its own.
+	// on is the serial of the newest record's stream; 0 if that stream gives no sequence numbers.
 	on   atomic.Uint64
 	core *eventCore
-	// captured is the capture that the newest record is part of, if it is still under
-	// way and this package's.
+	// captured is this package's active capture that the newest record is part of, or nil.
 	captured atomic.Pointer[capture]
-	// prior is the slot that this one took the place of, with a record that somebody waits for, when a graph was made to
-	// record this one's CUevent. It has a call in flight, and counts as watched. It is set before anybody sees the slot.
+	// prior is the slot that this slot has replaced for a graph that records this CUevent, while a
+	// waiter needed prior's record. This slot keeps a call in flight on prior, and is one of its
+	// watchers. The field is set before other goroutines see the slot.
 	prior *slot
-	// order is the place of the newest record among those of its stream; 0 if that is not known. See noteOrder.
+	// order is the sequence number of the newest record, or 0 if it is unknown. See noteOrder.
 	order atomic.Uint64
-	// place is which of the event's slots it is: see successor.
-	place uint64
-	// watch is the watcher's: the wait for the present record, which others who wait for it share.
+	// rank is the number of this slot among the event's successors: see successor.
+	rank uint64
+	// watch is the watcher's entry for the present record. All waiters for the record share it.
 	watch watch.Shared
 }
 
-// Marks of a slot. They are never taken back.
+// Marks of a slot. A mark is never removed.
 const (
-	// slotExposed says that others may record the CUevent: then its completion
-	// is not remembered, and it keeps its place, also while somebody waits.
+	// slotExposed says that other code may record the CUevent. Its completion is then not
+	// remembered, and the event keeps this slot even while goroutines wait for it.
 	slotExposed = handle.MarkExposed
-	// slotRetired says that the event has moved on to another slot.
+	// slotRetired says that the event uses another slot now.
 	slotRetired = handle.FirstMark << (iota - 1)
-	// slotRecorded says that some record succeeded. It is the slot's own: an
-	// event's earlier slot may have none when a later one has.
+	// slotRecorded says that a record of this slot succeeded. Each slot has its own mark: an
+	// earlier slot of the event may have no record although a later one has.
 	slotRecorded
-	// slotNode says that a record by a graph was captured. It is recorded when the graph
-	// runs, and not before.
+	// slotNode says that a record by a graph was captured. It is made when the graph runs.
 	slotNode
-	// slotHasPrior says that the slot stands for the record of prior until its CUevent is recorded.
+	// slotHasPrior says that the slot also represents prior's record until its CUevent is recorded.
 	slotHasPrior
-	// slotGraphExposed says that others may have launched a graph that records the CUevent: only the driver knows.
+	// slotGraphExposed says that other code may have launched a graph that records the CUevent, so
+	// only the driver has the record's state.
 	slotGraphExposed
 )
 
-// leave ends a call that Acquire has begun.
+// leave ends a call that Acquire began.
 func (sl *slot) leave() { sl.Release(sl) }
 
 // Last destroys the CUevent when the last call on a closed slot has ended.
 func (sl *slot) Last(later bool) { sl.drv.last(later, sl.destroyLate) }
 
-// handle returns the CUevent, 0 for no slot.
 func (sl *slot) handle() uintptr {
 	if sl == nil {
 		return 0
@@ -72,26 +69,25 @@ func (sl *slot) handle() uintptr {
 	return uintptr(sl.raw)
 }
 
-// recorded reports whether some record succeeded.
 func (sl *slot) recorded() bool { return sl.Marks()&slotRecorded != 0 }
 
-// once reports whether the event was recorded as far as [Event.RecordOnce] is concerned:
-// also in a capture, for a graph, and before it came to this slot.
+// once reports whether the event was recorded for [Event.RecordOnce]. Records in a capture, records
+// for a graph and records of earlier slots count.
 func (sl *slot) once() bool {
 	return sl.Marks()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
 }
 
-// timed reports whether the driver can be asked for the time of the newest record.
+// timed reports whether the driver may know a time for the newest record.
 func (sl *slot) timed() bool {
 	m := sl.Marks()
 	return m&(slotRecorded|slotGraphExposed) != 0 || m&(slotExposed|slotHasPrior) == slotExposed
 }
 
-// hasPrior reports whether the slot stands for prior's record, too.
+// hasPrior reports whether the slot also represents prior's record.
 func (sl *slot) hasPrior() bool { return sl.Marks()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
-// expose notes that others may record the CUevent from now on. When it returns nobody polls
-// it any more without having heard of that.
+// expose notes that other code may record the CUevent from now on. When it returns, no poll that
+// has not seen this is running.
 func (sl *slot) expose() {
 	if sl.Exposed() {
 		return
@@ -103,33 +99,32 @@ func (sl *slot) expose() {
 	}
 }
 
-// gone reports whether the event was closed.
-func (sl *slot) gone() bool { return sl.core.slot.Load() == nil && !sl.core.released.Load() }
+func (sl *slot) eventClosed() bool { return sl.core.slot.Load() == nil && !sl.core.released.Load() }
 
-// finish lets go of a slot that is out of its event's service.
+// finish closes a slot that the event no longer uses.
 func (sl *slot) finish() {
 	if sl.Close() {
 		sl.destroyLate()
 	}
 }
 
-// retire takes a slot out of service that nobody but the caller has seen.
+// retire retires and closes a slot that only the caller uses.
 func (sl *slot) retire() {
 	sl.Mark(slotRetired)
 	sl.finish()
 }
 
-// shared reports whether processes share the CUevent.
+// shared reports whether several processes share the CUevent.
 func (sl *slot) shared() bool { return sl.core.flags&EventInterprocess != 0 }
 
-// query asks the driver for the status, and remembers completion.
+// query queries the driver, remembers completion, and calls tracers.
 func (sl *slot) query(at driver.At) driver.Result {
 	t, res := sl.queryFirst(at)
 	t.done(TraceEventQuery, sl.raw, 0, res)
 	return res
 }
 
-// queryFirst is query, and leaves it to the caller to call tracers.
+// queryFirst is query, but the caller calls the tracers.
 func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	if sl.Unrecorded() {
 		return t, driver.ResultSuccess
@@ -146,7 +141,7 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	return t, res
 }
 
-// synchronize lets the driver wait, and remembers completion.
+// synchronize waits in the driver, and remembers completion.
 func (sl *slot) synchronize(at driver.At) driver.Result {
 	if sl.Unrecorded() {
 		return driver.ResultSuccess
@@ -164,15 +159,15 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	return res
 }
 
-// remember notes that the driver has answered res, when asked after gen was g.
+// remember notes the driver's answer to a query that began at generation g.
 func (sl *slot) remember(g handle.Gen, res driver.Result) {
 	if res == driver.ResultSuccess {
 		sl.Remember(g)
 	}
 }
 
-// destroy destroys the CUevent, or keeps it for other events if it is good and
-// nobody else may record it.
+// destroy destroys the CUevent. The CUevent of a retired slot becomes a spare instead, if the
+// context works and no other code may record the CUevent.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
 	defer ctx.childDone() // also if a tracer panics
@@ -190,46 +185,45 @@ func (sl *slot) destroy(at driver.At) error {
 	return ctx.destroyEvent(sl.raw, at)
 }
 
-// destroyLate is destroy when nobody waits for the outcome.
+// destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *slot) destroyLate() {
 	if err := sl.destroy(background()); err != nil {
 		sl.core.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 	}
 }
 
-// eventCore is what an event's owner owns, and what calls in flight and waiters
-// hold on to. It fills cache lines of its own, as goroutines that poll other
-// events write to their counters all the time.
+// eventCore is the state of an event that the event's owner, calls in flight and waiters share. It
+// fills cache lines of its own, because goroutines that poll other events often write to these.
 type eventCore struct {
 	// slot is nil once the event is closed.
 	slot  atomic.Pointer[slot]
-	first slot // in service until another one is needed
+	first slot // used until the event needs another slot
 
 	ctx *contextCore
-	// id is what the event is known by: see EventKey.
+	// id identifies the event: see EventKey.
 	id    uint64
 	flags EventFlags
-	// foreign says that the CUevent is not ours to destroy.
+	// foreign says that other code owns the CUevent and destroys it.
 	foreign bool
-	// imported says that the CUevent was opened by another process's handle.
+	// imported says that the CUevent was opened from another process's handle.
 	imported bool
-	// released says that the event went back to its pool while somebody waited: slot is
-	// nil, and waits go on.
+	// released says that the event returned to its pool during waits: slot is nil, and the waits
+	// continue.
 	released atomic.Bool
-	// waits are the watcher's for the event's records.
+	// waits are the waits for the event's records.
 	waits watch.Group
-	// moving is held while the event moves on to another slot, and while it is
-	// decided that it stays where it is. The driver is not called meanwhile.
+	// moving is held while the event moves to another slot, and while a call decides that the event
+	// stays. The driver is not called meanwhile, except by settle.
 	moving lock.Mutex[lock.Moving]
-	// places counts the successors. moving guards it.
-	places uint64
-	// once is closed when the RecordOnce that is under way has recorded; it is nil if none is. moving guards it.
+	// ranks counts the event's successors. moving guards it.
+	ranks uint64
+	// once is closed when the RecordOnce in flight has recorded, or nil. moving guards it.
 	once chan struct{}
 
 	_ [192 - 176]byte
 }
 
-// newEventCore creates a CUevent in the context, of which the caller is a user.
+// newEventCore creates a CUevent in the context. The caller is a user of the context.
 func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 	raw, err := ctx.createEvent(flags, driver.At{})
 	if err != nil {
@@ -238,7 +232,7 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 	return ownEvent(ctx, flags, raw), nil
 }
 
-// ownEvent returns the core of a CUevent of the context, of which the caller is a user.
+// ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
 func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
@@ -249,13 +243,13 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	return c
 }
 
-// put puts a CUevent into a slot. The slot is a user of the context.
+// put sets the fields of a slot, and makes the slot a user of the context.
 func (c *eventCore) put(sl *slot, raw driver.Event) {
-	c.ctx.hold() // cannot fail: the caller is a user, or acts for one
+	c.ctx.hold() // cannot fail: the caller is a user of the context, or acts for a user
 	sl.raw, sl.drv, sl.core = raw, c.ctx.drv, c
 }
 
-// newSlot returns another slot with a CUevent.
+// newSlot returns a new slot with a CUevent.
 func (c *eventCore) newSlot(raw driver.Event) *slot {
 	padded := new(struct {
 		slot
@@ -275,11 +269,11 @@ func (c *eventCore) enter(op string) (*slot, error) {
 		if sl.Acquire(sl) {
 			return sl, nil
 		}
-		// It was retired, or the event was closed, just now.
+		// The slot was retired, or the event was closed, after the load.
 	}
 }
 
-// enterForeign is enter for others who will use the CUevent.
+// enterForeign is enter for a caller that exposes the CUevent.
 func (c *eventCore) enterForeign(op string) (*slot, error) {
 	for {
 		c.moving.Lock()
@@ -296,8 +290,8 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	}
 }
 
-// enterNode is enterForeign for a graph that will record the CUevent: if somebody waits for
-// the present record, it is another one.
+// enterNode is enterForeign for a graph that will record the CUevent. If a waiter needs the present
+// record, it returns a new slot.
 func (c *eventCore) enterNode(op string) (*slot, error) {
 	for {
 		next, err := c.successor(op, RecordExternal)
@@ -319,8 +313,7 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 	}
 }
 
-// mayBeCaptured reports whether the newest record may be part of a capture that is under
-// way.
+// mayBeCaptured reports whether the newest record may be part of an active capture.
 func (sl *slot) mayBeCaptured() bool {
 	if sl.drv.captures.n.Load() == 0 {
 		return false
@@ -329,7 +322,7 @@ func (sl *slot) mayBeCaptured() bool {
 	return c != nil && !c.over.Load() || sl.Exposed() || sl.Gen().Busy()
 }
 
-// poll is query for those who wait, each of which is counted among the watchers before.
+// poll is query for a waiter. The waiter has called Watch before.
 func (sl *slot) poll() driver.Result {
 	t := sl.drv.trace(TraceEventQuery, sl.raw, 0)
 	res, asked := sl.ask()
@@ -339,13 +332,12 @@ func (sl *slot) poll() driver.Result {
 	return res
 }
 
-// ask is poll, and calls no tracers. asked says that the driver has answered.
+// ask is poll without tracers. asked says that the driver has answered.
 //
-// A record that is part of a capture is not asked for, as that would invalidate the capture:
-// none becomes so between the look and the question. A record in this place either is seen
-// to be under way here, or waits until the question is answered before it becomes part of a
-// capture. Where nobody else knows the CUevent it also sees that there is a watcher, and
-// goes elsewhere.
+// A record that is part of a capture is not queried, because the query would invalidate the
+// capture. No record becomes part of a capture between the check and the query: either this
+// function sees the record in flight, or the record waits until the query has returned. If the
+// CUevent is not exposed, the record also sees the watcher, and uses another slot.
 func (sl *slot) ask() (res driver.Result, asked bool) {
 	if sl.Unrecorded() {
 		return driver.ResultSuccess, false
@@ -370,16 +362,15 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	return res, true
 }
 
-// inCapture reports whether the newest record is part of a capture of this package that is
-// under way.
+// inCapture reports whether the newest record is part of an active capture of this package.
 func (sl *slot) inCapture() bool {
 	c := sl.captured.Load()
 	return c != nil && !c.over.Load()
 }
 
-// stays reports whether a record belongs on the slot, if it is the event's present one:
-// nobody waits for the present record, or others use the CUevent. A record that is part of
-// a capture stands for nothing that could be waited for while a graph records the event.
+// stays reports whether a record may use the slot, if it is the event's present slot: no waiter
+// needs the present record, or the CUevent is exposed. For a record by a graph a captured present
+// record does not matter, because a captured record cannot be waited for.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
 		return !sl.Watched() || sl.Exposed() || sl.captured.Load() != nil
@@ -387,27 +378,26 @@ func (sl *slot) stays(flags RecordFlags) bool {
 	return sl.Stays()
 }
 
-// successor is a slot that an event can move on to.
+// successor is a slot that an event can move to.
 //
-// Several records may be on their way to successors of theirs at once, each of which may have
-// to wait in the driver, so there is no lock to bring them into an order. They have the order
-// in which they got their successors, before any of them was recorded: where one has taken
-// the event's place, an earlier one does not take it any more. That is as if it had been
-// recorded before. The other record is on the same stream behind all that this one stands
-// for, or on another stream.
+// Several records may be in flight at once on successors of one event. Each may wait in the driver,
+// so no lock gives them an order. Their order is that of their ranks, which they get before they
+// are recorded: a successor does not replace a slot with a higher rank. The result is the same as
+// if the successor had been recorded before that slot: the slot's record is behind it on the same
+// stream, or is on another stream.
 type successor struct {
-	// slot is what the event does not need; nil if it need not move.
+	// slot is the slot that the event does not use now; nil if the event can stay.
 	slot *slot
-	// of is the event's slot when this one was made for it. It counts as waited for until
-	// leave, so that later records find successors of their own; nil if there is no slot.
+	// of is the event's slot when the successor was made; nil if slot is nil. It has a watcher
+	// until leave, so that later records get successors of their own.
 	of *slot
 }
 
-// successor returns a slot that the event can move on to, if the present one cannot stay.
-// Where the record does no more than make a graph record the CUevent in the future, it stands for the present record,
-// too, until then. No lock is held, as tracers are called.
+// successor returns a slot that the event can move to, or none if the event can stay. If the record
+// only adds a node to a graph, the successor also represents the present record until the graph
+// runs. No lock is held, because tracers are called.
 func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
-	old, place, err := c.leavePlace(op, flags)
+	old, rank, err := c.beginMove(op, flags)
 	if err != nil || old == nil {
 		return successor{}, err
 	}
@@ -420,16 +410,16 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	graph := flags&RecordExternal != 0
 	take := c.ctx.takeEvent
 	if graph {
-		take = c.ctx.createEvent // a spare one has another's record
+		take = c.ctx.createEvent // a spare CUevent has the record of another event
 	}
 	raw, err := take(c.flags, background())
 	if err != nil {
 		return successor{}, err
 	}
 	next.slot = c.newSlot(raw)
-	next.slot.place = place
+	next.slot.rank = rank
 	if graph {
-		old.Retain() // for the slot, also if the event was closed
+		old.Retain() // for next.slot, also if the event was closed
 		old.Watch()
 		next.slot.prior = old
 		next.slot.Mark(slotExposed | slotHasPrior)
@@ -438,9 +428,9 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	return next, nil
 }
 
-// leavePlace begins a record that needs another slot than the present one, and returns
-// that one, as a successor has it, with the place of the successor; nil if it can stay.
-func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place uint64, err error) {
+// beginMove begins a record that may not use the present slot. It returns that slot, for
+// successor.of, and the rank of the successor; old is nil if the event can stay.
+func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uint64, err error) {
 	for {
 		c.moving.Lock()
 		old = c.slot.Load()
@@ -454,16 +444,16 @@ func (c *eventCore) leavePlace(op string, flags RecordFlags) (old *slot, place u
 		}
 		if old.Acquire(old) {
 			old.Watch()
-			c.places++
-			place = c.places
+			c.ranks++
+			rank = c.ranks
 			c.moving.Unlock()
-			return old, place, nil
+			return old, rank, nil
 		}
-		c.moving.Unlock() // the event was closed just now
+		c.moving.Unlock() // the event was closed after the load
 	}
 }
 
-// leave lets go of the slots. What is retired counts as waited for until it is closed: see handle.Records.
+// leave releases the slots. A retired slot needs a watcher until it is closed: see handle.Records.
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic
@@ -474,11 +464,11 @@ func (n *successor) leave() {
 	}
 }
 
-// settle calls use for the slot where the event stays from now on, so that others can record
-// the CUevent: the present slot, or, if that cannot stay, its successor, which takes the place
-// if use reports true. It returns that slot. If there is none although the event is open, the
-// caller needs another successor, as the event has moved. Tracers must not be called in use,
-// and what it asks of the driver must not enqueue anything, which may take long.
+// settle calls use for the slot that the event keeps, so that other code can record the CUevent:
+// the present slot, or its successor if the present slot cannot stay; the successor becomes the
+// event's slot if use reports true. settle returns the slot. If it returns nil and open is true,
+// the event has moved, and the caller needs a new successor. use must not call tracers, and may
+// only make driver calls that enqueue nothing, because a lock is held.
 func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()
@@ -493,42 +483,41 @@ func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open b
 	case n.slot == nil || n.of != old:
 		return nil, true
 	}
-	// If Close is faster, this comes before it.
+	// If Close has removed the slot meanwhile, the use counts as made before Close.
 	if sl = n.slot; use(sl) && c.slot.CompareAndSwap(old, sl) {
 		n.slot = old
 	}
 	return sl, true
 }
 
-// moveOn has the event move on to a successor, which was recorded. It reports false if the
-// record has to be made again: on the present slot, as others know that CUevent now, or
-// because nobody can know whether it comes before another one.
-func (c *eventCore) moveOn(n *successor) bool {
+// moveTo makes a recorded successor the event's slot. It reports false if the record must be
+// repeated: the present slot was exposed, or the order of this record and another is unknown.
+func (c *eventCore) moveTo(n *successor) bool {
 	before := n.of
-	done := c.takePlace(n)
+	done := c.replaceSlot(n)
 	if n.of != before {
 		before.Unwatch()
-		before.leave() // not under the lock, as it may destroy the CUevent
+		before.leave() // not under the lock, because it may destroy the CUevent
 	}
 	return done
 }
 
-// takePlace is moveOn, and leaves it to that to let go of what the successor was of.
-func (c *eventCore) takePlace(n *successor) bool {
+// replaceSlot is moveTo, but the caller releases the slot that n.of was before.
+func (c *eventCore) replaceSlot(n *successor) bool {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	old := c.slot.Load()
 	switch {
-	case old == nil: // Close was faster: this record came before it
+	case old == nil: // Close came first: the record counts as made before Close
 		return true
 	case old.Exposed():
 		return false
-	case old != n.of && old.place > n.slot.place: // it takes the place of this one as well
+	case old != n.of && old.rank > n.slot.rank: // the slot in use also replaces this successor
 		return true
 	case old != n.of:
-		// Records that begin from here on see the watcher, or are seen here.
+		// A later record sees the watcher. An earlier record has raised the count.
 		old.Watch()
-		if old.Gen().Count() != 1 { // it was recorded again since
+		if old.Gen().Count() != 1 { // the slot was recorded again
 			old.Unwatch()
 			return false
 		}
@@ -536,7 +525,7 @@ func (c *eventCore) takePlace(n *successor) bool {
 	moved := c.slot.CompareAndSwap(old, n.slot)
 	switch {
 	case moved && old != n.of:
-		old.Retain() // nobody else closes it
+		old.Retain() // for n.of; the event no longer closes the slot
 		n.of = old
 		fallthrough
 	case moved:
@@ -554,7 +543,7 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 		return false, nil
 	}
 	last := sl.Close()
-	// Whoever adds a wait looks whether the event is closed after that.
+	// A new wait is added before it checks for a closed event, so one of the two sees the other.
 	if !c.waits.Empty() && !c.released.Load() {
 		c.ctx.drv.watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*slot)) })
 	}
@@ -564,7 +553,7 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	return true, err
 }
 
-// forgotten closes an event that the garbage collector found.
+// forgotten closes an abandoned event.
 func (c *eventCore) forgotten() {
 	sl := c.slot.Load()
 	first, err := c.close(background())

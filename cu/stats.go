@@ -1,35 +1,37 @@
 package cu
 
-// Stats says what the library holds for a driver at the moment, beside the objects that the program has open: what
-// a program may want to watch that runs for months. Each number goes back to where it was when what it counts is
-// over.
+// Stats are the resources that the library holds for a driver, in addition to the program's open
+// objects. A program that runs for months may watch them. Each number falls to its earlier value
+// when the counted objects are released.
 type Stats struct {
-	// Waits are the waits under way: a goroutine's in [Event.Wait], [Stream.Wait] or [Timeline.Wait], that of a ticket
-	// whose Done or Notify was called, and one for each pending event of [WaitAll] and [WaitAny].
+	// Waits are the waits in progress: one for each goroutine in [Event.Wait], [Stream.Wait] or
+	// [Timeline.Wait], for each ticket whose Done or Notify was called, and for each pending event
+	// of [WaitAll] and [WaitAny].
 	Waits int `json:"waits"`
-	// WakeUpStreams are streams of the library's own, which wake the goroutines of long waits. A context has up to 16.
+	// WakeUpStreams are the library's streams that end long waits. Each context has up to 16.
 	WakeUpStreams int `json:"wakeUpStreams"`
-	// WakeUps are those that streams were told of and that are still to come.
+	// WakeUps are the wake-ups that are enqueued on streams and have not happened yet.
 	WakeUps int `json:"wakeUps"`
-	// DeferredObjects are objects that were forgotten, or closed while they were in use, and that the next call which may
-	// wait for the GPU frees: see [Driver.Close]. DeferredBytes is how much memory is among them.
+	// DeferredObjects are objects that were abandoned, or closed while they were in use. The next
+	// call that may wait for the GPU frees them: see [Driver.Close]. DeferredBytes is their memory.
 	DeferredObjects int    `json:"deferredObjects"`
 	DeferredBytes   uint64 `json:"deferredBytes"`
-	// AbandonedContexts are CUDA contexts that nothing here uses any more, and that such a call releases.
+	// AbandonedContexts are CUDA contexts that the library no longer uses. The next call that may
+	// wait for the GPU releases them.
 	AbandonedContexts int `json:"abandonedContexts"`
-	// Timelines are those that are open, and UnfinishedTimelines those that are closed while work with them is not
-	// known to be done.
+	// Timelines are the open timelines. UnfinishedTimelines are closed, and their work is not known
+	// to be done.
 	Timelines           int `json:"timelines"`
 	UnfinishedTimelines int `json:"unfinishedTimelines"`
-	// Mappings are what the library has mapped into the address space: memory of timelines, and a page for each driver
-	// whose streams have yet to wake a goroutine.
+	// Mappings are the library's mappings of memory: the memory of timelines, and one page for each
+	// driver whose streams have wake-ups left.
 	Mappings int `json:"mappings"`
-	// FileDescriptors are the files that are open.
+	// FileDescriptors are the open file descriptors of the library.
 	FileDescriptors int `json:"fileDescriptors"`
 }
 
-// Stats returns what the library holds for the driver. It asks the driver nothing. The numbers are of about the
-// same moment.
+// Stats returns the resources that the library holds for the driver. It makes no driver call. The
+// numbers are of about the same moment.
 func (d *Driver) Stats() Stats {
 	if !d.open() {
 		return Stats{}

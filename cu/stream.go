@@ -20,63 +20,63 @@ type Stream struct {
 	cleanup runtime.Cleanup
 }
 
-// streamCore fills cache lines of its own: goroutines on other streams write to
-// their counters all the time.
+// streamCore fills cache lines of its own, because goroutines that use other streams often write to
+// these.
 type streamCore struct {
-	// What every call looks at comes first.
+	// The fields that every call uses come first.
 	raw driver.Stream
-	// at is how calls on the stream are made: as the thread is for a stream
-	// with a handle of its own, in the context for default streams.
+	// at says in which context calls on the stream are made: the thread's current context for a
+	// stream with a handle of its own, the stream's context for default streams.
 	at driver.At
 	resource
-	// foreign says that the handle is not ours to destroy.
+	// foreign says that other code owns the handle and destroys it.
 	foreign bool
-	// pooled says that the handle is the context's pool's.
+	// pooled says that the handle belongs to the context's pool.
 	pooled bool
-	// leavesTail says that somebody has to know when the stream's work is done.
+	// leavesTail says that an object must be kept until the stream's work is done.
 	leavesTail atomic.Bool
-	// exposed says that others know the handle.
+	// exposed says that other code has the handle.
 	exposed atomic.Bool
-	// flags are what the stream was created with, if it was here.
+	// flags are the flags of a stream that this package created.
 	flags StreamFlags
-	// id is the driver's, once somebody has asked for it.
+	// id is the driver's number for the stream, or 0 before the first call of ID.
 	id atomic.Uint64
-	// part says which capture the stream is part of: its own, or another's, where several
-	// Streams are of one CUstream.
+	// part says which capture the stream is part of. Streams with one CUstream share the own of one
+	// of them.
 	part *partOf
 	own  partOf
-	// waits are the watcher's, for goroutines in Wait.
+	// waits are the waits of goroutines in Wait.
 	waits watch.Group
-	// green is the green context that the stream is of, which it keeps, or nil.
+	// green is the stream's green context, which the stream keeps, or nil.
 	green *greenCore
-	// serial tells the driver's streams apart, also those that had the same handle one after the other.
+	// serial identifies the stream. Handles do not, because the driver reuses them.
 	serial uint64
-	// records counts those whose order is known. Whoever has the only call in flight may touch it: see slot.noteOrder.
+	// records counts the records that have a sequence number. Only the stream's sole call in flight
+	// may use it: see slot.noteOrder.
 	records uint64
 }
 
 // partOf says which capture a CUstream is part of.
 type partOf struct {
-	// work is held for reading by whoever enqueues work that a graph may have to keep what
-	// it uses for: see beginWork. It is held for writing while the stream becomes part of a
-	// capture, or ceases to be: see change.
+	// work is held for reading by calls that enqueue work whose objects a graph may have to keep:
+	// see beginWork. It is held for writing while the stream joins or leaves a capture: see change.
 	work lock.RWMutex[lock.Work]
-	// capture is nil if this package has not begun it.
+	// capture is this package's capture that the CUstream is part of, or nil.
 	capture atomic.Pointer[capture]
-	// users are the Streams of the CUstream. The context's mutex guards it, as the last of them
-	// takes the part out of the context's map: whoever finds it there has to be counted at once.
+	// users is the number of Streams of the CUstream. The context's mutex guards it, so that a part
+	// in the context's map always has users.
 	users int
-	// usesOthers says that work on the stream has used what belongs to another context.
+	// usesOthers says that work on the stream has used objects of another context.
 	usesOthers atomic.Bool
-	// changing says that work is held for writing, and that the driver answers soon.
+	// changing says that work is held for writing, for a driver call that returns soon.
 	changing atomic.Bool
 }
 
-// takePart returns the part of a CUstream: that which another Stream of it has, else its
-// own. dropPart gives it back.
+// takePart returns the part of a CUstream: that of another Stream with it, or own. dropPart ends
+// the use.
 func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
 	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
-		return own // the one is never captured, the other is a different one on each thread
+		return own // the legacy stream is never captured; the per-thread handle is a different stream on each thread
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.parts[raw] != p {
-		return // a default stream's
+		return // a default stream has no entry
 	}
 	if p.users--; p.users == 0 {
 		delete(c.parts, raw)
@@ -111,18 +111,19 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
-		// Nobody is left to ask when the context is released, and others go on with it. What belongs to this
-		// context is gone by then.
+		// When the context is released, no call can find out any more whether the stream's work is
+		// done, but other code may still use the stream. Objects of this context are destroyed with
+		// the context, so only those of other contexts need the tail.
 		if sc.part.usesOthers.Load() {
 			sc.leaveTail()
 		}
 	case sc.at == (driver.At{}) && !sc.lasts():
-		sc.leaveTail() // [Thread.end] does for its own
+		sc.leaveTail() // for a thread's stream, [Thread.end] does this
 	}
 	return
 }
 
-// freeHandle lets go of the CUstream.
+// freeHandle destroys the CUstream, unless other code owns it.
 func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	sc.ctx.dropPart(sc.raw, sc.part)
 	if sc.foreign {
@@ -150,16 +151,15 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
 }
 
-// lasts reports whether the stream is there for as long as its context, whoever
-// closes a Stream of it.
+// lasts reports whether the CUstream exists as long as its context, even after Close.
 func (sc *streamCore) lasts() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
 
-// same reports whether two are of one CUstream.
+// same reports whether both have the same CUstream.
 func (sc *streamCore) same(other *streamCore) bool {
 	return sc == other || sc.raw == other.raw && sc.ctx == other.ctx && sc.at == other.at
 }
 
-// newStream returns the owner of a handle.
+// newStream returns a Stream that owns a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, serial: ctx.drv.streams.Add(1)}}
 	s.core.part = ctx.takePart(raw, &s.core.own)
@@ -170,7 +170,8 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) 
 	return s
 }
 
-// NewStream creates a stream of the default priority (cuStreamCreate). It may wait for the GPU: see docs/blocking.md.
+// NewStream creates a stream of the default priority (cuStreamCreate). It may wait for the GPU: see
+// docs/blocking.md.
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
@@ -178,10 +179,10 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	})
 }
 
-// NewStreamPriority creates a stream with a priority: the lower the number, the
-// sooner its work begins. [Context.PriorityRange] says which numbers there are;
-// the driver takes the nearest for others (cuStreamCreateWithPriority).
-// It may wait for the GPU: see docs/blocking.md.
+// NewStreamPriority creates a stream with a priority (cuStreamCreateWithPriority). Work on a stream
+// with a lower number begins sooner. [Context.PriorityRange] returns the range of the numbers; the
+// driver replaces a number outside of the range by the nearest in it. It may wait for the GPU: see
+// docs/blocking.md.
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
@@ -189,7 +190,7 @@ func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, e
 	})
 }
 
-// clamp32 returns the nearest number of 32 bits.
+// clamp32 returns the nearest 32-bit number.
 func clamp32(n int) int32 {
 	return int32(max(-1<<31, min(n, 1<<31-1)))
 }
@@ -219,14 +220,18 @@ func (c *Context) newStream(
 	return s, nil
 }
 
-// LegacyStream returns the context's legacy default stream, which C programs
-// name by a NULL or CU_STREAM_LEGACY: it waits for all blocking streams of the
-// context, and they wait for it. Calls on it make the context current for their
-// duration. Closing it ends the use of the value, and not the stream; if what belongs to
-// another context was used on it, an event is recorded there, so that it is known when
-// that is used no more. The driver records none while a blocking stream is being captured:
-// until then, or for as long as such a capture takes, the value counts as still open. In a context of
-// [Driver.WrapContext], which may end at any time, what was used is kept instead, and reported as a leak.
+// LegacyStream returns the context's legacy default stream, which C programs name by NULL or
+// CU_STREAM_LEGACY. The stream waits for all blocking streams of the context, and they wait for it.
+// A call on it makes the context current for the duration of the call. Close ends the use of the
+// value, and does not destroy the stream.
+//
+// # Objects of other contexts
+//
+// If work on the stream used an object of another context, Close records an event there, so that
+// the library knows when the work is done. The driver records no event while a blocking stream is
+// being captured: until then, or as long as such a capture takes, the value counts as still open.
+// In a context of [Driver.WrapContext], which may end at any time, the object is kept, and reported
+// as a leak.
 func (c *Context) LegacyStream() (*Stream, error) {
 	core, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {
@@ -236,11 +241,10 @@ func (c *Context) LegacyStream() (*Stream, error) {
 	return newStream(core, driver.CU_STREAM_LEGACY, driver.At{Context: core.raw}, true), nil
 }
 
-// WrapStream returns a Stream for a CUstream of this context that somebody else
-// created, and goes on to own: Close does not destroy it. It has to outlive its use
-// here: close the Stream before its owner destroys it, and do not leave that to the
-// garbage collector, as Close may enqueue an event. A number that is not a stream's
-// handle crashes the process (cuStreamGetCtx).
+// WrapStream returns a Stream for a CUstream of this context that other code created and owns
+// (cuStreamGetCtx). Close does not destroy the CUstream. Close the Stream before the owner destroys
+// the CUstream, and do not leave that to the garbage collector, because Close may enqueue an event.
+// A number that is not a stream's handle crashes the process.
 func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	const op = "cuStreamGetCtx"
 	core, err := c.enter(op)
@@ -261,7 +265,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, core.fail(op, handle, res)
 	case of != core.raw:
 		return nil, mistake(op, ErrContextMismatch, handle,
-			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it by its own", of, core.raw))
+			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
 	return newStream(core, raw, driver.At{}, true), nil
 }
@@ -274,7 +278,7 @@ func (s *Stream) enter(op string) (*streamCore, error) {
 	return s.core, s.core.begin(op)
 }
 
-// begin begins a call.
+// begin begins a call on the stream, and checks the thread.
 func (sc *streamCore) begin(op string) error {
 	if err := sc.Enter(sc, op); err != nil {
 		return err
@@ -285,23 +289,22 @@ func (sc *streamCore) begin(op string) error {
 			op,
 			errThread,
 			uintptr(sc.raw),
-			"use it where Do has called the function, and other streams elsewhere",
+			"use it on the thread on which Do has called the function, and other streams elsewhere",
 		)
 	}
 	return nil
 }
 
-// errThread is behind the error of a thread's stream that is used elsewhere.
+// errThread is wrapped in the error for a thread's stream that is used on another thread.
 var errThread = errors.New("the default stream of another thread")
 
 func (s *Stream) leave() {
 	s.core.leave()
-	// The owner must not be collected, and thereby closed, before the call that
-	// it was used for.
+	// The garbage collector must not find the owner, and close it, before the call has ended.
 	runtime.KeepAlive(s)
 }
 
-// leaveTraced ends a call that the driver has answered with res, and calls tracers. They may panic.
+// leaveTraced ends a call with the driver's result res, and calls tracers. A tracer may panic.
 func (s *Stream) leaveTraced(t tracedCall, op TraceOp, res driver.Result) {
 	if t.to == nil {
 		s.leave()
@@ -311,18 +314,17 @@ func (s *Stream) leaveTraced(t tracedCall, op TraceOp, res driver.Result) {
 	t.end(op, 0, s.core.raw, res)
 }
 
-// Close destroys the stream (cuStreamDestroy). It does not wait for the GPU:
-// what was enqueued is still done. If memory or a module has to stay until then,
-// an event is enqueued first. If calls on the stream are in flight, Close
-// returns nil at once and the last of them destroys the stream. Goroutines in
-// [Stream.Wait] are woken with an error that matches [ErrClosed]. Further calls
+// Close destroys the stream (cuStreamDestroy). It does not wait for the GPU: enqueued work is still
+// done. If memory or a module must be kept until then, Close enqueues an event first. If calls on
+// the stream are in flight, Close returns nil at once, and the last of them destroys the stream.
+// Goroutines in [Stream.Wait] return with an error that matches [ErrClosed]. Further calls of Close
 // return nil.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return errNil("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
-		// Whoever adds a wait looks whether the stream is closed after that.
+		// A new wait is added before it looks at Closed: one of the two sees the other.
 		if sc := s.core; !sc.waits.Empty() {
 			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
 		}
@@ -330,9 +332,9 @@ func (s *Stream) Close() error {
 	return s.core.closeOwned(s.cleanup)
 }
 
-// Handle lends the CUstream to code that calls the driver in another way. It is
-// good until the Stream is closed or collected. For a default stream it is
-// CUDA's small number, for a nil or a closed Stream 0.
+// Handle exposes the CUstream to code that calls the driver without this package. The handle is
+// valid until the Stream is closed or collected. For a default stream it is CUDA's small number;
+// for a nil or closed Stream it is 0.
 func (s *Stream) Handle() uintptr {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
@@ -351,8 +353,7 @@ func (s *Stream) Device() *Device {
 	return s.core.ctx.device
 }
 
-// Priority returns the stream's priority; lower numbers go first
-// (cuStreamGetPriority).
+// Priority returns the stream's priority (cuStreamGetPriority). Lower numbers go first.
 func (s *Stream) Priority() (int, error) {
 	const op = "cuStreamGetPriority"
 	sc, err := s.enter(op)
@@ -369,9 +370,9 @@ func (s *Stream) Priority() (int, error) {
 	return int(p), nil
 }
 
-// Flags returns the flags that the stream was created with. The driver is asked for
-// those of default and foreign streams only (cuStreamGetFlags): that invalidates a
-// capture that the stream is part of, with [ResultStreamCaptureUnsupported].
+// Flags returns the flags that the stream was created with (cuStreamGetFlags). The driver is asked
+// only for default and foreign streams. That call invalidates a capture that the stream is part of,
+// with [ResultStreamCaptureUnsupported].
 func (s *Stream) Flags() (StreamFlags, error) {
 	const op = "cuStreamGetFlags"
 	sc, err := s.enter(op)
@@ -391,10 +392,10 @@ func (s *Stream) Flags() (StreamFlags, error) {
 	return StreamFlags(f), nil
 }
 
-// ID returns a number that no other stream of the process has or will have
-// (cuStreamGetId, CUDA 12.0). The driver is asked once for each created stream, and
-// always for default and foreign ones. That invalidates a capture that the stream is
-// part of, with [ResultStreamCaptureUnsupported]: ask before.
+// ID returns a number that no other stream of the process has or will have (cuStreamGetId, CUDA
+// 12.0). The driver is asked once for a created stream, and at each call for default and foreign
+// streams. The driver call invalidates a capture that the stream is part of, with
+// [ResultStreamCaptureUnsupported]: call ID before the capture.
 func (s *Stream) ID() (uint64, error) {
 	const op = "cuStreamGetId"
 	sc, err := s.enter(op)
@@ -417,9 +418,9 @@ func (s *Stream) ID() (uint64, error) {
 	return id, nil
 }
 
-// RecordNew creates an event with these flags in the stream's context, and records it
-// on the stream (cuEventCreate, cuEventRecord). The caller closes it.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// RecordNew creates an event with these flags in the stream's context, and records it on the stream
+// (cuEventCreate, cuEventRecord). The caller closes the event. It waits while the stream's queue is
+// full: see docs/blocking.md.
 func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	sc, err := s.enter("cuEventRecord")
 	if err != nil {
@@ -443,8 +444,8 @@ func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	return e, nil
 }
 
-// Query reports whether all work that was enqueued on the stream has completed
-// (cuStreamQuery). It may report an error of any of it.
+// Query reports whether all work that was enqueued on the stream has completed (cuStreamQuery). It
+// may return an error of that work.
 func (s *Stream) Query() (Status, error) {
 	const op = "cuStreamQuery"
 	sc, err := s.enter(op)
@@ -465,11 +466,10 @@ func (s *Stream) Query() (Status, error) {
 	return StatusUnknown, sc.ctx.fail(op, uintptr(sc.raw), res)
 }
 
-// Synchronize waits until all work that was enqueued on the stream has
-// completed, and holds an operating system thread meanwhile
-// (cuStreamSynchronize). It may report an error of any of it. What kernels printed has
-// been written when it returns, which no query, nor [Event.Wait], promises.
-// It may wait for the GPU: see docs/blocking.md.
+// Synchronize waits until all work that was enqueued on the stream has completed
+// (cuStreamSynchronize). It holds an operating system thread meanwhile. It may return an error of
+// that work. The output of kernels' printf has been written when Synchronize returns; queries and
+// [Event.Wait] do not guarantee that. It may wait for the GPU: see docs/blocking.md.
 func (s *Stream) Synchronize() error {
 	const op = "cuStreamSynchronize"
 	sc, err := s.enter(op)
@@ -504,10 +504,10 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 	return newEvent(sc.ctx, flags)
 }
 
-// Time calls work, which enqueues work on the stream, waits until the GPU has
-// done it, and returns how long that took the GPU. The waiting follows ctx, and
-// holds no operating system thread. If work returns an error, Time returns it,
-// and does not wait. It waits while the stream's queue is full: see docs/blocking.md.
+// Time returns how long the GPU took for the work that the function work enqueues on the stream. It
+// waits until ctx ends or the GPU has done the work, and holds no operating system thread. If work
+// returns an error, Time returns that error at once. It waits while the stream's queue is full: see
+// docs/blocking.md.
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {

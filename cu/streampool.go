@@ -9,37 +9,39 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// poolSize is how many streams of a priority a context shares out.
+// poolSize is the number of streams in a pool.
 const poolSize = 32
 
-// streamPool is the streams of one priority that a context shares out. They are no users
-// of the context, but what is made of them by PoolStream is: they go with the context.
+// streamPool is a context's pool of streams of one priority. The pool's streams are not users of
+// the context, but the Streams that PoolStream returns are. The pool ends with the context.
 type streamPool struct {
 	mu   lock.Mutex[lock.StreamPool]
 	next int
-	raw  [poolSize]driver.Stream // 0 where it was not created yet
-	part [poolSize]*partOf       // each is one of its users
+	raw  [poolSize]driver.Stream // 0 for a stream that was not created yet
+	part [poolSize]*partOf       // the pool is one of the users of each part
 }
 
-// PoolStream returns one of 32 streams that the context shares out for each priority, in
-// turn; each of them is created, non-blocking, when its turn comes first
-// (cuStreamCreateWithPriority). So whoever asks for a stream now and then need not create
-// one each time, and may get one that is in use elsewhere, whose work comes before his.
-// Lower priorities go first; 0 is the default; for numbers outside of
-// [Context.PriorityRange] the nearest is taken.
+// PoolStream returns one of 32 streams that the context shares for each priority, in turn. Each
+// stream is non-blocking, and is created when its first turn comes (cuStreamCreateWithPriority).
+// Streams with lower priorities go first; 0 is the default. For a number outside of
+// [Context.PriorityRange] the nearest priority is used. It may wait for the GPU: see
+// docs/blocking.md.
 //
-// A stream that is shared should not be captured: what others enqueue on it meanwhile
-// would become part of the graph, and what they ask about it would invalidate the capture.
+// # Shared streams
 //
-// Close ends the use of the value, and nothing else: the stream stays, and is destroyed
-// with the context. It may wait for the GPU: see docs/blocking.md.
+// A program that often needs a stream for a short time can use the pool instead of creating
+// streams. The stream may be in use by other code, whose work on it is done first. Do not capture
+// the stream: work that other code enqueues meanwhile would become part of the graph, and its
+// queries would invalidate the capture.
+//
+// Close ends only the use of the value. The stream is destroyed with the context.
 func (c *Context) PoolStream(priority int) (*Stream, error) {
 	core, err := c.enter("cuStreamCreateWithPriority")
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	at := driver.At{Context: core.raw, Relaxed: true} // creating may be a surprise to the caller
+	at := driver.At{Context: core.raw, Relaxed: true} // the caller may not expect that a stream is created
 	t := core.drv.table
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
@@ -54,9 +56,10 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	return s, nil
 }
 
-// PoolStream returns one of the streams that the device's primary context shares out: see
-// [Context.PoolStream]. The stream keeps the context, and with it the pool; a program that
-// wants to find the same streams again keeps a [Context], too. It may wait for the GPU: see docs/blocking.md.
+// PoolStream returns a stream of the pool of the device's primary context: see
+// [Context.PoolStream]. The stream keeps the context, and with it the pool. A program that wants to
+// get the same streams again must also keep a [Context]. It may wait for the GPU: see
+// docs/blocking.md.
 func (dev *Device) PoolStream(priority int) (*Stream, error) {
 	gpu, err := dev.PrimaryContext()
 	if err != nil {
@@ -66,10 +69,10 @@ func (dev *Device) PoolStream(priority int) (*Stream, error) {
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}
-	return s, gpu.Close() // which returns nil, as the stream is there
+	return s, gpu.Close() // returns nil, because the stream keeps the context
 }
 
-// takeStream returns the next stream of a priority, created if need be.
+// takeStream returns the next stream of a priority, and creates it if necessary.
 func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, error) {
 	c.mu.Lock()
 	p := c.pools[priority]
@@ -90,14 +93,14 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	if raw != 0 {
 		return raw, nil
 	}
-	// Not under the lock, as tracers are called.
+	// Not under the lock, because tracers are called.
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
 		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
 	})
 	if err != nil {
 		p.mu.Lock()
 		if p.next == (i+1)%poolSize {
-			p.next = i // its turn is still to come
+			p.next = i // the next caller tries again
 		}
 		p.mu.Unlock()
 		return 0, err
@@ -108,7 +111,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 		p.raw[i], p.part[i] = raw, c.takePart(raw, new(partOf))
 	}
 	p.mu.Unlock()
-	if other != 0 { // it was its turn again, and somebody was faster
+	if other != 0 { // another call has created the stream meanwhile
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
 		}
@@ -117,23 +120,23 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	return raw, nil
 }
 
-// endPools destroys the streams of the pools, when the context is released. It waits for the work of
-// those that used what belongs to another context: nothing else says when that is used no
-// more. What belongs to this one is gone by now.
+// endPools destroys the pools' streams when the context is released. It waits for the work of
+// streams that used objects of other contexts, because nothing else tells when that use ends. This
+// context's own objects no longer exist.
 func (c *contextCore) endPools(at driver.At) {
 	pools := slices.Collect(maps.Values(c.pools))
 	each(len(pools), func(i int) {
 		p := pools[i]
-		each(len(p.raw), func(k int) { c.endPooled(p.raw[k], p.part[k], at) })
+		each(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.part[k], at) })
 	})
 }
 
-// endPooled is endPools for one stream, 0 for none.
-func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
+// destroyPooled destroys one stream of a pool, or does nothing if raw is 0.
+func (c *contextCore) destroyPooled(raw driver.Stream, part *partOf, at driver.At) {
 	if raw == 0 {
 		return
 	}
-	// Where one is lost all are, so that nobody needs patience with the others.
+	// If one wait has failed, the driver answers no other wait either.
 	if part.usesOthers.Load() && c.ends.lost == nil {
 		c.ends.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
 	}
@@ -142,7 +145,8 @@ func (c *contextCore) endPooled(raw driver.Stream, part *partOf, at driver.At) {
 	}
 }
 
-// waitStream polls until the work of a pool's stream is done, which holds up nobody. It is for a context without users.
+// waitStream polls until the work of a pool's stream is done. It is for a context without users.
+// The polls do not block other calls.
 func (c *contextCore) waitStream(raw driver.Stream) error {
 	return c.waitFor("cuStreamQuery", func() driver.Result {
 		return c.drv.table.StreamQuery(background(), raw)

@@ -7,15 +7,17 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// WaitEvent makes the GPU hold back what is enqueued on the stream from now on
-// until the event's present record has completed (cuStreamWaitEvent). The host
-// does not wait. An event that was never recorded holds back nothing. The event
-// may be of another context or device; later records of it change nothing.
+// WaitEvent makes the stream wait on the GPU until the event's present record has completed
+// (cuStreamWaitEvent). Work that is enqueued later on the stream begins after that; the host does
+// not wait. For an event that was never recorded there is nothing to wait for. The event may be of
+// another context or device. Later records of it change nothing.
 //
-// An event that processes share must be of the stream's context, and the stream must not
-// be part of a capture: the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
-// [ResultStreamCaptureUnsupported], and the capture goes on. Whether somebody captures the
-// stream is asked each time.
+// # Interprocess events
+//
+// An event that processes share must be of the stream's context, and the stream must not be part of
+// a capture. Otherwise the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
+// [ResultStreamCaptureUnsupported], and a capture stays valid. Each call asks the driver whether
+// the stream is being captured.
 func (s *Stream) WaitEvent(e *Event) error {
 	if s != nil && s.core != nil && e != nil {
 		if o := e.load(); o != nil {
@@ -30,10 +32,9 @@ func (s *Stream) WaitEvent(e *Event) error {
 	return s.WaitEventWithFlags(e, WaitDefault)
 }
 
-// waitPlainly makes the stream wait for an event where there is no more to it than that: see
-// [eventCore.recordPlainly], which does for records what this does for waits, for the same reason.
-// Elsewhere, and where something is closed or does not go together, it reports false, and
-// WaitEventWithFlags finds out.
+// waitPlainly makes the stream wait for an event in the usual case, as [eventCore.recordPlainly]
+// does for records. Otherwise, also for errors, it reports false, and the caller calls
+// WaitEventWithFlags.
 func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
 	drv := sc.ctx.drv
 	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {
@@ -73,11 +74,11 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 	return true, nil
 }
 
-// overtakenWait is called when there are captures after a wait that took place without regard to any, for a slot
-// whose gen was g before: a record in a capture may have come between.
+// overtakenWait is called if captures exist after a wait that was not made for a capture. The
+// slot's generation was g before the wait: a record in a capture may have been made meanwhile.
 func (sc *streamCore) overtakenWait(sl *slot, g handle.Gen) {
 	if sl.Gen() != g || sl.mayBeCaptured() {
-		sc.joined() // without waiting for other work on the stream, as this call is made
+		sc.joined() // without waiting for other calls on the stream, because this call has been made
 	}
 }
 
@@ -103,14 +104,14 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	}
 	defer s.leave()
 	if o == nil {
-		return nil // it was never recorded
+		return nil // never recorded
 	}
 	if o.core.flags&EventExternal != 0 && sc.active() {
 		flags |= WaitExternal
 	}
 	enter := o.core.enter
 	if flags&WaitExternal != 0 {
-		enter = o.core.enterForeign // from now on a graph waits for it
+		enter = o.core.enterForeign // a graph waits for it from now on
 	}
 	sl, err := enter(op)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	return sc.waitSlot(op, sl, flags)
 }
 
-// waitSlot makes the stream wait for a slot. Calls are in flight on both.
+// waitSlot makes the stream wait for a slot. The caller has calls in flight on both.
 func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
@@ -161,10 +162,10 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	return nil
 }
 
-// WaitStream makes the GPU hold back what is enqueued on the stream from now on
-// until what is enqueued on the other stream now has completed. The other stream
-// may be of another context or device (cuEventRecord and cuStreamWaitEvent, on
-// an event that the library keeps for this).
+// WaitStream makes the stream wait on the GPU for all work that is enqueued on the other stream
+// now. Work that is enqueued later on s begins after that. The other stream may be of another
+// context or device. WaitStream records an event that the library keeps for this (cuEventRecord,
+// cuStreamWaitEvent).
 func (s *Stream) WaitStream(other *Stream) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
@@ -182,7 +183,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	defer s.leave()
 	if sc.same(other.core) && !other.core.Closed() {
-		return nil // it is in order as it is
+		return nil // one stream is in order already
 	}
 	oc, err := other.enter(op)
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if err != nil {
 		return err
 	}
-	// The wait captures the record; the event is free again when it is enqueued.
+	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
 	defer oc.ctx.doneWith(EventDisableTiming, e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)

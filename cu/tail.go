@@ -11,37 +11,36 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// streamEnds are the tails of streams that are gone, and whose work somebody has to wait for. A tail stays until it is
-// known to be complete, or the context is released, which waits for it.
+// streamEnds are the tails of destroyed streams whose work must be waited for. A tail stays until
+// it is known to be complete, or the context is released, which waits for it.
 type streamEnds struct {
 	mu    lock.Mutex[lock.StreamEnds]
 	tails map[*streamCore]*tail
-	// sweep is at how many tails those that are complete are dropped.
+	// sweep is the number of tails above which complete tails are dropped.
 	sweep int
-	// unmarked is how many tails had no event so far.
+	// unmarked counts the tails that had no event.
 	unmarked uint64
-	// lost is why nobody can know when work is done on a stream that lasts as long as the CUDA context, if others keep
-	// that. It is known when the context is gone.
+	// lost is the reason why the end of work is unknown on a stream that lasts as long as the CUDA
+	// context. It is set when this package releases the context, which other code may still keep.
 	lost error
 }
 
-// tail is an event that marks the end of a destroyed stream's work. It is closed when it
-// is known to be complete, and the event is given back when nobody is asking for it any
-// more.
+// tail is an event that marks the end of a destroyed stream's work. It is closed when it is known
+// to be complete. The last query in flight then returns the event to the spares.
 type tail struct {
 	handle.Refs
 	ctx   *contextCore
 	err   error // why there is no event
 	event driver.Event
-	// lost is how many tails without an event the context had, with this one if it is another, when the stream was
-	// marked: those came before the mark.
+	// lost is the context's count of tails without an event when the stream was marked, with this
+	// tail if it has no event. The tails counted were left before the mark.
 	lost uint64
 }
 
-// errNoTail says that it can never be known when a stream's work is done.
-var errNoTail = errors.New("a stream is gone, and nothing marks the end of its work")
+// errNoTail says that the end of a stream's work will never be known.
+var errNoTail = errors.New("the end of the work of a closed stream is unknown")
 
-// query asks whether the tail is complete.
+// query queries the driver for the tail's event.
 func (t *tail) query() driver.Result {
 	if !t.Acquire(t) {
 		return driver.ResultSuccess
@@ -54,16 +53,16 @@ func (t *tail) query() driver.Result {
 	return res
 }
 
-// Last gives the event back when nobody asks for it any more. It does so at once: who asks holds no lock, and the
-// context stays until the answer is there, but not until another goroutine has run.
+// Last returns the event to the spares after the last query. It does so at once whatever the
+// argument is: the caller of query holds no lock, and keeps the context only until query returns.
 func (t *tail) Last(bool) { t.ctx.doneWith(EventDisableTiming, t.event) }
 
-// tailed reports whether the end of the work of a stream that is over was looked for.
+// tailed reports whether a closed stream's work has an end that is, or was, waited for.
 func (sc *streamCore) tailed() bool {
 	return sc.lasts() || sc.leavesTail.Load() || sc.ctx.gone.Load()
 }
 
-// over reports whether the stream is gone and all its work known to be done.
+// over reports whether the stream is destroyed and all its work is known to be done.
 func (sc *streamCore) over() bool {
 	if sc.lasts() {
 		return sc.ctx.gone.Load() && !sc.ctx.lostWork()
@@ -76,21 +75,21 @@ func (sc *streamCore) over() bool {
 	return sc.ctx.ends.tails[sc] == nil
 }
 
-// lostWork reports whether work that nobody can ask for may still be under way on a stream
-// that lasted. The context is gone.
+// lostWork reports whether work whose end is unknown may still run on a stream that lasts as long
+// as the context. This package has released the context.
 func (c *contextCore) lostWork() bool {
-	return c.ends.lost != nil && c.claim != created && c.poison.Load() == nil // what was created ended with its work
+	return c.ends.lost != nil && c.claim != created && c.poison.Load() == nil // the end of a created context ends its work
 }
 
-// leaveTail marks the end of the stream's work, if anybody needs to know it,
-// before the stream is destroyed. One that lasts is marked later where it cannot be now, unless the context is
-// somebody else's, who may destroy it as soon as all is closed here.
+// leaveTail marks the end of the stream's work before the stream is destroyed, if an object needs
+// that. If the mark is not possible now, a stream that lasts is marked later. A borrowed context is
+// an exception: its owner may destroy it as soon as all objects are closed.
 func (sc *streamCore) leaveTail() {
 	if !sc.leavesTail.Load() {
 		return
 	}
 	ctx := sc.ctx
-	t := &tail{ctx: ctx, err: errNoTail} // unless it is marked: a tracer may panic
+	t := &tail{ctx: ctx, err: errNoTail} // until the mark is made: a tracer may panic
 	var m marking
 	mark := func() error {
 		ctx.ends.mu.Lock()
@@ -113,7 +112,7 @@ func (sc *streamCore) leaveTail() {
 	err := mark()
 	if err != nil && sc.lasts() && !ctx.isBorrowed() {
 		now = false
-		ctx.hold() // cannot fail: the stream is still a user
+		ctx.hold() // cannot fail: the stream is a user of the context until now
 		go func() {
 			defer ctx.childDone()
 			defer put()
@@ -121,7 +120,7 @@ func (sc *streamCore) leaveTail() {
 		}()
 		return
 	}
-	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // there is no other chance
+	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // a destroyed stream cannot be marked later
 		err = mark()
 	}
 }
@@ -139,7 +138,7 @@ func (c *contextCore) putTail(sc *streamCore, t *tail) {
 		c.ends.unmarked++
 		t.lost = c.ends.unmarked
 	} else if sc.lasts() {
-		// What values of the stream enqueued that were released before is before this mark.
+		// This mark is behind the work of all Streams of the CUstream that were released before.
 		maps.DeleteFunc(c.ends.tails, func(other *streamCore, its *tail) bool {
 			return its.err != nil && its.lost <= t.lost && other.lasts() && other.same(sc)
 		})
@@ -152,7 +151,7 @@ func (c *contextCore) putTail(sc *streamCore, t *tail) {
 	}
 }
 
-// dropTails drops the tails that are complete, for which nobody has waited.
+// dropTails drops the complete tails.
 func (c *contextCore) dropTails() {
 	c.ends.mu.Lock()
 	tails := maps.Clone(c.ends.tails)
@@ -162,14 +161,14 @@ func (c *contextCore) dropTails() {
 			c.dropTail(sc, t)
 		}
 	}
-	// Where many stay, the next look is far off: closing must not get slower and
-	// slower behind a GPU that is busy.
+	// The limit grows with the tails that stay: closing streams must not become slow while the GPU
+	// is busy.
 	c.ends.mu.Lock()
 	c.ends.sweep = 2 * len(c.ends.tails)
 	c.ends.mu.Unlock()
 }
 
-// dropTail drops a tail that is complete.
+// dropTail drops one tail.
 func (c *contextCore) dropTail(sc *streamCore, t *tail) {
 	c.ends.mu.Lock()
 	defer c.ends.mu.Unlock()
@@ -184,10 +183,10 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	t := c.ends.tails[sc]
 	c.ends.mu.Unlock()
 	if t == nil {
-		return nil // somebody else has waited for it
+		return nil // it is complete
 	}
 	if t.err != nil {
-		return fmt.Errorf("%w: %v", errNoTail, t.err) // not %w: it is final, also if the stream was busy then
+		return fmt.Errorf("%w: %v", errNoTail, t.err) // %v hides an errBusy, because the error is final
 	}
 	if err := c.waitFor("cuEventQuery", func() driver.Result { return t.query() }); err != nil {
 		return err
@@ -198,7 +197,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	return nil
 }
 
-// endTails waits for the work of streams that are gone, and destroys what marks its end.
+// endTails waits for the work of destroyed streams, and destroys the events of their tails.
 func (c *contextCore) endTails(at driver.At) {
 	streams := slices.Collect(maps.Keys(c.ends.tails))
 	each(len(streams), func(i int) {
@@ -213,7 +212,7 @@ func (c *contextCore) endTails(at driver.At) {
 			t.err = err
 			c.ends.mu.Unlock()
 		}
-		if !t.Closed() { // the context is poisoned, or nobody knows
+		if !t.Closed() { // the context is poisoned, or the wait failed
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {
@@ -221,7 +220,7 @@ func (c *contextCore) endTails(at driver.At) {
 		}
 	})
 	for sc, t := range c.ends.tails {
-		if t.err != nil && sc.lasts() { // another value of it may be asked for
+		if t.err != nil && sc.lasts() { // a later wait may be for this stream
 			c.ends.lost = t.err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Thread is the operating system thread that [Context.Do] holds. It is good
-// while Do runs, on the goroutine that called Do.
+// Thread is the operating system thread that [Context.Do] holds. It is valid during Do, on the
+// goroutine of the call.
 type Thread struct {
 	ctx    *contextCore
 	raw    *driver.Thread
@@ -18,21 +18,24 @@ type Thread struct {
 	ended  bool
 }
 
-// Do calls f with the context current on the thread that f runs on, and puts the
-// thread's own current context back afterwards, also if f panics
-// (cuCtxPushCurrent, cuCtxPopCurrent). It is for foreign code, which relies on a
-// current context: nothing in this package does. Meanwhile the goroutine is
-// locked to the thread; goroutines that f starts are not.
+// Do calls f with the context current on the thread that f runs on, and restores the thread's
+// current context afterwards, also if f panics (cuCtxPushCurrent, cuCtxPopCurrent). Use it for
+// other code that needs a current context; no function of this package does. The goroutine is
+// locked to the thread meanwhile; goroutines that f starts are not.
 //
-// If f leaves another context current than it found, or another capture mode, the
-// thread cannot be put back (a push of the context that is current anyway goes
-// unnoticed): Do returns an error, and the goroutine stays locked to the thread, which
-// ends with it, unless the context is poisoned: then the thread goes on as it is.
+// # Changes of the thread's state
 //
-// The end of a thread crashes an H200's driver if a capture of the thread's default stream
-// has failed and was not ended. Do ends what f leaves there, in this context and in what f
-// left current, before it releases a thread. A program whose threads end otherwise, as those
-// of goroutines do that lock them and return, has to end such captures itself.
+// If f changes the stack of contexts or the capture mode, Do cannot restore the thread. (It does
+// not see an additional push of the current context.) Do then returns an error, and the goroutine
+// stays locked to the thread, which ends with the goroutine. The thread of a poisoned context is
+// kept.
+//
+// # Failed captures
+//
+// An H200's driver crashes at the end of a thread if a capture of the thread's default stream has
+// failed and was not ended. Do ends such captures in its context, and in the context that f left
+// current, before it releases a thread. A program whose threads end in another way, for example
+// with goroutines that lock them and return, must end such captures itself.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
 	core, err := c.enter(op)
@@ -41,7 +44,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer c.leave()
 	if f == nil {
-		return mistake(op, ErrNil, 0, "the function is nil: pass what is to run with the context current")
+		return mistake(op, ErrNil, 0, "the function is nil: pass a function to run with the context current")
 	}
 	table := core.drv.table
 	t := &Thread{ctx: core, raw: table.Pin()}
@@ -51,7 +54,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		if res.Sticky() {
 			t.raw.Unpin() // see abandon
 		} else {
-			t.raw.Abandon() // its capture mode may be another one now
+			t.raw.Abandon() // the first exchange may have changed the capture mode
 		}
 		return core.fail(op, uintptr(core.raw), res)
 	}
@@ -61,7 +64,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer func() {
 		t.end()
-		// What f has left current may be destroyed: it is not pushed again.
+		// The context that f left current may be destroyed, so it is not pushed again.
 		stays := false
 		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != core.raw {
 			stays = t.endCapture(at)
@@ -85,8 +88,8 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 					Handle: uintptr(core.raw),
 					Err:    errUnbalanced,
 					Detail: fmt.Sprintf(
-						"context %#x was current, then %#x, and %#x before: let the function pop what it pushes, "+
-							"and put the capture mode back",
+						"the function left context %#x current and %#x below; before Do, %#x was current: "+
+							"let the function pop the contexts that it pushes, and restore the capture mode",
 						uintptr(raw),
 						uintptr(after.ctx),
 						uintptr(before.ctx),
@@ -100,10 +103,10 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	return f(t)
 }
 
-// abandon releases the thread, so that it ends with its goroutine. An H200's driver crashes
-// when a thread ends while a capture of its default stream in some context has failed and is
-// not ended: those in Do's context, and in what is current now, are ended before. stays says
-// that there is one already that cannot be ended.
+// abandon releases the thread so that it ends with its goroutine. It first ends the captures of the
+// thread's default stream in Do's context and in the current context, because an H200's driver
+// crashes at the end of a thread with a failed capture. If a capture cannot be ended, or stays is
+// true, the thread is kept.
 func (t *Thread) abandon(stays bool) {
 	at := driver.At{Thread: t.raw}
 	if t.endCapture(driver.At{Thread: t.raw, Context: t.ctx.raw}) || t.endCapture(at) || stays {
@@ -113,8 +116,8 @@ func (t *Thread) abandon(stays bool) {
 	t.raw.Abandon()
 }
 
-// endCapture ends a capture of the thread's default stream. It reports true after a sticky
-// error: nothing can end a capture then, or say whether there is one.
+// endCapture ends a capture of the thread's default stream. It reports true after a sticky error:
+// then the driver neither ends a capture nor reports whether there is one.
 func (t *Thread) endCapture(at driver.At) (lost bool) {
 	table := t.ctx.drv.table
 	status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD)
@@ -136,13 +139,12 @@ func (t *Thread) endCapture(at driver.At) (lost bool) {
 	return res.Sticky()
 }
 
-// threadState is what Do has to leave as it found it.
+// threadState is the state of the thread that Do must restore.
 type threadState struct {
 	ctx  driver.Context
 	mode int32
 }
 
-// state returns the thread's current context and capture mode.
 func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
 	table := t.ctx.drv.table
 	if s.ctx, res = table.CtxGetCurrent(at); res != driver.ResultSuccess {
@@ -158,14 +160,12 @@ func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
 	return s, res
 }
 
-// errUnbalanced is behind the error of a Do whose function changed the thread's
-// stack of contexts, or its capture mode.
+// errUnbalanced is wrapped in the error of a Do whose function changed the thread's state.
 var errUnbalanced = errors.New("the function left the thread in another state")
 
 // DefaultStream returns the thread's own default stream in the context of Do
-// (CU_STREAM_PER_THREAD): it waits for no other stream but the legacy one. It is
-// for the goroutine that called Do, and closed when Do ends. Each call returns
-// the same Stream.
+// (CU_STREAM_PER_THREAD). The stream waits for no other stream except the legacy one. Only the
+// goroutine that called Do may use it. Do closes it. Each call returns the same Stream.
 func (t *Thread) DefaultStream() (*Stream, error) {
 	const op = "CU_STREAM_PER_THREAD"
 	if t == nil || t.ctx == nil {
@@ -174,17 +174,17 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return nil, mistake(op, ErrClosed, 0, "the Do that the thread belongs to has returned: use it inside")
+		return nil, mistake(op, ErrClosed, 0, "Do has returned: use the Thread in the function that Do calls")
 	}
 	if t.stream == nil {
 		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true)
-		t.stream.core.Retain() // until the end
+		t.stream.core.Retain() // until end
 	}
 	return t.stream, nil
 }
 
-// CurrentContext returns the CUcontext that is current on the thread, 0 if there is
-// none: it is that of Do, unless the function has changed it (cuCtxGetCurrent).
+// CurrentContext returns the CUcontext that is current on the thread, or 0 (cuCtxGetCurrent). It is
+// the context of Do unless the function has changed it.
 func (t *Thread) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if t == nil || t.ctx == nil {
@@ -204,8 +204,8 @@ func (t *Thread) end() {
 	s := t.stream
 	t.mu.Unlock()
 	if s != nil {
-		s.core.leaveTail() // here, on the thread
-		s.Close()          // it destroys nothing
+		s.core.leaveTail() // must run on the thread
+		s.Close()          // destroys nothing
 		s.core.leave()
 	}
 }

@@ -12,49 +12,46 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Ticket stands for one record of an event: the newest one at the time of
-// [Event.Ticket]. The event may be recorded again; the ticket is still for its
-// own record. It is safe for concurrent use, and must not be copied.
+// Ticket stands for one record of an event: the newest record when [Event.Ticket] is called. If the
+// event is recorded again, the ticket still stands for the same record. A Ticket is safe for
+// concurrent use, and must not be copied.
 //
-// Until its outcome is known a ticket keeps the CUevent of its record, and with
-// it the context: a ticket that nobody waits for does so until it is collected.
-//
-// A ticket finds out what has become of its record while somebody is in Wait, or has asked
-// for Done or Notify.
+// Until its result is known, a ticket keeps the CUevent of its record, and the context. A ticket
+// without waiters keeps them until it is collected. A ticket learns its result only during a call
+// of Wait, or after a call of Done or Notify.
 type Ticket struct {
 	_     noCopy
-	owner *eventOwner // keeps the event from being collected; nil for a pooled one
-	// core is nil if the outcome was known from the start: that the record is complete.
+	owner *eventOwner // keeps the event from being collected; nil for a pooled event
+	// core is nil if the record was complete at the beginning.
 	core    *ticketCore
-	known   time.Time // when that was
+	known   time.Time // when the record was known to be complete, if core is nil
 	cleanup runtime.Cleanup
 }
 
-// ticketCore is what a ticket holds on to until the outcome is known, or the
-// ticket is collected. Calls in flight on it keep the slot's CUevent.
+// ticketCore is the state that a ticket keeps until its result is known or it is collected. Calls
+// in flight on it keep the slot's CUevent.
 type ticketCore struct {
 	handle.Refs
 	slot *slot
-	// result is nil until it is known. It is set once, before Refs is closed,
-	// and success is one too.
+	// result is nil until it is known. It is set once, before Refs is closed, also for a success.
 	result atomic.Pointer[ticketResult]
 
 	mu lock.Mutex[lock.Ticket]
 	// done is made by Done, and closed when the result is known.
 	done chan struct{}
-	// call are the functions that Notify was given.
+	// call are the functions passed to Notify.
 	call []func(error)
-	// sub is the ticket's own interest in the record, as long as somebody wants to be told.
+	// sub is the ticket's own wait for the record, from the first Done or Notify to the result.
 	sub *watch.Sub
 }
 
 type ticketResult struct {
 	err error
-	at  time.Time // when it was known
+	at  time.Time // when the result was known
 }
 
-// Ticket returns a ticket for the event's present record. For an event that was
-// never recorded it is for work that has completed.
+// Ticket returns a ticket for the event's present record. It is complete if the event was never
+// recorded.
 func (e *Event) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
 	if e == nil {
@@ -75,11 +72,9 @@ func (e *Event) Ticket() (*Ticket, error) {
 	return newTicket(o, sl), nil
 }
 
-// completeTicket returns a ticket for a record that is complete.
 func completeTicket(now time.Time) *Ticket { return &Ticket{known: now} }
 
-// newTicket returns a ticket for a slot's record. The call that is in flight on the slot
-// becomes the ticket's.
+// newTicket returns a ticket for a slot's record, which takes over the caller's call in flight.
 func newTicket(o *eventOwner, sl *slot) *Ticket {
 	sl.Watch()
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
@@ -87,10 +82,10 @@ func newTicket(o *eventOwner, sl *slot) *Ticket {
 	return t
 }
 
-// errCollected is the outcome of a ticket that was collected: nobody asks.
+// errCollected is the result of a collected ticket. No call can see it.
 var errCollected = errors.New("the ticket was collected")
 
-// collected lets go of the record, unless somebody wants to be told what becomes of it.
+// collected releases the record of a collected ticket, unless a Done or Notify needs the result.
 func (tc *ticketCore) collected() {
 	tc.mu.Lock()
 	wanted := tc.sub != nil
@@ -100,12 +95,11 @@ func (tc *ticketCore) collected() {
 	}
 }
 
-// settle decides on the outcome, unless it is decided already, releases the
-// ticket's hold on the slot, and returns the outcome.
+// settle stores the result if there is none yet, releases the slot, and returns the stored result.
 func (tc *ticketCore) settle(err error) error {
 	now := tc.slot.drv.calls.Clock().Now()
-	// Whoever wants to be told looks for the result under the lock: when it is there, those
-	// who wanted it before have been seen to.
+	// subscribe looks for the result under the lock. If it finds none, its channel or function is
+	// in the lists that this function notifies.
 	tc.mu.Lock()
 	if r := tc.result.Load(); r != nil {
 		tc.mu.Unlock()
@@ -130,7 +124,7 @@ func (tc *ticketCore) settle(err error) error {
 	return err
 }
 
-// Last lets go of the slot when the result is known, and the last call on the ticket has ended.
+// Last releases the slot when the result is known and the last call on the ticket has ended.
 func (tc *ticketCore) Last(later bool) {
 	tc.slot.Unwatch()
 	if later {
@@ -140,9 +134,9 @@ func (tc *ticketCore) Last(later bool) {
 	}
 }
 
-// want adds something that is to be done with the result. It reports false if that is
-// known, and calls nothing then.
-func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
+// subscribe calls add, which registers a channel or function to notify of the result. If the result
+// is known, it reports false, and does not call add.
+func (tc *ticketCore) subscribe(owner *eventOwner, add func()) bool {
 	if !tc.Acquire(tc) {
 		return false
 	}
@@ -158,23 +152,23 @@ func (tc *ticketCore) want(owner *eventOwner, add func()) bool {
 	if first {
 		sub = &watch.Sub{Call: func(s *watch.Sub) {
 			tc.settle(s.Err)
-			runtime.KeepAlive(owner) // the event is not collected before
+			runtime.KeepAlive(owner) // keeps the event from being collected until now
 		}}
 		tc.sub = sub
 	}
 	tc.mu.Unlock()
 	if first {
 		tc.slot.addSub(sub, nil)
-		if tc.result.Load() != nil { // a wait was faster
+		if tc.result.Load() != nil { // Wait was faster
 			tc.slot.drv.watch.Cancel(sub)
 		}
 	}
 	return true
 }
 
-// Wait waits until the ticket's record has completed, like [Event.Wait].
-// Completion is remembered, and so is that the event was closed or its context
-// poisoned before. After another error, such as ctx's, another wait may follow.
+// Wait waits until the ticket's record has completed, like [Event.Wait]. These results are final:
+// completion, a closed event, and a poisoned context. After another error, such as ctx's, the
+// program may call Wait again.
 func (t *Ticket) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if t == nil {
@@ -189,7 +183,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 	defer runtime.KeepAlive(t)
 	if !tc.Acquire(tc) {
-		return tc.result.Load().err // it is set before the core is closed
+		return tc.result.Load().err // set before the core is closed
 	}
 	defer tc.Release(tc)
 	final, err := tc.slot.wait(ctx)
@@ -200,10 +194,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return tc.settle(err)
 }
 
-// Done returns a channel that is closed when it is known what has become of the record:
-// it has completed, or the wait for it has ended with an error, which [Ticket.Err] tells.
-// From the first call on the record is watched until then, whether or not the ticket is
-// collected. Several calls return the same channel. For a nil Ticket it is nil.
+// Done returns a channel that is closed when the record's result is known: the record has
+// completed, or the wait for it has ended with an error, which [Ticket.Err] returns. After the
+// first call the library waits for the record, even if the ticket is collected. All calls return
+// the same channel. For a nil Ticket it is nil.
 func (t *Ticket) Done() <-chan struct{} {
 	if t == nil {
 		return nil
@@ -214,7 +208,7 @@ func (t *Ticket) Done() <-chan struct{} {
 	}
 	defer runtime.KeepAlive(t)
 	var done chan struct{}
-	if tc.want(t.owner, func() {
+	if tc.subscribe(t.owner, func() {
 		if tc.done == nil {
 			tc.done = make(chan struct{})
 		}
@@ -236,10 +230,9 @@ func closedChannel() chan struct{} {
 	return c
 }
 
-// Err returns nil if the record has completed, and also as long as it is not known what
-// has become of it: [Ticket.Done] tells that it is. Else it returns why nobody waits for it any more:
-// an error that matches [ErrClosed] if the event was closed, or its last context, or the
-// driver's error. It does not ask the driver.
+// Err returns the record's error without a driver call. It is nil if the record has completed, and
+// as long as the result is unknown: see [Ticket.Done]. The error matches [ErrClosed] if the event,
+// or the last Context of its CUDA context, was closed; otherwise it is the driver's error.
 func (t *Ticket) Err() error {
 	if t == nil {
 		return errNil("cuEventQuery", "ticket")
@@ -253,9 +246,10 @@ func (t *Ticket) Err() error {
 	return nil
 }
 
-// CompletedAt returns when the library saw that the record had completed, by the machine's
-// monotonic clock, or the software driver's: it did so then or before. It reports false if it is not known to have completed; nobody is asked. A
-// record that was known to be complete when the ticket was taken was seen at that time.
+// CompletedAt returns when the library saw that the record had completed. The record completed at
+// that time or before. The time is of the machine's monotonic clock, or of the software driver's
+// clock. If the record was complete when the ticket was made, it is the time of [Event.Ticket].
+// CompletedAt makes no driver call, and reports false if the record is not known to have completed.
 func (t *Ticket) CompletedAt() (time.Time, bool) {
 	switch {
 	case t == nil:
@@ -269,11 +263,10 @@ func (t *Ticket) CompletedAt() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Notify has f called, on a goroutine of its own, when it is known what has become of the
-// record: with nil if it has completed, else with the error that [Ticket.Err] returns. f may
-// call anything in this package. If that is known already f is called just as well, and
-// Notify reports false: nothing was outstanding. A nil f is not called. As with Done, the
-// record is watched from then on.
+// Notify registers f to be called on a new goroutine with the record's result: nil if the record
+// has completed, otherwise the error of [Ticket.Err]. f may call any function of this package. If
+// the result is known already, f is also called, and Notify reports false. A nil f is not called.
+// After the call the library waits for the record, as after [Ticket.Done].
 func (t *Ticket) Notify(f func(err error)) (outstanding bool) {
 	if t == nil || f == nil {
 		return false
@@ -284,7 +277,7 @@ func (t *Ticket) Notify(f func(err error)) (outstanding bool) {
 		return false
 	}
 	defer runtime.KeepAlive(t)
-	if tc.want(t.owner, func() { tc.call = append(tc.call, f) }) {
+	if tc.subscribe(t.owner, func() { tc.call = append(tc.call, f) }) {
 		return true
 	}
 	go f(tc.result.Load().err)

@@ -13,61 +13,60 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Timeline is a counter of 64 bits that the GPU and the host raise and wait for: what
-// Metal calls a shared event, and Vulkan a timeline semaphore. It is in pinned memory of
-// the host, so that to read it takes a nanosecond, and neither a call of the driver nor a
-// lock. It is safe for concurrent use, and must not be copied.
+// Timeline is a 64-bit counter that the GPU and the host raise and wait for. Metal calls it a
+// shared event, Vulkan a timeline semaphore. It is in pinned host memory: a read takes a
+// nanosecond, and needs neither a driver call nor a lock. It is safe for concurrent use, and must
+// not be copied.
 //
-// A timeline only rises. Values are compared in a circle, as the driver does it: the
-// counter has reached a value if the difference, counter less value, is not negative as a
-// number of 64 bits with a sign. Up to 1<<63-1 apart that is the order of the numbers. The
-// host is held to that by [Timeline.Set]; what streams write nobody checks.
+// # Values
 //
-// What a stream, or the host, has written before it raises the counter is there for
-// whoever has seen the new value.
+// A timeline only rises. Values are compared on a circle, as the driver compares them: the counter
+// has reached a value if counter minus value, as a signed 64-bit number, is not negative. For
+// values less than 1<<63 apart this is the order of the numbers. [Timeline.Set] checks that the
+// counter rises. Nothing checks the values that streams write.
+//
+// Data that a stream or the host writes before it raises the counter is visible with the new value.
 type Timeline struct {
 	_       noCopy
 	core    *timelineCore
-	word    *atomic.Uint64 // the core's
+	word    *atomic.Uint64 // core.word
 	cleanup runtime.Cleanup
 }
 
-// timelineCore is the life of a timeline: of its cell, which another timeline gets when it is closed,
-// nobody calls it any more, and all work that uses it is done.
+// timelineCore is the shared state of a timeline. Another timeline gets the cell when this timeline
+// is closed, no call on it is in flight, and all work that uses the cell is done.
 type timelineCore struct {
 	handle.Refs
 	ctx  *contextCore
 	cell cell
 	word *atomic.Uint64   // the counter, in the cell
-	raw  driver.DevicePtr // of the counter, in the context
-	// probe is an event that is never recorded: to ask for it is to ask whether the
-	// context still works.
+	raw  driver.DevicePtr // the counter's address in the context
+	// probe is an event that is never recorded. A query of it fails if the context has failed.
 	probe driver.Event
-	// usage is the streams where work was enqueued that uses the counter.
+	// usage is the set of streams on which work with the counter was enqueued.
 	usage *usage
-	// freed is set when the cell is no longer the timeline's, and last is what the counter was then.
+	// freed is set when the timeline no longer has the cell; last is the final value.
 	freed atomic.Bool
 	last  uint64
-	// raises counts the raises that were begun here, for the race detector: it sees no atomic
-	// operations outside of Go's memory, and learns from this one what the counter orders.
+	// raises counts the raises that this package began, for the race detector. The detector does
+	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64
 
-	// marks are the ends of the work on streams, as far as they were marked. After the last call they are
-	// what has yet to be done.
+	// marks are the known ends of the work on streams. After the last call the cell waits for them.
 	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
 	words   int    // how many marks have a word
 	more    []cell // for the words that the cell has no room for
 
-	// waits are the watcher's for the counter.
+	// waits are the waits for the counter.
 	waits watch.Counter
 }
 
 func (tc *timelineCore) kind() string    { return "timeline" }
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
 
-// errNoValues is behind the error of a timeline where devices lack what it takes.
-var errNoValues = fmt.Errorf("the device does not write 64-bit values, or wait for them, in the order of streams: %w", errors.ErrUnsupported)
+// errNoValues is wrapped in the error for a device without the functions that timelines need.
+var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w", errors.ErrUnsupported)
 
 const (
 	signalOp = "cuStreamWriteValue64"
@@ -76,8 +75,7 @@ const (
 	waitOp   = "Timeline.Wait"
 )
 
-// supportsTimelines returns an error if streams of the device cannot raise counters and
-// wait for them.
+// supportsTimelines returns an error if the device's streams cannot use counters.
 func (dev *Device) supportsTimelines() error {
 	for _, op := range []string{signalOp, blockOp} {
 		if sym, known := driver.FindSymbol(op); known && !dev.drv.has(op) {
@@ -92,15 +90,17 @@ func (dev *Device) supportsTimelines() error {
 	return err
 }
 
-// NewTimeline creates a timeline whose counter begins at value. Streams of all contexts of the driver
-// can raise it and wait for it, on devices that can do such a thing. It disturbs nobody's
-// capture, and waits for no work. The driver is asked for memory for the first of a context's timelines, and again
-// when there are more of them than ever before (cuMemHostRegister, cuMemHostGetDevicePointer): some
-// hundreds share it.
+// NewTimeline creates a timeline whose counter begins at value. Streams of all contexts of the
+// driver can raise it and wait for it, if their devices have this ability. NewTimeline invalidates
+// no capture, and does not wait for work. It registers memory with the driver (cuMemHostRegister,
+// cuMemHostGetDevicePointer) for the context's first timeline, and when the context has more
+// timelines than ever before; some hundreds share one registration.
 //
-// It needs a driver for CUDA 11.7, and a device with
-// [DeviceAttributeCanUse64BitStreamMemOps]. Else the error matches [ResultNotSupported]
-// and errors.ErrUnsupported, and names what is missing.
+// # Requirements
+//
+// It needs a driver for CUDA 11.7, and a device with [DeviceAttributeCanUse64BitStreamMemOps].
+// Otherwise the error matches [ResultNotSupported] and errors.ErrUnsupported, and names the missing
+// function or attribute.
 func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	const op = "cuMemHostRegister"
 	core, err := c.enter(op)
@@ -123,20 +123,20 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), probe: probe, usage: new(usage)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
-	core.hold() // cannot fail: the caller is a user
+	core.hold() // cannot fail: the caller is a user of the context
 	core.cells.count(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
 	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).forgotten, tc)
 	return tl, nil
 }
 
-// leave ends a call that Enter has begun.
+// leave ends a call that Enter began.
 func (tc *timelineCore) leave() { tc.Release(tc) }
 
 // Refused returns the error of a call that began after the timeline was closed.
 func (tc *timelineCore) Refused(op string) error { return errClosed(op, tc.kind(), tc.handle()) }
 
-// Last lets go of the cell when the last call on the timeline has ended.
+// Last releases the cell when the last call on a closed timeline has ended.
 func (tc *timelineCore) Last(later bool) { tc.ctx.drv.last(later, tc.retire) }
 
 // enter begins a call on the timeline, and leave ends it.
@@ -152,33 +152,39 @@ func (t *Timeline) leave() {
 	runtime.KeepAlive(t)
 }
 
-// Signal makes the stream raise the counter to value when all that was enqueued on it
-// before is done (cuStreamWriteValue64). What that work has written, on the device or the
-// host, is there for whoever sees the value. The stream may be of another context or
-// device than the timeline. Nobody checks whether the value is higher than the
-// counter then: a lower one lowers it.
+// Signal makes the stream raise the counter to value after all work enqueued before
+// (cuStreamWriteValue64). Data that this work has written, on the device or the host, is visible to
+// code that sees the value. The stream may be of another context or device than the timeline.
+// Nothing checks whether value is higher than the counter at that time: a lower value lowers the
+// counter. Signal waits while the stream's queue is full: see docs/blocking.md.
 //
-// In a capture it becomes part of the graph, which keeps the timeline: each launch raises
-// the counter to the same value. It waits while the stream's queue is full: see docs/blocking.md.
+// # Captures
+//
+// In a capture the signal becomes part of the graph, and the graph keeps the timeline. Each launch
+// raises the counter to the same value.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
 	return t.enqueue(signalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
 }
 
-// Block makes the GPU hold back what is enqueued on the stream from now on until the
-// counter has reached value (cuStreamWaitValue64, with CU_STREAM_WAIT_VALUE_GEQ). The host
-// does not wait. The stream may be of another context or device than the timeline. The
-// work that raises the counter may be enqueued later, but not behind this on the same
-// stream. Where the GPU has fewer queues than the program has streams, not behind it on
-// another stream either: let the host raise the counter, or enqueue the signal first.
+// Block makes the stream wait on the GPU until the counter has reached value (cuStreamWaitValue64
+// with CU_STREAM_WAIT_VALUE_GEQ). Work that is enqueued later on the stream begins after that. The
+// host does not wait. The stream may be of another context or device than the timeline. Block waits
+// while the stream's queue is full: see docs/blocking.md.
 //
-// If nobody raises the counter the stream never goes on, which holds up whoever waits for
-// it, as closing memory and contexts does. In a capture it becomes part of the graph, which
-// keeps the timeline. It waits while the stream's queue is full: see docs/blocking.md.
+// # Order of the work
+//
+// The work that raises the counter may be enqueued later, but not on the same stream behind the
+// block. If the GPU has fewer queues than the program has streams, it may not be enqueued behind
+// the block on another stream either: let the host raise the counter, or enqueue the signal first.
+//
+// If no stream or host call raises the counter, the stream never continues. Calls that wait for the
+// stream then do not return, for example calls that close memory or contexts. In a capture the
+// block becomes part of the graph, and the graph keeps the timeline.
 func (t *Timeline) Block(s *Stream, value uint64) error {
 	return t.enqueue(blockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
 }
 
-// enqueue makes a call that enqueues work with the counter on a stream.
+// enqueue makes a driver call that enqueues work with the counter on a stream.
 func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result) error {
 	switch {
@@ -212,7 +218,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	res := call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags)
 	sc.endLegacy()
 	sc.endWork()
-	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this
+	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this call
 		tc.mark(sc)
 	}
 	if res != driver.ResultSuccess {
@@ -221,9 +227,9 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	return nil
 }
 
-// Value returns the counter: an atomic load from memory, which asks neither the driver nor
-// anybody else. When it has a value, what was written before the counter was raised to it
-// is there. After Close it is the last value; 0 for nil.
+// Value returns the counter. It is an atomic load from memory, without a driver call or a lock.
+// Data that was written before the counter was raised to the returned value is visible. After Close
+// it is the last value; for a nil Timeline it is 0.
 func (t *Timeline) Value() uint64 {
 	if t == nil || t.core == nil {
 		return 0
@@ -232,7 +238,7 @@ func (t *Timeline) Value() uint64 {
 	if raceEnabled {
 		t.core.raises.Load()
 	}
-	// Whoever has the cell next writes to it after this was set.
+	// The cell's next timeline writes to it only after freed was set.
 	if t.core.freed.Load() {
 		v = t.core.last
 	}
@@ -240,14 +246,16 @@ func (t *Timeline) Value() uint64 {
 	return v
 }
 
-// Set raises the counter to value from the host: streams that [Timeline.Block] holds back
-// go on, and goroutines in [Timeline.Wait] return at once. What the program has written
-// before, also to pinned memory, is there for who sees the value. It asks nothing of the
-// driver, and works while all of the GPU's queues are held up.
+// Set raises the counter to value from the host. Streams that [Timeline.Block] makes wait continue,
+// and goroutines in [Timeline.Wait] return. Data that the program has written before, also to
+// pinned memory, is visible to code that sees the value. Set makes no driver call, and works while
+// all queues of the GPU wait.
 //
-// If the counter is there already nothing happens. If it is higher, the error matches
-// [ResultInvalidValue], and the counter stays: two that raise it cannot lower it. A stream
-// that writes at the same moment is not seen: see [Timeline.Signal].
+// # Values that do not rise
+//
+// If the counter has the value already, Set does nothing. If the counter is higher, the error
+// matches [ResultInvalidValue], and the counter stays: concurrent calls of Set cannot lower it. A
+// concurrent write by a stream is not checked: see [Timeline.Signal].
 func (t *Timeline) Set(value uint64) error {
 	tc, err := t.enter(raiseOp)
 	if err != nil {
@@ -263,7 +271,7 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return invalid(raiseOp, fmt.Sprintf("the counter is at %d, and a timeline does not go back to %d: wait for a higher value, or make another timeline", have, value))
+			return invalid(raiseOp, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
 		}
 		if t.word.CompareAndSwap(have, value) {
 			tc.ctx.drv.watch.Raise(&tc.waits)
@@ -272,13 +280,16 @@ func (t *Timeline) Set(value uint64) error {
 	}
 }
 
-// Wait waits until the counter has reached value, whoever raises it. It holds no operating
-// system thread. It returns nil if the value is reached; an error that matches ctx's if ctx
-// ended first; one that matches [ErrClosed] if the timeline was closed meanwhile, or
-// [ErrContextPoisoned] if its context is poisoned, in which no stream raises it any more; or
-// the driver's error, which is asked for such things about every 50 ms. What [Timeline.Set]
-// raises is noticed at once, what the GPU raises within a millisecond, and sooner the shorter
-// the wait is; within two in one that has taken more than a tenth of a second.
+// Wait waits until the counter has reached value, and holds no operating system thread. It returns
+// nil if the value was reached; an error that matches ctx's error if ctx ended first; or an error
+// that matches [ErrClosed] if the timeline was closed meanwhile. If the timeline's context is
+// poisoned, so that its streams raise the counter no more, the error matches [ErrContextPoisoned].
+//
+// # How soon it returns
+//
+// A raise by [Timeline.Set] ends the wait at once. A raise by the GPU is seen within a millisecond,
+// and within two milliseconds after a tenth of a second; the shorter the wait was, the sooner.
+// About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
 		return errNoGoContext(waitOp)
@@ -295,7 +306,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	return err
 }
 
-// wait waits for a value. A call is in flight.
+// wait waits for a value. The caller has a call in flight.
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 	word, w := tc.word, &tc.ctx.drv.watch
 	closings := tc.ctx.closings.Load()
@@ -337,10 +348,10 @@ func errTimelineContextClosed(tc *timelineCore) error {
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 	return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
-		Detail: fmt.Sprintf("the counter was still at %d, and not at %d", tc.word.Load(), value)}
+		Detail: fmt.Sprintf("the counter was at %d, and had not reached %d", tc.word.Load(), value)}
 }
 
-// works asks whether the context still works.
+// works returns an error if the context has failed.
 func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
 		return tc.ctx.failed(waitOp, tc.handle(), p.res)
@@ -351,27 +362,34 @@ func (tc *timelineCore) works() error {
 	return nil
 }
 
-// Close ends the use of the timeline, and returns nil: goroutines that wait for it
-// return [ErrClosed], and [Timeline.Value] goes on returning the last value. Further calls return nil.
+// Close ends the use of the timeline, and returns nil. Goroutines that wait for it return with an
+// error that matches [ErrClosed]; [Timeline.Value] still returns the last value. Further calls
+// return nil. Errors go to the leak hook. Close waits while a stream's queue is full: see
+// docs/blocking.md.
 //
-// Another timeline of the context gets the memory when all work is done that was enqueued with this one by
-// [Timeline.Signal], [Timeline.Block] or a graph. So that this is known, Close enqueues a write on each stream that
-// has such work and is not idle (cuStreamQuery, cuStreamWriteValue64). That may wait as a Signal may: for room, if the
-// stream's queue is full. No write is enqueued on a stream that is being captured or belongs to another thread, on
-// those where graphs were launched after Close, and for a timeline that the garbage collector has found: there
-// the work counts as done when the stream is idle, or closed and done. Wrapped streams, those whose handle was asked
-// for, and the legacy stream are not asked whether they are idle, as that would invalidate a capture by other code.
+// # Reuse of the memory
 //
-// A stream that [Timeline.Block] holds back goes on being held back until a stream raises the
-// counter, as Set is refused from now on: raise it first. If nobody does, the memory stays in use, and
-// whoever releases the context waits for ever. Errors go to the leak hook.
-// It waits while the stream's queue is full: see docs/blocking.md.
+// Another timeline of the context gets the memory when all work of [Timeline.Signal],
+// [Timeline.Block] and graphs that uses the timeline is done. To find out when that is, Close
+// enqueues a write on each stream that has such work and is not idle (cuStreamQuery,
+// cuStreamWriteValue64).
+//
+// No write is enqueued on a stream that is being captured, belongs to another thread, or got a
+// graph launch after Close; nor for an abandoned timeline. The work of such a stream counts as done
+// when the stream is idle, or is closed and has completed. Wrapped streams, exposed streams and the
+// legacy stream are not queried, because a query would invalidate a capture by other code.
+//
+// # Streams that still wait
+//
+// A stream that [Timeline.Block] makes wait keeps waiting until a stream raises the counter,
+// because Set fails after Close: raise the counter before. If no stream raises it, the memory stays
+// in use, and a call that releases the context never returns.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
 		return errNil("Timeline.Close", "timeline")
 	}
 	tc := t.core
-	if !tc.Acquire(tc) { // nobody takes the cell away before all is marked
+	if !tc.Acquire(tc) { // keeps the cell until all streams are marked
 		return nil
 	}
 	if first, _ := tc.Close(); first {
@@ -395,10 +413,10 @@ func (t *Timeline) Device() *Device {
 	return t.core.ctx.device
 }
 
-// Handle lends the CUdeviceptr of the counter to code that calls the driver in another way, and
-// to kernels. It is good until the Timeline is closed or collected: what such code has enqueued has to be done by
-// then, as nobody here knows of it, and another timeline may get the memory at once. For a nil or a closed
-// Timeline it is 0.
+// Handle exposes the counter's CUdeviceptr to kernels, and to code that calls the driver without
+// this package. The address is valid until the Timeline is closed or collected. Work of such code
+// must be done by then: this package does not know of it, and another timeline may get the memory
+// at once. For a nil or closed Timeline it is 0.
 func (t *Timeline) Handle() uint64 {
 	if t == nil || t.core == nil || t.core.Closed() {
 		return 0

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// mapMemory returns the address of zeroed memory that stays where it is, and mapped, until unmapMemory. It is
-// shared, so that a child that C forks does not make the process write to a copy that the GPU knows nothing of.
+// mapMemory returns the address of zeroed memory, which is mapped at this address until
+// unmapMemory. The mapping is shared: after a fork by C code, the process still writes to the pages
+// that the GPU uses, and not to copies.
 func mapMemory(size int) (uintptr, error) {
 	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON)
 	if err != nil {
@@ -17,5 +18,5 @@ func mapMemory(size int) (uintptr, error) {
 	return reflect.ValueOf(b).Pointer(), nil
 }
 
-// unmapMemory gives memory of mapMemory's back.
+// unmapMemory unmaps memory of mapMemory.
 func unmapMemory(mem []byte) { _ = syscall.Munmap(mem) }

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// TraceOp is an operation that a [Tracer] is told about.
+// TraceOp is an operation that a [Tracer] is called for.
 type TraceOp uint8
 
 // The operations.
@@ -28,8 +28,8 @@ const (
 	TraceGraphLaunch                          // cuGraphLaunch
 )
 
-// String returns the operation's name, that of the C function that makes it most often: an
-// event that was opened counts as created, a cooperative launch as a launch.
+// String returns the name of the C function that makes the operation most often. An event that was
+// opened counts as created, and a cooperative launch as a launch.
 func (op TraceOp) String() string {
 	names := [...]string{"", "cuEventCreate", "cuEventRecord", "cuEventDestroy", "cuEventSynchronize", "cuEventQuery", "cuStreamCreate",
 		"cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery", "cuLaunchKernel", "cuGraphLaunch"}
@@ -39,7 +39,7 @@ func (op TraceOp) String() string {
 	return names[op]
 }
 
-// first reports whether tracers are called before the driver is asked.
+// first reports whether tracers are called before the driver.
 func (op TraceOp) first() bool {
 	switch op {
 	case TraceEventDestroy, TraceEventSynchronize, TraceStreamDestroy, TraceStreamSynchronize:
@@ -48,63 +48,65 @@ func (op TraceOp) first() bool {
 	return false
 }
 
-// Trace is one operation.
+// Trace describes one operation.
 type Trace struct {
 	Op TraceOp
-	// Event is the CUevent, 0 if none is involved.
+	// Event is the CUevent, or 0.
 	Event uintptr
-	// Stream is the CUstream, 0 if none is involved.
+	// Stream is the CUstream, or 0.
 	Stream uintptr
 }
 
-// Tracer is told about each operation that reaches the driver once, with the handles
-// involved: of destructions and synchronizations before the driver is asked, of the others
-// when it has succeeded. So an event or a stream is created once and destroyed once, and
-// its other operations come between. Operations that this package makes on its own are
-// among them; answers that it remembers are not, as the driver is not asked. Of the queries with
-// which the library waits for others it is told of those that a waiter makes for itself, and of
-// those that end a wait; not of the waits of the streams that wake it.
+// Tracer is called once for each operation that reaches the driver, with the operation's handles:
+// before a destruction or synchronization, and after any other operation if it succeeded. So the
+// calls for an event or stream begin with its creation and end with its destruction.
 //
-// A tracer is called on the goroutine that makes the call, holds the call up, and has to
-// be safe for concurrent use. No lock of this package is held, so it may use the package,
-// also the objects that it is told about; as it is told about its own operations, too, it
-// has to know when to stop. What has to wait for the call itself, such as a
-// second call on a graph that is being captured to, fails as it does elsewhere.
+// # Operations
 //
-// If a tracer panics, or ends the goroutine, the call does not return, but lets go of what it
-// used and has created. On a goroutine of the library's own, where it is called for what the
-// library does in the background, a panic ends the program.
+// The library's own operations are included. Queries that the library answers from memory do not
+// reach the driver, and are not included. Of the queries for waits, a tracer is called for the
+// queries that waiting goroutines make, and for the queries that end a wait. It is not called for
+// waits by wake-up streams.
+//
+// # Rules for tracers
+//
+// A tracer runs on the goroutine of the operation, which continues after it returns. It must be
+// safe for concurrent use. The library holds no lock meanwhile, so a tracer may use this package,
+// also the traced objects. Its own operations are traced, too: it must limit the recursion. A call
+// that would wait for the traced call fails, such as a second call on a graph during Capture.
+//
+// If a tracer panics or ends the goroutine, the traced call releases what it used and created, and
+// does not return. A panic in the background, on a goroutine of the library, ends the program.
 type Tracer func(Trace)
 
-// TraceCall is one call of the driver that has returned.
+// TraceCall describes one driver call that has returned.
 type TraceCall struct {
 	Trace
-	// Start is when the call began, by the driver's clock: the machine's, or the
-	// virtual one of a software driver. It has a monotonic reading.
+	// Start is the time when the call began, by the driver's clock: the machine's, or the virtual
+	// clock of a software driver. It has a monotonic reading.
 	Start time.Time
-	// Duration is how long it took, with what this package adds.
+	// Duration is the time that the call took, with this package's part.
 	Duration time.Duration
-	// Result is what the driver answered: ResultSuccess, ResultNotReady from a query of
-	// pending work, or else what failed.
+	// Result is the driver's result: ResultSuccess, ResultNotReady for pending work, or an error.
 	Result Result
 }
 
-// CallTracer is told about each call that a [Tracer] is told about, and about those that
-// failed, when the driver has returned. What holds for a Tracer holds for it. The Event of
-// a creation that failed, or its Stream, is 0. When it is told of a destruction, another
-// goroutine may have created something that has got the handle.
+// CallTracer is called when a driver call has returned, for each operation that a [Tracer] is
+// called for, and also if the operation failed. The rules for a Tracer apply. Event or Stream is 0
+// for a creation that failed. When it is called for a destruction, the handle may already be in use
+// for an object that another goroutine has created.
 type CallTracer func(TraceCall)
 
-// tracers is who is told. It is replaced, never changed.
+// tracers are the tracers of a driver. A change replaces the value, and never modifies it.
 type tracers struct {
 	drv   *Driver
 	ops   []*Tracer
 	calls []*CallTracer
 }
 
-// AddTracer lets t be told about operations from now on, besides other tracers, until
-// remove is called. A call that is under way then may still tell it. Where there is no
-// tracer an operation costs one look at that.
+// AddTracer registers t for all operations until remove is called. Other tracers stay registered. A
+// call that is in flight during remove may still call t. Without tracers, an operation costs one
+// more load.
 func (d *Driver) AddTracer(t Tracer) (remove func()) {
 	if !d.open() || t == nil {
 		return func() {}
@@ -116,8 +118,8 @@ func (d *Driver) AddTracer(t Tracer) (remove func()) {
 	}
 }
 
-// AddCallTracer lets t be told about calls of the driver that have returned, with their
-// times and results: see [Driver.AddTracer].
+// AddCallTracer registers t for driver calls that have returned, with their times and results: see
+// [Driver.AddTracer].
 func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
 	if !d.open() || t == nil {
 		return func() {}
@@ -129,12 +131,12 @@ func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
 	}
 }
 
-// without takes an element away.
+// without removes an element from a list.
 func without[T comparable](list []T, e T) []T {
 	return slices.DeleteFunc(list, func(other T) bool { return other == e })
 }
 
-// changeTracers puts a changed copy of who is told in its place.
+// changeTracers replaces the tracers by a changed copy.
 func (d *Driver) changeTracers(change func(*tracers)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,16 +150,14 @@ func (d *Driver) changeTracers(change func(*tracers)) {
 	d.tracers.Store(fresh)
 }
 
-// tracedCall is a call of the driver that tracers are called about, from trace to done.
-// Between the two locks may be held, and during them none. It is small, as every call
-// has one.
+// tracedCall is a driver call with tracers, from trace to done. No lock is held during trace and
+// done; locks may be held between them. It is small because every call has one.
 type tracedCall struct {
 	to    *tracers      // nil if there are none
-	begun time.Duration // since the driver was opened
+	begun time.Duration // time since the driver was opened
 }
 
-// trace begins a call. Where there is no tracer it costs one atomic load: this much is
-// inlined.
+// trace begins a call. It is inlined; without tracers it costs one atomic load.
 func (d *Driver) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	if d.tracers.Load() == nil {
 		return tracedCall{}
@@ -165,15 +165,15 @@ func (d *Driver) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	return d.begin(op, e, s)
 }
 
-// done ends a call, which the driver has answered with res.
+// done ends a call with the driver's result.
 func (t tracedCall) done(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to != nil {
 		t.end(op, e, s, res)
 	}
 }
 
-// doneOr is done for a call that has created something: undo destroys it if a tracer panics,
-// or ends the goroutine, so that nobody gets it.
+// doneOr is done for a call that has created an object. If a tracer panics or ends the goroutine,
+// undo destroys the object, because the caller does not get it.
 func (t tracedCall) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.to == nil {
 		return
@@ -188,8 +188,8 @@ func (t tracedCall) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Str
 	returned = true
 }
 
-// destroying makes a call that destroys something, and calls tracers. It is made also if one
-// of those that are called before panics, or ends the goroutine.
+// destroying makes a call that destroys an object, and calls tracers. The call is made even if a
+// tracer before it panics or ends the goroutine.
 func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	call func() driver.Result) (res driver.Result) {
 	if d.tracers.Load() == nil {
@@ -208,8 +208,8 @@ func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	return res
 }
 
-// each calls f for all numbers below n. If f panics for one, or ends the goroutine, it is
-// called for the others all the same.
+// each calls f for all numbers below n. If f panics or ends the goroutine for one number, it is
+// still called for the rest.
 func each(n int, f func(i int)) { eachFrom(0, n, f) }
 
 func eachFrom(i, n int, f func(i int)) {
@@ -226,7 +226,7 @@ func eachFrom(i, n int, f func(i int)) {
 func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	l := d.tracers.Load()
 	if l == nil {
-		return tracedCall{} // they have just been removed
+		return tracedCall{} // the tracers have been removed meanwhile
 	}
 	if op.first() {
 		l.call(Trace{Op: op, Event: uintptr(e), Stream: uintptr(s)})
@@ -263,7 +263,7 @@ func (l *tracers) call(tr Trace) {
 	}
 }
 
-// now is the time since the driver was opened, by its clock.
+// now returns the time since the driver was opened, by the driver's clock.
 func (l *tracers) now() time.Duration {
 	if l.drv.table.Software() {
 		return l.drv.table.Clock().Now().Sub(l.drv.opened)

@@ -11,25 +11,25 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// usage remembers the streams on which work was enqueued that uses an object, so
-// that the object is not destroyed before the work is done. It costs the work
-// nothing: the streams are asked when the object is to be destroyed.
+// usage is the set of streams on which work with an object was enqueued, so that the object is not
+// destroyed before the work is done. The work itself costs no more: the streams are queried when
+// the object is to be destroyed.
 type usage struct {
 	mu      lock.Mutex[lock.Usage]
 	streams atomic.Pointer[[]*streamCore]
-	// lost says that a stream is gone, and nothing tells when its work is done: see idle.
+	// lost says that a stream was closed and the end of its work is unknown: see idle.
 	lost atomic.Bool
 }
 
-// note adds a stream, before the work is enqueued, while a call on the stream is
-// in flight; or one that was noted elsewhere before. tail says that the end of its work has to be known also when the
-// stream is destroyed.
+// note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
+// the stream was noted in another usage before. tail says that the end of the stream's work must be
+// known even after the stream is destroyed.
 func (u *usage) note(sc *streamCore, tail bool) {
 	if l := u.streams.Load(); l != nil {
 		switch {
 		case slices.Contains(*l, sc):
 			return
-		case !tail && len(*l) >= maxNoted: // it is only a chance to use memory again
+		case !tail && len(*l) >= maxNoted: // without tail, a missing stream only delays the reuse of memory
 			if !u.lost.Load() {
 				u.lost.Store(true)
 			}
@@ -44,8 +44,7 @@ func (u *usage) note(sc *streamCore, tail bool) {
 			if s == sc {
 				return
 			}
-			// Values of the legacy stream, or of a pool's, come and go, and are all
-			// the same.
+			// Streams of the legacy stream, or of one stream of a pool, are the same CUstream.
 			again := s.lasts() && s.same(sc)
 			switch {
 			case again:
@@ -56,17 +55,17 @@ func (u *usage) note(sc *streamCore, tail bool) {
 			}
 		}
 	}
-	if tail { // before the stream is closed, as a call is in flight
+	if tail { // before the stream can be closed, because a call is in flight
 		sc.leavesTail.Store(true)
 	}
 	list = append(list, sc)
 	u.streams.Store(&list)
 }
 
-// maxNoted is how many streams are noted whose work need not be waited for.
+// maxNoted limits the streams that are noted without tail.
 const maxNoted = 16
 
-// noteAll adds the streams that something else was used on.
+// noteAll adds the streams of another usage.
 func (u *usage) noteAll(other *usage) {
 	if l := other.streams.Load(); l != nil {
 		for _, sc := range *l {
@@ -75,12 +74,11 @@ func (u *usage) noteAll(other *usage) {
 	}
 }
 
-// errBusy says that it cannot be known yet when a stream's work will be done.
+// errBusy says that the end of a stream's work cannot be waited for now.
 var errBusy = errors.New("the stream is being captured, belongs to a thread, or is being closed")
 
-// wait waits until all work that was enqueued so far has been done on the
-// streams. It returns errBusy if that cannot be waited for now, and another error
-// if it cannot be known at all.
+// wait waits until all work enqueued so far is done on the streams. It returns errBusy if it cannot
+// wait for that now, and another error if it never can.
 func (u *usage) wait() error {
 	if u == nil {
 		return nil
@@ -97,8 +95,8 @@ func (u *usage) wait() error {
 	return nil
 }
 
-// idle reports whether all work that was enqueued so far is known to be done on the streams. It does not wait, and
-// enqueues nothing.
+// idle reports whether all work enqueued so far is known to be done on the streams. It does not
+// wait, and enqueues nothing.
 func (u *usage) idle() bool {
 	if u.lost.Load() {
 		return false
@@ -114,12 +112,11 @@ func (u *usage) idle() bool {
 	return true
 }
 
-// waitLong is wait, and has patience with streams that are busy, and some with a
-// driver that fails to answer. It is for a goroutine of its own.
+// waitLong is wait, repeated while streams are busy or the driver fails. It is for a new goroutine.
 func (u *usage) waitLong(clock driver.Clock) error { return patiently(clock, u.wait) }
 
-// patiently calls f again and again, until it does not fail, errNoTail is its error, or it has failed maxTries
-// times otherwise than by errBusy.
+// patiently repeats f until it returns nil or errNoTail, or fails maxTries times with other errors
+// than errBusy.
 func patiently(clock driver.Clock, f func() error) error {
 	b := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer b.End()
@@ -136,16 +133,15 @@ func patiently(clock driver.Clock, f func() error) error {
 	}
 }
 
-// maxTries is how often the driver may fail to say when work is done; the tries take
-// about a second in all.
+// maxTries is how often the driver may fail to report the end of work: for about a second in total.
 const maxTries = 20
 
-// waitIdle waits until what was enqueued on the stream so far is done, whether
-// the stream is still there or not. It may return errBusy.
+// waitIdle waits until all work enqueued on the stream so far is done, even if the stream is
+// closed. It may return errBusy.
 func (sc *streamCore) waitIdle() error {
 	ctx := sc.ctx
-	// Who releases a context waits for the tails of its streams, and for those of its pools
-	// that have used what belongs to another context.
+	// A released context has waited for the tails of its streams, and for the streams of its pools
+	// that used objects of other contexts.
 	if !ctx.hold() && !ctx.revive() {
 		if !ctx.gone.Load() {
 			return errBusy
@@ -175,7 +171,7 @@ func (sc *streamCore) waitIdle() error {
 	if sc.Acquire(sc) {
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
 			sc.leave()
-			return errBusy // only its thread can mark it, and does when it is closed
+			return errBusy // only its thread can mark it, and does so when the stream is closed
 		}
 		e, err := sc.markAndLeave()
 		if err != nil {
@@ -185,13 +181,13 @@ func (sc *streamCore) waitIdle() error {
 		return ctx.waitEvent(e)
 	}
 	if !sc.freed.Load() {
-		return errBusy // a call on it is in flight
+		return errBusy // a call on the stream is in flight
 	}
 	return ctx.waitTail(sc)
 }
 
-// unlessPoisoned returns err, or nil if the context is poisoned, in which nothing
-// runs any more.
+// unlessPoisoned returns err, or nil if err says that the context is poisoned: then it runs no
+// work.
 func (c *contextCore) unlessPoisoned(err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Result.Sticky() {
@@ -200,13 +196,12 @@ func (c *contextCore) unlessPoisoned(err error) error {
 	return err
 }
 
-// waitEvent waits until a CUevent is complete.
 func (c *contextCore) waitEvent(e driver.Event) error {
 	return c.waitFor("cuEventQuery", func() driver.Result { return c.queryEvent(e) })
 }
 
-// waitFor polls until the answer is success, another error than that it is not
-// ready, or that the context is poisoned, in which nothing runs any more.
+// waitFor polls until query returns a result other than ResultNotReady. In a poisoned context it
+// returns nil, because no work runs in it any more.
 func (c *contextCore) waitFor(op string, query func() driver.Result) error {
 	b := watch.BackOff{Policy: watch.Brief, Clock: c.drv.table.Clock()}
 	defer b.End()

@@ -8,25 +8,24 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// holder is what a graph may use, and keeps from being destroyed like a call in
-// flight: memory, a module, a slot of an event, a host function.
+// holder is an object that a graph can use, and keeps with a call in flight: memory, a module, a
+// slot of an event, or a host function.
 type holder interface {
 	Retain()
 	leave()
 }
 
-// uses are what a graph uses.
+// uses are the objects that a graph uses.
 type uses struct {
 	mu   lock.Mutex[lock.Uses]
-	held map[holder]int // how often it was added
-	// given are the events that nodes have got since they were made.
-	given map[driver.GraphNode]*slot
-	// yet are those of the events that the graph records which stand for an earlier record until then.
-	yet []*slot
+	held map[holder]int // how often each was added
+	// nodeEvents are the events of nodes whose event was replaced.
+	nodeEvents map[driver.GraphNode]*slot
+	// unlaunched are recorded slots that represent earlier records until the first launch.
+	unlaunched []*slot
 }
 
-// add adds something, on which the caller has a call in flight, or which is held by
-// other uses.
+// add adds an object. The caller has a call in flight on it, or other uses hold it.
 func (u *uses) add(h holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -38,14 +37,14 @@ func (u *uses) add(h holder) {
 	}
 }
 
-// drop takes back that something was added. If it reports true, nothing is left of it
-// here, and the caller has to end the call that is in flight on it.
+// drop undoes one add. If it reports true, it was the last, and the caller must end the call in
+// flight on the object.
 func (u *uses) drop(h holder) (last bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n, ok := u.held[h]
 	switch {
-	case !ok: // all was released meanwhile
+	case !ok: // release was called meanwhile
 	case n == 1:
 		delete(u.held, h)
 	default:
@@ -54,7 +53,6 @@ func (u *uses) drop(h holder) (last bool) {
 	return n == 1
 }
 
-// has reports whether something is held.
 func (u *uses) has(h holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,44 +63,44 @@ func (u *uses) has(h holder) bool {
 func (u *uses) records(sl *slot) {
 	if !sl.timed() {
 		u.mu.Lock()
-		u.yet = append(u.yet, sl)
+		u.unlaunched = append(u.unlaunched, sl)
 		u.mu.Unlock()
 	}
 }
 
-// launched notes that the graph was launched: what it records is recorded.
+// launched notes that the graph was launched, so that its events are recorded.
 func (u *uses) launched() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, sl := range u.yet {
+	for _, sl := range u.unlaunched {
 		sl.Mark(slotRecorded)
 	}
-	u.yet = nil
+	u.unlaunched = nil
 }
 
-// exposed notes that others may launch the graph.
+// exposed notes that other code may launch the graph.
 func (u *uses) exposed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, sl := range u.yet {
+	for _, sl := range u.unlaunched {
 		sl.Mark(slotGraphExposed)
 	}
 }
 
-// give notes that a node has got an event, which was added for it, and returns what it
-// was given before, if it was.
+// give notes the new event of a node. The caller has added the event. give returns the event that
+// the node had before, or nil.
 func (u *uses) give(n driver.GraphNode, sl *slot) (before *slot) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.given == nil {
-		u.given = make(map[driver.GraphNode]*slot)
+	if u.nodeEvents == nil {
+		u.nodeEvents = make(map[driver.GraphNode]*slot)
 	}
-	before = u.given[n]
-	u.given[n] = sl
+	before = u.nodeEvents[n]
+	u.nodeEvents[n] = sl
 	return before
 }
 
-// addAll adds what others hold.
+// addAll adds the objects of other uses.
 func (u *uses) addAll(others *uses) {
 	others.mu.Lock()
 	defer others.mu.Unlock()
@@ -110,21 +108,21 @@ func (u *uses) addAll(others *uses) {
 		u.add(h)
 	}
 	u.mu.Lock()
-	u.yet = append(u.yet, others.yet...)
+	u.unlaunched = append(u.unlaunched, others.unlaunched...)
 	u.mu.Unlock()
 }
 
-// release lets go of everything.
+// release ends the use of all objects.
 func (u *uses) release() {
 	u.mu.Lock()
 	held := u.held
-	u.held, u.given, u.yet = nil, nil, nil
+	u.held, u.nodeEvents, u.unlaunched = nil, nil, nil
 	u.mu.Unlock()
 	list := slices.Collect(maps.Keys(held))
 	each(len(list), func(i int) { list[i].leave() })
 }
 
-// undo takes back an add, as the driver has refused what would have used the object.
+// undo undoes an add after the driver has failed the call that would use the object.
 func (u *uses) undo(h holder) {
 	if u.drop(h) {
 		h.leave()

@@ -12,16 +12,16 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Wait waits until the record that the event has now has completed: recording
-// the event again meanwhile does not prolong the wait. It holds no operating
-// system thread. It returns nil if the record completed; an error that matches
-// ctx's if ctx ended first; one that matches [ErrClosed] if the event was closed
-// meanwhile; or the driver's error. An event that was never recorded is
-// complete.
+// Wait waits until the event's present record has completed, and holds no operating system thread.
+// A record that is made during the wait does not prolong it. Wait returns nil if the record has
+// completed; an error that matches ctx's error if ctx ended first; an error that matches
+// [ErrClosed] if the event was closed meanwhile; or the driver's error. An event that was never
+// recorded is complete.
 //
-// If others may record the event (another process, or a graph), the wait is for
-// its newest record. If a process was killed before its record of the event completed,
-// only ctx ends the wait.
+// # Events that other code records
+//
+// If another process or a graph may record the event, Wait waits for the newest record. If a
+// process was killed before its record of the event completed, only ctx ends the wait.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if e == nil {
@@ -48,14 +48,13 @@ func (e *Event) Wait(ctx context.Context) error {
 	return err
 }
 
-// wait waits for the slot's record. The caller is one of its watchers. final is
-// false if another wait may have another outcome: if ctx ended this one, or the
-// driver failed to answer.
+// wait waits for the slot's record. The caller is one of the slot's watchers. final is false if a
+// repeated wait may have another result: ctx ended this wait, or the driver failed to answer.
 func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
 }
 
-// waitFor is wait, if stream is not nil for what is enqueued there, until it is closed.
+// waitFor is wait. If stream is not nil, the wait also ends when the stream is closed.
 func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
 	w, ctxCore := &sl.drv.watch, sl.core.ctx
 	closings := ctxCore.closings.Load()
@@ -66,7 +65,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		case res != driver.ResultNotReady:
 			err = ctxCore.failed("cuEventQuery", uintptr(sl.raw), res)
 			final = ctxCore.poison.Load() != nil
-		case sl.gone():
+		case sl.eventClosed():
 			err = errClosedMeanwhile(sl)
 		case stream != nil && stream.Closed():
 			err = errStreamClosedMeanwhile(stream)
@@ -85,23 +84,23 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
 		w.Leave()
 		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
-			Detail: "a host function waits for what comes after it, which would never end: let it return, and another goroutine wait"}
+			Detail: "a host function waits for work that begins only after the function returns: return, and wait on another goroutine"}
 	}
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)
-	// Whoever has closed the context meanwhile may not have seen this wait.
+	// A context that was closed meanwhile may not have ended this wait.
 	if ctxCore.closings.Load() != closings && w.Cancel(&s.Sub) {
 		return false, errContextClosedMeanwhile(sl)
 	}
-	// It sleeps in this function, as a deeper stack costs every goroutine that is woken.
+	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
 		return false, waitEnded("cuEventQuery", sl, ctx)
 	}
 	return s.Final, s.Err
 }
 
-// addSub adds an interest in the slot's record. The caller has a call in flight on the slot. stream
-// is not nil if the wait is for a stream.
+// addSub subscribes s to the slot's record. The caller has a call in flight on the slot. If stream
+// is not nil, the wait is for the stream.
 func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
 	in := watch.Scope{Group: &sl.core.waits, Domain: &sl.core.ctx.watched, Owner: sl}
 	if stream != nil {
@@ -118,21 +117,20 @@ func errStreamClosedMeanwhile(sc *streamCore) error {
 	return mistake("cuEventQuery", ErrClosed, uintptr(sc.raw), "the stream was closed while this call waited for it")
 }
 
-// errContextClosedMeanwhile is for those who are woken because of their context.
 func errContextClosedMeanwhile(sl *slot) error {
 	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), contextClosedDetail)
 }
 
 // errNoGoContext returns the error for a nil context.Context.
 func errNoGoContext(op string) error {
-	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without an end")
+	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
 func waitEnded(op string, sl *slot, ctx context.Context) error {
 	return &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
 }
 
-// errEnded returns what is behind the error of a wait that ctx has ended.
+// errEnded returns the error to wrap if ctx has ended a wait.
 func errEnded(ctx context.Context) error {
 	err := fmt.Errorf("wait ended: %w", ctx.Err())
 	if cause := context.Cause(ctx); cause != ctx.Err() {
@@ -141,10 +139,9 @@ func errEnded(ctx context.Context) error {
 	return err
 }
 
-// Elapsed waits for the records that both events have now, and returns the time
-// between them, as the GPU measured it; see [Event.Since], also for how exact that is,
-// and [Event.Wait].
-// Recording one of the events again meanwhile changes nothing.
+// Elapsed waits for the present records of both events, and returns the time between them
+// (cuEventElapsedTime). Records that are made during the wait change nothing. [Event.Since]
+// describes the precision, and [Event.Wait] the wait.
 func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
@@ -155,7 +152,7 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 		return 0, err
 	}
 	defer iv.leave()
-	// A watcher of both, from start to end: neither is recorded over.
+	// Each slot has a watcher until the end, so that a new record uses another slot.
 	slots := [...]*slot{iv.stopSlot, iv.startSlot}
 	for _, sl := range slots {
 		sl.Watch()
@@ -174,25 +171,25 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 		if err != nil || st == Complete {
 			return d, err
 		}
-		// A record that had begun when this call did, or one by somebody else.
+		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
 			return 0, waitEnded(op, iv.stopSlot, ctx)
 		}
 	}
 }
 
-// awaited is one of several records that are waited for together.
+// awaited is one of several records in one wait.
 type awaited struct {
 	owner    *eventOwner
-	slot     *slot // nil if it is known to be complete
-	err      error // why it cannot be waited for
+	slot     *slot // nil if the record is known to be complete
+	err      error // why the record cannot be waited for
 	sub      watch.Sub
-	watched  bool   // sub was added
-	closings uint32 // of the context, when the wait began
+	watched  bool   // sub was added to the watcher
+	closings uint32 // the context's closings at the beginning of the wait
 }
 
-// enterAll begins to wait for the records that the events have now. The caller ends it by
-// leaveAll. pending is how many have to be waited for.
+// enterAll begins a wait for the present records of the events. The caller ends it with leaveAll.
+// pending is the number of records that are not known to be complete.
 func enterAll(op string, events []*Event) (list []awaited, pending int) {
 	list = make([]awaited, len(events))
 	for i, e := range events {
@@ -220,14 +217,14 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 	return list, pending
 }
 
-// watchAll begins to watch those that have to be waited for.
+// watchAll subscribes to the pending records.
 func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil {
 			to.Join(&a.sub)
 			a.slot.addSub(&a.sub, nil)
 			a.watched = true
-			// Whoever has closed the context meanwhile may not have seen this one.
+			// A context that was closed meanwhile may not have ended this wait.
 			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.watch.Cancel(&a.sub) {
 				a.err = errContextClosedMeanwhile(a.slot)
 				to.Give()
@@ -236,8 +233,8 @@ func watchAll(list []awaited, to *watch.Waiter) {
 	}
 }
 
-// leaveAll ends what enterAll began. It returns the error of each wait: ended is that of
-// those that have no outcome.
+// leaveAll ends a wait that enterAll began, and stores the error of each record. ended makes the
+// error of a record without a result.
 func leaveAll(list []awaited, ended func(*slot) error) {
 	each(len(list), func(i int) {
 		a := &list[i]
@@ -250,17 +247,16 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 		case !a.watched || a.err != nil:
 		case !a.slot.drv.watch.Cancel(&a.sub):
 			a.err = a.sub.Err
-		case a.slot.poll() != driver.ResultSuccess: // perhaps nobody has asked yet
+		case a.slot.poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
 			a.err = ended(a.slot)
 		}
 	})
 }
 
-// WaitAll waits until the records that the events have now have all completed, like
-// [Event.Wait]. Recording one of them again meanwhile changes nothing. The events may be of
-// several drivers, contexts and devices. If ctx ends before, or some waits end with an error, the error is a
-// [*BatchError], which has one for each event in its place; WaitAll returns when each has an
-// outcome, or ctx has ended.
+// WaitAll waits until the present records of all events have completed, like [Event.Wait]. Records
+// that are made during the wait change nothing. The events may be of several drivers, contexts and
+// devices. WaitAll returns when each wait has a result, or ctx has ended. An error is a
+// [*BatchError] with one error for each failed wait, at the event's place.
 func WaitAll(ctx context.Context, events ...*Event) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
@@ -280,18 +276,18 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 	return errs.err()
 }
 
-// WaitAny waits until the record that one of the events has now has completed, and returns
-// which one it is: the first in the list if several have. It returns, with its place, the
-// error of a wait that ends with one before; and -1 if ctx ends before, or there are no
-// events. An event that is nil, or closed before the call, cannot be waited for: WaitAny
-// returns its place and error at once, even if another one has completed. See [WaitAll].
+// WaitAny waits until the present record of one event has completed, and returns the event's place
+// in the list. If several have completed, it returns the first place. If a wait ends with an error
+// before, WaitAny returns the place and the error. If ctx ends before, or the list is empty, the
+// place is -1. For an event that is nil or was closed before the call, WaitAny returns the place
+// and an error at once, even if another event is complete. See [WaitAll].
 func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
 		return -1, errNoGoContext(op)
 	}
 	if len(events) == 0 {
-		return -1, invalid(op, "there are no events to wait for: pass one at least")
+		return -1, invalid(op, "there are no events to wait for: pass at least one")
 	}
 	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
@@ -320,15 +316,19 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	return -1, waitEnded(op, list[0].slot, ctx)
 }
 
-// errPending stands for a record that was still pending when nobody waited any more.
+// errPending is the result of a record that was pending at the end of WaitAny.
 var errPending = errors.New("the record is pending")
 
-// Wait waits until what is enqueued on the stream now has been done. It holds no operating
-// system thread. It returns nil then; an error that matches ctx's if ctx ended first; one that
-// matches [ErrClosed] if the stream was closed meanwhile, or the last Context of its context; or
-// the driver's error. A stream that is being captured cannot be waited for: the error matches
-// [ResultStreamCaptureUnsupported], and the capture goes on (cuEventRecord on an event that the
-// library keeps for this, cuEventQuery).
+// Wait waits until all work that is enqueued on the stream now is done, and holds no operating
+// system thread. It returns nil if the work is done; an error that matches ctx's error if ctx ended
+// first; an error that matches [ErrClosed] if the stream, or the last Context of its CUDA context,
+// was closed meanwhile; or the driver's error.
+//
+// # Implementation
+//
+// Wait records an event that the library keeps for this (cuEventRecord, cuEventQuery). A stream
+// that is being captured cannot be waited for: the error matches [ResultStreamCaptureUnsupported],
+// and the capture stays valid.
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "cuEventRecord"
 	if ctx == nil {
@@ -343,7 +343,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 	if err != nil {
 		if errors.Is(err, errBusy) {
 			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
-				Detail: "the stream is being captured, or the legacy default stream while another one is: wait when the capture has ended"}
+				Detail: "the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture"}
 		}
 		return err
 	}
@@ -355,15 +355,15 @@ func (s *Stream) Wait(ctx context.Context) error {
 	return err
 }
 
-// markSlot records an event of the library's own on the stream, and returns its slot, of
-// which the caller is a watcher. It ends the call that is in flight on the stream.
+// markSlot records an event of the library on the stream, and returns its slot. The caller becomes
+// a watcher of the slot. markSlot ends the caller's call in flight on the stream.
 func (sc *streamCore) markSlot() (*slot, error) {
 	defer sc.leave() // also if a tracer panics
 	order := uint64(0)
 	if sc.ctx.drv.ordered.Load() {
 		order = sc.nextRecord()
 	}
-	sc.beginLegacy() // a mark is not made while a capture begins or ends
+	sc.beginLegacy() // no mark is made while a capture begins or ends
 	sc.endLegacy()
 	e, err := sc.mark()
 	if err != nil {
@@ -372,7 +372,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	c := newPooledCore(sc.ctx, EventDisableTiming, e)
 	sl := &c.first
 	sl.Begin(sl)
-	sl.End(sl) // it is recorded
+	sl.End(sl) // the record is made
 	sl.Mark(slotRecorded)
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)

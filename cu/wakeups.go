@@ -6,19 +6,19 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// wakeUpStream is a stream of the library's own. It waits for a record for which goroutines have
-// waited for long, and then notifies the watcher. Nothing else is enqueued on it.
+// wakeUpStream is a stream of the library. It waits for a record that goroutines have waited for a
+// long time, and then notifies the watcher. No other work is enqueued on it.
 type wakeUpStream struct {
 	ctx  *contextCore
 	raw  driver.Stream
 	call driver.Callback // notifies the watcher
 }
 
-// wakeUpAt is how calls about wake-up streams are made: they run in the background.
+// wakeUpAt says how calls on wake-up streams are made: in the background.
 var wakeUpAt = background()
 
-// Start has the stream notify the watcher. While other calls wait for the GPU, this one waits for
-// them.
+// Start enqueues the host function that notifies the watcher. If other calls wait for the GPU in
+// the driver, Start waits for them.
 func (s *wakeUpStream) Start() watch.ArmResult {
 	d := s.ctx.drv
 	res := d.table.LaunchHostFunc(wakeUpAt, s.raw, s.call)
@@ -28,7 +28,7 @@ func (s *wakeUpStream) Start() watch.ArmResult {
 	return d.armResult(res)
 }
 
-// Return gives the stream back.
+// Return returns the stream to the pool.
 func (s *wakeUpStream) Return() {
 	w := &s.ctx.wakeUps
 	w.mu.Lock()
@@ -37,39 +37,37 @@ func (s *wakeUpStream) Return() {
 }
 
 // wakeUpPool holds the wake-up streams of a context. The driver may wait for the GPU before it
-// creates a stream, and lets nobody else enqueue work meanwhile. So a wake-up stream is made only
-// where the program makes a stream, which may wait just as well. Where none is left, the watcher
-// polls.
+// creates a stream, and blocks other calls that enqueue work meanwhile. So a wake-up stream is
+// created only in a call that creates a stream for the program, which may wait anyway. If the pool
+// is empty, the watcher polls.
 type wakeUpPool struct {
 	mu   lock.Mutex[lock.WakeUps]
 	free []*wakeUpStream
 	made int
-	// wanted says that there was none when one was needed.
+	// wanted says that the pool was empty when a wake-up stream was needed.
 	wanted bool
 }
 
-// A context has a wake-up stream for each of the program's first streams, and up to maxWakeUps
-// where they were not enough: too many would take the program's place, as there are only so many
-// streams before the driver waits.
+// A context has a wake-up stream for each of the program's first streams, and up to maxWakeUps if
+// these were not enough. More would take queues of the GPU from the program's streams.
 const (
 	firstWakeUps = 4
 	maxWakeUps   = 16
 )
 
-// due reports whether one more wake-up stream is to be made, in a context with so many streams of
-// the program's.
+// due reports whether a wake-up stream must be created. The program has this number of streams.
 func (w *wakeUpPool) due(streams int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due := w.made < min(firstWakeUps, streams) || w.wanted && w.made < maxWakeUps
 	if due {
-		w.made++ // also if it fails: it is not tried for ever
+		w.made++ // also if the creation fails: it is not repeated for ever
 		w.wanted = false
 	}
 	return due
 }
 
-// take takes the wake-up stream that was returned first.
+// take returns the wake-up stream that was returned first.
 func (w *wakeUpPool) take() *wakeUpStream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,15 +80,15 @@ func (w *wakeUpPool) take() *wakeUpStream {
 	return s
 }
 
-// count returns how many wake-up streams the context has.
+// count returns the number of wake-up streams of the context.
 func (w *wakeUpPool) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.made
 }
 
-// addWakeUp makes one more wake-up stream if it is due. The caller, who is a user of the context,
-// has just made a stream for the program.
+// addWakeUp creates a wake-up stream if one is due. The caller is a user of the context, and has
+// just created a stream for the program.
 func (c *contextCore) addWakeUp() {
 	c.mu.Lock()
 	streams := len(c.parts)
@@ -106,14 +104,14 @@ func (c *contextCore) addWakeUp() {
 	}
 }
 
-// takeWakeUp returns a wake-up stream on which nothing is enqueued, if there is one.
+// takeWakeUp returns a wake-up stream with no work, or false.
 func (c *contextCore) takeWakeUp() (*wakeUpStream, bool) {
 	for range maxWakeUps {
 		s := c.wakeUps.take()
 		if s == nil {
 			return nil, false
 		}
-		// Whoever was interested in the last record may have lost interest before it completed.
+		// The last wait on this stream may have been canceled before its record completed.
 		if c.drv.table.StreamQuery(wakeUpAt, s.raw) == driver.ResultSuccess {
 			return s, true
 		}
@@ -122,7 +120,7 @@ func (c *contextCore) takeWakeUp() (*wakeUpStream, bool) {
 	return nil, false
 }
 
-// endWakeUps destroys the wake-up streams, when the context is released.
+// endWakeUps destroys the wake-up streams when the context is released.
 func (c *contextCore) endWakeUps(at driver.At) {
 	free := c.wakeUps.free
 	each(len(free), func(i int) {

@@ -1,22 +1,22 @@
 package cu
 
-// waitCounts says what waits need.
+// waitCounts are the resources of a driver's waits.
 type waitCounts struct {
-	// waits are the interests in outcomes: a goroutine's in Wait, a ticket's, and one for each event in WaitAll
-	// and WaitAny that is pending.
+	// waits are the waits in progress: one for each goroutine in Wait, for each ticket, and for
+	// each pending event in WaitAll and WaitAny.
 	waits int
-	// wakeups are those that streams have yet to make. After a sticky error they never do.
+	// wakeups are the wake-ups left to streams. After a sticky error they are never made.
 	wakeups int
-	// descriptors and pages are the file descriptors that are open, and the pages that are mapped, for this.
+	// descriptors and pages are the open file descriptors and mapped pages of the waits.
 	descriptors, pages int
 }
 
-// waitCounts returns what the driver's waits need at the moment.
+// waitCounts returns the present resources of the driver's waits.
 func (d *Driver) waitCounts() waitCounts {
 	s := d.watch.State()
 	c := waitCounts{waits: s.Waiters + s.Others}
 	if n := d.source.notifier.Load(); n != nil {
-		notified := n.Notified() // first: a stream that has notified was told to before
+		notified := n.Notified() // loaded first, so that it is not above armed
 		c.wakeups = max(0, int(n.armed.Load()-notified))
 		c.descriptors, c.pages = n.Holds()
 	}

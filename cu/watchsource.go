@@ -10,12 +10,12 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// watchSource is what a driver's watcher asks: for events, in one crossing for several of them.
+// watchSource is the source of a driver's watcher. It queries many events in one transition into C.
 //
-// It keeps polls out of captures. A query of an event whose newest record is part of a capture
-// would invalidate that, and a wake-up stream that waits for it would join the capture. Both are
-// done while captures.polls is held for reading: meanwhile no record becomes part of a capture of
-// this package that has not begun here.
+// It does not query captured events. A query of an event whose newest record is part of a capture
+// would invalidate the capture, and a wake-up stream that waits for the event would join it. Both
+// calls are made with captures.polls held for reading: meanwhile no record joins a capture of this
+// package.
 type watchSource struct {
 	drv      *Driver
 	notifier atomic.Pointer[notifier] // nil before the first wait
@@ -23,21 +23,20 @@ type watchSource struct {
 	results  [watch.MaxQuery]driver.Result
 }
 
-// notifier is a driver's, and how many streams were armed so far. It has a descriptor
-// while the watcher's goroutine runs.
+// notifier is a driver's notifier, with the number of streams armed so far. It has a file
+// descriptor while the watcher's goroutine runs.
 type notifier struct {
 	*driver.Notifier
 	armed atomic.Uint64
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
 
-// watcherClock sleeps by the driver's clock, and measures what the watcher takes of a processor,
-// which is real time also where the driver's is not.
+// watcherClock sleeps by the driver's clock. Its Now is real time even if the driver's clock is
+// virtual, because the watcher measures its use of a processor.
 type watcherClock struct{ driver.Clock }
 
-// Now returns the machine's time.
 func (watcherClock) Now() time.Time { return time.Now() }
 
 // initWatch is called when the driver has been opened.
@@ -46,7 +45,7 @@ func (d *Driver) initWatch() {
 	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
 }
 
-// NewNotifier returns the notifier that the watcher sleeps on. It is discarded when the driver is collected.
+// NewNotifier returns a notifier for the watcher to sleep on. It is discarded with the driver.
 func (s *watchSource) NewNotifier() watch.Notifier {
 	n := &notifier{Notifier: s.drv.table.NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
@@ -54,7 +53,7 @@ func (s *watchSource) NewNotifier() watch.Notifier {
 	return n
 }
 
-// answerOf returns what a driver's result is for the watcher.
+// answerOf converts a driver's result to the watcher's answer.
 func answerOf(res driver.Result) watch.Answer {
 	switch res {
 	case driver.ResultSuccess:
@@ -65,8 +64,8 @@ func answerOf(res driver.Result) watch.Answer {
 	return watch.Answer(res)
 }
 
-// Query asks for several events in one crossing (cuEventQuery). It reports false, and asks for none, if one of them
-// may have become part of a capture.
+// Query queries several events in one transition into C (cuEventQuery). It reports false, and
+// queries no event, if one of them may have become part of a capture.
 func (s *watchSource) Query(q *watch.Query) bool {
 	d, n := s.drv, len(q.Handles)
 	for i, h := range q.Handles {
@@ -88,13 +87,13 @@ func (s *watchSource) Query(q *watch.Query) bool {
 	return true
 }
 
-// QueryAlone asks for one event that needs more care, as other code may record it.
+// QueryAlone queries one event that other code may record, or that is part of a capture.
 func (s *watchSource) QueryAlone(item watch.Item) watch.Answer {
 	res, _ := item.(*slot).ask()
 	return answerOf(res)
 }
 
-// Outcome may ask the driver what an error is called.
+// Outcome returns the error of a failed query. It may ask the driver for the error's name.
 func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err error) {
 	sl := item.(*slot)
 	c := sl.core.ctx
@@ -102,10 +101,9 @@ func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err 
 	return c.poison.Load() != nil, err
 }
 
-// Traced reports whether there are tracers.
 func (s *watchSource) Traced() bool { return s.drv.tracers.Load() != nil }
 
-// Trace calls tracers for the queries that have ended waits, and releases the items.
+// Trace calls tracers for the queries that ended waits, and releases the items.
 func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	each(len(items), func(i int) {
 		sl := items[i].(*slot)
@@ -114,17 +112,17 @@ func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	})
 }
 
-// Crowded has records note their sequence numbers from now on.
+// Crowded makes records note their sequence numbers from now on.
 func (s *watchSource) Crowded() {
 	if d := s.drv; !d.ordered.Load() {
 		d.ordered.Store(true)
 	}
 }
 
-// MayArm reports false while anything is being captured: a wake-up stream could join the capture.
+// MayArm reports false during any capture, because a wake-up stream could join it.
 func (s *watchSource) MayArm() bool { return s.drv.captures.n.Load() == 0 }
 
-// CanArm reports false after a sticky error: no stream notifies anybody then.
+// CanArm reports false after a sticky error: then no stream makes a wake-up.
 func (s *watchSource) CanArm(item watch.Item) bool {
 	return item.(*slot).core.ctx.poison.Load() == nil
 }
@@ -153,11 +151,11 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 		up.Return()
 		return nil, d.armResult(res)
 	}
-	n.armed.Add(1) // before the stream may call it
+	n.armed.Add(1) // before the stream can call it
 	return up, watch.Armed
 }
 
-// armResult returns what a driver's answer to a call that arms means.
+// armResult converts a driver's result of an arming call.
 func (d *Driver) armResult(res driver.Result) watch.ArmResult {
 	switch {
 	case res == driver.ResultSuccess:
@@ -168,44 +166,42 @@ func (d *Driver) armResult(res driver.Result) watch.ArmResult {
 	return watch.Failed
 }
 
-// A slot is an item of the watcher: its CUevent is what is asked for, and gen the generation.
+// A slot is an item of the watcher: its CUevent is queried, and its Gen is the generation.
 
-// Look also tells which items need care: what others may record, and what is part of a capture.
+// Look returns watch.Alone for items that other code may record, and for captured items.
 func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
 	g := sl.Gen()
 	switch {
 	case g.Busy():
 		how = watch.Changing // the record ends soon
-	case sl.Exposed() || sl.inCapture(): // which it was before somebody waited
+	case sl.Exposed() || sl.inCapture(): // captured before the wait began
 		how = watch.Alone
 	}
 	return uintptr(sl.raw), uint64(g), how
 }
 
-// Generation is the slot's.
 func (sl *slot) Generation() uint64 { return uint64(sl.Gen()) }
 
-// Completed notes that the record has completed that the slot had in a generation.
+// Completed notes that the record of a generation has completed.
 func (sl *slot) Completed(generation uint64) { sl.Remember(handle.Gen(generation)) }
 
-// Position is position.
 func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
 
-// Shared is where the watcher keeps the shared wait.
+// Shared returns the watcher's entry for the slot, which all waiters for the record share.
 func (sl *slot) Shared() *watch.Shared { return &sl.watch }
 
-// Drop ends what Retain has begun.
+// Drop ends a call that Retain began.
 func (sl *slot) Drop() { sl.ReleaseLater(sl) }
 
-// ErrClosed returns the error of waits for an event that is closed.
+// ErrClosed returns the error of waits for a closed event.
 func (sl *slot) ErrClosed() error {
-	if sl.gone() {
+	if sl.eventClosed() {
 		return errClosedMeanwhile(sl)
 	}
 	return nil
 }
 
-// ErrClosed returns the error of waits for a stream that is closed.
+// ErrClosed returns the error of waits for a closed stream.
 func (sc *streamCore) ErrClosed() error {
 	if sc.Closed() {
 		return errStreamClosedMeanwhile(sc)
@@ -215,10 +211,9 @@ func (sc *streamCore) ErrClosed() error {
 
 // A timeline is a counter of the watcher's in memory.
 
-// Load is the counter.
 func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
 
-// ErrClosed returns the error of waits for a timeline that is closed.
+// ErrClosed returns the error of waits for a closed timeline.
 func (tc *timelineCore) ErrClosed() error {
 	if tc.Closed() {
 		return errTimelineClosed(tc)
@@ -226,19 +221,17 @@ func (tc *timelineCore) ErrClosed() error {
 	return nil
 }
 
-// Works is works.
 func (tc *timelineCore) Works() error { return tc.works() }
 
-// Drop ends what Retain has begun.
+// Drop ends a call that Retain began.
 func (tc *timelineCore) Drop() { tc.leave() }
 
-// closedContext wakes those who wait for anything of a context that is closed.
+// closedContext ends the waits for all objects of a closed context with errors.
 func (d *Driver) closedContext(c *contextCore) {
 	d.watch.EndDomain(&c.watched,
 		func(item watch.Item) error { return errContextClosedMeanwhile(item.(*slot)) },
 		func(word watch.Word) error { return errTimelineContextClosed(word.(*timelineCore)) })
 }
 
-// contextClosedDetail is for those who are woken because of their context. What was made in it is
-// still open.
-const contextClosedDetail = "the context was closed while this call waited: what is still open there can be waited for again"
+// contextClosedDetail is for waits whose context was closed. Objects of the context may still be open.
+const contextClosedDetail = "the context was closed while this call waited: call again to wait for an object that is still open"
