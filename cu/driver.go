@@ -32,32 +32,52 @@ type Driver struct {
 	name  string
 	hook  func(Leak)
 
+	driverContexts
+	framePools
+	captures captures
+	exports  exports
+	waiting
+	slabs  slabs
+	losses losses
+	driverTime
+	numbering
+}
+
+// driverContexts are the devices and contexts that a Driver knows.
+type driverContexts struct {
 	mu       lock.Mutex[lock.Driver]
 	contexts map[contextKey]*contextCore
 	// abandoned are the contexts that have a claim but no user.
 	abandoned []*contextCore
 	devices   map[driver.Device]*Device
+}
 
+// framePools are the memory that calls need while they run.
+type framePools struct {
 	launches sync.Pool // of *launchFrame
 	batches  sync.Pool // of *batch
-	captures captures
-	exports  exports
-	watch    watch.Watcher
-	source   watchSource // the source of watch
-	slabs    slabs
-	losses   losses
+}
 
+// waiting is how a Driver waits for the GPU.
+type waiting struct {
+	watch  watch.Watcher
+	source watchSource // the source of watch
+}
+
+// driverTime relates the driver's clock to the machine's.
+type driverTime struct {
 	// opened is the time of Open by the driver's clock, and since measures from the same moment.
 	opened time.Time
 	since  clock.Watch
+}
 
-	// tag is a random number that identifies the Driver. events counts the events that were
-	// created. An EventKey has both.
-	tag    uint64
-	_      [64]byte // records and waits read the fields above, so the counters have another cache line
-	events atomic.Uint64
-	// streams counts the streams that were created.
-	streams atomic.Uint64
+// numbering gives events and streams numbers that no other event or stream of the process has.
+type numbering struct {
+	// tag is a random number that identifies the Driver. An EventKey has it and the event's number.
+	tag uint64
+	_   [64]byte // records and waits read the fields above, so the counters have another cache line
+	// events and streams count those that were created.
+	events, streams atomic.Uint64
 }
 
 // Option changes how [Open] finds and uses a driver.
@@ -135,10 +155,9 @@ func Open(opts ...Option) (*Driver, error) {
 		}
 	}
 	d := &Driver{
-		hook:     o.hook,
-		contexts: make(map[contextKey]*contextCore),
-		devices:  make(map[driver.Device]*Device),
-		tag:      rand.Uint64(),
+		hook:           o.hook,
+		driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device)},
+		numbering:      numbering{tag: rand.Uint64()},
 	}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls
