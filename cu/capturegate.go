@@ -20,14 +20,14 @@ type captureGate struct {
 	// cuCtxWaitEvent, and the same functions for green contexts. The driver checks them against
 	// every capture.
 	whole checkedCalls
-	// legacy counts the calls on the legacy default stream. The driver checks them against captures
-	// of blocking streams.
+	// legacy counts the calls on the legacy default stream, and synchronous copies and memsets. The
+	// driver checks them against captures of blocking and per-thread streams.
 	legacy checkedCalls
 }
 
-// gateTimeout is how long a capture waits for checked calls. The driver checks a call as soon as
-// the call begins. A call that takes longer waits for the GPU, perhaps for work that the program
-// enqueues or releases after the capture.
+// gateTimeout is how long a capture waits for checked calls. The driver checks a call
+// early; on a busy machine that took more than 20 ms. A call that takes longer waits for the GPU,
+// perhaps for work that the program enqueues or releases after the capture.
 const gateTimeout = time.Second
 
 // gateYield is the longest time that a capture waits, before it begins or ends, to let calls begin
@@ -35,8 +35,8 @@ const gateTimeout = time.Second
 const gateYield = 20 * time.Millisecond
 
 // shutGates makes checked calls wait until open is called, in the contexts of streams that are, or
-// will be, part of a capture. It waits for the checked calls in flight, but at most gateTimeout in
-// all.
+// will be, part of a capture. It waits for the checked calls in flight: after at most gateYield, for
+// at most gateTimeout.
 func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 	var shut []*checkedCalls
 	for _, sc := range streams {

@@ -410,6 +410,10 @@ func askContext[T any](
 // Synchronize waits for all work in the context (cuCtxSynchronize). It holds an operating system
 // thread meanwhile. The error may be of any work in the context. Then it frees the context's
 // objects that were abandoned, or closed while they were in use: see docs/blocking.md.
+//
+// While a stream of the context is being captured the driver refuses this with
+// [ResultStreamCaptureUnsupported], which invalidates the capture. It waits while a capture in the
+// context begins or ends: see [Stream.Capture].
 func (c *Context) Synchronize() error {
 	const op = "cuCtxSynchronize"
 	core, err := c.enter(op)

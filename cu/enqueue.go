@@ -2,21 +2,23 @@ package cu
 
 import "github.com/purecu/purecu/driver"
 
-// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, graph
-// launches, host functions, and the writes and waits of timelines. The caller has a call in flight
-// on the stream, and on each object that the work uses.
+// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, host
+// functions, and the writes and waits of timelines. The caller has a call in flight on the stream,
+// and on each object that the work uses. Records in a capture and external waits use beginWork,
+// too. A graph launch uses beginLegacy only, because no capture accepts it.
 //
 //	c := sc.beginWork()    No capture of the stream begins or ends from now on. c is the capture
 //	                       that the work becomes part of, or nil.
 //	c.keep(object, sc)     For each object, before the driver has the work: the capture's graph
-//	                       keeps the object, or the object is not destroyed before the work on the
-//	                       stream is done.
+//	                       keeps the object, or, if c is nil, the object is not destroyed before
+//	                       the work on the stream is done.
 //	sc.beginLegacy()       Around the driver's call: see captureGate.
-//	res := ...
+//	res := ...             The driver is called, mostly with sc.inContext().
 //	sc.endLegacy()
 //	sc.endWork()
 //
-// No tracer is called between beginWork and endWork.
+// No tracer is called, and no error is made, between beginWork and endWork: both may end the last
+// call on some other object, and destroy it.
 
 // usable is an object that work can use.
 type usable interface {
@@ -26,8 +28,8 @@ type usable interface {
 }
 
 // beginWork begins to enqueue work. part.work is held until endWork. The driver may wait meanwhile
-// for room in the stream's queue, but only the beginning and the end of a capture that includes the
-// stream wait for the lock.
+// for room in the stream's queue. Only the beginning and the end of a capture of the stream, and a wait
+// by which the stream joins a capture, wait for the lock, and later calls on the stream behind them.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
 	return sc.capturedBy()

@@ -77,7 +77,6 @@ func errNoHostFunc() error {
 func (sc *streamCore) hostFunc(f func()) error {
 	ctx := sc.ctx
 	c := sc.beginWork()
-	defer sc.endWork()
 	h := new(hostFunc)
 	call := f
 	// A graph of other code may call the function any number of times.
@@ -89,6 +88,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 		}
 	}
 	if err := h.name(ctx.drv.table, call); err != nil {
+		sc.endWork()
 		return &Error{Op: hostFuncOp, Result: ResultNotSupported, Handle: uintptr(sc.raw), Err: err}
 	}
 	defer h.leave()
@@ -96,13 +96,16 @@ func (sc *streamCore) hostFunc(f func()) error {
 	sc.beginLegacy()
 	res := ctx.drv.table.LaunchHostFunc(sc.inContext(), sc.raw, h.callback)
 	sc.endLegacy()
+	switch {
+	case res == driver.ResultSuccess:
+	case c != nil:
+		c.uses.undo(h)
+	default:
+		ctx.calls.take(h)
+	}
+	sc.endWork()
 	if res == driver.ResultSuccess {
 		return nil
-	}
-	if c != nil {
-		c.uses.undo(h)
-	} else {
-		ctx.calls.take(h)
 	}
 	return ctx.fail(hostFuncOp, uintptr(sc.raw), res)
 }

@@ -63,7 +63,7 @@ func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Resu
 	sc.beginWork()
 	defer sc.endWork()
 	if !sc.tryBeginLegacy() {
-		return false, 0, errBusy
+		return false, 0, errShut
 	}
 	defer sc.endLegacy()
 	if err := sc.unlessCaptured(at); err != nil {

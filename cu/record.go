@@ -5,7 +5,9 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// This file is the protocol for recording events. The caller has a call in flight on the stream.
+// This file is the protocol for recording events. The caller has a call in flight on the stream, if
+// there is one. callRecord makes the steps from beginRecord to confirm. During captures
+// recordInCapture takes the place of the last two steps before End.
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
 //	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number if it is known.
@@ -45,7 +47,7 @@ func (a recordArgs) handle() driver.Stream {
 
 // recordPlainly records the event on a stream (cuEventRecord) in the usual case: no waiter needs
 // the present record, nothing is being captured, and no tracer is registered. In all other cases,
-// also for errors, it reports false, and the caller calls record.
+// also for wrong arguments, it reports false, and the caller calls record.
 //
 // It repeats the steps of record and its callees in one function, because passing the arguments
 // between them takes as long as the steps.
@@ -140,7 +142,7 @@ type recording struct {
 }
 
 // recordMoving records the event: on the present slot, or on its successor if a waiter needs the
-// present record. No lock of the event is held while the driver is called.
+// present record. No lock of the event is held while the driver is called, except by node.
 func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
 	r = recording{c: c, on: a.handle(), t: c.ctx.drv.trace(TraceEventRecord, 0, a.handle()), next: next}
 	if a.flags&RecordExternal != 0 {
@@ -375,7 +377,7 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 }
 
 // recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
-// that was. No lock is held during the call. A poll sees that a record is in flight, and must see
+// that was. Of all locks only part.work is held during the call, for reading. A poll sees that a record is in flight, and must see
 // that before the record is part of the capture.
 //
 // If several records of the slot are in flight, captured may name the capture although a later

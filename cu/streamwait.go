@@ -33,7 +33,7 @@ func (s *Stream) WaitEvent(e *Event) error {
 }
 
 // waitPlainly makes the stream wait for an event in the usual case, as [eventCore.recordPlainly]
-// does for records. Otherwise, also for errors, it reports false, and the caller calls
+// does for records. Otherwise, also for wrong arguments, it reports false, and the caller calls
 // WaitEventWithFlags.
 func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
 	drv := sc.ctx.drv

@@ -77,6 +77,9 @@ func (u *usage) noteAll(other *usage) {
 // errBusy says that the end of a stream's work cannot be waited for now.
 var errBusy = errors.New("the stream is being captured, belongs to a thread, or is being closed")
 
+// errShut is an errBusy of the legacy stream while a capture begins or ends, which is over soon.
+var errShut = fmt.Errorf("%w, or it is the legacy default stream while a capture begins or ends", errBusy)
+
 // wait waits until all work enqueued so far is done on the streams. It returns errBusy if it cannot
 // wait for that now, and another error if it never can.
 func (u *usage) wait() error {

@@ -363,9 +363,12 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if sc.ctx.drv.ordered.Load() {
 		order = sc.nextRecord()
 	}
-	sc.beginLegacy() // no mark is made while a capture begins or ends
-	sc.endLegacy()
 	e, err := sc.mark()
+	for errors.Is(err, errShut) { // no mark is made while a capture begins or ends
+		sc.beginLegacy() // waits for that
+		sc.endLegacy()
+		e, err = sc.mark()
+	}
 	if err != nil {
 		return nil, err
 	}
