@@ -142,9 +142,9 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 // call if the program made the call through this package.
 //
 // While a capture begins or ends, some calls wait: [Context.Synchronize], [Context.RecordEvent],
-// [Context.WaitEvent] and the corresponding methods of a [GreenContext]. If a blocking stream is part of the
-// capture, calls on the legacy default stream wait, too. The capture waits for calls of these kinds
-// that are in flight, but at most one second.
+// [Context.WaitEvent] and the corresponding methods of a [GreenContext]. If a blocking stream is
+// part of the capture, calls on the legacy default stream wait, too. The capture waits for calls of
+// these kinds that are in flight, but at most one second.
 //
 // # Lifetimes
 //
@@ -455,7 +455,8 @@ func (sc *streamCore) capturing() *capture {
 // capturedBy returns the capture that work on the stream becomes part of, or nil. The answer is
 // valid until the stream joins or leaves a capture.
 func (sc *streamCore) capturedBy() *capture {
-	if c := sc.runningCapture(); c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
+	c := sc.runningCapture()
+	if c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
 		return c
 	}
 	// The capture may have begun in another Do on the same thread.

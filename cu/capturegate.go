@@ -35,8 +35,8 @@ const gateTimeout = time.Second
 const gateYield = 20 * time.Millisecond
 
 // shutGates makes checked calls wait until open is called, in the contexts of streams that are, or
-// will be, part of a capture. It waits for the checked calls in flight: after at most gateYield, for
-// at most gateTimeout.
+// will be, part of a capture. It waits for the checked calls in flight: after at most gateYield,
+// for at most gateTimeout.
 func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 	var shut []*checkedCalls
 	for _, sc := range streams {

@@ -155,9 +155,12 @@ func Open(opts ...Option) (*Driver, error) {
 		}
 	}
 	d := &Driver{
-		hook:           o.hook,
-		driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore), devices: make(map[driver.Device]*Device)},
-		numbering:      numbering{tag: rand.Uint64()},
+		hook: o.hook,
+		driverContexts: driverContexts{
+			contexts: make(map[contextKey]*contextCore),
+			devices:  make(map[driver.Device]*Device),
+		},
+		numbering: numbering{tag: rand.Uint64()},
 	}
 	d.launches.New = func() any { return new(launchFrame) }
 	d.table = &d.calls

@@ -28,8 +28,9 @@ type usable interface {
 }
 
 // beginWork begins to enqueue work. part.work is held until endWork. The driver may wait meanwhile
-// for room in the stream's queue. Only the beginning and the end of a capture of the stream, and a wait
-// by which the stream joins a capture, wait for the lock, and later calls on the stream behind them.
+// for room in the stream's queue. Only the beginning and the end of a capture of the stream, and a
+// wait by which the stream joins a capture, wait for the lock, and later calls on the stream behind
+// them.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
 	return sc.capturedBy()

@@ -10,7 +10,7 @@ import (
 // recordInCapture takes the place of the last two steps before End.
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
-//	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number if it is known.
+//	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number, if known.
 //	res := ...             The driver is called.
 //	sl.confirm(noted, res) Removes the sequence number if the record may not be the slot's newest.
 //	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun, as captured.
@@ -377,8 +377,8 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 }
 
 // recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
-// that was. Of all locks only part.work is held during the call, for reading. A poll sees that a record is in flight, and must see
-// that before the record is part of the capture.
+// that was. Of all locks only part.work is held during the call, for reading. A poll sees that a
+// record is in flight, and must see that before the record is part of the capture.
 //
 // If several records of the slot are in flight, captured may name the capture although a later
 // record is not part of it. The opposite never happens: a record in the capture stores captured

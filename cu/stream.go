@@ -148,7 +148,9 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and calls tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
-	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result { return c.drv.table.StreamDestroy(at, raw) })
+	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result {
+		return c.drv.table.StreamDestroy(at, raw)
+	})
 }
 
 // lasts reports whether the CUstream exists as long as its context, even after Close.

@@ -78,7 +78,8 @@ func (sc *streamCore) over() bool {
 // lostWork reports whether work whose end is unknown may still run on a stream that lasts as long
 // as the context. This package has released the context.
 func (c *contextCore) lostWork() bool {
-	return c.ends.lost != nil && c.claim != created && c.poison.Load() == nil // the end of a created context ends its work
+	// The end of a created context ends its work.
+	return c.ends.lost != nil && c.claim != created && c.poison.Load() == nil
 }
 
 // leaveTail marks the end of the stream's work before the stream is destroyed, if an object needs

@@ -97,7 +97,8 @@ func (c *contextCore) addWakeUp() {
 		return
 	}
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
-		return c.drv.table.StreamCreateWithPriority(driver.At{Context: c.raw, Relaxed: true}, uint32(StreamNonBlocking), -1<<31)
+		at := driver.At{Context: c.raw, Relaxed: true}
+		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), -1<<31)
 	})
 	if err == nil {
 		(&wakeUpStream{ctx: c, raw: raw}).Return()
