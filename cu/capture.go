@@ -499,7 +499,8 @@ func (sc *streamCore) active() bool {
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	if captured && sc.raw != driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		defer sc.part.change()()
-		if sc.isBlocking() { // no mark of the library on the legacy stream overlaps this, and invalidates the capture
+		if sc.isBlocking() {
+			// A mark of the library on the legacy stream would invalidate the capture.
 			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
 		}
 	}

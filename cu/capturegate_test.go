@@ -3,6 +3,7 @@ package cu
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"runtime"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// racyCaptures is a software driver that notices what crashes driver 580: a call that is checked against captures,
-// while one of these captures begins or ends.
+// racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
+// against captures, while one of these captures begins or ends.
 type racyCaptures struct {
 	driver.Software
 	mu       sync.Mutex
@@ -27,8 +28,9 @@ type racyCaptures struct {
 	global, checks, changes int
 }
 
-// underWay are the calls in a context that are under way: those about the whole context and those about the legacy
-// stream, and beginnings and ends of captures of any streams, and of blocking ones.
+// underWay are the calls in a context that are under way: those about the whole context and those
+// about the legacy stream, and beginnings and ends of captures of any streams, and of blocking
+// ones.
 type underWay struct{ whole, legacy, changing, changingBlocking map[string]int }
 
 func newRacyCaptures(soft driver.Software) *racyCaptures {
@@ -91,7 +93,11 @@ func (d *racyCaptures) checkLegacy(th *driver.Thread, s driver.Stream) func() {
 	d.mu.Unlock()
 	pc, _, _, _ := runtime.Caller(1)
 	name := runtime.FuncForPC(pc).Name()
-	return d.enter(name[strings.LastIndexByte(name, '.')+1:], []map[string]int{u.legacy}, []map[string]int{u.changingBlocking})
+	return d.enter(
+		name[strings.LastIndexByte(name, '.')+1:],
+		[]map[string]int{u.legacy},
+		[]map[string]int{u.changingBlocking},
+	)
 }
 
 // change is for the beginning and the end of a capture, which some streams are part of.
@@ -138,7 +144,13 @@ func (d *racyCaptures) StreamBeginCapture(th *driver.Thread, s driver.Stream, mo
 	return d.Software.StreamBeginCapture(th, s, mode)
 }
 
-func (d *racyCaptures) StreamBeginCaptureToGraph(th *driver.Thread, s driver.Stream, g driver.Graph, deps []driver.GraphNode, mode int32) driver.Result {
+func (d *racyCaptures) StreamBeginCaptureToGraph(
+	th *driver.Thread,
+	s driver.Stream,
+	g driver.Graph,
+	deps []driver.GraphNode,
+	mode int32,
+) driver.Result {
 	d.begins(mode)
 	defer d.change(th, "begin", s)()
 	return d.Software.StreamBeginCaptureToGraph(th, s, g, deps, mode)
@@ -149,7 +161,12 @@ func (d *racyCaptures) StreamEndCapture(th *driver.Thread, s driver.Stream) (dri
 	return d.Software.StreamEndCapture(th, s)
 }
 
-func (d *racyCaptures) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
+func (d *racyCaptures) StreamWaitEvent(
+	th *driver.Thread,
+	s driver.Stream,
+	e driver.Event,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, s)()
 	res := d.Software.StreamWaitEvent(th, s, e, flags)
 	if s == driver.CU_STREAM_LEGACY {
@@ -198,7 +215,12 @@ func (d *racyCaptures) EventRecord(th *driver.Thread, hEvent driver.Event, hStre
 	return d.Software.EventRecord(th, hEvent, hStream)
 }
 
-func (d *racyCaptures) EventRecordWithFlags(th *driver.Thread, hEvent driver.Event, hStream driver.Stream, flags uint32) driver.Result {
+func (d *racyCaptures) EventRecordWithFlags(
+	th *driver.Thread,
+	hEvent driver.Event,
+	hStream driver.Stream,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.EventRecordWithFlags(th, hEvent, hStream, flags)
 }
@@ -233,32 +255,65 @@ func (d *racyCaptures) StreamGetDevice(th *driver.Thread, hStream driver.Stream)
 	return d.Software.StreamGetDevice(th, hStream)
 }
 
-func (d *racyCaptures) StreamWaitValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) driver.Result {
+func (d *racyCaptures) StreamWaitValue32(
+	th *driver.Thread,
+	stream driver.Stream,
+	addr driver.DevicePtr,
+	value uint32,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWaitValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWaitValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64, flags uint32) driver.Result {
+func (d *racyCaptures) StreamWaitValue64(
+	th *driver.Thread,
+	stream driver.Stream,
+	addr driver.DevicePtr,
+	value uint64,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWaitValue64(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWriteValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) driver.Result {
+func (d *racyCaptures) StreamWriteValue32(
+	th *driver.Thread,
+	stream driver.Stream,
+	addr driver.DevicePtr,
+	value uint32,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWriteValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWriteValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64, flags uint32) driver.Result {
+func (d *racyCaptures) StreamWriteValue64(
+	th *driver.Thread,
+	stream driver.Stream,
+	addr driver.DevicePtr,
+	value uint64,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWriteValue64(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamAddCallback(th *driver.Thread, hStream driver.Stream, callback driver.Callback, flags uint32) driver.Result {
+func (d *racyCaptures) StreamAddCallback(
+	th *driver.Thread,
+	hStream driver.Stream,
+	callback driver.Callback,
+	flags uint32,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamAddCallback(th, hStream, callback, flags)
 }
 
-func (d *racyCaptures) LaunchHostFunc(th *driver.Thread, hStream driver.Stream, callback driver.Callback) driver.Result {
+func (d *racyCaptures) LaunchHostFunc(
+	th *driver.Thread,
+	hStream driver.Stream,
+	callback driver.Callback,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.LaunchHostFunc(th, hStream, callback)
 }
@@ -268,27 +323,45 @@ func (d *racyCaptures) StreamIsCapturing(th *driver.Thread, hStream driver.Strea
 	return d.Software.StreamIsCapturing(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetCaptureInfoV2(th *driver.Thread, hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, uint64, driver.Result) {
+func (d *racyCaptures) StreamGetCaptureInfoV2(
+	th *driver.Thread,
+	hStream driver.Stream,
+) (int32, uint64, driver.Graph, driver.HostPtr, uint64, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamGetCaptureInfoV2(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetCaptureInfoV3(th *driver.Thread, hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, driver.HostPtr, uint64, driver.Result) {
+func (d *racyCaptures) StreamGetCaptureInfoV3(
+	th *driver.Thread,
+	hStream driver.Stream,
+) (int32, uint64, driver.Graph, driver.HostPtr, driver.HostPtr, uint64, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamGetCaptureInfoV3(th, hStream)
 }
 
-func (d *racyCaptures) GraphLaunch(th *driver.Thread, hGraphExec driver.GraphExec, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) GraphLaunch(
+	th *driver.Thread,
+	hGraphExec driver.GraphExec,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.GraphLaunch(th, hGraphExec, hStream)
 }
 
-func (d *racyCaptures) GraphUpload(th *driver.Thread, hGraphExec driver.GraphExec, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) GraphUpload(
+	th *driver.Thread,
+	hGraphExec driver.GraphExec,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.GraphUpload(th, hGraphExec, hStream)
 }
 
-func (d *racyCaptures) MemAllocAsync(th *driver.Thread, bytesize uint64, hStream driver.Stream) (driver.DevicePtr, driver.Result) {
+func (d *racyCaptures) MemAllocAsync(
+	th *driver.Thread,
+	bytesize uint64,
+	hStream driver.Stream,
+) (driver.DevicePtr, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemAllocAsync(th, bytesize, hStream)
 }
@@ -308,22 +381,48 @@ func (d *racyCaptures) MemcpyDtoH(th *driver.Thread, dstHost []byte, srcDevice d
 	return d.Software.MemcpyDtoH(th, dstHost, srcDevice)
 }
 
-func (d *racyCaptures) MemcpyHtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcHost driver.HostPtr, byteCount uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemcpyHtoDAsync(
+	th *driver.Thread,
+	dstDevice driver.DevicePtr,
+	srcHost driver.HostPtr,
+	byteCount uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyHtoDAsync(th, dstDevice, srcHost, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyDtoHAsync(th *driver.Thread, dstHost driver.HostPtr, srcDevice driver.DevicePtr, byteCount uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemcpyDtoHAsync(
+	th *driver.Thread,
+	dstHost driver.HostPtr,
+	srcDevice driver.DevicePtr,
+	byteCount uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyDtoHAsync(th, dstHost, srcDevice, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyDtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcDevice driver.DevicePtr, byteCount uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemcpyDtoDAsync(
+	th *driver.Thread,
+	dstDevice driver.DevicePtr,
+	srcDevice driver.DevicePtr,
+	byteCount uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyDtoDAsync(th, dstDevice, srcDevice, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyPeerAsync(th *driver.Thread, dstDevice driver.DevicePtr, dstContext driver.Context, srcDevice driver.DevicePtr, srcContext driver.Context, byteCount uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemcpyPeerAsync(
+	th *driver.Thread,
+	dstDevice driver.DevicePtr,
+	dstContext driver.Context,
+	srcDevice driver.DevicePtr,
+	srcContext driver.Context,
+	byteCount uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyPeerAsync(th, dstDevice, dstContext, srcDevice, srcContext, byteCount, hStream)
 }
@@ -333,27 +432,88 @@ func (d *racyCaptures) MemsetD8(th *driver.Thread, dstDevice driver.DevicePtr, u
 	return d.Software.MemsetD8(th, dstDevice, uc, n)
 }
 
-func (d *racyCaptures) MemsetD8Async(th *driver.Thread, dstDevice driver.DevicePtr, uc uint8, n uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemsetD8Async(
+	th *driver.Thread,
+	dstDevice driver.DevicePtr,
+	uc uint8,
+	n uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemsetD8Async(th, dstDevice, uc, n, hStream)
 }
 
-func (d *racyCaptures) MemsetD32Async(th *driver.Thread, dstDevice driver.DevicePtr, ui uint32, n uint64, hStream driver.Stream) driver.Result {
+func (d *racyCaptures) MemsetD32Async(
+	th *driver.Thread,
+	dstDevice driver.DevicePtr,
+	ui uint32,
+	n uint64,
+	hStream driver.Stream,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemsetD32Async(th, dstDevice, ui, n, hStream)
 }
 
-func (d *racyCaptures) LaunchKernel(th *driver.Thread, function driver.Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream driver.Stream, kernelParams driver.KernelParams) driver.Result {
+func (d *racyCaptures) LaunchKernel(
+	th *driver.Thread,
+	function driver.Function,
+	gridDimX uint32,
+	gridDimY uint32,
+	gridDimZ uint32,
+	blockDimX uint32,
+	blockDimY uint32,
+	blockDimZ uint32,
+	sharedMemBytes uint32,
+	hStream driver.Stream,
+	kernelParams driver.KernelParams,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
-	return d.Software.LaunchKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)
+	return d.Software.LaunchKernel(
+		th,
+		function,
+		gridDimX,
+		gridDimY,
+		gridDimZ,
+		blockDimX,
+		blockDimY,
+		blockDimZ,
+		sharedMemBytes,
+		hStream,
+		kernelParams,
+	)
 }
 
-func (d *racyCaptures) LaunchCooperativeKernel(th *driver.Thread, function driver.Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream driver.Stream, kernelParams driver.KernelParams) driver.Result {
+func (d *racyCaptures) LaunchCooperativeKernel(
+	th *driver.Thread,
+	function driver.Function,
+	gridDimX uint32,
+	gridDimY uint32,
+	gridDimZ uint32,
+	blockDimX uint32,
+	blockDimY uint32,
+	blockDimZ uint32,
+	sharedMemBytes uint32,
+	hStream driver.Stream,
+	kernelParams driver.KernelParams,
+) driver.Result {
 	defer d.checkLegacy(th, hStream)()
-	return d.Software.LaunchCooperativeKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)
+	return d.Software.LaunchCooperativeKernel(
+		th,
+		function,
+		gridDimX,
+		gridDimY,
+		gridDimZ,
+		blockDimX,
+		blockDimY,
+		blockDimZ,
+		sharedMemBytes,
+		hStream,
+		kernelParams,
+	)
 }
 
-// captureRaces are calls that the driver checks against captures, and captures. They are made side by side.
+// captureRaces are calls that the driver checks against captures, and captures. They are made side
+// by side.
 type captureRaces struct {
 	gpu              *Context
 	two              *Context // has streams that join captures
@@ -370,7 +530,11 @@ type captureRaces struct {
 func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 	r := &captureRaces{
 		gpu: gpu, two: two, legacy2: must(two.LegacyStream())(t), external: must(gpu.NewEvent(EventExternal))(t),
-		shared: must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t), legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
+		shared: must(
+			gpu.NewEvent(EventInterprocess | EventDisableTiming),
+		)(
+			t,
+		), legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
 		e: must(gpu.NewEvent(EventDisableTiming))(t), mem: must(gpu.Alloc(64))(t), line: must(gpu.NewTimeline(0))(t),
 	}
 	g := must(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
@@ -386,8 +550,12 @@ func (r *captureRaces) close(t testing.TB) {
 	if errors.Is(err, ResultInvalidValue) {
 		err = nil
 	}
-	if err := errors.Join(err, r.e.Close(), r.mem.Close(), r.line.Close(), r.exec.Close(), r.legacy.Close(), r.legacy2.Close(), r.external.Close(),
-		r.shared.Close(), r.other.Close()); err != nil {
+	for _, c := range []io.Closer{
+		r.e, r.external, r.shared, r.mem, r.line, r.exec, r.legacy, r.legacy2, r.other,
+	} {
+		err = errors.Join(err, c.Close())
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -559,8 +727,8 @@ func (r *captureRaces) run(t *testing.T, d time.Duration) {
 	wg.Wait()
 }
 
-// ofCapture reports whether a call was refused as something is being captured, or what it needs belonged to a capture that
-// another call has invalidated.
+// ofCapture reports whether a call was refused as something is being captured, or what it needs
+// belonged to a capture that another call has invalidated.
 func ofCapture(err error) bool {
 	for res := ResultStreamCaptureUnsupported; res <= ResultCapturedEvent; res++ {
 		if errors.Is(err, res) {
@@ -570,9 +738,9 @@ func ofCapture(err error) bool {
 	return false
 }
 
-// TestCapturesBesideCheckedCalls makes calls that the driver checks against the captures of a context, or against those of
-// its blocking streams, while captures begin and end. A driver in C crashes if it meets both at a time: see
-// docs/design/captures.md.
+// TestCapturesBesideCheckedCalls makes calls that the driver checks against the captures of a
+// context, or against those of its blocking streams, while captures begin and end. A driver in C
+// crashes if it meets both at a time: see docs/design/captures.md.
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
 	sim := newRacyCaptures(soft.Software())
@@ -599,8 +767,8 @@ func TestCapturesBesideCheckedCalls(t *testing.T) {
 	t.Logf("%d calls were checked, and %d captures began or ended", sim.checks, sim.changes)
 }
 
-// TestLongCallsHoldNobodyUp has a call about the whole context and one about the legacy stream wait for the GPU. Captures
-// and other such calls go on.
+// TestLongCallsHoldNobodyUp has a call about the whole context and one about the legacy stream wait
+// for the GPU. Captures and other such calls go on.
 func TestLongCallsHoldNobodyUp(t *testing.T) {
 	r := newRig(t)
 	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
@@ -653,7 +821,11 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 		}
 		panic("tracer")
 	})()
-	for _, call := range []func() error{legacy.Synchronize, func() error { _, err := legacy.Query(); return err }, func() error { return legacy.HostFunc(func() {}) }} {
+	for _, call := range []func() error{
+		legacy.Synchronize,
+		func() error { _, err := legacy.Query(); return err },
+		func() error { return legacy.HostFunc(func() {}) },
+	} {
 		func() {
 			defer func() { recover() }()
 			call()
@@ -664,8 +836,8 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	}
 }
 
-// TestGPUCapturesBesideCheckedCalls does so on a GPU, through two Drivers of one context. Before this package kept these
-// calls apart, the process ended with SIGSEGV within a second.
+// TestGPUCapturesBesideCheckedCalls does so on a GPU, through two Drivers of one context. Before
+// this package kept these calls apart, the process ended with SIGSEGV within a second.
 func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 	var both [2]*captureRaces
 	for i := range both {

@@ -49,17 +49,45 @@ func (n *noContext) calls() []struct {
 		{"cuLaunchCooperativeKernel", func(at driver.At) driver.Result {
 			return tab.LaunchCooperativeKernel(at, n.spin.raw, 1, 1, 1, 1, 1, 1, 0, n.s, spin.params)
 		}, ""},
-		{"cuMemcpyHtoDAsync", func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, m, h, 4, n.s) }, "host"},
-		{"cuMemcpyDtoHAsync", func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h+8, m, 4, n.s) }, ""},
-		{"cuMemcpyDtoDAsync", func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.raw, 4, n.s) }, "copy"},
+		{
+			"cuMemcpyHtoDAsync",
+			func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, m, h, 4, n.s) },
+			"host",
+		},
+		{
+			"cuMemcpyDtoHAsync",
+			func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h+8, m, 4, n.s) },
+			"",
+		},
+		{
+			"cuMemcpyDtoDAsync",
+			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.raw, 4, n.s) },
+			"copy",
+		},
 		{"cuMemcpyPeerAsync", func(at driver.At) driver.Result {
 			return tab.MemcpyPeerAsync(at, m, n.gpu.raw, n.far.core.raw, n.far.core.ctx.raw, 4, n.s)
 		}, "far "},
-		{"cuMemsetD8Async", func(at driver.At) driver.Result { return tab.MemsetD8Async(at, m, 'x', 4, n.s) }, "xxxx"},
-		{"cuMemsetD32Async", func(at driver.At) driver.Result { return tab.MemsetD32Async(at, m, 0x7a797877, 1, n.s) }, "wxyz"},
+		{
+			"cuMemsetD8Async",
+			func(at driver.At) driver.Result { return tab.MemsetD8Async(at, m, 'x', 4, n.s) },
+			"xxxx",
+		},
+		{
+			"cuMemsetD32Async",
+			func(at driver.At) driver.Result { return tab.MemsetD32Async(at, m, 0x7a797877, 1, n.s) },
+			"wxyz",
+		},
 		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, n.exec.core.raw, n.s) }, ""},
-		{"cuGraphLaunch", func(at driver.At) driver.Result { return tab.GraphLaunch(at, n.exec.core.raw, n.s) }, "gggg"},
-		{"cuStreamWriteValue32", func(at driver.At) driver.Result { return tab.StreamWriteValue32(at, n.s, m, 0x74697277, 0) }, "writ"},
+		{
+			"cuGraphLaunch",
+			func(at driver.At) driver.Result { return tab.GraphLaunch(at, n.exec.core.raw, n.s) },
+			"gggg",
+		},
+		{
+			"cuStreamWriteValue32",
+			func(at driver.At) driver.Result { return tab.StreamWriteValue32(at, n.s, m, 0x74697277, 0) },
+			"writ",
+		},
 		{"cuLaunchHostFunc", func(at driver.At) driver.Result {
 			called := make(chan struct{})
 			f, err := tab.NewCallback(func() { close(called) })
@@ -68,7 +96,8 @@ func (n *noContext) calls() []struct {
 			}
 			defer f.Drop()
 			res := tab.LaunchHostFunc(at, n.s, f)
-			if capturing, _ := tab.StreamIsCapturing(driver.At{Thread: n.th}, n.s); res == driver.ResultSuccess && capturing == 0 {
+			if capturing, _ := tab.StreamIsCapturing(driver.At{Thread: n.th}, n.s); res == driver.ResultSuccess &&
+				capturing == 0 {
 				<-called
 			}
 			return res
@@ -94,7 +123,11 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	defer closeIt(t, mod)
 	n := &noContext{
 		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
-		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t), add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
+		far: must(
+			two.Alloc(64),
+		)(
+			t,
+		), host: must(gpu.AllocHost(64, 0))(t), add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
 	}
 	defer closeIt(t, n.mem)
 	defer closeIt(t, n.copy)
@@ -135,8 +168,15 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 					if captured && n.tab.Software() && strings.HasPrefix(c.name, "cuMemAllocAsync") {
 						continue // the software driver's graphs allocate no memory
 					}
-					n.one(fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured), c.name, c.make, c.want, ctx,
-						captured, explicit)
+					n.one(
+						fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured),
+						c.name,
+						c.make,
+						c.want,
+						ctx,
+						captured,
+						explicit,
+					)
 				}
 			}
 		}
@@ -144,7 +184,13 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 }
 
 // one makes a call, and looks at what it did.
-func (n *noContext) one(name, call string, make func(driver.At) driver.Result, want string, current driver.Context, captured, explicit bool) {
+func (n *noContext) one(
+	name, call string,
+	make func(driver.At) driver.Result,
+	want string,
+	current driver.Context,
+	captured, explicit bool,
+) {
 	t, tab, at := n.t, n.tab, driver.At{Thread: n.th}
 	if err := n.mem.CopyFrom([]byte{1, 1, 1, 1}); err != nil {
 		t.Fatal(err)

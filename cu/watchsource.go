@@ -37,6 +37,7 @@ func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
 // virtual, because the watcher measures its use of a processor.
 type watcherClock struct{ driver.Clock }
 
+// Now returns the real time.
 func (watcherClock) Now() time.Time { return time.Now() }
 
 // initWatch is called when the driver has been opened.
@@ -101,6 +102,7 @@ func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err 
 	return c.poison.Load() != nil, err
 }
 
+// Traced reports whether there are tracers.
 func (s *watchSource) Traced() bool { return s.drv.tracers.Load() != nil }
 
 // Trace calls tracers for the queries that ended waits, and releases the items.
@@ -180,11 +182,13 @@ func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
 	return uintptr(sl.raw), uint64(g), how
 }
 
+// Generation returns the number of records that have begun.
 func (sl *slot) Generation() uint64 { return uint64(sl.Gen()) }
 
 // Completed notes that the record of a generation has completed.
 func (sl *slot) Completed(generation uint64) { sl.Remember(handle.Gen(generation)) }
 
+// Position returns the stream of the newest record and the sequence number there: see position.
 func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
 
 // Shared returns the watcher's entry for the slot, which all waiters for the record share.
@@ -211,6 +215,7 @@ func (sc *streamCore) ErrClosed() error {
 
 // A timeline is a counter of the watcher's in memory.
 
+// Load returns the counter.
 func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
 
 // ErrClosed returns the error of waits for a closed timeline.
@@ -221,6 +226,7 @@ func (tc *timelineCore) ErrClosed() error {
 	return nil
 }
 
+// Works returns an error if nothing can raise the counter any more: see works.
 func (tc *timelineCore) Works() error { return tc.works() }
 
 // Drop ends a call that Retain began.

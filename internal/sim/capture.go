@@ -253,7 +253,10 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 		return r
 	}
 	d.ids.capture++
-	c := &capture{id: d.ids.capture, osThread: th.Number(), mode: mode, thread: t, origin: s, streams: []*stream{s}, graph: g, taken: g.handle != 0}
+	c := &capture{
+		id: d.ids.capture, mode: mode, thread: t, osThread: th.Number(), origin: s, streams: []*stream{s},
+		graph: g, taken: g.handle != 0,
+	}
 	s.capture, s.deps = c, after
 	d.captures = append(d.captures, c)
 	return ok

@@ -28,7 +28,8 @@ static int place(unsigned long at, const char *before) {
 			continue;
 		if (at >= begin && at < end && rights[2] == 'x') {
 			char *base = strrchr(name, '/');
-			fprintf(stderr, "%s%#lx %s+%#lx\n", before, at, *name ? (base ? base + 1 : name) : "?", at - begin + offset);
+			fprintf(stderr, "%s%#lx %s+%#lx\n", before, at, *name ? (base ? base + 1 : name) : "?",
+				at - begin + offset);
 			return 1;
 		}
 	}

@@ -7,8 +7,8 @@
 //	./leaks >leaks.tsv         # all rows, about a minute
 //	./leaks cuGreenCtx         # only rows with this in their names
 //
-// Each row has a process of its own. It makes the calls 100 times, and then 400 times more. The row says by how much the
-// device memory in use, the resident memory and the mappings of the process grew meanwhile, for one time.
+// Each row has a process of its own. It makes the calls 100 times, and then 400 times more. The row says by how
+// much the device memory in use, the resident memory and the mappings of the process grew meanwhile, for one time.
 #define _GNU_SOURCE
 #include "blocking.h"
 #include <dlfcn.h>
@@ -170,7 +170,8 @@ static const struct row {
 	{"cuGreenCtxStreamCreate, cuLaunchKernel, cuStreamDestroy", prepare_green, green_streams, 0},
 	{"cuGreenCtxCreate, cuGreenCtxStreamCreate, cuLaunchKernel, cuStreamDestroy, cuGreenCtxDestroy", prepare_green,
 	 greens_with_streams, 0},
-	{"cuGreenCtxCreate, cuGreenCtxStreamCreate, cuGreenCtxDestroy, cuStreamDestroy", prepare_green, greens_before_streams, 0},
+	{"cuGreenCtxCreate, cuGreenCtxStreamCreate, cuGreenCtxDestroy, cuStreamDestroy", prepare_green,
+	 greens_before_streams, 0},
 	{"cuCtxCreate, cuCtxDestroy", nothing, contexts, 10},
 };
 
@@ -230,8 +231,8 @@ static void run(const struct row *r) {
 	for (int i = 0; i < times; i++)
 		r->turn();
 	struct use b = now();
-	printf("%d\t%.1f\t%.1f\t%.2f\n", times, (double)(b.device - a.device) / times, (double)(b.resident - a.resident) / times,
-	       (double)(b.mappings - a.mappings) / times);
+	printf("%d\t%.1f\t%.1f\t%.2f\n", times, (double)(b.device - a.device) / times,
+	       (double)(b.resident - a.resident) / times, (double)(b.mappings - a.mappings) / times);
 	fflush(stdout);
 	_exit(0);
 }

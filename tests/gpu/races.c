@@ -14,12 +14,13 @@
 // -exclusive begin,end,join keeps A off while captures begin, end, or are joined by another stream, and -relaxed gives
 // the threads of A the relaxed capture mode: so one finds out what a crash takes.
 //
-// -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two), apart (A in
-// the first of them, B in the second) or devices (the primary contexts of two devices). -but NAME leaves out the calls with this in their names, also of "all of
-// these": so one finds out which of them it takes. Each pair has -threads threads of each kind in each context, and a
-// process of its own, of which -jobs run side by side. The row of a pair that crashes says with which signal, at which
-// address, in which call, where in which library, and in which calls the other threads were; standard error has the
-// call stack. The exit status is 1 if a pair did not end well.
+// -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two), apart
+// (A in the first of them, B in the second) or devices (the primary contexts of two devices). -but NAME leaves out
+// the calls with this in their names, also of "all of these": so one finds out which of them it takes. Each pair
+// has -threads threads of each kind in each context, and a process of its own, of which -jobs run side by side.
+// The row of a pair that crashes says with which signal, at which address, in which call, where in which library,
+// and in which calls the other threads were; standard error has the call stack. The exit status is 1 if a pair did
+// not end well.
 #define _GNU_SOURCE
 #include "blocking.h"
 #include <dlfcn.h>

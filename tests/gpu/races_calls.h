@@ -117,7 +117,8 @@ static void instantiate(H graph) {
 }
 static void graphs(void) { instantiate(me->graph); }
 static void branching_graphs(void) { instantiate(me->branches); }
-// capture captures work, or nothing, on a stream. With -exclusive no A is made while a capture begins, ends, or is joined.
+// capture captures work, or nothing, on a stream. With -exclusive no A is made while a capture begins, ends, or is
+// joined.
 static void capture(H s, int mode, int work, H joining) {
 	H g;
 	enter_capture(BEGIN);

@@ -32,7 +32,9 @@ again:
 var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 
 // streamKinds are the names of what newStream returns, beside non-blocking streams.
-var streamKinds = []string{"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "GreenContext.NewStream"}
+var streamKinds = []string{
+	"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "GreenContext.NewStream",
+}
 
 // newStream returns a stream of any kind, or nil.
 func (r *round) newStream() *cu.Stream {

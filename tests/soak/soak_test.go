@@ -38,8 +38,9 @@ var (
 	soakHeap = flag.Int("soak.heap", 32, "how many MB of memory are live meanwhile")
 	soakSeed = flag.Uint64("soak.seed", 0, "what decides what is done; 0 for the time")
 	// To find out what a crash takes.
-	soakWithout = flag.String("soak.without", "^$", "a regular expression: the kinds of objects and streams, uses and ends "+
-		"with such names are left out")
+	soakWithout = flag.String("soak.without", "^$",
+		"a regular expression: the kinds of objects and streams, uses and ends "+
+			"with such names are left out")
 )
 
 func TestMain(m *testing.M) {
