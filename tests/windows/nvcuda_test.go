@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -69,16 +71,27 @@ type result struct {
 	stdout, stderr string
 }
 
+// errInternal is ERROR_INTERNAL_ERROR of CreateProcess. Wine returns it now and then for a process
+// that ended before it was ready. Nothing of the program has run then, so it can be started again.
+const errInternal = syscall.Errno(1359)
+
 // run runs a program in a folder.
 func (m *machine) run(dir, program string, args ...string) result {
 	m.t.Helper()
-	cmd := exec.CommandContext(m.t.Context(), program, args...)
-	var stdout, stderr strings.Builder
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		m.t.Fatal(err)
+	for tries := 1; ; tries++ {
+		cmd := exec.CommandContext(m.t.Context(), program, args...)
+		var stdout, stderr strings.Builder
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+		err := cmd.Run()
+		switch {
+		case cmd.ProcessState != nil:
+			return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+		case tries == 5 || !errors.Is(err, errInternal):
+			m.t.Fatalf("%v, after %d tries", err, tries)
+		}
+		m.t.Logf("%v: it is started again", err)
+		time.Sleep(time.Second)
 	}
-	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
 // want runs a program, and checks its exit status and what it says.
