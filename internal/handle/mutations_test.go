@@ -24,7 +24,7 @@ type mutation struct {
 }
 
 const (
-	refs, records, users = "refs.go", "records.go", "users.go"
+	refs, records, users, kept = "refs.go", "records.go", "users.go", "kept.go"
 	onlyWhere            = "it destroys the object on another goroutine, which is always right"
 	takeLooks            = "take reads the same word; the check only avoids most calls of take"
 )
@@ -151,6 +151,59 @@ var mutations = []mutation{
 	{records, "return r.marks.Load()&MarkExposed != 0", "return r.marks.Load() != 0", ""},
 	{records, "{ r.marks.Or(marks) }", "{ r.marks.Store(r.marks.Load() | marks) }", ""},
 	{records, "return r.marks.Load() }", "return 0 }", ""},
+
+	// Kept
+	{refs, "return r.drop() && r.take() }", "return r.drop() }", ""},
+	{refs, "return r.drop() && r.take() }", "r.drop()\n	return r.take() }", takeLooks},
+	{refs, "return r.drop() && r.take() }", "return r.drop() && false }", ""},
+	{kept, "return k.state.CompareAndSwap(keptFree, keptTurn)", "return k.state.Load() == keptFree && func() bool { k.state.Store(keptTurn); return true }()", ""},
+	{kept, "return k.state.CompareAndSwap(keptFree, keptTurn)", "return false", ""},
+	{kept, "return k.state.CompareAndSwap(keptFree, keptTurn)", "return true", ""},
+	{kept, "if !k.state.CompareAndSwap(keptTurn, keptFree) {", "if k.state.Store(keptFree); false {", ""},
+	{kept, "if !k.state.CompareAndSwap(keptTurn, keptFree) {", "if k.state.CompareAndSwap(keptTurn, keptFree); true {", ""},
+	{kept, "	k.evicted = nil\n	k.state", "	k.state", ""},
+	{kept, "	k.evicted = nil\n	k.state.Store(keptTaking)", "	k.evicted = nil", "release then makes another round"},
+	{kept, "		defer P(evicted).Leave()", "", ""},
+	{kept, "	k.release()\n}", "}", ""},
+	{kept, "return k.places[number%KeptPlaces].Load() == h", "return k.places[number%KeptPlaces].Load() != nil", ""},
+	{kept, "return k.places[number%KeptPlaces].Load() == h", "return false", ""},
+	{kept, "old := place.Load(); old != nil && !k.evict(place, old)", "old := place.Load(); old != nil", ""},
+	{kept, "old := place.Load(); old != nil && !k.evict(place, old)", "old := place.Load(); old != nil && !k.evict(place, old) && false", ""},
+	{kept, "	h.Retain()\n	place", "	place", ""},
+	{kept, "	h.Retain()\n	place.Store(h)", "	place.Store(h)\n	h.Retain()",
+		"whoever takes the handle out of the place releases it at the end of the turn"},
+	{kept, "	place.Store(h)\n", "", ""},
+	{kept, "if h.Closed() && place.CompareAndSwap(h, nil) {", "if false {", ""},
+	{kept, "if h.Closed() && place.CompareAndSwap(h, nil) {", "if place.CompareAndSwap(h, nil) {", ""},
+	{kept, "if h.Closed() && place.CompareAndSwap(h, nil) {", "if h.Closed() {", ""},
+	{kept, "		h.Leave()\n		return false", "		return false", ""},
+	{kept, "		h.Leave()\n		return false", "		h.Leave()\n		return true", ""},
+	{kept, "%keptPatience != 0 || k.evicted != nil", "%keptPatience != 0", ""},
+	{kept, "%keptPatience != 0 || k.evicted != nil", "%keptPatience != 0 || true", ""},
+	{kept, "	if place.CompareAndSwap(old, nil) {\n		k.evicted", "	if true {\n		k.evicted", ""},
+	{kept, "	if place.CompareAndSwap(old, nil) {\n		k.evicted = old", "	if place.CompareAndSwap(old, nil) {\n		P(old).Leave()", ""},
+	{kept, "		k.state.CompareAndSwap(keptTurn, keptAsked)\n	}\n	return true", "	}\n	return true", ""},
+	{kept, "		k.state.CompareAndSwap(keptTurn, keptAsked)\n	}\n	return true", "		k.state.Store(keptTurn)\n	}\n	return true", ""},
+	{kept, "if !k.places[number%KeptPlaces].CompareAndSwap(h, nil) {", "if k.places[number%KeptPlaces].Load() != h {", ""},
+	{kept, "if !k.places[number%KeptPlaces].CompareAndSwap(h, nil) {", "if true {", ""},
+	{kept, "if !k.places[number%KeptPlaces].CompareAndSwap(h, nil) {", "if k.places[number%KeptPlaces].Swap(nil) != h {", ""},
+	{kept, "		n.next = k.dropped.Load()\n", "		n.next = nil\n", ""},
+	{kept, "if k.dropped.CompareAndSwap(n.next, n) {", "if k.dropped.Store(n); true {", ""},
+	{kept, "		switch k.state.Load() {", "		switch uint32(keptFree) {", ""},
+	{kept, "if k.state.CompareAndSwap(keptFree, keptTaking) {", "if k.state.Store(keptTaking); true {", ""},
+	{kept, "if k.state.CompareAndSwap(keptFree, keptTaking) {\n				k.release()", "if k.state.CompareAndSwap(keptFree, keptTaking) {", ""},
+	{kept, "			if k.state.CompareAndSwap(keptTurn, keptAsked) {\n				return", "			if true {\n				return", ""},
+	{kept, "			if k.state.CompareAndSwap(keptTurn, keptAsked) {\n				return", "			if k.state.Store(keptAsked); true {\n				return", ""},
+	{kept, "if k.state.CompareAndSwap(keptTaking, keptAgain) {", "if true {", ""},
+	{kept, "if k.state.CompareAndSwap(keptTaking, keptAgain) {", "if k.state.Store(keptAgain); true {", ""},
+	{kept, "n := k.dropped.Swap(nil)", "n := k.dropped.Load()", ""},
+	{kept, "n := k.dropped.Swap(nil)", "n := k.dropped.Load()\n		k.dropped.Store(nil)", ""},
+	{kept, "		defer leaveAll[T, P](n)\n", "		_ = n\n", ""},
+	{kept, "if k.state.CompareAndSwap(keptTaking, keptFree) {", "if k.state.Store(keptFree); true {", ""},
+	{kept, "		k.state.Store(keptTaking)\n	}\n}", "	}\n}", ""},
+	{kept, "		defer leaveAll[T, P](n.next)\n", "", ""},
+	{kept, "if h := k.places[i].Swap(nil); h != nil {", "if h := k.places[i].Load(); h != nil {", ""},
+	{kept, "if h := k.places[i].Swap(nil); h != nil {", "if h := k.places[i].Swap(nil); false {", ""},
 
 	// Users
 	{users, "n := u.n.Load()", "n := int64(1)", ""},

@@ -4,7 +4,7 @@
 // [Refs] counts the calls in flight on a handle. It follows fdMutex in Go's package internal/poll.
 // [Records] adds the records of an event: the records in progress, the waits for the newest record,
 // and whether that is known to have completed. [Users] counts the users of an object that has no
-// Close.
+// Close. [Kept] keeps handles in use between the calls that use them.
 //
 // None of them has a lock, and none blocks. A call costs two atomic additions. With
 // compare-and-swap a failed acquire would need no undoing, but it is slower: an acquire with its
@@ -118,6 +118,9 @@ func (r *Refs) Close() (first, last bool) {
 	first, idle := r.shut()
 	return first, idle && r.take()
 }
+
+// ReleaseLast ends a call. If it reports true, the caller has to destroy the object, as after Close.
+func (r *Refs) ReleaseLast() (last bool) { return r.drop() && r.take() }
 
 // Closed reports whether the handle is closed.
 func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }

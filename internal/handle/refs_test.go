@@ -217,7 +217,7 @@ var refsPrograms = []program{
 }
 
 func TestPrograms(t *testing.T) {
-	for _, p := range slices.Concat(refsPrograms, recordsPrograms) {
+	for _, p := range slices.Concat(refsPrograms, keptPrograms, recordsPrograms) {
 		t.Run(strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) { explore.Check(t, p.run) })
 	}
 }
