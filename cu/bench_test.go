@@ -11,7 +11,11 @@ import (
 // fake driver takes a lock for each call; nothing here says what a GPU's driver
 // costs.
 func BenchmarkHandles(b *testing.B) {
-	r := newRig(b)
+	f := newFake(b)
+	f.tell("fake_version", 13000)
+	drv := f.open()
+	gpu := f.context(drv, 0)
+	r := &rig{f, drv, gpu, f.stream(gpu)}
 	held := r.stream(r.gpu)
 	r.hold(held)
 	pending, complete, start := r.event(r.gpu, 0), r.event(r.gpu, 0), r.event(r.gpu, 0)

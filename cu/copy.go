@@ -18,134 +18,135 @@ func (s *Stream) Copy(dst, src Memory) error {
 	d, r := regionOf(dst), regionOf(src)
 	defer runtime.KeepAlive(src)
 	defer runtime.KeepAlive(dst)
-	op := copyOp(&d, &r)
+	f := copyFunction(&d, &r)
 	switch {
-	case op == "":
-		return invalid("cuMemcpyDtoDAsync", "both are host memory: use Go's copy on the slices of View")
+	case f == 0:
+		return invalid(workCopyOnDevice.op(), "both are host memory: use Go's copy on the slices of View")
 	case d.valid() && r.valid() && r.size > d.size:
-		return invalid(op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
+		return invalid(f.op(), fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
 	}
-	sc, err := s.beginMemory(op, &d, &r)
-	if err != nil || r.size == 0 {
-		return s.endMemory(op, sc, &d, &r, driver.ResultSuccess, err)
+	w, err := s.beginMemory(f, &d, &r)
+	if err != nil {
+		return err
 	}
-	t, at, n := sc.ctx.drv.table, sc.inContext(), r.size
-	var res driver.Result
-	sc.beginLegacy()
-	switch {
-	case d.mem.onHost():
-		res = t.MemcpyDtoHAsync(at, d.hostAddr(), r.addr(), n, sc.raw)
-	case r.mem.onHost():
-		res = t.MemcpyHtoDAsync(at, d.addr(), r.hostAddr(), n, sc.raw)
-	case d.mem.ctx != r.mem.ctx:
-		res = t.MemcpyPeerAsync(at, d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, n, sc.raw)
-	default:
-		res = t.MemcpyDtoDAsync(at, d.addr(), r.addr(), n, sc.raw)
+	sc, res := w.sc, driver.ResultSuccess
+	for in, again := sc.contextFor(f); again && r.size != 0; in, again = sc.needsContext(f, in, res) {
+		switch t := sc.ctx.drv.table; f {
+		case workCopyToHost:
+			res = t.MemcpyDtoHAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.hostAddr(), r.addr(), r.size, sc.raw)
+		case workCopyToDevice:
+			res = t.MemcpyHtoDAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), r.hostAddr(), r.size, sc.raw)
+		case workCopyPeer:
+			res = t.MemcpyPeerAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, r.size, sc.raw)
+		default:
+			res = t.MemcpyDtoDAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), r.addr(), r.size, sc.raw)
+		}
 	}
-	sc.endLegacy()
-	return s.endMemory(op, sc, &d, &r, res, nil)
+	return s.endMemory(f, &w, res)
 }
 
-// copyOp returns the C function for the copy, or "" if there is none.
-func copyOp(d, r *region) string {
+// copyFunction returns the function for the copy, or 0 if there is none.
+func copyFunction(d, r *region) workFunction {
 	switch {
 	case d.mem == nil || r.mem == nil:
 	case d.mem.onHost() && r.mem.onHost():
-		return ""
+		return 0
 	case d.mem.onHost():
-		return "cuMemcpyDtoHAsync"
+		return workCopyToHost
 	case r.mem.onHost():
-		return "cuMemcpyHtoDAsync"
+		return workCopyToDevice
 	case d.mem.ctx != r.mem.ctx:
-		return "cuMemcpyPeerAsync"
+		return workCopyPeer
 	}
-	return "cuMemcpyDtoDAsync"
+	return workCopyOnDevice
 }
 
 // Memset enqueues the setting of each byte of the memory (cuMemsetD8Async). The memory must be of
 // the stream's context, or host memory. It waits while the stream's queue is full: see
 // docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
-	const op = "cuMemsetD8Async"
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
-	sc, err := s.beginMemory(op, &d, &d)
-	if err != nil || d.size == 0 {
-		return s.endMemory(op, sc, &d, &d, driver.ResultSuccess, err)
+	w, err := s.beginMemory(workSet8, &d, &d)
+	if err != nil {
+		return err
 	}
-	sc.beginLegacy()
-	res := sc.ctx.drv.table.MemsetD8Async(sc.inContext(), d.addr(), value, d.size, sc.raw)
-	sc.endLegacy()
-	return s.endMemory(op, sc, &d, &d, res, nil)
+	sc, res := w.sc, driver.ResultSuccess
+	for in, again := sc.contextFor(workSet8); again && d.size != 0; in, again = sc.needsContext(workSet8, in, res) {
+		res = sc.ctx.drv.table.MemsetD8Async(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), value, d.size, sc.raw)
+	}
+	return s.endMemory(workSet8, &w, res)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
 // and the size must be multiples of four bytes. The memory must be of the stream's context, or host
 // memory. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
-	const op = "cuMemsetD32Async"
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
 	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
-		return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of 4",
-			d.size, d.off))
+		return invalid(workSet32.op(), fmt.Sprintf(
+			"%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
 	}
-	sc, err := s.beginMemory(op, &d, &d)
-	if err != nil || d.size == 0 {
-		return s.endMemory(op, sc, &d, &d, driver.ResultSuccess, err)
+	w, err := s.beginMemory(workSet32, &d, &d)
+	if err != nil {
+		return err
 	}
-	sc.beginLegacy()
-	res := sc.ctx.drv.table.MemsetD32Async(sc.inContext(), d.addr(), value, d.size/4, sc.raw)
-	sc.endLegacy()
-	return s.endMemory(op, sc, &d, &d, res, nil)
+	sc, res := w.sc, driver.ResultSuccess
+	for in, again := sc.contextFor(workSet32); again && d.size != 0; in, again = sc.needsContext(workSet32, in, res) {
+		res = sc.ctx.drv.table.MemsetD32Async(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), value, d.size/4, sc.raw)
+	}
+	return s.endMemory(workSet32, &w, res)
 }
 
 // beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
-// nothing has begun, and the stream is nil.
-func (s *Stream) beginMemory(op string, d, r *region) (*streamCore, error) {
+// nothing has begun.
+func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
+	op := f.op()
 	if s == nil || s.core == nil {
-		return nil, errNil(op, "stream")
+		return w, errNil(op, "stream")
 	}
-	for _, sp := range []*region{d, r} {
+	for _, sp := range [...]*region{d, r} {
 		if sp.mem != nil && sp.mem.ctx.drv != s.core.ctx.drv {
-			return nil, mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
+			return w, mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
 		}
 	}
 	sc, err := s.enter(op)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	if err := d.enter(op); err != nil {
+	if err = d.check(op); err == nil {
+		if err = r.check(op); err == nil {
+			err = sc.checkMemory(f, d, r)
+		}
+	}
+	if err != nil {
 		s.leave()
-		return nil, err
+		return w, err
 	}
-	if err := r.enter(op); err != nil {
-		d.leave()
-		s.leave()
-		return nil, err
+	w = sc.enqueue()
+	for _, sp := range [...]*region{d, r} {
+		if m := sp.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
+			w.end()
+			s.leave()
+			return w, m.Refused(op)
+		}
 	}
-	if err := sc.checkMemory(op, d, r); err != nil {
-		r.leave()
-		d.leave()
-		s.leave()
-		return nil, err
-	}
-	c := sc.beginWork()
-	c.keep(d.mem, sc)
-	c.keep(r.mem, sc)
-	return sc, nil
+	sc.beginLegacy()
+	return w, nil
 }
 
 // checkMemory returns an error if the stream cannot use the regions.
-func (sc *streamCore) checkMemory(op string, d, r *region) error {
-	if op == "cuMemcpyPeerAsync" {
+func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
+	op := f.op()
+	if f == workCopyPeer {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
 			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
 				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
 				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
 		}
 	} else {
-		for _, sp := range []*region{d, r} {
+		for _, sp := range [...]*region{d, r} {
 			if !sp.mem.onHost() && sp.mem.ctx != sc.ctx {
 				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
 			}
@@ -157,18 +158,13 @@ func (sc *streamCore) checkMemory(op string, d, r *region) error {
 	return nil
 }
 
-// endMemory ends the call that beginMemory began. res is the driver's result, and err the error of
-// beginMemory.
-func (s *Stream) endMemory(op string, sc *streamCore, d, r *region, res driver.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	sc.endWork()
+// endMemory ends the call that beginMemory began. res is the driver's result.
+func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) (err error) {
+	w.sc.endLegacy()
+	w.end()
 	if res != driver.ResultSuccess {
-		err = sc.ctx.fail(op, uintptr(sc.raw), res)
+		err = w.sc.ctx.fail(f.op(), uintptr(w.sc.raw), res)
 	}
-	r.leave()
-	d.leave()
 	s.leave()
 	return err
 }

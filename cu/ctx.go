@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
@@ -52,6 +53,8 @@ type contextCore struct {
 	peers peers
 	// calls are the functions that the context's streams have yet to call.
 	calls hostCalls
+	// numbers counts the resources that were created: see resource.number.
+	numbers atomic.Uint32
 }
 
 // contextIdentity says which CUDA context a core stands for. It never changes.

@@ -26,7 +26,9 @@ type Driver struct {
 	// ordered says that records note their sequence numbers, because many records have been waited
 	// for.
 	ordered atomic.Bool
-	calls   driver.Table
+	// needContext are the workFunctions that are called in the stream's context.
+	needContext atomic.Uint32
+	calls       driver.Table
 
 	table *driver.Table // &calls
 	name  string
@@ -54,8 +56,8 @@ type driverContexts struct {
 
 // framePools are the memory that calls need while they run.
 type framePools struct {
-	launches sync.Pool // of *launchFrame
-	batches  sync.Pool // of *batch
+	frames  sync.Pool // of *workFrame
+	batches sync.Pool // of *batch
 }
 
 // waiting is how a Driver waits for the GPU.
@@ -162,7 +164,7 @@ func Open(opts ...Option) (*Driver, error) {
 		},
 		numbering: numbering{tag: rand.Uint64()},
 	}
-	d.launches.New = func() any { return new(launchFrame) }
+	d.frames.New = func() any { return new(workFrame) }
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
 	if o.software != nil {
@@ -184,6 +186,9 @@ func Open(opts ...Option) (*Driver, error) {
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
+		if v, res := d.table.DriverGetVersion(driver.At{}); res != driver.ResultSuccess || v < contextFree {
+			d.needContext.Store(1<<len(workFunctions) - 1)
+		}
 		d.initWatch()
 		return d, nil
 	case driver.ResultNoDevice:

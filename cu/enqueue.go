@@ -1,36 +1,131 @@
 package cu
 
-import "github.com/purecu/purecu/driver"
+import (
+	"math/bits"
+	"unsafe"
 
-// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, host
-// functions, and the writes and waits of timelines. The caller has a call in flight on the stream,
-// and on each object that the work uses. Records in a capture and external waits use beginWork,
-// too. A graph launch uses beginLegacy only, because no capture accepts it.
+	"github.com/purecu/purecu/driver"
+)
+
+// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
+// launches of graphs. The caller has a call in flight on the stream.
 //
-//	c := sc.beginWork()    No capture of the stream begins or ends from now on. c is the capture
-//	                       that the work becomes part of, or nil.
-//	c.keep(object, sc)     For each object, before the driver has the work: the capture's graph
-//	                       keeps the object, or, if c is nil, the object is not destroyed before
-//	                       the work on the stream is done.
+//	w := sc.enqueue()      No capture of the stream begins or ends from now on.
+//	w.use(object)          For each object, before the driver has the work: the object is not
+//	                       destroyed before the work on the stream is done, or, if the work becomes
+//	                       part of a capture, the graph keeps the object.
 //	sc.beginLegacy()       Around the driver's call: see captureGate.
-//	res := ...             The driver is called, mostly with sc.inContext().
+//	res := ...             The driver is called at sc.workAt, again if needsContext says so.
 //	sc.endLegacy()
-//	sc.endWork()
+//	w.end()
 //
-// No tracer is called, and no error is made, between beginWork and endWork: both may end the last
-// call on some other object, and destroy it.
+// No tracer is called, and no result becomes an error, between enqueue and end: both may end the
+// last call on some other object, and destroy it.
+//
+// A work that is the only one on its stream has the stream's turn: see [handle.Kept]. It counts no
+// call on the objects that the stream keeps, and writes to no memory that other streams use.
+//
+// Host functions, timelines, records in a capture and external waits use beginWork and keep
+// instead, which are the same without a turn.
 
 // usable is an object that work can use.
 type usable interface {
 	holder
-	// usedOn notes that work which uses the object is about to be enqueued on a stream.
-	usedOn(sc *streamCore)
+	// usedOn notes that work which uses the object is about to be enqueued on a stream. noted is
+	// true if the stream is in the object's streams from now on, so that a close finds it.
+	usedOn(sc *streamCore) (noted bool)
 }
 
-// beginWork begins to enqueue work. part.work is held until endWork. The driver may wait meanwhile
-// for room in the stream's queue. Only the beginning and the end of a capture of the stream, and a
-// wait by which the stream joins a capture, wait for the lock, and later calls on the stream behind
-// them.
+// work is work that is being enqueued on a stream.
+type work struct {
+	sc *streamCore
+	// capture is the capture that the work becomes part of, or nil.
+	capture *capture
+	// frame is the stream's if the work has the stream's turn.
+	frame *workFrame
+}
+
+// workFrame is the memory that a work needs while it is enqueued.
+type workFrame struct {
+	// counted are the objects on which this work has a call in flight.
+	counted []*resource
+	// values, ptrs and sizes are the arguments of a kernel: ptrs has the address of each value, and
+	// sizes its size. An address refers to values, or, if borrowed is set, possibly to other
+	// memory.
+	values   []uint64
+	ptrs     []unsafe.Pointer
+	sizes    []uint32
+	borrowed bool
+}
+
+// enqueue begins to enqueue work.
+func (sc *streamCore) enqueue() work {
+	frame := &sc.frame
+	if !sc.kept.Begin() {
+		frame = sc.ctx.drv.frames.Get().(*workFrame)
+	}
+	return work{sc, sc.beginWork(), frame}
+}
+
+// turn reports whether the work has the stream's turn.
+func (w *work) turn() bool { return w.frame == &w.sc.frame }
+
+// end ends the enqueuing, after the driver has the work.
+func (w *work) end() {
+	w.sc.endWork()
+	if fr := w.frame; fr.borrowed || len(fr.counted) != 0 {
+		w.leaveCounted()
+		return
+	}
+	w.endFrame()
+}
+
+// leaveCounted restores the frame, and ends the calls on the objects, also if one of them panics.
+func (w *work) leaveCounted() {
+	defer w.endFrame()
+	w.frame.restore()
+	counted := w.frame.counted
+	w.frame.counted = counted[:0]
+	each(len(counted), func(i int) {
+		r := counted[i]
+		counted[i] = nil
+		r.leave()
+	})
+}
+
+func (w *work) endFrame() {
+	if w.turn() {
+		w.sc.kept.End()
+	} else {
+		w.sc.ctx.drv.frames.Put(w.frame)
+	}
+}
+
+// kept reports whether the stream keeps the object for this work. A graph keeps its own objects.
+func (w *work) kept(r *resource) bool {
+	return w.turn() && w.capture == nil && w.sc.kept.Has(r, r.number)
+}
+
+// use makes the work use an object that the stream does not keep. It reports false if the object is
+// closed.
+func (w *work) use(r *resource, o usable) bool {
+	if !r.Acquire(r) {
+		return false
+	}
+	if w.capture != nil {
+		w.capture.uses.add(o)
+	} else if noted := o.usedOn(w.sc); noted && w.turn() && w.sc.kept.Add(r, r.number) {
+		r.leave() // not the last call: the stream has one
+		return true
+	}
+	w.frame.counted = append(w.frame.counted, r)
+	return true
+}
+
+// beginWork prevents captures of the stream from beginning and ending until endWork. The driver may
+// wait meanwhile for room in the stream's queue. Only the beginning and the end of a capture of the
+// stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
+// stream behind them. beginWork returns the capture that work on the stream becomes part of, or nil.
 func (sc *streamCore) beginWork() *capture {
 	sc.part.work.RLock()
 	return sc.capturedBy()
@@ -38,8 +133,8 @@ func (sc *streamCore) beginWork() *capture {
 
 func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
 
-// keep keeps an object until the work that uses it is done. If the work becomes part of a capture,
-// the graph keeps the object.
+// keep keeps an object, on which the caller has a call in flight, until the work that uses it is
+// done. If the work becomes part of a capture, the graph keeps the object.
 func (c *capture) keep(o usable, sc *streamCore) {
 	if c == nil {
 		o.usedOn(sc)
@@ -52,4 +147,54 @@ func (c *capture) keep(o usable, sc *streamCore) {
 // thread, the call is made on that thread.
 func (sc *streamCore) inContext() driver.At {
 	return driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
+}
+
+// workFunction is a function of the driver that enqueues work, and a bit of Driver.needContext.
+type workFunction uint32
+
+const (
+	workLaunch workFunction = 1 << iota
+	workLaunchCooperative
+	workCopyToHost
+	workCopyToDevice
+	workCopyPeer
+	workCopyOnDevice
+	workSet8
+	workSet32
+	workGraphLaunch
+	workGraphUpload
+)
+
+// workFunctions are the names of the functions in C. From the driver for CUDA 13.0 on, these
+// functions need no current context if the stream has a handle of its own.
+var workFunctions = [...]string{
+	"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
+	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload",
+}
+
+// contextFree is the first version of the driver for which tests on GPUs have shown that the
+// workFunctions need no current context.
+const contextFree = 13000
+
+// op returns the function's name in C.
+func (f workFunction) op() string { return workFunctions[bits.TrailingZeros32(uint32(f))] }
+
+// contextFor returns the context in which a function is called that enqueues work: the stream's, or
+// 0 if the function needs none. again is true.
+func (sc *streamCore) contextFor(f workFunction) (in driver.Context, again bool) {
+	if sc.at.Context == 0 && sc.at.Thread == nil && sc.ctx.drv.needContext.Load()&uint32(f) == 0 {
+		return 0, true
+	}
+	return sc.ctx.raw, true
+}
+
+// needsContext reports whether the call that has returned res is to be made again, because the
+// driver needs the context for the function after all. From then on all calls of the function are
+// made in the context.
+func (sc *streamCore) needsContext(f workFunction, in driver.Context, res driver.Result) (_ driver.Context, again bool) {
+	if res != driver.ResultInvalidContext || in != 0 {
+		return in, false
+	}
+	sc.ctx.drv.needContext.Or(uint32(f))
+	return sc.ctx.raw, true
 }

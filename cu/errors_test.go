@@ -96,15 +96,15 @@ func TestMistakes(t *testing.T) {
 		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, errInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4"},
 		{"launch, freed", func() error { return axpy.Launch(r.s, one, Ptr(freed), U32(1), U64(1)) }, ErrClosed, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): already closed; argument 0 is closed memory: close memory after its last use; kernel axpy"},
+			"cu: cuLaunchKernel(H): already closed; kernel axpy: argument 0 is closed memory: close memory after its last use"},
 		{"launch, nil memory", func() error { return axpy.Launch(r.s, one, Ptr(nil), U32(1), U64(1)) }, ErrNil, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): nil object; argument 0 is nil memory: check the error of the call that should have made it; kernel axpy"},
+			"cu: cuLaunchKernel(H): nil object; kernel axpy: argument 0 is nil memory: check the error of the call that should have made it"},
 		{"launch, another driver's memory", func() error { return axpy.Launch(r.s, one, Ptr(foreignMem), U32(1), U64(1)) }, ErrDriverMismatch, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): objects of different drivers; argument 0 is memory of LIB, and the kernel is of LIB: open one driver and share it; kernel axpy"},
+			"cu: cuLaunchKernel(H): objects of different drivers; kernel axpy: argument 0 is memory of LIB, and the kernel is of LIB: open one driver and share it"},
 		{"launch, another device's memory", func() error { return axpy.Launch(r.s, one, Ptr(farMem), U32(1), U64(1)) }, ErrDeviceMismatch, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): objects of different devices; argument 0 is memory of another context, which the kernel may be unable to access: allocate it in the kernel's context, or enable peer access; kernel axpy"},
+			"cu: cuLaunchKernel(H): objects of different devices; kernel axpy: argument 0 is memory of another context, which the kernel may be unable to access: allocate it in the kernel's context, or enable peer access"},
 		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, errInvalid, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; argument 0; kernel axpy"},
+			"cu: cuLaunchKernel(H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; kernel axpy: argument 0"},
 	} {
 		calls := r.ask("fake_all_calls")
 		err := c.err()

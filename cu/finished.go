@@ -179,11 +179,11 @@ func (m *mark) wait() error {
 // usedOn notes that work which uses the counter is about to be enqueued on a stream. If the
 // timeline is closed and its work is not done when its context is released, the release waits for
 // the work. For that it has to know the work on streams of other contexts and on the legacy stream.
-func (tc *timelineCore) usedOn(sc *streamCore) {
+func (tc *timelineCore) usedOn(sc *streamCore) (noted bool) {
 	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.part.usesOthers.Load() {
 		sc.part.usesOthers.Store(true)
 	}
-	tc.usage.note(sc, true)
+	return tc.usage.note(sc, true)
 }
 
 // usedOnAll notes that a graph used the counter on the streams on which the graph was launched.

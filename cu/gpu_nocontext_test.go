@@ -33,10 +33,7 @@ func (n *noContext) calls() []struct {
 	want string
 } {
 	m, h := n.mem.core.raw, n.host.core.host
-	frame := new(launchFrame)
-	frame.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{U64(uint64(m)), U32(1), F32(1)})
-	spin := new(launchFrame)
-	spin.fill(&streamCore{resource: resource{ctx: n.gpu}}, []Arg{U64(1000)})
+	add, spin := kernelParams(U64(uint64(m)), U32(1), F32(1)), kernelParams(U64(1000))
 	tab := n.tab
 	return []struct {
 		name string
@@ -44,10 +41,10 @@ func (n *noContext) calls() []struct {
 		want string
 	}{
 		{"cuLaunchKernel", func(at driver.At) driver.Result {
-			return tab.LaunchKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, frame.params)
+			return tab.LaunchKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, add)
 		}, ""}, // see one
 		{"cuLaunchCooperativeKernel", func(at driver.At) driver.Result {
-			return tab.LaunchCooperativeKernel(at, n.spin.raw, 1, 1, 1, 1, 1, 1, 0, n.s, spin.params)
+			return tab.LaunchCooperativeKernel(at, n.spin.raw, 1, 1, 1, 1, 1, 1, 0, n.s, spin)
 		}, ""},
 		{
 			"cuMemcpyHtoDAsync",
@@ -123,11 +120,8 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	defer closeIt(t, mod)
 	n := &noContext{
 		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
-		far: must(
-			two.Alloc(64),
-		)(
-			t,
-		), host: must(gpu.AllocHost(64, 0))(t), add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
+		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
+		add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
 	}
 	defer closeIt(t, n.mem)
 	defer closeIt(t, n.copy)
@@ -254,6 +248,16 @@ func (n *noContext) one(
 	if c, res := tab.CtxGetCurrent(at); res != driver.ResultSuccess || c != current {
 		t.Errorf("%s: the current context is %#x then, %v", name, c, res)
 	}
+}
+
+// kernelParams returns arguments for the driver. None of them is memory.
+func kernelParams(args ...Arg) driver.KernelParams {
+	fr := new(workFrame)
+	fr.grow(len(args))
+	for i, a := range args {
+		fr.values[i], fr.sizes[i] = a.bits, a.size
+	}
+	return driver.KernelParams{Ptrs: fr.ptrs[:len(args)], Sizes: fr.sizes[:len(args)]}
 }
 
 func closeIt(t *testing.T, c io.Closer) {

@@ -291,8 +291,6 @@ func TestGPUWithoutContext(t *testing.T) {
 	if cur != 0 {
 		t.Error("the library left a context current")
 	}
-	lf := new(launchFrame)
-	lf.fill(s.core, []Arg{U64(1000)})
 	mem := must(gpu.Alloc(16))(t)
 	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.core.raw}, 16)
 	if res != 0 {
@@ -303,7 +301,7 @@ func TestGPUWithoutContext(t *testing.T) {
 		call      string
 		got, want driver.Result
 	}{
-		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, lf.params), 0},
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, kernelParams(U64(1000))), 0},
 		{"cuFuncGetAttribute", attribute, 0},
 		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)), driver.ResultInvalidContext},
 		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},

@@ -249,7 +249,7 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 	var t tracedCall
 	var res driver.Result
 	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
-		t, res, err = k.enqueue(cfg.op(), s.core, cfg, args)
+		t, res, err = k.enqueue(s.core, &cfg, args)
 		return err
 	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
 }

@@ -127,21 +127,19 @@ func (x *GraphExec) Handle() uintptr {
 // It waits while the stream's queue is full: see docs/blocking.md. Other launches, uploads and
 // updates of the GraphExec then wait for the call, because CUDA requires one call at a time.
 func (x *GraphExec) Launch(s *Stream) error {
-	return x.on(graphLaunchOp, s, (*driver.Table).GraphLaunch)
+	return x.on(workGraphLaunch, s)
 }
 
 // Upload prepares the next launch on the stream, which then begins sooner (cuGraphUpload, CUDA
 // 11.1).
 func (x *GraphExec) Upload(s *Stream) error {
-	return x.on("cuGraphUpload", s, (*driver.Table).GraphUpload)
+	return x.on(workGraphUpload, s)
 }
 
-// on calls the driver's function op, which enqueues a launch or an upload on a stream.
-func (x *GraphExec) on(
-	op string,
-	s *Stream,
-	call func(*driver.Table, driver.At, driver.GraphExec, driver.Stream) driver.Result,
-) error {
+// on calls a function of the driver that enqueues a launch or an upload on a stream. No capture
+// accepts these, so the work has no capture.
+func (x *GraphExec) on(f workFunction, s *Stream) error {
+	op := f.op()
 	if x == nil || x.core == nil {
 		return errNil(op, "executable graph")
 	}
@@ -155,31 +153,36 @@ func (x *GraphExec) on(
 	if err != nil {
 		return err
 	}
-	defer s.leave()
 	xc, err := x.enter(op)
 	if err != nil {
+		s.leave()
 		return err
 	}
 	var t tracedCall
-	if op == graphLaunchOp {
+	if f == workGraphLaunch {
 		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
 	}
 	xc.usedOn(sc)
 	sc.beginLegacy()
-	res := call(sc.ctx.drv.table, sc.inContext(), xc.raw, sc.raw)
+	res := driver.ResultSuccess
+	for in, again := sc.contextFor(f); again; in, again = sc.needsContext(f, in, res) {
+		if f == workGraphLaunch {
+			res = sc.ctx.drv.table.GraphLaunch(driver.At{Context: in, Thread: sc.at.Thread}, xc.raw, sc.raw)
+		} else {
+			res = sc.ctx.drv.table.GraphUpload(driver.At{Context: in, Thread: sc.at.Thread}, xc.raw, sc.raw)
+		}
+	}
 	sc.endLegacy()
-	if res == driver.ResultSuccess && op == graphLaunchOp {
+	if res == driver.ResultSuccess && f == workGraphLaunch {
 		xc.uses.Load().launched()
 	}
 	x.leave()
-	t.done(TraceGraphLaunch, 0, sc.raw, res)
+	s.leaveTraced(t, TraceGraphLaunch, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.fail(op, uintptr(xc.raw), res)
 	}
 	return nil
 }
-
-const graphLaunchOp = "cuGraphLaunch"
 
 // Update makes the executable graph do the work of another graph, which must have the same nodes in
 // the same order; their parameters may differ. It is much cheaper than to instantiate the other

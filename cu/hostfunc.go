@@ -128,7 +128,10 @@ func (h *hostFunc) name(t *driver.Table, f func()) (err error) {
 func (h *hostFunc) leave() { h.Release(h) }
 
 // usedOn notes that the stream will call the function.
-func (h *hostFunc) usedOn(sc *streamCore) { sc.ctx.calls.add(h) }
+func (h *hostFunc) usedOn(sc *streamCore) (noted bool) {
+	sc.ctx.calls.add(h)
+	return false
+}
 
 // Last drops the function when the last reference to it is released.
 func (h *hostFunc) Last(bool) { h.callback.Drop() }

@@ -26,13 +26,28 @@ type LaunchConfig struct {
 // Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
 type Arg struct {
 	bits uint64
-	size uint32
-	data []byte   // the value, if it does not fit into bits
 	mem  *memCore // the memory whose address bits is, or nil
-	// owner keeps mem from being collected.
-	owner any
-	err   error
+	// ref keeps the owner of mem from being collected. Without mem it is the address of the value
+	// if the value does not fit into bits, or the argument's error.
+	ref  any
+	size uint32
 }
+
+// bytes returns the address of a value that does not fit into bits, or nil.
+func (a *Arg) bytes() *byte {
+	p, _ := a.ref.(*byte)
+	return p
+}
+
+// err returns the mistake in the argument, or nil.
+func (a *Arg) err() error {
+	err, _ := a.ref.(argError)
+	return err.error
+}
+
+// argError is the error of an argument. It is a type of its own, because a type switch is faster
+// than a test whether the owner of memory is an error.
+type argError struct{ error }
 
 // I32 passes a 32-bit signed integer.
 func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4} }
@@ -55,19 +70,19 @@ func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
 // Ptr passes the address of memory. The memory is not freed before the kernel has run.
 func Ptr(m Memory) Arg {
 	if m == nil {
-		return Arg{err: ErrNil}
+		return Arg{ref: argError{ErrNil}}
 	}
 	s := m.span()
 	switch {
-	case s.err != nil:
-		return Arg{err: s.err}
+	case s.err() != nil:
+		return Arg{ref: argError{s.err()}}
 	case s.mem == nil:
-		return Arg{err: ErrNil}
+		return Arg{ref: argError{ErrNil}}
 	case s.mem.raw == 0:
-		return Arg{err: errUnmapped}
+		return Arg{ref: argError{errUnmapped}}
 	}
 	r := s.region()
-	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, owner: s.owner}
+	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, ref: s.owner}
 }
 
 // Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
@@ -75,13 +90,13 @@ func Ptr(m Memory) Arg {
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t) {
-		return Arg{err: fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}
+		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}}
 	}
 	n := t.Size()
-	data := make([]byte, n)
+	data := make([]byte, max(n, 1))
 	// The conversion is valid: v has n bytes, and contains no pointer.
 	copy(data, unsafe.Slice((*byte)(unsafe.Pointer(&v)), n))
-	return Arg{data: data, size: uint32(n)}
+	return Arg{ref: &data[0], size: uint32(n)}
 }
 
 // plain reports whether a type has no pointers, and the same size on all platforms.
@@ -126,7 +141,7 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if err != nil {
 		return err
 	}
-	t, res, err := f.enqueue(op, sc, cfg, args)
+	t, res, err := f.enqueue(sc, &cfg, args)
 	s.leaveTraced(t, TraceLaunch, res)
 	return err
 }
@@ -134,95 +149,184 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 // enqueue enqueues the kernel on a stream, on which the caller has a call in flight. The caller
 // ends the tracedCall when it holds no lock.
 func (f *Function) enqueue(
-	op string,
 	sc *streamCore,
-	cfg LaunchConfig,
+	cfg *LaunchConfig,
 	args []Arg,
 ) (t tracedCall, res driver.Result, err error) {
-	mc := f.mod.core
-	if err := mc.Enter(mc, op); err != nil {
-		return t, 0, err
+	t = sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
+	w := sc.enqueue()
+	params, bad := f.prepare(&w, cfg, args)
+	if bad == nil {
+		res = f.launch(sc, cfg, params)
 	}
-	if mc.ctx != sc.ctx {
-		mc.leave()
-		return t, 0, mixed(op, "kernel", mc.ctx, "stream", sc.ctx)
-	}
-	if err := f.check(&cfg, args); err != nil {
-		mc.leave()
-		return t, 0, err
-	}
-	d := sc.ctx.drv
-	lf := d.launches.Get().(*launchFrame)
-	if err := lf.fill(sc, args); err != nil {
-		lf.done(d)
-		mc.leave()
-		err.Op, err.Handle = op, uintptr(f.raw)
-		err.Detail = join(err.Detail, "kernel "+f.name)
-		return t, 0, err
-	}
-	t = d.trace(TraceLaunch, 0, sc.raw)
-	c := sc.beginWork()
-	c.keep(mc, sc)
-	for _, m := range lf.mem {
-		c.keep(m, sc)
-	}
-	g, b, at := cfg.Grid.normalize(), cfg.Block.normalize(), sc.inContext()
-	sc.beginLegacy()
-	if cfg.Flags&LaunchCooperative != 0 {
-		res = d.table.LaunchCooperativeKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
-	} else {
-		res = d.table.LaunchKernel(at, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, lf.params)
-	}
-	sc.endLegacy()
-	sc.endWork()
-	lf.done(d)
-	mc.leave()
+	w.end()
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // args has the owners of device memory
-	if res != driver.ResultSuccess {
-		e := sc.ctx.fail(op, uintptr(f.raw), res)
-		if e.Err == nil && res == driver.ResultInvalidValue {
-			e.Detail = sc.ctx.device.exceededLimit(g, b)
-		}
-		err = e
+	switch {
+	case bad != nil:
+		return tracedCall{}, 0, bad
+	case res != driver.ResultSuccess:
+		return t, res, f.failed(sc, cfg, res)
 	}
-	return t, res, err
+	return t, res, nil
+}
+
+// launch calls the driver.
+func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.KernelParams) (res driver.Result) {
+	g, b, fn := cfg.Grid.normalize(), cfg.Block.normalize(), cfg.function()
+	sc.beginLegacy()
+	for in, again := sc.contextFor(fn); again; in, again = sc.needsContext(fn, in, res) {
+		if fn == workLaunchCooperative {
+			res = sc.ctx.drv.table.LaunchCooperativeKernel(
+				driver.At{Context: in, Thread: sc.at.Thread}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+		} else {
+			res = sc.ctx.drv.table.LaunchKernel(
+				driver.At{Context: in, Thread: sc.at.Thread}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+		}
+	}
+	sc.endLegacy()
+	return res
+}
+
+// failed returns the error of a launch that the driver has refused.
+func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
+	e := sc.ctx.fail(cfg.op(), uintptr(f.raw), res)
+	if e.Err == nil && res == driver.ResultInvalidValue {
+		e.Detail = sc.ctx.device.exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
+	}
+	return e
+}
+
+// prepare makes the work use the kernel's module and the memory of its arguments, and returns the
+// arguments for the driver.
+func (f *Function) prepare(w *work, cfg *LaunchConfig, args []Arg) (driver.KernelParams, error) {
+	mc, sc := f.mod.core, w.sc
+	if mc.ctx != sc.ctx {
+		if mc.Closed() {
+			return driver.KernelParams{}, mc.Refused(cfg.op())
+		}
+		return driver.KernelParams{}, mixed(cfg.op(), "kernel", mc.ctx, "stream", sc.ctx)
+	}
+	if !w.kept(&mc.resource) && !w.use(&mc.resource, mc) {
+		return driver.KernelParams{}, mc.Refused(cfg.op())
+	}
+	if err := f.check(cfg, args); err != nil {
+		return driver.KernelParams{}, err
+	}
+	fr := w.frame
+	fr.grow(len(args))
+	for i := range args {
+		a := &args[i]
+		switch mc := a.mem; {
+		case mc == nil && a.ref != nil:
+			if err := a.err(); err != nil {
+				return driver.KernelParams{}, f.badArg(cfg, i, err)
+			}
+			fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
+		case mc != nil && (mc.ctx != sc.ctx && !sc.canAccess(mc) || !w.kept(&mc.resource) && !w.use(&mc.resource, mc)):
+			return driver.KernelParams{}, f.badMemory(cfg, i, sc, mc)
+		}
+		fr.values[i], fr.sizes[i] = a.bits, a.size
+	}
+	return driver.KernelParams{Ptrs: fr.ptrs[:len(args)], Sizes: fr.sizes[:len(args)]}, nil
+}
+
+// canAccess reports whether kernels on the stream can access memory of another context.
+func (sc *streamCore) canAccess(mc *memCore) bool {
+	return mc.ctx.drv == sc.ctx.drv && (mc.onHost() || sc.ctx.reaches(mc.ctx))
+}
+
+// grow makes room for n arguments.
+func (fr *workFrame) grow(n int) {
+	if n <= len(fr.values) {
+		return
+	}
+	const usual = 16
+	n = max(n, usual, 2*len(fr.values))
+	fr.values, fr.ptrs, fr.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
+	fr.restore()
+}
+
+// restore makes all addresses refer to values.
+func (fr *workFrame) restore() {
+	for i := range fr.ptrs {
+		fr.ptrs[i] = unsafe.Pointer(&fr.values[i])
+	}
+	fr.borrowed = false
+}
+
+// badMemory returns the error for an argument that is memory which the kernel cannot use. Drivers
+// are compared first, then closed memory is detected, and then contexts are compared.
+func (f *Function) badMemory(cfg *LaunchConfig, i int, sc *streamCore, mc *memCore) error {
+	err := mismatch(mc.ctx, sc.ctx)
+	if err != ErrDriverMismatch && mc.Closed() {
+		err = ErrClosed
+	}
+	e := f.badArg(cfg, i, err)
+	switch err {
+	case ErrDriverMismatch:
+		e.Detail += fmt.Sprintf(" is memory of %v, and the kernel is of %v: open one driver and share it",
+			mc.ctx.drv, sc.ctx.drv)
+	case ErrClosed:
+		e.Detail += " is closed memory: close memory after its last use"
+	default:
+		e.Detail += " is memory of another context, which the kernel may be unable to access: " +
+			"allocate it in the kernel's context"
+		if err == ErrDeviceMismatch {
+			e.Detail += ", or enable peer access"
+		}
+	}
+	return e
+}
+
+// badArg returns the error for an argument.
+func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
+	e := &Error{Op: cfg.op(), Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: err,
+		Detail: fmt.Sprintf("kernel %s: argument %d", f.name, i)}
+	switch err {
+	case ErrNil:
+		e.Detail += " is nil memory: check the error of the call that should have made it"
+	case errUnmapped:
+		e.Detail += ": allocate it with HostDeviceMap"
+	}
+	return e
 }
 
 // check compares the launch with the kernel's parameters, if they are known.
 func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
-	op := cfg.op()
-	refuse := func(format string, a ...any) error {
-		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
-			Detail: "kernel " + f.name + fmt.Sprintf(format, a...)}
-	}
-	if cfg.Flags&^LaunchCooperative != 0 {
-		return refuse(": unknown launch flags %v: see LaunchFlags", cfg.Flags)
-	}
-	if cfg.Grid.X == 0 || cfg.Block.X == 0 {
-		return refuse(": Grid.X and Block.X must be at least 1")
-	}
-	if !f.known {
+	switch {
+	case cfg.Flags&^LaunchCooperative != 0:
+		return f.refuse(cfg, fmt.Sprintf(": unknown launch flags %v: see LaunchFlags", cfg.Flags))
+	case cfg.Grid.X == 0 || cfg.Block.X == 0:
+		return f.refuse(cfg, ": Grid.X and Block.X must be at least 1")
+	case !f.known:
 		return nil
+	case len(args) != len(f.params):
+		return f.refuse(cfg, fmt.Sprintf(" takes %d arguments, not %d", len(f.params), len(args)))
 	}
-	if len(args) != len(f.params) {
-		return refuse(" takes %d arguments, not %d", len(f.params), len(args))
-	}
-	for i, a := range args {
-		if a.err == nil && uint64(a.size) != f.params[i] {
-			return refuse(": argument %d has %d bytes, and the kernel's parameter has %d", i, a.size, f.params[i])
+	for i := range args {
+		if a := &args[i]; uint64(a.size) != f.params[i] && a.err() == nil {
+			return f.refuse(cfg, fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter has %d",
+				i, a.size, f.params[i]))
 		}
 	}
 	return nil
 }
 
-// op returns the C function of the launch.
-func (cfg *LaunchConfig) op() string {
-	if cfg.Flags&LaunchCooperative != 0 {
-		return "cuLaunchCooperativeKernel"
-	}
-	return "cuLaunchKernel"
+func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
+	return &Error{Op: cfg.op(), Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
+		Detail: "kernel " + f.name + detail}
 }
+
+// function returns the function of the launch.
+func (cfg *LaunchConfig) function() workFunction {
+	if cfg.Flags&LaunchCooperative != 0 {
+		return workLaunchCooperative
+	}
+	return workLaunch
+}
+
+func (cfg *LaunchConfig) op() string { return cfg.function().op() }
 
 // exceededLimit explains why the driver refused the configuration of a launch as an invalid value:
 // it names the dimension that exceeds the device's limit, or else the limits that depend on the
@@ -252,86 +356,4 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 // normalize replaces a zero Y or Z by 1.
 func (d Dim3) normalize() Dim3 {
 	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
-}
-
-// launchFrame has the values of a launch's arguments while the driver copies them, and their
-// addresses.
-type launchFrame struct {
-	values []uint64
-	params driver.KernelParams
-	mem    []*memCore // with a call in flight on each
-}
-
-// fill sets the frame from the arguments, and begins a call on each memory.
-func (lf *launchFrame) fill(sc *streamCore, args []Arg) *Error {
-	// All values are appended first: append may move them, and then pointers to them would be
-	// stale.
-	for _, a := range args {
-		lf.values = append(lf.values, a.bits)
-	}
-	for i, a := range args {
-		if a.err != nil {
-			e := &Error{Result: ResultInvalidValue, Err: a.err, Detail: fmt.Sprintf("argument %d", i)}
-			switch a.err {
-			case ErrNil:
-				e.Detail += " is nil memory: check the error of the call that should have made it"
-			case errUnmapped:
-				e.Detail += ": allocate it with HostDeviceMap"
-			}
-			return e
-		}
-		if a.mem != nil {
-			mc := a.mem
-			// Drivers are compared first. Then closed memory is detected, and then contexts are
-			// compared.
-			if mc.ctx.drv != sc.ctx.drv {
-				return &Error{Result: ResultInvalidValue, Err: ErrDriverMismatch,
-					Detail: fmt.Sprintf(
-						"argument %d is memory of %v, and the kernel is of %v: open one driver and share it",
-						i,
-						mc.ctx.drv,
-						sc.ctx.drv,
-					)}
-			}
-			if !mc.Acquire(mc) {
-				return &Error{
-					Result: ResultInvalidValue,
-					Err:    ErrClosed,
-					Detail: fmt.Sprintf("argument %d is closed memory: close memory after its last use", i),
-				}
-			}
-			lf.mem = append(lf.mem, mc)
-			if !mc.onHost() && !sc.ctx.reaches(mc.ctx) {
-				e := &Error{Result: ResultInvalidValue, Err: mismatch(mc.ctx, sc.ctx)}
-				e.Detail = fmt.Sprintf(
-					"argument %d is memory of another context, which the kernel may be unable to access: "+
-						"allocate it in the kernel's context",
-					i,
-				)
-				if e.Err == ErrDeviceMismatch {
-					e.Detail += ", or enable peer access"
-				}
-				return e
-			}
-		}
-		p := unsafe.Pointer(&lf.values[i])
-		if a.data != nil {
-			p = unsafe.Pointer(unsafe.SliceData(a.data))
-		}
-		lf.params.Ptrs = append(lf.params.Ptrs, p)
-		lf.params.Sizes = append(lf.params.Sizes, a.size)
-	}
-	return nil
-}
-
-// done ends the calls on the memory, and returns the frame to the pool.
-func (lf *launchFrame) done(d *Driver) {
-	for _, mc := range lf.mem {
-		mc.leave()
-	}
-	clear(lf.mem)
-	clear(lf.params.Ptrs)
-	lf.values, lf.mem = lf.values[:0], lf.mem[:0]
-	lf.params.Ptrs, lf.params.Sizes = lf.params.Ptrs[:0], lf.params.Sizes[:0]
-	d.launches.Put(lf)
 }

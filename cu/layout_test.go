@@ -31,7 +31,7 @@ func TestLines(t *testing.T) {
 		"events":                                offset(drv, "events"),
 		"captures.mu":                           offset(drv, "captures") + offset(captures, "mu"),
 		"captures.polls":                        offset(drv, "captures") + offset(captures, "polls"),
-		"launches, which ends before captures,": offset(drv, "captures"),
+		"frames, which end before captures,": offset(drv, "captures"),
 	} {
 		if d := max(n, other) - min(n, other); d < line {
 			t.Errorf("%s is %d bytes from captures.n", name, d)

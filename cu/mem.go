@@ -104,16 +104,17 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 }
 
 // usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
-// flight on both. The memory is not freed before the work is done.
-func (mc *memCore) usedOn(sc *streamCore) {
+// flight on both. The memory is not freed before the work is done. The variable of a module is not
+// noted, but the module is.
+func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	switch {
 	case mc.is == moduleVariable:
 		mc.module.usedOn(sc)
+		return false
 	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
-		mc.resource.usedOn(sc)
-	default:
-		mc.localUsage.note(sc, false)
+		return mc.resource.usedOn(sc)
 	}
+	return mc.localUsage.note(sc, false)
 }
 
 // idle reports, without waiting, whether all work that uses the memory is known to be done. No call
@@ -182,13 +183,22 @@ type Memory interface {
 // Span is a part of an allocation. It keeps the allocation from being collected, but not from being
 // closed.
 type Span struct {
-	mem       *memCore
+	mem *memCore
+	// owner keeps mem from being collected. It is a spanError if the span exceeds the memory.
 	owner     any
 	off, size uint64
-	err       error
 }
 
+// spanError is the error of a span that exceeds its memory.
+type spanError struct{ error }
+
 func (s Span) span() Span { return s }
+
+// err returns the error of a span that exceeds its memory, or nil.
+func (s *Span) err() error {
+	e, _ := s.owner.(spanError)
+	return e.error
+}
 
 // Size returns the size in bytes.
 func (s Span) Size() uint64 { return s.size }
@@ -196,8 +206,8 @@ func (s Span) Size() uint64 { return s.size }
 // Span returns size bytes of the span, from offset off. If they exceed the span, every use of the
 // result fails.
 func (s Span) Span(off, size uint64) Span {
-	if s.err == nil && (off > s.size || size > s.size-off) {
-		s.err = fmt.Errorf("%w: %d bytes at %d, of %d", errInvalid, size, off, s.size)
+	if (off > s.size || size > s.size-off) && s.err() == nil {
+		s.owner = spanError{fmt.Errorf("%w: %d bytes at %d, of %d", errInvalid, size, off, s.size)}
 	}
 	s.off, s.size = s.off+off, size
 	return s
@@ -220,8 +230,8 @@ func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r
 // hostAddr returns the region's address for the host.
 func (r *region) hostAddr() driver.HostPtr { return r.mem.host + driver.HostPtr(r.off) }
 
-// enter begins a call on the memory of a region.
-func (r *region) enter(op string) error {
+// check returns an error if the region does not lie within open memory.
+func (r *region) check(op string) error {
 	if err := r.missing(op); err != nil {
 		return err
 	}
@@ -229,7 +239,10 @@ func (r *region) enter(op string) error {
 		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
 			Detail: "choose a span that lies within the memory"}
 	}
-	return r.mem.Enter(r.mem, op)
+	if r.mem.Closed() {
+		return r.mem.Refused(op)
+	}
+	return nil
 }
 
 // missing returns an error if the region has no memory.
@@ -243,9 +256,7 @@ func (r *region) missing(op string) error {
 	return nil
 }
 
-func (r *region) leave() { r.mem.leave() }
-
-func (s Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err} }
+func (s *Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err()} }
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
 // an interface method would make the argument escape.

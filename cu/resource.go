@@ -28,6 +28,8 @@ type resource struct {
 	waits bool
 	// tries is how often the driver failed to report when the object's last work is done.
 	tries uint8
+	// number is the object's number in the sets of objects that streams keep: see handle.Kept.
+	number uint8
 	// freed is set when the object is freed.
 	freed atomic.Bool
 	// usage is not nil if the work that uses the object must be done before it is freed.
@@ -41,12 +43,42 @@ func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 // owned makes a new resource a user of the context, to be closed when its owner is abandoned.
 func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.Cleanup {
 	ctx.hold() // cannot fail: the caller is a user of the context
-	r.ctx, r.self = ctx, self
+	r.ctx, r.self, r.number = ctx, self, uint8(ctx.numbers.Add(1))
 	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
 }
 
 // leave ends a call that Enter or Acquire began.
 func (r *resource) leave() { r.Release(r) }
+
+// Leave is leave for handle.Kept.
+func (r *resource) Leave() { r.leave() }
+
+// close closes the resource, as handle.Refs.Close does. The streams that keep the resource release
+// it: at once, or after the work that is being enqueued there now.
+func (r *resource) close() (first, last bool) {
+	if r.usage == nil {
+		return r.Close()
+	}
+	if !r.Acquire(r) { // for the time of this call, so that the streams' release is not the last
+		return false, false
+	}
+	// Work that adds the resource to a stream's set looks after that whether it is closed. So one of
+	// the two sees the other.
+	if first, _ = r.Close(); first {
+		r.dropKept(r.usage)
+		if mc, ok := r.self.(*memCore); ok {
+			r.dropKept(&mc.localUsage)
+		}
+	}
+	return first, r.ReleaseLast()
+}
+
+// dropKept makes streams release the resource.
+func (r *resource) dropKept(u *usage) {
+	for _, sc := range u.list() {
+		sc.kept.Drop(r, r.number)
+	}
+}
 
 // Refused returns the error of a call that began after the resource was closed.
 func (r *resource) Refused(op string) error {
@@ -61,7 +93,7 @@ func (r *resource) Last(later bool) {
 // closeOwned is the Close of the owner. It invalidates no capture. If the driver may wait in it, it
 // also frees the context's deferred objects.
 func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
-	first, last := r.Close()
+	first, last := r.close()
 	if first {
 		cleanup.Stop()
 	}
@@ -87,7 +119,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 
 // forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
 func (r *resource) forgotten() {
-	switch first, last := r.Close(); {
+	switch first, last := r.close(); {
 	case last:
 		r.destroyLate(true)
 	case first:
@@ -117,11 +149,11 @@ func errKept(kind string, handle uintptr, err error) error {
 }
 
 // usedOn notes a stream before work that uses the object is enqueued on it: see usage.
-func (r *resource) usedOn(sc *streamCore) {
+func (r *resource) usedOn(sc *streamCore) (noted bool) {
 	if r.ctx != sc.ctx && !sc.part.usesOthers.Load() {
 		sc.part.usesOthers.Store(true)
 	}
-	r.usage.note(sc, true)
+	return r.usage.note(sc, true)
 }
 
 // destroyLate destroys the resource in the background; an error goes to the leak hook. If work that

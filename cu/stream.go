@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -54,6 +55,14 @@ type streamCore struct {
 	// records counts the records that have a sequence number. Only the stream's sole call in flight
 	// may use it: see slot.noteOrder.
 	records uint64
+	streamTurn
+}
+
+// streamTurn is what the work uses that has the stream's turn: see enqueue.
+type streamTurn struct {
+	// kept are the objects that the stream keeps for its work.
+	kept  handle.Kept[resource, *resource]
+	frame workFrame
 }
 
 // partOf says which capture a CUstream is part of.
@@ -126,6 +135,7 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 // freeHandle destroys the CUstream, unless other code owns it.
 func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	sc.ctx.dropPart(sc.raw, sc.part)
+	defer sc.kept.DropAll()
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}

@@ -23,17 +23,17 @@ type usage struct {
 
 // note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
 // the stream was noted in another usage before. tail says that the end of the stream's work must be
-// known even after the stream is destroyed.
-func (u *usage) note(sc *streamCore, tail bool) {
+// known even after the stream is destroyed; the stream is then noted. Otherwise noted may be false.
+func (u *usage) note(sc *streamCore, tail bool) (noted bool) {
 	if l := u.streams.Load(); l != nil {
 		switch {
 		case slices.Contains(*l, sc):
-			return
+			return true
 		case !tail && len(*l) >= maxNoted: // without tail, a missing stream only delays the reuse of memory
 			if !u.lost.Load() {
 				u.lost.Store(true)
 			}
-			return
+			return false
 		}
 	}
 	u.mu.Lock()
@@ -42,10 +42,11 @@ func (u *usage) note(sc *streamCore, tail bool) {
 	if l := u.streams.Load(); l != nil {
 		for _, s := range *l {
 			if s == sc {
-				return
+				return true
 			}
-			// Streams of the legacy stream, or of one stream of a pool, are the same CUstream.
-			again := s.lasts() && s.same(sc)
+			// Streams of the legacy stream, or of one stream of a pool, are the same CUstream. An open
+			// one may keep the object, so it stays in the list.
+			again := s.lasts() && s.same(sc) && s.freed.Load()
 			switch {
 			case again:
 			case !s.over():
@@ -60,6 +61,7 @@ func (u *usage) note(sc *streamCore, tail bool) {
 	}
 	list = append(list, sc)
 	u.streams.Store(&list)
+	return true
 }
 
 // maxNoted limits the streams that are noted without tail.

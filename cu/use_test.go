@@ -402,7 +402,7 @@ func TestArgumentMistakes(t *testing.T) {
 		want string
 	}{
 		"closed, of another context": {gone, ErrClosed, "close memory after its last use"},
-		"another context's":          {r.memory(own, 8), ErrContextMismatch, "allocate it in the kernel's context; kernel axpy"},
+		"another context's":          {r.memory(own, 8), ErrContextMismatch, "allocate it in the kernel's context"},
 		"another device's":           {r.memory(r.context(r.drv, 2), 8), ErrDeviceMismatch, "or enable peer access"},
 	} {
 		err := axpy.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(c.m), F32(0), U64(0))

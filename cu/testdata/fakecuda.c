@@ -2049,13 +2049,15 @@ CUresult cuMemsetD8_v2(uint64_t dst, unsigned value, size_t n) {
 	return leave(r);
 }
 
+// work enqueues a copy or a memset. Since CUDA 13.0 a stream with a handle of its own needs no
+// current context.
 static CUresult work(enum function fn, uint64_t dst, uint64_t src, size_t n, unsigned value, struct object *s) {
 	struct object *ctx;
-	CUresult r = enter_current(fn, &ctx);
+	CUresult r = driver_version >= 13000 && (uintptr_t)s > 2 ? enter(fn) : enter_current(fn, &ctx);
 	if (r == SUCCESS)
 		r = resolve(fn, &s);
 	if (r == SUCCESS) {
-		pause_at(fn, BEFORE, s, ctx);
+		pause_at(fn, BEFORE, s, s->ctx);
 		r = enqueue(fn, s, dst, src, n, value);
 	}
 	return leave(r);
