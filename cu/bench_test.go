@@ -123,6 +123,19 @@ func BenchmarkHandles(b *testing.B) {
 			axpy.Launch(r.s, oneThread, args...)
 		}
 	})
+	prepared := must(axpy.Prepare(oneThread, args...))(b)
+	b.Run("launch/prepared", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			prepared.Launch(r.s)
+		}
+	})
+	b.Run("launch/table", func(b *testing.B) {
+		params := kernelParams(args...)
+		for b.Loop() {
+			tab.LaunchKernel(at, axpy.raw, 1, 1, 1, 1, 1, 1, 0, rawStream, params)
+		}
+	})
 	b.Run("handle/refs", func(b *testing.B) {
 		for b.Loop() {
 			sl.Acquire(sl)

@@ -127,23 +127,27 @@ func plain(t reflect.Type) bool {
 // (CUDA 12.4), or else the PTX of the module, has them. Otherwise wrong arguments make the driver
 // read invalid memory, which this package cannot detect.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
-	op := cfg.op()
-	if f == nil || f.mod == nil {
-		return errNil(op, "function")
-	}
-	if s == nil || s.core == nil {
-		return errNil(op, "stream")
-	}
-	if drv := f.mod.core.ctx.drv; drv != s.core.ctx.drv {
-		return mixed(op, "kernel", f.mod.core.ctx, "stream", s.core.ctx)
-	}
-	sc, err := s.enter(op)
+	sc, err := f.enterStream(cfg.op(), s)
 	if err != nil {
 		return err
 	}
 	t, res, err := f.enqueue(sc, &cfg, args)
 	s.leaveTraced(t, TraceLaunch, res)
 	return err
+}
+
+// enterStream begins a call on the stream of a launch.
+func (f *Function) enterStream(op string, s *Stream) (*streamCore, error) {
+	if f == nil || f.mod == nil {
+		return nil, errNil(op, "function")
+	}
+	if s == nil || s.core == nil {
+		return nil, errNil(op, "stream")
+	}
+	if ctx := f.mod.core.ctx; ctx.drv != s.core.ctx.drv {
+		return nil, mixed(op, "kernel", ctx, "stream", s.core.ctx)
+	}
+	return s.enter(op)
 }
 
 // enqueue enqueues the kernel on a stream, on which the caller has a call in flight. The caller
@@ -155,20 +159,14 @@ func (f *Function) enqueue(
 ) (t tracedCall, res driver.Result, err error) {
 	t = sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
 	w := sc.enqueue()
-	params, bad := f.prepare(&w, cfg, args)
-	if bad == nil {
+	params, err := f.prepare(&w, cfg, args)
+	if err == nil {
 		res = f.launch(sc, cfg, params)
 	}
 	w.end()
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // args has the owners of device memory
-	switch {
-	case bad != nil:
-		return tracedCall{}, 0, bad
-	case res != driver.ResultSuccess:
-		return t, res, f.failed(sc, cfg, res)
-	}
-	return t, res, nil
+	return f.launched(sc, cfg, t, res, err)
 }
 
 // launch calls the driver.
@@ -188,6 +186,24 @@ func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.Kerne
 	return res
 }
 
+// launched returns the results of enqueue. bad is the error of a launch that was not made, and that
+// is not traced.
+func (f *Function) launched(
+	sc *streamCore,
+	cfg *LaunchConfig,
+	t tracedCall,
+	res driver.Result,
+	bad error,
+) (tracedCall, driver.Result, error) {
+	switch {
+	case bad != nil:
+		return tracedCall{}, 0, bad
+	case res != driver.ResultSuccess:
+		return t, res, f.failed(sc, cfg, res)
+	}
+	return t, res, nil
+}
+
 // failed returns the error of a launch that the driver has refused.
 func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
 	e := sc.ctx.fail(cfg.op(), uintptr(f.raw), res)
@@ -200,15 +216,8 @@ func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) 
 // prepare makes the work use the kernel's module and the memory of its arguments, and returns the
 // arguments for the driver.
 func (f *Function) prepare(w *work, cfg *LaunchConfig, args []Arg) (driver.KernelParams, error) {
-	mc, sc := f.mod.core, w.sc
-	if mc.ctx != sc.ctx {
-		if mc.Closed() {
-			return driver.KernelParams{}, mc.Refused(cfg.op())
-		}
-		return driver.KernelParams{}, mixed(cfg.op(), "kernel", mc.ctx, "stream", sc.ctx)
-	}
-	if !w.kept(&mc.resource) && !w.use(&mc.resource, mc) {
-		return driver.KernelParams{}, mc.Refused(cfg.op())
+	if err := f.useModule(w, cfg); err != nil {
+		return driver.KernelParams{}, err
 	}
 	if err := f.check(cfg, args); err != nil {
 		return driver.KernelParams{}, err
@@ -217,23 +226,53 @@ func (f *Function) prepare(w *work, cfg *LaunchConfig, args []Arg) (driver.Kerne
 	fr.grow(len(args))
 	for i := range args {
 		a := &args[i]
-		switch mc := a.mem; {
-		case mc == nil && a.ref != nil:
-			if err := a.err(); err != nil {
-				return driver.KernelParams{}, f.badArg(cfg, i, err)
-			}
-			fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
-		case mc != nil && (mc.ctx != sc.ctx && !sc.canAccess(mc) || !w.kept(&mc.resource) && !w.use(&mc.resource, mc)):
-			return driver.KernelParams{}, f.badMemory(cfg, i, sc, mc)
+		if a.mem != nil && !w.useMemory(a.mem) {
+			return driver.KernelParams{}, f.badMemory(cfg, i, w.sc.ctx, a.mem)
 		}
-		fr.values[i], fr.sizes[i] = a.bits, a.size
+		if err := fr.set(i, a); err != nil {
+			return driver.KernelParams{}, f.badArg(cfg, i, err)
+		}
 	}
-	return driver.KernelParams{Ptrs: fr.ptrs[:len(args)], Sizes: fr.sizes[:len(args)]}, nil
+	return fr.params(len(args)), nil
 }
 
-// canAccess reports whether kernels on the stream can access memory of another context.
-func (sc *streamCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == sc.ctx.drv && (mc.onHost() || sc.ctx.reaches(mc.ctx))
+// set sets an argument. It returns the argument's error, if there is one.
+func (fr *workFrame) set(i int, a *Arg) error {
+	if a.mem == nil && a.ref != nil {
+		if err := a.err(); err != nil {
+			return err
+		}
+		fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
+	}
+	fr.values[i], fr.sizes[i] = a.bits, a.size
+	return nil
+}
+
+// params returns the first n arguments for the driver.
+func (fr *workFrame) params(n int) driver.KernelParams {
+	return driver.KernelParams{Ptrs: fr.ptrs[:n], Sizes: fr.sizes[:n]}
+}
+
+// useModule makes the work use the kernel's module.
+func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
+	switch mc := f.mod.core; {
+	case mc.ctx != w.sc.ctx && !mc.Closed():
+		return mixed(cfg.op(), "kernel", mc.ctx, "stream", w.sc.ctx)
+	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
+		return mc.Refused(cfg.op())
+	}
+	return nil
+}
+
+// useMemory makes the work of a kernel use memory. It reports false if the memory is closed, or the
+// kernel cannot access it.
+func (w *work) useMemory(mc *memCore) bool {
+	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
+}
+
+// canAccess reports whether kernels of the context can access memory of another context.
+func (c *contextCore) canAccess(mc *memCore) bool {
+	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx))
 }
 
 // grow makes room for n arguments.
@@ -257,8 +296,8 @@ func (fr *workFrame) restore() {
 
 // badMemory returns the error for an argument that is memory which the kernel cannot use. Drivers
 // are compared first, then closed memory is detected, and then contexts are compared.
-func (f *Function) badMemory(cfg *LaunchConfig, i int, sc *streamCore, mc *memCore) error {
-	err := mismatch(mc.ctx, sc.ctx)
+func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCore) error {
+	err := mismatch(mc.ctx, c)
 	if err != ErrDriverMismatch && mc.Closed() {
 		err = ErrClosed
 	}
@@ -266,7 +305,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, sc *streamCore, mc *memCo
 	switch err {
 	case ErrDriverMismatch:
 		e.Detail += fmt.Sprintf(" is memory of %v, and the kernel is of %v: open one driver and share it",
-			mc.ctx.drv, sc.ctx.drv)
+			mc.ctx.drv, c.drv)
 	case ErrClosed:
 		e.Detail += " is closed memory: close memory after its last use"
 	default:

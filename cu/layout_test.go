@@ -28,9 +28,9 @@ func TestLines(t *testing.T) {
 	drv, captures := reflect.TypeFor[Driver](), reflect.TypeFor[captures]()
 	n := offset(drv, "captures") + offset(captures, "n")
 	for name, other := range map[string]uintptr{
-		"events":                                offset(drv, "events"),
-		"captures.mu":                           offset(drv, "captures") + offset(captures, "mu"),
-		"captures.polls":                        offset(drv, "captures") + offset(captures, "polls"),
+		"events":                             offset(drv, "events"),
+		"captures.mu":                        offset(drv, "captures") + offset(captures, "mu"),
+		"captures.polls":                     offset(drv, "captures") + offset(captures, "polls"),
 		"frames, which end before captures,": offset(drv, "captures"),
 	} {
 		if d := max(n, other) - min(n, other); d < line {

@@ -14,7 +14,7 @@ import (
 
 // order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{},
+	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{},
 	Late{},
 	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, LongCalls{}, Gates{},

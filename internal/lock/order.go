@@ -34,6 +34,8 @@ type (
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
 	// node of a graph, which enqueues nothing.
 	Moving struct{}
+	// Prepared is PreparedLaunch.mu: the replacement of an argument.
+	Prepared struct{}
 	// Thread is Thread.mu: the stream of a Thread.
 	Thread struct{}
 	// StreamPool is streamPool.mu: the streams that PoolStream returns.

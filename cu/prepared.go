@@ -1,0 +1,129 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// PreparedLaunch is a launch of a kernel with its configuration and its arguments, which were
+// checked once. It can be launched any number of times, on any stream of the kernel's context. It is
+// safe for concurrent use.
+//
+// It keeps the memory of its arguments from being collected, but not from being closed. It has no
+// object of the driver, and needs no Close.
+type PreparedLaunch struct {
+	f    *Function
+	cfg  LaunchConfig
+	mu   lock.Mutex[lock.Prepared] // held while args is replaced
+	args atomic.Pointer[preparedArgs]
+}
+
+// preparedArgs are the arguments of a PreparedLaunch. They never change, because the driver reads
+// them during a launch.
+type preparedArgs struct {
+	args  []Arg // also keeps the owners of memory
+	frame workFrame
+	// memory has the indexes of the arguments that are memory.
+	memory []int
+}
+
+// Prepare returns a launch of the kernel with these arguments. They are checked as by
+// [Function.Launch]; closed memory is detected at each launch.
+func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
+	if f == nil || f.mod == nil {
+		return nil, errNil(cfg.op(), "function")
+	}
+	p := &PreparedLaunch{f: f, cfg: cfg}
+	a, err := f.prepareArgs(&p.cfg, args)
+	if err != nil {
+		return nil, err
+	}
+	p.args.Store(a)
+	return p, nil
+}
+
+// prepareArgs checks arguments, and copies them.
+func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, error) {
+	if err := f.check(cfg, args); err != nil {
+		return nil, err
+	}
+	a := &preparedArgs{args: append([]Arg(nil), args...)}
+	a.frame.grow(len(args))
+	c := f.mod.core.ctx
+	for i := range a.args {
+		arg := &a.args[i]
+		if mc := arg.mem; mc != nil {
+			if mc.Closed() || mc.ctx != c && !c.canAccess(mc) {
+				return nil, f.badMemory(cfg, i, c, mc)
+			}
+			a.memory = append(a.memory, i)
+		}
+		if err := a.frame.set(i, arg); err != nil {
+			return nil, f.badArg(cfg, i, err)
+		}
+	}
+	return a, nil
+}
+
+// SetArg replaces an argument for later launches. Launches that are in flight use the old or the new
+// argument. The numbers of the arguments begin with 0.
+func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
+	if p == nil || p.f == nil {
+		return errNil("cuLaunchKernel", "launch")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.args.Load()
+	if i < 0 || i >= len(old.args) {
+		return p.f.refuse(&p.cfg, fmt.Sprintf(": there is no argument %d: the launch has %d", i, len(old.args)))
+	}
+	args := append([]Arg(nil), old.args...)
+	args[i] = arg
+	a, err := p.f.prepareArgs(&p.cfg, args)
+	if err != nil {
+		return err
+	}
+	p.args.Store(a)
+	return nil
+}
+
+// Launch enqueues the kernel on a stream, as [Function.Launch] does. It allocates nothing. It waits
+// while the stream's queue is full: see docs/blocking.md.
+func (p *PreparedLaunch) Launch(s *Stream) error {
+	if p == nil || p.f == nil {
+		return errNil("cuLaunchKernel", "launch")
+	}
+	f, cfg, a := p.f, &p.cfg, p.args.Load()
+	sc, err := f.enterStream(cfg.op(), s)
+	if err != nil {
+		return err
+	}
+	t := sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
+	w := sc.enqueue()
+	var res driver.Result
+	if err = f.usePrepared(&w, cfg, a); err == nil {
+		res = f.launch(sc, cfg, a.frame.params(len(a.args)))
+	}
+	w.end()
+	runtime.KeepAlive(a)
+	t, res, err = f.launched(sc, cfg, t, res, err)
+	s.leaveTraced(t, TraceLaunch, res)
+	return err
+}
+
+// usePrepared makes the work use the kernel's module and the memory of the arguments.
+func (f *Function) usePrepared(w *work, cfg *LaunchConfig, a *preparedArgs) error {
+	if err := f.useModule(w, cfg); err != nil {
+		return err
+	}
+	for _, i := range a.memory {
+		if mc := a.args[i].mem; !w.useMemory(mc) {
+			return f.badMemory(cfg, i, w.sc.ctx, mc)
+		}
+	}
+	return nil
+}
