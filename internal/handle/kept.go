@@ -2,30 +2,29 @@ package handle
 
 import "github.com/purecu/purecu/internal/explore"
 
-// Kept is a set of handles on which its owner keeps a call in flight, so that the owner's calls
-// need not begin one on each handle that they use. A stream keeps the modules and the memory that
-// work on it has used. The zero value is empty. This is the contract:
+// Kept is a set of handles on which an owner keeps a call in flight, so that the owner's calls need
+// not begin one on each handle that they use. A stream keeps the modules and the memory that work on
+// it has used. r is the owner's own handle. The zero value is empty. This is the contract:
 //
-//   - Begin gives the turn to one call at a time. It reports false if another call has the turn.
-//     End ends the turn.
+//   - Begin begins a call on r that has the turn. It reports false if r is closed, or another call
+//     on r is in flight. Then the caller may begin a call without a turn. End ends both.
 //   - If Has reports true during a turn, the handle's object is not destroyed before End.
 //   - After Close of a handle, Drop is called, unless the handle was never passed to Add. The
 //     handle is released at once, or at the end of the turn that may rely on it.
-//   - DropAll releases all handles when the owner is destroyed. No turn is in progress, and none
-//     begins.
+//   - DropAll releases all handles when the owner is destroyed.
 //
 // Each handle has a number that its creator has chosen, which determines its place in the set. The
 // calls of Has, Add and Drop for one handle pass the same number.
+//
+// Handles that are not in the set any more are released by a goroutine that has a call in flight on
+// r, and not the turn. No turn begins meanwhile, so no turn relies on these handles.
 type Kept[T any, P Keepable[T]] struct {
-	// state says who may release the handles of dropped.
-	state explore.Uint32
-	// misses counts the calls of Add that found another handle in its place. evicted is the handle
-	// that Add has removed in this turn. Only the call that has the turn uses both.
-	misses  uint32
-	evicted *T
+	places [KeptPlaces]explore.Pointer[T]
 	// dropped are the handles that are not in the set any more, and are not released yet.
 	dropped explore.Pointer[keptNode[T]]
-	places  [KeptPlaces]explore.Pointer[T]
+	// misses counts the calls of Add that found another handle in its place. Only the call that has
+	// the turn uses it.
+	misses uint32
 }
 
 // KeptPlaces is the number of handles that a Kept has room for.
@@ -44,43 +43,30 @@ type keptNode[T any] struct {
 	next   *keptNode[T]
 }
 
-// The states of a Kept.
-const (
-	// keptFree: no call has the turn, and dropped is empty, or its handles are about to be released.
-	keptFree = iota
-	// keptTurn: a call has the turn.
-	keptTurn
-	// keptAsked: a call has the turn, and releases the handles of dropped at its end.
-	keptAsked
-	// keptTaking: a goroutine takes the handles of dropped, to release them. No turn begins.
-	keptTaking
-	// keptAgain is keptTaking, and handles were added to dropped meanwhile.
-	keptAgain
-)
-
 // keptPatience is how many times Add finds its place occupied until it takes the place. If several
 // handles that are in use have the same place, only every sixteenth of them pays for that.
 const keptPatience = 16
 
-// Begin begins a turn, unless another call has it.
-func (k *Kept[T, P]) Begin() bool { return k.state.CompareAndSwap(keptFree, keptTurn) }
+// Begin begins a call with the turn, unless r is closed or another call is in flight.
+func (k *Kept[T, P]) Begin(r *Refs) bool { return r.word.CompareAndSwap(0, refOne|refTurn) }
 
-// End ends the turn.
-func (k *Kept[T, P]) End() {
-	if !k.state.CompareAndSwap(keptTurn, keptFree) {
-		k.endAsked()
+// End ends the call with the turn.
+func (k *Kept[T, P]) End(r *Refs, o Owner) {
+	if !r.word.CompareAndSwap(refOne|refTurn, 0) {
+		k.endSlowly(r, o)
 	}
 }
 
-// endAsked is not inlined, so that End can be.
+// endSlowly is End if other calls have begun, if r was closed, or if handles are to be released. It
+// is not inlined, so that End can be.
 //
 //go:noinline
-func (k *Kept[T, P]) endAsked() {
-	evicted := k.evicted
-	k.evicted = nil
-	k.state.Store(keptTaking)
-	if evicted != nil {
-		defer P(evicted).Leave()
+func (k *Kept[T, P]) endSlowly(r *Refs, o Owner) {
+	defer r.Release(o)
+	for {
+		if w := r.word.Load(); r.word.CompareAndSwap(w, w&^(refTurn|refAsked)) {
+			break
+		}
 	}
 	k.release()
 }
@@ -92,10 +78,13 @@ func (k *Kept[T, P]) Has(h *T, number uint8) bool {
 
 // Add adds a handle, and reports whether the set has it. The caller has the turn, and a call in
 // flight on the handle.
-func (k *Kept[T, P]) Add(h P, number uint8) bool {
+func (k *Kept[T, P]) Add(r *Refs, o Owner, h P, number uint8) bool {
 	place := &k.places[number%KeptPlaces]
-	if old := place.Load(); old != nil && !k.evict(place, old) {
-		return false
+	if old := place.Load(); old != nil {
+		if k.misses++; k.misses%keptPatience != 0 {
+			return false
+		}
+		k.Drop(r, o, old, number) // released at the end of this turn, which may rely on it
 	}
 	h.Retain()
 	place.Store(h)
@@ -107,21 +96,8 @@ func (k *Kept[T, P]) Add(h P, number uint8) bool {
 	return true
 }
 
-// evict makes room in a place, and reports whether there is room. This turn may rely on the handle
-// there, so the handle is released at the end of the turn.
-func (k *Kept[T, P]) evict(place *explore.Pointer[T], old *T) bool {
-	if k.misses++; k.misses%keptPatience != 0 || k.evicted != nil {
-		return false
-	}
-	if place.CompareAndSwap(old, nil) {
-		k.evicted = old
-		k.state.CompareAndSwap(keptTurn, keptAsked)
-	}
-	return true
-}
-
-// Drop removes a handle that was closed.
-func (k *Kept[T, P]) Drop(h P, number uint8) {
+// Drop removes a handle.
+func (k *Kept[T, P]) Drop(r *Refs, o Owner, h P, number uint8) {
 	if !k.places[number%KeptPlaces].CompareAndSwap(h, nil) {
 		return
 	}
@@ -133,38 +109,21 @@ func (k *Kept[T, P]) Drop(h P, number uint8) {
 		}
 	}
 	for {
-		switch k.state.Load() {
-		case keptFree:
-			if k.state.CompareAndSwap(keptFree, keptTaking) {
-				k.release()
+		w := r.word.Load()
+		if w&refTurn != 0 {
+			if r.word.CompareAndSwap(w, w|refAsked) {
 				return
 			}
-		case keptTurn:
-			if k.state.CompareAndSwap(keptTurn, keptAsked) {
-				return
-			}
-		case keptTaking:
-			if k.state.CompareAndSwap(keptTaking, keptAgain) {
-				return
-			}
-		default: // another goroutine has not taken the handles of dropped yet
+		} else if r.word.CompareAndSwap(w, w+refOne) { // a call, also if r is closed
+			defer r.Release(o)
+			k.release()
 			return
 		}
 	}
 }
 
-// release releases the handles of dropped. The caller has set keptTaking. The state becomes
-// keptFree before handles are released, because that may take long.
-func (k *Kept[T, P]) release() {
-	for {
-		n := k.dropped.Swap(nil)
-		defer leaveAll[T, P](n)
-		if k.state.CompareAndSwap(keptTaking, keptFree) {
-			return
-		}
-		k.state.Store(keptTaking)
-	}
-}
+// release releases the handles of dropped.
+func (k *Kept[T, P]) release() { leaveAll[T, P](k.dropped.Swap(nil)) }
 
 // leaveAll releases all handles of a list, also if one of them panics.
 func leaveAll[T any, P Keepable[T]](n *keptNode[T]) {

@@ -29,8 +29,8 @@ func newKeeper(r *explore.Run) *keeper {
 	r.Finally(func() {
 		k.close()
 		k.check()
-		if k.kept.state.Load() != keptFree || k.kept.dropped.Load() != nil {
-			r.Fail("the state is %d at the end", k.kept.state.Load())
+		if w := k.word.Load(); w != refClosed|refGone || k.kept.dropped.Load() != nil {
+			r.Fail("the word is %b at the end", w)
 		}
 	})
 	return k
@@ -87,7 +87,7 @@ func (o *keepable) close() {
 	if first {
 		for i := range o.users {
 			if k := o.users[i].Load(); k != nil {
-				k.kept.Drop(o, o.number)
+				k.kept.Drop(&k.Refs, k, o, o.number)
 			}
 		}
 		o.dropped = true
@@ -99,11 +99,11 @@ func (o *keepable) close() {
 
 // call makes a call that uses some objects, and reports how many of them were in the set.
 func (k *keeper) call(objects ...*keepable) (kept int) {
-	if !k.Acquire(k) {
+	turn := k.kept.Begin(&k.Refs)
+	if !turn && !k.Acquire(k) {
 		return 0
 	}
 	k.enter()
-	turn := k.kept.Begin()
 	var used, counted []*keepable
 	for _, o := range objects {
 		late := o.dropped
@@ -114,7 +114,7 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 			continue
 		default:
 			o.note(k)
-			if turn && k.kept.Add(o, o.number) {
+			if turn && k.kept.Add(&k.Refs, k, o, o.number) {
 				o.Release(o)
 			} else {
 				counted = append(counted, o)
@@ -133,11 +133,12 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 	for _, o := range counted {
 		o.Release(o)
 	}
-	if turn {
-		k.kept.End()
-	}
 	k.leave()
-	k.Release(k)
+	if turn {
+		k.kept.End(&k.Refs, k)
+	} else {
+		k.Release(k)
+	}
 	return kept
 }
 

@@ -38,13 +38,17 @@ type Refs struct {
 	//
 	//	bit 0       refClosed    the handle is closed
 	//	bit 1       refGone      one goroutine destroys the object, or has destroyed it
-	//	bits 2-62   refOne       the number of calls in flight, and of calls that are being refused
+	//	bit 2       refTurn      one of the calls in flight has the turn: see Kept
+	//	bit 3       refAsked     that call releases handles at its end
+	//	bits 4-62   refOne       the number of calls in flight, and of calls that are being refused
 	word explore.Int64
 }
 
 const (
 	refClosed = 1 << iota
 	refGone
+	refTurn
+	refAsked
 	refOne
 )
 
@@ -129,7 +133,7 @@ func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }
 func (r *Refs) Calls() int { return int(r.word.Load() / refOne) }
 
 // Sole reports whether the handle is open and the caller's call is the only one in flight.
-func (r *Refs) Sole() bool { return r.word.Load() == refOne }
+func (r *Refs) Sole() bool { return r.word.Load()&^refTurn == refOne }
 
 // drop ends a call, and reports whether the handle is closed and no call is left.
 func (r *Refs) drop() (idle bool) { return r.word.Add(-refOne) == refClosed }
