@@ -165,7 +165,7 @@ func (s *Stream) endMemory(op string, sc *streamCore, d, r *region, res driver.R
 	}
 	sc.endWork()
 	if res != driver.ResultSuccess {
-		err = sc.ctx.fail(op, uintptr(sc.raw), res)
+		err = sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	r.leave()
 	d.leave()

@@ -27,16 +27,16 @@ type usable interface {
 	usedOn(sc *streamCore)
 }
 
-// beginWork begins to enqueue work. part.work is held until endWork. The driver may wait meanwhile
-// for room in the stream's queue. Only the beginning and the end of a capture of the stream, and a
-// wait by which the stream joins a capture, wait for the lock, and later calls on the stream behind
-// them.
+// beginWork begins to enqueue work. sharedState.work is held until endWork. The driver may wait
+// meanwhile for room in the stream's queue. Only the beginning and the end of a capture of the
+// stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
+// stream behind them.
 func (sc *streamCore) beginWork() *capture {
-	sc.part.work.RLock()
-	return sc.capturedBy()
+	sc.shared.work.RLock()
+	return sc.currentCapture()
 }
 
-func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
+func (sc *streamCore) endWork() { sc.shared.work.RUnlock() }
 
 // keep keeps an object until the work that uses it is done. If the work becomes part of a capture,
 // the graph keeps the object.
@@ -45,7 +45,7 @@ func (c *capture) keep(o usable, sc *streamCore) {
 		o.usedOn(sc)
 		return
 	}
-	c.uses.add(o)
+	c.objects.add(o)
 }
 
 // inContext returns the way to call the driver in the stream's context. If the stream belongs to a

@@ -180,7 +180,7 @@ func (f *Function) enqueue(
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // args has the owners of device memory
 	if res != driver.ResultSuccess {
-		e := sc.ctx.fail(op, uintptr(f.raw), res)
+		e := sc.ctx.callError(op, uintptr(f.raw), res)
 		if e.Err == nil && res == driver.ResultInvalidValue {
 			e.Detail = sc.ctx.device.exceededLimit(g, b)
 		}

@@ -30,8 +30,8 @@ type resource struct {
 	tries uint8
 	// freed is set when the object is freed.
 	freed atomic.Bool
-	// usage is not nil if the work that uses the object must be done before it is freed.
-	usage *usage
+	// usedStreams is not nil if the work that uses the object must be done before it is freed.
+	usedStreams *streamSet
 }
 
 // background returns how a background call is made, and a call that is documented to return at
@@ -42,7 +42,7 @@ func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.Cleanup {
 	ctx.hold() // cannot fail: the caller is a user of the context
 	r.ctx, r.self = ctx, self
-	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
+	return runtime.AddCleanup(owner, func(r *resource) { r.closeAbandoned() }, r)
 }
 
 // leave ends a call that Enter or Acquire began.
@@ -74,7 +74,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 			r.destroyLate(false)
 		}
 	}()
-	if r.usage.wait() != nil {
+	if r.usedStreams.wait() != nil {
 		return nil
 	}
 	late = false
@@ -85,26 +85,27 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	return r.free(driver.At{Relaxed: true})
 }
 
-// forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
-func (r *resource) forgotten() {
+// closeAbandoned closes a resource whose owner is abandoned. An object that is part of it may be in
+// use.
+func (r *resource) closeAbandoned() {
 	switch first, last := r.Close(); {
 	case last:
 		r.destroyLate(true)
 	case first:
-		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: true})
+		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: true})
 	}
 }
 
 // destroy frees the object, and ends its use of the context.
 func (r *resource) destroy(at driver.At) error {
-	defer r.ctx.childDone() // also if a tracer panics
+	defer r.ctx.endHold() // also if a tracer panics
 	return r.free(at)
 }
 
 func (r *resource) free(at driver.At) error {
 	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		return r.ctx.failed(op, r.self.handle(), res)
+		return r.ctx.backgroundError(op, r.self.handle(), res)
 	}
 	return nil
 }
@@ -116,34 +117,34 @@ func errKept(kind string, handle uintptr, err error) error {
 	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
-// usedOn notes a stream before work that uses the object is enqueued on it: see usage.
+// usedOn notes a stream before work that uses the object is enqueued on it: see streamSet.
 func (r *resource) usedOn(sc *streamCore) {
-	if r.ctx != sc.ctx && !sc.part.usesOthers.Load() {
-		sc.part.usesOthers.Store(true)
+	if r.ctx != sc.ctx && !sc.shared.usesOthers.Load() {
+		sc.shared.usesOthers.Store(true)
 	}
-	r.usage.note(sc, true)
+	r.usedStreams.note(sc, true)
 }
 
 // destroyLate destroys the resource in the background; an error goes to the leak hook. If work that
 // uses the resource must end first, it waits on a new goroutine. If the driver may wait for the
 // GPU, the resource is deferred.
-func (r *resource) destroyLate(forgotten bool) {
-	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten}
+func (r *resource) destroyLate(abandoned bool) {
+	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
 	if r.waits {
 		drv.leak(l)
 		r.ctx.deferred.add(r)
-		r.ctx.childDone()
+		r.ctx.endHold()
 		return
 	}
 	destroy := func() {
-		if l.Err = r.usage.waitLong(drv.table.Clock()); l.Err == nil {
+		if l.Err = r.usedStreams.waitLong(drv.table.Clock()); l.Err == nil {
 			l.Err = r.destroy(background())
 		} else {
 			l.Err = r.keep(l.Err)
 		}
 		drv.leak(l)
 	}
-	if r.usage != nil {
+	if r.usedStreams != nil {
 		go destroy()
 	} else {
 		destroy()
