@@ -102,7 +102,7 @@ type batchItem struct {
 	slot  *slot
 	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
 	on    *Stream    // for a record
-	noted handle.Gen // for a record: see slot.noteOrder
+	noted handle.Gen // for a record: see slot.noteSequence
 }
 
 // batch returns an empty batch.
@@ -149,9 +149,9 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 	b.n = 0
 }
 
-// oneByOne reports whether events must be recorded and waited for one by one, because there are
-// tracers or captures.
-func (d *Driver) oneByOne() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
+// tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
+// then recorded and waited for one by one.
+func (d *Driver) tracersOrCaptures() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
 
 // QueryAll queries the events, like [Event.Query] (cuEventQuery). It stores the results in
 // statuses, which must be as long as events. If some queries fail, their statuses are
@@ -284,7 +284,7 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	}
 	o, sc := e.load(), s.core
 	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) ||
-		o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.oneByOne() {
+		o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.tracersOrCaptures() {
 		return it, false
 	}
 	sl := o.core.slot.Load()
@@ -309,7 +309,7 @@ func (b *batch) record(errs *batchErrors) {
 		sl.recordMade(sc, res)
 		sl.End(sl)
 		if res != driver.ResultSuccess {
-			errs.add(it.place, sl.core.ctx.fail(errs.op, uintptr(sl.raw), res))
+			errs.add(it.place, sl.core.ctx.callError(errs.op, uintptr(sl.raw), res))
 		}
 		it.on.leave()
 	})
@@ -339,7 +339,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			}
 		}
 		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) ||
-			o.core.flags&(EventInterprocess|EventExternal) != 0 || d.oneByOne() {
+			o.core.flags&(EventInterprocess|EventExternal) != 0 || d.tracersOrCaptures() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}
@@ -377,10 +377,10 @@ func (b *batch) wait(sc *streamCore, errs *batchErrors) {
 	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		if b.drv.captures.n.Load() != 0 {
-			sc.overtakenWait(it.slot, it.gen)
+			sc.noteCaptureDuringWait(it.slot, it.gen)
 		}
 		if res != driver.ResultSuccess {
-			errs.add(it.place, sc.ctx.fail(errs.op, uintptr(sc.raw), res))
+			errs.add(it.place, sc.ctx.callError(errs.op, uintptr(sc.raw), res))
 		}
 		it.slot.leave()
 	})

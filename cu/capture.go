@@ -102,7 +102,7 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	i, res := sc.captureInfo(sc.at)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
-		return CaptureInfo{}, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return CaptureInfo{}, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return i, nil
 }
@@ -158,17 +158,17 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 		return nil, err
 	}
 	defer s.leave()
-	u := new(uses)
-	raw, err := sc.captured(op, u, f, func(at driver.At) driver.Result {
+	objects := new(objectSet)
+	raw, err := sc.runCapture(op, objects, f, func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
 	}, func(g driver.Graph) {
 		sc.ctx.destroyGraph(g)
-		u.release()
+		objects.release()
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newGraph(sc.ctx, raw, u), nil
+	return newGraph(sc.ctx, raw, objects), nil
 }
 
 // destroyGraph destroys a graph that was never returned to the program.
@@ -177,7 +177,7 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 		return
 	}
 	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.failed("cuGraphDestroy", uintptr(g), res)})
+		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }
 
@@ -205,11 +205,11 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 	return sc, nil
 }
 
-// captured calls f between the beginning and the end of a capture, and returns the graph. If there
-// is an error, or f does not return, the graph, if there is one, is passed to discard.
-func (sc *streamCore) captured(
+// runCapture calls f between the beginning and the end of a capture, and returns the graph. If
+// there is an error, or f does not return, the graph, if there is one, is passed to discard.
+func (sc *streamCore) runCapture(
 	op string,
-	u *uses,
+	objects *objectSet,
 	f func() error,
 	begin func(at driver.At) driver.Result,
 	discard func(driver.Graph),
@@ -219,7 +219,7 @@ func (sc *streamCore) captured(
 		at.Thread = sc.ctx.drv.table.Pin()
 		defer at.Thread.Unpin()
 	}
-	c, err := sc.beginCapture(op, at, u, begin, discard)
+	c, err := sc.beginCapture(op, at, objects, begin, discard)
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +227,7 @@ func (sc *streamCore) captured(
 	defer func() {
 		var res driver.Result
 		if g, res = sc.endCapture(at, c); res != driver.ResultSuccess {
-			err = errors.Join(err, c.failed(sc, res, err == nil))
+			err = errors.Join(err, c.endError(sc, res, err == nil))
 		}
 		if err != nil || !returned { // f panics, or has ended the goroutine
 			discard(g)
@@ -241,8 +241,8 @@ func (sc *streamCore) captured(
 
 // capture is a capture that this package has begun.
 type capture struct {
-	id   uint64
-	uses *uses // of the graph
+	id      uint64
+	objects *objectSet // of the graph
 	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
 	// during the capture. captures.mu guards the list.
 	streams []*streamCore
@@ -250,6 +250,9 @@ type capture struct {
 	first atomic.Pointer[Error]
 	over  atomic.Bool
 }
+
+// active reports whether c is a capture that is not over. c may be nil.
+func (c *capture) active() bool { return c != nil && !c.over.Load() }
 
 // captures are the captures of a driver that have not ended.
 type captures struct {
@@ -280,16 +283,16 @@ func (c *captures) awaitPolls() {
 func (sc *streamCore) beginCapture(
 	op string,
 	at driver.At,
-	u *uses,
+	objects *objectSet,
 	begin func(driver.At) driver.Result,
 	discard func(driver.Graph),
 ) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
-	defer sc.part.change()()
+	defer sc.shared.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.captures.n.Add(-1)
-		return nil, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	res := func() driver.Result {
 		defer shutGates([]*streamCore{sc}, d.table.Clock())()
@@ -311,7 +314,7 @@ func (sc *streamCore) beginCapture(
 		undo()
 		return fail("cuStreamGetCaptureInfo", res)
 	}
-	c := &capture{id: info.ID, uses: u}
+	c := &capture{id: info.ID, objects: objects}
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()
 	if d.captures.byID == nil {
@@ -325,9 +328,9 @@ func (sc *streamCore) beginCapture(
 // join makes a stream part of the capture. For the driver the stream is part of it already. The
 // caller holds captures.mu.
 func (c *capture) join(sc *streamCore) {
-	if sc.part.capture.Load() != c {
+	if sc.shared.capture.Load() != c {
 		sc.Retain() // valid also if the stream is being closed: the caller has a call in flight
-		sc.part.capture.Store(c)
+		sc.shared.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
 }
@@ -349,10 +352,10 @@ func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCo
 // error.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	done := sc.part.change()
+	done := sc.shared.change()
 	g, res := d.endCapture(at, sc.raw, d.captures.streamsOf(c))
 	c.over.Store(true)
-	done() // from now on no work counts as captured: see runningCapture
+	done() // from now on no work counts as captured: see knownCapture
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -364,18 +367,18 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 	defer d.captures.n.Add(-1)
 	each(len(streams), func(i int) {
 		s := streams[i]
-		s.part.work.Lock() // no call adds objects to the graph's uses from now on
-		s.part.capture.CompareAndSwap(c, nil)
-		s.part.work.Unlock()
+		s.shared.work.Lock() // no call adds objects to the graph from now on
+		s.shared.capture.CompareAndSwap(c, nil)
+		s.shared.work.Unlock()
 		s.leave()
 	})
 	return g, res
 }
 
-// failed returns the error for the end of a capture that the driver answered with res. If explain
+// endError returns the error for the end of a capture that the driver answered with res. If explain
 // is set, the error names the call that invalidated the capture, if that call is known.
-func (c *capture) failed(sc *streamCore, res driver.Result, explain bool) error {
-	e := sc.ctx.fail(endCaptureOp, uintptr(sc.raw), res)
+func (c *capture) endError(sc *streamCore, res driver.Result, explain bool) error {
+	e := sc.ctx.callError(endCaptureOp, uintptr(sc.raw), res)
 	if explain && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
 		if first := c.first.Load(); first != nil {
 			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
@@ -399,7 +402,7 @@ func (d *Driver) noteInvalidating(e *Error) {
 		return
 	}
 	for c, sc := range d.captures.all() {
-		if c.first.Load() == nil && sc.invalidated() {
+		if c.first.Load() == nil && sc.captureInvalidated() {
 			c.first.CompareAndSwap(nil, e)
 		}
 		sc.leave()
@@ -419,9 +422,9 @@ func (c *captures) all() map[*capture]*streamCore {
 	return all
 }
 
-// invalidated reports whether the stream's capture is invalidated. It reports false if the driver
-// cannot be asked on this thread.
-func (sc *streamCore) invalidated() bool {
+// captureInvalidated reports whether the stream's capture is invalidated. It reports false if the
+// driver cannot be asked on this thread.
+func (sc *streamCore) captureInvalidated() bool {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		return false
 	}
@@ -432,30 +435,30 @@ func (sc *streamCore) invalidated() bool {
 // change makes calls that enqueue work on the stream wait while the stream joins or leaves a
 // capture, until done is called. The caller must not make the driver enqueue work for the GPU
 // meanwhile, and may wait at most gateTimeout.
-func (p *partOf) change() (done func()) {
-	p.work.Lock()
-	p.changing.Store(true)
+func (shared *sharedState) change() (done func()) {
+	shared.work.Lock()
+	shared.changing.Store(true)
 	return func() {
-		p.changing.Store(false)
-		p.work.Unlock()
+		shared.changing.Store(false)
+		shared.work.Unlock()
 	}
 }
 
-// capturing is beginWork for calls that have enqueued their work already. It does not wait for
-// other calls that enqueue work.
-func (sc *streamCore) capturing() *capture {
-	if sc.part.changing.Load() { // for at most gateTimeout
-		sc.part.work.RLock()
+// captureAfterWork is currentCapture for calls that have enqueued their work without beginWork. It
+// does not wait for other calls that enqueue work.
+func (sc *streamCore) captureAfterWork() *capture {
+	if sc.shared.changing.Load() { // for at most gateTimeout
+		sc.shared.work.RLock()
 		//lint:ignore SA2001 waits for the end of the change
-		sc.part.work.RUnlock()
+		sc.shared.work.RUnlock()
 	}
-	return sc.capturedBy()
+	return sc.currentCapture()
 }
 
-// capturedBy returns the capture that work on the stream becomes part of, or nil. The answer is
+// currentCapture returns the capture that work on the stream becomes part of, or nil. The answer is
 // valid until the stream joins or leaves a capture.
-func (sc *streamCore) capturedBy() *capture {
-	c := sc.runningCapture()
+func (sc *streamCore) currentCapture() *capture {
+	c := sc.knownCapture()
 	if c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
 		return c
 	}
@@ -475,18 +478,18 @@ func (sc *streamCore) askCapture() *capture {
 	return captures.byID[i.ID]
 }
 
-// runningCapture returns the capture that the stream is part of, or nil. A capture that is over
-// does not count, although the stream may still refer to it.
-func (sc *streamCore) runningCapture() *capture {
-	if c := sc.part.capture.Load(); c != nil && !c.over.Load() {
+// knownCapture returns the capture that this package knows the stream to be part of, or nil. A
+// capture that is over does not count, although the stream may still refer to it.
+func (sc *streamCore) knownCapture() *capture {
+	if c := sc.shared.capture.Load(); c.active() {
 		return c
 	}
 	return nil
 }
 
-// active reports whether work that is enqueued on the stream becomes part of a graph, also if other
-// code began the capture.
-func (sc *streamCore) active() bool {
+// captureActive reports whether work that is enqueued on the stream becomes part of a graph, also
+// if other code began the capture.
+func (sc *streamCore) captureActive() bool {
 	if sc.raw == driver.CU_STREAM_LEGACY { // cannot be captured
 		return false
 	}
@@ -498,7 +501,7 @@ func (sc *streamCore) active() bool {
 // capture: then the stream joins this capture.
 func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 	if captured && sc.raw != driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
-		defer sc.part.change()()
+		defer sc.shared.change()()
 		if sc.isBlocking() {
 			// A mark of the library on the legacy stream would invalidate the capture.
 			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
@@ -515,7 +518,7 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 
 // joined asks the driver whether the stream has joined a capture, and notes the answer.
 func (sc *streamCore) joined() {
-	if sc.runningCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
+	if sc.knownCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		return
 	}
 	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {

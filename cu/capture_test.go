@@ -144,7 +144,7 @@ func (r *soft) idle(streams ...*Stream) {
 		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core.part.capture.Load() != nil {
+		if s.core.shared.capture.Load() != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
@@ -492,8 +492,8 @@ func TestGraphKeeps(t *testing.T) {
 	}
 }
 
-// TestGraphForgotten leaves graphs to the garbage collector, with what they use.
-func TestGraphForgotten(t *testing.T) {
+// TestGraphAbandoned leaves graphs to the garbage collector, with what they use.
+func TestGraphAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
 		mem := must(r.gpu.Alloc(8))(t)
@@ -509,7 +509,7 @@ func TestGraphForgotten(t *testing.T) {
 	}
 	want := []string{"device memory", "executable graph", "graph"}
 	r.leaked(len(want)) // the reports follow the destruction
-	if diff := cmp.Diff(want, r.forgotten()); diff != "" {
+	if diff := cmp.Diff(want, r.abandoned()); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 }
@@ -958,7 +958,7 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 			fail(s.Close())
 		}
 	})
-	background(func() { // what is forgotten, and streams that wait for each other
+	background(func() { // what is abandoned, and streams that wait for each other
 		s, other := stream(), stream()
 		e := must(gpu.NewEvent(EventDisableTiming))(t)
 		fail(e.Record(s))

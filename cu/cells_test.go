@@ -216,7 +216,7 @@ func TestTimelineManyMarks(t *testing.T) {
 // TestTimelineUnmarked ends timelines where no mark can be made: when they are collected, and while a graph
 // has them.
 func TestTimelineUnmarked(t *testing.T) {
-	t.Run("forgotten", func(t *testing.T) {
+	t.Run("abandoned", func(t *testing.T) {
 		r := newSoft(t)
 		s := r.stream()
 		free := r.blocked(s)
@@ -229,7 +229,7 @@ func TestTimelineUnmarked(t *testing.T) {
 		free()
 		r.becomes("the stream is idle", r.gpu, 0)
 	})
-	t.Run("forgotten, the stream is closed", func(t *testing.T) {
+	t.Run("abandoned, the stream is closed", func(t *testing.T) {
 		r := newSoft(t)
 		s := r.stream()
 		s.Handle() // so that it is not asked
@@ -567,11 +567,11 @@ func TestTimelineKept(t *testing.T) {
 	r.ok(tl.Close())
 	r.ok(s.Close())
 	r.stays("nobody knows of the work", r.gpu, 1)
-	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || leak.Forgotten || !errors.Is(leak.Err, errNoTail) {
+	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || leak.Abandoned || !errors.Is(leak.Err, errNoTail) {
 		t.Errorf("the leak is %+v", leak)
 	}
 	r.stays("nobody will know of the work", r.gpu, 1)
-	r.gpu.own.core.childDone() // so that the test ends
+	r.gpu.own.core.endHold() // so that the test ends
 }
 
 // TestTimelineUnregisterFails has a software driver, whose memory for timelines is Go's, fail to let go of it: the
@@ -583,7 +583,7 @@ func TestTimelineUnregisterFails(t *testing.T) {
 	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
 	r.ok(gpu.Close())
 	leaks := r.leaked(1)
-	if r.is(leaks[0].Err, ResultUnknown); leaks[0].Kind != "timeline" || leaks[0].Forgotten {
+	if r.is(leaks[0].Err, ResultUnknown); leaks[0].Kind != "timeline" || leaks[0].Abandoned {
 		t.Errorf("the leak is %+v", leaks[0])
 	}
 }

@@ -218,7 +218,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				e.core().slot.Load().Mark(slotExposed)
+				e.core().slot.Load().SetBits(slotExposed)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -424,9 +424,9 @@ func TestOldContext(t *testing.T) {
 	}
 }
 
-// TestForgotten drops objects without closing them: they are destroyed and
+// TestAbandoned drops objects without closing them: they are destroyed and
 // reported, once each.
-func TestForgotten(t *testing.T) {
+func TestAbandoned(t *testing.T) {
 	f := newFake(t)
 	func() {
 		gpu := must(must(f.open().Device(0))(t).PrimaryContext())(t)
@@ -445,8 +445,8 @@ func TestForgotten(t *testing.T) {
 		t.Fatalf("left: %v", f.all())
 	}
 	if diff := cmp.Diff([]string{
-		"context forgotten", "device memory forgotten", "event forgotten", "event forgotten", "event forgotten",
-		"module forgotten", "stream forgotten",
+		"context abandoned", "device memory abandoned", "event abandoned", "event abandoned", "event abandoned",
+		"module abandoned", "stream abandoned",
 	}, f.leaked(7)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
@@ -485,7 +485,7 @@ func TestLateErrors(t *testing.T) {
 	if n := r.calls("cuEventDestroy_v2"); n != 1 {
 		t.Errorf("%d attempts to destroy", n)
 	}
-	if l := r.reports(1); len(l) != 1 || l[0].Kind != "event" || l[0].Forgotten || l[0].Handle != raw || !errors.Is(l[0].Err, ResultUnknown) {
+	if l := r.reports(1); len(l) != 1 || l[0].Kind != "event" || l[0].Abandoned || l[0].Handle != raw || !errors.Is(l[0].Err, ResultUnknown) {
 		t.Errorf("reports %+v", l)
 	}
 	r.ok(e.Close())
@@ -742,7 +742,7 @@ func TestCallsKeepObjects(t *testing.T) {
 			r.tell("fake_unblock", c.fn)
 			r.ok(<-done)
 			// If it was collected during the call, the call closed it without a word.
-			if diff := cmp.Diff([]string{c.kind + " forgotten"}, r.leaked(1)); diff != "" {
+			if diff := cmp.Diff([]string{c.kind + " abandoned"}, r.leaked(1)); diff != "" {
 				t.Errorf("reports (-want +got):\n%s", diff)
 			}
 		})
@@ -799,7 +799,7 @@ func TestLeakHookTakesLocks(t *testing.T) {
 				t.Fatal("the hook was called on the caller's goroutine, which holds a lock that it takes")
 			}
 			l := <-reported
-			if l.Kind != c.kind || l.Forgotten || !errors.Is(l.Err, ResultUnknown) {
+			if l.Kind != c.kind || l.Abandoned || !errors.Is(l.Err, ResultUnknown) {
 				t.Errorf("report %+v", l)
 			}
 			f.tell("fake_forgive", l.Handle) // what the fault kept alive

@@ -363,7 +363,7 @@ func TestRelaxed(t *testing.T) {
 	if !r.freed(func() bool {
 		return r.all() == [kindCount]int{kindContext: 1, kindStream: 1 + wakeUpStreams(r.gpu), kindEvent: 1}
 	}) {
-		t.Fatalf("forgotten objects left: %v", r.all())
+		t.Fatalf("abandoned objects left: %v", r.all())
 	}
 	for _, fn := range []string{"cuMemFree_v2", "cuModuleUnload", "cuStreamDestroy_v2", "cuEventDestroy_v2"} {
 		if r.relaxed(fn) != 1 {

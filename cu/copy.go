@@ -111,8 +111,8 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 			return w, mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
 		}
 	}
-	sc, err := s.enter(op)
-	if err != nil {
+	sc := s.core
+	if w, err = sc.enqueue(op); err != nil {
 		return w, err
 	}
 	if err = d.check(op); err == nil {
@@ -121,14 +121,12 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 		}
 	}
 	if err != nil {
-		s.leave()
+		w.end()
 		return w, err
 	}
-	w = sc.enqueue()
 	for _, sp := range [...]*region{d, r} {
 		if m := sp.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
 			w.end()
-			s.leave()
 			return w, m.Refused(op)
 		}
 	}
@@ -159,14 +157,14 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 }
 
 // endMemory ends the call that beginMemory began. res is the driver's result.
-func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) (err error) {
+func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) error {
 	w.sc.endLegacy()
 	w.end()
+	runtime.KeepAlive(s)
 	if res != driver.ResultSuccess {
-		err = w.sc.ctx.fail(f.op(), uintptr(w.sc.raw), res)
+		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
 	}
-	s.leave()
-	return err
+	return nil
 }
 
 // errUnmapped is wrapped by the error of work on host memory that the device cannot access.

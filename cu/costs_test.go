@@ -154,7 +154,7 @@ func (g *gate) close(t testing.TB) {
 		if res := tab.MemFreeHost(at, g.host); res != 0 {
 			t.Error(res)
 		}
-		g.ctx.childDone()
+		g.ctx.endHold()
 	})
 }
 

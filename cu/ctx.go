@@ -69,8 +69,8 @@ type contextIdentity struct {
 
 // contextStreams is the state of a context that its streams share.
 type contextStreams struct {
-	mu    lock.Mutex[lock.Context]
-	parts map[driver.Stream]*partOf // of streams that have a handle of their own
+	mu           lock.Mutex[lock.Context]
+	sharedStates map[driver.Stream]*sharedState // of streams that have a handle of their own
 	// pools are the streams that PoolStream returns, by their priority.
 	pools map[int32]*streamPool
 	// gate separates captures of the context's streams from calls that the driver checks against
@@ -108,7 +108,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, d.fail(op, 0, res)
+		return nil, d.resultError(op, 0, res)
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
@@ -141,12 +141,12 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, d.fail(op, 0, res)
+		return nil, d.resultError(op, 0, res)
 	}
 	c, _, err := d.newContext(raw, dev, created)
 	if err != nil {
 		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.leak(Leak{Kind: "context", Handle: uintptr(raw), Err: d.fail("cuCtxDestroy", uintptr(raw), res)})
+			d.leak(Leak{Kind: "context", Handle: uintptr(raw), Err: d.resultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
 	return c, err
@@ -170,7 +170,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	raw := driver.Context(handle)
 	dev, res := d.table.CtxGetDevice(driver.At{Context: raw})
 	if res != driver.ResultSuccess {
-		return nil, d.fail(op, handle, res)
+		return nil, d.resultError(op, handle, res)
 	}
 	devs, err := d.Devices()
 	if err != nil {
@@ -199,7 +199,7 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 	}
 	raw, res := d.table.CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.fail(op, 0, res)
+		return 0, d.resultError(op, 0, res)
 	}
 	return uintptr(raw), nil
 }
@@ -234,7 +234,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	core.owners.Add(1)
 	own := &contextOwner{core: core}
 	c = &Context{own: own}
-	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.forgotten() }, own)
+	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.closeAbandoned() }, own)
 	return c, redundant, nil
 }
 
@@ -276,20 +276,20 @@ func (c *Context) Close() error {
 	return err
 }
 
-// forgotten closes an owner that the garbage collector has found.
-func (o *contextOwner) forgotten() {
+// closeAbandoned closes an owner that the garbage collector has found.
+func (o *contextOwner) closeAbandoned() {
 	if first, last := o.Close(); first {
 		o.core.owners.Add(-1) // waits of the context continue
-		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Forgotten: true})
+		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
 		if last {
-			o.core.childDone()
+			o.core.endHold()
 		}
 	}
 }
 
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
 // or leaves a Context.
-func (o *contextOwner) Last(bool) { o.core.childDone() }
+func (o *contextOwner) Last(bool) { o.core.endHold() }
 
 // enter begins a call on the context, and leave ends it.
 func (c *Context) enter(op string) (*contextCore, error) {
@@ -405,7 +405,7 @@ func askContext[T any](
 	v, res := call(core.drv.table, driver.At{Context: core.raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, core.fail(op, uintptr(core.raw), res)
+		return zero, core.callError(op, uintptr(core.raw), res)
 	}
 	return v, nil
 }
@@ -428,7 +428,7 @@ func (c *Context) Synchronize() error {
 	res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw})
 	core.gate.whole.endLong(place)
 	if res != driver.ResultSuccess {
-		return core.fail(op, uintptr(core.raw), res)
+		return core.callError(op, uintptr(core.raw), res)
 	}
 	core.freeDeferred()
 	core.lookAtClosed()

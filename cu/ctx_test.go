@@ -83,7 +83,7 @@ func TestCreatedContextFails(t *testing.T) {
 	}
 	// One that nobody closes is found.
 	must(dev.NewContext(0))(t)
-	if diff := cmp.Diff([]string{"context forgotten"}, f.leaked(1)); diff != "" {
+	if diff := cmp.Diff([]string{"context abandoned"}, f.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
 }

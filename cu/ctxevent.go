@@ -116,7 +116,7 @@ func (c *contextCore) wait(
 		c.endWhole()
 		t.done(TraceStreamWait, sl.raw, 0, res)
 		if res != driver.ResultSuccess {
-			return c.fail(op, handle, res)
+			return c.callError(op, handle, res)
 		}
 	}
 	return nil

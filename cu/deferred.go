@@ -205,7 +205,7 @@ func (d *deferred) size() (objects int, bytes uint64) {
 // errors.
 func (c *contextCore) freeDeferred() {
 	for _, r := range c.deferred.all() {
-		err := r.usage.wait()
+		err := r.usedStreams.wait()
 		if c.deferred.retryLater(r, err) {
 			continue
 		}

@@ -26,12 +26,12 @@ func (r *soft) waiting() map[string]int {
 	return n
 }
 
-// forgotten returns the kinds of the objects that were reported as forgotten, sorted.
-func (r *soft) forgotten() (kinds []string) {
+// abandoned returns the kinds of the objects that were reported as abandoned, sorted.
+func (r *soft) abandoned() (kinds []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.leaks {
-		if !l.Forgotten || l.Err != nil {
+		if !l.Abandoned || l.Err != nil {
 			r.t.Errorf("report %+v", l)
 		}
 		kinds = append(kinds, l.Kind)
@@ -50,15 +50,15 @@ func (r *soft) forget() {
 		must(r.gpu.NewGreenContext(must(r.gpu.Device().SMResource())(r.t)))(r.t)
 		must(r.gpu.Device().NewContext(0))(r.t)
 	}()
-	if !eventually(func() bool { return slices.Equal(r.forgotten(), waitingKinds) }) {
-		r.t.Fatalf("reported are %v", r.forgotten())
+	if !eventually(func() bool { return slices.Equal(r.abandoned(), waitingKinds) }) {
+		r.t.Fatalf("reported are %v", r.abandoned())
 	}
 }
 
-// TestForgottenIsNotFreed forgets what the driver may wait for before it frees it, while a stream is held: it is
+// TestAbandonedIsNotFreed abandons what the driver may wait for before it frees it, while a stream is held: it is
 // reported, holds up nobody, and stays until the program makes a call that is documented to wait. Each of these calls
 // frees it.
-func TestForgottenIsNotFreed(t *testing.T) {
+func TestAbandonedIsNotFreed(t *testing.T) {
 	// closes prepares the Close of an object.
 	closes := func(made func(r *soft) io.Closer) func(r *soft) func() (io.Closer, error) {
 		return func(r *soft) func() (io.Closer, error) {
@@ -148,14 +148,14 @@ func TestForgottenIsNotFreed(t *testing.T) {
 			if diff := cmp.Diff(want, r.waiting()); diff != "" {
 				t.Errorf("after the call (-want +got):\n%s", diff)
 			}
-			if got := r.forgotten(); !slices.Equal(got, waitingKinds) {
+			if got := r.abandoned(); !slices.Equal(got, waitingKinds) {
 				t.Errorf("reported are %v", got)
 			}
 		})
 	}
 }
 
-// TestOutOfMemory runs out of memory for good: what was forgotten is freed, and the allocation fails all the same.
+// TestOutOfMemory runs out of memory for good: what was abandoned is freed, and the allocation fails all the same.
 func TestOutOfMemory(t *testing.T) {
 	r := newSoft(t)
 	before := r.waiting()
@@ -325,12 +325,12 @@ func TestReleaseDuringCapture(t *testing.T) {
 	if diff := cmp.Diff(before, r.waiting()); diff != "" {
 		t.Errorf("after the capture (-want +got):\n%s", diff)
 	}
-	if got := r.forgotten(); got != nil {
+	if got := r.abandoned(); got != nil {
 		t.Errorf("reported are %v", got)
 	}
 }
 
-// TestAbandonedContext closes what is in a primary context after its Context, or forgets the Context: whoever asks for
+// TestAbandonedContext closes what is in a primary context after its Context, or abandons the Context: whoever asks for
 // it gets the same, and the driver counts one claim, which is given back in the end.
 func TestAbandonedContext(t *testing.T) {
 	for name, abandon := range map[string]func(f *fake, gpu *Context) *contextCore{
@@ -339,7 +339,7 @@ func TestAbandonedContext(t *testing.T) {
 			f.ok(errors.Join(gpu.Close(), e.Close()))
 			return gpu.own.core
 		},
-		"forgotten": func(f *fake, gpu *Context) *contextCore { return gpu.own.core },
+		"abandoned": func(f *fake, gpu *Context) *contextCore { return gpu.own.core },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -391,7 +391,7 @@ func TestAbandonedContext(t *testing.T) {
 	}
 }
 
-// TestDeferredOfBorrowedContext forgets memory in a context that is somebody else's, after its Context: as the
+// TestDeferredOfBorrowedContext abandons memory in a context that is somebody else's, after its Context: as the
 // owner may destroy the context, the memory is reported, and left alone.
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
@@ -407,7 +407,7 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		ptr = m.core.raw
 		f.ok(gpu.Close())
 	}()
-	want := []string{"device memory forgotten", "device memory: " + errKept("device memory", uintptr(ptr), errBorrowed).Error()}
+	want := []string{"device memory abandoned", "device memory: " + errKept("device memory", uintptr(ptr), errBorrowed).Error()}
 	if diff := cmp.Diff(want, f.leaked(2)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
@@ -421,7 +421,7 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 	drv.table.DevicePrimaryCtxRelease(driver.At{}, 2)
 }
 
-// TestDeferredStorm allocates, uses, forgets, closes, and makes the calls that free what waits, from many goroutines.
+// TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.
 // In the end nothing is left.
 func TestDeferredStorm(t *testing.T) {
 	r := newSoft(t)
@@ -430,7 +430,7 @@ func TestDeferredStorm(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(g)))
-			var mine []io.Closer // some of which are forgotten
+			var mine []io.Closer // some of which are abandoned
 			for range rounds(300) {
 				gpu, err := dev.PrimaryContext()
 				if err != nil {
@@ -516,7 +516,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 	}
 	r.fail("cuStreamIsCapturing", -1, 0)
 	r.ok(r.drv.Close())
-	if l := r.reports(1); len(l) != 1 || l[0].Forgotten || !errors.Is(l[0].Err, ResultUnknown) ||
+	if l := r.reports(1); len(l) != 1 || l[0].Abandoned || !errors.Is(l[0].Err, ResultUnknown) ||
 		r.census(kindHost) != 1 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}

@@ -37,7 +37,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 			Detail: fmt.Sprintf("there is no device %d: the driver has %d devices, counted from 0", ordinal, n),
 		}
 	}
-	return nil, d.fail(op, 0, res)
+	return nil, d.resultError(op, 0, res)
 }
 
 // device returns the Device of a handle.
@@ -80,7 +80,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
 		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver has no device in PCI slot %q", id)}
 	default:
-		return nil, d.fail(op, 0, res)
+		return nil, d.resultError(op, 0, res)
 	}
 	// Today the handle is the ordinal, but CUDA does not promise that.
 	devs, err := d.Devices()
@@ -155,7 +155,7 @@ func (dev *Device) UUID() (UUID, error) {
 		u, res = dev.drv.table.DeviceGetUUIDV1(driver.At{}, dev.raw)
 	}
 	if res != driver.ResultSuccess {
-		return UUID{}, dev.drv.fail(op, 0, res)
+		return UUID{}, dev.drv.resultError(op, 0, res)
 	}
 	return UUID(u), nil
 }
@@ -180,7 +180,7 @@ func (dev *Device) queryText(
 	}
 	buf := make([]byte, 256)
 	if res := get(dev.drv.table, driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
-		return "", dev.drv.fail(op, 0, res)
+		return "", dev.drv.resultError(op, 0, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
 	return string(text), nil
@@ -219,7 +219,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultInvalidValue:
 		return 0, invalid(op, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
-	return 0, dev.drv.fail(op, 0, res)
+	return 0, dev.drv.resultError(op, 0, res)
 }
 
 // Attributes returns all properties that have a name in this package and that the driver supports.
@@ -246,7 +246,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	}
 	can, res := dev.drv.table.DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
-		return false, dev.drv.fail(op, 0, res)
+		return false, dev.drv.resultError(op, 0, res)
 	}
 	return can != 0, nil
 }
@@ -266,7 +266,7 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	}
 	v, res := dev.drv.table.DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.drv.fail(op, 0, res)
+		return 0, dev.drv.resultError(op, 0, res)
 	}
 	return int(v), nil
 }
@@ -292,7 +292,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 	}
 	f, a, res := dev.drv.table.DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
-		return 0, false, dev.drv.fail(op, 0, res)
+		return 0, false, dev.drv.resultError(op, 0, res)
 	}
 	return ContextFlags(f), a != 0, nil
 }
@@ -308,7 +308,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 		return err
 	}
 	if res := dev.drv.table.DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags)); res != driver.ResultSuccess {
-		return dev.drv.fail(op, 0, res)
+		return dev.drv.resultError(op, 0, res)
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (dev *Device) TotalMem() (uint64, error) {
 	}
 	n, res := dev.drv.table.DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.drv.fail(op, 0, res)
+		return 0, dev.drv.resultError(op, 0, res)
 	}
 	return n, nil
 }

@@ -159,7 +159,7 @@ func (m *DeviceMem) copy(
 	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
 	gate.endLong(place)
 	if res != driver.ResultSuccess {
-		return mc.ctx.fail(op, uintptr(mc.raw), res)
+		return mc.ctx.callError(op, uintptr(mc.raw), res)
 	}
 	return nil
 }

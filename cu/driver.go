@@ -20,12 +20,12 @@ import (
 // Driver is a loaded and initialised CUDA driver. A program should open one Driver and share it:
 // objects of two Drivers cannot be used together.
 type Driver struct {
-	// tracers (nil if there are none), ordered, and the first fields of calls, which every call
+	// tracers (nil if there are none), sequenced, and the first fields of calls, which every call
 	// reads, share a cache line.
 	tracers atomic.Pointer[tracers]
-	// ordered says that records note their sequence numbers, because many records have been waited
+	// sequenced says that records note their sequence numbers, because many records have been waited
 	// for.
-	ordered atomic.Bool
+	sequenced atomic.Bool
 	// needContext are the workFunctions that are called in the stream's context.
 	needContext atomic.Uint32
 	calls       driver.Table
@@ -135,9 +135,9 @@ type Leak struct {
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr
-	// Forgotten is true if the object was never closed, and the garbage collector found it. For a
+	// Abandoned is true if the object was never closed, and the garbage collector found it. For a
 	// pooled event it is also true if its pool was closed before its release.
-	Forgotten bool
+	Abandoned bool
 	// Err is the error of the destruction. It is nil if the destruction succeeded, or if calls are
 	// still in flight, so that the object will be destroyed later.
 	Err error
@@ -196,7 +196,7 @@ func Open(opts ...Option) (*Driver, error) {
 			"%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it",
 			d.name, checkFiles())}
 	default:
-		return nil, d.fail("cuInit", 0, res)
+		return nil, d.resultError("cuInit", 0, res)
 	}
 }
 
@@ -252,7 +252,7 @@ func (d *Driver) Version() (int, error) {
 	}
 	v, res := d.table.DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.fail("cuDriverGetVersion", 0, res)
+		return 0, d.resultError("cuDriverGetVersion", 0, res)
 	}
 	return int(v), nil
 }
@@ -264,7 +264,7 @@ func (d *Driver) DeviceCount() (int, error) {
 	}
 	n, res := d.table.DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.fail("cuDeviceGetCount", 0, res)
+		return 0, d.resultError("cuDeviceGetCount", 0, res)
 	}
 	return int(n), nil
 }
@@ -272,7 +272,7 @@ func (d *Driver) DeviceCount() (int, error) {
 // leak calls the hook, if there is one, on a new goroutine. The caller's goroutine may hold locks
 // that the hook needs, and a cleanup's goroutine runs all cleanups of the process.
 func (d *Driver) leak(l Leak) {
-	if d.hook != nil && (l.Forgotten || l.Err != nil) {
+	if d.hook != nil && (l.Abandoned || l.Err != nil) {
 		go d.hook(l)
 	}
 }
@@ -379,7 +379,7 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 	}
 	r, res := p.drv.table.CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {
-		err := p.drv.fail(p.sym.Info().Export, 0, res)
+		err := p.drv.resultError(p.sym.Info().Export, 0, res)
 		return ResultInvalidValue, err
 	}
 	return Result(int32(r)), nil

@@ -8,22 +8,23 @@ import (
 )
 
 // This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
-// launches of graphs. The caller has a call in flight on the stream.
+// launches of graphs.
 //
-//	w := sc.enqueue()      No capture of the stream begins or ends from now on.
-//	w.use(object)          For each object, before the driver has the work: the object is not
-//	                       destroyed before the work on the stream is done, or, if the work becomes
-//	                       part of a capture, the graph keeps the object.
-//	sc.beginLegacy()       Around the driver's call: see captureGate.
-//	res := ...             The driver is called at sc.workAt, again if needsContext says so.
+//	w, err := sc.enqueue(op)   Begins a call on the stream. No capture of the stream begins or ends
+//	                           from now on.
+//	w.use(object)              For each object, before the driver has the work: the object is not
+//	                           destroyed before the work on the stream is done, or, if the work
+//	                           becomes part of a capture, the graph keeps the object.
+//	sc.beginLegacy()           Around the driver's call: see captureGate.
+//	res := ...                 The driver is called in sc.contextFor, again if needsContext says so.
 //	sc.endLegacy()
 //	w.end()
 //
 // No tracer is called, and no result becomes an error, between enqueue and end: both may end the
 // last call on some other object, and destroy it.
 //
-// A work that is the only one on its stream has the stream's turn: see [handle.Kept]. It counts no
-// call on the objects that the stream keeps, and writes to no memory that other streams use.
+// A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
+// objects that the stream keeps, and writes to no memory that calls on other streams use.
 //
 // Host functions, timelines, records in a capture and external waits use beginWork and keep
 // instead, which are the same without a turn.
@@ -43,6 +44,8 @@ type work struct {
 	capture *capture
 	// frame is the stream's if the work has the stream's turn.
 	frame *workFrame
+	// outside says that no capture accepts the work, so that captures may begin and end meanwhile.
+	outside bool
 }
 
 // workFrame is the memory that a work needs while it is enqueued.
@@ -58,31 +61,49 @@ type workFrame struct {
 	borrowed bool
 }
 
-// enqueue begins to enqueue work.
-func (sc *streamCore) enqueue() work {
-	frame := &sc.frame
-	if !sc.kept.Begin() {
-		frame = sc.ctx.drv.frames.Get().(*workFrame)
+// enqueue begins a call on the stream that enqueues work.
+func (sc *streamCore) enqueue(op string) (w work, err error) {
+	if w, err = sc.enqueueOutside(op); err == nil {
+		w.capture, w.outside = sc.beginWork(), false
 	}
-	return work{sc, sc.beginWork(), frame}
+	return w, err
+}
+
+// enqueueOutside is enqueue for work that no capture accepts.
+func (sc *streamCore) enqueueOutside(op string) (w work, err error) {
+	w = work{sc: sc, frame: &sc.frame, outside: true}
+	if !sc.kept.Begin(&sc.Refs) {
+		w.frame = nil
+		if err := sc.Enter(sc, op); err != nil {
+			return w, err
+		}
+		w.frame = sc.ctx.drv.frames.Get().(*workFrame)
+	}
+	if err := sc.checkThread(op); err != nil {
+		w.leave()
+		return w, err
+	}
+	return w, nil
 }
 
 // turn reports whether the work has the stream's turn.
 func (w *work) turn() bool { return w.frame == &w.sc.frame }
 
-// end ends the enqueuing, after the driver has the work.
+// end ends the call, after the driver has the work.
 func (w *work) end() {
-	w.sc.endWork()
+	if !w.outside {
+		w.sc.endWork()
+	}
 	if fr := w.frame; fr.borrowed || len(fr.counted) != 0 {
+		defer w.leave()
 		w.leaveCounted()
 		return
 	}
-	w.endFrame()
+	w.leave()
 }
 
 // leaveCounted restores the frame, and ends the calls on the objects, also if one of them panics.
 func (w *work) leaveCounted() {
-	defer w.endFrame()
 	w.frame.restore()
 	counted := w.frame.counted
 	w.frame.counted = counted[:0]
@@ -93,11 +114,13 @@ func (w *work) leaveCounted() {
 	})
 }
 
-func (w *work) endFrame() {
-	if w.turn() {
-		w.sc.kept.End()
+// leave ends the call on the stream.
+func (w *work) leave() {
+	if sc := w.sc; w.turn() {
+		sc.kept.End(&sc.Refs, sc)
 	} else {
-		w.sc.ctx.drv.frames.Put(w.frame)
+		sc.ctx.drv.frames.Put(w.frame)
+		sc.leave()
 	}
 }
 
@@ -113,8 +136,8 @@ func (w *work) use(r *resource, o usable) bool {
 		return false
 	}
 	if w.capture != nil {
-		w.capture.uses.add(o)
-	} else if noted := o.usedOn(w.sc); noted && w.turn() && w.sc.kept.Add(r, r.number) {
+		w.capture.objects.add(o)
+	} else if noted := o.usedOn(w.sc); noted && w.turn() && w.sc.kept.Add(&w.sc.Refs, w.sc, r, r.number) {
 		r.leave() // not the last call: the stream has one
 		return true
 	}
@@ -127,11 +150,11 @@ func (w *work) use(r *resource, o usable) bool {
 // stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
 // stream behind them. beginWork returns the capture that work on the stream becomes part of, or nil.
 func (sc *streamCore) beginWork() *capture {
-	sc.part.work.RLock()
-	return sc.capturedBy()
+	sc.shared.work.RLock()
+	return sc.currentCapture()
 }
 
-func (sc *streamCore) endWork() { sc.part.work.RUnlock() }
+func (sc *streamCore) endWork() { sc.shared.work.RUnlock() }
 
 // keep keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.
@@ -140,7 +163,7 @@ func (c *capture) keep(o usable, sc *streamCore) {
 		o.usedOn(sc)
 		return
 	}
-	c.uses.add(o)
+	c.objects.add(o)
 }
 
 // inContext returns the way to call the driver in the stream's context. If the stream belongs to a

@@ -92,7 +92,7 @@ func TestKeptIsCollected(t *testing.T) {
 	if !eventually(func() bool { runtime.GC(); return p.Value() == nil }) {
 		t.Fatal("the stream keeps the memory from being collected")
 	}
-	if got := r.leaked(1); len(got) != 1 || got[0] != "device memory forgotten" {
+	if got := r.leaked(1); len(got) != 1 || got[0] != "device memory abandoned" {
 		t.Errorf("reported: %v", got)
 	}
 	r.ok(h.Close())

@@ -171,11 +171,11 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 		aKind, a.raw, bKind, b.raw, a.dev))
 }
 
-// fail returns the error for a call that the driver answered with res. res is not success. fail is
-// for calls that concern no context.
-func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
+// resultError returns the error for a call that the driver answered with res. res is not success.
+// It is for calls that concern no context.
+func (d *Driver) resultError(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
-		e := d.fail(after, 0, code)
+		e := d.resultError(after, 0, code)
 		e.afterSuccess(op)
 		return e
 	}
@@ -205,22 +205,23 @@ func (d *Driver) fail(op string, handle uintptr, res driver.Result) *Error {
 	return e
 }
 
-// fail returns the error for a call in this context that the program made, and that the driver
-// answered with res. res is not success. If res is sticky, fail marks the context as poisoned.
-func (c *contextCore) fail(op string, handle uintptr, res driver.Result) *Error {
-	e := c.failed(op, handle, res)
+// callError returns the error for a call in this context that the program made, and that the driver
+// answered with res. res is not success. If res is sticky, callError marks the context as poisoned.
+func (c *contextCore) callError(op string, handle uintptr, res driver.Result) *Error {
+	e := c.backgroundError(op, handle, res)
 	c.drv.noteInvalidating(e)
 	return e
 }
 
-// failed is fail for background calls of this package. They invalidate no capture.
-func (c *contextCore) failed(op string, handle uintptr, res driver.Result) *Error {
+// backgroundError is callError for calls that this package makes on its own, and for other calls
+// that can invalidate no capture: it does not look for captures that the call has invalidated.
+func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
-		e := c.failed(after, uintptr(c.raw), code)
+		e := c.backgroundError(after, uintptr(c.raw), code)
 		e.afterSuccess(op)
 		return e
 	}
-	e := c.drv.fail(op, handle, res)
+	e := c.drv.resultError(op, handle, res)
 	if res < 0 {
 		return e
 	}

@@ -87,7 +87,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	ec := ownEvent(core, flags, driver.Event(handle))
 	ec.foreign = true
-	ec.first.Mark(slotExposed)
+	ec.first.SetBits(slotExposed)
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
@@ -95,7 +95,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 
 func newEventOwner(c *eventCore) *eventOwner {
 	o := &eventOwner{core: c}
-	o.cleanup = runtime.AddCleanup(o, func(c *eventCore) { c.forgotten() }, c)
+	o.cleanup = runtime.AddCleanup(o, func(c *eventCore) { c.closeAbandoned() }, c)
 	return o
 }
 
@@ -235,7 +235,7 @@ func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if e != nil && s != nil && s.core != nil {
 		if o := e.load(); o != nil {
-			done, err := o.core.recordPlainly(op, s.core)
+			done, err := o.core.recordFast(op, s.core)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {
@@ -318,7 +318,7 @@ func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, e
 	switch {
 	case c.flags&EventInterprocess != 0:
 		return op, a, c.refuseNode(op, a.stream, a.flags)
-	case c.flags&EventExternal != 0 && a.stream.active():
+	case c.flags&EventExternal != 0 && a.stream.captureActive():
 		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
 		return "cuEventRecordWithFlags", a, nil
 	}
@@ -396,7 +396,7 @@ func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, erro
 	case driver.ResultNotReady:
 		return Pending, nil
 	}
-	return StatusUnknown, c.ctx.fail(op, uintptr(sl.raw), res)
+	return StatusUnknown, c.ctx.callError(op, uintptr(sl.raw), res)
 }
 
 // Synchronize waits until the event's newest record has completed (cuEventSynchronize). It holds an
@@ -425,7 +425,7 @@ func (e *Event) Synchronize() error {
 	}
 	defer o.leave(sl)
 	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
-		return c.ctx.fail(op, uintptr(sl.raw), res)
+		return c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return nil
 }

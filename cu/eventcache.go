@@ -57,7 +57,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
 	t.doneOr(func() { c.destroyEvent(e, background()) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
-		return 0, c.failed("cuEventCreate", 0, res)
+		return 0, c.backgroundError("cuEventCreate", 0, res)
 	}
 	return e, nil
 }
@@ -73,7 +73,7 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
-		return c.failed("cuEventDestroy", uintptr(e), res)
+		return c.backgroundError("cuEventDestroy", uintptr(e), res)
 	}
 	return nil
 }

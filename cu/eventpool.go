@@ -90,7 +90,7 @@ func changed(head uint64, first uint32) uint64 {
 
 // poolEntry is a place for an event in a pool.
 type poolEntry struct {
-	// state is the sum of the marks below and of entryOne times the generation. The generation is
+	// state is the sum of the bits below and of entryOne times the generation. The generation is
 	// the number of times that the entry was acquired.
 	state atomic.Uint64
 	// core is nil while the entry has no CUevent.
@@ -176,7 +176,7 @@ func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 		}
 		closed, err := c.close(at)
 		if closed && inUse && en.state.Load()&entryInUse != 0 {
-			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Forgotten: true})
+			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Abandoned: true})
 		}
 		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
 			first = e.Result
@@ -304,7 +304,7 @@ func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 		return e, err
 	}
 	owner := new(pooledOwner)
-	owner.cleanup = runtime.AddCleanup(owner, func(e Pooled) { e.forgotten() }, e)
+	owner.cleanup = runtime.AddCleanup(owner, func(e Pooled) { e.releaseAbandoned() }, e)
 	e.owner = owner
 	return e, nil
 }
@@ -492,7 +492,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 	if !ctx.hold() {
 		return errClosed(op, "event pool", 0)
 	}
-	defer ctx.childDone()
+	defer ctx.endHold()
 	raw, err := ctx.takeEvent(en.flags, background()) // without the lock, because it calls tracers
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 			return 0, StatusUnknown, errUnrecorded(op, uintptr(stop.raw))
 		}
 	}
-	return 0, StatusUnknown, stop.core.ctx.fail(op, uintptr(stop.raw), res)
+	return 0, StatusUnknown, stop.core.ctx.callError(op, uintptr(stop.raw), res)
 }
 
 // elapsed returns the time between two records in milliseconds.

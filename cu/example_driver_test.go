@@ -41,7 +41,7 @@ func ExampleWithLibrary() {
 // tests, before it matters.
 func ExampleWithLeakHook() {
 	drv, err := cu.Open(cu.WithLeakHook(func(l cu.Leak) {
-		if l.Forgotten {
+		if l.Abandoned {
 			log.Printf("%s %#x was never closed", l.Kind, l.Handle)
 		} else {
 			log.Printf("%s %#x: %v", l.Kind, l.Handle, l.Err)

@@ -310,8 +310,8 @@ func (f *fake) leaked(n int) []string {
 	var words []string
 	for _, l := range f.reports(n) {
 		w := l.Kind
-		if l.Forgotten {
-			w += " forgotten"
+		if l.Abandoned {
+			w += " abandoned"
 		}
 		if l.Err != nil {
 			w += ": " + l.Err.Error()

@@ -13,8 +13,8 @@ import (
 // to wait for it.
 
 // list returns the streams on which work was enqueued that uses the object.
-func (u *usage) list() []*streamCore {
-	if l := u.streams.Load(); l != nil {
+func (set *streamSet) list() []*streamCore {
+	if l := set.streams.Load(); l != nil {
 		return *l
 	}
 	return nil
@@ -39,17 +39,17 @@ func (sc *streamCore) ended() (bool, error) {
 	}
 	held := ctx.hold() || ctx.revive()
 	if held {
-		defer ctx.childDone()
+		defer ctx.endHold()
 	}
 	switch {
 	case !held && !ctx.cells.drained.Load():
 		return false, nil // the release of the context waits for the work
-	case !held && sc.lasts():
+	case !held && sc.permanent():
 		if ctx.lostWork() {
 			return false, fmt.Errorf("%w: %v", errNoTail, ctx.ends.lost)
 		}
 		return true, nil
-	case held && (sc.lasts() || !sc.freed.Load()):
+	case held && (sc.permanent() || !sc.freed.Load()):
 		return false, nil
 	}
 	ctx.ends.mu.Lock()
@@ -89,19 +89,19 @@ func (sc *streamCore) idle() bool {
 		t.done(TraceStreamQuery, 0, sc.raw, res)
 	}
 	if res != driver.ResultSuccess && res != driver.ResultNotReady {
-		sc.ctx.failed("cuStreamQuery", uintptr(sc.raw), res) // the error may have poisoned the context
+		sc.ctx.backgroundError("cuStreamQuery", uintptr(sc.raw), res) // the error may have poisoned the context
 	}
 	return res == driver.ResultSuccess || res.Sticky()
 }
 
 // query queries the stream, unless the stream may be captured.
 func (sc *streamCore) query() (res driver.Result, asked bool) {
-	part, drop := sc.current()
+	shared, drop := sc.currentShared()
 	defer drop()
-	if !part.work.TryRLock() {
+	if !shared.work.TryRLock() {
 		return driver.ResultNotReady, false // a capture may be beginning
 	}
-	defer part.work.RUnlock()
+	defer shared.work.RUnlock()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	if sc.unlessCaptured(at) != nil {
@@ -110,14 +110,14 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 	return sc.ctx.drv.table.StreamQuery(at, sc.raw), true
 }
 
-// current returns the present partOf of the CUstream, because this Stream of it may have been
-// closed. The caller is a user of the context.
-func (sc *streamCore) current() (part *partOf, drop func()) {
+// currentShared returns the present sharedState of the CUstream, because this Stream of it may
+// have been closed. The caller is a user of the context.
+func (sc *streamCore) currentShared() (shared *sharedState, drop func()) {
 	if !sc.pooled {
-		return sc.part, func() {}
+		return sc.shared, func() {}
 	}
-	part = sc.ctx.takePart(sc.raw, new(partOf))
-	return part, func() { sc.ctx.dropPart(sc.raw, part) }
+	shared = sc.ctx.takeShared(sc.raw, new(sharedState))
+	return shared, func() { sc.ctx.dropShared(sc.raw, shared) }
 }
 
 // tryEnter prevents the destruction of the CUstream until leave is called. ok is false if it is
@@ -127,16 +127,16 @@ func (sc *streamCore) tryEnter() (leave func(), ok bool) {
 	if !ctx.hold() && !ctx.revive() {
 		return nil, false
 	}
-	if sc.lasts() {
-		return ctx.childDone, true
+	if sc.permanent() {
+		return ctx.endHold, true
 	}
 	if !sc.Acquire(sc) {
-		ctx.childDone()
+		ctx.endHold()
 		return nil, false
 	}
 	return func() {
 		sc.leave()
-		ctx.childDone()
+		ctx.endHold()
 	}, true
 }
 
@@ -165,7 +165,7 @@ func (m *mark) done() (bool, error) {
 	return m.sc.ended()
 }
 
-// wait waits for the work. It may return errBusy: see patiently.
+// wait waits for the work. It may return errBusy: see retryUntilDone.
 func (m *mark) wait() error {
 	switch done, err := m.done(); {
 	case done || err != nil:
@@ -180,16 +180,16 @@ func (m *mark) wait() error {
 // timeline is closed and its work is not done when its context is released, the release waits for
 // the work. For that it has to know the work on streams of other contexts and on the legacy stream.
 func (tc *timelineCore) usedOn(sc *streamCore) (noted bool) {
-	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.part.usesOthers.Load() {
-		sc.part.usesOthers.Store(true)
+	if (tc.ctx != sc.ctx || sc.raw == driver.CU_STREAM_LEGACY) && !sc.shared.usesOthers.Load() {
+		sc.shared.usesOthers.Store(true)
 	}
-	return tc.usage.note(sc, true)
+	return tc.usedStreams.note(sc, true)
 }
 
 // usedOnAll notes that a graph used the counter on the streams on which the graph was launched.
 // Marks that were made earlier do not include that work.
-func (tc *timelineCore) usedOnAll(graph *usage) {
-	tc.usage.noteAll(graph)
+func (tc *timelineCore) usedOnAll(graph *streamSet) {
+	tc.usedStreams.noteAll(graph)
 	if !tc.Closed() {
 		return // Close marks the streams
 	}
@@ -238,10 +238,10 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	if err != nil {
 		return nil, nil
 	}
-	part, drop := sc.current()
+	shared, drop := sc.currentShared()
 	defer drop()
-	part.work.RLock() // no capture begins here until the write is enqueued
-	defer part.work.RUnlock()
+	shared.work.RLock() // no capture begins here until the write is enqueued
+	defer shared.work.RUnlock()
 	if !sc.tryBeginLegacy() {
 		return nil, nil // a capture begins or ends
 	}
@@ -254,7 +254,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	p += driver.DevicePtr(8 * i)
 	res := sc.ctx.drv.table.StreamWriteValue64(at, sc.raw, p, 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
 	if res != driver.ResultSuccess {
-		sc.ctx.failed(signalOp, uintptr(sc.raw), res) // the error may have poisoned the context
+		sc.ctx.backgroundError(signalOp, uintptr(sc.raw), res) // the error may have poisoned the context
 		return nil, nil
 	}
 	// Other code can begin a capture of a stream whose handle it has. The legacy stream cannot be
@@ -297,12 +297,12 @@ func (tc *timelineCore) takeMore() (cell, error) {
 	return tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true})
 }
 
-// forgotten closes an abandoned timeline. A graph may still use it.
-func (tc *timelineCore) forgotten() {
+// closeAbandoned closes an abandoned timeline. A graph may still use it.
+func (tc *timelineCore) closeAbandoned() {
 	first, last := tc.Close()
 	if first {
 		tc.ctx.cells.count(-1, 1)
-		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Forgotten: true})
+		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Abandoned: true})
 	}
 	if last {
 		tc.retire()
@@ -324,7 +324,7 @@ func (tc *timelineCore) retire() {
 			left = append(left, m)
 		}
 	}
-	for _, sc := range tc.usage.list() {
+	for _, sc := range tc.usedStreams.list() {
 		if !known[sc] {
 			left = append(left, mark{sc: sc})
 		}
@@ -338,14 +338,14 @@ func (tc *timelineCore) retire() {
 	if !over {
 		for _, m := range tc.marks {
 			if m.sc.ctx == c {
-				m.sc.part.usesOthers.Store(true) // so the release of the context waits for a stream of a pool, too
+				m.sc.shared.usesOthers.Store(true) // so the release of the context waits for a stream of a pool, too
 			}
 		}
 		c.cells.mu.Lock()
 		c.cells.closed = append(c.cells.closed, tc)
 		c.cells.mu.Unlock()
 	}
-	c.childDone()
+	c.endHold()
 }
 
 // finish releases the cell if all work is done, and reports whether it is. An error says that the
@@ -367,7 +367,7 @@ func (tc *timelineCore) finish() (bool, error) {
 // waitAndFinish waits for the work, and then releases the cell.
 func (tc *timelineCore) waitAndFinish() error {
 	for i := range tc.marks {
-		if err := patiently(tc.ctx.drv.table.Clock(), tc.marks[i].wait); err != nil {
+		if err := retryUntilDone(tc.ctx.drv.table.Clock(), tc.marks[i].wait); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 //
 // Where the stream that is held is the only one, the other stream is the context's legacy default stream: that is there
 // without being made, and waits for no stream that is non-blocking. It cannot be captured: the held stream is, then,
-// which enqueues nothing; and no stream is forgotten. Of two streams, the other one is captured, too. From the fourth
+// which enqueues nothing; and no stream is abandoned. Of two streams, the other one is captured, too. From the fourth
 // stream on, it is held with each step's, and where the driver itself waits.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
 	legacy := must(gpu.LegacyStream())(t)
@@ -179,7 +179,7 @@ func (b *besideHeld) run(contexts bool) {
 			}
 			return e.Close()
 		}},
-		{"Context.Alloc", func() error { _, err := b.gpu.Alloc(64); return err }}, // and forgets it
+		{"Context.Alloc", func() error { _, err := b.gpu.Alloc(64); return err }}, // and abandons it
 	} {
 		begun, done := time.Now(), make(chan error, 1)
 		go func() { done <- c.call() }()
@@ -194,7 +194,7 @@ func (b *besideHeld) run(contexts bool) {
 				"%s is held up, beside %d streams of the program and %d in all",
 				c.name,
 				b.streams,
-				len(b.gpu.own.core.parts),
+				len(b.gpu.own.core.sharedStates),
 			)
 			b.ok(tl.Set(1))
 			<-done
@@ -209,7 +209,7 @@ func (b *besideHeld) run(contexts bool) {
 }
 
 // objects makes objects of all kinds, while nothing is held, and returns a function that enqueues work with some of
-// them and forgets all.
+// them and abandons all.
 func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	t := b.t
 	mem, host := must(b.gpu.Alloc(1<<20))(t), must(b.gpu.AllocHost(1<<16, 0))(t)

@@ -28,8 +28,8 @@ type graphCore struct {
 	resource
 	raw driver.Graph
 	// mu is held for each call, because CUDA does not synchronize calls on a graph.
-	mu   lock.Mutex[lock.Graph]
-	uses *uses
+	mu      lock.Mutex[lock.Graph]
+	objects *objectSet
 	// building is set while Capture runs the program's function. mu guards it, and is not held
 	// while the function runs.
 	building bool
@@ -41,13 +41,13 @@ func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
 
 func (gc *graphCore) free(at driver.At) (string, driver.Result) {
 	res := gc.ctx.drv.table.GraphDestroy(at, gc.raw)
-	gc.uses.release()
+	gc.objects.release()
 	return "cuGraphDestroy", res
 }
 
-// newGraph returns the owner of a graph that uses the objects in u.
-func newGraph(ctx *contextCore, raw driver.Graph, u *uses) *Graph {
-	g := &Graph{core: &graphCore{raw: raw, uses: u}}
+// newGraph returns the owner of a graph that uses these objects.
+func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet) *Graph {
+	g := &Graph{core: &graphCore{raw: raw, objects: objects}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }
@@ -62,9 +62,9 @@ func (c *Context) NewGraph() (*Graph, error) {
 	defer c.leave()
 	raw, res := core.drv.table.GraphCreate(driver.At{Context: core.raw}, 0)
 	if res != driver.ResultSuccess {
-		return nil, core.fail(op, 0, res)
+		return nil, core.callError(op, 0, res)
 	}
-	return newGraph(core, raw, new(uses)), nil
+	return newGraph(core, raw, new(objectSet)), nil
 }
 
 // enter begins a call on the graph, and waits until no other one is in flight. leave ends the call.
@@ -93,9 +93,9 @@ func (g *Graph) leave() {
 	runtime.KeepAlive(g)
 }
 
-// fail returns the error for the driver's result.
-func (gc *graphCore) fail(op string, res driver.Result) error {
-	return gc.ctx.fail(op, uintptr(gc.raw), res)
+// callError returns the error for the driver's result.
+func (gc *graphCore) callError(op string, res driver.Result) error {
+	return gc.ctx.callError(op, uintptr(gc.raw), res)
 }
 
 // Close destroys the graph (cuGraphDestroy). A GraphExec that was instantiated from it stays valid.
@@ -115,7 +115,7 @@ func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
 	}
-	g.core.uses.exposed()
+	g.core.objects.exposed()
 	return uintptr(g.core.raw)
 }
 
@@ -129,11 +129,11 @@ func (g *Graph) Clone() (*Graph, error) {
 	defer g.leave()
 	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
 	if res != driver.ResultSuccess {
-		return nil, gc.fail(op, res)
+		return nil, gc.callError(op, res)
 	}
-	u := new(uses)
-	u.addAll(gc.uses)
-	return newGraph(gc.ctx, raw, u), nil
+	objects := new(objectSet)
+	objects.addAll(gc.objects)
+	return newGraph(gc.ctx, raw, objects), nil
 }
 
 // Nodes returns the graph's nodes in the driver's order (cuGraphGetNodes).
@@ -156,21 +156,21 @@ func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
 	t := gc.ctx.drv.table
 	n, res := t.GraphGetNodes(driver.At{}, gc.raw, nil)
 	if res != driver.ResultSuccess || n == 0 {
-		return nil, gc.failed(op, res)
+		return nil, gc.check(op, res)
 	}
 	nodes := make([]driver.GraphNode, n)
 	if n, res = t.GraphGetNodes(driver.At{}, gc.raw, nodes); res != driver.ResultSuccess {
-		return nil, gc.fail(op, res)
+		return nil, gc.callError(op, res)
 	}
 	return nodes[:min(n, uint64(len(nodes)))], nil
 }
 
-// failed is fail, or nil if the call succeeded.
-func (gc *graphCore) failed(op string, res driver.Result) error {
+// check returns the error for the driver's result, or nil if the call succeeded.
+func (gc *graphCore) check(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	return gc.fail(op, res)
+	return gc.callError(op, res)
 }
 
 // edge says that node to comes after node from.
@@ -182,11 +182,11 @@ func (gc *graphCore) edges() ([]edge, error) {
 	t := gc.ctx.drv.table
 	n, res := t.GraphGetEdges(driver.At{}, gc.raw, nil, nil)
 	if res != driver.ResultSuccess || n == 0 {
-		return nil, gc.failed(op, res)
+		return nil, gc.check(op, res)
 	}
 	from, to := make([]driver.GraphNode, n), make([]driver.GraphNode, n)
 	if n, res = t.GraphGetEdges(driver.At{}, gc.raw, from, to); res != driver.ResultSuccess {
-		return nil, gc.fail(op, res)
+		return nil, gc.callError(op, res)
 	}
 	edges := make([]edge, 0, len(from))
 	for i := range min(n, uint64(len(from))) {
@@ -244,7 +244,7 @@ func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
 func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
 	typ, res := gc.ctx.drv.table.GraphNodeGetType(driver.At{}, n)
 	if res != driver.ResultSuccess {
-		return 0, gc.fail("cuGraphNodeGetType", res)
+		return 0, gc.callError("cuGraphNodeGetType", res)
 	}
 	return GraphNodeType(typ), nil
 }
@@ -286,9 +286,9 @@ func (n GraphNode) SetEvent(e *Event) error {
 	before, err := n.setEvent(e, &eventSetter{
 		ctx:    gc.ctx,
 		handle: uintptr(gc.raw),
-		enter: func(op string) (*uses, func(), error) {
+		enter: func(op string) (*objectSet, func(), error) {
 			_, err := n.enter(op)
-			return gc.uses, n.graph.leave, err
+			return gc.objects, n.graph.leave, err
 		},
 		recordOp: graphRecordSetOp,
 		record:   func(e driver.Event) driver.Result { return t.GraphEventRecordNodeSetEvent(driver.At{}, n.raw, e) },
@@ -308,7 +308,7 @@ type eventSetter struct {
 	ctx    *contextCore
 	handle uintptr
 	// enter begins the call, and waits until no other one is in flight. leave ends it.
-	enter func(op string) (u *uses, leave func(), err error)
+	enter func(op string) (objects *objectSet, leave func(), err error)
 	// Nodes that record and nodes that wait have different C functions.
 	recordOp, waitOp string
 	record, wait     func(driver.Event) driver.Result
@@ -336,20 +336,20 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error)
 		return nil, err
 	}
 	defer o.leave(sl)
-	u, leave, err := to.enter(op)
+	objects, leave, err := to.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	u.add(sl)
+	objects.add(sl)
 	if res := set(sl.raw); res != driver.ResultSuccess {
-		u.undo(sl)
-		return nil, to.ctx.fail(op, to.handle, res)
+		objects.undo(sl)
+		return nil, to.ctx.callError(op, to.handle, res)
 	}
 	if typ == GraphNodeTypeEventRecord {
-		u.records(sl)
+		objects.records(sl)
 	}
-	if before = u.give(n.raw, sl); before != nil && !u.drop(before) {
+	if before = objects.give(n.raw, sl); before != nil && !objects.drop(before) {
 		before = nil
 	}
 	return before, nil
@@ -435,5 +435,5 @@ func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Ev
 	default:
 		return 0, false, nil
 	}
-	return e, true, gc.failed(op, res)
+	return e, true, gc.check(op, res)
 }

@@ -93,13 +93,13 @@ func (g *Graph) addEvent(
 	}
 	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		gc.uses.add(sl)
+		gc.objects.add(sl)
 		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
 		switch {
 		case res != driver.ResultSuccess:
-			gc.uses.undo(sl)
+			gc.objects.undo(sl)
 		case typ == GraphNodeTypeEventRecord:
-			gc.uses.records(sl)
+			gc.objects.records(sl)
 		}
 		return n, res, nil
 	})
@@ -122,7 +122,7 @@ func (g *Graph) add(
 	}
 	n, res, err := add(gc, deps)
 	if err == nil {
-		err = gc.failed(op, res)
+		err = gc.check(op, res)
 	}
 	if err != nil {
 		return GraphNode{}, err
@@ -191,7 +191,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
 // captureTo captures the work that f enqueues on a stream into the graph.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
-	_, err := sc.captured(beginToGraphOp, gc.uses, f, func(at driver.At) driver.Result {
+	_, err := sc.runCapture(beginToGraphOp, gc.objects, f, func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}, func(driver.Graph) {})
 	return err
@@ -249,7 +249,8 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 	var t tracedCall
 	var res driver.Result
 	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
-		t, res, err = k.enqueue(s.core, &cfg, args)
+		t = s.core.ctx.drv.trace(TraceLaunch, 0, s.core.raw)
+		res, err = k.enqueue(s.core, &cfg, args, nil)
 		return err
 	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
 }
@@ -305,7 +306,7 @@ func (g *Graph) addWork(
 	if !ctx.hold() {
 		return GraphNode{}, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
 	}
-	defer ctx.childDone()
+	defer ctx.endHold()
 	at := driver.At{Context: ctx.raw}
 	var raw driver.Stream
 	up, ok := ctx.takeWakeUp()

@@ -25,8 +25,8 @@ type execCore struct {
 	raw driver.GraphExec
 	// mu is held for each call, because CUDA does not synchronize calls on an executable graph. So
 	// a launch waits for another launch, which may wait until its stream's queue has room.
-	mu   lock.Mutex[lock.Exec]
-	uses atomic.Pointer[uses]
+	mu      lock.Mutex[lock.Exec]
+	objects atomic.Pointer[objectSet]
 	// exposed says that other code has the handle.
 	exposed atomic.Bool
 	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
@@ -50,7 +50,7 @@ func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
 
 func (xc *execCore) free(at driver.At) (string, driver.Result) {
 	res := xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
-	xc.uses.Load().release()
+	xc.objects.Load().release()
 	return "cuGraphExecDestroy", res
 }
 
@@ -67,12 +67,12 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	defer g.leave()
 	raw, res := gc.ctx.drv.table.GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
 	if res != driver.ResultSuccess {
-		return nil, gc.fail(op, res)
+		return nil, gc.callError(op, res)
 	}
-	xc, u := &execCore{raw: raw, graph: gc}, new(uses)
-	u.addAll(gc.uses)
-	xc.uses.Store(u)
-	xc.usage = new(usage) // the objects that the graph uses are released when its launches are done
+	xc, objects := &execCore{raw: raw, graph: gc}, new(objectSet)
+	objects.addAll(gc.objects)
+	xc.objects.Store(objects)
+	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
 	return x, nil
@@ -116,7 +116,7 @@ func (x *GraphExec) Handle() uintptr {
 		return 0
 	}
 	x.core.exposed.Store(true)
-	x.core.uses.Load().exposed()
+	x.core.objects.Load().exposed()
 	return uintptr(x.core.raw)
 }
 
@@ -149,39 +149,52 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 	if x.core.ctx.drv != s.core.ctx.drv {
 		return mixed(op, "executable graph", x.core.ctx, "stream", s.core.ctx)
 	}
-	sc, err := s.enter(op)
+	sc, xc := s.core, x.core
+	w, err := sc.enqueueOutside(op)
 	if err != nil {
 		return err
 	}
-	xc, err := x.enter(op)
-	if err != nil {
-		s.leave()
-		return err
+	if !w.kept(&xc.resource) && !w.use(&xc.resource, xc) {
+		w.end()
+		return xc.Refused(op)
 	}
 	var t tracedCall
 	if f == workGraphLaunch {
 		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
 	}
-	xc.usedOn(sc)
-	sc.beginLegacy()
-	res := driver.ResultSuccess
-	for in, again := sc.contextFor(f); again; in, again = sc.needsContext(f, in, res) {
-		if f == workGraphLaunch {
-			res = sc.ctx.drv.table.GraphLaunch(driver.At{Context: in, Thread: sc.at.Thread}, xc.raw, sc.raw)
-		} else {
-			res = sc.ctx.drv.table.GraphUpload(driver.At{Context: in, Thread: sc.at.Thread}, xc.raw, sc.raw)
-		}
+	if t.to != nil { // tracers are called during a call on the stream
+		sc.Retain()
+		defer sc.leave()
 	}
-	sc.endLegacy()
-	if res == driver.ResultSuccess && f == workGraphLaunch {
-		xc.uses.Load().launched()
-	}
-	x.leave()
-	s.leaveTraced(t, TraceGraphLaunch, res)
+	res := xc.enqueue(f, sc)
+	w.end()
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(s)
+	t.done(TraceGraphLaunch, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(xc.raw), res)
+		return sc.ctx.callError(op, uintptr(xc.raw), res)
 	}
 	return nil
+}
+
+// enqueue calls the driver.
+func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result) {
+	xc.mu.Lock()
+	defer xc.mu.Unlock()
+	sc.beginLegacy()
+	defer sc.endLegacy()
+	for in, again := sc.contextFor(f); again; in, again = sc.needsContext(f, in, res) {
+		at := driver.At{Context: in, Thread: sc.at.Thread}
+		if f == workGraphUpload {
+			res = sc.ctx.drv.table.GraphUpload(at, xc.raw, sc.raw)
+		} else {
+			res = sc.ctx.drv.table.GraphLaunch(at, xc.raw, sc.raw)
+		}
+	}
+	if res == driver.ResultSuccess && f == workGraphLaunch {
+		xc.objects.Load().launched()
+	}
+	return res
 }
 
 // Update makes the executable graph do the work of another graph, which must have the same nodes in
@@ -202,8 +215,8 @@ func (x *GraphExec) Update(g *Graph) error {
 	return err
 }
 
-// update is Update, and returns the uses that the caller has to release.
-func (x *GraphExec) update(op string, g *Graph) (unused *uses, err error) {
+// update is Update, and returns the set that the caller has to release.
+func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	xc, err := x.enter(op)
 	if err != nil {
 		return nil, err
@@ -214,46 +227,46 @@ func (x *GraphExec) update(op string, g *Graph) (unused *uses, err error) {
 		return nil, err
 	}
 	defer g.leave()
-	// The new uses are added before the old ones are released, because most objects are in both.
-	fresh := new(uses)
-	fresh.addAll(gc.uses)
+	// The new objects are added before the old ones are released, because most are in both sets.
+	fresh := new(objectSet)
+	fresh.addAll(gc.objects)
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
-		e := xc.ctx.fail(op, uintptr(xc.raw), res)
+		e := xc.ctx.callError(op, uintptr(xc.raw), res)
 		if res == driver.ResultGraphExecUpdateFailure {
 			e.Detail = join(gc.difference(at, why), e.Detail)
 		}
 		return fresh, e
 	}
-	old := xc.uses.Swap(fresh)
-	if xc.exposed.Load() { // Handle sets exposed before it loads uses
+	old := xc.objects.Swap(fresh)
+	if xc.exposed.Load() { // Handle sets exposed before it loads objects
 		fresh.exposed()
 	}
 	xc.keepForLaunches(old)
 	return old, nil
 }
 
-// keepForLaunches prepares the release of old uses: objects that earlier launches use stay until
+// keepForLaunches prepares the release of an old set: objects that earlier launches use stay until
 // these are done.
-func (xc *execCore) keepForLaunches(old *uses) {
-	launched, uses := xc.usage.streams.Load() != nil, xc.uses.Load()
+func (xc *execCore) keepForLaunches(old *objectSet) {
+	launched, objects := xc.usedStreams.streams.Load() != nil, xc.objects.Load()
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
 		switch h := h.(type) {
 		case *memCore:
-			h.usedOnAll(xc.usage)
+			h.usedOnAll(xc.usedStreams)
 		case *moduleCore:
-			h.usage.noteAll(xc.usage)
+			h.usedStreams.noteAll(xc.usedStreams)
 		case *timelineCore:
-			h.usedOnAll(xc.usage)
+			h.usedOnAll(xc.usedStreams)
 		case *slot:
-			if launched && !uses.has(h) {
+			if launched && !objects.has(h) {
 				h.Retain() // works also if the event was closed
 				xc.leaveAfterLaunches(h.delayedRelease())
 			}
 		case *hostFunc:
-			if launched && !uses.has(h) {
+			if launched && !objects.has(h) {
 				h.Retain()
 				xc.leaveAfterLaunches(delayedRelease{h, "host function", 0})
 			}
@@ -267,7 +280,7 @@ func (sl *slot) delayedRelease() delayedRelease { return delayedRelease{sl, "eve
 // are done. If there were none, it does so at once, for which the caller must hold no lock; else in
 // the background.
 func (xc *execCore) leaveAfterLaunches(l delayedRelease) {
-	if xc.usage.streams.Load() == nil {
+	if xc.usedStreams.streams.Load() == nil {
 		l.leave()
 		return
 	}
@@ -293,7 +306,7 @@ func (xc *execCore) leaveDelayed() {
 		if len(batch) == 0 {
 			return
 		}
-		if err := xc.usage.waitLong(xc.ctx.drv.table.Clock()); err != nil {
+		if err := xc.usedStreams.waitLong(xc.ctx.drv.table.Clock()); err != nil {
 			for _, l := range batch {
 				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}
@@ -353,7 +366,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	before, err := n.setEvent(e, &eventSetter{
 		ctx:    xc.ctx,
 		handle: uintptr(xc.raw),
-		enter: func(op string) (*uses, func(), error) {
+		enter: func(op string) (*objectSet, func(), error) {
 			if _, err := x.enter(op); err != nil {
 				return nil, nil, err
 			}
@@ -361,7 +374,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 				x.leave()
 				return nil, nil, err
 			}
-			return xc.uses.Load(), func() { n.graph.leave(); x.leave() }, nil
+			return xc.objects.Load(), func() { n.graph.leave(); x.leave() }, nil
 		},
 		recordOp: op,
 		record: func(e driver.Event) driver.Result {

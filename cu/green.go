@@ -27,7 +27,7 @@ func (dev *Device) SMResource() (SMResource, error) {
 	}
 	raw, res := dev.drv.table.DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
-		return SMResource{}, dev.drv.fail(op, 0, res)
+		return SMResource{}, dev.drv.resultError(op, 0, res)
 	}
 	return SMResource{dev: dev, raw: raw}, nil
 }
@@ -64,7 +64,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	t, least := r.dev.drv.table, max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.drv.fail(op, 0, res)
+		return nil, rest, r.dev.drv.resultError(op, 0, res)
 	}
 	if n == 0 {
 		return nil, r, nil
@@ -72,7 +72,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	raw := make([]driver.DevResource, n)
 	n, left, res := t.DevSmResourceSplitByCount(driver.At{}, raw, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.drv.fail(op, 0, res)
+		return nil, rest, r.dev.drv.resultError(op, 0, res)
 	}
 	for i := range raw[:min(int(n), len(raw))] {
 		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true, of: r.of})
@@ -166,12 +166,12 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	}
 	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, raw)
 	if res != driver.ResultSuccess {
-		return nil, core.fail("cuDevResourceGenerateDesc", 0, res)
+		return nil, core.callError("cuDevResourceGenerateDesc", 0, res)
 	}
 	at := driver.At{Context: core.raw}
 	handle, res := d.table.GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	if res != driver.ResultSuccess {
-		return nil, core.fail(op, 0, res)
+		return nil, core.callError(op, 0, res)
 	}
 	g := &GreenContext{core: &greenCore{raw: handle}}
 	g.core.waits = true
@@ -225,7 +225,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	at := driver.At{Context: gc.ctx.raw}
 	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
-		return SMResource{}, gc.ctx.fail(op, uintptr(gc.raw), res)
+		return SMResource{}, gc.ctx.callError(op, uintptr(gc.raw), res)
 	}
 	return SMResource{dev: gc.ctx.device, raw: raw, of: gc}, nil
 }

@@ -80,7 +80,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	h := new(hostFunc)
 	call := f
 	// A graph of other code may call the function any number of times.
-	if once := c == nil && !sc.active(); once {
+	if once := c == nil && !sc.captureActive(); once {
 		call = func() {
 			if ctx.calls.take(h) {
 				f()
@@ -99,7 +99,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	switch {
 	case res == driver.ResultSuccess:
 	case c != nil:
-		c.uses.undo(h)
+		c.objects.undo(h)
 	default:
 		ctx.calls.take(h)
 	}
@@ -107,7 +107,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	return ctx.fail(hostFuncOp, uintptr(sc.raw), res)
+	return ctx.callError(hostFuncOp, uintptr(sc.raw), res)
 }
 
 // hostFunc is a function with an address that the driver can call. Graphs keep it, or the context

@@ -323,8 +323,8 @@ func TestHostFuncInGraph(t *testing.T) {
 	kept(t, "captured to a graph", 0)
 }
 
-// TestHostFuncForgotten leaves graphs to the garbage collector.
-func TestHostFuncForgotten(t *testing.T) {
+// TestHostFuncAbandoned leaves graphs to the garbage collector.
+func TestHostFuncAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
 		g := must(r.gpu.NewGraph())(t)

@@ -154,7 +154,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	}
 	raw, res := c.ctx.drv.table.IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
 	if res != driver.ResultSuccess {
-		return IPCEventHandle{}, c.ctx.fail(op, uintptr(sl.raw), res)
+		return IPCEventHandle{}, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	h := IPCEventHandle(raw)
 	c.ctx.drv.exports.add(h, c)
@@ -227,7 +227,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
 		return nil, errSameProcess(op)
 	default:
-		return nil, core.fail(op, 0, res)
+		return nil, core.callError(op, 0, res)
 	}
 	ec := ownEvent(core, EventInterprocess|EventDisableTiming, raw)
 	ec.imported = true
@@ -308,18 +308,18 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	}
 	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
-	sc.part.work.RLock()
-	if sc.active() {
-		sc.part.work.RUnlock()
+	sc.shared.work.RLock()
+	if sc.captureActive() {
+		sc.shared.work.RUnlock()
 		return errNoNode(op, uintptr(sl.raw))
 	}
 	sc.beginLegacy()
 	res := ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 	sc.endLegacy()
-	sc.part.work.RUnlock()
+	sc.shared.work.RUnlock()
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
-		return ctx.fail(op, uintptr(sc.raw), res)
+		return ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 	if sc.green != nil {
 		return noGreen(op, uintptr(sc.raw))
 	}
-	if flags != RecordDefault || sc.ctx.drv.captures.n.Load() != 0 && sc.active() {
+	if flags != RecordDefault || sc.ctx.drv.captures.n.Load() != 0 && sc.captureActive() {
 		if c.slot.Load() == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}

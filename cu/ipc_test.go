@@ -403,15 +403,15 @@ func TestIPCCalls(t *testing.T) {
 	}
 }
 
-// TestIPCForgotten forgets events that processes share, which are closed, and reported.
-func TestIPCForgotten(t *testing.T) {
+// TestIPCAbandoned abandons events that processes share, which are closed, and reported.
+func TestIPCAbandoned(t *testing.T) {
 	r := newRig(t)
 	func() {
 		must(must(r.gpu.NewEvent(sharedFlags))(t).IPCHandle(t.Context()))(t)
 		must(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	}()
 	r.collect()
-	if got := r.leaked(2); len(got) != 2 || got[0] != "event forgotten" || got[1] != "event forgotten" {
+	if got := r.leaked(2); len(got) != 2 || got[0] != "event abandoned" || got[1] != "event abandoned" {
 		t.Errorf("reports: %v", got)
 	}
 }

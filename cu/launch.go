@@ -127,47 +127,71 @@ func plain(t reflect.Type) bool {
 // (CUDA 12.4), or else the PTX of the module, has them. Otherwise wrong arguments make the driver
 // read invalid memory, which this package cannot detect.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
-	sc, err := f.enterStream(cfg.op(), s)
-	if err != nil {
-		return err
+	return f.launchOn(s, &cfg, args, nil)
+}
+
+// launchOn launches the kernel on a stream with args, or with prepared arguments.
+func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
+	op := cfg.op()
+	if f == nil || f.mod == nil {
+		return errNil(op, "function")
 	}
-	t, res, err := f.enqueue(sc, &cfg, args)
-	s.leaveTraced(t, TraceLaunch, res)
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	sc := s.core
+	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
+		return mixed(op, "kernel", ctx, "stream", sc.ctx)
+	}
+	if sc.ctx.drv.tracers.Load() != nil {
+		return f.launchTraced(s, cfg, args, prepared)
+	}
+	_, err := f.enqueue(sc, cfg, args, prepared)
+	runtime.KeepAlive(s)
 	return err
 }
 
-// enterStream begins a call on the stream of a launch.
-func (f *Function) enterStream(op string, s *Stream) (*streamCore, error) {
-	if f == nil || f.mod == nil {
-		return nil, errNil(op, "function")
+// launchTraced is launchOn with tracers. They are called during a call on the stream.
+func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
+	sc, err := s.enter(cfg.op())
+	if err != nil {
+		return err
 	}
-	if s == nil || s.core == nil {
-		return nil, errNil(op, "stream")
-	}
-	if ctx := f.mod.core.ctx; ctx.drv != s.core.ctx.drv {
-		return nil, mixed(op, "kernel", ctx, "stream", s.core.ctx)
-	}
-	return s.enter(op)
+	defer s.leave()
+	t := sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
+	res, err := f.enqueue(sc, cfg, args, prepared)
+	t.done(TraceLaunch, 0, sc.raw, res)
+	return err
 }
 
-// enqueue enqueues the kernel on a stream, on which the caller has a call in flight. The caller
-// ends the tracedCall when it holds no lock.
+// enqueue enqueues the kernel on a stream, and returns the driver's result, or notCalled.
 func (f *Function) enqueue(
 	sc *streamCore,
 	cfg *LaunchConfig,
 	args []Arg,
-) (t tracedCall, res driver.Result, err error) {
-	t = sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
-	w := sc.enqueue()
-	params, err := f.prepare(&w, cfg, args)
-	if err == nil {
+	prepared *preparedArgs,
+) (driver.Result, error) {
+	w, err := sc.enqueue(cfg.op())
+	if err != nil {
+		return notCalled, err
+	}
+	res := notCalled
+	var params driver.KernelParams
+	if params, err = f.useAll(&w, cfg, args, prepared); err == nil {
 		res = f.launch(sc, cfg, params)
 	}
 	w.end()
 	runtime.KeepAlive(f)
-	runtime.KeepAlive(args) // args has the owners of device memory
-	return f.launched(sc, cfg, t, res, err)
+	runtime.KeepAlive(args) // these have the owners of memory
+	runtime.KeepAlive(prepared)
+	if res > driver.ResultSuccess {
+		err = f.failed(sc, cfg, res)
+	}
+	return res, err
 }
+
+// notCalled is a result of which tracers are not told.
+const notCalled driver.Result = -1
 
 // launch calls the driver.
 func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.KernelParams) (res driver.Result) {
@@ -186,71 +210,48 @@ func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.Kerne
 	return res
 }
 
-// launched returns the results of enqueue. bad is the error of a launch that was not made, and that
-// is not traced.
-func (f *Function) launched(
-	sc *streamCore,
-	cfg *LaunchConfig,
-	t tracedCall,
-	res driver.Result,
-	bad error,
-) (tracedCall, driver.Result, error) {
-	switch {
-	case bad != nil:
-		return tracedCall{}, 0, bad
-	case res != driver.ResultSuccess:
-		return t, res, f.failed(sc, cfg, res)
-	}
-	return t, res, nil
-}
-
 // failed returns the error of a launch that the driver has refused.
 func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
-	e := sc.ctx.fail(cfg.op(), uintptr(f.raw), res)
+	e := sc.ctx.callError(cfg.op(), uintptr(f.raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
 		e.Detail = sc.ctx.device.exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
 	}
 	return e
 }
 
-// prepare makes the work use the kernel's module and the memory of its arguments, and returns the
+// useAll makes the work use the kernel's module and the memory of its arguments, and returns the
 // arguments for the driver.
-func (f *Function) prepare(w *work, cfg *LaunchConfig, args []Arg) (driver.KernelParams, error) {
-	if err := f.useModule(w, cfg); err != nil {
-		return driver.KernelParams{}, err
+func (f *Function) useAll(
+	w *work,
+	cfg *LaunchConfig,
+	args []Arg,
+	prepared *preparedArgs,
+) (p driver.KernelParams, err error) {
+	if err = f.useModule(w, cfg); err != nil {
+		return p, err
 	}
-	if err := f.check(cfg, args); err != nil {
-		return driver.KernelParams{}, err
+	if prepared != nil {
+		for _, i := range prepared.memory {
+			if mc := prepared.args[i].mem; !w.useMemory(mc) {
+				return p, f.badMemory(cfg, i, w.sc.ctx, mc)
+			}
+		}
+		return prepared.frame.params(len(prepared.args)), nil
 	}
-	fr := w.frame
-	fr.grow(len(args))
+	if err = f.check(cfg, args); err != nil {
+		return p, err
+	}
+	w.frame.grow(len(args))
 	for i := range args {
 		a := &args[i]
 		if a.mem != nil && !w.useMemory(a.mem) {
-			return driver.KernelParams{}, f.badMemory(cfg, i, w.sc.ctx, a.mem)
+			return p, f.badMemory(cfg, i, w.sc.ctx, a.mem)
 		}
-		if err := fr.set(i, a); err != nil {
-			return driver.KernelParams{}, f.badArg(cfg, i, err)
+		if err = w.frame.set(i, a); err != nil {
+			return p, f.badArg(cfg, i, err)
 		}
 	}
-	return fr.params(len(args)), nil
-}
-
-// set sets an argument. It returns the argument's error, if there is one.
-func (fr *workFrame) set(i int, a *Arg) error {
-	if a.mem == nil && a.ref != nil {
-		if err := a.err(); err != nil {
-			return err
-		}
-		fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
-	}
-	fr.values[i], fr.sizes[i] = a.bits, a.size
-	return nil
-}
-
-// params returns the first n arguments for the driver.
-func (fr *workFrame) params(n int) driver.KernelParams {
-	return driver.KernelParams{Ptrs: fr.ptrs[:n], Sizes: fr.sizes[:n]}
+	return w.frame.params(len(args)), nil
 }
 
 // useModule makes the work use the kernel's module.
@@ -268,6 +269,23 @@ func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 // kernel cannot access it.
 func (w *work) useMemory(mc *memCore) bool {
 	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
+}
+
+// set sets an argument. It returns the argument's error, if there is one.
+func (fr *workFrame) set(i int, a *Arg) error {
+	if a.mem == nil && a.ref != nil {
+		if err := a.err(); err != nil {
+			return err
+		}
+		fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
+	}
+	fr.values[i], fr.sizes[i] = a.bits, a.size
+	return nil
+}
+
+// params returns the first n arguments for the driver.
+func (fr *workFrame) params(n int) driver.KernelParams {
+	return driver.KernelParams{Ptrs: fr.ptrs[:n], Sizes: fr.sizes[:n]}
 }
 
 // canAccess reports whether kernels of the context can access memory of another context.

@@ -70,7 +70,7 @@ func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Resu
 		return false, 0, err // the event would become part of the capture
 	}
 	if res = t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
-		return true, res, ctx.failed("cuEventRecord", uintptr(sc.raw), res)
+		return true, res, ctx.backgroundError("cuEventRecord", uintptr(sc.raw), res)
 	}
 	return true, res, sc.unlessCaptured(at)
 }
@@ -87,6 +87,6 @@ func (sc *streamCore) unlessCaptured(at driver.At) error {
 	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
 		return errBusy
 	default:
-		return sc.ctx.failed("cuStreamIsCapturing", uintptr(sc.raw), res)
+		return sc.ctx.backgroundError("cuStreamIsCapturing", uintptr(sc.raw), res)
 	}
 }

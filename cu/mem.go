@@ -60,9 +60,10 @@ type memCore struct {
 	// listed is the element in the list of memory that allocations can take: see deferred, whose
 	// lock guards it.
 	listed *list.Element
-	// localUsage has the streams of the memory's own context that used it, if it is device memory.
-	// Freeing it waits for all work there, so only a reuse by another allocation has to check this.
-	localUsage usage
+	// localStreams has the streams of the memory's own context that used it, if it is device
+	// memory. Freeing it waits for all work there, so only a reuse by another allocation has to
+	// check this.
+	localStreams streamSet
 	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
 }
@@ -70,7 +71,7 @@ type memCore struct {
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
 // closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
-	mc.waits, mc.usage = memoryKinds[mc.is].waits, new(usage)
+	mc.waits, mc.usedStreams = memoryKinds[mc.is].waits, new(streamSet)
 	return owned(owner, &mc.resource, mc, ctx)
 }
 
@@ -114,13 +115,13 @@ func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
 		return mc.resource.usedOn(sc)
 	}
-	return mc.localUsage.note(sc, false)
+	return mc.localStreams.note(sc, false)
 }
 
 // idle reports, without waiting, whether all work that uses the memory is known to be done. No call
 // is in flight.
 func (mc *memCore) idle() bool {
-	if mc.exposed.Load() || !mc.usage.idle() || !mc.localUsage.idle() {
+	if mc.exposed.Load() || !mc.usedStreams.idle() || !mc.localStreams.idle() {
 		return false
 	}
 	if !mc.copied.Load() {
@@ -128,7 +129,7 @@ func (mc *memCore) idle() bool {
 	}
 	if mc.marked == 0 {
 		legacy := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: mc.ctx.raw}}
-		legacy.ctx, legacy.part = mc.ctx, &legacy.own
+		legacy.ctx, legacy.shared = mc.ctx, &legacy.own
 		e, err := legacy.mark()
 		if err != nil {
 			return false
@@ -156,9 +157,9 @@ func (mc *memCore) unmark() {
 	}
 }
 
-// usedOnAll is usedOn for each stream of u.
-func (mc *memCore) usedOnAll(u *usage) {
-	if l := u.streams.Load(); l != nil {
+// usedOnAll is usedOn for each stream of the set.
+func (mc *memCore) usedOnAll(set *streamSet) {
+	if l := set.streams.Load(); l != nil {
 		for _, sc := range *l {
 			mc.usedOn(sc)
 		}
@@ -167,7 +168,7 @@ func (mc *memCore) usedOnAll(u *usage) {
 
 // failAlloc is fail for an allocation of size bytes.
 func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
-	e := c.fail(op, 0, res)
+	e := c.callError(op, 0, res)
 	if res == driver.ResultOutOfMemory {
 		e.Detail = join(fmt.Sprintf("%d bytes were requested", size), e.Detail)
 	}

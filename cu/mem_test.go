@@ -224,11 +224,11 @@ func TestMemoryStaysForTheGPU(t *testing.T) {
 	}
 }
 
-// TestHostMemForgotten forgets pinned memory, and closes some in a View.
-func TestHostMemForgotten(t *testing.T) {
+// TestHostMemAbandoned abandons pinned memory, and closes some in a View.
+func TestHostMemAbandoned(t *testing.T) {
 	r := newRig(t)
 	must(r.gpu.AllocHost(8, HostPortable))(t)
-	if diff := cmp.Diff([]string{"host memory forgotten"}, r.leaked(1)); diff != "" {
+	if diff := cmp.Diff([]string{"host memory abandoned"}, r.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
 	h := r.host(r.gpu, 8)
@@ -275,7 +275,7 @@ func TestGlobal(t *testing.T) {
 	if _, err := other.Global("nonsense"); !errors.Is(err, ResultNotFound) {
 		t.Errorf("an unknown variable: %v", err)
 	}
-	must(other.Global("counter"))(t) // forgotten: it lets the module go
+	must(other.Global("counter"))(t) // abandoned: it lets the module go
 	r.ok(other.Close())
 }
 

@@ -68,7 +68,7 @@ type model struct {
 	failures atomic.Int32
 
 	counts    [modelCounts]atomic.Int64
-	forgotten sync.Map // *atomic.Int64 by kind of object
+	abandoned sync.Map // *atomic.Int64 by kind of object
 }
 
 // What the model counts, to show that it goes everywhere.
@@ -315,7 +315,7 @@ func (m *model) run(seed uint64) {
 		m.fail(fn, -1, 0)
 	}
 
-	// Half of what is left is closed, the other half forgotten.
+	// Half of what is left is closed, the other half abandoned.
 	leave := func(i int, l *modelLife, kind string, close func() error) {
 		if l != nil && i%2 == 0 {
 			first.close(l, kind, close)
@@ -350,21 +350,21 @@ func (m *model) run(seed uint64) {
 	if !m.freed(func() bool { return m.all() == [kindCount]int{} }) {
 		m.t.Errorf("objects left: %v (by kind)", m.all())
 	}
-	// What was not closed was forgotten, and each report is about one of these.
+	// What was not closed was abandoned, and each report is about one of these.
 	for _, kind := range []string{"context", "stream", "module", "device memory"} {
-		if !eventually(func() bool { return m.forgot(kind).Load() == 0 }) {
-			m.t.Errorf("%d of kind %s neither closed nor reported as forgotten", m.forgot(kind).Load(), kind)
+		if !eventually(func() bool { return m.unclosed(kind).Load() == 0 }) {
+			m.t.Errorf("%d of kind %s neither closed nor reported as abandoned", m.unclosed(kind).Load(), kind)
 		}
 	}
-	if m.forgot("event").Load() < 0 {
-		m.t.Errorf("%d more events reported as forgotten than created and not closed", -m.forgot("event").Load())
+	if m.unclosed("event").Load() < 0 {
+		m.t.Errorf("%d more events reported as abandoned than created and not closed", -m.unclosed("event").Load())
 	}
 }
 
-// forgot counts the objects of a kind that were made, less those that were
-// closed, less those that were reported as forgotten.
-func (m *model) forgot(kind string) *atomic.Int64 {
-	n, _ := m.forgotten.LoadOrStore(kind, new(atomic.Int64))
+// unclosed counts the objects of a kind that were made, less those that were
+// closed, less those that were reported as abandoned.
+func (m *model) unclosed(kind string) *atomic.Int64 {
+	n, _ := m.abandoned.LoadOrStore(kind, new(atomic.Int64))
 	return n.(*atomic.Int64)
 }
 
@@ -372,8 +372,8 @@ func (m *model) hook(l Leak) {
 	if l.Err != nil {
 		m.wrong("reported: %s %#x: %v", l.Kind, l.Handle, l.Err)
 	}
-	if l.Forgotten {
-		m.forgot(l.Kind).Add(-1)
+	if l.Abandoned {
+		m.unclosed(l.Kind).Add(-1)
 	}
 }
 
@@ -490,14 +490,14 @@ func (m *model) status(op string, r modelRecord, sure bool, st Status) {
 func (a *actor) close(l *modelLife, kind string, f func() error) {
 	first, err := l.close(f)
 	if first {
-		a.forgot(kind).Add(-1)
+		a.unclosed(kind).Add(-1)
 	}
 	if err != nil {
 		a.wrong("closing the %s: %v", kind, err)
 	}
 }
 
-// letGo closes an object, or forgets it.
+// letGo closes an object, or abandons it.
 func (a *actor) letGo(l *modelLife, kind string, f func() error) {
 	if a.IntN(3) != 0 {
 		a.close(l, kind, f)
@@ -510,7 +510,7 @@ func (a *actor) renewContext(i int) {
 	if !a.judge("PrimaryContext", expect{}, err) {
 		return
 	}
-	a.forgot("context").Add(1)
+	a.unclosed("context").Add(1)
 	if old := a.contexts[i].Swap(&modelContext{new(modelLife), c, device}); old != nil {
 		a.letGo(old.modelLife, "context", old.c.Close)
 	}
@@ -536,7 +536,7 @@ func (a *actor) renewStream(i int) {
 	if !a.judge("NewStream", want, err) {
 		return
 	}
-	a.forgot("stream").Add(1)
+	a.unclosed("stream").Add(1)
 	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core.raw)}}
 	if old := a.streams[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "stream", old.s.Close)
@@ -559,7 +559,7 @@ func (a *actor) renewEvent(i int) {
 		}
 		n.e, n.device, n.created, n.timed = e, c.device, true, flags&EventDisableTiming == 0
 	}
-	a.forgot("event").Add(1)
+	a.unclosed("event").Add(1)
 	if old := a.events[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "event", old.e.Close)
 	}
@@ -572,7 +572,7 @@ func (a *actor) moveEvent(i int) {
 	old.moved.Store(true)
 	n := &modelEvent{modelLife: old.modelLife, e: old.e.Move(), device: -1, shared: old.shared}
 	if a.events[i].CompareAndSwap(old, n) {
-		a.forgot("event").Add(1)
+		a.unclosed("event").Add(1)
 	} else {
 		a.close(n.modelLife, "event", n.e.Close)
 	}
@@ -584,7 +584,7 @@ func (a *actor) renewModule(i int) {
 	if !a.judge("LoadModule", want, err) {
 		return
 	}
-	a.forgot("module").Add(1)
+	a.unclosed("module").Add(1)
 	n := &modelModule{modelLife: new(modelLife), m: mod, device: c.device}
 	n.noop = must(mod.Function("noop"))(a.t)
 	n.axpy = must(mod.Function("axpy"))(a.t)
@@ -599,7 +599,7 @@ func (a *actor) renewMemory(i int) {
 	if !a.judge("Alloc", want, err) {
 		return
 	}
-	a.forgot("device memory").Add(1)
+	a.unclosed("device memory").Add(1)
 	if old := a.memories[i].Swap(&modelMemory{new(modelLife), mem, c.device}); old != nil {
 		a.letGo(old.modelLife, "device memory", old.m.Close)
 	}

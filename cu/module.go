@@ -91,14 +91,14 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	image = append(bytes.Clone(image), 0)
 	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, options)
 	if res != driver.ResultSuccess {
-		e := core.fail(op, 0, res)
+		e := core.callError(op, 0, res)
 		if log.Error != "" {
 			e.Detail = join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
 		}
 		return nil, e
 	}
 	mc := &moduleCore{raw: raw}
-	mc.waits, mc.usage = true, new(usage)
+	mc.waits, mc.usedStreams = true, new(streamSet)
 	// The version of a software driver does not tell which functions it has.
 	if isPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
 		mc.ptx = image
@@ -185,7 +185,7 @@ func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
 		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
 			"the module has no %s named %q: C++ names are mangled unless they are declared extern \"C\"", what, name)}
 	}
-	return mc.ctx.fail(op, uintptr(mc.raw), res)
+	return mc.ctx.callError(op, uintptr(mc.raw), res)
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.
@@ -239,7 +239,7 @@ func (f *Function) findParams(at driver.At) error {
 			f.params, f.known = ptx.Kernels(f.mod.core.ptx)[f.name]
 			return nil
 		case res != driver.ResultSuccess:
-			return ctx.fail(op, uintptr(f.raw), res)
+			return ctx.callError(op, uintptr(f.raw), res)
 		}
 		f.params = append(f.params, size)
 	}
@@ -349,7 +349,7 @@ func askFunction[T any](
 	v, res := call(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, mc.ctx.fail(op, uintptr(f.raw), res)
+		return zero, mc.ctx.callError(op, uintptr(f.raw), res)
 	}
 	return v, nil
 }

@@ -63,7 +63,7 @@ func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
 	case res == driver.ResultSuccess:
 		return contextKey{id: id}, nil
 	case d.table.Missing(res) == nil: // an error other than that of drivers before CUDA 12.0
-		return contextKey{}, d.fail("cuCtxGetId", uintptr(raw), res)
+		return contextKey{}, d.resultError("cuCtxGetId", uintptr(raw), res)
 	}
 	return contextKey{raw: raw}, nil
 }
@@ -72,8 +72,8 @@ func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
 // may have begun.
 func (c *contextCore) hold() bool { return c.users.Hold() }
 
-// childDone removes a user. It does not wait for the GPU: see abandon.
-func (c *contextCore) childDone() {
+// endHold ends what hold began: it removes a user. It does not wait for the GPU: see abandon.
+func (c *contextCore) endHold() {
 	if c.users.Drop() {
 		c.abandon()
 	}
@@ -132,13 +132,13 @@ func (c *contextCore) unlistAbandoned() {
 	}
 }
 
-// release removes a user, like childDone, in a call that may wait for the GPU. It frees deferred
+// release removes a user, like endHold, in a call that may wait for the GPU. It frees deferred
 // objects, and releases the claim if the user was the last.
 func (c *contextCore) release() error {
 	freed := false
 	defer func() {
 		if !freed { // a tracer panicked
-			c.childDone()
+			c.endHold()
 		}
 	}()
 	c.drv.watch.Settle(c.drv.table.Clock())
@@ -222,7 +222,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
-			return c.failed("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
+			return c.backgroundError("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
 		}
 		if len(left) == 0 {
 			break
@@ -233,7 +233,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 		}
 	case created:
 		if res := d.table.CtxDestroy(at, c.raw); res != driver.ResultSuccess {
-			return c.failed("cuCtxDestroy", uintptr(c.raw), res)
+			return c.backgroundError("cuCtxDestroy", uintptr(c.raw), res)
 		}
 		in = contextKey{}
 	}
@@ -243,6 +243,6 @@ func (c *contextCore) endClaim(at driver.At) error {
 // release releases a claim to the primary context that turned out to be unnecessary.
 func (dev *Device) release() {
 	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev.raw); res != driver.ResultSuccess {
-		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.fail("cuDevicePrimaryCtxRelease", 0, res)})
+		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }

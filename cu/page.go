@@ -232,7 +232,7 @@ func (c *contextCore) register(f freeSlab, at driver.At) (*slab, error) {
 		op = "cuMemHostGetDevicePointer"
 	}
 	c.drv.slabs.put(f)
-	return nil, c.fail(op, 0, res)
+	return nil, c.callError(op, 0, res)
 }
 
 // primaryOf returns the device whose primary context this is, nil for other contexts.
@@ -272,7 +272,7 @@ func (x cell) mapped(sc *streamCore) (driver.DevicePtr, error) {
 	at := driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true}
 	p, res := c.drv.table.MemHostGetDevicePointer(at, addr(s.mem), 0)
 	if res != driver.ResultSuccess {
-		return 0, c.fail("cuMemHostGetDevicePointer", uintptr(x.raw()), res)
+		return 0, c.callError("cuMemHostGetDevicePointer", uintptr(x.raw()), res)
 	}
 	s.addresses.Store(c, p)
 	return p + driver.DevicePtr(x.at), nil
@@ -445,7 +445,7 @@ func (c *contextCore) detachSlabs(at driver.At) []*slab {
 	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
 		if res := c.drv.table.MemHostUnregister(at, addr(s.mem)); res != driver.ResultSuccess {
-			err := c.failed("cuMemHostUnregister", uintptr(s.raw), res)
+			err := c.backgroundError("cuMemHostUnregister", uintptr(s.raw), res)
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.raw), Err: err})
 		}
 	}

@@ -75,7 +75,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
 	}
 	if res != driver.ResultSuccess && res != already {
-		return core.fail(op, uintptr(pc.raw), res)
+		return core.callError(op, uintptr(pc.raw), res)
 	}
 	core.peers.set(pc, on)
 	return nil

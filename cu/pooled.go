@@ -23,10 +23,10 @@ type Pooled struct {
 // collected.
 type pooledOwner struct{ cleanup runtime.Cleanup }
 
-// forgotten releases an abandoned event.
-func (p Pooled) forgotten() {
+// releaseAbandoned releases an abandoned event.
+func (p Pooled) releaseAbandoned() {
 	if p.Release() == nil {
-		p.entry.pool.ctx.drv.leak(Leak{Kind: "pooled event", Forgotten: true})
+		p.entry.pool.ctx.drv.leak(Leak{Kind: "pooled event", Abandoned: true})
 	}
 }
 
@@ -143,7 +143,7 @@ func (p Pooled) Record(s *Stream) error {
 	if c.ctx != sc.ctx {
 		return c.mismatch(op, sc)
 	}
-	done, err := c.recordPlainly(op, sc)
+	done, err := c.recordFast(op, sc)
 	runtime.KeepAlive(s)
 	if !done {
 		err = c.recordEntered(op, s)
@@ -219,7 +219,7 @@ func (p Pooled) Synchronize() error {
 		return nil
 	}
 	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
-		return sl.core.ctx.fail(op, uintptr(sl.raw), res)
+		return sl.core.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return nil
 }

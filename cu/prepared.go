@@ -2,10 +2,8 @@ package cu
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 
-	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -97,33 +95,5 @@ func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {
 		return errNil("cuLaunchKernel", "launch")
 	}
-	f, cfg, a := p.f, &p.cfg, p.args.Load()
-	sc, err := f.enterStream(cfg.op(), s)
-	if err != nil {
-		return err
-	}
-	t := sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
-	w := sc.enqueue()
-	var res driver.Result
-	if err = f.usePrepared(&w, cfg, a); err == nil {
-		res = f.launch(sc, cfg, a.frame.params(len(a.args)))
-	}
-	w.end()
-	runtime.KeepAlive(a)
-	t, res, err = f.launched(sc, cfg, t, res, err)
-	s.leaveTraced(t, TraceLaunch, res)
-	return err
-}
-
-// usePrepared makes the work use the kernel's module and the memory of the arguments.
-func (f *Function) usePrepared(w *work, cfg *LaunchConfig, a *preparedArgs) error {
-	if err := f.useModule(w, cfg); err != nil {
-		return err
-	}
-	for _, i := range a.memory {
-		if mc := a.args[i].mem; !w.useMemory(mc) {
-			return f.badMemory(cfg, i, w.sc.ctx, mc)
-		}
-	}
-	return nil
+	return p.f.launchOn(s, &p.cfg, nil, p.args.Load())
 }

@@ -16,7 +16,7 @@ import (
 //	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun, as captured.
 //	sl.End(sl)             After this call, tracers are called.
 //
-// recordPlainly has all steps in one function, for the usual record. RecordAll makes each step for
+// recordFast has all steps in one function, for the usual record. RecordAll makes each step for
 // 64 records. recordElsewhere moves the event if a waiter needs the earlier record.
 
 // recordArgs are the stream, the function and the flags of a record. The caller keeps the objects.
@@ -45,19 +45,19 @@ func (a recordArgs) handle() driver.Stream {
 	return a.stream.raw
 }
 
-// recordPlainly records the event on a stream (cuEventRecord) in the usual case: no waiter needs
+// recordFast records the event on a stream (cuEventRecord) in the usual case: no waiter needs
 // the present record, nothing is being captured, and no tracer is registered. In all other cases,
 // also for wrong arguments, it reports false, and the caller calls record.
 //
 // It repeats the steps of record and its callees in one function, because passing the arguments
 // between them takes as long as the steps.
-func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err error) {
+func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error) {
 	sl := c.slot.Load()
 	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
 		return false, nil
 	}
 	drv := sl.drv
-	if sl.Watched() || drv.oneByOne() {
+	if sl.Watched() || drv.tracersOrCaptures() {
 		return false, nil // before Begin: even a refused record changes the generation, and ends the sequence number
 	}
 	if !sc.Acquire(sc) {
@@ -69,8 +69,8 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 	}
 	sl.recordedOn(sc)
 	noted := handle.Gen(0)
-	if drv.ordered.Load() {
-		noted = sl.noteOrder(sc)
+	if drv.sequenced.Load() {
+		noted = sl.noteSequence(sc)
 	}
 	sc.beginLegacy()
 	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
@@ -79,15 +79,15 @@ func (c *eventCore) recordPlainly(op string, sc *streamCore) (done bool, err err
 		sl.confirm(noted, res)
 	}
 	if drv.captures.n.Load() != 0 {
-		sl.overtaken(sc)
+		sl.noteCaptureDuringRecord(sc)
 	}
 	if res == driver.ResultSuccess && !sl.recorded() {
-		sl.Mark(slotRecorded)
+		sl.SetBits(slotRecorded)
 	}
 	sl.End(sl)
 	sc.leave()
 	if res != driver.ResultSuccess {
-		return true, c.ctx.fail(op, uintptr(sl.raw), res)
+		return true, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return true, nil
 }
@@ -110,7 +110,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if sl.endTraced(t, a.handle(), res); res == driver.ResultSuccess {
 			return nil
 		}
-		return c.ctx.fail(op, uintptr(sl.raw), res)
+		return c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 }
 
@@ -194,7 +194,7 @@ func (r *recording) finish(op string) (again bool, err error) {
 	switch {
 	case r.slot != nil:
 		if r.slot.endTraced(r.t, r.on, r.res); r.res != driver.ResultSuccess {
-			err = r.c.ctx.fail(op, uintptr(r.slot.raw), r.res)
+			err = r.c.ctx.callError(op, uintptr(r.slot.raw), r.res)
 		}
 	case !r.again:
 		err = errClosed(op, "event", uintptr(r.c.first.raw))
@@ -225,7 +225,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
 		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
-			sl.Mark(slotRecorded)
+			sl.SetBits(slotRecorded)
 		}
 		return res
 	}
@@ -238,8 +238,8 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 // caller passes noted to confirm after the record, if it is not 0.
 func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
 	sl.recordedOn(sc)
-	if sl.drv.ordered.Load() {
-		noted = sl.noteOrder(sc)
+	if sl.drv.sequenced.Load() {
+		noted = sl.noteSequence(sc)
 	}
 	return noted
 }
@@ -247,10 +247,10 @@ func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
 // recordMade notes the result of a record on a stream, or on a whole context if sc is nil.
 func (sl *slot) recordMade(sc *streamCore, res driver.Result) {
 	if sc != nil && sl.drv.captures.n.Load() != 0 {
-		sl.overtaken(sc)
+		sl.noteCaptureDuringRecord(sc)
 	}
 	if res == driver.ResultSuccess && !sl.recorded() {
-		sl.Mark(slotRecorded)
+		sl.SetBits(slotRecorded)
 	}
 }
 
@@ -291,20 +291,20 @@ func (sl *slot) recordedOn(sc *streamCore) {
 	}
 }
 
-// noteOrder notes the sequence number of a record in flight, after recordedOn, if a consumer of
-// sequence numbers exists (Driver.ordered). The caller passes a result other than 0 to confirm.
+// noteSequence notes the sequence number of a record in flight, after recordedOn, if a consumer of
+// sequence numbers exists (Driver.sequenced). The caller passes a result other than 0 to confirm.
 //
 // A sequence number is known only if no other call on the stream, and no other record of the slot,
 // is in flight. Then all calls with a lower number have returned, and the stream completes their
 // records first. A record that may become part of a capture has no sequence number.
-func (sl *slot) noteOrder(sc *streamCore) (noted handle.Gen) {
-	order, g := uint64(0), sl.Gen()
+func (sl *slot) noteSequence(sc *streamCore) (noted handle.Gen) {
+	seq, g := uint64(0), sl.Gen()
 	// A record that has returned meanwhile may have noted another stream.
 	if g.Sole() && sc != nil && sl.on.Load() == sc.serial {
-		order = sc.nextRecord()
+		seq = sc.nextRecord()
 	}
-	sl.order.Store(order)
-	if order == 0 {
+	sl.seq.Store(seq)
+	if seq == 0 {
 		return 0
 	}
 	return g
@@ -324,22 +324,22 @@ func (sc *streamCore) nextRecord() uint64 {
 // newest.
 func (sl *slot) confirm(g handle.Gen, res driver.Result) {
 	if res != driver.ResultSuccess || sl.Gen() != g {
-		sl.order.Store(0)
+		sl.seq.Store(0)
 	}
 }
 
 // position returns the serial of the newest record's stream, and the record's sequence number
 // there; 0 for each that is unknown or may change.
-func (sl *slot) position() (on, order uint64) {
+func (sl *slot) position() (on, seq uint64) {
 	g := sl.Gen()
-	on, order = sl.on.Load(), sl.order.Load()
+	on, seq = sl.on.Load(), sl.seq.Load()
 	if on == 0 || sl.Exposed() {
 		return 0, 0
 	}
 	if g.Busy() || sl.Gen() != g {
 		return on, 0
 	}
-	return on, order
+	return on, seq
 }
 
 // recordInCapture calls the driver for a record that may become part of a capture.
@@ -352,7 +352,7 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 	switch {
 	case a.flags&RecordExternal != 0:
 		return sl.recordNode(a, c)
-	case c != nil || sl.captured.Load() != nil:
+	case c != nil || sl.capture.Load() != nil:
 		return sl.recordCaptured(a, c)
 	}
 	return sl.callRecord(a)
@@ -361,51 +361,51 @@ func (sl *slot) recordInCapture(a recordArgs) driver.Result {
 // recordNode calls the driver for a record that becomes a node of the capture's graph.
 func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 	if c != nil {
-		c.uses.add(sl)
+		c.objects.add(sl)
 	}
 	res := sl.callRecord(a)
 	switch {
 	case res == driver.ResultSuccess:
-		sl.Mark(slotNode)
+		sl.SetBits(slotNode)
 		if c != nil {
-			c.uses.records(sl)
+			c.objects.records(sl)
 		}
 	case c != nil:
-		c.uses.undo(sl)
+		c.objects.undo(sl)
 	}
 	return res
 }
 
 // recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
-// that was. Of all locks only part.work is held during the call, for reading. A poll sees that a
-// record is in flight, and must see that before the record is part of the capture.
+// that was. Of all locks only sharedState.work is held during the call, for reading. A poll sees
+// that a record is in flight, and must see that before the record is part of the capture.
 //
-// If several records of the slot are in flight, captured may name the capture although a later
-// record is not part of it. The opposite never happens: a record in the capture stores captured
+// If several records of the slot are in flight, sl.capture may name the capture although a later
+// record is not part of it. The opposite never happens: a record in the capture stores sl.capture
 // before and after the call, and a record outside of the capture stores nil only before the call.
 func (sl *slot) recordCaptured(a recordArgs, c *capture) driver.Result {
 	g := sl.Gen()
-	before := sl.captured.Swap(c)
+	before := sl.capture.Swap(c)
 	if c != nil {
 		sl.drv.captures.awaitPolls()
 	}
 	res := sl.callRecord(a)
 	switch {
 	case res == driver.ResultSuccess && c != nil:
-		sl.captured.Store(c)
-	case res != driver.ResultSuccess && g.Sole() && sl.Gen() == g: // no other record may have stored captured
-		sl.captured.CompareAndSwap(c, before)
+		sl.capture.Store(c)
+	case res != driver.ResultSuccess && g.Sole() && sl.Gen() == g: // no other record may have stored it
+		sl.capture.CompareAndSwap(c, before)
 	}
 	return res
 }
 
-// overtaken is called if a capture has begun during a record that was not made for a capture. If
-// the capture is of the record's stream, the record counts as part of it: only the order of the two
-// calls in the driver decides, and the program has left that order open. The function does not wait
-// for other calls on the stream, because the record has been made.
-func (sl *slot) overtaken(sc *streamCore) {
-	if c := sc.capturing(); c != nil {
-		sl.captured.Store(c)
-		sl.order.Store(0)
+// noteCaptureDuringRecord is called if a capture has begun during a record that was not made for a
+// capture. If the capture is of the record's stream, the record counts as part of it: only the
+// order of the two calls in the driver decides, and the program has left that order open. The
+// function does not wait for other calls on the stream, because the record has been made.
+func (sl *slot) noteCaptureDuringRecord(sc *streamCore) {
+	if c := sc.captureAfterWork(); c != nil {
+		sl.capture.Store(c)
+		sl.seq.Store(0)
 	}
 }

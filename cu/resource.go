@@ -32,8 +32,8 @@ type resource struct {
 	number uint8
 	// freed is set when the object is freed.
 	freed atomic.Bool
-	// usage is not nil if the work that uses the object must be done before it is freed.
-	usage *usage
+	// usedStreams is not nil if the work that uses the object must be done before it is freed.
+	usedStreams *streamSet
 }
 
 // background returns how a background call is made, and a call that is documented to return at
@@ -56,7 +56,7 @@ func (r *resource) Leave() { r.leave() }
 // close closes the resource, as handle.Refs.Close does. The streams that keep the resource release
 // it: at once, or after the work that is being enqueued there now.
 func (r *resource) close() (first, last bool) {
-	if r.usage == nil {
+	if r.usedStreams == nil {
 		return r.Close()
 	}
 	if !r.Acquire(r) { // for the time of this call, so that the streams' release is not the last
@@ -65,18 +65,18 @@ func (r *resource) close() (first, last bool) {
 	// Work that adds the resource to a stream's set looks after that whether it is closed. So one of
 	// the two sees the other.
 	if first, _ = r.Close(); first {
-		r.dropKept(r.usage)
+		r.dropKept(r.usedStreams)
 		if mc, ok := r.self.(*memCore); ok {
-			r.dropKept(&mc.localUsage)
+			r.dropKept(&mc.localStreams)
 		}
 	}
 	return first, r.ReleaseLast()
 }
 
 // dropKept makes streams release the resource.
-func (r *resource) dropKept(u *usage) {
+func (r *resource) dropKept(u *streamSet) {
 	for _, sc := range u.list() {
-		sc.kept.Drop(r, r.number)
+		sc.kept.Drop(&sc.Refs, sc, r, r.number)
 	}
 }
 
@@ -106,7 +106,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 			r.destroyLate(false)
 		}
 	}()
-	if r.usage.wait() != nil {
+	if r.usedStreams.wait() != nil {
 		return nil
 	}
 	late = false
@@ -123,20 +123,20 @@ func (r *resource) forgotten() {
 	case last:
 		r.destroyLate(true)
 	case first:
-		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: true})
+		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: true})
 	}
 }
 
 // destroy frees the object, and ends its use of the context.
 func (r *resource) destroy(at driver.At) error {
-	defer r.ctx.childDone() // also if a tracer panics
+	defer r.ctx.endHold() // also if a tracer panics
 	return r.free(at)
 }
 
 func (r *resource) free(at driver.At) error {
 	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		return r.ctx.failed(op, r.self.handle(), res)
+		return r.ctx.backgroundError(op, r.self.handle(), res)
 	}
 	return nil
 }
@@ -150,32 +150,32 @@ func errKept(kind string, handle uintptr, err error) error {
 
 // usedOn notes a stream before work that uses the object is enqueued on it: see usage.
 func (r *resource) usedOn(sc *streamCore) (noted bool) {
-	if r.ctx != sc.ctx && !sc.part.usesOthers.Load() {
-		sc.part.usesOthers.Store(true)
+	if r.ctx != sc.ctx && !sc.shared.usesOthers.Load() {
+		sc.shared.usesOthers.Store(true)
 	}
-	return r.usage.note(sc, true)
+	return r.usedStreams.note(sc, true)
 }
 
 // destroyLate destroys the resource in the background; an error goes to the leak hook. If work that
 // uses the resource must end first, it waits on a new goroutine. If the driver may wait for the
 // GPU, the resource is deferred.
-func (r *resource) destroyLate(forgotten bool) {
-	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Forgotten: forgotten}
+func (r *resource) destroyLate(abandoned bool) {
+	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
 	if r.waits {
 		drv.leak(l)
 		r.ctx.deferred.add(r)
-		r.ctx.childDone()
+		r.ctx.endHold()
 		return
 	}
 	destroy := func() {
-		if l.Err = r.usage.waitLong(drv.table.Clock()); l.Err == nil {
+		if l.Err = r.usedStreams.waitLong(drv.table.Clock()); l.Err == nil {
 			l.Err = r.destroy(background())
 		} else {
 			l.Err = r.keep(l.Err)
 		}
 		drv.leak(l)
 	}
-	if r.usage != nil {
+	if r.usedStreams != nil {
 		go destroy()
 	} else {
 		destroy()

@@ -23,28 +23,28 @@ type slot struct {
 	// on is the serial of the newest record's stream; 0 if that stream gives no sequence numbers.
 	on   atomic.Uint64
 	core *eventCore
-	// captured is this package's active capture that the newest record is part of, or nil.
-	captured atomic.Pointer[capture]
+	// capture is this package's active capture that the newest record is part of, or nil.
+	capture atomic.Pointer[capture]
 	// prior is the slot that this slot has replaced for a graph that records this CUevent, while a
 	// waiter needed prior's record. This slot keeps a call in flight on prior, and is one of its
 	// watchers. The field is set before other goroutines see the slot.
 	prior *slot
-	// order is the sequence number of the newest record, or 0 if it is unknown. See noteOrder.
-	order atomic.Uint64
+	// seq is the sequence number of the newest record, or 0 if it is unknown. See noteSequence.
+	seq atomic.Uint64
 	// rank is the number of this slot among the event's successors: see successor.
 	rank uint64
 	// watch is the watcher's entry for the present record. All waiters for the record share it.
 	watch watch.Shared
 }
 
-// Marks of a slot. A mark is never removed.
+// Bits of a slot. A bit is never cleared.
 const (
 	// slotExposed says that other code may record the CUevent. Its completion is then not
 	// remembered, and the event keeps this slot even while goroutines wait for it.
-	slotExposed = handle.MarkExposed
+	slotExposed = handle.BitExposed
 	// slotRetired says that the event uses another slot now.
-	slotRetired = handle.FirstMark << (iota - 1)
-	// slotRecorded says that a record of this slot succeeded. Each slot has its own mark: an
+	slotRetired = handle.FirstBit << (iota - 1)
+	// slotRecorded says that a record of this slot succeeded. Each slot has its own bit: an
 	// earlier slot of the event may have no record although a later one has.
 	slotRecorded
 	// slotNode says that a record by a graph was captured. It is made when the graph runs.
@@ -69,22 +69,22 @@ func (sl *slot) handle() uintptr {
 	return uintptr(sl.raw)
 }
 
-func (sl *slot) recorded() bool { return sl.Marks()&slotRecorded != 0 }
+func (sl *slot) recorded() bool { return sl.Bits()&slotRecorded != 0 }
 
 // once reports whether the event was recorded for [Event.RecordOnce]. Records in a capture, records
 // for a graph and records of earlier slots count.
 func (sl *slot) once() bool {
-	return sl.Marks()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
+	return sl.Bits()&(slotRecorded|slotNode) != 0 || sl.hasPrior() && sl.prior.once()
 }
 
 // timed reports whether the driver may know a time for the newest record.
 func (sl *slot) timed() bool {
-	m := sl.Marks()
+	m := sl.Bits()
 	return m&(slotRecorded|slotGraphExposed) != 0 || m&(slotExposed|slotHasPrior) == slotExposed
 }
 
 // hasPrior reports whether the slot also represents prior's record.
-func (sl *slot) hasPrior() bool { return sl.Marks()&(slotHasPrior|slotRecorded) == slotHasPrior }
+func (sl *slot) hasPrior() bool { return sl.Bits()&(slotHasPrior|slotRecorded) == slotHasPrior }
 
 // expose notes that other code may record the CUevent from now on. When it returns, no poll that
 // has not seen this is running.
@@ -92,7 +92,7 @@ func (sl *slot) expose() {
 	if sl.Exposed() {
 		return
 	}
-	sl.Mark(slotExposed)
+	sl.SetBits(slotExposed)
 	if sl.Watched() {
 		sl.drv.watch.ItemExposed()
 		sl.drv.captures.awaitPolls()
@@ -110,7 +110,7 @@ func (sl *slot) finish() {
 
 // retire retires and closes a slot that only the caller uses.
 func (sl *slot) retire() {
-	sl.Mark(slotRetired)
+	sl.SetBits(slotRetired)
 	sl.finish()
 }
 
@@ -170,7 +170,7 @@ func (sl *slot) remember(g handle.Gen, res driver.Result) {
 // context works and no other code may record the CUevent.
 func (sl *slot) destroy(at driver.At) error {
 	ctx := sl.core.ctx
-	defer ctx.childDone() // also if a tracer panics
+	defer ctx.endHold() // also if a tracer panics
 	if sl.prior != nil {
 		defer sl.prior.leave()
 		sl.prior.Unwatch()
@@ -178,7 +178,7 @@ func (sl *slot) destroy(at driver.At) error {
 	if sl.core.foreign {
 		return nil
 	}
-	keep := sl.Marks()&(slotRetired|slotExposed) == slotRetired && ctx.poison.Load() == nil
+	keep := sl.Bits()&(slotRetired|slotExposed) == slotRetired && ctx.poison.Load() == nil
 	if keep && ctx.spare.put(sl.core.flags, sl.raw) {
 		return nil
 	}
@@ -237,7 +237,7 @@ func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
-		c.first.Mark(slotExposed)
+		c.first.SetBits(slotExposed)
 	}
 	c.slot.Store(&c.first)
 	return c
@@ -313,13 +313,12 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 	}
 }
 
-// mayBeCaptured reports whether the newest record may be part of an active capture.
-func (sl *slot) mayBeCaptured() bool {
+// mayBeInCapture reports whether the newest record may be part of an active capture.
+func (sl *slot) mayBeInCapture() bool {
 	if sl.drv.captures.n.Load() == 0 {
 		return false
 	}
-	c := sl.captured.Load()
-	return c != nil && !c.over.Load() || sl.Exposed() || sl.Gen().Busy()
+	return sl.inCapture() || sl.Exposed() || sl.Gen().Busy()
 }
 
 // poll is query for a waiter. The waiter has called Watch before.
@@ -363,17 +362,14 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 }
 
 // inCapture reports whether the newest record is part of an active capture of this package.
-func (sl *slot) inCapture() bool {
-	c := sl.captured.Load()
-	return c != nil && !c.over.Load()
-}
+func (sl *slot) inCapture() bool { return sl.capture.Load().active() }
 
 // stays reports whether a record may use the slot, if it is the event's present slot: no waiter
 // needs the present record, or the CUevent is exposed. For a record by a graph a captured present
 // record does not matter, because a captured record cannot be waited for.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
-		return !sl.Watched() || sl.Exposed() || sl.captured.Load() != nil
+		return !sl.Watched() || sl.Exposed() || sl.capture.Load() != nil
 	}
 	return sl.Stays()
 }
@@ -422,7 +418,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 		old.Retain() // for next.slot, also if the event was closed
 		old.Watch()
 		next.slot.prior = old
-		next.slot.Mark(slotExposed | slotHasPrior)
+		next.slot.SetBits(slotExposed | slotHasPrior)
 	}
 	ready = true
 	return next, nil
@@ -553,11 +549,11 @@ func (c *eventCore) close(at driver.At) (first bool, err error) {
 	return true, err
 }
 
-// forgotten closes an abandoned event.
-func (c *eventCore) forgotten() {
+// closeAbandoned closes an abandoned event.
+func (c *eventCore) closeAbandoned() {
 	sl := c.slot.Load()
 	first, err := c.close(background())
 	if first {
-		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Forgotten: true, Err: err})
+		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Abandoned: true, Err: err})
 	}
 }

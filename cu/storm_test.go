@@ -20,7 +20,7 @@ type shelf[T any] struct {
 func (s *shelf[T]) get() *T { return s.p.Load() }
 
 // TestStorm lets goroutines enqueue work on memory, in two contexts of their own
-// and the primary one, and close everything, also by forgetting it, while others
+// and the primary one, and close everything, also by abandoning it, while others
 // use it. The driver aborts if something is used or freed at the wrong time.
 func TestStorm(t *testing.T) {
 	r := newRig(t)
@@ -138,7 +138,7 @@ func TestStorm(t *testing.T) {
 				case 11:
 					note(s.Close())
 					if fresh, err := w.gpu.NewStreamPriority(0, -1); err == nil {
-						w.streams[i].p.Store(fresh) // what was there is forgotten, if it was another's
+						w.streams[i].p.Store(fresh) // what was there is abandoned, if it was another's
 					} else {
 						note(err)
 					}
@@ -172,7 +172,7 @@ func TestStorm(t *testing.T) {
 						if i == 0 {
 							closeAll(old)
 						} else {
-							old.gpu.Close() // and the rest is forgotten
+							old.gpu.Close() // and the rest is abandoned
 						}
 					}
 				case 16:

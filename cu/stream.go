@@ -42,10 +42,9 @@ type streamCore struct {
 	flags StreamFlags
 	// id is the driver's number for the stream, or 0 before the first call of ID.
 	id atomic.Uint64
-	// part says which capture the stream is part of. Streams with one CUstream share the own of one
-	// of them.
-	part *partOf
-	own  partOf
+	// shared is the state of the CUstream. Streams with one CUstream share the own of one of them.
+	shared *sharedState
+	own    sharedState
 	// waits are the waits of goroutines in Wait.
 	waits watch.Group
 	// green is the stream's green context, which the stream keeps, or nil.
@@ -53,7 +52,7 @@ type streamCore struct {
 	// serial identifies the stream. Handles do not, because the driver reuses them.
 	serial uint64
 	// records counts the records that have a sequence number. Only the stream's sole call in flight
-	// may use it: see slot.noteOrder.
+	// may use it: see slot.noteSequence.
 	records uint64
 	streamTurn
 }
@@ -63,17 +62,19 @@ type streamTurn struct {
 	// kept are the objects that the stream keeps for its work.
 	kept  handle.Kept[resource, *resource]
 	frame workFrame
+	_     [8]byte // see TestLines
 }
 
-// partOf says which capture a CUstream is part of.
-type partOf struct {
+// sharedState is the state that all Streams of one CUstream share: above all, which capture the
+// CUstream is part of.
+type sharedState struct {
 	// work is held for reading by calls that enqueue work whose objects a graph may have to keep:
 	// see beginWork. It is held for writing while the stream joins or leaves a capture: see change.
 	work lock.RWMutex[lock.Work]
 	// capture is this package's capture that the CUstream is part of, or nil.
 	capture atomic.Pointer[capture]
-	// users is the number of Streams of the CUstream. The context's mutex guards it, so that a part
-	// in the context's map always has users.
+	// users is the number of Streams of the CUstream. The context's mutex guards it, so that an
+	// entry of the context's map always has users.
 	users int
 	// usesOthers says that work on the stream has used objects of another context.
 	usesOthers atomic.Bool
@@ -81,34 +82,34 @@ type partOf struct {
 	changing atomic.Bool
 }
 
-// takePart returns the part of a CUstream: that of another Stream with it, or own. dropPart ends
-// the use.
-func (c *contextCore) takePart(raw driver.Stream, own *partOf) *partOf {
+// takeShared returns the state of a CUstream: that of another Stream with it, or own. dropShared
+// ends the use.
+func (c *contextCore) takeShared(raw driver.Stream, own *sharedState) *sharedState {
 	if raw == driver.CU_STREAM_LEGACY || raw == driver.CU_STREAM_PER_THREAD {
 		return own // the legacy stream is never captured; the per-thread handle is a different stream on each thread
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.parts[raw]
-	if p == nil {
-		if c.parts == nil {
-			c.parts = make(map[driver.Stream]*partOf)
+	shared := c.sharedStates[raw]
+	if shared == nil {
+		if c.sharedStates == nil {
+			c.sharedStates = make(map[driver.Stream]*sharedState)
 		}
-		p = own
-		c.parts[raw] = p
+		shared = own
+		c.sharedStates[raw] = shared
 	}
-	p.users++
-	return p
+	shared.users++
+	return shared
 }
 
-func (c *contextCore) dropPart(raw driver.Stream, p *partOf) {
+func (c *contextCore) dropShared(raw driver.Stream, shared *sharedState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.parts[raw] != p {
+	if c.sharedStates[raw] != shared {
 		return // a default stream has no entry
 	}
-	if p.users--; p.users == 0 {
-		delete(c.parts, raw)
+	if shared.users--; shared.users == 0 {
+		delete(c.sharedStates, raw)
 	}
 }
 
@@ -123,10 +124,10 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 		// When the context is released, no call can find out any more whether the stream's work is
 		// done, but other code may still use the stream. Objects of this context are destroyed with
 		// the context, so only those of other contexts need the tail.
-		if sc.part.usesOthers.Load() {
+		if sc.shared.usesOthers.Load() {
 			sc.leaveTail()
 		}
-	case sc.at == (driver.At{}) && !sc.lasts():
+	case sc.at == (driver.At{}) && !sc.permanent():
 		sc.leaveTail() // for a thread's stream, [Thread.end] does this
 	}
 	return
@@ -134,7 +135,7 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 
 // freeHandle destroys the CUstream, unless other code owns it.
 func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
-	sc.ctx.dropPart(sc.raw, sc.part)
+	sc.ctx.dropShared(sc.raw, sc.shared)
 	defer sc.kept.DropAll()
 	if sc.foreign {
 		return "", driver.ResultSuccess
@@ -151,7 +152,7 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 	raw, res := create()
 	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
-		return 0, c.failed(op, 0, res) // it invalidates no capture
+		return 0, c.backgroundError(op, 0, res) // it invalidates no capture
 	}
 	return raw, nil
 }
@@ -163,8 +164,8 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 	})
 }
 
-// lasts reports whether the CUstream exists as long as its context, even after Close.
-func (sc *streamCore) lasts() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
+// permanent reports whether the CUstream exists as long as its context, even after Close.
+func (sc *streamCore) permanent() bool { return sc.pooled || sc.raw == driver.CU_STREAM_LEGACY }
 
 // same reports whether both have the same CUstream.
 func (sc *streamCore) same(other *streamCore) bool {
@@ -174,7 +175,7 @@ func (sc *streamCore) same(other *streamCore) bool {
 // newStream returns a Stream that owns a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, serial: ctx.drv.streams.Add(1)}}
-	s.core.part = ctx.takePart(raw, &s.core.own)
+	s.core.shared = ctx.takeShared(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	if !foreign {
 		ctx.addWakeUp()
@@ -274,7 +275,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	of, res := core.drv.table.StreamGetCtx(driver.At{}, raw)
 	switch {
 	case res != driver.ResultSuccess:
-		return nil, core.fail(op, handle, res)
+		return nil, core.callError(op, handle, res)
 	case of != core.raw:
 		return nil, mistake(op, ErrContextMismatch, handle,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
@@ -295,8 +296,16 @@ func (sc *streamCore) begin(op string) error {
 	if err := sc.Enter(sc, op); err != nil {
 		return err
 	}
-	if sc.at.Thread != nil && !sc.at.Thread.Here() {
+	if err := sc.checkThread(op); err != nil {
 		sc.leave()
+		return err
+	}
+	return nil
+}
+
+// checkThread returns an error if the stream belongs to another thread than the caller's.
+func (sc *streamCore) checkThread(op string) error {
+	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		return mistake(
 			op,
 			errThread,
@@ -377,7 +386,7 @@ func (s *Stream) Priority() (int, error) {
 	p, res := sc.ctx.drv.table.StreamGetPriority(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return int(p), nil
 }
@@ -399,7 +408,7 @@ func (s *Stream) Flags() (StreamFlags, error) {
 	f, res := sc.ctx.drv.table.StreamGetFlags(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return StreamFlags(f), nil
 }
@@ -422,7 +431,7 @@ func (s *Stream) ID() (uint64, error) {
 	id, res := sc.ctx.drv.table.StreamGetId(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	if !sc.foreign || sc.pooled {
 		sc.id.Store(id)
@@ -475,7 +484,7 @@ func (s *Stream) Query() (Status, error) {
 	case driver.ResultNotReady:
 		return Pending, nil
 	}
-	return StatusUnknown, sc.ctx.fail(op, uintptr(sc.raw), res)
+	return StatusUnknown, sc.ctx.callError(op, uintptr(sc.raw), res)
 }
 
 // Synchronize waits until all work that was enqueued on the stream has completed
@@ -493,7 +502,7 @@ func (s *Stream) Synchronize() error {
 	res := sc.synchronize()
 	t.done(TraceStreamSynchronize, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
+		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ const poolSize = 32
 // streamPool is a context's pool of streams of one priority. The pool's streams are not users of
 // the context, but the Streams that PoolStream returns are. The pool ends with the context.
 type streamPool struct {
-	mu   lock.Mutex[lock.StreamPool]
-	next int
-	raw  [poolSize]driver.Stream // 0 for a stream that was not created yet
-	part [poolSize]*partOf       // the pool is one of the users of each part
+	mu     lock.Mutex[lock.StreamPool]
+	next   int
+	raw    [poolSize]driver.Stream // 0 for a stream that was not created yet
+	shared [poolSize]*sharedState  // the pool is one of the users of each sharedState
 }
 
 // PoolStream returns one of 32 streams that the context shares for each priority, in turn. Each
@@ -45,7 +45,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	t := core.drv.table
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
-		return nil, core.failed("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
+		return nil, core.backgroundError("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
 	}
 	raw, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
 	if err != nil {
@@ -108,12 +108,13 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	p.mu.Lock()
 	other := p.raw[i]
 	if other == 0 {
-		p.raw[i], p.part[i] = raw, c.takePart(raw, new(partOf))
+		p.raw[i], p.shared[i] = raw, c.takeShared(raw, new(sharedState))
 	}
 	p.mu.Unlock()
 	if other != 0 { // another call has created the stream meanwhile
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
-			c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
+			h := uintptr(raw)
+			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 		}
 		raw = other
 	}
@@ -127,21 +128,22 @@ func (c *contextCore) endPools(at driver.At) {
 	pools := slices.Collect(maps.Values(c.pools))
 	each(len(pools), func(i int) {
 		p := pools[i]
-		each(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.part[k], at) })
+		each(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
 	})
 }
 
 // destroyPooled destroys one stream of a pool, or does nothing if raw is 0.
-func (c *contextCore) destroyPooled(raw driver.Stream, part *partOf, at driver.At) {
+func (c *contextCore) destroyPooled(raw driver.Stream, shared *sharedState, at driver.At) {
 	if raw == 0 {
 		return
 	}
 	// If one wait has failed, the driver answers no other wait either.
-	if part.usesOthers.Load() && c.ends.lost == nil {
-		c.ends.lost = patiently(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
+	if shared.usesOthers.Load() && c.ends.lost == nil {
+		c.ends.lost = retryUntilDone(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
-		c.drv.leak(Leak{Kind: "stream", Handle: uintptr(raw), Err: c.failed("cuStreamDestroy", uintptr(raw), res)})
+		h := uintptr(raw)
+		c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 	}
 }
 

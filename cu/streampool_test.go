@@ -36,7 +36,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	g := must(a.Capture(CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
-	if a.core.part.capture.Load() != nil {
+	if a.core.shared.capture.Load() != nil {
 		t.Error("the stream is still part of the capture")
 	}
 	x := must(g.Instantiate())(t)
@@ -310,9 +310,9 @@ func TestTailsLost(t *testing.T) {
 	clear(core.ends.tails) // there are no events
 }
 
-// TestLastingStreamLost has the driver fail to say when work of strangers is done on a stream that lasts: what it uses
+// TestPermanentStreamLost has the driver fail to say when work of strangers is done on a permanent stream: what it uses
 // is kept.
-func TestLastingStreamLost(t *testing.T) {
+func TestPermanentStreamLost(t *testing.T) {
 	for name, fault := range map[string]string{"legacy, marking": "cuEventRecord", "legacy, asking": "cuEventQuery", "pool": "cuStreamQuery"} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)

@@ -21,7 +21,7 @@ import (
 func (s *Stream) WaitEvent(e *Event) error {
 	if s != nil && s.core != nil && e != nil {
 		if o := e.load(); o != nil {
-			done, err := s.core.waitPlainly("cuStreamWaitEvent", o.core)
+			done, err := s.core.waitFast("cuStreamWaitEvent", o.core)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {
@@ -32,12 +32,13 @@ func (s *Stream) WaitEvent(e *Event) error {
 	return s.WaitEventWithFlags(e, WaitDefault)
 }
 
-// waitPlainly makes the stream wait for an event in the usual case, as [eventCore.recordPlainly]
+// waitFast makes the stream wait for an event in the usual case, as [eventCore.recordFast]
 // does for records. Otherwise, also for wrong arguments, it reports false, and the caller calls
 // WaitEventWithFlags.
-func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error) {
+func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 	drv := sc.ctx.drv
-	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil || drv.oneByOne() {
+	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 ||
+		sc.at.Thread != nil || drv.tracersOrCaptures() {
 		return false, nil
 	}
 	if !sc.Acquire(sc) {
@@ -63,21 +64,21 @@ func (sc *streamCore) waitPlainly(op string, c *eventCore) (done bool, err error
 		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		sc.endLegacy()
 		if drv.captures.n.Load() != 0 {
-			sc.overtakenWait(sl, g)
+			sc.noteCaptureDuringWait(sl, g)
 		}
 	}
 	sl.leave()
 	sc.leave()
 	if res != driver.ResultSuccess {
-		return true, sc.ctx.fail(op, uintptr(sc.raw), res)
+		return true, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return true, nil
 }
 
-// overtakenWait is called if captures exist after a wait that was not made for a capture. The
-// slot's generation was g before the wait: a record in a capture may have been made meanwhile.
-func (sc *streamCore) overtakenWait(sl *slot, g handle.Gen) {
-	if sl.Gen() != g || sl.mayBeCaptured() {
+// noteCaptureDuringWait is called if captures exist after a wait that was not made for a capture.
+// The slot's generation was g before the wait: a record in a capture may have been made meanwhile.
+func (sc *streamCore) noteCaptureDuringWait(sl *slot, g handle.Gen) {
+	if sl.Gen() != g || sl.mayBeInCapture() {
 		sc.joined() // without waiting for other calls on the stream, because this call has been made
 	}
 }
@@ -106,7 +107,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	if o == nil {
 		return nil // never recorded
 	}
-	if o.core.flags&EventExternal != 0 && sc.active() {
+	if o.core.flags&EventExternal != 0 && sc.captureActive() {
 		flags |= WaitExternal
 	}
 	enter := o.core.enter
@@ -140,24 +141,24 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 		g, captured := sl.Gen(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
 		res = sc.waitEvent(sl.raw, captured)
 		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
-			sc.overtakenWait(sl, g)
+			sc.noteCaptureDuringWait(sl, g)
 		}
 	} else {
 		c := sc.beginWork()
 		if c != nil {
-			c.uses.add(sl)
+			c.objects.add(sl)
 		}
 		sc.beginLegacy()
 		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
 		sc.endLegacy()
 		if c != nil && res != driver.ResultSuccess {
-			c.uses.undo(sl)
+			c.objects.undo(sl)
 		}
 		sc.endWork()
 	}
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
+		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
 }
@@ -205,13 +206,13 @@ func (s *Stream) WaitStream(other *Stream) error {
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
-		return oc.ctx.fail("cuEventRecord", uintptr(oc.raw), res)
+		return oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
 	}
 	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
 	res = sc.waitEvent(e, c != nil)
 	t.done(TraceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
+		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
 }

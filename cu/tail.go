@@ -59,12 +59,12 @@ func (t *tail) Last(bool) { t.ctx.doneWith(EventDisableTiming, t.event) }
 
 // tailed reports whether a closed stream's work has an end that is, or was, waited for.
 func (sc *streamCore) tailed() bool {
-	return sc.lasts() || sc.leavesTail.Load() || sc.ctx.gone.Load()
+	return sc.permanent() || sc.leavesTail.Load() || sc.ctx.gone.Load()
 }
 
 // over reports whether the stream is destroyed and all its work is known to be done.
 func (sc *streamCore) over() bool {
-	if sc.lasts() {
+	if sc.permanent() {
 		return sc.ctx.gone.Load() && !sc.ctx.lostWork()
 	}
 	if !sc.freed.Load() {
@@ -83,7 +83,7 @@ func (c *contextCore) lostWork() bool {
 }
 
 // leaveTail marks the end of the stream's work before the stream is destroyed, if an object needs
-// that. If the mark is not possible now, a stream that lasts is marked later. A borrowed context is
+// that. If the mark is not possible now, a permanent stream is marked later. A borrowed context is
 // an exception: its owner may destroy it as soon as all objects are closed.
 func (sc *streamCore) leaveTail() {
 	if !sc.leavesTail.Load() {
@@ -111,13 +111,13 @@ func (sc *streamCore) leaveTail() {
 		}
 	}()
 	err := mark()
-	if err != nil && sc.lasts() && !ctx.isBorrowed() {
+	if err != nil && sc.permanent() && !ctx.isBorrowed() {
 		now = false
 		ctx.hold() // cannot fail: the stream is a user of the context until now
 		go func() {
-			defer ctx.childDone()
+			defer ctx.endHold()
 			defer put()
-			patiently(ctx.drv.table.Clock(), mark)
+			retryUntilDone(ctx.drv.table.Clock(), mark)
 		}()
 		return
 	}
@@ -138,10 +138,10 @@ func (c *contextCore) putTail(sc *streamCore, t *tail) {
 	if t.err != nil {
 		c.ends.unmarked++
 		t.lost = c.ends.unmarked
-	} else if sc.lasts() {
+	} else if sc.permanent() {
 		// This mark is behind the work of all Streams of the CUstream that were released before.
 		maps.DeleteFunc(c.ends.tails, func(other *streamCore, its *tail) bool {
-			return its.err != nil && its.lost <= t.lost && other.lasts() && other.same(sc)
+			return its.err != nil && its.lost <= t.lost && other.permanent() && other.same(sc)
 		})
 	}
 	c.ends.tails[sc] = t
@@ -207,7 +207,7 @@ func (c *contextCore) endTails(at driver.At) {
 		if t.err != nil {
 			return
 		}
-		err := patiently(c.drv.table.Clock(), func() error { return c.waitTail(sc) })
+		err := retryUntilDone(c.drv.table.Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.ends.mu.Lock()
 			t.err = err
@@ -221,7 +221,7 @@ func (c *contextCore) endTails(at driver.At) {
 		}
 	})
 	for sc, t := range c.ends.tails {
-		if t.err != nil && sc.lasts() { // a later wait may be for this stream
+		if t.err != nil && sc.permanent() { // a later wait may be for this stream
 			c.ends.lost = t.err
 		}
 	}

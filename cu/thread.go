@@ -56,11 +56,11 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		} else {
 			t.raw.Abandon() // the first exchange may have changed the capture mode
 		}
-		return core.fail(op, uintptr(core.raw), res)
+		return core.callError(op, uintptr(core.raw), res)
 	}
 	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
 		t.raw.Unpin()
-		return core.fail(op, uintptr(core.raw), res)
+		return core.callError(op, uintptr(core.raw), res)
 	}
 	defer func() {
 		t.end()
@@ -77,7 +77,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		switch {
 		case res != driver.ResultSuccess:
 			t.abandon(stays)
-			err = errors.Join(err, core.fail("cuCtxPopCurrent", uintptr(core.raw), res))
+			err = errors.Join(err, core.callError("cuCtxPopCurrent", uintptr(core.raw), res))
 		case raw != core.raw || after != before:
 			t.abandon(stays)
 			err = errors.Join(
@@ -192,7 +192,7 @@ func (t *Thread) CurrentContext() (uintptr, error) {
 	}
 	raw, res := t.ctx.drv.table.CtxGetCurrent(driver.At{Thread: t.raw})
 	if res != driver.ResultSuccess {
-		return 0, t.ctx.fail(op, 0, res)
+		return 0, t.ctx.callError(op, 0, res)
 	}
 	return uintptr(raw), nil
 }

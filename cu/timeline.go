@@ -43,8 +43,8 @@ type timelineCore struct {
 	raw  driver.DevicePtr // the counter's address in the context
 	// probe is an event that is never recorded. A query of it fails if the context has failed.
 	probe driver.Event
-	// usage is the set of streams on which work with the counter was enqueued.
-	usage *usage
+	// usedStreams is the set of streams on which work with the counter was enqueued.
+	usedStreams *streamSet
 	// freed is set when the timeline no longer has the cell; last is the final value.
 	freed atomic.Bool
 	last  uint64
@@ -79,7 +79,7 @@ const (
 func (dev *Device) supportsTimelines() error {
 	for _, op := range []string{signalOp, blockOp} {
 		if sym, known := driver.FindSymbol(op); known && !dev.drv.has(op) {
-			return dev.drv.fail(op, 0, driver.NotImplemented(sym))
+			return dev.drv.resultError(op, 0, driver.NotImplemented(sym))
 		}
 	}
 	can, err := dev.Attribute(DeviceAttributeCanUse64BitStreamMemOps)
@@ -109,7 +109,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	defer c.leave()
 	if p := core.poison.Load(); p != nil {
-		return nil, core.fail(op, 0, p.res)
+		return nil, core.callError(op, 0, p.res)
 	}
 	x, err := core.takeCell(driver.At{Context: core.raw, Relaxed: true})
 	if err != nil {
@@ -120,13 +120,13 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		core.cells.put(x)
 		return nil, err
 	}
-	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), probe: probe, usage: new(usage)}
+	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), probe: probe, usedStreams: new(streamSet)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
 	core.hold() // cannot fail: the caller is a user of the context
 	core.cells.count(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
-	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).forgotten, tc)
+	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).closeAbandoned, tc)
 	return tl, nil
 }
 
@@ -222,7 +222,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		tc.mark(sc)
 	}
 	if res != driver.ResultSuccess {
-		return sc.ctx.fail(op, uintptr(sc.raw), res)
+		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
 }
@@ -354,10 +354,10 @@ func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
 // works returns an error if the context has failed.
 func (tc *timelineCore) works() error {
 	if p := tc.ctx.poison.Load(); p != nil {
-		return tc.ctx.failed(waitOp, tc.handle(), p.res)
+		return tc.ctx.backgroundError(waitOp, tc.handle(), p.res)
 	}
 	if res := tc.ctx.queryEvent(tc.probe); res != driver.ResultSuccess {
-		return tc.ctx.failed("cuEventQuery", uintptr(tc.probe), res)
+		return tc.ctx.backgroundError("cuEventQuery", uintptr(tc.probe), res)
 	}
 	return nil
 }
@@ -396,7 +396,7 @@ func (t *Timeline) Close() error {
 		t.cleanup.Stop()
 		tc.ctx.cells.count(-1, 1)
 		tc.ctx.drv.watch.EndCounter(&tc.waits, errTimelineClosed(tc))
-		for _, sc := range tc.usage.list() {
+		for _, sc := range tc.usedStreams.list() {
 			tc.mark(sc)
 		}
 	}

@@ -136,15 +136,15 @@ func TestUnmapSlabs(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestForgottenTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline
+// TestAbandonedTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline
 // is collected: the stream can be asked whether the work is done as long as it is there.
-func TestForgottenTimelineOfSharedStream(t *testing.T) {
+func TestAbandonedTimelineOfSharedStream(t *testing.T) {
 	r := newSoft(t)
 	s := must(r.gpu.PoolStream(0))(t)
 	line := must(r.gpu.NewTimeline(0))(t)
 	r.ok(errors.Join(line.Signal(s, 1), s.Close(), r.gpu.Synchronize()))
 	line.cleanup.Stop()
-	line.core.forgotten()
+	line.core.closeAbandoned()
 	if n := r.drv.Stats().UnfinishedTimelines; n != 0 {
 		t.Errorf("the work of %d timelines is not known to be done", n)
 	}

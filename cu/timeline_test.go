@@ -367,15 +367,15 @@ func TestTimelineNeverRaised(t *testing.T) {
 	r.ok(r.s.Synchronize())
 }
 
-// TestTimelineForgotten forgets a timeline.
-func TestTimelineForgotten(t *testing.T) {
+// TestTimelineAbandoned abandons a timeline.
+func TestTimelineAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
 		tl := must(r.gpu.NewTimeline(1))(t)
 		r.ok(tl.Signal(r.s, 2))
 		r.value(tl, 2)
 	}()
-	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || !leak.Forgotten || leak.Err != nil {
+	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || !leak.Abandoned || leak.Err != nil {
 		t.Errorf("the leak is %+v", leak)
 	}
 	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {

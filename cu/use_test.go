@@ -80,7 +80,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	if n := len(r.gpu.own.core.ends.tails); n > maxSpare+1 {
 		t.Errorf("%d tails", n)
 	}
-	if n := len(*h.core.usage.streams.Load()); n > maxSpare+2 {
+	if n := len(*h.core.usedStreams.streams.Load()); n > maxSpare+2 {
 		t.Errorf("the memory remembers %d streams", n)
 	}
 	r.ok(h.Close())
@@ -341,11 +341,11 @@ func TestThreadStreamElsewhere(t *testing.T) {
 	}
 }
 
-// TestForgottenModule forgets a module while its variable is in use.
-func TestForgottenModule(t *testing.T) {
+// TestAbandonedModule abandons a module while its variable is in use.
+func TestAbandonedModule(t *testing.T) {
 	r := newRig(t)
 	v := must(must(r.gpu.LoadModule([]byte("fake")))(t).Global("counter"))(t)
-	if diff := cmp.Diff([]string{"module forgotten"}, r.leaked(1)); diff != "" {
+	if diff := cmp.Diff([]string{"module abandoned"}, r.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
 	r.ok(v.CopyFrom(make([]byte, 8)))

@@ -63,7 +63,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		switch res := sl.poll(); {
 		case res == driver.ResultSuccess:
 		case res != driver.ResultNotReady:
-			err = ctxCore.failed("cuEventQuery", uintptr(sl.raw), res)
+			err = ctxCore.backgroundError("cuEventQuery", uintptr(sl.raw), res)
 			final = ctxCore.poison.Load() != nil
 		case sl.eventClosed():
 			err = errClosedMeanwhile(sl)
@@ -359,9 +359,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 // a watcher of the slot. markSlot ends the caller's call in flight on the stream.
 func (sc *streamCore) markSlot() (*slot, error) {
 	defer sc.leave() // also if a tracer panics
-	order := uint64(0)
-	if sc.ctx.drv.ordered.Load() {
-		order = sc.nextRecord()
+	seq := uint64(0)
+	if sc.ctx.drv.sequenced.Load() {
+		seq = sc.nextRecord()
 	}
 	e, err := sc.mark()
 	for errors.Is(err, errShut) { // no mark is made while a capture begins or ends
@@ -376,11 +376,11 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	sl := &c.first
 	sl.Begin(sl)
 	sl.End(sl) // the record is made
-	sl.Mark(slotRecorded)
+	sl.SetBits(slotRecorded)
 	if sc.raw != driver.CU_STREAM_PER_THREAD {
 		sl.on.Store(sc.serial)
-		if order != 0 {
-			sl.order.Store(order)
+		if seq != 0 {
+			sl.seq.Store(seq)
 		}
 	}
 	sl.Watch()

@@ -213,8 +213,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestForgottenTicket lets a ticket be collected: its hold ends.
-func TestForgottenTicket(t *testing.T) {
+// TestAbandonedTicket lets a ticket be collected: its hold ends.
+func TestAbandonedTicket(t *testing.T) {
 	r := newRig(t)
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
@@ -264,9 +264,9 @@ func TestWaitKeepsEvent(t *testing.T) {
 			r.release(r.s)
 			r.ok(<-done)
 			if !eventually(func() bool { return r.leaked(0) != nil }) {
-				t.Error("the forgotten event was not reported")
+				t.Error("the abandoned event was not reported")
 			}
-			if diff := cmp.Diff([]string{"event forgotten"}, r.leaked(1)); diff != "" {
+			if diff := cmp.Diff([]string{"event abandoned"}, r.leaked(1)); diff != "" {
 				t.Errorf("reports (-want +got):\n%s", diff)
 			}
 		})

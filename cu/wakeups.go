@@ -91,7 +91,7 @@ func (w *wakeUpPool) count() int {
 // just created a stream for the program.
 func (c *contextCore) addWakeUp() {
 	c.mu.Lock()
-	streams := len(c.parts)
+	streams := len(c.sharedStates)
 	c.mu.Unlock()
 	if !c.wakeUps.due(streams) {
 		return
@@ -127,7 +127,7 @@ func (c *contextCore) endWakeUps(at driver.At) {
 	each(len(free), func(i int) {
 		if res := c.destroyStream(free[i].raw, at); res != driver.ResultSuccess {
 			h := uintptr(free[i].raw)
-			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.failed("cuStreamDestroy", h, res)})
+			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 		}
 	})
 }

@@ -98,7 +98,7 @@ func (s *watchSource) QueryAlone(item watch.Item) watch.Answer {
 func (s *watchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err error) {
 	sl := item.(*slot)
 	c := sl.core.ctx
-	err = c.failed("cuEventQuery", uintptr(sl.raw), driver.Result(a))
+	err = c.backgroundError("cuEventQuery", uintptr(sl.raw), driver.Result(a))
 	return c.poison.Load() != nil, err
 }
 
@@ -116,8 +116,8 @@ func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 
 // Crowded makes records note their sequence numbers from now on.
 func (s *watchSource) Crowded() {
-	if d := s.drv; !d.ordered.Load() {
-		d.ordered.Store(true)
+	if d := s.drv; !d.sequenced.Load() {
+		d.sequenced.Store(true)
 	}
 }
 
@@ -239,5 +239,6 @@ func (d *Driver) closedContext(c *contextCore) {
 		func(word watch.Word) error { return errTimelineContextClosed(word.(*timelineCore)) })
 }
 
-// contextClosedDetail is for waits whose context was closed. Objects of the context may still be open.
+// contextClosedDetail is for waits whose context was closed. Objects of the context may still be
+// open.
 const contextClosedDetail = "the context was closed while this call waited: call again to wait for an object that is still open"

@@ -46,19 +46,19 @@ func TestRecordsWrap(t *testing.T) {
 	}
 }
 
-// TestOrderWraps has a record under way while 65,536 others are, and a stream that has had more
+// TestSequenceWraps has a record under way while 65,536 others are, and a stream that has had more
 // records than 48 bits can count.
-func TestOrderWraps(t *testing.T) {
+func TestSequenceWraps(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.ordered.Store(true)
+	drv.sequenced.Store(true)
 	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()
 	s.core.Retain()
 	sl.Begin(sl)
 	sl.recordedOn(s.core)
-	noted := sl.noteOrder(s.core)
+	noted := sl.noteSequence(s.core)
 	if noted == 0 {
-		t.Fatal("a record that is alone has no order")
+		t.Fatal("a record that is alone has no sequence number")
 	}
 	for range 1 << 16 {
 		sl.Begin(sl)
@@ -67,17 +67,17 @@ func TestOrderWraps(t *testing.T) {
 	sl.confirm(noted, driver.ResultSuccess)
 	sl.End(sl)
 	s.core.leave()
-	if n := placeOf(e); n != 0 {
+	if n := sequenceOf(e); n != 0 {
 		t.Errorf("the record is number %d, and others came between", n)
 	}
 
 	s.core.records = 1<<48 - 2
 	for range 3 {
-		before := placeOf(e)
+		before := sequenceOf(e)
 		if err := e.Record(s); err != nil {
 			t.Fatal(err)
 		}
-		if n := placeOf(e); n <= before {
+		if n := sequenceOf(e); n <= before {
 			t.Errorf("a record is number %d, after number %d", n, before)
 		}
 	}

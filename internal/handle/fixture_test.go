@@ -154,7 +154,7 @@ func newEvent(r *explore.Run) *event {
 // makeRecord records the event on the device.
 func (e *event) makeRecord() int {
 	e.device.Add(1)
-	if e.newest++; e.watched != 0 && !e.Records.exposedPlainly() {
+	if e.newest++; e.watched != 0 && !e.Records.peekExposed() {
 		e.r.Fail("recorded during a wait for the present record")
 	}
 	if e.on != nil {
@@ -164,12 +164,12 @@ func (e *event) makeRecord() int {
 	return e.newest
 }
 
-// exposedPlainly is Exposed without a step.
-func (r *Records) exposedPlainly() bool { return explore.Peek(&r.marks)&MarkExposed != 0 }
+// peekExposed is Exposed without a step.
+func (r *Records) peekExposed() bool { return explore.Peek(&r.bits)&BitExposed != 0 }
 
 // record records the event, and reports whether Begin allowed it.
 func (e *event) record() bool {
-	late := e.Records.calls.closedPlainly()
+	late := e.Records.calls.peekClosed()
 	if !e.Begin(e) {
 		return false
 	}
@@ -184,8 +184,8 @@ func (e *event) record() bool {
 	return true
 }
 
-// closedPlainly is Closed without a step.
-func (r *Refs) closedPlainly() bool { return explore.Peek(&r.word)&refClosed != 0 }
+// peekClosed is Closed without a step.
+func (r *Refs) peekClosed() bool { return explore.Peek(&r.word)&refClosed != 0 }
 
 // recordByOthers records the event as other code does, without Begin.
 func (e *event) recordByOthers() {

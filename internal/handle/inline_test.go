@@ -21,7 +21,7 @@ func TestInlined(t *testing.T) {
 	for _, f := range []string{
 		"(*Refs).Acquire", "(*Refs).Enter", "(*Refs).Release", "(*Refs).Retain", "(*Refs).Sole", "(*Refs).Closed",
 		"(*Records).Acquire", "(*Records).Release", "(*Records).Complete", "(*Records).Unrecorded",
-		"(*Records).Gen", "(*Records).Remember", "(*Records).Watched", "(*Records).Marks", "(*Users).Hold",
+		"(*Records).Gen", "(*Records).Remember", "(*Records).Watched", "(*Records).Bits", "(*Users).Hold",
 	} {
 		if !strings.Contains(string(out), "can inline "+f+"\n") {
 			t.Errorf("%s is not inlined", f)

@@ -147,10 +147,10 @@ var mutations = []mutation{
 	{records, "if !g.Busy() {", "if true {", "during a record the query may be answered before or after it: see Remember"},
 	{records, "r.done.Store(uint64(g))", "r.done.Store(r.gen.Load())", ""},
 	{records, "		r.done.Store(uint64(g))\n", "", ""},
-	{records, "return r.marks.Load()&MarkExposed != 0", "return false", ""},
-	{records, "return r.marks.Load()&MarkExposed != 0", "return r.marks.Load() != 0", ""},
-	{records, "{ r.marks.Or(marks) }", "{ r.marks.Store(r.marks.Load() | marks) }", ""},
-	{records, "return r.marks.Load() }", "return 0 }", ""},
+	{records, "return r.bits.Load()&BitExposed != 0", "return false", ""},
+	{records, "return r.bits.Load()&BitExposed != 0", "return r.bits.Load() != 0", ""},
+	{records, "{ r.bits.Or(bits) }", "{ r.bits.Store(r.bits.Load() | bits) }", ""},
+	{records, "return r.bits.Load() }", "return 0 }", ""},
 
 	// Kept
 	{refs, "return r.drop() && r.take() }", "return r.drop() }", ""},

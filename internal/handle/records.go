@@ -15,7 +15,7 @@ import "github.com/purecu/purecu/internal/explore"
 //     that began earlier is included in a Gen that is loaded after Watch.
 //   - Remember notes that the event was complete. Its Gen was loaded before the query. Complete
 //     reports true only if this was noted for the newest record.
-//   - After Mark(MarkExposed) other code may record the event without Begin. From then on no
+//   - After SetBits(BitExposed) other code may record the event without Begin. From then on no
 //     completion is remembered, and only Close makes Begin report false.
 //
 // The protocol has three words. Every operation changes one of them before it reads another. Begin
@@ -33,8 +33,8 @@ type Records struct {
 	done explore.Uint64
 	// watchers counts the waits for the present record.
 	watchers explore.Int32
-	// marks holds MarkExposed, and bits that the user of this package defines.
-	marks explore.Uint32
+	// bits holds BitExposed, and bits that the user of this package defines.
+	bits explore.Uint32
 }
 
 const (
@@ -52,10 +52,10 @@ const (
 )
 
 const (
-	// MarkExposed says that other code may record the event.
-	MarkExposed = 1 << iota
-	// FirstMark is the lowest mark that the user of this package may define.
-	FirstMark
+	// BitExposed says that other code may record the event.
+	BitExposed = 1 << iota
+	// FirstBit is the lowest bit that the user of this package may define.
+	FirstBit
 )
 
 // Gen is the state of an event's records at one moment.
@@ -199,10 +199,10 @@ func (r *Records) Remember(g Gen) {
 }
 
 // Exposed reports whether other code may record the event.
-func (r *Records) Exposed() bool { return r.marks.Load()&MarkExposed != 0 }
+func (r *Records) Exposed() bool { return r.bits.Load()&BitExposed != 0 }
 
-// Mark sets marks. They are never cleared.
-func (r *Records) Mark(marks uint32) { r.marks.Or(marks) }
+// SetBits sets bits. They are never cleared.
+func (r *Records) SetBits(bits uint32) { r.bits.Or(bits) }
 
-// Marks returns the marks that are set.
-func (r *Records) Marks() uint32 { return r.marks.Load() }
+// Bits returns the bits that are set.
+func (r *Records) Bits() uint32 { return r.bits.Load() }

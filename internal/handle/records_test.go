@@ -116,7 +116,7 @@ var recordsPrograms = []program{
 		e.Retain()
 		e.Begin(e)
 		exposed := newEvent(r)
-		exposed.Mark(MarkExposed)
+		exposed.SetBits(BitExposed)
 		r.Go(func() {
 			if e.Unused() || exposed.Unused() {
 				r.Fail("an event in use counts as unused")
@@ -261,7 +261,7 @@ var recordsPrograms = []program{
 	}},
 	{"a generation that occurs twice is not complete", func(r *explore.Run) {
 		e := newEvent(r)
-		e.Mark(MarkExposed)
+		e.SetBits(BitExposed)
 		e.Skip(1<<40 - 2)
 		e.done.Store(uint64(e.gen.Load()) + genOne) // the value before all of these records
 		r.Go(func() {
@@ -284,7 +284,7 @@ var recordsPrograms = []program{
 		e.record()
 		r.Go(func() { e.query() })
 		r.Go(func() {
-			e.Mark(MarkExposed)
+			e.SetBits(BitExposed)
 			e.recordByOthers()
 			e.query()
 		})
@@ -292,7 +292,7 @@ var recordsPrograms = []program{
 	{"an unrecorded event that is exposed", func(r *explore.Run) {
 		e := newEvent(r)
 		r.Go(func() {
-			e.Mark(MarkExposed)
+			e.SetBits(BitExposed)
 			e.recordByOthers()
 			e.query()
 		})
@@ -300,7 +300,7 @@ var recordsPrograms = []program{
 	}},
 	{"an exposed event is recorded during a wait", func(r *explore.Run) {
 		e := newEvent(r)
-		e.Mark(MarkExposed)
+		e.SetBits(BitExposed)
 		r.Go(e.watch)
 		r.Go(func() {
 			if !e.Stays() || !e.record() {
@@ -311,24 +311,24 @@ var recordsPrograms = []program{
 	}},
 	{"an exposed event, two records and a close", func(r *explore.Run) {
 		e := newEvent(r)
-		e.Mark(MarkExposed)
+		e.SetBits(BitExposed)
 		e.Watch()
 		r.Go(func() { e.record() })
 		r.Go(func() { e.record(); e.Unwatch() })
 		r.Go(e.close)
 	}},
-	{"marks are kept", func(r *explore.Run) {
+	{"bits are kept", func(r *explore.Run) {
 		e := newEvent(r)
-		r.Go(func() { e.Mark(FirstMark) })
-		r.Go(func() { e.Mark(MarkExposed | FirstMark<<1) })
+		r.Go(func() { e.SetBits(FirstBit) })
+		r.Go(func() { e.SetBits(BitExposed | FirstBit<<1) })
 		r.Finally(func() {
-			if m := e.Marks(); m != MarkExposed|FirstMark|FirstMark<<1 || !e.Exposed() {
-				r.Fail("marks are %b", m)
+			if m := e.Bits(); m != BitExposed|FirstBit|FirstBit<<1 || !e.Exposed() {
+				r.Fail("bits are %b", m)
 			}
 			if e := newEvent(r); e.Exposed() {
 				r.Fail("a new event is exposed")
-			} else if e.Mark(FirstMark); e.Exposed() {
-				r.Fail("another mark exposes an event")
+			} else if e.SetBits(FirstBit); e.Exposed() {
+				r.Fail("another bit exposes an event")
 			}
 		})
 	}},

@@ -14,16 +14,15 @@ import (
 
 // order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Thread{}, StreamPool{}, Uses{}, Owner{}, Polls{}, Watcher{}, Ticket{}, Usage{},
-	Late{},
-	Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
+	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Thread{}, StreamPool{}, ObjectSet{}, Owner{}, Polls{}, Watcher{}, Ticket{},
+	StreamSet{}, Late{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{}, StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Cells{}, Slabs{}, LongCalls{}, Gates{},
 }
 
 // several reports whether a goroutine may hold more than one lock at a place of the order.
 func several(place any) bool {
 	switch place.(type) {
-	case Work, Uses:
+	case Work, ObjectSet:
 		return true
 	}
 	return false

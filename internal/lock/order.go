@@ -21,8 +21,8 @@ type (
 	Exec struct{}
 	// Graph is graphCore.mu: a call on a graph. See Exec.
 	Graph struct{}
-	// Work is partOf.work: the capture that a CUstream is part of. A call that enqueues work, and
-	// whose objects a captured graph would have to keep, holds it for reading while the driver
+	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
+	// and whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
 	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
@@ -40,9 +40,9 @@ type (
 	Thread struct{}
 	// StreamPool is streamPool.mu: the streams that PoolStream returns.
 	StreamPool struct{}
-	// Uses is uses.mu: the objects that a graph uses. The lock of a graph that is replaced or
-	// copied is taken before the lock of the new graph.
-	Uses struct{}
+	// ObjectSet is objectSet.mu: the objects that a graph uses. The lock of a graph that is
+	// replaced or copied is taken before the lock of the new graph.
+	ObjectSet struct{}
 	// Owner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of two
 	// events. It takes the second one with TryLock.
 	Owner struct{}
@@ -58,8 +58,8 @@ type (
 	// Ticket is ticketCore.mu: the channel and the functions that learn the outcome of a ticket's
 	// record.
 	Ticket struct{}
-	// Usage is usage.mu: changes to the list of streams on which an object was used.
-	Usage struct{}
+	// StreamSet is streamSet.mu: changes to the list of streams on which an object was used.
+	StreamSet struct{}
 	// Late is execCore.late: the objects that only earlier launches of an executable graph use.
 	Late struct{}
 	// Growing is cells.growing, which protects no data. A goroutine that needs a slab for timelines

@@ -86,8 +86,8 @@ func (n *nouns) reports(want int) []string {
 		}
 		for _, l := range n.leaks {
 			w := l.Kind
-			if l.Forgotten {
-				w += " forgotten"
+			if l.Abandoned {
+				w += " abandoned"
 			}
 			if l.Err != nil {
 				w += ": " + l.Err.Error()

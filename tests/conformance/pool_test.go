@@ -113,7 +113,7 @@ func TestC01Times(t *testing.T) {
 	})
 }
 
-// TestC02Release gives events back: by hand, twice, by copies, and by forgetting them.
+// TestC02Release gives events back: by hand, twice, by copies, and by abandoning them.
 func TestC02Release(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream()
@@ -137,14 +137,14 @@ func TestC02Release(t *testing.T) {
 		}
 		n.ok(next.Release())
 
-		// Forgotten: nobody has a copy any more.
+		// Abandoned: nobody has a copy any more.
 		func() {
 			e := get(pool.AcquireTracked())(n)
 			n.ok(e.Record(s))
 			n.ok(e.Wait(n.patient()))
 		}()
 		n.until("the garbage collector gives it back", func() bool { runtime.GC(); return pool.Stats().InUse == 0 })
-		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event forgotten" {
+		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event abandoned" {
 			n.t.Errorf("reports %v", r)
 		}
 		tracked := get(pool.AcquireTracked())(n)
@@ -334,7 +334,7 @@ func TestC04SharedPool(t *testing.T) {
 		n.ok(e.Release())
 		n.ok(b.Close()) // the last one
 		n.is("a wait for an event of a closed pool", <-done, cu.ErrClosed)
-		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event forgotten" {
+		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event abandoned" {
 			n.t.Errorf("reports %v", r)
 		}
 		n.is("an event of a closed pool", lost.Record(s), cu.ErrClosed)
@@ -351,7 +351,7 @@ func TestC04SharedPool(t *testing.T) {
 			n.t.Errorf("statistics of a new pool: %+v", st)
 		}
 		n.ok(d.Close())
-		// A share that is forgotten is closed, but not while an event of it is used.
+		// A share that is abandoned is closed, but not while an event of it is used.
 		e = get(get(n.gpu.EventPool())(n).Acquire())(n)
 		runtime.GC()
 		n.ok(e.Record(s))
@@ -360,7 +360,7 @@ func TestC04SharedPool(t *testing.T) {
 		n.until("the share is closed", func() bool {
 			runtime.GC()
 			r := n.reports(0)
-			return len(r) == 1 && r[0] == "event pool forgotten"
+			return len(r) == 1 && r[0] == "event pool abandoned"
 		})
 	})
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// placeOf returns the order of an event's newest record among those of its stream.
-func placeOf(e *Event) uint64 {
-	_, order := e.core().slot.Load().position()
-	return order
+// sequenceOf returns the sequence number of an event's newest record.
+func sequenceOf(e *Event) uint64 {
+	_, seq := e.core().slot.Load().position()
+	return seq
 }
 
-// TestRecordOrder holds records to know their order if, and only if, no other could have come
+// TestSequenceNumbers holds records to have a sequence number if, and only if, no other could have come
 // between.
-func TestRecordOrder(t *testing.T) {
+func TestSequenceNumbers(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
 	var events []*Event
@@ -37,14 +37,14 @@ func TestRecordOrder(t *testing.T) {
 	places := func(what string, want ...uint64) {
 		t.Helper()
 		for i, e := range events {
-			if got := placeOf(e); got != want[i] {
+			if got := sequenceOf(e); got != want[i] {
 				t.Errorf("%s: the record of event %d is number %d, want %d", what, i, got, want[i])
 			}
 		}
 	}
 	record(0, 0)
 	places("nobody is interested", 0, 0, 0, 0)
-	drv.ordered.Store(true)
+	drv.sequenced.Store(true)
 	record(0, 0)
 	record(1, 0)
 	record(2, 1)
@@ -74,7 +74,8 @@ func TestRecordOrder(t *testing.T) {
 	if err := RecordAll(events, []*Stream{streams[0], streams[1], streams[0], streams[0]}); err != nil {
 		t.Error(err)
 	}
-	if a, b, c, d := placeOf(events[0]), placeOf(events[1]), placeOf(events[2]), placeOf(events[3]); b == 0 || c != 0 || d != 0 {
+	a, b, c, d := sequenceOf(events[0]), sequenceOf(events[1]), sequenceOf(events[2]), sequenceOf(events[3])
+	if b == 0 || c != 0 || d != 0 {
 		t.Errorf("together: the only one of its stream is number %d, the others %d, %d and %d", b, a, c, d)
 	}
 
@@ -85,13 +86,13 @@ func TestRecordOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Close()
-	if n := placeOf(events[0]); n != 0 {
+	if n := sequenceOf(events[0]); n != 0 {
 		t.Errorf("the record that is part of a capture is number %d", n)
 	}
 
 	record(0, 0)
-	if n := placeOf(events[0]); n == 0 {
-		t.Error("a record after the capture has no order")
+	if n := sequenceOf(events[0]); n == 0 {
+		t.Error("a record after the capture has no sequence number")
 	}
 	// A ticket keeps the slot of its record, which another record must not count on, before it goes elsewhere.
 	for _, tracer := range []bool{false, true} {
@@ -101,17 +102,17 @@ func TestRecordOrder(t *testing.T) {
 		}
 		record(0, 0)
 		remove()
-		if _, order := tk.core.slot.position(); order == 0 {
-			t.Errorf("tracer %v: the record of a ticket has no order any more after another one", tracer)
+		if _, seq := tk.core.slot.position(); seq == 0 {
+			t.Errorf("tracer %v: the record of a ticket has no sequence number any more after another one", tracer)
 		}
 	}
 	streams[1].Handle() // others may capture it
 	record(1, 1)
-	if n := placeOf(events[1]); n != 0 {
+	if n := sequenceOf(events[1]); n != 0 {
 		t.Errorf("a record of a stream that was exposed is number %d", n)
 	}
 	events[0].Handle()
-	if n := placeOf(events[0]); n != 0 {
+	if n := sequenceOf(events[0]); n != 0 {
 		t.Errorf("what others may record is number %d", n)
 	}
 	closeAll(t, events)
@@ -171,7 +172,7 @@ func TestGPUWaitsInOrder(t *testing.T) {
 
 func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {
 	const of, each = 6, 80
-	drv.ordered.Store(ordered)
+	drv.sequenced.Store(ordered)
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
@@ -285,10 +286,10 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 }
 
 // TestOrderOfItsStream has an event recorded on another stream, and on none, between the moment in which
-// a record notes its stream and that in which it notes its order: it has none then.
+// a record notes its stream and that in which it notes its sequence number: it has none then.
 func TestOrderOfItsStream(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.ordered.Store(true)
+	drv.sequenced.Store(true)
 	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()
@@ -301,14 +302,14 @@ func TestOrderOfItsStream(t *testing.T) {
 		if sc != nil {
 			sc.Retain()
 		}
-		if order := sl.noteOrder(sc); order != 0 {
-			t.Errorf("the order is %x", order)
+		if seq := sl.noteSequence(sc); seq != 0 {
+			t.Errorf("the sequence number is %x", seq)
 		}
 		if sc != nil {
 			sc.leave()
 		}
 		sl.End(sl)
-		if n := placeOf(e); n != 0 {
+		if n := sequenceOf(e); n != 0 {
 			t.Errorf("the record is number %d", n)
 		}
 	}

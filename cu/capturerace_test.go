@@ -10,9 +10,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestRecordOvertaken begins captures while calls are on their way to the driver that
+// TestCaptureDuringRecord begins captures while calls are on their way to the driver that
 // have not known of them.
-func TestRecordOvertaken(t *testing.T) {
+func TestCaptureDuringRecord(t *testing.T) {
 	t.Run("record", func(t *testing.T) {
 		r := newRig(t)
 		fork := r.stream(r.gpu)
@@ -73,7 +73,7 @@ func TestRecordOvertaken(t *testing.T) {
 				}
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
-				if fork.core.runningCapture() == nil {
+				if fork.core.knownCapture() == nil {
 					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))
@@ -176,21 +176,21 @@ func TestThreadStreamInCapture(t *testing.T) {
 	}))
 }
 
-// TestParts wraps streams: all values of one CUstream share a part, for as long as there
+// TestSharedState wraps streams: all values of one CUstream share its state, for as long as there
 // is one.
-func TestParts(t *testing.T) {
+func TestSharedState(t *testing.T) {
 	r := newSoft(t)
 	core := r.gpu.own.core
-	before := len(core.parts)
+	before := len(core.sharedStates)
 	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
 	pooled := must(r.gpu.PoolStream(0))(t)
 	legacy := must(r.gpu.LegacyStream())(t)
 	a, b := must(r.gpu.WrapStream(s.Handle()))(t), must(r.gpu.WrapStream(pooled.Handle()))(t)
-	if a.core.part != s.core.part || b.core.part != pooled.core.part || a.core.part == b.core.part {
-		t.Error("values of one stream do not share its part")
+	if a.core.shared != s.core.shared || b.core.shared != pooled.core.shared || a.core.shared == b.core.shared {
+		t.Error("values of one stream do not share its state")
 	}
-	if n := len(core.parts) - before; n != 2 {
-		t.Errorf("%d parts", n)
+	if n := len(core.sharedStates) - before; n != 2 {
+		t.Errorf("%d shared states", n)
 	}
 	r.ok(r.gpu.Do(func(th *Thread) error {
 		_, err := th.DefaultStream()
@@ -199,7 +199,7 @@ func TestParts(t *testing.T) {
 	for _, s := range []*Stream{b, a, s, legacy, pooled} {
 		r.ok(s.Close())
 	}
-	if n := len(core.parts) - before; n != 1 { // the pool's
-		t.Errorf("%d parts are left", n)
+	if n := len(core.sharedStates) - before; n != 1 { // the pool's
+		t.Errorf("%d shared states are left", n)
 	}
 }

@@ -11,48 +11,48 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// usage is the set of streams on which work with an object was enqueued, so that the object is not
-// destroyed before the work is done. The work itself costs no more: the streams are queried when
-// the object is to be destroyed.
-type usage struct {
-	mu      lock.Mutex[lock.Usage]
+// streamSet is the set of streams on which work with an object was enqueued, so that the object is
+// not destroyed before the work is done. The work itself costs no more: the streams are queried
+// when the object is to be destroyed.
+type streamSet struct {
+	mu      lock.Mutex[lock.StreamSet]
 	streams atomic.Pointer[[]*streamCore]
 	// lost says that a stream was closed and the end of its work is unknown: see idle.
 	lost atomic.Bool
 }
 
 // note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
-// the stream was noted in another usage before. tail says that the end of the stream's work must be
+// the stream was noted in another set before. tail says that the end of the stream's work must be
 // known even after the stream is destroyed; the stream is then noted. Otherwise noted may be false.
-func (u *usage) note(sc *streamCore, tail bool) (noted bool) {
-	if l := u.streams.Load(); l != nil {
+func (set *streamSet) note(sc *streamCore, tail bool) (noted bool) {
+	if l := set.streams.Load(); l != nil {
 		switch {
 		case slices.Contains(*l, sc):
 			return true
 		case !tail && len(*l) >= maxNoted: // without tail, a missing stream only delays the reuse of memory
-			if !u.lost.Load() {
-				u.lost.Store(true)
+			if !set.lost.Load() {
+				set.lost.Store(true)
 			}
 			return false
 		}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	set.mu.Lock()
+	defer set.mu.Unlock()
 	var list []*streamCore
-	if l := u.streams.Load(); l != nil {
+	if l := set.streams.Load(); l != nil {
 		for _, s := range *l {
 			if s == sc {
 				return true
 			}
 			// Streams of the legacy stream, or of one stream of a pool, are the same CUstream. An open
 			// one may keep the object, so it stays in the list.
-			again := s.lasts() && s.same(sc) && s.freed.Load()
+			again := s.permanent() && s.same(sc) && s.freed.Load()
 			switch {
 			case again:
 			case !s.over():
 				list = append(list, s)
 			case !tail && !s.tailed():
-				u.lost.Store(true)
+				set.lost.Store(true)
 			}
 		}
 	}
@@ -60,18 +60,18 @@ func (u *usage) note(sc *streamCore, tail bool) (noted bool) {
 		sc.leavesTail.Store(true)
 	}
 	list = append(list, sc)
-	u.streams.Store(&list)
+	set.streams.Store(&list)
 	return true
 }
 
 // maxNoted limits the streams that are noted without tail.
 const maxNoted = 16
 
-// noteAll adds the streams of another usage.
-func (u *usage) noteAll(other *usage) {
+// noteAll adds the streams of another set.
+func (set *streamSet) noteAll(other *streamSet) {
 	if l := other.streams.Load(); l != nil {
 		for _, sc := range *l {
-			u.note(sc, true)
+			set.note(sc, true)
 		}
 	}
 }
@@ -84,11 +84,11 @@ var errShut = fmt.Errorf("%w, or it is the legacy default stream while a capture
 
 // wait waits until all work enqueued so far is done on the streams. It returns errBusy if it cannot
 // wait for that now, and another error if it never can.
-func (u *usage) wait() error {
-	if u == nil {
+func (set *streamSet) wait() error {
+	if set == nil {
 		return nil
 	}
-	l := u.streams.Load()
+	l := set.streams.Load()
 	if l == nil {
 		return nil
 	}
@@ -102,11 +102,11 @@ func (u *usage) wait() error {
 
 // idle reports whether all work enqueued so far is known to be done on the streams. It does not
 // wait, and enqueues nothing.
-func (u *usage) idle() bool {
-	if u.lost.Load() {
+func (set *streamSet) idle() bool {
+	if set.lost.Load() {
 		return false
 	}
-	for _, sc := range u.list() {
+	for _, sc := range set.list() {
 		if sc.freed.Load() && !sc.tailed() {
 			return false
 		}
@@ -118,11 +118,11 @@ func (u *usage) idle() bool {
 }
 
 // waitLong is wait, repeated while streams are busy or the driver fails. It is for a new goroutine.
-func (u *usage) waitLong(clock driver.Clock) error { return patiently(clock, u.wait) }
+func (set *streamSet) waitLong(clock driver.Clock) error { return retryUntilDone(clock, set.wait) }
 
-// patiently repeats f until it returns nil or errNoTail, or fails maxTries times with other errors
-// than errBusy.
-func patiently(clock driver.Clock, f func() error) error {
+// retryUntilDone repeats f until it returns nil or errNoTail, or fails maxTries times with other
+// errors than errBusy.
+func retryUntilDone(clock driver.Clock, f func() error) error {
 	b := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer b.End()
 	for failed := 0; ; b.Wait() {
@@ -151,7 +151,7 @@ func (sc *streamCore) waitIdle() error {
 		if !ctx.gone.Load() {
 			return errBusy
 		}
-		if sc.lasts() {
+		if sc.permanent() {
 			if ctx.lostWork() {
 				return fmt.Errorf("%w: %v", errNoTail, ctx.ends.lost)
 			}
@@ -164,8 +164,8 @@ func (sc *streamCore) waitIdle() error {
 		}
 		return nil
 	}
-	defer ctx.childDone()
-	if sc.lasts() {
+	defer ctx.endHold()
+	if sc.permanent() {
 		e, err := sc.mark()
 		if err != nil {
 			return ctx.unlessPoisoned(err)
@@ -216,7 +216,7 @@ func (c *contextCore) waitFor(op string, query func() driver.Result) error {
 			return nil
 		case driver.ResultNotReady:
 		default:
-			return c.unlessPoisoned(c.failed(op, 0, res))
+			return c.unlessPoisoned(c.backgroundError(op, 0, res))
 		}
 	}
 }

@@ -1,0 +1,130 @@
+package cu
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// holder is an object that a graph can use, and keeps with a call in flight: memory, a module, a
+// slot of an event, or a host function.
+type holder interface {
+	Retain()
+	leave()
+}
+
+// objectSet is the set of objects that a graph uses.
+type objectSet struct {
+	mu   lock.Mutex[lock.ObjectSet]
+	held map[holder]int // how often each was added
+	// nodeEvents are the events of nodes whose event was replaced.
+	nodeEvents map[driver.GraphNode]*slot
+	// unlaunched are recorded slots that represent earlier records until the first launch.
+	unlaunched []*slot
+}
+
+// add adds an object. The caller has a call in flight on it, or another set holds it.
+func (set *objectSet) add(h holder) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.held == nil {
+		set.held = make(map[holder]int)
+	}
+	if set.held[h]++; set.held[h] == 1 {
+		h.Retain() // also if it was closed meanwhile
+	}
+}
+
+// drop undoes one add. If it reports true, it was the last, and the caller must end the call in
+// flight on the object.
+func (set *objectSet) drop(h holder) (last bool) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	n, ok := set.held[h]
+	switch {
+	case !ok: // release was called meanwhile
+	case n == 1:
+		delete(set.held, h)
+	default:
+		set.held[h] = n - 1
+	}
+	return n == 1
+}
+
+func (set *objectSet) has(h holder) bool {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	return set.held[h] != 0
+}
+
+// records notes that the graph records a slot.
+func (set *objectSet) records(sl *slot) {
+	if !sl.timed() {
+		set.mu.Lock()
+		set.unlaunched = append(set.unlaunched, sl)
+		set.mu.Unlock()
+	}
+}
+
+// launched notes that the graph was launched, so that its events are recorded.
+func (set *objectSet) launched() {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for _, sl := range set.unlaunched {
+		sl.SetBits(slotRecorded)
+	}
+	set.unlaunched = nil
+}
+
+// exposed notes that other code may launch the graph.
+func (set *objectSet) exposed() {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for _, sl := range set.unlaunched {
+		sl.SetBits(slotGraphExposed)
+	}
+}
+
+// give notes the new event of a node. The caller has added the event. give returns the event that
+// the node had before, or nil.
+func (set *objectSet) give(n driver.GraphNode, sl *slot) (before *slot) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.nodeEvents == nil {
+		set.nodeEvents = make(map[driver.GraphNode]*slot)
+	}
+	before = set.nodeEvents[n]
+	set.nodeEvents[n] = sl
+	return before
+}
+
+// addAll adds the objects of another set.
+func (set *objectSet) addAll(other *objectSet) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	for h := range other.held {
+		set.add(h)
+	}
+	set.mu.Lock()
+	set.unlaunched = append(set.unlaunched, other.unlaunched...)
+	set.mu.Unlock()
+}
+
+// release ends the use of all objects.
+func (set *objectSet) release() {
+	set.mu.Lock()
+	held := set.held
+	set.held, set.nodeEvents, set.unlaunched = nil, nil, nil
+	set.mu.Unlock()
+	list := slices.Collect(maps.Keys(held))
+	each(len(list), func(i int) { list[i].leave() })
+}
+
+// undo undoes an add after the driver has failed the call that would use the object.
+func (set *objectSet) undo(h holder) {
+	if set.drop(h) {
+		h.leave()
+	}
+}
