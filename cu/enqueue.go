@@ -2,7 +2,6 @@ package cu
 
 import (
 	"math/bits"
-	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -52,13 +51,7 @@ type work struct {
 type workFrame struct {
 	// counted are the objects on which this work has a call in flight.
 	counted []*resource
-	// values, ptrs and sizes are the arguments of a kernel: ptrs has the address of each value, and
-	// sizes its size. An address refers to values, or, if borrowed is set, possibly to other
-	// memory.
-	values   []uint64
-	ptrs     []unsafe.Pointer
-	sizes    []uint32
-	borrowed bool
+	args    kernelArgs
 }
 
 // enqueue begins a call on the stream that enqueues work.
@@ -94,7 +87,7 @@ func (w *work) end() {
 	if !w.outside {
 		w.sc.endWork()
 	}
-	if fr := w.frame; fr.borrowed || len(fr.counted) != 0 {
+	if fr := w.frame; fr.args.borrowed || len(fr.counted) != 0 {
 		defer w.leave()
 		w.leaveCounted()
 		return
@@ -104,7 +97,7 @@ func (w *work) end() {
 
 // leaveCounted restores the frame, and ends the calls on the objects, also if one of them panics.
 func (w *work) leaveCounted() {
-	w.frame.restore()
+	w.frame.args.restore()
 	counted := w.frame.counted
 	w.frame.counted = counted[:0]
 	each(len(counted), func(i int) {

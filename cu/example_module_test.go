@@ -92,6 +92,33 @@ func ExampleFunction_Launch() {
 	}
 }
 
+// A prepared launch is checked once. An argument can be replaced between two launches.
+func ExampleFunction_Prepare() {
+	const n = 1000
+	mem, err := gpu.Alloc(4 * n)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: (n + 255) / 256}, Block: cu.Dim3{X: 256}}
+	step, err := scale.Prepare(cfg, cu.Ptr(mem), cu.F32(1), cu.U64(n))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i := range 3 {
+		if err := step.SetArg(1, cu.F32(float32(i+1))); err != nil {
+			log.Fatal(err)
+		}
+		if err := step.Launch(s); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+}
+
 // A launch that would let the driver read wild memory is refused.
 func ExampleFunction_Params() {
 	sizes, known := scale.Params()

@@ -156,6 +156,7 @@ var programs = map[string]program{
 	"Function_Launch":               {run: ExampleFunction_Launch},
 	"Function_MaxActiveBlocks":      {run: ExampleFunction_MaxActiveBlocks, prints: "a multiprocessor holds 8 blocks of 256 threads\n"},
 	"Function_Params":               {run: ExampleFunction_Params, prints: "[8 4 8] true\ntrue\n"},
+	"Function_Prepare":              {run: ExampleFunction_Prepare},
 	"Function_SetAttribute":         {run: ExampleFunction_SetAttribute, prints: "launches may now have SharedMem: 65536\n"},
 	"Function_SuggestBlockSize":     {run: ExampleFunction_SuggestBlockSize, prints: "blocks and threads that fill the GPU: true true\n"},
 	"EventFlags_external":           {run: ExampleEventFlags_external, prints: "the graph has run\n"},

@@ -252,12 +252,12 @@ func (n *noContext) one(
 
 // kernelParams returns arguments for the driver. None of them is memory.
 func kernelParams(args ...Arg) driver.KernelParams {
-	fr := new(workFrame)
-	fr.grow(len(args))
-	for i, a := range args {
-		fr.values[i], fr.sizes[i] = a.bits, a.size
+	k := new(kernelArgs)
+	k.grow(len(args))
+	for i := range args {
+		k.set(i, &args[i])
 	}
-	return driver.KernelParams{Ptrs: fr.ptrs[:len(args)], Sizes: fr.sizes[:len(args)]}
+	return k.params(len(args))
 }
 
 func closeIt(t *testing.T, c io.Closer) {

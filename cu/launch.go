@@ -236,22 +236,23 @@ func (f *Function) useAll(
 				return p, f.badMemory(cfg, i, w.sc.ctx, mc)
 			}
 		}
-		return prepared.frame.params(len(prepared.args)), nil
+		return prepared.values.params(len(prepared.args)), nil
 	}
 	if err = f.check(cfg, args); err != nil {
 		return p, err
 	}
-	w.frame.grow(len(args))
+	values := &w.frame.args
+	values.grow(len(args))
 	for i := range args {
 		a := &args[i]
 		if a.mem != nil && !w.useMemory(a.mem) {
 			return p, f.badMemory(cfg, i, w.sc.ctx, a.mem)
 		}
-		if err = w.frame.set(i, a); err != nil {
+		if err = values.set(i, a); err != nil {
 			return p, f.badArg(cfg, i, err)
 		}
 	}
-	return w.frame.params(len(args)), nil
+	return values.params(len(args)), nil
 }
 
 // useModule makes the work use the kernel's module.
@@ -271,21 +272,30 @@ func (w *work) useMemory(mc *memCore) bool {
 	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
 }
 
+// kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
+// its size. An address refers to values, or, if borrowed is set, possibly to other memory.
+type kernelArgs struct {
+	values   []uint64
+	ptrs     []unsafe.Pointer
+	sizes    []uint32
+	borrowed bool
+}
+
 // set sets an argument. It returns the argument's error, if there is one.
-func (fr *workFrame) set(i int, a *Arg) error {
+func (k *kernelArgs) set(i int, a *Arg) error {
 	if a.mem == nil && a.ref != nil {
 		if err := a.err(); err != nil {
 			return err
 		}
-		fr.ptrs[i], fr.borrowed = unsafe.Pointer(a.bytes()), true
+		k.ptrs[i], k.borrowed = unsafe.Pointer(a.bytes()), true
 	}
-	fr.values[i], fr.sizes[i] = a.bits, a.size
+	k.values[i], k.sizes[i] = a.bits, a.size
 	return nil
 }
 
 // params returns the first n arguments for the driver.
-func (fr *workFrame) params(n int) driver.KernelParams {
-	return driver.KernelParams{Ptrs: fr.ptrs[:n], Sizes: fr.sizes[:n]}
+func (k *kernelArgs) params(n int) driver.KernelParams {
+	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
 }
 
 // canAccess reports whether kernels of the context can access memory of another context.
@@ -294,22 +304,22 @@ func (c *contextCore) canAccess(mc *memCore) bool {
 }
 
 // grow makes room for n arguments.
-func (fr *workFrame) grow(n int) {
-	if n <= len(fr.values) {
+func (k *kernelArgs) grow(n int) {
+	if n <= len(k.values) {
 		return
 	}
 	const usual = 16
-	n = max(n, usual, 2*len(fr.values))
-	fr.values, fr.ptrs, fr.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
-	fr.restore()
+	n = max(n, usual, 2*len(k.values))
+	k.values, k.ptrs, k.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
+	k.restore()
 }
 
 // restore makes all addresses refer to values.
-func (fr *workFrame) restore() {
-	for i := range fr.ptrs {
-		fr.ptrs[i] = unsafe.Pointer(&fr.values[i])
+func (k *kernelArgs) restore() {
+	for i := range k.ptrs {
+		k.ptrs[i] = unsafe.Pointer(&k.values[i])
 	}
-	fr.borrowed = false
+	k.borrowed = false
 }
 
 // badMemory returns the error for an argument that is memory which the kernel cannot use. Drivers

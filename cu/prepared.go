@@ -23,8 +23,8 @@ type PreparedLaunch struct {
 // preparedArgs are the arguments of a PreparedLaunch. They never change, because the driver reads
 // them during a launch.
 type preparedArgs struct {
-	args  []Arg // also keeps the owners of memory
-	frame workFrame
+	args   []Arg // also keeps the owners of memory
+	values kernelArgs
 	// memory has the indexes of the arguments that are memory.
 	memory []int
 }
@@ -50,7 +50,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 		return nil, err
 	}
 	a := &preparedArgs{args: append([]Arg(nil), args...)}
-	a.frame.grow(len(args))
+	a.values.grow(len(args))
 	c := f.mod.core.ctx
 	for i := range a.args {
 		arg := &a.args[i]
@@ -60,7 +60,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 			}
 			a.memory = append(a.memory, i)
 		}
-		if err := a.frame.set(i, arg); err != nil {
+		if err := a.values.set(i, arg); err != nil {
 			return nil, f.badArg(cfg, i, err)
 		}
 	}

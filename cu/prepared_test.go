@@ -1,0 +1,144 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestPreparedLaunch launches a prepared kernel with arguments that are replaced.
+func TestPreparedLaunch(t *testing.T) {
+	r := newRig(t)
+	axpy, d := must(r.module(r.gpu).Function("axpy"))(t), must(r.gpu.Alloc(64))(t)
+	p := must(axpy.Prepare(oneThread, Ptr(d), F32(1), U64(2)))(t)
+	launched := func(want ...uint64) {
+		t.Helper()
+		r.ok(p.Launch(r.s))
+		for i, w := range want {
+			if got := r.ask("fake_launched", 16+4*i); got != w {
+				t.Errorf("argument %d is %#x, want %#x", i, got, w)
+			}
+		}
+	}
+	launched(uint64(d.core.raw), uint64(math.Float32bits(1)), 2)
+	r.ok(p.SetArg(2, U64(3)))
+	launched(uint64(d.core.raw), uint64(math.Float32bits(1)), 3)
+	r.ok(p.SetArg(0, Ptr(d.Span(8, 8))))
+	r.ok(p.SetArg(1, Value(float32(2))))
+	launched(uint64(d.core.raw)+8, uint64(math.Float32bits(2)), 3)
+
+	// What is wrong is found before a launch.
+	for name, c := range map[string]struct {
+		err  error
+		is   error
+		want string
+	}{
+		"no such argument":  {p.SetArg(3, U64(0)), ResultInvalidValue, "there is no argument 3: the launch has 3"},
+		"a negative number": {p.SetArg(-1, U64(0)), ResultInvalidValue, "there is no argument -1"},
+		"a wrong size":      {p.SetArg(1, F64(0)), ResultInvalidValue, "argument 1 has 8 bytes, and the kernel's parameter has 4"},
+		"nil memory":        {p.SetArg(0, Ptr(nil)), ErrNil, "argument 0 is nil memory"},
+		"a nil stream":      {p.Launch(nil), ErrNil, "stream"},
+		"another driver": {func() error {
+			_, err := axpy.Prepare(oneThread, Ptr(r.memory(r.context(r.open(), 0), 8)), F32(0), U64(0))
+			return err
+		}(), ErrDriverMismatch, "argument 0 is memory of"},
+		"no block": {func() error { _, err := axpy.Prepare(LaunchConfig{}); return err }(), ResultInvalidValue, "at least 1"},
+		"no function": {func() error {
+			_, err := (*Function)(nil).Prepare(oneThread)
+			return err
+		}(), ErrNil, "function"},
+	} {
+		if !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+	launched(uint64(d.core.raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
+
+	r.ok(d.Close())
+	if err := p.Launch(r.s); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed memory") {
+		t.Errorf("a launch with closed memory: %v", err)
+	}
+	if err := p.SetArg(2, U64(1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("SetArg with another argument that is closed: %v", err)
+	}
+}
+
+// TestPreparedAllocations counts what launches allocate.
+func TestPreparedAllocations(t *testing.T) {
+	r := newRig(t)
+	axpy, d := must(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64)
+	p := must(axpy.Prepare(oneThread, Ptr(d), F32(1), Value(uint64(2))))(t)
+	for name, launch := range map[string]func(){
+		"prepared": func() { r.ok(p.Launch(r.s)) },
+		"function": func() { r.ok(axpy.Launch(r.s, oneThread, Ptr(d), F32(1), U64(2))) },
+	} {
+		if n := testing.AllocsPerRun(100, launch); n != 0 && !raceEnabled {
+			t.Errorf("%s: a launch allocates %v times", name, n)
+		}
+	}
+}
+
+// TestPreparedConcurrently launches on several streams while an argument is replaced. Each launch
+// has one of the values.
+func TestPreparedConcurrently(t *testing.T) {
+	r := newRig(t)
+	axpy, a, b := must(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64), r.memory(r.gpu, 64)
+	p := must(axpy.Prepare(oneThread, Ptr(a), F32(1), U64(2)))(t)
+	var wg sync.WaitGroup
+	for range 3 {
+		s := r.stream(r.gpu)
+		wg.Go(func() {
+			for range 300 {
+				if err := p.Launch(s); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		r.ok(p.SetArg(0, Ptr([]*DeviceMem{a, b}[i%2])))
+	}
+	wg.Wait()
+}
+
+// TestGPUPreparedLaunch runs a prepared kernel, also as a part of a graph.
+func TestGPUPreparedLaunch(t *testing.T) {
+	gpu := gpuContext(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer closeIt(t, mod)
+	add := must(mod.Function("add"))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer closeIt(t, s)
+	mem := must(gpu.Alloc(4))(t)
+	defer closeIt(t, mem)
+	if err := mem.CopyFrom(make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	p := must(add.Prepare(oneThread, Ptr(mem), U32(1), F32(0.5)))(t)
+	launch := func() error { return p.Launch(s) }
+	for range 2 {
+		if err := launch(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.SetArg(2, F32(2)); err != nil {
+		t.Fatal(err)
+	}
+	g := must(s.Capture(CaptureRelaxed, launch))(t)
+	defer closeIt(t, g)
+	x := must(g.Instantiate())(t)
+	defer closeIt(t, x)
+	if err := errors.Join(launch(), p.SetArg(2, F32(64)), x.Launch(s), s.Synchronize()); err != nil {
+		t.Fatal(err)
+	}
+	var out [4]byte
+	if err := mem.CopyTo(out[:]); err != nil {
+		t.Fatal(err)
+	}
+	if got := math.Float32frombits(binary.LittleEndian.Uint32(out[:])); got != 5 {
+		t.Errorf("the sum is %v, want 0.5 + 0.5 + 2 + 2", got)
+	}
+}
