@@ -32,6 +32,7 @@ func TestAllocations(t *testing.T) {
 	buf := make([]byte, 8)
 	args := []Arg{Ptr(mem), F32(1), U64(2)}
 	shape := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	prepared := must(fn.Prepare(shape, args...))(t)
 
 	legacy := must(r.gpu.LegacyStream())(t)
 	defer legacy.Close()
@@ -55,6 +56,7 @@ func TestAllocations(t *testing.T) {
 		"Stream.Query":            func() { r.s.Query() },
 		"Stream.Synchronize":      func() { r.ok(r.s.Synchronize()) },
 		"Launch":                  func() { r.ok(fn.Launch(r.s, shape, args...)) },
+		"Launch, prepared":        func() { r.ok(prepared.Launch(r.s)) },
 		"Context.Synchronize":     func() { r.ok(r.gpu.Synchronize()) },
 		"Context.Err":             func() { r.ok(r.gpu.Err()) },
 		"Record, legacy stream":   func() { r.ok(start.Record(legacy)) },

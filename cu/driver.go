@@ -58,6 +58,7 @@ type driverContexts struct {
 type framePools struct {
 	frames  sync.Pool // of *workFrame
 	batches sync.Pool // of *batch
+	cores   sync.Pool // of *coreSlab
 }
 
 // waiting is how a Driver waits for the GPU.
@@ -186,7 +187,7 @@ func Open(opts ...Option) (*Driver, error) {
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
-		if v, res := d.table.DriverGetVersion(driver.At{}); res != driver.ResultSuccess || v < contextFree {
+		if d.table.Version() < contextFree {
 			d.needContext.Store(1<<len(workFunctions) - 1)
 		}
 		d.initWatch()

@@ -29,9 +29,8 @@ type Event struct {
 type eventOwner struct {
 	// core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
 	// Move transfers all in one step.
-	core    *eventCore
-	cleanup runtime.Cleanup
-	lazy    EventFlags
+	core *eventCore
+	lazy EventFlags
 }
 
 // load returns the event's owner, or nil if the event has no CUevent yet.
@@ -93,11 +92,18 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	return e, nil
 }
 
+// newEventOwner returns an owner, whose event is closed if the owner is abandoned. It has a
+// finalizer instead of a cleanup, because a cleanup allocates twice.
 func newEventOwner(c *eventCore) *eventOwner {
 	o := &eventOwner{core: c}
-	o.cleanup = runtime.AddCleanup(o, func(c *eventCore) { c.closeAbandoned() }, c)
+	runtime.SetFinalizer(o, (*eventOwner).closeAbandoned)
 	return o
 }
+
+func (o *eventOwner) closeAbandoned() { o.core.closeAbandoned() }
+
+// closed notes that the event was closed.
+func (o *eventOwner) closed() { runtime.SetFinalizer(o, nil) }
 
 // leave ends a call on the event. The owner must stay reachable until then: its cleanup would close
 // the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
@@ -120,7 +126,7 @@ func (e *Event) Close() error {
 	}
 	first, err := o.core.close(driver.At{})
 	if first {
-		o.cleanup.Stop()
+		o.closed()
 	}
 	return err
 }

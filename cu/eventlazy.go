@@ -48,7 +48,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			return o, nil
 		}
 		// Another call has created it, or the event was moved.
-		o.cleanup.Stop()
+		o.closed()
 		if _, err := ec.close(background()); err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
 		}

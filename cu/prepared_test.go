@@ -66,21 +66,6 @@ func TestPreparedLaunch(t *testing.T) {
 	}
 }
 
-// TestPreparedAllocations counts what launches allocate.
-func TestPreparedAllocations(t *testing.T) {
-	r := newRig(t)
-	axpy, d := must(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64)
-	p := must(axpy.Prepare(oneThread, Ptr(d), F32(1), Value(uint64(2))))(t)
-	for name, launch := range map[string]func(){
-		"prepared": func() { r.ok(p.Launch(r.s)) },
-		"function": func() { r.ok(axpy.Launch(r.s, oneThread, Ptr(d), F32(1), U64(2))) },
-	} {
-		if n := testing.AllocsPerRun(100, launch); n != 0 && !raceEnabled {
-			t.Errorf("%s: a launch allocates %v times", name, n)
-		}
-	}
-}
-
 // TestPreparedConcurrently launches on several streams while an argument is replaced. Each launch
 // has one of the values.
 func TestPreparedConcurrently(t *testing.T) {

@@ -234,12 +234,33 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 
 // ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
 func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
-	c := &eventCore{ctx: ctx, flags: flags, id: ctx.drv.events.Add(1)}
+	c := ctx.drv.newCore()
+	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
 	c.put(&c.first, raw)
 	if flags&EventInterprocess != 0 {
 		c.first.SetBits(slotExposed)
 	}
 	c.slot.Store(&c.first)
+	return c
+}
+
+// coreSlab has several cores, because allocating them one by one takes longer. The collector frees
+// them together.
+type coreSlab struct {
+	cores [4]eventCore
+	used  int
+}
+
+// newCore returns a zero core.
+func (d *Driver) newCore() *eventCore {
+	s, _ := d.cores.Get().(*coreSlab)
+	if s == nil {
+		s = new(coreSlab)
+	}
+	c := &s.cores[s.used]
+	if s.used++; s.used < len(s.cores) {
+		d.cores.Put(s)
+	}
 	return c
 }
 

@@ -81,6 +81,15 @@ func (t *Table) mayWait(s Symbol) {
 	}
 }
 
+// Version returns the CUDA version that the driver supports, in the driver's notation: 12080 is 12.8.
+// It calls no function of the driver.
+func (t *Table) Version() int {
+	if t.soft != nil {
+		return int(t.version)
+	}
+	return t.lib.Version()
+}
+
 // Clock returns the driver's clock.
 func (t *Table) Clock() Clock { return t.clock }
 

@@ -25,8 +25,8 @@ type mutation struct {
 
 const (
 	refs, records, users, kept = "refs.go", "records.go", "users.go", "kept.go"
-	onlyWhere            = "it destroys the object on another goroutine, which is always right"
-	takeLooks            = "take reads the same word; the check only avoids most calls of take"
+	onlyWhere                  = "it destroys the object on another goroutine, which is always right"
+	takeLooks                  = "take reads the same word; the check only avoids most calls of take"
 )
 
 // Additions that are not atomic: a load and a store.
