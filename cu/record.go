@@ -72,9 +72,12 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
 	}
-	sc.beginLegacy()
-	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
-	sc.endLegacy()
+	var res driver.Result
+	if sc.raw == driver.CU_STREAM_LEGACY {
+		res = sc.recordEvent(sl.raw)
+	} else {
+		res = drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	}
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -270,13 +273,19 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 		a.stream.endLegacy()
 	default:
-		a.stream.beginLegacy()
-		res = sl.drv.calls.EventRecord(a.stream.at, sl.raw, a.stream.raw)
-		a.stream.endLegacy()
+		res = a.stream.recordEvent(sl.raw)
 	}
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
+	return res
+}
+
+// recordEvent records an event on any stream.
+func (sc *streamCore) recordEvent(e driver.Event) driver.Result {
+	sc.beginLegacy()
+	res := sc.ctx.drv.calls.EventRecord(sc.at, e, sc.raw)
+	sc.endLegacy()
 	return res
 }
 

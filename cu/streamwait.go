@@ -60,9 +60,11 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 	}
 	res := driver.ResultSuccess
 	if g := sl.Gen(); !sl.Unrecorded() {
-		sc.beginLegacy()
-		res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
-		sc.endLegacy()
+		if sc.raw == driver.CU_STREAM_LEGACY {
+			res = sc.waitEvent(sl.raw, false)
+		} else {
+			res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+		}
 		if drv.captures.n.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)
 		}
@@ -200,9 +202,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 	defer oc.ctx.doneWith(EventDisableTiming, e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
-	oc.beginLegacy()
-	res := oc.ctx.drv.table.EventRecord(oc.at, e, oc.raw)
-	oc.endLegacy()
+	res := oc.recordEvent(e)
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
