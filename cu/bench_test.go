@@ -136,6 +136,13 @@ func BenchmarkHandles(b *testing.B) {
 			tab.LaunchKernel(at, axpy.raw, 1, 1, 1, 1, 1, 1, 0, rawStream, params)
 		}
 	})
+	other := r.stream(r.gpu)
+	b.Run("wait/stream of stream", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			other.WaitStream(r.s)
+		}
+	})
 	b.Run("handle/refs", func(b *testing.B) {
 		for b.Loop() {
 			sl.Acquire(sl)

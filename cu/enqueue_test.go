@@ -179,7 +179,8 @@ func TestKeptStorm(t *testing.T) {
 		wg.Go(func() {
 			for n := i; !over.Load(); n++ {
 				o, s := places[n%len(places)].Load(), streams[i%len(streams)]
-				for _, err := range []error{axpyWith(o.axpy, s, o.d), s.Copy(o.d, o.h), s.Memset(o.h, 1)} {
+				for _, err := range []error{axpyWith(o.axpy, s, o.d), s.Copy(o.d, o.h), s.Memset(o.h, 1),
+					streams[(i+1)%len(streams)].WaitStream(s)} {
 					if err != nil && !errors.Is(err, ErrClosed) {
 						t.Error(err)
 					}

@@ -62,7 +62,8 @@ type streamTurn struct {
 	// kept are the objects that the stream keeps for its work.
 	kept  handle.Kept[resource, *resource]
 	frame workFrame
-	_     [8]byte // see TestLines
+	// event is a CUevent for WaitStream, or 0. It is set once.
+	event atomic.Uintptr
 }
 
 // sharedState is the state that all Streams of one CUstream share: above all, which capture the
@@ -136,7 +137,7 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 // freeHandle destroys the CUstream, unless other code owns it.
 func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
 	sc.ctx.dropShared(sc.raw, sc.shared)
-	defer sc.kept.DropAll()
+	defer sc.endTurns()
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}

@@ -110,8 +110,8 @@ func TestWrapStream(t *testing.T) {
 	}
 }
 
-// TestWaitStream makes streams wait for each other: the event behind it is used
-// again and again.
+// TestWaitStream makes streams wait for each other. Each stream that is waited for has one event for
+// this.
 func TestWaitStream(t *testing.T) {
 	r := newRig(t)
 	other, far := r.stream(r.gpu), r.stream(r.context(r.drv, 1))
@@ -123,7 +123,7 @@ func TestWaitStream(t *testing.T) {
 		r.ok(r.s.WaitStream(other))
 		r.ok(far.WaitStream(r.s)) // across devices, the event is the other stream's
 	}
-	if n := r.calls("cuEventCreate"); n != 1 {
+	if n := r.calls("cuEventCreate"); n != 2 {
 		t.Errorf("%d events were created", n)
 	}
 	r.ok(r.s.WaitStream(r.s))
@@ -157,13 +157,19 @@ func TestWaitStream(t *testing.T) {
 			t.Errorf("%s: %v; want one that matches %v", name, err, c.is)
 		}
 	}
-	if n := r.calls("cuEventCreate"); n != 1 {
+	if n := r.calls("cuEventCreate"); n != 2 {
 		t.Errorf("%d events were created", n)
 	}
-	// Not even a poisoned context keeps them.
+	// In a poisoned context the events are destroyed with their streams.
 	r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
-	if err := other.WaitStream(r.s); !errors.Is(err, ErrContextPoisoned) || r.calls("cuEventDestroy_v2") != 1 {
-		t.Errorf("in a poisoned context: %v, %d events destroyed", err, r.calls("cuEventDestroy_v2"))
+	if err := other.WaitStream(r.s); !errors.Is(err, ErrContextPoisoned) {
+		t.Errorf("in a poisoned context: %v", err)
+	}
+	if err := errors.Join(r.s.Close(), other.Close()); !errors.Is(err, ErrContextPoisoned) {
+		t.Errorf("streams in a poisoned context: %v", err)
+	}
+	if n := r.calls("cuEventDestroy_v2"); n != 2 {
+		t.Errorf("%d events destroyed", n)
 	}
 }
 

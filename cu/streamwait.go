@@ -188,6 +188,13 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if sc.same(other.core) && !other.core.Closed() {
 		return nil // one stream is in order already
 	}
+	if sc.ctx.drv.tracers.Load() == nil {
+		done, err := sc.waitStreamFast(op, other.core)
+		runtime.KeepAlive(other)
+		if done {
+			return err
+		}
+	}
 	oc, err := other.enter(op)
 	if err != nil {
 		return err
@@ -199,7 +206,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return err
 	}
 	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
-	defer oc.ctx.doneWith(EventDisableTiming, e)
+	defer oc.keepEvent(e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
 	res := oc.recordEvent(e)
@@ -215,4 +222,48 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
+}
+
+// waitStreamFast is WaitStream in the usual case: no tracer is registered, no other call on the other
+// stream is in flight, and that stream has an event for its turn. Otherwise it reports false. The
+// caller has a call in flight on sc.
+func (sc *streamCore) waitStreamFast(op string, oc *streamCore) (done bool, err error) {
+	e := driver.Event(oc.event.Load())
+	if e == 0 {
+		return false, nil
+	}
+	w, err := oc.enqueue(op)
+	if err != nil {
+		return true, err
+	}
+	defer w.end()
+	if !w.turn() {
+		return false, nil
+	}
+	res := oc.recordEvent(e)
+	oc.endWork() // the wait may make sc join the capture, for which it takes the lock of sc
+	w.outside = true
+	if res != driver.ResultSuccess {
+		return true, oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
+	}
+	if res = sc.waitEvent(e, w.capture != nil); res != driver.ResultSuccess {
+		return true, sc.ctx.callError(op, uintptr(sc.raw), res)
+	}
+	return true, nil
+}
+
+// keepEvent keeps an event of takeEvent for the stream's turn, if the stream has none. The caller
+// has a call in flight.
+func (sc *streamCore) keepEvent(e driver.Event) {
+	if !sc.event.CompareAndSwap(0, uintptr(e)) {
+		sc.ctx.doneWith(EventDisableTiming, e)
+	}
+}
+
+// endTurns releases what the stream keeps for its turns. The stream is destroyed.
+func (sc *streamCore) endTurns() {
+	defer sc.kept.DropAll()
+	if e := sc.event.Load(); e != 0 {
+		sc.ctx.doneWith(EventDisableTiming, driver.Event(e))
+	}
 }
