@@ -540,7 +540,7 @@ func BenchmarkAgainstC(b *testing.B) {
 		}, sync), n / 4, nil},
 		{opLaunch, "cuLaunchKernel, no arguments: Function.Launch", apart(inARow, loop(func() { ok(empty.Launch(s, one)) }), sync), apart(inARow, func(n int) float64 {
 			return inContext(func() float64 {
-				return c.ns("launch", c.proc("cuLaunchKernel"), uintptr(empty.raw), uintptr(s.core.raw), n)
+				return c.ns("launch", c.proc("cuLaunchKernel"), uintptr(empty.raw), uintptr(s.core.raw), 0, n)
 			})
 		}, sync), n / 10, nil},
 		{opCopy, "cuMemcpyHtoDAsync, 4 KiB, pinned: Stream.Copy", apart(inARow, loop(func() { ok(s.Copy(dst, src)) }), sync),
@@ -567,7 +567,7 @@ func BenchmarkAgainstC(b *testing.B) {
 		}, func(n int) float64 { return c.ns("array", c.proc("cuEventQuery"), &events[0], many, n/many) }, n, nil},
 		{"", "cuEventQuery of 16 pending, by 16 threads: Event.Query by 16 goroutines, wall time per call", func(n int) float64 {
 			return together(many, n, func(i int) { query(goEvents[i], Pending)(n) })
-		}, func(n int) float64 { return c.ns("threads", c.proc("cuEventQuery"), &events[0], many, n) }, n, nil},
+		}, func(n int) float64 { return c.ns("threads", c.proc("cuEventQuery"), &events[0], 0, 0, many, n) }, n, nil},
 	}
 	for range 1 { // what is measured is not the loop
 		var out, tsv strings.Builder

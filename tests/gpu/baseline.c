@@ -23,6 +23,9 @@ typedef int (*fn_wait)(void *stream, void *event, unsigned flags);
 typedef int (*fn_launch)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, void *stream,
 	void **params, void **extra);
 typedef int (*fn_copy)(uint64_t to, const void *from, size_t size, void *stream);
+typedef int (*fn_alloc)(uint64_t *, size_t);
+typedef int (*fn_free)(uint64_t);
+typedef int (*fn_memset)(uint64_t to, unsigned char value, size_t size, void *stream);
 
 uint64_t baseline_loop1(fn1 f, void *a, uint64_t n) {
 	volatile int r;
@@ -91,11 +94,30 @@ uint64_t baseline_record_wait(fn2 record, fn_wait wait, void *event, void *other
 	return per_call(t, n);
 }
 
-// baseline_launch launches one thread of a kernel without parameters, n times.
-uint64_t baseline_launch(fn_launch launch, void *function, void *stream, uint64_t n) {
+// baseline_launch launches one thread of a kernel with these parameters, n times.
+uint64_t baseline_launch(fn_launch launch, void *function, void *stream, void **params, uint64_t n) {
 	uint64_t t = now();
 	for (uint64_t i = 0; i < n; i++)
-		if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+		if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, params, 0))
+			return 0;
+	return per_call(t, n);
+}
+
+// baseline_alloc_free allocates and frees memory, n times.
+uint64_t baseline_alloc_free(fn_alloc alloc, fn_free release, uint64_t size, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t p = 0;
+		if (alloc(&p, size) || release(p))
+			return 0;
+	}
+	return per_call(t, n);
+}
+
+uint64_t baseline_memset(fn_memset set, uint64_t to, uint64_t size, void *stream, uint64_t n) {
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (set(to, 1, size, stream))
 			return 0;
 	return per_call(t, n);
 }
@@ -119,30 +141,39 @@ uint64_t baseline_array(fn1 f, void **handles, uint64_t n, uint64_t rounds) {
 	return per_call(t, n * rounds);
 }
 
+// worker is a thread that calls f with its handle and, unless it is null, its stream, or launches a
+// function on its stream.
 struct worker {
-	fn1 f;
-	void *handle;
+	void *f, *handle, *stream;
+	void **params;
 	uint64_t n;
 	pthread_barrier_t *start;
-	uint64_t began, ended;
+	uint64_t began, ended, failed;
 };
 
 static void *work(void *p) {
 	struct worker *w = p;
-	volatile int r;
+	volatile int r = 0;
 	pthread_barrier_wait(w->start);
 	w->began = now();
-	for (uint64_t i = 0; i < w->n; i++)
-		r = w->f(w->handle);
-	(void)r;
+	if (w->params)
+		for (uint64_t i = 0; i < w->n; i++)
+			r |= ((fn_launch)w->f)(w->handle, 1, 1, 1, 1, 1, 1, 0, w->stream, w->params, 0);
+	else if (w->stream)
+		for (uint64_t i = 0; i < w->n; i++)
+			r |= ((fn2)w->f)(w->handle, w->stream);
+	else
+		for (uint64_t i = 0; i < w->n; i++)
+			r = ((fn1)w->f)(w->handle);
 	w->ended = now();
+	w->failed = w->stream && r;
 	return 0;
 }
 
-// baseline_threads lets threads threads, of at most 64, call f, each with a
-// handle of its own, n times, and returns the wall time per call of all of them
-// together.
-uint64_t baseline_threads(fn1 f, void **handles, uint64_t threads, uint64_t n) {
+// baseline_threads lets threads threads, of at most 64, call f n times, each with a handle, and, unless
+// streams is null, a stream of its own. With params f is cuLaunchKernel, and the handles are the
+// function. It returns the wall time per call of all threads together, or 0 if a call fails.
+uint64_t baseline_threads(void *f, void **handles, void **streams, void **params, uint64_t threads, uint64_t n) {
 	pthread_t id[64];
 	struct worker w[64];
 	pthread_barrier_t start;
@@ -150,17 +181,18 @@ uint64_t baseline_threads(fn1 f, void **handles, uint64_t threads, uint64_t n) {
 		return 0;
 	pthread_barrier_init(&start, 0, (unsigned)threads);
 	for (uint64_t i = 0; i < threads; i++) {
-		w[i] = (struct worker){f, handles[i], n, &start, 0, 0};
+		w[i] = (struct worker){f, handles[i], streams ? streams[i] : 0, params, n, &start, 0, 0, 0};
 		pthread_create(&id[i], 0, work, &w[i]);
 	}
-	uint64_t first = ~0ull, last = 0;
+	uint64_t first = ~0ull, last = 0, failed = 0;
 	for (uint64_t i = 0; i < threads; i++) {
 		pthread_join(id[i], 0);
+		failed |= w[i].failed;
 		if (w[i].began < first)
 			first = w[i].began;
 		if (w[i].ended > last)
 			last = w[i].ended;
 	}
 	pthread_barrier_destroy(&start);
-	return (last - first) * 1000 / (threads * n);
+	return failed ? 0 : (last - first) * 1000 / (threads * n);
 }
