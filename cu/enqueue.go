@@ -204,13 +204,16 @@ func (sc *streamCore) contextFor(f workFunction) (in driver.Context, again bool)
 	return sc.ctx.raw, true
 }
 
-// needsContext reports whether the call that has returned res is to be made again, because the
-// driver needs the context for the function after all. From then on all calls of the function are
-// made in the context.
+// needsContext reports whether the call that has returned res is to be made again, in the stream's
+// context, because the driver may need the context after all. If the second call succeeds, all later
+// calls of the function are made in the context.
 func (sc *streamCore) needsContext(f workFunction, in driver.Context, res driver.Result) (_ driver.Context, again bool) {
-	if res != driver.ResultInvalidContext || in != 0 {
-		return in, false
+	switch {
+	case in == 0:
+		return sc.ctx.raw, res == driver.ResultInvalidContext
+	case res != driver.ResultSuccess || sc.at.Context != 0 || sc.at.Thread != nil:
+	case sc.ctx.drv.needContext.Load()&uint32(f) == 0:
+		sc.ctx.drv.needContext.Or(uint32(f))
 	}
-	sc.ctx.drv.needContext.Or(uint32(f))
-	return sc.ctx.raw, true
+	return in, false
 }

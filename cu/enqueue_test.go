@@ -10,6 +10,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -251,24 +252,55 @@ func TestContextFree(t *testing.T) {
 }
 
 // TestContextNeeded has a driver that needs a current context after all. The call is made again, and
-// the driver is not asked a second time.
+// later calls are made in the context.
 func TestContextNeeded(t *testing.T) {
 	f := newFake(t)
 	f.tell("fake_version", 13000)
 	gpu := f.context(f.open(), 0)
 	s, d, h := f.stream(gpu), f.memory(gpu, 8), f.host(gpu, 8)
-	f.fail("cuMemcpyHtoDAsync_v2", 1, ResultInvalidContext)
+	const copying = "cuMemcpyHtoDAsync_v2"
+
+	// An error of the call in the context is the program's, and says nothing about the function.
+	f.tell("fake_fail_times", copying, 2, int32(ResultInvalidContext))
+	if err := s.Copy(d, h); !errors.Is(err, driver.ResultInvalidContext) {
+		t.Errorf("two failures: %v", err)
+	}
+	if n := f.asked("cuCtxPushCurrent_v2", func() { f.ok(s.Copy(d, h)) }); n != 0 {
+		t.Error("a call is made in the context, although no context has helped before")
+	}
+
+	f.fail(copying, 1, ResultInvalidContext)
 	for _, calls := range []int{2, 1, 1} {
-		if n := f.asked("cuMemcpyHtoDAsync_v2", func() { f.ok(s.Copy(d, h)) }); n != calls {
+		if n := f.asked(copying, func() { f.ok(s.Copy(d, h)) }); n != calls {
 			t.Errorf("%d calls, want %d", n, calls)
 		}
 	}
 	if n := f.asked("cuCtxPushCurrent_v2", func() { f.ok(s.Memset(d, 1)) }); n != 0 {
 		t.Error("other functions are called in the context, too")
 	}
-	// An error of the call in the context is the program's.
-	f.fail("cuMemcpyHtoDAsync_v2", 1, ResultInvalidContext)
-	if err := s.Copy(d, h); !errors.Is(err, driver.ResultInvalidContext) {
-		t.Errorf("a second failure: %v", err)
+}
+
+// noCooperation is a driver without cooperative launches.
+type noCooperation struct{ driver.Software }
+
+func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32,
+	s driver.Stream, p driver.KernelParams) driver.Result {
+	return driver.Unimplemented{}.LaunchCooperativeKernel(th, f, gx, gy, gz, bx, by, bz, shared, s, p)
+}
+
+// TestLaunchMissing launches by a function that the driver lacks.
+func TestLaunchMissing(t *testing.T) {
+	drv := must(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(spinKernel).Software()}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	spin := must(mod.Function("spin"))(t)
+	cfg := oneThread
+	cfg.Flags = LaunchCooperative
+	if err := spin.Launch(s, cfg, U64(1)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a cooperative launch: %v", err)
+	}
+	if err := errors.Join(spin.Launch(s, oneThread, U64(1)), s.Close(), mod.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
 	}
 }

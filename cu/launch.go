@@ -175,19 +175,20 @@ func (f *Function) enqueue(
 	if err != nil {
 		return notCalled, err
 	}
-	res := notCalled
-	var params driver.KernelParams
-	if params, err = f.useAll(&w, cfg, args, prepared); err == nil {
-		res = f.launch(sc, cfg, params)
+	params, err := f.useAll(&w, cfg, args, prepared)
+	if err != nil {
+		w.end()
+		return notCalled, err
 	}
+	res := f.launch(sc, cfg, params)
 	w.end()
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // these have the owners of memory
 	runtime.KeepAlive(prepared)
-	if res > driver.ResultSuccess {
-		err = f.failed(sc, cfg, res)
+	if res != driver.ResultSuccess {
+		return res, f.failed(sc, cfg, res)
 	}
-	return res, err
+	return res, nil
 }
 
 // notCalled is a result of which tracers are not told.
