@@ -530,11 +530,8 @@ type captureRaces struct {
 func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 	r := &captureRaces{
 		gpu: gpu, two: two, legacy2: must(two.LegacyStream())(t), external: must(gpu.NewEvent(EventExternal))(t),
-		shared: must(
-			gpu.NewEvent(EventInterprocess | EventDisableTiming),
-		)(
-			t,
-		), legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
+		shared: must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t),
+		legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
 		e: must(gpu.NewEvent(EventDisableTiming))(t), mem: must(gpu.Alloc(64))(t), line: must(gpu.NewTimeline(0))(t),
 	}
 	g := must(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)

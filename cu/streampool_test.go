@@ -238,15 +238,8 @@ func TestLegacyStreamBusy(t *testing.T) {
 func TestLegacyStreamBorrowed(t *testing.T) {
 	r := newSoft(t)
 	var kept atomic.Bool
-	drv := must(
-		Open(
-			WithSoftware(r.sim),
-			neverWait,
-			WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) }),
-		),
-	)(
-		t,
-	)
+	hook := WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })
+	drv := must(Open(WithSoftware(r.sim), neverWait, hook))(t)
 	gpu, legacy, host, held := r.strangersOnLegacyOf(must(drv.WrapContext(r.gpu.Handle()))(t))
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {

@@ -52,11 +52,8 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				}
 				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
-				drv := must(
-					Open(WithSoftware(driver.Provide(sim)), neverWait, WithLeakHook(func(Leak) { leaks.Add(1) })),
-				)(
-					t,
-				)
+				hook := WithLeakHook(func(Leak) { leaks.Add(1) })
+				drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait, hook))(t)
 				dev := must(drv.Device(0))(t)
 				gpu, other := must(dev.NewContext(0))(t), must(dev.NewContext(0))(t)
 				s := must(other.NewStream(StreamNonBlocking))(t)
