@@ -132,10 +132,8 @@ func TestRecordAll(t *testing.T) {
 	gone := must(r.gpu.NewStream(0))(t)
 	r.ok(gone.Close())
 	good := r.event(EventDefault)
-	err := RecordAll(
-		[]*Event{nil, closed, strange.event(EventDefault), good, events[1], events[2]},
-		[]*Stream{r.s, r.s, r.s, r.s, gone, nil},
-	)
+	err := RecordAll([]*Event{nil, closed, strange.event(EventDefault), good, events[1], events[2]},
+		[]*Stream{r.s, r.s, r.s, r.s, gone, nil})
 	var batch *BatchError
 	if !errors.As(err, &batch) {
 		t.Fatal(err)
@@ -168,13 +166,8 @@ func TestRecordAll(t *testing.T) {
 	}
 
 	// Events of two drivers, and those that are exposed or shared.
-	theirs, exposed, shared := strange.event(
-		EventDefault,
-	), r.event(
-		EventDefault,
-	), r.event(
-		EventInterprocess|EventDisableTiming,
-	)
+	theirs, exposed := strange.event(EventDefault), r.event(EventDefault)
+	shared := r.event(EventInterprocess | EventDisableTiming)
 	exposed.Handle()
 	r.ok(RecordAll([]*Event{good, theirs, exposed, shared}, []*Stream{r.s, strange.s, r.s, r.s}))
 	r.ok(r.s.WaitEvents(good, exposed, shared))
@@ -182,12 +175,8 @@ func TestRecordAll(t *testing.T) {
 	// In a capture they become part of it.
 	fork, f := r.stream(), r.event(EventDisableTiming)
 	g, err := r.s.Capture(CaptureRelaxed, func() error {
-		return errors.Join(
-			RecordAll([]*Event{e}, []*Stream{r.s}),
-			fork.WaitEvents(e),
-			RecordAll([]*Event{f, good}, []*Stream{fork, fork}),
-			r.s.WaitEvents(f, good),
-		)
+		return errors.Join(RecordAll([]*Event{e}, []*Stream{r.s}), fork.WaitEvents(e),
+			RecordAll([]*Event{f, good}, []*Stream{fork, fork}), r.s.WaitEvents(f, good))
 	})
 	r.ok(err)
 	r.ok(g.Close())

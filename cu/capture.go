@@ -207,13 +207,8 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 
 // runCapture calls f between the beginning and the end of a capture, and returns the graph. If
 // there is an error, or f does not return, the graph, if there is one, is passed to discard.
-func (sc *streamCore) runCapture(
-	op string,
-	objects *objectSet,
-	f func() error,
-	begin func(at driver.At) driver.Result,
-	discard func(driver.Graph),
-) (g driver.Graph, err error) {
+func (sc *streamCore) runCapture(op string, objects *objectSet, f func() error, begin func(at driver.At) driver.Result,
+	discard func(driver.Graph)) (g driver.Graph, err error) {
 	at := sc.at
 	if at.Thread == nil {
 		at.Thread = sc.ctx.drv.table.Pin()
@@ -280,13 +275,8 @@ func (c *captures) awaitPolls() {
 
 // beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
 // that enqueues work can tell whether the work is captured.
-func (sc *streamCore) beginCapture(
-	op string,
-	at driver.At,
-	objects *objectSet,
-	begin func(driver.At) driver.Result,
-	discard func(driver.Graph),
-) (*capture, error) {
+func (sc *streamCore) beginCapture(op string, at driver.At, objects *objectSet, begin func(driver.At) driver.Result,
+	discard func(driver.Graph)) (*capture, error) {
 	d := sc.ctx.drv
 	d.captures.n.Add(1)
 	defer sc.shared.change()()

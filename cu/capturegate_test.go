@@ -93,11 +93,8 @@ func (d *racyCaptures) checkLegacy(th *driver.Thread, s driver.Stream) func() {
 	d.mu.Unlock()
 	pc, _, _, _ := runtime.Caller(1)
 	name := runtime.FuncForPC(pc).Name()
-	return d.enter(
-		name[strings.LastIndexByte(name, '.')+1:],
-		[]map[string]int{u.legacy},
-		[]map[string]int{u.changingBlocking},
-	)
+	return d.enter(name[strings.LastIndexByte(name, '.')+1:], []map[string]int{u.legacy},
+		[]map[string]int{u.changingBlocking})
 }
 
 // change is for the beginning and the end of a capture, which some streams are part of.
@@ -144,13 +141,8 @@ func (d *racyCaptures) StreamBeginCapture(th *driver.Thread, s driver.Stream, mo
 	return d.Software.StreamBeginCapture(th, s, mode)
 }
 
-func (d *racyCaptures) StreamBeginCaptureToGraph(
-	th *driver.Thread,
-	s driver.Stream,
-	g driver.Graph,
-	deps []driver.GraphNode,
-	mode int32,
-) driver.Result {
+func (d *racyCaptures) StreamBeginCaptureToGraph(th *driver.Thread, s driver.Stream, g driver.Graph,
+	deps []driver.GraphNode, mode int32) driver.Result {
 	d.begins(mode)
 	defer d.change(th, "begin", s)()
 	return d.Software.StreamBeginCaptureToGraph(th, s, g, deps, mode)
@@ -161,12 +153,7 @@ func (d *racyCaptures) StreamEndCapture(th *driver.Thread, s driver.Stream) (dri
 	return d.Software.StreamEndCapture(th, s)
 }
 
-func (d *racyCaptures) StreamWaitEvent(
-	th *driver.Thread,
-	s driver.Stream,
-	e driver.Event,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
 	defer d.checkLegacy(th, s)()
 	res := d.Software.StreamWaitEvent(th, s, e, flags)
 	if s == driver.CU_STREAM_LEGACY {
@@ -215,12 +202,8 @@ func (d *racyCaptures) EventRecord(th *driver.Thread, hEvent driver.Event, hStre
 	return d.Software.EventRecord(th, hEvent, hStream)
 }
 
-func (d *racyCaptures) EventRecordWithFlags(
-	th *driver.Thread,
-	hEvent driver.Event,
-	hStream driver.Stream,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) EventRecordWithFlags(th *driver.Thread, hEvent driver.Event, hStream driver.Stream,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.EventRecordWithFlags(th, hEvent, hStream, flags)
 }
@@ -255,65 +238,38 @@ func (d *racyCaptures) StreamGetDevice(th *driver.Thread, hStream driver.Stream)
 	return d.Software.StreamGetDevice(th, hStream)
 }
 
-func (d *racyCaptures) StreamWaitValue32(
-	th *driver.Thread,
-	stream driver.Stream,
-	addr driver.DevicePtr,
-	value uint32,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamWaitValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWaitValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWaitValue64(
-	th *driver.Thread,
-	stream driver.Stream,
-	addr driver.DevicePtr,
-	value uint64,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamWaitValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWaitValue64(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWriteValue32(
-	th *driver.Thread,
-	stream driver.Stream,
-	addr driver.DevicePtr,
-	value uint32,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamWriteValue32(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint32,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWriteValue32(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamWriteValue64(
-	th *driver.Thread,
-	stream driver.Stream,
-	addr driver.DevicePtr,
-	value uint64,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamWriteValue64(th *driver.Thread, stream driver.Stream, addr driver.DevicePtr, value uint64,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, stream)()
 	return d.Software.StreamWriteValue64(th, stream, addr, value, flags)
 }
 
-func (d *racyCaptures) StreamAddCallback(
-	th *driver.Thread,
-	hStream driver.Stream,
-	callback driver.Callback,
-	flags uint32,
-) driver.Result {
+func (d *racyCaptures) StreamAddCallback(th *driver.Thread, hStream driver.Stream, callback driver.Callback,
+	flags uint32) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamAddCallback(th, hStream, callback, flags)
 }
 
-func (d *racyCaptures) LaunchHostFunc(
-	th *driver.Thread,
-	hStream driver.Stream,
-	callback driver.Callback,
-) driver.Result {
+func (d *racyCaptures) LaunchHostFunc(th *driver.Thread, hStream driver.Stream,
+	callback driver.Callback) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.LaunchHostFunc(th, hStream, callback)
 }
@@ -323,45 +279,32 @@ func (d *racyCaptures) StreamIsCapturing(th *driver.Thread, hStream driver.Strea
 	return d.Software.StreamIsCapturing(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetCaptureInfoV2(
-	th *driver.Thread,
-	hStream driver.Stream,
-) (int32, uint64, driver.Graph, driver.HostPtr, uint64, driver.Result) {
+func (d *racyCaptures) StreamGetCaptureInfoV2(th *driver.Thread,
+	hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, uint64, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamGetCaptureInfoV2(th, hStream)
 }
 
-func (d *racyCaptures) StreamGetCaptureInfoV3(
-	th *driver.Thread,
-	hStream driver.Stream,
-) (int32, uint64, driver.Graph, driver.HostPtr, driver.HostPtr, uint64, driver.Result) {
+func (d *racyCaptures) StreamGetCaptureInfoV3(th *driver.Thread,
+	hStream driver.Stream) (int32, uint64, driver.Graph, driver.HostPtr, driver.HostPtr, uint64, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.StreamGetCaptureInfoV3(th, hStream)
 }
 
-func (d *racyCaptures) GraphLaunch(
-	th *driver.Thread,
-	hGraphExec driver.GraphExec,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) GraphLaunch(th *driver.Thread, hGraphExec driver.GraphExec,
+	hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.GraphLaunch(th, hGraphExec, hStream)
 }
 
-func (d *racyCaptures) GraphUpload(
-	th *driver.Thread,
-	hGraphExec driver.GraphExec,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) GraphUpload(th *driver.Thread, hGraphExec driver.GraphExec,
+	hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.GraphUpload(th, hGraphExec, hStream)
 }
 
-func (d *racyCaptures) MemAllocAsync(
-	th *driver.Thread,
-	bytesize uint64,
-	hStream driver.Stream,
-) (driver.DevicePtr, driver.Result) {
+func (d *racyCaptures) MemAllocAsync(th *driver.Thread, bytesize uint64,
+	hStream driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemAllocAsync(th, bytesize, hStream)
 }
@@ -381,48 +324,26 @@ func (d *racyCaptures) MemcpyDtoH(th *driver.Thread, dstHost []byte, srcDevice d
 	return d.Software.MemcpyDtoH(th, dstHost, srcDevice)
 }
 
-func (d *racyCaptures) MemcpyHtoDAsync(
-	th *driver.Thread,
-	dstDevice driver.DevicePtr,
-	srcHost driver.HostPtr,
-	byteCount uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemcpyHtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcHost driver.HostPtr,
+	byteCount uint64, hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyHtoDAsync(th, dstDevice, srcHost, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyDtoHAsync(
-	th *driver.Thread,
-	dstHost driver.HostPtr,
-	srcDevice driver.DevicePtr,
-	byteCount uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemcpyDtoHAsync(th *driver.Thread, dstHost driver.HostPtr, srcDevice driver.DevicePtr,
+	byteCount uint64, hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyDtoHAsync(th, dstHost, srcDevice, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyDtoDAsync(
-	th *driver.Thread,
-	dstDevice driver.DevicePtr,
-	srcDevice driver.DevicePtr,
-	byteCount uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemcpyDtoDAsync(th *driver.Thread, dstDevice driver.DevicePtr, srcDevice driver.DevicePtr,
+	byteCount uint64, hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyDtoDAsync(th, dstDevice, srcDevice, byteCount, hStream)
 }
 
-func (d *racyCaptures) MemcpyPeerAsync(
-	th *driver.Thread,
-	dstDevice driver.DevicePtr,
-	dstContext driver.Context,
-	srcDevice driver.DevicePtr,
-	srcContext driver.Context,
-	byteCount uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemcpyPeerAsync(th *driver.Thread, dstDevice driver.DevicePtr, dstContext driver.Context,
+	srcDevice driver.DevicePtr, srcContext driver.Context, byteCount uint64, hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemcpyPeerAsync(th, dstDevice, dstContext, srcDevice, srcContext, byteCount, hStream)
 }
@@ -432,84 +353,32 @@ func (d *racyCaptures) MemsetD8(th *driver.Thread, dstDevice driver.DevicePtr, u
 	return d.Software.MemsetD8(th, dstDevice, uc, n)
 }
 
-func (d *racyCaptures) MemsetD8Async(
-	th *driver.Thread,
-	dstDevice driver.DevicePtr,
-	uc uint8,
-	n uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemsetD8Async(th *driver.Thread, dstDevice driver.DevicePtr, uc uint8, n uint64,
+	hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemsetD8Async(th, dstDevice, uc, n, hStream)
 }
 
-func (d *racyCaptures) MemsetD32Async(
-	th *driver.Thread,
-	dstDevice driver.DevicePtr,
-	ui uint32,
-	n uint64,
-	hStream driver.Stream,
-) driver.Result {
+func (d *racyCaptures) MemsetD32Async(th *driver.Thread, dstDevice driver.DevicePtr, ui uint32, n uint64,
+	hStream driver.Stream) driver.Result {
 	defer d.checkLegacy(th, hStream)()
 	return d.Software.MemsetD32Async(th, dstDevice, ui, n, hStream)
 }
 
-func (d *racyCaptures) LaunchKernel(
-	th *driver.Thread,
-	function driver.Function,
-	gridDimX uint32,
-	gridDimY uint32,
-	gridDimZ uint32,
-	blockDimX uint32,
-	blockDimY uint32,
-	blockDimZ uint32,
-	sharedMemBytes uint32,
-	hStream driver.Stream,
-	kernelParams driver.KernelParams,
-) driver.Result {
+func (d *racyCaptures) LaunchKernel(th *driver.Thread, function driver.Function, gridDimX uint32, gridDimY uint32,
+	gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream driver.Stream,
+	kernelParams driver.KernelParams) driver.Result {
 	defer d.checkLegacy(th, hStream)()
-	return d.Software.LaunchKernel(
-		th,
-		function,
-		gridDimX,
-		gridDimY,
-		gridDimZ,
-		blockDimX,
-		blockDimY,
-		blockDimZ,
-		sharedMemBytes,
-		hStream,
-		kernelParams,
-	)
+	return d.Software.LaunchKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+		sharedMemBytes, hStream, kernelParams)
 }
 
-func (d *racyCaptures) LaunchCooperativeKernel(
-	th *driver.Thread,
-	function driver.Function,
-	gridDimX uint32,
-	gridDimY uint32,
-	gridDimZ uint32,
-	blockDimX uint32,
-	blockDimY uint32,
-	blockDimZ uint32,
-	sharedMemBytes uint32,
-	hStream driver.Stream,
-	kernelParams driver.KernelParams,
-) driver.Result {
+func (d *racyCaptures) LaunchCooperativeKernel(th *driver.Thread, function driver.Function, gridDimX uint32,
+	gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32,
+	hStream driver.Stream, kernelParams driver.KernelParams) driver.Result {
 	defer d.checkLegacy(th, hStream)()
-	return d.Software.LaunchCooperativeKernel(
-		th,
-		function,
-		gridDimX,
-		gridDimY,
-		gridDimZ,
-		blockDimX,
-		blockDimY,
-		blockDimZ,
-		sharedMemBytes,
-		hStream,
-		kernelParams,
-	)
+	return d.Software.LaunchCooperativeKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+		blockDimZ, sharedMemBytes, hStream, kernelParams)
 }
 
 // captureRaces are calls that the driver checks against captures, and captures. They are made side

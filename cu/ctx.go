@@ -392,11 +392,8 @@ func (c *Context) SetLimit(l Limit, value uint64) error {
 }
 
 // askContext makes a call in the context. The driver makes the context of at current for the call.
-func askContext[T any](
-	c *Context,
-	op string,
-	call func(t *driver.Table, at driver.At) (T, driver.Result),
-) (v T, err error) {
+func askContext[T any](c *Context, op string,
+	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
 	core, err := c.enter(op)
 	if err != nil {
 		return v, err

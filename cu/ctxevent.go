@@ -85,12 +85,8 @@ func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (
 
 // wait makes a whole context or green context wait for an event. handle is the handle for errors. o
 // is the event's owner, or nil if the event was not created yet.
-func (c *contextCore) wait(
-	op string,
-	handle uintptr,
-	o *eventOwner,
-	call func(driver.At, driver.Event) driver.Result,
-) error {
+func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
+	call func(driver.At, driver.Event) driver.Result) error {
 	if o == nil {
 		return nil // never recorded
 	}

@@ -171,10 +171,8 @@ func (dev *Device) PCIBusID() (string, error) {
 	return dev.queryText("cuDeviceGetPCIBusId", (*driver.Table).DeviceGetPCIBusId)
 }
 
-func (dev *Device) queryText(
-	op string,
-	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result,
-) (string, error) {
+func (dev *Device) queryText(op string,
+	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
 	if !dev.valid() {
 		return "", errNil(op, "device")
 	}

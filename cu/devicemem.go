@@ -133,12 +133,8 @@ func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 	return len(dst), end
 }
 
-func (m *DeviceMem) copy(
-	op string,
-	n int,
-	off int64,
-	f func(*driver.Table, driver.At, driver.DevicePtr) driver.Result,
-) error {
+func (m *DeviceMem) copy(op string, n int, off int64,
+	f func(*driver.Table, driver.At, driver.DevicePtr) driver.Result) error {
 	if m == nil || m.core == nil {
 		return errNil(op, "device memory")
 	}

@@ -46,13 +46,8 @@ func ExampleStream_Capture() {
 func ExampleStream_Capture_fork() {
 	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 	g, err := s.Capture(cu.CaptureThreadLocal, func() error {
-		return errors.Join(
-			s.Memset(x, 0),
-			other.WaitStream(s),
-			spin.Launch(other, cfg, cu.U64(1000)),
-			spin.Launch(s, cfg, cu.U64(1000)),
-			s.WaitStream(other),
-		)
+		return errors.Join(s.Memset(x, 0), other.WaitStream(s), spin.Launch(other, cfg, cu.U64(1000)),
+			spin.Launch(s, cfg, cu.U64(1000)), s.WaitStream(other))
 	})
 	if err != nil {
 		log.Fatal(err)

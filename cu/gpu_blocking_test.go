@@ -190,12 +190,8 @@ func (b *besideHeld) run(contexts bool) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		case <-time.After(heldUp):
-			t.Errorf(
-				"%s is held up, beside %d streams of the program and %d in all",
-				c.name,
-				b.streams,
-				len(b.gpu.own.core.sharedStates),
-			)
+			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams,
+				len(b.gpu.own.core.sharedStates))
 			b.ok(tl.Set(1))
 			<-done
 		}
@@ -229,14 +225,8 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 		must(another.NewEvent(0))(t)
 	}
 	return func() error {
-		err := errors.Join(
-			e.Record(s),
-			b.held.Memset(used, 1),
-			b.held.Copy(mem, host.Span(0, 16)),
-			tl.Signal(b.held, 1),
-			x.Launch(b.held),
-			e.Record(b.held),
-		)
+		err := errors.Join(e.Record(s), b.held.Memset(used, 1), b.held.Copy(mem, host.Span(0, 16)),
+			tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held))
 		runtime.KeepAlive(mod)
 		runtime.KeepAlive(another)
 		return err

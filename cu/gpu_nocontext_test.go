@@ -162,15 +162,8 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 					if captured && n.tab.Software() && strings.HasPrefix(c.name, "cuMemAllocAsync") {
 						continue // the software driver's graphs allocate no memory
 					}
-					n.one(
-						fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured),
-						c.name,
-						c.make,
-						c.want,
-						ctx,
-						captured,
-						explicit,
-					)
+					n.one(fmt.Sprintf("%s on a %s stream, current: %s, captured: %v", c.name, name, current, captured),
+						c.name, c.make, c.want, ctx, captured, explicit)
 				}
 			}
 		}
@@ -178,13 +171,8 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 }
 
 // one makes a call, and looks at what it did.
-func (n *noContext) one(
-	name, call string,
-	make func(driver.At) driver.Result,
-	want string,
-	current driver.Context,
-	captured, explicit bool,
-) {
+func (n *noContext) one(name, call string, make func(driver.At) driver.Result, want string, current driver.Context,
+	captured, explicit bool) {
 	t, tab, at := n.t, n.tab, driver.At{Thread: n.th}
 	if err := n.mem.CopyFrom([]byte{1, 1, 1, 1}); err != nil {
 		t.Fatal(err)

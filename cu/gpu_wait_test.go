@@ -76,13 +76,8 @@ func TestGPUWaiters(t *testing.T) {
 			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
 			time.Sleep(long)
 			s := drv.watch.State()
-			t.Logf(
-				"%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v",
-				s.Waits,
-				s.Counters,
-				wakeUpStreams(gpu),
-				s.Rest,
-			)
+			t.Logf("%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v",
+				s.Waits, s.Counters, wakeUpStreams(gpu), s.Rest)
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
 			}
@@ -141,12 +136,8 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		g.hold(t, s)
 	}
 	before := stuck()
-	t.Logf(
-		"CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v",
-		os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
-		held,
-		before,
-	)
+	t.Logf("CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v",
+		os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"), held, before)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -385,11 +376,8 @@ func TestGPUOrder(t *testing.T) {
 			}
 		}()
 	}
-	t.Logf(
-		"%d records that precede one that has completed have, and %d were still pending when they were asked for",
-		looked,
-		pending,
-	)
+	t.Logf("%d records that precede one that has completed have, and %d were still pending when they were asked for",
+		looked, pending)
 }
 
 // TestGPUPagesOutlastContexts releases contexts whose timelines had memory, while a stream is held. Nobody
@@ -456,14 +444,8 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 			t.Errorf("%s: %v; released: %v", c.name, err, core.gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
-			t.Fatalf(
-				"%s: the memory at %#x is free: %v; it may be registered in %v, want %v",
-				c.name,
-				at,
-				ok,
-				key,
-				want,
-			)
+			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key,
+				want)
 		}
 	}
 	if err := errors.Join(e.Close(), stream.Close()); err != nil {

@@ -52,25 +52,15 @@ func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 // other nodes. From now on the event's completion is not remembered, and a wait is for its newest
 // record: see [RecordExternal] (cuGraphAddEventRecordNode, CUDA 11.1).
 func (g *Graph) AddEventRecord(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent(
-		"cuGraphAddEventRecordNode",
-		(*driver.Table).GraphAddEventRecordNode,
-		e,
-		GraphNodeTypeEventRecord,
-		after,
-	)
+	return g.addEvent("cuGraphAddEventRecordNode", (*driver.Table).GraphAddEventRecordNode, e, GraphNodeTypeEventRecord,
+		after)
 }
 
 // AddEventWait adds a node that waits for the event's newest record at the time of the launch, and
 // that comes after other nodes (cuGraphAddEventWaitNode, CUDA 11.1).
 func (g *Graph) AddEventWait(e *Event, after ...GraphNode) (GraphNode, error) {
-	return g.addEvent(
-		"cuGraphAddEventWaitNode",
-		(*driver.Table).GraphAddEventWaitNode,
-		e,
-		GraphNodeTypeWaitEvent,
-		after,
-	)
+	return g.addEvent("cuGraphAddEventWaitNode", (*driver.Table).GraphAddEventWaitNode, e, GraphNodeTypeWaitEvent,
+		after)
 }
 
 func (g *Graph) addEvent(
@@ -106,11 +96,8 @@ func (g *Graph) addEvent(
 }
 
 // add calls a function that adds a node, within a call on the graph.
-func (g *Graph) add(
-	op string,
-	after []GraphNode,
-	add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error),
-) (GraphNode, error) {
+func (g *Graph) add(op string, after []GraphNode,
+	add func(*graphCore, []driver.GraphNode) (driver.GraphNode, driver.Result, error)) (GraphNode, error) {
 	gc, err := g.enter(op)
 	if err != nil {
 		return GraphNode{}, err
@@ -287,12 +274,8 @@ func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode
 // of work enter a graph in one way, with the checks of ordinary calls. An empty copy becomes an
 // empty node. No lock is held while the stream is created and destroyed, and while tell is called,
 // because these call tracers.
-func (g *Graph) addWork(
-	ctx *contextCore,
-	work func(*Stream) error,
-	tell func(*Stream),
-	after []GraphNode,
-) (GraphNode, error) {
+func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream),
+	after []GraphNode) (GraphNode, error) {
 	if g == nil || g.core == nil {
 		return GraphNode{}, errNil(beginToGraphOp, "graph")
 	}

@@ -27,10 +27,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, invalid(
-			op,
-			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size),
-		)
+		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
 		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")

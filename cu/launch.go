@@ -165,12 +165,8 @@ func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepar
 }
 
 // enqueue enqueues the kernel on a stream, and returns the driver's result, or notCalled.
-func (f *Function) enqueue(
-	sc *streamCore,
-	cfg *LaunchConfig,
-	args []Arg,
-	prepared *preparedArgs,
-) (driver.Result, error) {
+func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
+	prepared *preparedArgs) (driver.Result, error) {
 	w, err := sc.enqueue(cfg.op())
 	if err != nil {
 		return notCalled, err
@@ -222,12 +218,8 @@ func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) 
 
 // useAll makes the work use the kernel's module and the memory of its arguments, and returns the
 // arguments for the driver.
-func (f *Function) useAll(
-	w *work,
-	cfg *LaunchConfig,
-	args []Arg,
-	prepared *preparedArgs,
-) (p driver.KernelParams, err error) {
+func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
+	prepared *preparedArgs) (p driver.KernelParams, err error) {
 	if err = f.useModule(w, cfg); err != nil {
 		return p, err
 	}

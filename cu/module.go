@@ -332,11 +332,8 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 }
 
 // askFunction calls the driver about a kernel, in the kernel's context.
-func askFunction[T any](
-	f *Function,
-	op string,
-	call func(t *driver.Table, at driver.At) (T, driver.Result),
-) (v T, err error) {
+func askFunction[T any](f *Function, op string,
+	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
 	if f == nil || f.mod == nil {
 		return v, errNil(op, "function")
 	}

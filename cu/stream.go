@@ -209,11 +209,8 @@ func clamp32(n int) int32 {
 	return int32(max(-1<<31, min(n, 1<<31-1)))
 }
 
-func (c *Context) newStream(
-	op string,
-	flags StreamFlags,
-	create func(*contextCore, driver.At) (driver.Stream, driver.Result),
-) (*Stream, error) {
+func (c *Context) newStream(op string, flags StreamFlags,
+	create func(*contextCore, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -222,10 +219,8 @@ func (c *Context) newStream(
 	if flags&^StreamNonBlocking != 0 {
 		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, err := core.createStream(
-		op,
-		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) },
-	)
+	raw, err := core.createStream(op,
+		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
 	if err != nil {
 		return nil, err
 	}
@@ -307,12 +302,8 @@ func (sc *streamCore) begin(op string) error {
 // checkThread returns an error if the stream belongs to another thread than the caller's.
 func (sc *streamCore) checkThread(op string) error {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
-		return mistake(
-			op,
-			errThread,
-			uintptr(sc.raw),
-			"use it on the thread on which Do has called the function, and other streams elsewhere",
-		)
+		return mistake(op, errThread, uintptr(sc.raw),
+			"use it on the thread on which Do has called the function, and other streams elsewhere")
 	}
 	return nil
 }

@@ -19,13 +19,8 @@ type unmarked struct {
 	destroyed atomic.Int32
 }
 
-func (d *unmarked) StreamWriteValue64(
-	th *driver.Thread,
-	s driver.Stream,
-	p driver.DevicePtr,
-	value uint64,
-	flags uint32,
-) driver.Result {
+func (d *unmarked) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, value uint64,
+	flags uint32) driver.Result {
 	if d.refuse.Load() {
 		return driver.ResultNotSupported
 	}

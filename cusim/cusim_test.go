@@ -154,11 +154,8 @@ func (c *complaints) Errorf(format string, args ...any) {
 // TestReports checks the reports of a driver: misuses, blocked calls and the census.
 func TestReports(t *testing.T) {
 	var unknown []string
-	b := newBench(
-		t,
-		cusim.RefuseUnknownKernels(),
-		cusim.OnUnknownKernel(func(name string) { unknown = append(unknown, name) }),
-	)
+	b := newBench(t, cusim.RefuseUnknownKernels(),
+		cusim.OnUnknownKernel(func(name string) { unknown = append(unknown, name) }))
 	if err := must(b.mod.Function("strange"))(t).Launch(b.s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}); !errors.Is(
 		err,
 		cu.ResultNotSupported,
@@ -214,13 +211,8 @@ func TestReports(t *testing.T) {
 
 // TestFaults makes calls fail.
 func TestFaults(t *testing.T) {
-	b := newBench(
-		t,
-		cusim.Version(12080),
-		cusim.Devices(2),
-		cusim.DeviceAttribute(16, 7),
-		cusim.Faults(cusim.Fault{Function: "cuMemGetInfo", Nth: 2, Code: 2}),
-	)
+	b := newBench(t, cusim.Version(12080), cusim.Devices(2), cusim.DeviceAttribute(16, 7),
+		cusim.Faults(cusim.Fault{Function: "cuMemGetInfo", Nth: 2, Code: 2}))
 	soft := b.sim.Software()
 	v, _ := soft.DriverGetVersion(nil)
 	n, _ := soft.DeviceGetCount(nil)

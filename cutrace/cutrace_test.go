@@ -149,12 +149,9 @@ func TestSpans(t *testing.T) {
 	}
 	r.sim.Finish()
 	r.ok(r.rec.Flush(t.Context()))
-	r.shows(
-		"first: outer at 1µs for 5µs", "first: a at 1µs for 2µs", "stream 2: before at 1µs for 1µs",
-		"stream 2: inside at 2µs for 4µs",
-		"first: b at 3µs for 3µs", "first at 5.999µs -> stream 2 at 5.999µs",
-		"first: after at 6µs for 1µs", "stream 2 at 5.999µs -> first at 6µs",
-	)
+	r.shows("first: outer at 1µs for 5µs", "first: a at 1µs for 2µs", "stream 2: before at 1µs for 1µs",
+		"stream 2: inside at 2µs for 4µs", "first: b at 3µs for 3µs", "first at 5.999µs -> stream 2 at 5.999µs",
+		"first: after at 6µs for 1µs", "stream 2 at 5.999µs -> first at 6µs")
 	if st := r.rec.Stats(); st.Pending != 0 || st.Spans != 6 || st.DroppedSpans != 0 || st.Err != nil || st.Uncertainty != 0 || st.Drift != 0 {
 		t.Errorf("%+v", st)
 	}

@@ -151,13 +151,8 @@ func (s *soft) EventQuery(_ *Thread, e Event) Result {
 	return ResultSuccess
 }
 
-func (s *soft) LaunchKernel(
-	_ *Thread,
-	f Function,
-	gx, gy, gz, bx, by, bz, shared uint32,
-	_ Stream,
-	p KernelParams,
-) Result {
+func (s *soft) LaunchKernel(_ *Thread, f Function, gx, gy, gz, bx, by, bz, shared uint32, _ Stream,
+	p KernelParams) Result {
 	var values []uint64
 	for i, ptr := range p.Ptrs {
 		var v [8]byte
@@ -268,11 +263,8 @@ func TestSoftware(t *testing.T) {
 	if _, res := tab.CallSymbol(at, symEventQuery); tab.Missing(res) == nil {
 		t.Errorf("CallSymbol: %v", res)
 	}
-	check(
-		"a function that is not implemented",
-		"the software driver has no cuEventQuery",
-		tab.Missing(NotImplemented(symEventQuery)).Error(),
-	)
+	check("a function that is not implemented", "the software driver has no cuEventQuery",
+		tab.Missing(NotImplemented(symEventQuery)).Error())
 }
 
 // TestSoftwareScopes checks that a thread's state is set for calls, and restored afterwards,

@@ -44,13 +44,10 @@ func cacheFile(entries ...cacheEntry) []byte {
 }
 
 func TestCachedLibraries(t *testing.T) {
-	cache := string(cacheFile(
-		cacheEntry{"libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", 0},
+	cache := string(cacheFile(cacheEntry{"libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", 0},
 		cacheEntry{"libcuda.so.1", "/usr/lib/hw/libcuda.so.1", 1 << 62},
 		cacheEntry{"libcuda.so.1", "/usr/lib/i386-linux-gnu/libcuda.so.1", 0},
-		cacheEntry{"libcuda.so", "/usr/lib/libcuda.so", 0},
-		cacheEntry{"libc.so.6", "/usr/lib/libc.so.6", 0},
-	))
+		cacheEntry{"libcuda.so", "/usr/lib/libcuda.so", 0}, cacheEntry{"libc.so.6", "/usr/lib/libc.so.6", 0}))
 	want := []string{"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/i386-linux-gnu/libcuda.so.1"}
 	old := "ld.so-1.7.0\x00\x01\x00\x00\x00" + strings.Repeat("\x00", 16)
 	for _, tt := range []struct {

@@ -122,12 +122,8 @@ func (p *physician) events() (string, error) {
 	case d < checkSpin-2*resolution:
 		return "", fmt.Errorf("by its events, a kernel that spins for %s took %s", duration(checkSpin), duration(d))
 	}
-	return fmt.Sprintf(
-		"%s for a kernel of %s, polled %s",
-		duration(d),
-		duration(checkSpin),
-		count(polled.Pending+polled.Complete, "time"),
-	), nil
+	return fmt.Sprintf("%s for a kernel of %s, polled %s", duration(d), duration(checkSpin),
+		count(polled.Pending+polled.Complete, "time")), nil
 }
 
 // memory copies a pattern to the device and back.

@@ -84,12 +84,8 @@ func TestNotifier(t *testing.T) {
 			}
 			notifyFromC(fn, arg)
 			if n := b.Notified(); n != times*notifications+1 || descriptors(b) != 0 {
-				t.Errorf(
-					"a closed notifier was notified %d times, want %d; it has %d descriptors",
-					n,
-					times*notifications+1,
-					descriptors(b),
-				)
+				t.Errorf("a closed notifier was notified %d times, want %d; it has %d descriptors", n,
+					times*notifications+1, descriptors(b))
 			}
 			b.Wait(time.Hour)
 			quiet(t, b, d, "after a notification while it was closed")

@@ -88,11 +88,8 @@ func TestHostFuncErrors(t *testing.T) {
 	s := r.newStream()
 	r.want("flags", driver.ResultInvalidValue, r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 1))
 	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
-	r.want(
-		"captured",
-		driver.ResultStreamCaptureUnsupported,
-		r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 0),
-	)
+	r.want("captured", driver.ResultStreamCaptureUnsupported,
+		r.StreamAddCallback(r.th, s, driver.Callback{Go: func() {}}, 0))
 	_, res := r.StreamEndCapture(r.th, s)
 	r.want("end", driver.ResultStreamCaptureInvalidated, res)
 }

@@ -130,11 +130,8 @@ func (r *lab) load(text string) driver.Module {
 // end.
 func (r *lab) kernel(name, params string) driver.Function {
 	r.t.Helper()
-	f, res := r.ModuleGetFunction(
-		r.th,
-		r.load(header+".visible .entry "+name+"("+params+") { membar.cta; ret; }"),
-		name,
-	)
+	f, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry "+name+"("+params+") { membar.cta; ret; }"),
+		name)
 	r.must(res)
 	return f
 }

@@ -55,23 +55,16 @@ func (d *Driver) ModuleLoadData(th *driver.Thread, image []byte) (driver.Module,
 }
 
 // ModuleLoadLog is cuModuleLoadDataEx with the compiler's logs as values.
-func (d *Driver) ModuleLoadLog(
-	th *driver.Thread,
-	image []byte,
-	options []driver.JITOption,
-) (driver.Module, driver.JITLog, driver.Result) {
+func (d *Driver) ModuleLoadLog(th *driver.Thread, image []byte,
+	options []driver.JITOption) (driver.Module, driver.JITLog, driver.Result) {
 	defer d.mu.Unlock()
 	return d.loadModule("cuModuleLoadDataEx", th, image, options)
 }
 
 // ModuleLoadDataEx is cuModuleLoadDataEx. The options may contain addresses of buffers for the
 // compiler's logs. The logs end with a NUL, and their lengths replace the sizes in the options.
-func (d *Driver) ModuleLoadDataEx(
-	th *driver.Thread,
-	image []byte,
-	options []uint32,
-	values []uintptr,
-) (driver.Module, driver.Result) {
+func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uint32,
+	values []uintptr) (driver.Module, driver.Result) {
 	defer d.mu.Unlock()
 	if len(options) != len(values) {
 		if r := d.begin("cuModuleLoadDataEx"); r != ok {
@@ -107,12 +100,8 @@ func (d *Driver) ModuleLoadDataEx(
 }
 
 // loadModule loads a module. The caller unlocks the driver.
-func (d *Driver) loadModule(
-	op string,
-	th *driver.Thread,
-	image []byte,
-	options []driver.JITOption,
-) (_ driver.Module, log driver.JITLog, _ driver.Result) {
+func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
+	options []driver.JITOption) (_ driver.Module, log driver.JITLog, _ driver.Result) {
 	c, _, r := d.inContext(op, th)
 	if r != ok {
 		return 0, log, r
@@ -260,11 +249,8 @@ func (d *Driver) ModuleGetFunction(_ *driver.Thread, h driver.Module, name strin
 }
 
 // ModuleGetGlobal is cuModuleGetGlobal_v2.
-func (d *Driver) ModuleGetGlobal(
-	_ *driver.Thread,
-	h driver.Module,
-	name string,
-) (driver.DevicePtr, uint64, driver.Result) {
+func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module,
+	name string) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	m, r := d.aboutModule("cuModuleGetGlobal", h)
 	if r != ok {
@@ -351,11 +337,8 @@ func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, drive
 }
 
 // FuncGetParamInfo is cuFuncGetParamInfo.
-func (d *Driver) FuncGetParamInfo(
-	_ *driver.Thread,
-	h driver.Function,
-	i uint64,
-) (offset, size uint64, r driver.Result) {
+func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
+	i uint64) (offset, size uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuFuncGetParamInfo", h)
 	switch {
@@ -375,22 +358,14 @@ func (f *function) active(threads int32, dynamic uint64) int32 {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp
-	return min(
-		mostBlocks,
-		mostThreads/threads,
-		registers/(threads*registersEach),
-		int32(sharedMemory/(shared+sharedOfSystem)),
-	)
+	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach),
+		int32(sharedMemory/(shared+sharedOfSystem)))
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor is
 // cuOccupancyMaxActiveBlocksPerMultiprocessor.
-func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(
-	_ *driver.Thread,
-	h driver.Function,
-	threads int32,
-	dynamic uint64,
-) (int32, driver.Result) {
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h driver.Function, threads int32,
+	dynamic uint64) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuOccupancyMaxActiveBlocksPerMultiprocessor", h)
 	switch {
@@ -403,12 +378,8 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(
 }
 
 // OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
-func (d *Driver) OccupancyMaxPotentialBlockSize(
-	_ *driver.Thread,
-	h driver.Function,
-	dynamic uint64,
-	limit int32,
-) (grid, block int32, r driver.Result) {
+func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, dynamic uint64,
+	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuOccupancyMaxPotentialBlockSize", h)
 	switch {

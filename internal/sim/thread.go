@@ -56,12 +56,8 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	for c, s := range d.thread(th).own {
 		if s.capture != nil {
 			if s.capture.invalidated {
-				d.misuse(
-					"the end of a thread",
-					uintptr(driver.CU_STREAM_PER_THREAD),
-					"a capture of its default stream has failed, and was not ended",
-					nil,
-				)
+				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD),
+					"a capture of its default stream has failed, and was not ended", nil)
 			}
 			d.abandon(s)
 		}

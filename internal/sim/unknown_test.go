@@ -28,11 +28,8 @@ func TestUnknownKernels(t *testing.T) {
 			}))...)
 			s := r.newStream()
 			// A kernel that only returns needs no implementation.
-			idle, res := r.ModuleGetFunction(
-				r.th,
-				r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"),
-				"idle",
-			)
+			idle, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry idle(.param .u64 a) {\n\tret;\n}"),
+				"idle")
 			r.must(res)
 			saxpy, other, known := r.kernel("saxpy", ""), r.kernel("other", ""), r.kernel("k", "")
 			for range 2 {

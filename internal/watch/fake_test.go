@@ -564,12 +564,8 @@ func (d *fakeDevice) check() {
 	if len(s.sequences) != 0 || s.turn != nil || d.domain.first != nil || len(d.w.loop.dead) != 0 ||
 		d.w.armed.unnumbered != 0 ||
 		len(s.advanced) != 0 {
-		d.fail(
-			"when all is over there are %d sequences, %d dead items, and a domain with %v",
-			len(s.sequences),
-			len(d.w.loop.dead),
-			d.domain.first,
-		)
+		d.fail("when all is over there are %d sequences, %d dead items, and a domain with %v", len(s.sequences),
+			len(d.w.loop.dead), d.domain.first)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

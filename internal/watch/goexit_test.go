@@ -39,10 +39,6 @@ func TestWorksEndsGoroutine(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf(
-		"late is %d, the counter is retained %d times, and being checked: %v",
-		d.w.State().Late,
-		l.refs.Load(),
-		l.c.checking.Load(),
-	)
+	t.Fatalf("late is %d, the counter is retained %d times, and being checked: %v", d.w.State().Late, l.refs.Load(),
+		l.c.checking.Load())
 }

@@ -63,15 +63,7 @@ func TestRoundsKeepMemory(t *testing.T) {
 	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 ||
 		big.dead != nil ||
 		big.n != 7 {
-		t.Errorf(
-			"%d, %d with %d, for at most %d, and %d are kept of round %d; %v",
-			cap(big.careful),
-			cap(big.outs),
-			len(big.outs),
-			maxKept,
-			cap(big.dead),
-			big.n,
-			careful[1],
-		)
+		t.Errorf("%d, %d with %d, for at most %d, and %d are kept of round %d; %v", cap(big.careful), cap(big.outs),
+			len(big.outs), maxKept, cap(big.dead), big.n, careful[1])
 	}
 }

@@ -359,11 +359,8 @@ func TestSleeps(t *testing.T) {
 	d.await(t, "the new wait is armed", func() bool { return d.w.State().Armed == 3 })
 	d.asleep(t)
 	b.expose()
-	d.await(
-		t,
-		"the exposed item is asked for",
-		func() bool { s := d.w.State(); return s.Armed == 2 && s.Rest < Behind },
-	)
+	d.await(t, "the exposed item is asked for",
+		func() bool { s := d.w.State(); return s.Armed == 2 && s.Rest < Behind })
 	d.complete(a.item.Load(), b.item.Load(), c.item.Load())
 	for _, of := range []<-chan error{ofA, ofB, ofC} {
 		d.ends(t, "complete", of, nil)

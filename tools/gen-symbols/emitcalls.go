@@ -146,12 +146,8 @@ func (c *call) emit(b *strings.Builder) {
 		fmt.Fprintf(b, "if at.NoWait {\nt.mayWait(%s)\n}\n", sym)
 	}
 	c.emitSoft(b)
-	fmt.Fprintf(
-		b,
-		"fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n",
-		sym,
-		sym,
-	)
+	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym,
+		sym)
 	if c.hasLargeAggregate() {
 		b.WriteString("if ccall.StructsOnStack {\n")
 		c.emitFrame(b, true)

@@ -112,12 +112,8 @@ func TestMalformed(t *testing.T) {
 			if classes == "" {
 				classes = "setup *\n"
 			}
-			_, err := extract(
-				source{"h", preamble + test.header},
-				source{"t", test.typedefs},
-				source{"r", results},
-				source{"c", classes},
-			)
+			_, err := extract(source{"h", preamble + test.header}, source{"t", test.typedefs}, source{"r", results},
+				source{"c", classes})
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -130,12 +126,8 @@ func TestMalformed(t *testing.T) {
 }
 
 func TestMissingVersion(t *testing.T) {
-	_, err := extract(
-		source{"h", strings.SplitAfter(preamble, "\n")[1]},
-		source{"t", ""},
-		source{"r", "0\tCUDA_SUCCESS\tfine\n"},
-		source{"c", ""},
-	)
+	_, err := extract(source{"h", strings.SplitAfter(preamble, "\n")[1]}, source{"t", ""},
+		source{"r", "0\tCUDA_SUCCESS\tfine\n"}, source{"c", ""})
 	if err == nil || err.Error() != "h:1: CUDA_VERSION is not defined" {
 		t.Errorf("got %v", err)
 	}
