@@ -150,6 +150,15 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		"non-blocking": own.core.raw, "blocking": blocking.core.raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
+	if parts, _, err := must(gpu.Device().SMResource())(t).Split(8); err == nil {
+		green := must(gpu.NewGreenContext(parts[0]))(t)
+		defer closeIt(t, green)
+		s := must(green.NewStream(0))(t)
+		defer closeIt(t, s)
+		streams["green context's"] = s.core.raw
+	} else {
+		t.Logf("no green context: %v", err)
+	}
 	for name, s := range streams {
 		explicit := s > driver.CU_STREAM_PER_THREAD
 		for current, ctx := range map[string]driver.Context{"none": 0, "another": two.own.core.raw} {
