@@ -29,8 +29,13 @@ func newKeeper(r *explore.Run) *keeper {
 	r.Finally(func() {
 		k.close()
 		k.check()
-		if w := k.word.Load(); w != refClosed|refGone || k.kept.dropped.Load() != nil {
+		if w := k.word.Load(); w != refClosed|refGone {
 			r.Fail("the word is %b at the end", w)
+		}
+		for n := k.kept.dropped.Load(); n != nil; n = n.next {
+			if n.handle.Load() != nil {
+				r.Fail("a handle is not released")
+			}
 		}
 	})
 	return k
@@ -79,19 +84,16 @@ func (o *keepable) note(k *keeper) {
 // close closes the object as package cu does: a call of its own is in flight until the object is
 // dropped, so that the close can destroy the object.
 func (o *keepable) close() {
-	if !o.Acquire(o) {
+	o.closed = true
+	if !o.CloseAndRetain() {
 		return
 	}
-	o.closed = true
-	first, _ := o.Close()
-	if first {
-		for i := range o.users {
-			if k := o.users[i].Load(); k != nil {
-				k.kept.Drop(&k.Refs, k, o, o.number)
-			}
+	for i := range o.users {
+		if k := o.users[i].Load(); k != nil {
+			k.kept.Drop(&k.Refs, o, o.number)
 		}
-		o.dropped = true
 	}
+	o.dropped = true
 	if o.ReleaseLast() {
 		o.destroy()
 	}
@@ -114,7 +116,7 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 			continue
 		default:
 			o.note(k)
-			if turn && k.kept.Add(&k.Refs, k, o, o.number) {
+			if turn && k.kept.Add(&k.Refs, o, o.number) {
 				o.Release(o)
 			} else {
 				counted = append(counted, o)
