@@ -178,7 +178,7 @@ var mutations = []mutation{
 	{kept, "if old := place.Load(); old != nil {", "if old := place.Load(); true {", ""},
 	{kept, "%keptPatience != 0 {", "%keptPatience != 0 || true {", ""},
 	{kept, "%keptPatience != 0 {", "%keptPatience == 0 {", ""},
-	{kept, "		k.Drop(r, o, old, number)", "		// ", ""},
+	{kept, "		k.Drop(r, old, number)", "		// ", ""},
 	{kept, "	h.Retain()\n	place", "	place", ""},
 	{kept, "	h.Retain()\n	place.Store(h)", "	place.Store(h)\n	h.Retain()",
 		"whoever takes the handle out of the place releases it at the end of the turn"},
