@@ -16,7 +16,7 @@ import (
 
 var (
 	costRounds = flag.Int("costs.rounds", 31, "`rounds` of each comparison with C")
-	costCalls  = flag.Int("costs.calls", math.MaxInt, "at most so many `calls` in a measurement of costs")
+	costCalls  = flag.Int("costs.calls", 1_000_000, "at most so many `calls` in a measurement of costs")
 	costOnly   = flag.String("costs.only", "", "measure only the costs of calls that the `regexp` matches")
 	costPeers  = flag.Bool("costs.peers", false, "measure only what the file of measurements gets")
 )

@@ -191,12 +191,18 @@ func newBaseline(t testing.TB, drv *Driver) *baseline {
 // ns calls one of the C functions and returns its answer in nanoseconds.
 func (b *baseline) ns(name string, args ...any) float64 {
 	b.t.Helper()
+	return float64(b.call(name, args...)) / 1000
+}
+
+// call calls one of the C functions and returns its answer, which is 0 if it has failed.
+func (b *baseline) call(name string, args ...any) uintptr {
+	b.t.Helper()
 	fn := must(b.lib.Lookup("baseline_" + name))(b.t)
 	r, err := ccall.Invoke(fn, ccall.Blocking, args...)
 	if err != nil || r == 0 {
 		b.t.Fatalf("%s: %v, %v", name, r, err)
 	}
-	return float64(r) / 1000
+	return r
 }
 
 // The operations that tests/gpu/peers/costs.py measures for other libraries, and

@@ -19,8 +19,7 @@ import (
 func BenchmarkThreadsAgainstC(b *testing.B) {
 	r := newCostRig(b)
 	var out strings.Builder
-	out.WriteString("\n| call | threads | C, calls/s | Table, calls/s | cu, calls/s | Table / C (95 %) | cu / C (95 %) |\n" +
-		"|---|--:|--:|--:|--:|--:|--:|\n")
+	out.WriteString("\n" + throughputHeader)
 	for range 1 { // what is measured is not the loop
 		for _, m := range r.throughputs() {
 			out.WriteString(m.row())
@@ -29,6 +28,10 @@ func BenchmarkThreadsAgainstC(b *testing.B) {
 	b.Log(out.String())
 	r.logMachine()
 }
+
+// throughputHeader is the head of the table whose lines are the rows of throughputs.
+const throughputHeader = "| call | threads | C, calls/s | Table, calls/s | cu, calls/s | Table / C (95 %) | cu / C (95 %) |\n" +
+	"|---|--:|--:|--:|--:|--:|--:|\n"
 
 // throughput is what threads do together.
 type throughput struct {
