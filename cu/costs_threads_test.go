@@ -162,7 +162,7 @@ func (t *costThreads) launches(threads int) cost {
 func (t *costThreads) records(threads int) cost {
 	const calls = 2000
 	tab := t.r.drv.table
-	return cost{"cuEventRecord, untimed", 5 * many, []way{
+	return cost{"cuEventRecord, untimed", 2 * many, []way{
 		t.r.inThreads(threadCalls{f: "cuEventRecord", handles: t.rawEvents, streams: t.rawStreams}, threads, calls),
 		t.way(wayTable, threads, calls, func(i int) error {
 			return resultError(tab.EventRecord(driver.At{}, driver.Event(t.rawEvents[i]), driver.Stream(t.rawStreams[i])))
