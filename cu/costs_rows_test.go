@@ -50,7 +50,8 @@ func (r *costRig) addQueries() {
 		loop(func() { pending.core().slot.Load().query(driver.At{Relaxed: true}) })}
 	eventQuery, streamQuery := procName("cuEventQuery"), procName("cuStreamQuery")
 	r.add(cost{"cuEventQuery, pending", many, []way{
-		r.inC("loop1", eventQuery, uintptr(raw)), bareQuery, query("Event.Query", opQueryPending, pending, Pending), exchanged,
+		r.inC("loop1", eventQuery, uintptr(raw)), bareQuery,
+		query("Event.Query", opQueryPending, pending, Pending), exchanged,
 	}, nil}, 0, nil)
 	r.add(cost{"cuEventQuery, complete", many, []way{
 		r.inC("loop1", eventQuery, uintptr(rawOf(complete))),
@@ -112,7 +113,8 @@ func (r *costRig) addStreamWaits() {
 		r.cu("Stream.WaitEvent", opWaitEvent, func() error { return r.s.WaitEvent(e) }),
 	}, nil}, inARow, r.sync)
 	r.add(cost{"cuEventRecord + cuStreamWaitEvent", many / 4, []way{
-		r.inC("record_wait", procName("cuEventRecord"), procName("cuStreamWaitEvent"), uintptr(raw), uintptr(other), uintptr(s)),
+		r.inC("record_wait", procName("cuEventRecord"), procName("cuStreamWaitEvent"),
+			uintptr(raw), uintptr(other), uintptr(s)),
 		r.bare("Table.EventRecord + Table.StreamWaitEvent", driver.At{}, func(at driver.At) driver.Result {
 			return max(tab.EventRecord(at, raw, other), tab.StreamWaitEvent(at, s, raw, 0))
 		}),
@@ -165,7 +167,8 @@ func (r *costRig) addEvents() {
 		}},
 	}, nil}, 0, nil)
 	r.add(cost{"cuEventCreate + cuEventRecord + cuEventDestroy, untimed", many / 4, []way{
-		r.inCInContext("create_record_destroy", create, procName("cuEventRecord"), destroy, int(EventDisableTiming), uintptr(s)),
+		r.inCInContext("create_record_destroy", create, procName("cuEventRecord"), destroy,
+			int(EventDisableTiming), uintptr(s)),
 		r.bareInContext("Table.EventCreate, EventRecord + EventDestroy", func(at driver.At) driver.Result {
 			e, res := tab.EventCreate(at, uint32(EventDisableTiming))
 			return max(res, tab.EventRecord(driver.At{}, e, s), tab.EventDestroy(driver.At{}, e))

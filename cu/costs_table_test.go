@@ -175,7 +175,8 @@ func apart(most int, f func(n int) float64, catchUp func()) func(int) float64 {
 	}
 }
 
-// paired is the median of values of pairs, and the 95 % interval of their distribution's median.
+// paired is the median of values of pairs, and the 95 % interval of their distribution's median. If
+// there are too few pairs for an interval, from and to are NaN.
 type paired struct{ median, from, to float64 }
 
 func minus(x, y float64) float64 { return x - y }
@@ -188,12 +189,18 @@ func pairs(x, y []float64, f func(x, y float64) float64) paired {
 		v[i] = f(x[i], y[i])
 	}
 	slices.Sort(v)
-	k := max(0, leftOut(len(v)))
+	k := leftOut(len(v))
+	if k < 0 {
+		return paired{v[len(v)/2], math.NaN(), math.NaN()}
+	}
 	return paired{v[len(v)/2], v[k], v[len(v)-1-k]}
 }
 
-// text returns the median and the interval, with a format for each number.
+// text returns the median and the interval, if there is one, with a format for each number.
 func (p paired) text(format string) string {
+	if math.IsNaN(p.from) {
+		return fmt.Sprintf(format, p.median)
+	}
 	return fmt.Sprintf(format+" ("+format+" … "+format+")", p.median, p.from, p.to)
 }
 
@@ -231,28 +238,43 @@ func TestCost(t *testing.T) {
 		name: "cuPoke",
 		n:    100,
 		ways: []way{ // the first answer is the warm-up's, and Go's last counts allocations
-			{wayC, "C", "", script(0, 10, 20, 11, 10, 11)},
-			{wayTable, "Table.Poke", "", script(0, 12, 25, 13, 11, 12, 0)},
-			{wayCu, "Poke", "poke", script(0, 20, 60, 33, 0.125, 44, 0)},
+			{wayC, "C", "", script(0, 10, 20, 11, 10, 11, 12)},
+			{wayTable, "Table.Poke", "", script(0, 12, 25, 13, 11, 12, 14, 0)},
+			{wayCu, "Poke", "poke", script(0, 20, 60, 33, 0.125, 44, 30, 0)},
 		},
 		after: func() { after++ },
 	}
 	var tsv strings.Builder
-	want := "| cuPoke: Table.Poke | 11.0 | 12.0 | +2.0 (+1.0 … +5.0) | 1.18 (1.09 … 1.25) | – | 0 |\n" +
+	want := "| cuPoke: Table.Poke | 11.0 | 13.0 | +2.0 (+1.0 … +5.0) | 1.18 (1.09 … 1.25) | – | 0 |\n" +
 		"| cuPoke: Poke | 11.0 | 33.0 | +22.0 (-9.9 … +40.0) | 3.00 (0.01 … 4.00) | +20.0 (-10.9 … +35.0) | 0 |\n"
-	if d := cmp.Diff(want, c.rows(5, &tsv)); d != "" {
+	if d := cmp.Diff(want, c.rows(6, &tsv)); d != "" {
 		t.Errorf("rows (-want +got):\n%s", d)
 	}
 	want = "C\tpoke\t1\t10.00\ncu\tpoke\t1\t20.00\n" +
 		"C\tpoke\t2\t20.00\ncu\tpoke\t2\t60.00\n" +
 		"C\tpoke\t3\t11.00\ncu\tpoke\t3\t33.00\n" +
 		"C\tpoke\t4\t10.00\ncu\tpoke\t4\t0.12\n" +
-		"C\tpoke\t5\t11.00\ncu\tpoke\t5\t44.00\n"
+		"C\tpoke\t5\t11.00\ncu\tpoke\t5\t44.00\n" +
+		"C\tpoke\t6\t12.00\ncu\tpoke\t6\t30.00\n"
 	if d := cmp.Diff(want, tsv.String()); d != "" {
 		t.Errorf("the file (-want +got):\n%s", d)
 	}
-	if want := 3 + 3*5 + 2; after != want { // warm-ups, measurements, and allocations
+	if want := 3 + 3*6 + 2; after != want { // warm-ups, measurements, and allocations
 		t.Errorf("after was called %d times, want %d", after, want)
+	}
+}
+
+// TestCostOfFewRounds asserts that no interval is claimed where there are too few rounds for one.
+func TestCostOfFewRounds(t *testing.T) {
+	c := cost{name: "cuPoke", n: 1, ways: []way{
+		{wayC, "C", "", script(0, 10)},
+		{wayTable, "Table.Poke", "", script(0, 12, 0)},
+		{wayCu, "Poke", "", script(0, 15, 0)},
+	}}
+	want := "| cuPoke: Table.Poke | 10.0 | 12.0 | +2.0 | 1.20 | – | 0 |\n" +
+		"| cuPoke: Poke | 10.0 | 15.0 | +5.0 | 1.50 | +3.0 | 0 |\n"
+	if d := cmp.Diff(want, c.rows(1, new(strings.Builder))); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
 	}
 }
 
