@@ -9,29 +9,29 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// LogOptions says how [Log] logs. The zero LogOptions is good.
+// LogOptions are the options of [Log]. The zero value is valid.
 type LogOptions struct {
-	// Level is that of calls that have succeeded; nil is slog.LevelDebug.
+	// Level is the level of calls that have succeeded. nil stands for slog.LevelDebug.
 	Level slog.Leveler
-	// ErrorLevel is that of calls that have failed; nil is slog.LevelWarn.
+	// ErrorLevel is the level of calls that have failed. nil stands for slog.LevelWarn.
 	ErrorLevel slog.Leveler
 }
 
-// Log writes a record for each call of the driver that package cu makes for events and
-// streams, when it has returned, until stop is called. The message is the operation, the
-// time is when the call began. The attributes, where they apply, are
+// Log writes a log record for each driver call that package cu makes for events and streams, until
+// stop is called. A record is written when the call has returned. Its message is the operation, and
+// its time is the beginning of the call. The handler must be safe for concurrent use, as the handlers
+// of slog are. The attributes, where they apply, are
 //
-//	event, stream  numbers, counted up in the order in which objects are seen first
+//	event, stream  numbers, in the order in which the objects are first used
 //	event_handle, stream_handle
-//	               the driver's handles, which come back after a destruction
+//	               the driver's handles, which the driver reuses after a destruction
 //	duration       how long the call took the host
-//	status         "pending", of a query
-//	error          the CUresult, an error that errors.Is understands
+//	status         "pending", for a query
+//	error          the CUresult, as an error for errors.Is
 //
-// A call waits until its record is written: a handler that takes long makes everything
-// slow. Nothing is allocated here, but for the errors of calls that fail, and nothing at all
-// is done for levels that the handler does not want, but to number the objects.
-// The handler must be safe for concurrent use, as slog's are.
+// A call waits until its record is written, so a slow handler makes all calls slow. Log allocates only
+// for the errors of calls that fail. For levels that the handler has not enabled, it only numbers the
+// objects.
 func Log(drv *cu.Driver, l *slog.Logger, opts LogOptions) (stop func(), err error) {
 	switch {
 	case drv == nil:
@@ -95,5 +95,5 @@ func (l *logger) log(c cu.TraceCall) {
 	case c.Result == cu.ResultNotReady:
 		r.AddAttrs(slog.String("status", "pending"))
 	}
-	_ = l.h.Handle(ctx, r) // there is nobody to tell, as with slog's own methods
+	_ = l.h.Handle(ctx, r) // the methods of slog.Logger drop this error, too
 }

@@ -19,11 +19,11 @@ const (
 	gpuProcess  = 2
 )
 
-// rounding is by how much the driver's rounding may let two intervals of a stream overlap
-// that follow each other: they are moved apart.
+// rounding is the largest overlap of two consecutive intervals of a stream that the driver's rounding
+// can cause. Such intervals are moved apart.
 const rounding = 2 * time.Microsecond
 
-// line is an event of the Trace Event Format, in its own order of fields.
+// line is an event of the Trace Event Format, with the fields in the order of the format.
 type line struct {
 	Name string  `json:"name"`
 	Cat  string  `json:"cat,omitempty"`
@@ -37,7 +37,7 @@ type line struct {
 	Args any     `json:"args,omitempty"`
 }
 
-// micros is a time that is written in microseconds, with the nanoseconds behind the point.
+// micros is a time. It is written in microseconds with three decimals.
 type micros time.Duration
 
 // MarshalJSON writes the number.
@@ -50,7 +50,7 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(b, ".%03d", ns%1000), nil
 }
 
-// callArgs is what a call of the host shows besides its time.
+// callArgs is what the trace shows about a call of the host besides its time.
 type callArgs struct {
 	Event        uint64 `json:"event,omitempty"`
 	EventHandle  string `json:"event_handle,omitempty"`
@@ -59,27 +59,32 @@ type callArgs struct {
 	Result       string `json:"result,omitempty"`
 }
 
-// spanArgs is what an interval shows besides its time: the driver's, of which the
-// slice may be moved by the rounding.
+// spanArgs is what the trace shows about an interval: the times as the driver returned them. The slice
+// may have been moved because of the rounding.
 type spanArgs struct {
 	Stream uint64 `json:"stream"`
 	NS     int64  `json:"ns"`
 }
 
-// WriteTo writes the trace as JSON in the Trace Event Format, which ui.perfetto.dev and
-// chrome://tracing open, and reports how many bytes that are. It may be called at any time,
-// and writes what there is: intervals that are under way are missing.
+// WriteTo writes the trace as JSON in the Trace Event Format, and returns the number of bytes.
+// ui.perfetto.dev and chrome://tracing open the format. WriteTo may be called at any time. Intervals
+// that have not ended are left out.
 //
-// The process "host" has the calls, each as a slice named by its operation, on as many
-// lanes as were under way at the same time. The other one is the GPU, with a lane for each
-// stream, on which an interval is a slice. An arrow leads from the interval that was begun
-// last before a record to the one that waited for it: the one in which the wait was enqueued,
-// or the next one of its stream. Its beginning is shown in the last nanosecond of the slice.
+// # Content
 //
-// Times are in microseconds since [Recorder.Origin] on the host's clock, exact to the
-// nanosecond as far as the driver's are: durations are those of [cu.Event.Since]. A slice may
-// be moved by up to two microseconds where the driver's rounding would let it overlap the one
-// before. otherData has what [Recorder.Stats] says, in nanoseconds.
+// The process "host" has the calls. Each call is a slice, and the slice's name is the operation. Calls
+// at the same time are on different lanes. The other process is the GPU. It has a lane for each
+// stream, and an interval is a slice there. An arrow shows that a stream waited for a record. The
+// arrow begins at the interval that was begun last before the record, in the last nanosecond of the
+// slice. It ends at the interval in which the wait was enqueued, or else at the next one of that
+// stream.
+//
+// # Times
+//
+// Times are in microseconds since [Recorder.Origin] on the host's clock, with nanoseconds as decimals.
+// Durations are those of [cu.Event.Since]. A slice is moved by up to two microseconds if it would
+// overlap the slice before because of the driver's rounding. otherData has the values of
+// [Recorder.Stats], in nanoseconds.
 func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	if w == nil {
 		return 0, fmt.Errorf("cutrace.WriteTo: %w: the io.Writer is nil: pass a file", cu.ErrNil)
@@ -99,7 +104,7 @@ type counter struct {
 	n int64
 }
 
-// Write writes, and counts.
+// Write writes to the underlying writer, and counts the bytes.
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
@@ -139,7 +144,7 @@ func (r *Recorder) write(b *bufio.Writer) error {
 	return err
 }
 
-// lines returns the events of the trace: metadata, and then the others in the order of
+// lines returns the events of the trace: first the metadata, then the other events in the order of
 // their times.
 func (r *Recorder) lines(device string) []line {
 	var calls []call
@@ -162,7 +167,7 @@ func (r *Recorder) lines(device string) []line {
 		if a.Dur != nil && b.Dur != nil {
 			longer = time.Duration(*b.Dur - *a.Dur)
 		}
-		// Slices come before the arrows that they hold, and those that hold others before them.
+		// A slice comes before the arrows and the slices within it.
 		return cmp.Or(cmp.Compare(a.TS, b.TS), cmp.Compare(rank(a), rank(b)), cmp.Compare(longer, 0))
 	})
 	return append(t.about, t.events...)
@@ -175,7 +180,7 @@ func rank(l line) int {
 	return 1
 }
 
-// writing is a trace in the making.
+// writing is a trace while it is being written.
 type writing struct {
 	about, events []line
 	// tids has the lane of each span.
@@ -206,7 +211,7 @@ func hex(h uintptr) string {
 // host adds the calls.
 func (t *writing) host(calls []call) {
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.start, b.start) })
-	var ends []time.Duration // of what is last on each lane
+	var ends []time.Duration // the end of the last call on each lane
 	for _, c := range calls {
 		tid := slices.IndexFunc(ends, func(end time.Duration) bool { return end <= c.start })
 		if tid < 0 {
@@ -224,7 +229,7 @@ func (t *writing) host(calls []call) {
 	}
 }
 
-// gpu adds the intervals, which it moves where they overlap by the rounding.
+// gpu adds the intervals. It moves those that overlap because of the rounding.
 func (t *writing) gpu(spans []span, names map[*lane]string) {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.lane.id, b.lane.id), cmp.Compare(a.start, b.start), cmp.Compare(b.dur, a.dur))
@@ -235,7 +240,7 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 		for j < len(spans) && spans[j].lane == spans[i].lane {
 			j++
 		}
-		var lanes [][]time.Duration // of each, the ends of what is open, the outermost first
+		var lanes [][]time.Duration // for each lane, the ends of the open intervals, the outermost first
 		for k := i; k < j; k++ {
 			sp := &spans[k]
 			n := 0
@@ -248,7 +253,7 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 			if n == len(lanes) {
 				lanes = append(lanes, []time.Duration{sp.start + sp.dur})
 				name := names[sp.lane]
-				if n > 0 { // spans that overlap, as those of several goroutines may
+				if n > 0 { // the spans of several goroutines may overlap
 					name = fmt.Sprintf("%s (%d)", name, n+1)
 				}
 				t.meta("thread_name", gpuProcess, tid+n+1, name)
@@ -263,20 +268,20 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 	}
 }
 
-// fit puts an interval on a lane where others are open, if it comes after them or lies within
-// one.
+// fit puts an interval on a lane on which other intervals are open, if it comes after them or lies
+// within one of them.
 func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 	start := sp.start
 	for len(open) > 0 {
 		last := open[len(open)-1]
 		if start+sp.dur <= last {
-			break // it lies within, or is short
+			break // the interval lies within, or is short
 		}
-		if start+rounding < last { // they overlap
+		if start+rounding < last { // the intervals overlap
 			if over := start + sp.dur - last; over > rounding {
 				return nil, false
 			}
-			start = last - sp.dur // it ends with the one that it lies within
+			start = last - sp.dur // the interval ends with the one around it
 			break
 		}
 		start = max(start, last)
@@ -286,12 +291,11 @@ func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 	return append(slices.Clone(open), start+sp.dur), true
 }
 
-// order is a stream's intervals in the order in which they were begun, by their places in
-// spans.
+// order has a stream's intervals in the order in which they were begun, as indexes of spans.
 type order struct {
 	spans []span
 	list  []int
-	// last is, for each of the list, the largest end of it and those before.
+	// last has, for each interval of the list, the latest end of the intervals up to it.
 	last []uint64
 }
 
@@ -304,14 +308,14 @@ func (o *order) sort() {
 	}
 }
 
-// next returns the place in the list of the first interval that was begun after seq.
+// next returns the index in the list of the first interval that was begun after seq.
 func (o *order) next(seq uint64) int {
 	n, _ := slices.BinarySearchFunc(o.list, seq,
 		func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
 	return n
 }
 
-// before returns the interval that was begun last before seq, or -1.
+// before returns the last interval that was begun before seq, or -1.
 func (o *order) before(seq uint64) int {
 	if o == nil {
 		return -1
@@ -322,7 +326,7 @@ func (o *order) before(seq uint64) int {
 	return -1
 }
 
-// at returns the innermost interval that was open at seq, else the next one, or -1.
+// at returns the innermost interval that was open at seq, or else the next interval, or -1.
 func (o *order) at(seq uint64) int {
 	if o == nil {
 		return -1
@@ -339,7 +343,7 @@ func (o *order) at(seq uint64) int {
 	return -1
 }
 
-// arrowEnd is how long before a slice's end an arrow begins.
+// arrowEnd is the time between the beginning of an arrow and the end of its slice.
 const arrowEnd = time.Nanosecond
 
 // join adds the arrows between intervals.
@@ -366,11 +370,11 @@ func (t *writing) join(spans []span, arrows []arrow) {
 		src, dst := &spans[from], &spans[to]
 		begin := src.start + max(0, src.dur-arrowEnd)
 		end := dst.start
-		if end < begin && dst.start+dst.dur >= begin { // the wait is inside of the interval
+		if end < begin && dst.start+dst.dur >= begin { // the wait is within the interval
 			end = begin
 		}
 		if end < begin {
-			begin = max(src.start, end) // by the rounding
+			begin = max(src.start, end) // because of the rounding
 		}
 		if end < begin {
 			continue
