@@ -485,7 +485,8 @@ func TestLateErrors(t *testing.T) {
 	if n := r.calls("cuEventDestroy_v2"); n != 1 {
 		t.Errorf("%d attempts to destroy", n)
 	}
-	if l := r.reports(1); len(l) != 1 || l[0].Kind != "event" || l[0].Abandoned || l[0].Handle != raw || !errors.Is(l[0].Err, ResultUnknown) {
+	if l := r.reports(1); len(l) != 1 || l[0].Kind != "event" || l[0].Abandoned || l[0].Handle != raw ||
+		!errors.Is(l[0].Err, ResultUnknown) {
 		t.Errorf("reports %+v", l)
 	}
 	r.ok(e.Close())

@@ -30,16 +30,16 @@ func (s *Stream) Copy(dst, src Memory) error {
 		return err
 	}
 	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(f); again && r.size != 0; in, again = sc.needsContext(f, in, res) {
+	for in, again := sc.contextFor(f), true; again && r.size != 0; in, again = sc.needsContext(f, in, res) {
 		switch t := sc.ctx.drv.table; f {
 		case workCopyToHost:
-			res = t.MemcpyDtoHAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.hostAddr(), r.addr(), r.size, sc.raw)
+			res = t.MemcpyDtoHAsync(sc.within(in), d.hostAddr(), r.addr(), r.size, sc.raw)
 		case workCopyToDevice:
-			res = t.MemcpyHtoDAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), r.hostAddr(), r.size, sc.raw)
+			res = t.MemcpyHtoDAsync(sc.within(in), d.addr(), r.hostAddr(), r.size, sc.raw)
 		case workCopyPeer:
-			res = t.MemcpyPeerAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, r.size, sc.raw)
+			res = t.MemcpyPeerAsync(sc.within(in), d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, r.size, sc.raw)
 		default:
-			res = t.MemcpyDtoDAsync(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), r.addr(), r.size, sc.raw)
+			res = t.MemcpyDtoDAsync(sc.within(in), d.addr(), r.addr(), r.size, sc.raw)
 		}
 	}
 	return s.endMemory(f, &w, res)
@@ -72,8 +72,8 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		return err
 	}
 	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(workSet8); again && d.size != 0; in, again = sc.needsContext(workSet8, in, res) {
-		res = sc.ctx.drv.table.MemsetD8Async(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), value, d.size, sc.raw)
+	for in, again := sc.contextFor(workSet8), true; again && d.size != 0; in, again = sc.needsContext(workSet8, in, res) {
+		res = sc.ctx.drv.table.MemsetD8Async(sc.within(in), d.addr(), value, d.size, sc.raw)
 	}
 	return s.endMemory(workSet8, &w, res)
 }
@@ -93,8 +93,8 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 		return err
 	}
 	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(workSet32); again && d.size != 0; in, again = sc.needsContext(workSet32, in, res) {
-		res = sc.ctx.drv.table.MemsetD32Async(driver.At{Context: in, Thread: sc.at.Thread}, d.addr(), value, d.size/4, sc.raw)
+	for in, again := sc.contextFor(workSet32), true; again && d.size != 0; in, again = sc.needsContext(workSet32, in, res) {
+		res = sc.ctx.drv.table.MemsetD32Async(sc.within(in), d.addr(), value, d.size/4, sc.raw)
 	}
 	return s.endMemory(workSet32, &w, res)
 }

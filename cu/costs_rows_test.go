@@ -297,7 +297,8 @@ func (r *costRig) addGraph() {
 func (r *costRig) addStreams() {
 	tab := r.drv.table
 	r.add(cost{"cuStreamCreate + cuStreamDestroy", some / 10, []way{
-		r.inCInContext("create_destroy", procName("cuStreamCreate"), procName("cuStreamDestroy"), int(StreamNonBlocking)),
+		r.inCInContext("create_destroy", procName("cuStreamCreate"), procName("cuStreamDestroy"),
+			int(StreamNonBlocking)),
 		r.bareInContext("Table.StreamCreate + Table.StreamDestroy", func(at driver.At) driver.Result {
 			s, res := tab.StreamCreate(at, uint32(StreamNonBlocking))
 			return max(res, tab.StreamDestroy(driver.At{}, s))
@@ -348,7 +349,9 @@ func (r *costRig) addQueriesOf16() {
 		{wayC, "C", "", func(n int) float64 {
 			return r.c.ns("array", r.c.proc(string(query)), &handles[0], streams, max(1, n/streams))
 		}},
-		{wayTable, "Table.EventQueryAll", "", inTurn(func() { r.drv.table.EventQueryAll(driver.At{}, events, results) })},
+		{wayTable, "Table.EventQueryAll", "", inTurn(func() {
+			r.drv.table.EventQueryAll(driver.At{}, events, results)
+		})},
 		{wayCu, "QueryAll", "", inTurn(func() { r.ok(QueryAll(statuses, goEvents)) })},
 	}, nil}, 0, nil)
 	r.add(cost{"cuEventQuery of 16 pending, by 16 threads, wall time per call", many, []way{

@@ -30,7 +30,8 @@ func BenchmarkThreadsAgainstC(b *testing.B) {
 }
 
 // throughputHeader is the head of the table whose lines are the rows of throughputs.
-const throughputHeader = "| call | threads | C, calls/s | Table, calls/s | cu, calls/s | Table / C (95 %) | cu / C (95 %) |\n" +
+const throughputHeader = "| call | threads | C, calls/s | Table, calls/s | cu, calls/s " +
+	"| Table / C (95 %) | cu / C (95 %) |\n" +
 	"|---|--:|--:|--:|--:|--:|--:|\n"
 
 // throughput is what threads do together.
@@ -80,7 +81,8 @@ func (r *costRig) inThreads(c threadCalls, threads, calls int) way {
 			sync, streams = r.c.proc("cuStreamSynchronize"), &c.streams[0]
 		}
 		parts, calls := partsOf(n, calls)
-		return r.c.ns("threads", r.c.proc(string(c.f)), then, sync, &c.handles[0], streams, c.params, threads, parts, calls)
+		return r.c.ns("threads", r.c.proc(string(c.f)), then, sync, &c.handles[0], streams, c.params,
+			threads, parts, calls)
 	}}
 }
 
@@ -165,7 +167,8 @@ func (t *costThreads) records(threads int) cost {
 	return cost{"cuEventRecord, untimed", 2 * many, []way{
 		t.r.inThreads(threadCalls{f: "cuEventRecord", handles: t.rawEvents, streams: t.rawStreams}, threads, calls),
 		t.way(wayTable, threads, calls, func(i int) error {
-			return resultError(tab.EventRecord(driver.At{}, driver.Event(t.rawEvents[i]), driver.Stream(t.rawStreams[i])))
+			e, s := driver.Event(t.rawEvents[i]), driver.Stream(t.rawStreams[i])
+			return resultError(tab.EventRecord(driver.At{}, e, s))
 		}),
 		t.way(wayCu, threads, calls, func(i int) error { return t.events[i].Record(t.streams[i]) }),
 	}, nil}

@@ -75,7 +75,8 @@ func (r *costRig) waitRates(w *wakeRig) string {
 		loads[0].streams = append(loads[0].streams, must(gpu.NewStream(StreamNonBlocking))(r.b))
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "\n| driver | goroutines | waits | registered/s (95 %%) | completed/s (95 %%) | both/s (95 %%) |\n"+
+	fmt.Fprintf(&out, "\n| driver | goroutines | waits "+
+		"| registered/s (95 %%) | completed/s (95 %%) | both/s (95 %%) |\n"+
 		"|---|--:|--:|--:|--:|--:|\n")
 	for i, l := range loads {
 		for range waitGoroutines {

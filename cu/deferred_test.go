@@ -407,7 +407,10 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		ptr = m.core.raw
 		f.ok(gpu.Close())
 	}()
-	want := []string{"device memory abandoned", "device memory: " + errKept("device memory", uintptr(ptr), errBorrowed).Error()}
+	want := []string{
+		"device memory abandoned",
+		"device memory: " + errKept("device memory", uintptr(ptr), errBorrowed).Error(),
+	}
 	if diff := cmp.Diff(want, f.leaked(2)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}

@@ -91,6 +91,8 @@ type options struct {
 	software *driver.Provider // nil without WithSoftware
 	hook     func(Leak)
 	onWait   func(function string) // for tests: see driver.Table.OnWait
+	// contextFree is the constant, except in tests.
+	contextFree int
 }
 
 // WithLibrary makes Open load the file at path, and no other library.
@@ -151,7 +153,7 @@ type Leak struct {
 // [errors.ErrUnsupported] if NVIDIA ships no driver for this platform. It matches [ErrNoDevice] if
 // the driver finds no device.
 func Open(opts ...Option) (*Driver, error) {
-	var o options
+	o := options{contextFree: contextFree}
 	for _, f := range opts {
 		if f != nil {
 			f(&o)
@@ -187,7 +189,7 @@ func Open(opts ...Option) (*Driver, error) {
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
-		if d.table.Version() < contextFree {
+		if d.table.Version() < o.contextFree {
 			d.needContext.Store(1<<len(workFunctions) - 1)
 		}
 		d.initWatch()

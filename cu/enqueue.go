@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
@@ -43,8 +44,8 @@ type work struct {
 	capture *capture
 	// frame is the stream's if the work has the stream's turn.
 	frame *workFrame
-	// outside says that no capture accepts the work, so that captures may begin and end meanwhile.
-	outside bool
+	// unlocked says that sharedState.work is not held, so that captures may begin and end meanwhile.
+	unlocked bool
 }
 
 // workFrame is the memory that a work needs while it is enqueued.
@@ -56,16 +57,16 @@ type workFrame struct {
 
 // enqueue begins a call on the stream that enqueues work.
 func (sc *streamCore) enqueue(op string) (w work, err error) {
-	if w, err = sc.enqueueOutside(op); err == nil {
-		w.capture, w.outside = sc.beginWork(), false
+	if w, err = sc.enqueueUnlocked(op); err == nil {
+		w.capture, w.unlocked = sc.beginWork(), false
 	}
 	return w, err
 }
 
-// enqueueOutside is enqueue for work that no capture accepts.
-func (sc *streamCore) enqueueOutside(op string) (w work, err error) {
-	w = work{sc: sc, frame: &sc.frame, outside: true}
-	if !sc.kept.Begin(&sc.Refs) {
+// enqueueUnlocked is enqueue without the lock, for work that no capture accepts.
+func (sc *streamCore) enqueueUnlocked(op string) (w work, err error) {
+	w = work{sc: sc, frame: &sc.frame, unlocked: true}
+	if !sc.kept.BeginTurn(&sc.Refs) {
 		w.frame = nil
 		if err := sc.Enter(sc, op); err != nil {
 			return w, err
@@ -84,7 +85,7 @@ func (w *work) turn() bool { return w.frame == &w.sc.frame }
 
 // end ends the call, after the driver has the work.
 func (w *work) end() {
-	if !w.outside {
+	if !w.unlocked {
 		w.sc.endWork()
 	}
 	if fr := w.frame; fr.args.borrowed || len(fr.counted) != 0 {
@@ -110,7 +111,7 @@ func (w *work) leaveCounted() {
 // leave ends the call on the stream.
 func (w *work) leave() {
 	if sc := w.sc; w.turn() {
-		sc.kept.End(&sc.Refs, sc)
+		sc.kept.EndTurn(&sc.Refs, sc)
 	} else {
 		sc.ctx.drv.frames.Put(w.frame)
 		sc.leave()
@@ -159,11 +160,8 @@ func (c *capture) keep(o usable, sc *streamCore) {
 	c.objects.add(o)
 }
 
-// inContext returns the way to call the driver in the stream's context. If the stream belongs to a
-// thread, the call is made on that thread.
-func (sc *streamCore) inContext() driver.At {
-	return driver.At{Context: sc.ctx.raw, Thread: sc.at.Thread}
-}
+// inContext returns the way to call the driver in the stream's context.
+func (sc *streamCore) inContext() driver.At { return sc.within(sc.ctx.raw) }
 
 // workFunction is a function of the driver that enqueues work, and a bit of Driver.needContext.
 type workFunction uint32
@@ -181,39 +179,48 @@ const (
 	workGraphUpload
 )
 
-// workFunctions are the names of the functions in C. From the driver for CUDA 13.0 on, these
-// functions need no current context if the stream has a handle of its own.
+// workFunctions are the names of the functions in C. On an H100 with a driver for CUDA 13.0,
+// cuLaunchKernel, cuMemcpyHtoDAsync, cuMemsetD32Async and cuGraphLaunch succeeded without a current
+// context on a stream with a handle of its own.
 var workFunctions = [...]string{
 	"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
 	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload",
 }
 
-// contextFree is the first version of the driver for which tests on GPUs have shown that the
-// workFunctions need no current context.
-const contextFree = 13000
+// contextFree is the first version of the driver on which the workFunctions are called without a
+// current context. There is none yet: success is not enough. TestGPUWorkWithoutContext has to show on
+// a GPU that the work is right. Tests and benchmarks set options.contextFree.
+const contextFree = math.MaxInt
 
 // op returns the function's name in C.
 func (f workFunction) op() string { return workFunctions[bits.TrailingZeros32(uint32(f))] }
 
 // contextFor returns the context in which a function is called that enqueues work: the stream's, or
-// 0 if the function needs none. again is true.
-func (sc *streamCore) contextFor(f workFunction) (in driver.Context, again bool) {
+// 0 if the function needs none.
+func (sc *streamCore) contextFor(f workFunction) driver.Context {
 	if sc.at.Context == 0 && sc.at.Thread == nil && sc.ctx.drv.needContext.Load()&uint32(f) == 0 {
-		return 0, true
+		return 0
 	}
-	return sc.ctx.raw, true
+	return sc.ctx.raw
+}
+
+// within returns the way to call the driver in a context that contextFor has returned. If the stream
+// belongs to a thread, the call is made on that thread.
+func (sc *streamCore) within(c driver.Context) driver.At {
+	return driver.At{Context: c, Thread: sc.at.Thread}
 }
 
 // needsContext reports whether the call that has returned res is to be made again, in the stream's
 // context, because the driver may need the context after all. If the second call succeeds, all later
 // calls of the function are made in the context.
-func (sc *streamCore) needsContext(f workFunction, in driver.Context, res driver.Result) (_ driver.Context, again bool) {
+func (sc *streamCore) needsContext(f workFunction, c driver.Context,
+	res driver.Result) (in driver.Context, again bool) {
 	switch {
-	case in == 0:
+	case c == 0:
 		return sc.ctx.raw, res == driver.ResultInvalidContext
 	case res != driver.ResultSuccess || sc.at.Context != 0 || sc.at.Thread != nil:
 	case sc.ctx.drv.needContext.Load()&uint32(f) == 0:
 		sc.ctx.drv.needContext.Or(uint32(f))
 	}
-	return in, false
+	return c, false
 }

@@ -161,7 +161,8 @@ func TestKeptStorm(t *testing.T) {
 		h    *HostMem
 	}
 	fresh := func() *objects {
-		o := &objects{mod: must(r.gpu.LoadModule([]byte("fake")))(t), d: must(r.gpu.Alloc(8))(t), h: must(r.gpu.AllocHost(8, 0))(t)}
+		o := &objects{mod: must(r.gpu.LoadModule([]byte("fake")))(t)}
+		o.d, o.h = must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
 		o.axpy = must(o.mod.Function("axpy"))(t)
 		return o
 	}
@@ -208,13 +209,16 @@ func TestKeptStorm(t *testing.T) {
 	}
 }
 
+// contextFreeFrom makes the driver enqueue work without a current context from a version on.
+func contextFreeFrom(version int) Option { return func(o *options) { o.contextFree = version } }
+
 // TestContextFree counts the contexts that become current for calls that enqueue work.
 func TestContextFree(t *testing.T) {
 	for _, c := range []struct{ version, pushes int }{{12080, 1}, {13000, 0}} {
 		t.Run(fmt.Sprint(c.version), func(t *testing.T) {
 			f := newFake(t)
 			f.tell("fake_version", c.version)
-			drv := f.open()
+			drv := f.open(contextFreeFrom(13000))
 			gpu := f.context(drv, 0)
 			s, legacy := f.stream(gpu), must(gpu.LegacyStream())(t)
 			defer legacy.Close()
@@ -256,7 +260,7 @@ func TestContextFree(t *testing.T) {
 func TestContextNeeded(t *testing.T) {
 	f := newFake(t)
 	f.tell("fake_version", 13000)
-	gpu := f.context(f.open(), 0)
+	gpu := f.context(f.open(contextFreeFrom(13000)), 0)
 	s, d, h := f.stream(gpu), f.memory(gpu, 8), f.host(gpu, 8)
 	const copying = "cuMemcpyHtoDAsync_v2"
 
@@ -283,8 +287,8 @@ func TestContextNeeded(t *testing.T) {
 // noCooperation is a driver without cooperative launches.
 type noCooperation struct{ driver.Software }
 
-func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32,
-	s driver.Stream, p driver.KernelParams) driver.Result {
+func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Function,
+	gx, gy, gz, bx, by, bz, shared uint32, s driver.Stream, p driver.KernelParams) driver.Result {
 	return driver.Unimplemented{}.LaunchCooperativeKernel(th, f, gx, gy, gz, bx, by, bz, shared, s, p)
 }
 
@@ -300,7 +304,10 @@ func TestLaunchMissing(t *testing.T) {
 	if err := spin.Launch(s, cfg, U64(1)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a cooperative launch: %v", err)
 	}
-	if err := errors.Join(spin.Launch(s, oneThread, U64(1)), s.Close(), mod.Close(), gpu.Close(), drv.Close()); err != nil {
+	if err := spin.Launch(s, oneThread, U64(1)); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Close(), mod.Close(), gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
 	}
 }

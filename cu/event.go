@@ -105,7 +105,7 @@ func (o *eventOwner) closeAbandoned() { o.core.closeAbandoned() }
 // closed notes that the event was closed.
 func (o *eventOwner) closed() { runtime.SetFinalizer(o, nil) }
 
-// leave ends a call on the event. The owner must stay reachable until then: its cleanup would close
+// leave ends a call on the event. The owner must stay reachable until then: its finalizer would close
 // the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
 func (o *eventOwner) leave(sl *slot) {
 	sl.leave()

@@ -301,7 +301,8 @@ func TestGPUWithoutContext(t *testing.T) {
 		call      string
 		got, want driver.Result
 	}{
-		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw, kernelParams(U64(1000))), 0},
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw,
+			kernelParams(U64(1000))), 0},
 		{"cuFuncGetAttribute", attribute, 0},
 		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)), driver.ResultInvalidContext},
 		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},

@@ -150,7 +150,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		return mixed(op, "executable graph", x.core.ctx, "stream", s.core.ctx)
 	}
 	sc, xc := s.core, x.core
-	w, err := sc.enqueueOutside(op)
+	w, err := sc.enqueueUnlocked(op)
 	if err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result) 
 	defer xc.mu.Unlock()
 	sc.beginLegacy()
 	defer sc.endLegacy()
-	for in, again := sc.contextFor(f); again; in, again = sc.needsContext(f, in, res) {
-		at := driver.At{Context: in, Thread: sc.at.Thread}
+	for in, again := sc.contextFor(f), true; again; in, again = sc.needsContext(f, in, res) {
+		at := sc.within(in)
 		if f == workGraphUpload {
 			res = sc.ctx.drv.table.GraphUpload(at, xc.raw, sc.raw)
 		} else {

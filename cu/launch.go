@@ -194,13 +194,13 @@ const notCalled driver.Result = -1
 func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.KernelParams) (res driver.Result) {
 	g, b, fn := cfg.Grid.normalize(), cfg.Block.normalize(), cfg.function()
 	sc.beginLegacy()
-	for in, again := sc.contextFor(fn); again; in, again = sc.needsContext(fn, in, res) {
+	for in, again := sc.contextFor(fn), true; again; in, again = sc.needsContext(fn, in, res) {
 		if fn == workLaunchCooperative {
-			res = sc.ctx.drv.table.LaunchCooperativeKernel(
-				driver.At{Context: in, Thread: sc.at.Thread}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+			res = sc.ctx.drv.table.LaunchCooperativeKernel(sc.within(in), f.raw,
+				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
 		} else {
-			res = sc.ctx.drv.table.LaunchKernel(
-				driver.At{Context: in, Thread: sc.at.Thread}, f.raw, g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+			res = sc.ctx.drv.table.LaunchKernel(sc.within(in), f.raw,
+				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
 		}
 	}
 	sc.endLegacy()

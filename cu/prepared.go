@@ -106,7 +106,8 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	return nil
 }
 
-// Launch enqueues the kernel on a stream, as [Function.Launch] does. It allocates nothing. It waits
+// Launch enqueues the kernel on a stream, as [Function.Launch] does. It allocates nothing if
+// the stream keeps the memory of the arguments. It waits
 // while the stream's queue is full: see docs/blocking.md.
 func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {

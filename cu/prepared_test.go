@@ -38,14 +38,17 @@ func TestPreparedLaunch(t *testing.T) {
 	}{
 		"no such argument":  {p.SetArg(3, U64(0)), ResultInvalidValue, "there is no argument 3: the launch has 3"},
 		"a negative number": {p.SetArg(-1, U64(0)), ResultInvalidValue, "there is no argument -1"},
-		"a wrong size":      {p.SetArg(1, F64(0)), ResultInvalidValue, "argument 1 has 8 bytes, and the kernel's parameter has 4"},
+		"a wrong size":      {p.SetArg(1, F64(0)), ResultInvalidValue, "argument 1 has 8 bytes, and the kernel's parameter"},
 		"nil memory":        {p.SetArg(0, Ptr(nil)), ErrNil, "argument 0 is nil memory"},
 		"a nil stream":      {p.Launch(nil), ErrNil, "stream"},
 		"another driver": {func() error {
 			_, err := axpy.Prepare(oneThread, Ptr(r.memory(r.context(r.open(), 0), 8)), F32(0), U64(0))
 			return err
 		}(), ErrDriverMismatch, "argument 0 is memory of"},
-		"no block": {func() error { _, err := axpy.Prepare(LaunchConfig{}); return err }(), ResultInvalidValue, "at least 1"},
+		"no block": {func() error {
+			_, err := axpy.Prepare(LaunchConfig{})
+			return err
+		}(), ResultInvalidValue, "at least 1"},
 		"no function": {func() error {
 			_, err := (*Function)(nil).Prepare(oneThread)
 			return err
@@ -58,7 +61,8 @@ func TestPreparedLaunch(t *testing.T) {
 	launched(uint64(d.core.raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
 
 	r.ok(d.Close())
-	if err := p.Launch(r.s); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed memory") {
+	err := p.Launch(r.s)
+	if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed memory") {
 		t.Errorf("a launch with closed memory: %v", err)
 	}
 	if err := p.SetArg(0, Ptr(d)); !errors.Is(err, ErrClosed) {

@@ -154,15 +154,16 @@ func TestPoolStreamsOfOtherDrivers(t *testing.T) {
 	r.ok(host.Close())
 }
 
-// strangersOnLegacy enqueues work on the legacy default stream of a primary context that another driver keeps, behind
-// a stream of that one's that is held: a set of memory of another context. It returns these, of a driver of its own.
-func (r *soft) strangersOnLegacy(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
+// workOfOtherDriver opens another driver, and enqueues a memset on the legacy default stream of the same primary
+// context. The stream is behind a held stream of r's driver, and the memory is of another context. workOfOtherDriver
+// returns the context, the stream, the memory and the held stream.
+func (r *soft) workOfOtherDriver(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
 	drv := must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(leak)))(r.t)
-	return r.strangersOnLegacyOf(must(must(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
+	return r.workOfContext(must(must(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
 }
 
-// strangersOnLegacyOf is strangersOnLegacy with a context of its own driver's.
-func (r *soft) strangersOnLegacyOf(gpu *Context) (_ *Context, legacy *Stream, host *HostMem, held *Stream) {
+// workOfContext is workOfOtherDriver with a context of the other driver.
+func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *HostMem, held *Stream) {
 	dev := gpu.Device()
 	other := must(dev.NewContext(0))(r.t)
 	r.t.Cleanup(func() { other.Close() })
@@ -214,7 +215,7 @@ func (r *soft) closesAfter(gpu *Context, host *HostMem, held *Stream) {
 // what belongs to another one: that is waited for, and not freed before.
 func TestLegacyStreamOfOtherDrivers(t *testing.T) {
 	r := newSoft(t)
-	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.ok(legacy.Close())
 	r.closesAfter(gpu, host, held)
 }
@@ -222,7 +223,7 @@ func TestLegacyStreamOfOtherDrivers(t *testing.T) {
 // TestLegacyStreamBusy closes the legacy stream while it cannot be asked, as another stream is being captured.
 func TestLegacyStreamBusy(t *testing.T) {
 	r := newSoft(t)
-	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
@@ -240,7 +241,7 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	var kept atomic.Bool
 	hook := WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })
 	drv := must(Open(WithSoftware(r.sim), neverWait, hook))(t)
-	gpu, legacy, host, held := r.strangersOnLegacyOf(must(drv.WrapContext(r.gpu.Handle()))(t))
+	gpu, legacy, host, held := r.workOfContext(must(drv.WrapContext(r.gpu.Handle()))(t))
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
@@ -261,7 +262,7 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 // the stream be: that is after both.
 func TestLegacyStreamFound(t *testing.T) {
 	r := newSoft(t)
-	gpu, legacy, host, held := r.strangersOnLegacy(func(l Leak) { t.Errorf("leak: %v", l) })
+	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
 	core := gpu.own.core
@@ -303,15 +304,15 @@ func TestTailsLost(t *testing.T) {
 	clear(core.ends.tails) // there are no events
 }
 
-// TestPermanentStreamLost has the driver fail to say when work of strangers is done on a permanent stream: what it uses
-// is kept.
+// TestPermanentStreamLost uses memory of another context on a stream that lasts as long as its context. The driver
+// fails to report the end of the work, so the memory is kept.
 func TestPermanentStreamLost(t *testing.T) {
 	for name, fault := range map[string]string{"legacy, marking": "cuEventRecord", "legacy, asking": "cuEventQuery", "pool": "cuStreamQuery"} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
 			var mu sync.Mutex
 			kept := false
-			gpu, s, host, held := r.strangersOnLegacy(func(l Leak) {
+			gpu, s, host, held := r.workOfOtherDriver(func(l Leak) {
 				mu.Lock()
 				defer mu.Unlock()
 				kept = kept || errors.Is(l.Err, errNoTail)

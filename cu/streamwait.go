@@ -236,17 +236,20 @@ func (sc *streamCore) waitStreamFast(op string, oc *streamCore) (done bool, err 
 	if err != nil {
 		return true, err
 	}
-	defer w.end()
 	if !w.turn() {
+		w.end()
 		return false, nil
 	}
 	res := oc.recordEvent(e)
 	oc.endWork() // the wait may make sc join the capture, for which it takes the lock of sc
-	w.outside = true
+	w.unlocked = true
 	if res != driver.ResultSuccess {
+		w.end()
 		return true, oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
 	}
-	if res = sc.waitEvent(e, w.capture != nil); res != driver.ResultSuccess {
+	res = sc.waitEvent(e, w.capture != nil)
+	w.end()
+	if res != driver.ResultSuccess {
 		return true, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return true, nil

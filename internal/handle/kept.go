@@ -6,9 +6,9 @@ import "github.com/purecu/purecu/internal/explore"
 // not begin one on each handle that they use. A stream keeps the modules and the memory that work on
 // it has used. r is the owner's own handle. The zero value is empty. This is the contract:
 //
-//   - Begin begins a call on r that has the turn. It reports false if r is closed, or another call
-//     on r is in flight. Then the caller may begin a call without a turn. End ends both.
-//   - If Has reports true during a turn, the handle's object is not destroyed before End.
+//   - BeginTurn begins a call on r that has the turn. It reports false if r is closed, or another
+//     call on r is in flight. Then the caller may begin a call without a turn. EndTurn ends both.
+//   - If Has reports true during a turn, the handle's object is not destroyed before EndTurn.
 //   - After Close of a handle, Drop is called, unless the handle was never passed to Add. The
 //     handle is released at once, or at the end of the turn that may rely on it.
 //   - DropAll releases all handles when the owner is destroyed.
@@ -50,18 +50,18 @@ type keptNode[T any] struct {
 // handles that are in use have the same place, only every sixteenth of them pays for that.
 const keptPatience = 16
 
-// Begin begins a call with the turn, unless r is closed or another call is in flight.
-func (k *Kept[T, P]) Begin(r *Refs) bool { return r.word.CompareAndSwap(0, refOne|refTurn) }
+// BeginTurn begins a call with the turn, unless r is closed or another call is in flight.
+func (k *Kept[T, P]) BeginTurn(r *Refs) bool { return r.word.CompareAndSwap(0, refOne|refTurn) }
 
-// End ends the call with the turn.
-func (k *Kept[T, P]) End(r *Refs, o Owner) {
+// EndTurn ends the call with the turn.
+func (k *Kept[T, P]) EndTurn(r *Refs, o Owner) {
 	if !r.word.CompareAndSwap(refOne|refTurn, 0) {
 		k.endSlowly(r, o)
 	}
 }
 
-// endSlowly is End if other calls have begun, if r was closed, or if handles are to be released. It
-// is not inlined, so that End can be.
+// endSlowly is EndTurn if other calls have begun, if r was closed, or if handles are to be released. It
+// is not inlined, so that EndTurn can be.
 //
 //go:noinline
 func (k *Kept[T, P]) endSlowly(r *Refs, o Owner) {

@@ -106,7 +106,7 @@ func (o *keepable) close() (first, last bool) {
 
 // call makes a call that uses some objects, and reports how many of them were in the set.
 func (k *keeper) call(objects ...*keepable) (kept int) {
-	turn := k.kept.Begin(&k.Refs)
+	turn := k.kept.BeginTurn(&k.Refs)
 	if !turn && !k.Acquire(k) {
 		return 0
 	}
@@ -142,7 +142,7 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 	}
 	k.leave()
 	if turn {
-		k.kept.End(&k.Refs, k)
+		k.kept.EndTurn(&k.Refs, k)
 	} else {
 		k.Release(k)
 	}
