@@ -26,9 +26,9 @@ type (
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
 	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
-	// gateTimeout. So a call that blocks on this lock is about to enqueue work on the same stream,
-	// or begins or ends a capture of it. A goroutine may hold the locks of several streams for
-	// reading.
+	// capturegate.Patience. So a call that blocks on this lock is about to enqueue work on the same
+	// stream, or begins or ends a capture of it. A goroutine may hold the locks of several streams
+	// for reading.
 	Work struct{}
 	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
@@ -94,8 +94,8 @@ type (
 	Cells struct{}
 	// Slabs is slabs.mu: the slabs that belong to no context.
 	Slabs struct{}
-	// LongCalls is checkedCalls.mu: the running calls of one kind that wait for the GPU.
+	// LongCalls is capturegate.Gate.mu: the running calls of one kind that wait for the GPU.
 	LongCalls struct{}
-	// Gates is gates.mu: the gates of all contexts of the process.
+	// Gates is contexts.mu of package capturegate: the gates of all contexts of the process.
 	Gates struct{}
 )
