@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/internal/watch"
 	"github.com/purecu/purecu/loader"
 )
@@ -347,12 +348,12 @@ func (d *Driver) Proc(name string) (Proc, error) {
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
 		m := &driver.MissingError{Symbol: name}
-		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: missingHint(m)}
+		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
 		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
-			e.Result, e.Detail = ResultNotSupported, missingHint(m)
+			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
 		}
 		return Proc{}, e
 	}
