@@ -113,7 +113,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
-		dev.release() // returns at once if another claim exists
+		d.releasePrimary(dev.raw) // returns at once if another claim exists
 	}
 	return c, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/remedy"
+	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 	"github.com/purecu/purecu/loader"
 )
@@ -40,7 +41,7 @@ type Driver struct {
 	captures captures
 	exports  exports
 	waiting
-	slabs  slabs
+	slabs  slab.Pool[contextKey]
 	losses losses
 	driverTime
 	numbering

@@ -62,7 +62,7 @@ type (
 	StreamSet struct{}
 	// Late is execCore.late: the objects that only earlier launches of an executable graph use.
 	Late struct{}
-	// Growing is cells.growing, which protects no data. A goroutine that needs a slab for timelines
+	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for timelines
 	// holds it while the driver registers the slab, which does not wait for the GPU.
 	Growing struct{}
 	// HostCalls is hostCalls.mu: the functions that the streams of a context still have to call.
@@ -90,9 +90,11 @@ type (
 	Peers struct{}
 	// Deferred is deferred.mu: the objects of a context that are deferred.
 	Deferred struct{}
-	// Cells is cells.mu: the slabs and closed timelines of a context.
+	// Timelines is cells.mu of package cu: the closed timelines of a context, and how many are open.
+	Timelines struct{}
+	// Cells is slab.Cells.mu: the slabs of a context, and their free cells.
 	Cells struct{}
-	// Slabs is slabs.mu: the slabs that belong to no context.
+	// Slabs is slab.Pool.mu: the slabs that belong to no context.
 	Slabs struct{}
 	// LongCalls is capturegate.Gate.mu: the running calls of one kind that wait for the GPU.
 	LongCalls struct{}
