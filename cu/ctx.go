@@ -40,7 +40,7 @@ type contextCore struct {
 	contextStreams
 
 	// deferred are the objects that the program's next call that may wait frees.
-	deferred deferred
+	deferred deferredList
 	spare    eventCache
 	ends     streamEnds
 	// wakeUps are the streams that wake the watcher.
@@ -83,7 +83,7 @@ type contextStreams struct {
 // them, because the owner may destroy the context at any time. It is called when the last user has
 // gone; contexts of this package have no deferred objects then.
 func (c *contextCore) keepDeferred() {
-	for _, r := range c.deferred.all() { // no other goroutine uses the core any more
+	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
 		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
 		r.unmark()
 	}

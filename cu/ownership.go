@@ -167,7 +167,7 @@ func (c *contextCore) releaseLate() {
 func (c *contextCore) beginRelease() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
-	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
+	if left, _ := c.deferred.Size(); left > 0 || !c.users.None() || c.releasing {
 		return false
 	}
 	c.releasing = true

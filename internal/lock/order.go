@@ -88,7 +88,7 @@ type (
 	EventCache struct{}
 	// Peers is peers.mu: changes to the list of contexts whose memory a context can access.
 	Peers struct{}
-	// Deferred is deferred.mu: the objects of a context that are deferred.
+	// Deferred is deferred.List.mu: the objects of a context that are deferred.
 	Deferred struct{}
 	// Timelines is cells.mu of package cu: the closed timelines of a context, and how many are open.
 	Timelines struct{}
