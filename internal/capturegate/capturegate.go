@@ -1,5 +1,5 @@
-// Package capturegate separates the beginnings and ends of captures from the calls that the driver checks
-// against captures.
+// Package capturegate separates the beginnings and ends of captures from the calls that the driver
+// checks against captures.
 //
 // A driver crashes if such a call and the beginning or end of a capture overlap: see
 // docs/design/captures.md. Each CUDA context has gates, one for each kind of such calls. A call
@@ -69,10 +69,11 @@ func Shut(gates []*Gate, clock driver.Clock) (open func()) {
 	}
 }
 
-// Gate counts the calls of one kind. Its zero value is an open gate. The lower half of the word is the number of calls in
-// flight. The upper half is the number of captures that begin or end now. A call waits while the
-// upper half is not 0.
+// Gate counts the calls of one kind, and makes them wait while it is shut. Its zero value is an open
+// gate.
 type Gate struct {
+	// The lower half of word is the number of calls in flight. The upper half is the number of
+	// captures that begin or end now. A call waits while the upper half is not 0.
 	word  atomic.Uint64
 	queue atomic.Int32 // how many calls wait
 	mu    lock.Mutex[lock.LongCalls]

@@ -90,7 +90,7 @@ type (
 	Peers struct{}
 	// Deferred is deferred.List.mu: the objects of a context that are deferred.
 	Deferred struct{}
-	// Timelines is cells.mu of package cu: the closed timelines of a context, and how many are open.
+	// Timelines is cells.mu of package cu: a context's closed timelines, and how many are open.
 	Timelines struct{}
 	// Cells is slab.Cells.mu: the slabs of a context, and their free cells.
 	Cells struct{}

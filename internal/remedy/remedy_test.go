@@ -8,7 +8,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestTables checks that each rule of the tables is found, and each text is one clause of a message.
+// TestTables checks that each row of the tables is found, and that a message can end with each text.
 func TestTables(t *testing.T) {
 	text := func(s string) {
 		t.Helper()

@@ -34,7 +34,8 @@ func (k *Cells) Put(xs ...Cell) {
 	k.free = append(k.free, xs...)
 }
 
-// Grow returns a free cell, from a slab of newSlab if necessary. One call of newSlab runs at a time.
+// Grow returns a free cell, from a slab of newSlab if necessary. One call of newSlab runs at a
+// time.
 func (k *Cells) Grow(newSlab func(size int) (*Slab, error)) (x Cell, err error) {
 	k.growing.Lock()
 	defer k.growing.Unlock()

@@ -1,7 +1,7 @@
 // Package slab provides memory for counters that the host and GPUs share.
 //
-// A slab is memory that is registered in one CUDA context. It consists of cells; each has room for a
-// counter and for some words more. A context has its slabs, and free cells of them, in [Cells]. A
+// A slab is memory that is registered in one CUDA context. It consists of cells; each has room for
+// a counter and for some more words. A context has its slabs, and their free cells, in [Cells]. A
 // slab that no context has is in the [Pool] of its driver: it may still be registered, and serves
 // another context, or the same one again.
 //

@@ -48,7 +48,8 @@ func (r *registrar) MemHostRegister(_ *driver.Thread, p driver.HostPtr, _ uint64
 	return driver.ResultSuccess
 }
 
-func (r *registrar) MemHostGetDevicePointer(_ *driver.Thread, p driver.HostPtr, _ uint32) (driver.DevicePtr, driver.Result) {
+func (r *registrar) MemHostGetDevicePointer(_ *driver.Thread, p driver.HostPtr,
+	_ uint32) (driver.DevicePtr, driver.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if res := next(&r.pointer); res != driver.ResultSuccess {
@@ -232,25 +233,27 @@ func TestLeft(t *testing.T) {
 // TestRegister gets slabs that are registered, were registered, or cannot be.
 func TestRegister(t *testing.T) {
 	const failed, already = driver.ResultOutOfMemory, driver.ResultHostMemoryAlreadyRegistered
+	const register, address = "cuMemHostRegister", "cuMemHostGetDevicePointer"
+	type results []driver.Result
 	for name, c := range map[string]struct {
 		leftIn            []int // where slabs were left
 		unregistered      bool  // whether these slabs are not registered any more
-		register, pointer []driver.Result
+		register, pointer results
 		op                string // of the failure
 		mapped, free      int    // slabs afterwards
 	}{
 		"the first":                         {mapped: 1},
-		"no memory":                         {register: []driver.Result{failed}, op: "cuMemHostRegister", mapped: 1, free: 1},
-		"no address":                        {pointer: []driver.Result{failed}, op: "cuMemHostGetDevicePointer", mapped: 1, free: 1},
+		"no memory":                         {register: results{failed}, op: register, mapped: 1, free: 1},
+		"no address":                        {pointer: results{failed}, op: address, mapped: 1, free: 1},
 		"registered since earlier":          {leftIn: []int{1}, mapped: 1},
-		"registered since earlier, no room": {leftIn: []int{1}, pointer: []driver.Result{failed}, op: "cuMemHostGetDevicePointer", mapped: 1, free: 1},
+		"registered, without an address":    {leftIn: []int{1}, pointer: results{failed}, op: address, mapped: 1, free: 1},
 		"registered in another context":     {leftIn: []int{2}, mapped: 2, free: 1},
 		"of a context that ended":           {leftIn: []int{2}, unregistered: true, mapped: 1},
 		"registered nowhere":                {leftIn: []int{0}, unregistered: true, mapped: 1},
 		"registered, but nobody knows that": {leftIn: []int{0}, mapped: 2, free: 1},
 		"one of several":                    {leftIn: []int{2, 0, 1}, mapped: 3, free: 2},
-		"an error of an old slab":           {leftIn: []int{0}, register: []driver.Result{failed}, op: "cuMemHostRegister", mapped: 1, free: 1},
-		"nothing is as it was noted":        {leftIn: []int{0}, register: []driver.Result{already, already}, mapped: 2, free: 1},
+		"an error of an old slab":           {leftIn: []int{0}, register: results{failed}, op: register, mapped: 1, free: 1},
+		"nothing is as it was noted":        {leftIn: []int{0}, register: results{already, already}, mapped: 2, free: 1},
 	} {
 		r, table := newRegistrar()
 		var p Pool[int]
