@@ -130,7 +130,7 @@ func (w *work) use(r *resource, o usable) bool {
 	}
 	if w.capture != nil {
 		w.capture.objects.add(o)
-	} else if noted := o.usedOn(w.sc); noted && w.turn() && w.sc.kept.Add(&w.sc.Refs, w.sc, r, r.number) {
+	} else if noted := o.usedOn(w.sc); noted && w.turn() && w.sc.kept.Add(&w.sc.Refs, r, r.number) {
 		r.leave() // not the last call: the stream has one
 		return true
 	}

@@ -98,9 +98,9 @@ func (x *GraphExec) leave() {
 }
 
 // Close waits until the launches are done, and destroys the executable graph (cuGraphExecDestroy).
-// If calls on it are in flight, or a stream on which it was launched is being captured, it is
-// destroyed later in the background. Further calls return nil. It may wait for the GPU: see
-// docs/blocking.md.
+// If calls on it are in flight, or calls that enqueue work on a stream on which it was launched, or
+// such a stream is being captured, it is destroyed later in the background. Further calls return
+// nil. It may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
 		return errNil("cuGraphExecDestroy", "executable graph")

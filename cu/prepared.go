@@ -30,7 +30,7 @@ type preparedArgs struct {
 }
 
 // Prepare returns a launch of the kernel with these arguments. They are checked as by
-// [Function.Launch]; closed memory is detected at each launch.
+// [Function.Launch]; memory that is closed later is detected at each launch.
 func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
 	if f == nil || f.mod == nil {
 		return nil, errNil(cfg.op(), "function")
@@ -40,24 +40,25 @@ func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, erro
 	if err != nil {
 		return nil, err
 	}
+	for _, i := range a.memory {
+		if err := f.checkMemory(&p.cfg, i, a.args[i].mem); err != nil {
+			return nil, err
+		}
+	}
 	p.args.Store(a)
 	return p, nil
 }
 
-// prepareArgs checks arguments, and copies them.
+// prepareArgs checks arguments, and copies them. It does not check memory.
 func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, error) {
 	if err := f.check(cfg, args); err != nil {
 		return nil, err
 	}
 	a := &preparedArgs{args: append([]Arg(nil), args...)}
 	a.values.grow(len(args))
-	c := f.mod.core.ctx
 	for i := range a.args {
 		arg := &a.args[i]
-		if mc := arg.mem; mc != nil {
-			if mc.Closed() || mc.ctx != c && !c.canAccess(mc) {
-				return nil, f.badMemory(cfg, i, c, mc)
-			}
+		if arg.mem != nil {
 			a.memory = append(a.memory, i)
 		}
 		if err := a.values.set(i, arg); err != nil {
@@ -67,8 +68,19 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 	return a, nil
 }
 
+// checkMemory returns an error if the memory of an argument is closed, or the kernel cannot access
+// it.
+func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *memCore) error {
+	c := f.mod.core.ctx
+	if mc.Closed() || mc.ctx != c && !c.canAccess(mc) {
+		return f.badMemory(cfg, i, c, mc)
+	}
+	return nil
+}
+
 // SetArg replaces an argument for later launches. Launches that are in flight use the old or the new
-// argument. The numbers of the arguments begin with 0.
+// argument. The numbers of the arguments begin with 0. The memory of the other arguments may be
+// closed.
 func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	if p == nil || p.f == nil {
 		return errNil("cuLaunchKernel", "launch")
@@ -84,6 +96,11 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	a, err := p.f.prepareArgs(&p.cfg, args)
 	if err != nil {
 		return err
+	}
+	if arg.mem != nil {
+		if err := p.f.checkMemory(&p.cfg, i, arg.mem); err != nil {
+			return err
+		}
 	}
 	p.args.Store(a)
 	return nil

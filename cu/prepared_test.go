@@ -61,9 +61,12 @@ func TestPreparedLaunch(t *testing.T) {
 	if err := p.Launch(r.s); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed memory") {
 		t.Errorf("a launch with closed memory: %v", err)
 	}
-	if err := p.SetArg(2, U64(1)); !errors.Is(err, ErrClosed) {
-		t.Errorf("SetArg with another argument that is closed: %v", err)
+	if err := p.SetArg(0, Ptr(d)); !errors.Is(err, ErrClosed) {
+		t.Errorf("SetArg with closed memory: %v", err)
 	}
+	e := r.memory(r.gpu, 64)
+	r.ok(errors.Join(p.SetArg(2, U64(1)), p.SetArg(0, Ptr(e)))) // in any order
+	launched(uint64(e.core.raw), uint64(math.Float32bits(2)), 1)
 }
 
 // TestPreparedConcurrently launches on several streams while an argument is replaced. Each launch

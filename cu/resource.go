@@ -60,24 +60,22 @@ func (r *resource) close() (first, last bool) {
 	if r.usedStreams == nil {
 		return r.Close()
 	}
-	if !r.Acquire(r) { // for the time of this call, so that the streams' release is not the last
+	if !r.CloseAndRetain() {
 		return false, false
 	}
 	// Work that adds the resource to a stream's set looks after that whether it is closed. So one of
 	// the two sees the other.
-	if first, _ = r.Close(); first {
-		r.dropKept(r.usedStreams)
-		if mc, ok := r.self.(*memCore); ok {
-			r.dropKept(&mc.localStreams)
-		}
+	r.dropKept(r.usedStreams)
+	if mc, ok := r.self.(*memCore); ok {
+		r.dropKept(&mc.localStreams)
 	}
-	return first, r.ReleaseLast()
+	return true, r.ReleaseLast() // the streams' release was not the last
 }
 
 // dropKept makes streams release the resource.
 func (r *resource) dropKept(u *streamSet) {
 	for _, sc := range u.list() {
-		sc.kept.Drop(&sc.Refs, sc, r, r.number)
+		sc.kept.Drop(&sc.Refs, r, r.number)
 	}
 }
 

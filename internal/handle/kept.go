@@ -16,11 +16,14 @@ import "github.com/purecu/purecu/internal/explore"
 // Each handle has a number that its creator has chosen, which determines its place in the set. The
 // calls of Has, Add and Drop for one handle pass the same number.
 //
-// Handles that are not in the set any more are released by a goroutine that has a call in flight on
-// r, and not the turn. No turn begins meanwhile, so no turn relies on these handles.
+// Drop begins no call on r, so it neither delays the destruction of r's object nor prevents a turn.
+// If it sees no turn after it has removed the handle, no turn relies on the handle: later turns do
+// not find it. Otherwise it puts the handle into dropped, and asks the turn to release it. If the
+// turn has ended meanwhile, Drop releases the handle itself. The end of a turn releases dropped
+// after the turn, but during its call, so that no other turn relies on these handles.
 type Kept[T any, P Keepable[T]] struct {
 	places [KeptPlaces]explore.Pointer[T]
-	// dropped are the handles that are not in the set any more, and are not released yet.
+	// dropped are the handles that were removed during a turn. Some may be released already.
 	dropped explore.Pointer[keptNode[T]]
 	// misses counts the calls of Add that found another handle in its place. Only the call that has
 	// the turn uses it.
@@ -39,7 +42,7 @@ type Keepable[T any] interface {
 }
 
 type keptNode[T any] struct {
-	handle *T
+	handle explore.Pointer[T] // nil if it is released
 	next   *keptNode[T]
 }
 
@@ -78,13 +81,13 @@ func (k *Kept[T, P]) Has(h *T, number uint8) bool {
 
 // Add adds a handle, and reports whether the set has it. The caller has the turn, and a call in
 // flight on the handle.
-func (k *Kept[T, P]) Add(r *Refs, o Owner, h P, number uint8) bool {
+func (k *Kept[T, P]) Add(r *Refs, h P, number uint8) bool {
 	place := &k.places[number%KeptPlaces]
 	if old := place.Load(); old != nil {
 		if k.misses++; k.misses%keptPatience != 0 {
 			return false
 		}
-		k.Drop(r, o, old, number) // released at the end of this turn, which may rely on it
+		k.Drop(r, old, number) // released at the end of this turn, which may rely on it
 	}
 	h.Retain()
 	place.Store(h)
@@ -96,12 +99,17 @@ func (k *Kept[T, P]) Add(r *Refs, o Owner, h P, number uint8) bool {
 	return true
 }
 
-// Drop removes a handle.
-func (k *Kept[T, P]) Drop(r *Refs, o Owner, h P, number uint8) {
+// Drop removes a handle, and releases it as soon as no turn relies on it.
+func (k *Kept[T, P]) Drop(r *Refs, h P, number uint8) {
 	if !k.places[number%KeptPlaces].CompareAndSwap(h, nil) {
 		return
 	}
-	n := &keptNode[T]{handle: h}
+	if r.word.Load()&refTurn == 0 {
+		h.Leave()
+		return
+	}
+	n := &keptNode[T]{}
+	n.handle.Store(h)
 	for {
 		n.next = k.dropped.Load()
 		if k.dropped.CompareAndSwap(n.next, n) {
@@ -110,13 +118,11 @@ func (k *Kept[T, P]) Drop(r *Refs, o Owner, h P, number uint8) {
 	}
 	for {
 		w := r.word.Load()
-		if w&refTurn != 0 {
-			if r.word.CompareAndSwap(w, w|refAsked) {
-				return
-			}
-		} else if r.word.CompareAndSwap(w, w+refOne) { // a call, also if r is closed
-			defer r.Release(o)
-			k.release()
+		if w&refTurn == 0 {
+			leaveNode[T, P](n) // the turn may have ended before n was in the list
+			return
+		}
+		if r.word.CompareAndSwap(w, w|refAsked) {
 			return
 		}
 	}
@@ -129,7 +135,14 @@ func (k *Kept[T, P]) release() { leaveAll[T, P](k.dropped.Swap(nil)) }
 func leaveAll[T any, P Keepable[T]](n *keptNode[T]) {
 	if n != nil {
 		defer leaveAll[T, P](n.next)
-		P(n.handle).Leave()
+		leaveNode[T, P](n)
+	}
+}
+
+// leaveNode releases the handle of a node, unless another goroutine does.
+func leaveNode[T any, P Keepable[T]](n *keptNode[T]) {
+	if h := n.handle.Swap(nil); h != nil {
+		P(h).Leave()
 	}
 }
 

@@ -29,8 +29,13 @@ func newKeeper(r *explore.Run) *keeper {
 	r.Finally(func() {
 		k.close()
 		k.check()
-		if w := k.word.Load(); w != refClosed|refGone || k.kept.dropped.Load() != nil {
+		if w := k.word.Load(); w != refClosed|refGone {
 			r.Fail("the word is %b at the end", w)
+		}
+		for n := k.kept.dropped.Load(); n != nil; n = n.next {
+			if n.handle.Load() != nil {
+				r.Fail("a handle is not released")
+			}
 		}
 	})
 	return k
@@ -45,8 +50,8 @@ func newKeepable(r *explore.Run, number uint8) *keepable {
 			}
 		}
 		o.check()
-		if o.Calls() != 0 {
-			r.Fail("%d calls are left", o.Calls())
+		if o.closed && o.firsts != 1 || o.Calls() != 0 {
+			r.Fail("%d closes were the first, and %d calls are left", o.firsts, o.Calls())
 		}
 	})
 	return o
@@ -59,11 +64,13 @@ func (k *keeper) destroy() {
 	k.object.destroy()
 }
 
-func (k *keeper) close() {
+// close reports whether it has destroyed the keeper.
+func (k *keeper) close() (last bool) {
 	k.closed = true
-	if _, last := k.Close(); last {
+	if _, last = k.Close(); last {
 		k.destroy()
 	}
+	return last
 }
 
 // note notes that the keeper may keep the object from now on.
@@ -77,24 +84,24 @@ func (o *keepable) note(k *keeper) {
 }
 
 // close closes the object as package cu does: a call of its own is in flight until the object is
-// dropped, so that the close can destroy the object.
-func (o *keepable) close() {
-	if !o.Acquire(o) {
-		return
-	}
+// dropped, so that the close can destroy the object. It reports whether it was the first, and whether
+// it has destroyed the object.
+func (o *keepable) close() (first, last bool) {
 	o.closed = true
-	first, _ := o.Close()
-	if first {
-		for i := range o.users {
-			if k := o.users[i].Load(); k != nil {
-				k.kept.Drop(&k.Refs, k, o, o.number)
-			}
-		}
-		o.dropped = true
+	if !o.CloseAndRetain() {
+		return false, false
 	}
-	if o.ReleaseLast() {
+	o.firsts++
+	for i := range o.users {
+		if k := o.users[i].Load(); k != nil {
+			k.kept.Drop(&k.Refs, o, o.number)
+		}
+	}
+	o.dropped = true
+	if last = o.ReleaseLast(); last {
 		o.destroy()
 	}
+	return true, last
 }
 
 // call makes a call that uses some objects, and reports how many of them were in the set.
@@ -114,7 +121,7 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 			continue
 		default:
 			o.note(k)
-			if turn && k.kept.Add(&k.Refs, k, o, o.number) {
+			if turn && k.kept.Add(&k.Refs, o, o.number) {
 				o.Release(o)
 			} else {
 				counted = append(counted, o)
@@ -163,33 +170,33 @@ var keptPrograms = []program{
 	{"two calls, and a close of the object", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		r.Go(func() { k.call(o); k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 	}},
 	{"a call with a kept object, and its close", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		k.call(o)
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 	}},
 	{"two goroutines that call, and a close of the object", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		k.call(o)
 		r.Go(func() { k.call(o) })
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 	}},
 	{"a call that adds an object, and two closes", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
-		r.Go(o.close)
+		r.Go(func() { o.close() })
+		r.Go(func() { o.close() })
 	}},
 	{"calls with two kept objects, and their closes", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 2)
 		k.call(o, p)
 		r.Go(func() { k.call(o, p); k.call(p) })
-		r.Go(o.close)
-		r.Go(p.close)
+		r.Go(func() { o.close() })
+		r.Go(func() { p.close() })
 	}},
 	{"calls with kept objects that are closed one after the other", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 2)
@@ -202,15 +209,15 @@ var keptPrograms = []program{
 		k.call(o, p, q)
 		r.Go(func() { k.call(q) })
 		r.Go(func() { o.close(); q.close() })
-		r.Go(p.close)
+		r.Go(func() { p.close() })
 	}},
 	{"an object takes the place of another one, and closes of both", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 1)
 		k.call(o)
 		k.kept.misses = keptPatience - 1
 		r.Go(func() { k.call(o, p); k.call(p) })
-		r.Go(o.close)
-		r.Go(p.close)
+		r.Go(func() { o.close() })
+		r.Go(func() { p.close() })
 	}},
 	{"three objects that have one place, in a call", func(r *explore.Run) {
 		k, o, p, q := newKeeper(r), newKeepable(r, 1), newKeepable(r, 1), newKeepable(r, 1)
@@ -221,7 +228,7 @@ var keptPrograms = []program{
 			k.kept.misses = keptPatience - 1
 			k.call(p, q)
 		})
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 		r.Go(func() { k.call(q) })
 	}},
 	{"two objects that would take a place in one turn", func(r *explore.Run) {
@@ -237,27 +244,48 @@ var keptPrograms = []program{
 	{"a close of the keeper, a call, and a close of the object", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		k.call(o)
-		r.Go(k.close)
+		r.Go(func() { k.close() })
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 	}},
 	{"two keepers of an object, and its close", func(r *explore.Run) {
 		k, l, o := newKeeper(r), newKeeper(r), newKeepable(r, 1)
 		k.call(o)
 		r.Go(func() { l.call(o); l.call(o) })
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
 	}},
 	{"a close during a call that counts the object", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 1)
 		k.call(p)
 		r.Go(func() { k.call(o) })
-		r.Go(o.close)
+		r.Go(func() { o.close() })
+	}},
+	{"a close of the object while the keeper is closed", func(r *explore.Run) {
+		k, o := newKeeper(r), newKeepable(r, 1)
+		k.call(o)
+		r.Go(func() {
+			if !k.close() {
+				r.Fail("the close of an object is a call on its keeper")
+			}
+		})
+		r.Go(func() { o.close() })
+	}},
+	{"two closes of a kept object", func(r *explore.Run) {
+		k, o := newKeeper(r), newKeepable(r, 1)
+		k.call(o)
+		for range 2 {
+			r.Go(func() {
+				if first, last := o.close(); first != last {
+					r.Fail("the first close has not destroyed the object")
+				}
+			})
+		}
 	}},
 	{"a close whose call is the last one", func(r *explore.Run) {
 		o := newKeepable(r, 1)
-		r.Go(o.close)
-		r.Go(o.close)
+		r.Go(func() { o.close() })
+		r.Go(func() { o.close() })
 		r.Go(func() { o.call() })
 	}},
 }

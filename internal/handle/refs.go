@@ -32,6 +32,7 @@ import (
 //   - After Close no call begins. Close reports first to one caller.
 //   - Either one Close reports last, and its caller destroys the object, or Owner.Last is called
 //     once, which destroys it.
+//   - CloseAndRetain and ReleaseLast are Close in two steps, with a call in flight between them.
 //   - Both happen after all calls have ended.
 type Refs struct {
 	// word is the sum of these fields:
@@ -121,6 +122,20 @@ func (r *Refs) last(o Owner, later bool) {
 func (r *Refs) Close() (first, last bool) {
 	first, idle := r.shut()
 	return first, idle && r.take()
+}
+
+// CloseAndRetain closes the handle and begins a call, which ReleaseLast ends. It reports false, and
+// does nothing, if the handle was closed before.
+func (r *Refs) CloseAndRetain() (first bool) {
+	for {
+		w := r.word.Load()
+		if w&refClosed != 0 {
+			return false
+		}
+		if r.word.CompareAndSwap(w, w+refOne|refClosed) {
+			return true
+		}
+	}
 }
 
 // ReleaseLast ends a call. If it reports true, the caller has to destroy the object, as after Close.

@@ -3,6 +3,8 @@
 // times 1000, so that an integer register carries it.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -141,58 +143,149 @@ uint64_t baseline_array(fn1 f, void **handles, uint64_t n, uint64_t rounds) {
 	return per_call(t, n * rounds);
 }
 
-// worker is a thread that calls f with its handle and, unless it is null, its stream, or launches a
-// function on its stream.
-struct worker {
-	void *f, *handle, *stream;
-	void **params;
-	uint64_t n;
-	pthread_barrier_t *start;
-	uint64_t began, ended, failed;
+// barrier lets threads begin at the same time. They spin, because a thread that sleeps takes a while
+// to wake up.
+struct barrier {
+	atomic_uint here, passed;
+	unsigned threads;
 };
+
+static void meet(struct barrier *b) {
+	unsigned passed = atomic_load(&b->passed);
+	if (atomic_fetch_add(&b->here, 1) + 1 == b->threads) {
+		atomic_store(&b->here, 0);
+		atomic_fetch_add(&b->passed, 1);
+		return;
+	}
+	for (unsigned looks = 1; atomic_load(&b->passed) == passed; looks++)
+		if (looks % 1024 == 0)
+			sched_yield(); // there may be fewer processors than threads
+}
+
+enum { most_threads = 64 };
+
+// team is what threads have in common that make the same calls.
+struct team {
+	void *f;          // called with a handle and, unless it is null, a stream
+	fn1 then;         // called with the handle after each call, unless it is null
+	fn1 sync;         // called with the stream after each part, not timed, unless it is null
+	void **params;    // if it is set, f is cuLaunchKernel, and handles are functions
+	uint64_t parts, calls;
+	struct barrier barrier;
+	struct worker {
+		struct team *team;
+		void *handle, *stream;
+		uint64_t began, ended;
+		int failed;
+	} workers[most_threads];
+	uint64_t took; // by all parts
+};
+
+static int call_all(struct worker *w) {
+	struct team *t = w->team;
+	int r = 0;
+	for (uint64_t i = 0; i < t->calls; i++) {
+		if (t->params)
+			r |= ((fn_launch)t->f)(w->handle, 1, 1, 1, 1, 1, 1, 0, w->stream, t->params, 0);
+		else if (w->stream)
+			r |= ((fn2)t->f)(w->handle, w->stream);
+		else
+			r |= ((fn1)t->f)(w->handle);
+		if (t->then)
+			r |= t->then(w->handle);
+	}
+	return r;
+}
 
 static void *work(void *p) {
 	struct worker *w = p;
-	volatile int r = 0;
-	pthread_barrier_wait(w->start);
-	w->began = now();
-	if (w->params)
-		for (uint64_t i = 0; i < w->n; i++)
-			r |= ((fn_launch)w->f)(w->handle, 1, 1, 1, 1, 1, 1, 0, w->stream, w->params, 0);
-	else if (w->stream)
-		for (uint64_t i = 0; i < w->n; i++)
-			r |= ((fn2)w->f)(w->handle, w->stream);
-	else
-		for (uint64_t i = 0; i < w->n; i++)
-			r = ((fn1)w->f)(w->handle);
-	w->ended = now();
-	w->failed = w->stream && r;
+	struct team *t = w->team;
+	for (uint64_t part = 0; part < t->parts; part++) {
+		meet(&t->barrier);
+		w->began = now();
+		int r = call_all(w);
+		w->ended = now();
+		w->failed |= w->stream && r; // a query may say that something is pending
+		meet(&t->barrier);
+		if (w == t->workers) {
+			uint64_t first = w->began, last = w->ended;
+			for (unsigned i = 1; i < t->barrier.threads; i++) {
+				first = t->workers[i].began < first ? t->workers[i].began : first;
+				last = t->workers[i].ended > last ? t->workers[i].ended : last;
+			}
+			t->took += last - first;
+		}
+		if (t->sync && w->stream)
+			w->failed |= t->sync(w->stream);
+	}
 	return 0;
 }
 
-// baseline_threads lets threads threads, of at most 64, call f n times, each with a handle, and, unless
-// streams is null, a stream of its own. With params f is cuLaunchKernel, and the handles are the
-// function. It returns the wall time per call of all threads together, or 0 if a call fails.
-uint64_t baseline_threads(void *f, void **handles, void **streams, void **params, uint64_t threads, uint64_t n) {
-	pthread_t id[64];
-	struct worker w[64];
-	pthread_barrier_t start;
-	if (threads > 64)
+// baseline_threads lets threads make the same calls: see team. Each has a handle and, unless streams is
+// null, a stream of its own. It returns the wall time per call of all threads together, without what
+// happens between parts, or 0 if a call fails.
+uint64_t baseline_threads(void *f, fn1 then, fn1 sync, void **handles, void **streams, void **params,
+	uint64_t threads, uint64_t parts, uint64_t calls) {
+	pthread_t id[most_threads];
+	struct team t = {.f = f, .then = then, .sync = sync, .params = params, .parts = parts, .calls = calls};
+	int failed = 0;
+	if (threads > most_threads)
 		return 0;
-	pthread_barrier_init(&start, 0, (unsigned)threads);
+	t.barrier.threads = (unsigned)threads;
 	for (uint64_t i = 0; i < threads; i++) {
-		w[i] = (struct worker){f, handles[i], streams ? streams[i] : 0, params, n, &start, 0, 0, 0};
-		pthread_create(&id[i], 0, work, &w[i]);
+		t.workers[i].team = &t;
+		t.workers[i].handle = handles[i];
+		t.workers[i].stream = streams ? streams[i] : 0;
+		pthread_create(&id[i], 0, work, &t.workers[i]);
 	}
-	uint64_t first = ~0ull, last = 0, failed = 0;
 	for (uint64_t i = 0; i < threads; i++) {
 		pthread_join(id[i], 0);
-		failed |= w[i].failed;
-		if (w[i].began < first)
-			first = w[i].began;
-		if (w[i].ended > last)
-			last = w[i].ended;
+		failed |= t.workers[i].failed;
 	}
-	pthread_barrier_destroy(&start);
-	return failed ? 0 : (last - first) * 1000 / (threads * n);
+	return failed ? 0 : t.took * 1000 / (threads * parts * calls);
 }
+
+// waiter is a thread that waits for an event, and notes when it has found it complete.
+struct waiter {
+	fn1 f;
+	void *event;
+	atomic_uint *waiting; // how many threads wait
+	uint64_t *seen;
+	int failed;
+};
+
+static void *wait_for(void *p) {
+	enum { not_ready = 600 };
+	struct waiter *w = p;
+	int r;
+	atomic_fetch_add(w->waiting, 1);
+	do
+		r = w->f(w->event);
+	while (r == not_ready);
+	*w->seen = now();
+	w->failed = r;
+	return 0;
+}
+
+// baseline_wait_all lets a thread wait for each of n events, with cuEventSynchronize or with
+// cuEventQuery in a loop, and returns when all have found theirs complete. seen gets the times at
+// which they have, by the clock of baseline_now. It returns 1, or 0 if a call fails.
+uint64_t baseline_wait_all(fn1 f, void **events, uint64_t n, uint32_t *waiting, uint64_t *seen) {
+	pthread_t id[most_threads];
+	struct waiter w[most_threads];
+	int failed = 0;
+	if (n > most_threads)
+		return 0;
+	for (uint64_t i = 0; i < n; i++) {
+		w[i] = (struct waiter){f, events[i], (atomic_uint *)waiting, &seen[i], 0};
+		pthread_create(&id[i], 0, wait_for, &w[i]);
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		pthread_join(id[i], 0);
+		failed |= w[i].failed;
+	}
+	return !failed;
+}
+
+// baseline_now returns the time in nanoseconds.
+uint64_t baseline_now(void) { return now(); }

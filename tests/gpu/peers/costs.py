@@ -7,8 +7,8 @@ It prints lines "peer, operation, round, nanoseconds a call", with tabs between,
 like cu/costs_test.go, whose operations they are; tools/plot-costs puts them side
 by side. What is measured is the statement that a program writes, in a loop of
 timeit, which collects no garbage meanwhile; the row "empty loop" says what that
-loop costs, and it is taken off nowhere. As in Go, a stream is held up all the
-time, so that there is something to find pending.
+loop costs, and it is taken off nowhere. As in Go, a stream is held up until the
+last rows, so that there is something to find pending.
 
 Notes go to the standard error, beginning with the versions. What this version
 of the library lacks is left out, and a note says so. The exit status is 3 if the
@@ -44,8 +44,23 @@ OPERATIONS = (
     "an event for a moment, recorded",
     "launch an empty kernel",
     "copy 4 KiB from pinned memory",
+    "launch a kernel with 4 arguments",
+    "set 4 KiB",
+    "launch a graph of 10 kernels",
     "empty loop",
 )
+
+# What is measured while no stream is held, as in Go: it may need a queue of the GPU that it shares.
+BESIDE_NOTHING = ("launch a kernel with 4 arguments", "set 4 KiB", "launch a graph of 10 kernels")
+
+# What needs memory or code, and the method that makes it.
+PREPARED = {
+    "launch an empty kernel": "launch",
+    "copy 4 KiB from pinned memory": "copy",
+    "launch a kernel with 4 arguments": "launch_with_arguments",
+    "set 4 KiB": "memory",
+    "launch a graph of 10 kernels": "graph",
+}
 
 # cu lends such events out of a pool. Others have none: they create and destroy.
 SAME = {
@@ -54,12 +69,24 @@ SAME = {
 }
 
 COPY_SIZE = 4096
+KERNELS = 10  # of the graph
 
 EMPTY_PTX = b"""
 .version 6.0
 .target sm_50
 .address_size 64
 .visible .entry empty()
+{
+	ret;
+}
+"""
+
+
+ARGUMENTS_PTX = b"""
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry args4(.param .u64 p0, .param .u32 p1, .param .u64 p2, .param .u32 p3)
 {
 	ret;
 }
@@ -145,8 +172,9 @@ class Torch:
     def sync(self, stream):
         stream.synchronize()
 
-    # Without "create, destroy", as an event is created by its first record, and
-    # without a launch, as there is none but of whole operators.
+    # Without "create, destroy", as an event is created by its first record. There is no
+    # public launch but of whole operators: the launch with arguments is torch's own helper for
+    # kernels that it compiles, and "set" is an operator that launches a kernel.
     statements = {
         "query a pending event": "event.query()",
         "query a completed event": "event.query()",
@@ -160,16 +188,35 @@ class Torch:
         "elapsed time": "start.elapsed_time(stop)",
         "create, first record, destroy": "event = create(); event.record(stream)",  # and the one before is gone
         "copy 4 KiB from pinned memory": "to.copy_(source, non_blocking=True)",
+        "launch a kernel with 4 arguments": "kernel(args=[to, 1, to, 3], stream=stream)",
+        "set 4 KiB": "to.zero_()",
+        "launch a graph of 10 kernels": "graph.replay()",
     }
 
     def create(self):
         return {"create": self.cuda.Event}
 
+    def memory(self, stream):
+        return {"to": self.torch.empty(COPY_SIZE // 4, dtype=self.torch.float32, device="cuda")}
+
     def copy(self, stream):
-        floats = COPY_SIZE // 4
-        to = self.torch.empty(floats, dtype=self.torch.float32, device="cuda")
-        source = self.torch.zeros(floats, dtype=self.torch.float32).pin_memory()
-        return {"to": to, "source": source}
+        source = self.torch.zeros(COPY_SIZE // 4, dtype=self.torch.float32).pin_memory()
+        return self.memory(stream) | {"source": source}
+
+    def launch_with_arguments(self, stream):
+        kernels = self.cuda._utils._cuda_load_module(ARGUMENTS_PTX, ["args4"])
+        return self.memory(stream) | {"kernel": kernels["args4"]}
+
+    def graph(self, stream):
+        to = self.memory(stream)["to"]
+        with self.cuda.stream(stream):
+            to.add_(1)  # loads the kernel
+        stream.synchronize()
+        graph = self.cuda.CUDAGraph()
+        with self.cuda.graph(graph, stream=stream):
+            for _ in range(KERNELS):
+                to.add_(1)
+        return {"graph": graph, "to": to}
 
     def current(self, stream):
         return self.cuda.stream(stream)
@@ -243,19 +290,40 @@ class CUDACore:
         "create, first record, destroy": "event = create(); stream.record(event); event.close()",
         "launch an empty kernel": "launch(stream, config, kernel)",
         "copy 4 KiB from pinned memory": "to.copy_from(source, stream=stream)",
+        "launch a kernel with 4 arguments": "launch(stream, config, kernel, to, one, to, three)",
+        "set 4 KiB": "to.fill(1, stream=stream)",
+        "launch a graph of 10 kernels": "graph.launch(stream)",
     }
 
     def create(self):
         return {"create": self.device.create_event}  # untimed unless told otherwise
 
-    def launch(self, stream):
-        kernel = self.core.ObjectCode.from_ptx(EMPTY_PTX).get_kernel("empty")
+    def load(self, ptx, name):
+        kernel = self.core.ObjectCode.from_ptx(ptx).get_kernel(name)
         return {"launch": self.core.launch, "config": self.core.LaunchConfig(grid=1, block=1), "kernel": kernel}
 
+    def launch(self, stream):
+        return self.load(EMPTY_PTX, "empty")
+
+    def launch_with_arguments(self, stream):
+        numbers = {"one": ctypes.c_uint32(1), "three": ctypes.c_uint32(3)}
+        return self.load(ARGUMENTS_PTX, "args4") | self.memory(stream) | numbers
+
+    def memory(self, stream):
+        return {"to": self.device.allocate(COPY_SIZE, stream=stream)}
+
     def copy(self, stream):
-        to = self.device.allocate(COPY_SIZE, stream=stream)
         source = self.core.LegacyPinnedMemoryResource().allocate(COPY_SIZE, stream=stream)
-        return {"to": to, "source": source}
+        return self.memory(stream) | {"source": source}
+
+    def graph(self, stream):
+        names = self.launch(stream)
+        names["launch"](stream, names["config"], names["kernel"])  # loads the kernel
+        stream.sync()
+        builder = self.device.create_graph_builder().begin_building()
+        for _ in range(KERNELS):
+            names["launch"](builder, names["config"], names["kernel"])
+        return {"graph": builder.end_building().complete(), "kernel": names["kernel"]}
 
     def current(self, stream):
         return contextlib.nullcontext()
@@ -320,7 +388,7 @@ class Bench:
         may be loaded only when it is launched.
         """
         p, stream, prepared = self.peer, self.peer.stream(), {}
-        for operation, make in {"launch an empty kernel": "launch", "copy 4 KiB from pinned memory": "copy"}.items():
+        for operation, make in PREPARED.items():
             if operation not in p.statements:
                 continue
             try:
@@ -395,13 +463,15 @@ class Bench:
                 return Row(p.create())
             case "create, first record, destroy":
                 return Row(p.create() | {"stream": s}, few, self.sync)
-            case "launch an empty kernel" | "copy 4 KiB from pinned memory":
+            case "empty loop":
+                return Row({})
+            case _ if operation in PREPARED:
                 names = self.prepared[operation]
                 if isinstance(names, Exception):
                     raise names
+                if operation == "launch a graph of 10 kernels":
+                    few = 50
                 return Row(names | {"stream": s}, few, self.sync, current=p.current(s))
-            case "empty loop":
-                return Row({})
         raise Failure("nothing is known of this operation")
 
     def measure(self, operation, rounds, least):
@@ -430,6 +500,9 @@ def run(name, rounds, least):
             does = SAME.get(operation, operation)
             if does not in peer.statements and does != "empty loop":
                 continue
+            if operation in BESIDE_NOTHING:
+                gate.open()
+                peer.sync(bench.held)
             try:
                 results = bench.measure(does, rounds, least)
             except (AttributeError, ImportError, TypeError) as e:

@@ -96,13 +96,15 @@ func TestScript(t *testing.T) {
 	torch := []string{
 		"query a pending event", "query a completed event", "query a busy stream", "query an idle stream",
 		"record, untimed", "record, timed", "record on the default stream", "wait for an event", "wait for a stream",
-		"elapsed time", "create, first record, destroy", "an event for a moment, recorded", "copy 4 KiB from pinned memory", "empty loop",
+		"elapsed time", "create, first record, destroy", "an event for a moment, recorded", "copy 4 KiB from pinned memory",
+		"launch a kernel with 4 arguments", "set 4 KiB", "launch a graph of 10 kernels", "empty loop",
 	}
 	core := []string{
 		"query a pending event", "query a completed event",
 		"record, untimed", "record, timed", "record on the default stream", "wait for an event", "wait for a stream",
 		"elapsed time", "create, destroy", "create, first record, destroy", "an event for a moment", "an event for a moment, recorded", "launch an empty kernel",
-		"copy 4 KiB from pinned memory", "empty loop",
+		"copy 4 KiB from pinned memory", "launch a kernel with 4 arguments", "set 4 KiB",
+		"launch a graph of 10 kernels", "empty loop",
 	}
 	for _, tt := range []struct {
 		name  string
@@ -117,8 +119,11 @@ func TestScript(t *testing.T) {
 			0,
 			`cuda\.core 0\.3\.2, .*\n` +
 				`cuda\.core: launch an empty kernel: left out, as this version is different: AttributeError: .*ObjectCode.*\n` +
-				`cuda\.core: copy 4 KiB from pinned memory: left out, as this version is different: AttributeError: .*LegacyPinned.*\n`,
-			all(core, "launch an empty kernel", "copy 4 KiB from pinned memory"),
+				`cuda\.core: copy 4 KiB from pinned memory: left out, as this version is different: AttributeError: .*LegacyPinned.*\n` +
+				`cuda\.core: launch a kernel with 4 arguments: left out, as this version is different: AttributeError: .*ObjectCode.*\n` +
+				`cuda\.core: launch a graph of 10 kernels: left out, as this version is different: AttributeError: .*ObjectCode.*\n`,
+			all(core, "launch an empty kernel", "copy 4 KiB from pinned memory", "launch a kernel with 4 arguments",
+				"launch a graph of 10 kernels"),
 		}},
 		{"no torch", "torch", nil, nil, result{3, `torch is not installed\n`, nil}},
 		{"no cuda.core", "cuda.core", nil, nil, result{3, `cuda\.core is not installed\n`, nil}},
@@ -163,7 +168,7 @@ func TestScript(t *testing.T) {
 // queue: it looks for others, and gives up after a while rather than hang.
 func TestScriptSharedQueues(t *testing.T) {
 	got := runScript(t, "torch", torchStubs, "STUCK=1")
-	if got.status != 0 || len(got.rounds) != 14 {
+	if got.status != 0 || len(got.rounds) != 17 {
 		t.Errorf("one stream is stuck: exit status %d, %d operations\n%s", got.status, len(got.rounds), got.notes)
 	}
 	got = runScript(t, "torch", torchStubs, "STUCK=100")

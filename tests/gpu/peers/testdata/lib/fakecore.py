@@ -78,6 +78,10 @@ class Buffer:
         assert isinstance(source, Buffer)
         stream.fake.enqueue(500)
 
+    def fill(self, value, *, stream):
+        assert value == 1
+        stream.fake.enqueue(500)
+
 
 class LegacyPinnedMemoryResource:
     def allocate(self, size, *, stream):
@@ -89,17 +93,55 @@ class LegacyPinnedMemoryResource:
 class ObjectCode:
     @staticmethod
     def from_ptx(text):
-        assert b".entry empty()" in text
-        return ObjectCode()
+        code = ObjectCode()
+        code.text = text.decode()
+        return code
 
     def get_kernel(self, name):
+        assert f".entry {name}(" in self.text
         return name
 
 
-def launch(stream, config, kernel):
-    fake.may_wait_for_all("the first launch")
-    assert (config.grid, config.block, kernel) == (1, 1, "empty")
+def launch(stream, config, kernel, *args):
+    assert (config.grid, config.block) == (1, 1)
+    match kernel:
+        case "empty":
+            assert not args
+        case "args4":
+            to, one, again, three = args
+            assert isinstance(to, Buffer) and again is to and (one.value, three.value) == (1, 3)
+        case _:
+            raise AssertionError(kernel)
+    if isinstance(stream, GraphBuilder):
+        assert kernel in fake.used, "a kernel is loaded during a capture"
+        stream.kernels += 1
+        return
+    fake.may_wait_for_all(kernel)
     stream.fake.enqueue(500)
+
+
+class GraphBuilder:
+    def __init__(self):
+        self.kernels = 0
+
+    def begin_building(self):
+        return self
+
+    def end_building(self):
+        return self
+
+    def complete(self):
+        return Graph(self.kernels)
+
+
+class Graph:
+    def __init__(self, kernels):
+        self.kernels = kernels
+
+    def launch(self, stream):
+        fake.may_wait_for_all("the first launch of a graph")
+        for _ in range(self.kernels):
+            stream.fake.enqueue(500)
 
 
 class Device:
@@ -123,3 +165,7 @@ class Device:
     def allocate(self, size, *, stream):
         assert size == 4096
         return Buffer()
+
+    def create_graph_builder(self):
+        assert Device.current is self
+        return GraphBuilder()

@@ -18,6 +18,17 @@ class Tensor:
         assert non_blocking and isinstance(source, Tensor)
         cuda.current.fake.enqueue(500)
 
+    def zero_(self):
+        cuda.current.fake.enqueue(500)
+
+    def add_(self, number):
+        if cuda.captures is not None:
+            assert "add_" in fake.used, "a kernel is loaded during a capture"
+            cuda.captures.kernels += 1
+            return
+        fake.may_wait_for_all("add_")
+        cuda.current.fake.enqueue(500)
+
 
 def empty(n, dtype, device):
     assert (n, dtype, device) == (1024, float32, "cuda")
@@ -78,11 +89,44 @@ def within(stream):
     cuda.current = None
 
 
+class CUDAGraph:
+    def __init__(self):
+        self.kernels = 0
+
+    def replay(self):
+        fake.may_wait_for_all("the first launch of a graph")
+        for _ in range(self.kernels):
+            cuda.current.fake.enqueue(500)
+
+
+@contextlib.contextmanager
+def capture(graph, stream):
+    cuda.captures = graph
+    yield
+    cuda.captures = None
+
+
+def launch(args, stream):
+    fake.may_wait_for_all("a launch")
+    to, one, again, three = args
+    assert isinstance(to, Tensor) and again is to and (one, three) == (1, 3)
+    stream.fake.enqueue(500)
+
+
+def load_module(ptx, names):
+    assert names == ["args4"] and b".entry args4(" in ptx
+    return {"args4": launch}
+
+
 cuda = types.SimpleNamespace(
     Stream=Stream,
     Event=Event,
     current=None,
+    captures=None,
     stream=within,
+    graph=capture,
+    CUDAGraph=CUDAGraph,
+    _utils=types.SimpleNamespace(_cuda_load_module=load_module),
     default_stream=lambda: the_default_stream,
     is_available=lambda: fake.FAULT != "no GPU",
     set_device=lambda n: None,
