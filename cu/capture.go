@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -424,7 +425,7 @@ func (sc *streamCore) captureInvalidated() bool {
 
 // change makes calls that enqueue work on the stream wait while the stream joins or leaves a
 // capture, until done is called. The caller must not make the driver enqueue work for the GPU
-// meanwhile, and may wait at most gateTimeout.
+// meanwhile, and may wait at most capturegate.Patience.
 func (shared *sharedState) change() (done func()) {
 	shared.work.Lock()
 	shared.changing.Store(true)
@@ -437,7 +438,7 @@ func (shared *sharedState) change() (done func()) {
 // captureAfterWork is currentCapture for calls that have enqueued their work without beginWork. It
 // does not wait for other calls that enqueue work.
 func (sc *streamCore) captureAfterWork() *capture {
-	if sc.shared.changing.Load() { // for at most gateTimeout
+	if sc.shared.changing.Load() { // for at most capturegate.Patience
 		sc.shared.work.RLock()
 		//lint:ignore SA2001 waits for the end of the change
 		sc.shared.work.RUnlock()
@@ -494,7 +495,7 @@ func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
 		defer sc.shared.change()()
 		if sc.isBlocking() {
 			// A mark of the library on the legacy stream would invalidate the capture.
-			defer shutAll([]*checkedCalls{&sc.ctx.gate.legacy}, sc.ctx.drv.table.Clock())()
+			defer capturegate.Shut([]*capturegate.Gate{&sc.ctx.captureGate.Legacy}, sc.ctx.drv.table.Clock())()
 		}
 	}
 	sc.beginLegacy()

@@ -680,9 +680,9 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
-	gate := r.gpu.own.core.gate
+	gates := r.gpu.own.core.captureGate
 	defer r.drv.AddTracer(func(tr Trace) {
-		if gate.whole.busy() || gate.legacy.busy() {
+		if gates.Whole.Busy() || gates.Legacy.Busy() {
 			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)
 		}
 		panic("tracer")
@@ -697,8 +697,8 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 			call()
 		}()
 	}
-	if gate.whole.word.Load() != 0 || gate.legacy.word.Load() != 0 {
-		t.Errorf("calls are still under way: %#x, %#x", gate.whole.word.Load(), gate.legacy.word.Load())
+	if gates.Whole.Busy() || gates.Legacy.Busy() {
+		t.Error("calls are still under way")
 	}
 }
 

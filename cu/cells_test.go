@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/slab"
 )
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
@@ -186,16 +187,14 @@ func TestTimelineManyMarks(t *testing.T) {
 	r := newSoft(t)
 	tl := must(r.gpu.NewTimeline(0))(t)
 	var frees []func()
-	for i := range 3 * cellWords {
+	for i := range 3 * slab.CellWords {
 		s := r.stream()
 		frees = append(frees, r.blocked(s))
 		r.ok(tl.Block(s, uint64(i)))
 	}
 	cells := func() int {
-		k := &r.gpu.own.core.cells
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return len(k.free)
+		_, free := r.gpu.own.core.cells.Count()
+		return free
 	}
 	r.ok(tl.Set(1 << 20))
 	before := cells()
@@ -431,6 +430,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 func TestTimelineContextsComeAndGo(t *testing.T) {
 	r := newSoft(t)
 	tl, v := r.timeline(0), uint64(0)
+	var gone []*contextCore
 	const many = 300
 	for range many {
 		gpu := must(r.gpu.Device().NewContext(0))(t)
@@ -442,12 +442,13 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		if !eventually(gpu.own.core.gone.Load) {
 			t.Fatal("a context is not released")
 		}
+		gone = append(gone, gpu.own.core)
 	}
 	r.value(tl, v)
-	elsewhere := 0
-	tl.core.cell.slab.addresses.Range(func(any, any) bool { elsewhere++; return true })
-	if elsewhere != 0 {
-		t.Errorf("a timeline is mapped for %d contexts that are gone", elsewhere)
+	for i, core := range gone {
+		if p, known := tl.core.cell.Address(core); known {
+			t.Errorf("a timeline is at %#x in context %d, which is gone", p, i)
+		}
 	}
 	if n := r.drv.timelineCounts(); n.mappings > 2 {
 		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.mappings)
@@ -477,11 +478,8 @@ func TestTimelineBound(t *testing.T) {
 	if n := unfinishedOf(r.gpu); n < unfinished || n > unfinished+10 {
 		t.Errorf("%d timelines are in use, want %d", n, unfinished)
 	}
-	k := &r.gpu.own.core.cells
-	k.mu.Lock()
-	used := k.size/cellSize - len(k.free)
-	k.mu.Unlock()
-	if used > 2*unfinished+2*minLook {
+	all, unused := r.gpu.own.core.cells.Count()
+	if used := all - unused; used > 2*unfinished+2*minLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
 	if n := r.drv.timelineCounts(); n.mappings != 1 {
@@ -585,39 +583,5 @@ func TestTimelineUnregisterFails(t *testing.T) {
 	leaks := r.leaked(1)
 	if r.is(leaks[0].Err, ResultUnknown); leaks[0].Kind != "timeline" || leaks[0].Abandoned {
 		t.Errorf("the leak is %+v", leaks[0])
-	}
-}
-
-// TestSlabsLeft leaves slabs in a context that goes on, and in one that does not.
-func TestSlabsLeft(t *testing.T) {
-	var ss slabs
-	mine, other, none := contextKey{id: 1}, contextKey{id: 2}, contextKey{}
-	left := func(in contextKey) driver.HostPtr {
-		t.Helper()
-		mem := must(ss.make(1, false))(t)
-		ss.putAll([]*slab{{mem: mem}}, in, nil)
-		return addr(mem)
-	}
-	a, b, c := left(mine), left(none), left(other)
-	for i, want := range []struct {
-		take func() (freeSlab, bool)
-		addr driver.HostPtr
-		in   contextKey
-	}{
-		{func() (freeSlab, bool) { return ss.take(contextKey{id: 3}) }, 0, none},
-		{func() (freeSlab, bool) { return ss.take(other) }, c, other},
-		{func() (freeSlab, bool) { return ss.take(other) }, 0, none},
-		{ss.takeOldest, a, mine},
-		{func() (freeSlab, bool) { return ss.take(none) }, b, none},
-		{ss.takeOldest, 0, none},
-	} {
-		switch f, ok := want.take(); {
-		case !ok && want.addr == 0:
-		case !ok || addr(f.mem) != want.addr || f.in != want.in:
-			t.Errorf("%d: slab %v, want %#x of %v", i, f.in, want.addr, want.in)
-		}
-	}
-	if ss.mapped != 3 {
-		t.Errorf("%d mappings", ss.mapped)
 	}
 }

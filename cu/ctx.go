@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
@@ -39,7 +40,7 @@ type contextCore struct {
 	contextStreams
 
 	// deferred are the objects that the program's next call that may wait frees.
-	deferred deferred
+	deferred deferredList
 	spare    eventCache
 	ends     streamEnds
 	// wakeUps are the streams that wake the watcher.
@@ -73,16 +74,16 @@ type contextStreams struct {
 	sharedStates map[driver.Stream]*sharedState // of streams that have a handle of their own
 	// pools are the streams that PoolStream returns, by their priority.
 	pools map[int32]*streamPool
-	// gate separates captures of the context's streams from calls that the driver checks against
-	// captures.
-	gate *captureGate
+	// captureGate separates captures of the context's streams from calls that the driver checks
+	// against captures.
+	captureGate *capturegate.Context
 }
 
 // keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
 // them, because the owner may destroy the context at any time. It is called when the last user has
 // gone; contexts of this package have no deferred objects then.
 func (c *contextCore) keepDeferred() {
-	for _, r := range c.deferred.all() { // no other goroutine uses the core any more
+	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
 		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
 		r.unmark()
 	}
@@ -112,7 +113,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
-		dev.release() // returns at once if another claim exists
+		d.releasePrimary(dev.raw) // returns at once if another claim exists
 	}
 	return c, err
 }
@@ -223,7 +224,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 	} else {
 		core = &contextCore{
 			contextIdentity: contextIdentity{drv: d, raw: raw, dev: dev.raw, device: dev, key: key},
-			contextStreams:  contextStreams{gate: d.gateOf(key)},
+			contextStreams:  contextStreams{captureGate: d.gatesOf(key)},
 			ownership:       ownership{claim: hold},
 		}
 		core.users.Revive()
@@ -421,9 +422,9 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
-	place := core.gate.whole.beginLong(core.drv.table.Clock())
+	place := core.captureGate.Whole.BeginLong(core.drv.table.Clock())
 	res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw})
-	core.gate.whole.endLong(place)
+	core.captureGate.Whole.EndLong(place)
 	if res != driver.ResultSuccess {
 		return core.callError(op, uintptr(core.raw), res)
 	}

@@ -1,34 +1,19 @@
 package cu
 
 import (
-	"container/list"
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/deferred"
 )
 
-// deferred are the objects of a context that are not in use any more, and are not freed yet. Before
-// the driver frees such an object it may wait for all work in the context, and block calls that
-// enqueue work there meanwhile. So no goroutine, cleanup or callback of the library frees the
+// deferredList has the objects of a context that are not in use any more, and are not freed yet.
+// Before the driver frees such an object it may wait for all work in the context, and block calls
+// that enqueue work there meanwhile. So no goroutine, cleanup or callback of the library frees the
 // object: the program's next call that may wait does. An allocation takes a piece of memory from
 // here if it fits. An object stays here until it is freed, so that it is not lost if a tracer
 // panics during the wait for its work.
-type deferred struct {
-	mu      lock.Mutex[lock.Deferred]
-	objects map[*resource]struct{}
-	// memory has the objects that allocations can take: lists of *memCore, by the allocations that
-	// they fit.
-	memory map[memoryFit]*list.List
-	// bytes is the size of all memory in objects.
-	bytes uint64
-	// freeing counts the objects that the driver frees now. freed is closed when freeing becomes 0.
-	// No tracer is called while an object is counted, so that a tracer may wait for freed.
-	freeing int
-	freed   chan struct{}
-}
+type deferredList = deferred.List[*resource, memoryFit]
 
 // memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
@@ -47,116 +32,32 @@ func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
 }
 
-// add adds an object. No call on the object is in flight or can begin.
-func (d *deferred) add(r *resource) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.objects == nil {
-		d.objects = make(map[*resource]struct{})
-		d.memory = make(map[memoryFit]*list.List)
-	}
-	d.objects[r] = struct{}{}
+// addDeferred adds an object to the deferred ones. No call on the object is in flight or can begin.
+func (c *contextCore) addDeferred(r *resource) {
 	mc, ok := r.self.(*memCore)
-	if !ok {
-		return
+	switch {
+	case !ok:
+		c.deferred.Add(r, 0)
+	case mc.exposed.Load():
+		c.deferred.Add(r, mc.capacity)
+	default:
+		c.deferred.AddReusable(r, mc.capacity, mc.fit())
 	}
-	d.bytes += mc.capacity
-	if mc.exposed.Load() {
-		return
-	}
-	f := mc.fit()
-	if d.memory[f] == nil {
-		d.memory[f] = list.New()
-	}
-	mc.listed = d.memory[f].PushBack(mc)
 }
 
-// remove removes an object, and reports false if it is not there. The caller holds d.mu.
-func (d *deferred) remove(r *resource) bool {
-	if _, there := d.objects[r]; !there {
-		return false
-	}
-	delete(d.objects, r)
-	mc, ok := r.self.(*memCore)
-	if !ok {
-		return true
-	}
-	d.bytes -= mc.capacity
-	if mc.listed == nil {
-		return true
-	}
-	f := mc.fit()
-	d.memory[f].Remove(mc.listed)
-	mc.listed = nil
-	if d.memory[f].Len() == 0 {
-		delete(d.memory, f)
-	}
-	return true
-}
-
-// take removes and returns the first piece of memory that serves the allocations f, or returns nil.
-func (d *deferred) take(f memoryFit) *memCore {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.memory[f]
-	if l == nil {
-		return nil
-	}
-	mc := l.Front().Value.(*memCore)
-	d.remove(&mc.resource)
-	return mc
-}
-
-// all returns all objects, and removes none.
-func (d *deferred) all() []*resource {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.objects))
-}
-
-// claim removes an object for the caller, which must free it, and then call done. ok is false if an
-// allocation has taken the object, or another goroutine frees it.
-func (d *deferred) claim(r *resource) (done func(), ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.remove(r) {
-		return nil, false
-	}
-	if d.freeing++; d.freeing == 1 {
-		d.freed = make(chan struct{})
-	}
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.freeing--; d.freeing == 0 {
-			close(d.freed)
-			d.freed = nil
-		}
-	}, true
-}
-
-// retryLater reports whether the library should later try again to find out when the work of an
-// object is done. err is the error of the last attempt.
-func (d *deferred) retryLater(r *resource, err error) bool {
+// retryLater reports whether the library should later try again to find out when the work of a
+// deferred object is done. err is the error of the last attempt.
+func (r *resource) retryLater(err error) (again bool) {
 	if err == nil || errors.Is(err, errNoTail) {
 		return false
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !errors.Is(err, errBusy) { // errBusy is temporary, so it does not count as an attempt
-		r.tries++
-	}
-	return r.tries < maxTries
-}
-
-// waitFreed waits until the driver has freed the objects that it frees now.
-func (d *deferred) waitFreed() {
-	d.mu.Lock()
-	freed := d.freed
-	d.mu.Unlock()
-	if freed != nil {
-		<-freed
-	}
+	r.ctx.deferred.Locked(func() {
+		if !errors.Is(err, errBusy) { // errBusy is temporary, so it does not count as an attempt
+			r.tries++
+		}
+		again = r.tries < maxTries
+	})
+	return again
 }
 
 // maxTaken is the number of pieces of memory that an allocation tries.
@@ -170,10 +71,11 @@ func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *m
 	}
 	f := fit(is, flags, size)
 	for range maxTaken {
-		mc := c.deferred.take(f)
-		if mc == nil {
+		r, ok := c.deferred.Take(f)
+		if !ok {
 			break
 		}
+		mc := r.self.(*memCore) // only memory fits
 		if c.idleOrPutBack(mc, size) {
 			mc.unmark()
 			return mc
@@ -187,29 +89,22 @@ func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *m
 func (c *contextCore) idleOrPutBack(mc *memCore, size uint64) (idle bool) {
 	defer func() {
 		if !idle { // also if a tracer panics
-			c.deferred.add(&mc.resource)
+			c.addDeferred(&mc.resource)
 		}
 	}()
 	return mc.capacity >= size && mc.idle()
-}
-
-// size returns the number of objects, and the bytes of memory among them.
-func (d *deferred) size() (objects int, bytes uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.objects), d.bytes
 }
 
 // freeDeferred frees the deferred objects of the context. It waits for the GPU: only calls that are
 // documented to wait may use it. The caller is a user of the context. The leak hook gets the
 // errors.
 func (c *contextCore) freeDeferred() {
-	for _, r := range c.deferred.all() {
+	for _, r := range c.deferred.All() {
 		err := r.usedStreams.wait()
-		if c.deferred.retryLater(r, err) {
+		if r.retryLater(err) {
 			continue
 		}
-		if done, ok := c.deferred.claim(r); ok {
+		if done, ok := c.deferred.Claim(r); ok {
 			c.freeClaimed(r, err)
 			done()
 			r.unmark()
@@ -236,22 +131,15 @@ func (d *Driver) freeDeferred(dev *Device) {
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {
-		if (dev == nil || c.device == dev) && (c.abandoned || c.deferred.pending()) && c.reviveLocked() {
+		if (dev == nil || c.device == dev) && (c.abandoned || c.deferred.Pending()) && c.reviveLocked() {
 			held = append(held, c)
 		}
 	}
 	d.mu.Unlock()
 	each(len(held), func(i int) { // also if a tracer panics
 		held[i].releaseLate()
-		held[i].deferred.waitFreed()
+		held[i].deferred.WaitFreed()
 	})
-}
-
-// pending reports whether there are objects to free, or objects that the driver frees now.
-func (d *deferred) pending() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.objects) > 0 || d.freeing > 0
 }
 
 // allocate makes a call that allocates. If there is too little memory, it frees the deferred

@@ -151,10 +151,10 @@ func (m *DeviceMem) copy(op string, n int, off int64,
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	gate := &mc.ctx.gate.legacy // the driver checks the call as it checks calls on the legacy stream
-	place := gate.beginLong(mc.ctx.drv.table.Clock())
+	legacy := &mc.ctx.captureGate.Legacy // the driver checks the call as it checks calls on the legacy stream
+	place := legacy.BeginLong(mc.ctx.drv.table.Clock())
 	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
-	gate.endLong(place)
+	legacy.EndLong(place)
 	if res != driver.ResultSuccess {
 		return mc.ctx.callError(op, uintptr(mc.raw), res)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/remedy"
+	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 	"github.com/purecu/purecu/loader"
 )
@@ -39,7 +41,7 @@ type Driver struct {
 	captures captures
 	exports  exports
 	waiting
-	slabs  slabs
+	slabs  slab.Pool[contextKey]
 	losses losses
 	driverTime
 	numbering
@@ -349,12 +351,12 @@ func (d *Driver) Proc(name string) (Proc, error) {
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
 		m := &driver.MissingError{Symbol: name}
-		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: missingHint(m)}
+		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
 	if _, err := d.table.Resolve(sym); err != nil {
 		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
-			e.Result, e.Detail = ResultNotSupported, missingHint(m)
+			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
 		}
 		return Proc{}, e
 	}

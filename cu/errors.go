@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/remedy"
 )
 
 // Result is the result of a function of the driver: a CUresult. It implements error. Every [*Error]
@@ -181,7 +182,7 @@ func (d *Driver) resultError(op string, handle uintptr, res driver.Result) *Erro
 	}
 	e := &Error{Op: op, Result: res, Handle: handle}
 	if m := d.table.Missing(res); m != nil {
-		e.Result, e.Err, e.Detail = ResultNotSupported, m, missingHint(m)
+		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
 	if res.Sticky() {
@@ -200,7 +201,7 @@ func (d *Driver) resultError(op string, handle uintptr, res driver.Result) *Erro
 		}
 	}
 	if e.Detail == "" {
-		e.Detail = remedyFor(op, e.Result)
+		e.Detail = remedy.OfCall(op, e.Result)
 	}
 	return e
 }

@@ -85,6 +85,8 @@ func TestMistakes(t *testing.T) {
 			"cu: cuMemcpyHtoD: invalid argument; 9 bytes at 0 do not fit into 8"},
 		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx: invalid argument; the image is empty: check how it was read or embedded"},
+		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, errInvalid, ResultInvalidValue,
+			"cu: cuModuleLoadDataEx: invalid argument; the image is a truncated cubin: it has 4 bytes, and needs 64"},
 		{"launch, drivers", func() error { return axpy.Launch(foreignStream, one) }, ErrDriverMismatch, ResultInvalidHandle,
 			"cu: cuLaunchKernel: objects of different drivers; the kernel belongs to LIB, the stream to LIB: open one driver and share it"},
 		{"launch, devices", func() error { return axpy.Launch(farStream, one) }, ErrDeviceMismatch, ResultInvalidHandle,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/slab"
 )
 
 // The functions of this file find out, without waiting, whether work is done. So no goroutine has
@@ -234,7 +235,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	if err != nil {
 		return nil, nil
 	}
-	p, err := x.mapped(sc)
+	p, err := tc.mapped(x, sc)
 	if err != nil {
 		return nil, nil
 	}
@@ -263,23 +264,23 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 		errors.Is(sc.unlessCaptured(at), errBusy) {
 		return nil, errInCapture
 	}
-	return x.word(i), nil
+	return x.Word(i), nil
 }
 
 // takeWord returns a word for a mark: its cell, and its index there.
-func (tc *timelineCore) takeWord() (cell, int, error) {
+func (tc *timelineCore) takeWord() (slab.Cell, int, error) {
 	tc.marksMu.Lock()
 	defer tc.marksMu.Unlock()
 	for {
 		i := tc.words + 1 // word 0 is the counter
-		n := i / cellWords
+		n := i / slab.CellWords
 		switch {
 		case n == 0:
 			tc.words++
 			return tc.cell, i, nil
 		case n <= len(tc.more):
 			tc.words++
-			return tc.more[n-1], i % cellWords, nil
+			return tc.more[n-1], i % slab.CellWords, nil
 		}
 		x, err := tc.takeMore()
 		if err != nil {
@@ -291,7 +292,7 @@ func (tc *timelineCore) takeWord() (cell, int, error) {
 
 // takeMore takes another cell for marks. The caller holds marksMu, which takeMore unlocks
 // meanwhile, because tracers are called.
-func (tc *timelineCore) takeMore() (cell, error) {
+func (tc *timelineCore) takeMore() (slab.Cell, error) {
 	tc.marksMu.Unlock()
 	defer tc.marksMu.Lock()
 	return tc.ctx.takeCell(driver.At{Context: tc.ctx.raw, Relaxed: true})
@@ -359,7 +360,7 @@ func (tc *timelineCore) finish() (bool, error) {
 	}
 	tc.last = tc.word.Load()
 	tc.freed.Store(true)
-	tc.ctx.cells.put(append(tc.more, tc.cell)...)
+	tc.ctx.cells.Put(append(tc.more, tc.cell)...)
 	tc.ctx.cells.count(0, -1)
 	return true, nil
 }

@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -393,14 +395,13 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 	d := gpuDriver(t)
 	dev := must(d.Device(0))(t)
 	in := func(at driver.HostPtr) (in contextKey, ok bool) {
-		d.slabs.mu.Lock()
-		defer d.slabs.mu.Unlock()
-		for _, f := range d.slabs.free {
-			if addr(f.mem) == at {
-				return f.in, true
+		d.slabs.Unmap(func(s driver.HostPtr, its slab.Place[contextKey]) bool {
+			if s == at {
+				in, ok = its.Key, true
 			}
-		}
-		return in, false
+			return false
+		})
+		return in, ok
 	}
 	created := func() (*Context, error) { return dev.NewContext(0) }
 	seen := map[driver.HostPtr]bool{}
@@ -417,7 +418,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		}
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		line := must(gpu.NewTimeline(1))(t)
-		at := addr(line.core.cell.slab.mem)
+		at := driver.HostPtr(unsafe.Pointer(line.word)) // of the first cell of a slab
 		if before := round > 1; seen[at] != before {
 			t.Errorf("%s, round %d: the timeline's memory is at %#x; it was another's: %v", c.name, round, at, seen[at])
 		}

@@ -112,9 +112,6 @@ func (h *IPCEventHandle) UnmarshalText(text []byte) error {
 const (
 	getIPCOp  = "cuIpcGetEventHandle"
 	openIPCOp = "cuIpcOpenEventHandle"
-
-	noIPCHint = "this device or system cannot share events between processes: " +
-		"check Device.Attribute(DeviceAttributeIPCEventSupported) before"
 )
 
 // IPCHandle returns the handle by which other processes open the event (cuIpcGetEventHandle, CUDA

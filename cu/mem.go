@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +28,7 @@ var memoryKinds = [...]struct {
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it.
 	onHost bool
-	// waits says that freeing the memory waits for all work in the context: see deferred. Only such
+	// waits says that freeing the memory waits for all work in the context: see deferredList. Only such
 	// memory may serve another allocation.
 	waits bool
 }{
@@ -57,9 +56,6 @@ type memCore struct {
 	// recorded there later: when it is complete, that work is done.
 	copied atomic.Bool
 	marked driver.Event
-	// listed is the element in the list of memory that allocations can take: see deferred, whose
-	// lock guards it.
-	listed *list.Element
 	// localStreams has the streams of the memory's own context that used it, if it is device
 	// memory. Freeing it waits for all work there, so only a reuse by another allocation has to
 	// check this.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/ptx"
 )
 
@@ -76,8 +77,8 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if err := checkImage(image); err != nil {
-		return nil, err
+	if wrong := codeimage.Check(image); wrong != "" {
+		return nil, invalid(op, wrong)
 	}
 	core.freeDeferred()
 	var options []driver.JITOption
@@ -100,7 +101,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	mc := &moduleCore{raw: raw}
 	mc.waits, mc.usedStreams = true, new(streamSet)
 	// The version of a software driver does not tell which functions it has.
-	if isPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
+	if codeimage.IsPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
 		mc.ptx = image
 	}
 	m := &Module{core: mc, log: log.Info}
@@ -115,7 +116,7 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
 	}
-	image, err := readImage(path)
+	image, err := codeimage.Read(path)
 	if err != nil {
 		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err,
 			Detail: "the file with the GPU code cannot be read"}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/slab"
 )
 
 // ownership is the claim to a CUDA context, with its users. It has three states. With users, the
@@ -166,7 +167,7 @@ func (c *contextCore) releaseLate() {
 func (c *contextCore) beginRelease() bool {
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
-	if left, _ := c.deferred.size(); left > 0 || !c.users.None() || c.releasing {
+	if left, _ := c.deferred.Size(); left > 0 || !c.users.None() || c.releasing {
 		return false
 	}
 	c.releasing = true
@@ -216,9 +217,8 @@ func (c *contextCore) end(at driver.At) (err error) {
 // endClaim releases the claim.
 func (c *contextCore) endClaim(at driver.At) error {
 	d := c.drv
-	left, in := c.detachSlabs(at), c.key // other code may keep the CUDA context
-	dev := c.primaryOf()
-	defer func() { d.slabs.putAll(left, in, dev) }()
+	left, in := c.detachSlabs(at), c.place() // other code may keep the CUDA context
+	defer func() { d.slabs.Put(left, in) }()
 	switch c.claim {
 	case retained:
 		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
@@ -229,20 +229,20 @@ func (c *contextCore) endClaim(at driver.At) error {
 		}
 		_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
 		if res == driver.ResultSuccess && active == 0 {
-			in = contextKey{}
+			in = slab.Place[contextKey]{}
 		}
 	case created:
 		if res := d.table.CtxDestroy(at, c.raw); res != driver.ResultSuccess {
 			return c.backgroundError("cuCtxDestroy", uintptr(c.raw), res)
 		}
-		in = contextKey{}
+		in = slab.Place[contextKey]{}
 	}
 	return nil
 }
 
-// release releases a claim to the primary context that turned out to be unnecessary.
-func (dev *Device) release() {
-	if res := dev.drv.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev.raw); res != driver.ResultSuccess {
-		dev.drv.leak(Leak{Kind: "context", Err: dev.drv.resultError("cuDevicePrimaryCtxRelease", 0, res)})
+// releasePrimary releases a claim to the primary context that turned out to be unnecessary.
+func (d *Driver) releasePrimary(dev driver.Device) {
+	if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
+		d.leak(Leak{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }

@@ -24,9 +24,10 @@ type resource struct {
 	handle.Refs
 	ctx  *contextCore
 	self object
-	// waits says that the driver may wait for the GPU when it frees the object: see deferred.
+	// waits says that the driver may wait for the GPU when it frees the object: see deferredList.
 	waits bool
-	// tries is how often the driver failed to report when the object's last work is done.
+	// tries is how often the driver failed to report when the object's last work is done. The lock
+	// of the context's deferred objects guards it.
 	tries uint8
 	// number is the object's number in the sets of objects that streams keep: see handle.Kept.
 	number uint8
@@ -161,7 +162,7 @@ func (r *resource) destroyLate(abandoned bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
 	if r.waits {
 		drv.leak(l)
-		r.ctx.deferred.add(r)
+		r.ctx.addDeferred(r)
 		r.ctx.endHold()
 		return
 	}

@@ -50,7 +50,7 @@ func (d *Driver) Stats() Stats {
 	defer d.mu.Unlock()
 	s.AbandonedContexts = len(d.abandoned)
 	for _, c := range d.contexts {
-		n, bytes := c.deferred.size()
+		n, bytes := c.deferred.Size()
 		s.DeferredObjects += n
 		s.DeferredBytes += bytes
 		s.WakeUpStreams += c.wakeUps.count()

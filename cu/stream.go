@@ -501,8 +501,8 @@ func (s *Stream) Synchronize() error {
 
 func (sc *streamCore) synchronize() driver.Result {
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		place := sc.ctx.gate.legacy.beginLong(sc.ctx.drv.table.Clock())
-		defer sc.ctx.gate.legacy.endLong(place)
+		place := sc.ctx.captureGate.Legacy.BeginLong(sc.ctx.drv.table.Clock())
+		defer sc.ctx.captureGate.Legacy.EndLong(place)
 	}
 	return sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
 }

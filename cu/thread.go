@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -124,13 +125,13 @@ func (t *Thread) endCapture(at driver.At) (lost bool) {
 	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return res.Sticky()
 	}
-	gate := t.ctx.gate
+	gates := t.ctx.captureGate
 	if raw, r := table.CtxGetCurrent(at); at.Context == 0 && r == driver.ResultSuccess {
 		if key, err := t.ctx.drv.keyOf(raw); err == nil {
-			gate = t.ctx.drv.gateOf(key)
+			gates = t.ctx.drv.gatesOf(key)
 		}
 	}
-	open := shutAll([]*checkedCalls{&gate.whole, &gate.legacy}, table.Clock())
+	open := capturegate.Shut([]*capturegate.Gate{&gates.Whole, &gates.Legacy}, table.Clock())
 	g, res := table.StreamEndCapture(at, driver.CU_STREAM_PER_THREAD)
 	open()
 	if res == driver.ResultSuccess {

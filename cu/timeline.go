@@ -10,6 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -38,7 +39,7 @@ type Timeline struct {
 type timelineCore struct {
 	handle.Refs
 	ctx  *contextCore
-	cell cell
+	cell slab.Cell
 	word *atomic.Uint64   // the counter, in the cell
 	raw  driver.DevicePtr // the counter's address in the context
 	// probe is an event that is never recorded. A query of it fails if the context has failed.
@@ -55,8 +56,8 @@ type timelineCore struct {
 	// marks are the known ends of the work on streams. After the last call the cell waits for them.
 	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
-	words   int    // how many marks have a word
-	more    []cell // for the words that the cell has no room for
+	words   int         // how many marks have a word
+	more    []slab.Cell // for the words that the cell has no room for
 
 	// waits are the waits for the counter.
 	waits watch.Counter
@@ -117,10 +118,10 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	}
 	probe, err := core.timelineProbe()
 	if err != nil {
-		core.cells.put(x)
+		core.cells.Put(x)
 		return nil, err
 	}
-	tc := &timelineCore{ctx: core, cell: x, word: x.word(0), raw: x.raw(), probe: probe, usedStreams: new(streamSet)}
+	tc := &timelineCore{ctx: core, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
 	core.hold() // cannot fail: the caller is a user of the context
@@ -205,7 +206,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		return err
 	}
 	defer t.leave()
-	p, err := tc.cell.mapped(sc)
+	p, err := tc.mapped(tc.cell, sc)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 
 	gpu = must(drv.WrapContext(own.Handle()))(t)
 	tl = must(gpu.NewTimeline(2))(t)
-	if v, n := tl.Value(), drv.slabs.mapped; v != 2 || n != 1 {
+	if v, n := tl.Value(), drv.timelineCounts().mappings; v != 2 || n != 1 {
 		t.Errorf("the next timeline is at %d, of %d slabs in all", v, n)
 	}
 	ok(errors.Join(tl.Close(), gpu.Close()))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -112,28 +111,6 @@ func TestDriverCloseUnmaps(t *testing.T) {
 		t.Error(err)
 	}
 	sim.Check(t)
-}
-
-// TestUnmapSlabs gives memory back that is mapped: when nobody refers to it.
-func TestUnmapSlabs(t *testing.T) {
-	before, known := mappingsOfProcess()
-	if !known {
-		t.Skip("the operating system does not tell what is mapped")
-	}
-	now := func() int { n, _ := mappingsOfProcess(); return n }
-	d := must(Open(WithSoftware(cusim.New())))(t)
-	const many = 200
-	for range many {
-		mem := must(d.slabs.make(minSlab, false))(t)
-		d.slabs.put(freeSlab{mem: mem, mapping: &mapping{mem}})
-	}
-	s := d.slabs.free[0].mapping
-	d.unmapSlabs()
-	if !eventually(func() bool { runtime.GC(); return now() < before+many/2 }) {
-		t.Errorf("%d mappings became %d", before, now())
-	}
-	s.mem[0] = 1 // is there still
-	runtime.KeepAlive(s)
 }
 
 // TestAbandonedTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline

@@ -26,9 +26,9 @@ type (
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
 	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
-	// gateTimeout. So a call that blocks on this lock is about to enqueue work on the same stream,
-	// or begins or ends a capture of it. A goroutine may hold the locks of several streams for
-	// reading.
+	// capturegate.Patience. So a call that blocks on this lock is about to enqueue work on the same
+	// stream, or begins or ends a capture of it. A goroutine may hold the locks of several streams
+	// for reading.
 	Work struct{}
 	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
@@ -62,7 +62,7 @@ type (
 	StreamSet struct{}
 	// Late is execCore.late: the objects that only earlier launches of an executable graph use.
 	Late struct{}
-	// Growing is cells.growing, which protects no data. A goroutine that needs a slab for timelines
+	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for timelines
 	// holds it while the driver registers the slab, which does not wait for the GPU.
 	Growing struct{}
 	// HostCalls is hostCalls.mu: the functions that the streams of a context still have to call.
@@ -88,14 +88,16 @@ type (
 	EventCache struct{}
 	// Peers is peers.mu: changes to the list of contexts whose memory a context can access.
 	Peers struct{}
-	// Deferred is deferred.mu: the objects of a context that are deferred.
+	// Deferred is deferred.List.mu: the objects of a context that are deferred.
 	Deferred struct{}
-	// Cells is cells.mu: the slabs and closed timelines of a context.
+	// Timelines is cells.mu of package cu: a context's closed timelines, and how many are open.
+	Timelines struct{}
+	// Cells is slab.Cells.mu: the slabs of a context, and their free cells.
 	Cells struct{}
-	// Slabs is slabs.mu: the slabs that belong to no context.
+	// Slabs is slab.Pool.mu: the slabs that belong to no context.
 	Slabs struct{}
-	// LongCalls is checkedCalls.mu: the running calls of one kind that wait for the GPU.
+	// LongCalls is capturegate.Gate.mu: the running calls of one kind that wait for the GPU.
 	LongCalls struct{}
-	// Gates is gates.mu: the gates of all contexts of the process.
+	// Gates is contexts.mu of package capturegate: the gates of all contexts of the process.
 	Gates struct{}
 )

@@ -1,9 +1,9 @@
-package cu
+package codeimage
 
 import "testing"
 
-// FuzzImage looks for images on which the check itself runs over the end.
-func FuzzImage(f *testing.F) {
+// FuzzCheck looks for images on which the check itself runs over the end.
+func FuzzCheck(f *testing.F) {
 	elf := make([]byte, 64+64)
 	copy(elf, "\x7fELF\x02\x01\x01")
 	elf[40], elf[58], elf[60] = 64, 64, 1 // one section header, right behind the header
@@ -12,7 +12,7 @@ func FuzzImage(f *testing.F) {
 		f.Add([]byte(image))
 	}
 	f.Fuzz(func(t *testing.T, image []byte) {
-		if err := checkImage(image); err == nil && len(image) == 0 {
+		if Check(image) == "" && len(image) == 0 {
 			t.Error("an empty image was taken")
 		}
 	})

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cu
+package slab
 
 import (
 	"reflect"

@@ -1,9 +1,8 @@
-package cu
+package codeimage
 
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,15 +38,13 @@ func testELF() []byte {
 // testFatbin returns a fatbin of 32 bytes.
 func testFatbin() []byte {
 	b := make([]byte, 32)
-	binary.LittleEndian.PutUint32(b, 0xba55ed50)
+	binary.LittleEndian.PutUint32(b, fatbinMagic)
 	binary.LittleEndian.PutUint64(b[8:], 16)
 	return b
 }
 
-// TestCheckImage offers images that are whole, and some that would lead the
-// driver beyond their end: those it never sees.
-func TestCheckImage(t *testing.T) {
-	r := newRig(t)
+// TestCheck checks images that are whole, and some that would lead the driver beyond their end.
+func TestCheck(t *testing.T) {
 	le := binary.LittleEndian
 	const section = elfHeader + elfProgram + elfContents
 	elf := func(change func(b []byte)) []byte {
@@ -57,11 +54,11 @@ func TestCheckImage(t *testing.T) {
 	}
 	fatbin := testFatbin()
 	wrapper := make([]byte, 24)
-	le.PutUint32(wrapper, 0x466243b1)
+	le.PutUint32(wrapper, wrapperMagic)
 	for _, c := range []struct {
 		name  string
 		image []byte
-		want  string // what the error says, "" if the image is good
+		want  string // what is wrong, "" if the image is good
 	}{
 		{"ELF", testELF(), ""},
 		{"ELF with a byte too many", append(testELF(), 0), ""},
@@ -87,39 +84,26 @@ func TestCheckImage(t *testing.T) {
 		{"fatbin, of any length", append(bytes.Clone(fatbin[:8]), bytes.Repeat([]byte{0xff}, 24)...), "truncated fatbin"},
 		{"nvcc's wrapper", wrapper, "the wrapper that nvcc puts around a fatbin"},
 	} {
-		if c.want == "" {
-			if err := checkImage(c.image); err != nil {
-				t.Errorf("%s: %v", c.name, err)
-			}
-			continue
-		}
-		n := r.ask("fake_all_calls")
-		_, err := r.gpu.LoadModule(c.image)
-		if !errors.Is(err, errInvalid) || !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", c.name, err, c.want)
-		}
-		if r.ask("fake_all_calls") != n {
-			t.Errorf("%s: the driver was called", c.name)
+		if got := Check(c.image); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q; want %q", c.name, got, c.want)
 		}
 	}
 	for name, image := range map[string][]byte{"ELF": testELF(), "fatbin": fatbin} {
 		for n := 4; n < len(image); n++ {
-			if checkImage(image[:n]) == nil {
+			if Check(image[:n]) == "" {
 				t.Errorf("%d of the %d bytes of the %s were accepted", n, len(image), name)
 			}
 		}
 		for i := range image {
 			changed := bytes.Clone(image)
 			changed[i] ^= 0xff
-			checkImage(changed) // must not panic
+			Check(changed) // must not panic
 		}
 	}
-	// What is good gets there, with a NUL at its end.
-	r.ok(must(r.gpu.LoadModule([]byte(".entry noop() { ret; }")))(t).Close())
 }
 
-// TestReadImage reads files with GPU code, and only the beginning of one that is none.
-func TestReadImage(t *testing.T) {
+// TestRead reads files with GPU code, and only the beginning of one that is none.
+func TestRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "image")
 	for name, c := range map[string]struct {
 		content string
@@ -142,12 +126,23 @@ func TestReadImage(t *testing.T) {
 				t.Skip(err)
 			}
 		}
-		got, err := readImage(file)
+		got, err := Read(file)
 		if err != nil || len(got) != c.want || !strings.HasPrefix(c.content+strings.Repeat("\x00", 64), string(got)) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
-	if _, err := readImage(filepath.Dir(file)); err == nil {
+	if _, err := Read(filepath.Dir(file)); err == nil {
 		t.Error("a folder was read")
+	}
+}
+
+// TestIsPTX tells text from the binary formats.
+func TestIsPTX(t *testing.T) {
+	for image, want := range map[string]bool{
+		"": true, "x": true, ".version 8.0\x00": true, string(testELF()): false, string(testFatbin()): false, "\x7fEL": true,
+	} {
+		if got := IsPTX([]byte(image)); got != want {
+			t.Errorf("%.16q: %v", image, got)
+		}
 	}
 }

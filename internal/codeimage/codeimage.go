@@ -1,4 +1,7 @@
-package cu
+// Package codeimage checks and reads images of GPU code: cubins, fatbins and PTX.
+//
+// A driver does not learn how long an image is. It believes the sizes in the image's headers.
+package codeimage
 
 import (
 	"bytes"
@@ -8,19 +11,26 @@ import (
 	"os"
 )
 
-// checkImage refuses images that would make the driver read beyond their end.
-func checkImage(image []byte) error {
-	const op = "cuModuleLoadDataEx"
+// The first bytes of an image: of a cubin, which is an ELF file; of a fatbin; and of the wrapper
+// that nvcc puts around a fatbin.
+const (
+	elfMagic     = "\x7fELF"
+	fatbinMagic  = 0xba55ed50
+	wrapperMagic = 0x466243b1
+)
+
+// Check returns what is wrong with an image that would make the driver read beyond its end, and ""
+// for other images.
+func Check(image []byte) (wrong string) {
 	size := uint64(len(image))
-	truncated := func(kind string, want uint64) error {
-		return invalid(op,
-			fmt.Sprintf("the image is a truncated %s: it has %d bytes, and needs %d", kind, size, want))
+	truncated := func(kind string, want uint64) string {
+		return fmt.Sprintf("the image is a truncated %s: it has %d bytes, and needs %d", kind, size, want)
 	}
 	le := binary.LittleEndian
 	switch {
 	case size == 0:
-		return invalid(op, "the image is empty: check how it was read or embedded")
-	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
+		return "the image is empty: check how it was read or embedded"
+	case bytes.HasPrefix(image, []byte(elfMagic)): // a cubin
 		const header = 64
 		if size < header {
 			return truncated("cubin", header)
@@ -49,7 +59,7 @@ func checkImage(image []byte) error {
 				return truncated("cubin", at+n)
 			}
 		}
-	case size >= 4 && le.Uint32(image) == 0xba55ed50: // a fatbin
+	case size >= 4 && le.Uint32(image) == fatbinMagic: // a fatbin
 		const header = 16
 		if size < header {
 			return truncated("fatbin", header)
@@ -57,18 +67,17 @@ func checkImage(image []byte) error {
 		if n := le.Uint64(image[8:]); n > size-header {
 			return truncated("fatbin", n+header)
 		}
-	case size >= 4 && le.Uint32(image) == 0x466243b1:
-		return invalid(op,
-			"the image is the wrapper that nvcc puts around a fatbin, which contains an address: "+
-				"pass the fatbin itself")
+	case size >= 4 && le.Uint32(image) == wrapperMagic:
+		return "the image is the wrapper that nvcc puts around a fatbin, which contains an address: " +
+			"pass the fatbin itself"
 	}
-	return nil
+	return ""
 }
 
-// readImage reads a file with GPU code. If the beginning shows that the file has none, it returns
+// Read reads a file with GPU code. If the beginning shows that the file has none, it returns
 // only the beginning, whatever the size of the file. The driver then returns the error for that
 // image.
-func readImage(path string) ([]byte, error) {
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -82,7 +91,7 @@ func readImage(path string) ([]byte, error) {
 		return head, nil
 	case err != nil:
 		return nil, err
-	case isPTX(head) && bytes.IndexByte(head, 0) >= 0: // the driver stops at the NUL
+	case IsPTX(head) && bytes.IndexByte(head, 0) >= 0: // the driver stops at the NUL
 		return head, nil
 	}
 	var b bytes.Buffer
@@ -94,8 +103,8 @@ func readImage(path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// isPTX reports whether an image is neither a cubin nor a fatbin, and therefore text.
-func isPTX(image []byte) bool {
-	return !bytes.HasPrefix(image, []byte("\x7fELF")) &&
-		(len(image) < 4 || binary.LittleEndian.Uint32(image) != 0xba55ed50)
+// IsPTX reports whether an image is neither a cubin nor a fatbin, and therefore text.
+func IsPTX(image []byte) bool {
+	return !bytes.HasPrefix(image, []byte(elfMagic)) &&
+		(len(image) < 4 || binary.LittleEndian.Uint32(image) != fatbinMagic)
 }

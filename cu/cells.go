@@ -1,0 +1,261 @@
+package cu
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/slab"
+)
+
+// cells has the memory of a context's timelines, and its closed timelines whose work may not be
+// done.
+//
+// A slab stays registered until the CUDA context ends: unregistering waits for all work in the
+// context, and blocks calls that enqueue work there. Only Driver.Close unregisters slabs, and only
+// slabs that no context of the driver has: see unmapSlabs.
+type cells struct {
+	slab.Cells
+
+	mu lock.Mutex[lock.Timelines]
+	// probe is an event that is never recorded. A query of it tells whether the context still
+	// works. It is 0 until the first timeline is created.
+	probe driver.Event
+	// open is the number of open timelines. unfinished is the number of closed timelines that still
+	// have a cell, because a graph uses them, or work that is not known to be done.
+	open, unfinished int
+	// closed has the unfinished timelines on which no call is in flight. They are checked when no
+	// cell is free and there are checkAt of them.
+	closed  []*timelineCore
+	checkAt int
+
+	// drained says that the context is being released, and that the release has waited for the work
+	// on its own streams. From then on, only streamEnds.lost and tails with an error report work
+	// that may not be done.
+	drained atomic.Bool
+}
+
+// minLook is the number of closed timelines from which they are checked.
+const minLook = 32
+
+// takeCell returns a cell whose words are all 0.
+func (c *contextCore) takeCell(at driver.At) (x slab.Cell, err error) {
+	k := &c.cells
+	x, ok := k.Take()
+	if !ok {
+		if k.checkDue() {
+			c.lookAtClosed()
+		}
+		if x, err = k.Grow(func(size int) (*slab.Slab, error) { return c.newSlab(size, at) }); err != nil {
+			return x, err
+		}
+	}
+	x.Clear()
+	return x, nil
+}
+
+// newSlab returns a slab that is registered in the context.
+func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
+	if n, _ := c.cells.Count(); n == 0 {
+		if err := c.device.supportsTimelines(); err != nil {
+			return nil, err
+		}
+	}
+	s, f := c.drv.slabs.New(size, slab.Context[contextKey]{Place: c.place(), Table: c.drv.table, At: at})
+	switch {
+	case f == nil:
+		return s, nil
+	case f.Err != nil:
+		return nil, &Error{Op: f.Op, Result: ResultOutOfMemory, Err: f.Err,
+			Detail: "the operating system has no memory for the counters of timelines"}
+	}
+	return nil, c.callError(f.Op, 0, f.Result)
+}
+
+// place returns the context as a place where slabs are registered.
+func (c *contextCore) place() slab.Place[contextKey] {
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	return slab.Place[contextKey]{Key: c.key, Primary: c.claim == retained, Device: c.dev}
+}
+
+// mapped returns a cell's address for work on a stream.
+func (tc *timelineCore) mapped(x slab.Cell, sc *streamCore) (driver.DevicePtr, error) {
+	c := sc.ctx
+	if c == tc.ctx {
+		return x.Raw(), nil
+	}
+	if p, known := x.Address(c); known {
+		return p, nil
+	}
+	if c.dev != tc.ctx.dev {
+		if err := c.device.supportsTimelines(); err != nil {
+			return 0, err
+		}
+	}
+	p, res := x.Map(c, c.drv.table, driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true})
+	if res != driver.ResultSuccess {
+		return 0, c.callError("cuMemHostGetDevicePointer", uintptr(x.Raw()), res)
+	}
+	return p, nil
+}
+
+// checkDue reports whether to check the closed timelines: when there are twice as many as the
+// last check left. So the amortized cost per timeline is constant.
+func (k *cells) checkDue() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.closed) >= max(k.checkAt, minLook)
+}
+
+// lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller
+// is a user of the context.
+func (c *contextCore) lookAtClosed() {
+	k := &c.cells
+	k.mu.Lock()
+	list := k.closed
+	k.closed = nil // concurrent checks find nothing
+	k.mu.Unlock()
+	list = slices.DeleteFunc(list, func(tc *timelineCore) bool {
+		over, err := tc.finish()
+		if err != nil {
+			c.hold() // never released
+			tc.keep(err)
+		}
+		return over || err != nil
+	})
+	k.mu.Lock()
+	k.checkAt = 2 * len(list)
+	k.closed = append(list, k.closed...)
+	k.mu.Unlock()
+}
+
+// endTimelines waits for the work of closed timelines. The context is being released, and the work
+// on its own streams is done. An error, which is set also if a tracer panics, says that work may
+// still use the memory, which therefore has to stay registered.
+func (c *contextCore) endTimelines(err *error) {
+	k := &c.cells
+	k.drained.Store(true)
+	closed := k.closed // no lock: the context has no users
+	k.closed = nil
+	each(len(closed), func(i int) {
+		tc := closed[i]
+		e := errTracer
+		each(3, func(step int) {
+			switch {
+			case step < 2 && e == errTracer: // try again if a tracer panicked
+				e = tc.waitAndFinish()
+			case step == 2 && e != nil:
+				*err = e
+				tc.keep(e)
+			}
+		})
+	})
+}
+
+// errTracer says why the end of a timeline's work is not known.
+var errTracer = errors.New("a tracer panicked twice while the library waited for the work")
+
+// detachSlabs takes the slabs away from the context and returns them. A software driver's slabs are
+// unregistered and dropped instead, unless the caller must not wait for the GPU.
+func (c *contextCore) detachSlabs(at driver.At) []*slab.Slab {
+	left := c.cells.Detach()
+	c.forgetAddresses()
+	if !c.drv.table.Software() || at.NoWait {
+		return left
+	}
+	at.Context, at.Relaxed = c.raw, true
+	for _, s := range left {
+		if res := c.drv.table.MemHostUnregister(at, s.Addr()); res != driver.ResultSuccess {
+			err := c.backgroundError("cuMemHostUnregister", uintptr(s.Raw()), res)
+			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
+		}
+	}
+	c.drv.slabs.Drop(len(left))
+	return nil
+}
+
+// forgetAddresses removes the addresses that slabs of other contexts have in this one, which is
+// released.
+func (c *contextCore) forgetAddresses() {
+	c.drv.mu.Lock()
+	defer c.drv.mu.Unlock()
+	for _, other := range c.drv.contexts {
+		other.cells.Forget(c)
+	}
+}
+
+// unmapSlabs unmaps the slabs that no context has. If other code keeps the primary context in which
+// a slab is registered, the slab is unregistered first, which waits for all work in that context.
+func (d *Driver) unmapSlabs() { d.slabs.Unmap(d.unregister) }
+
+// unregister unregisters a slab, and reports whether it is registered nowhere now. It waits for the
+// GPU.
+func (d *Driver) unregister(s driver.HostPtr, in slab.Place[contextKey]) bool {
+	switch {
+	case in.Key == contextKey{}:
+		return true
+	case !in.Primary:
+		return false // other code may destroy the context at any time
+	}
+	_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, in.Device)
+	if res != driver.ResultSuccess || active == 0 {
+		return res == driver.ResultSuccess
+	}
+	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, in.Device)
+	if res != driver.ResultSuccess {
+		return false
+	}
+	defer d.releasePrimary(in.Device)
+	key, err := d.keyOf(raw)
+	if err != nil || key != in.Key { // the primary context is a new one
+		return err == nil
+	}
+	res = d.table.MemHostUnregister(driver.At{Context: raw, Relaxed: true}, s)
+	return res == driver.ResultSuccess || res == driver.ResultHostMemoryNotRegistered
+}
+
+// timelineProbe returns the context's probe, and creates it for the first timeline.
+func (c *contextCore) timelineProbe() (driver.Event, error) {
+	k := &c.cells
+	k.mu.Lock()
+	probe := k.probe
+	k.mu.Unlock()
+	if probe != 0 {
+		return probe, nil
+	}
+	e, err := c.createEvent(EventDisableTiming, background()) // without the lock, because tracers are called
+	if err != nil {
+		return 0, err
+	}
+	k.mu.Lock()
+	if probe = k.probe; probe == 0 {
+		k.probe = e
+	}
+	k.mu.Unlock()
+	if probe == 0 {
+		return e, nil
+	}
+	c.doneWith(EventDisableTiming, e)
+	return probe, nil
+}
+
+// timelineCounts has the number of slabs, and how many timelines are open, or closed and still in
+// use.
+type timelineCounts struct{ mappings, open, unfinished int }
+
+// timelineCounts returns the numbers of the driver.
+func (d *Driver) timelineCounts() (n timelineCounts) {
+	n.mappings = d.slabs.Mapped()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.contexts {
+		c.cells.mu.Lock()
+		n.open += c.cells.open
+		n.unfinished += c.cells.unfinished
+		c.cells.mu.Unlock()
+	}
+	return n
+}
