@@ -38,8 +38,8 @@ func (j *judge) files() {
 		return
 	}
 	// CUDA needs one GPU, and no files for displays and tools. With several GPUs, a broken one can
-	// keep CUDA from using the others. On a Jetson any file can, because the files for GPUs may
-	// be the display's.
+	// keep CUDA from using the others. On a Jetson any file can, because the files for GPUs may be
+	// the display's.
 	needed := func(d *DeviceFile) (Severity, bool) {
 		other := j.gpuOpens()
 		switch broken := d.Access != Missing && d.Access != Denied && d.Access != Forbidden; {

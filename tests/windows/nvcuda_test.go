@@ -170,9 +170,9 @@ func TestBadDrivers(t *testing.T) {
 		want          string // the reason in the error
 	}{
 		{"32-bit library", fake, func(b []byte) { copy(b[int(b[60])|int(b[61])<<8+4:], "\x4c\x01") }, "it is for 386, and this program is for amd64"},
-		{"not a library", fake, func(b []byte) { clear(b[:64]) }, "it is no Windows library"},
+		{"not a library", fake, func(b []byte) { clear(b[:64]) }, "it is not a Windows library"},
 		{"the toolkit's stub", "libstub.dll", nil, "it is the CUDA toolkit's stub"},
-		{"another library", "libnoinit.dll", nil, "it loads, but is no CUDA driver: cuInit: "},
+		{"another library", "libnoinit.dll", nil, "it was loaded, but is not a CUDA driver: cuInit: "},
 		{"driver that fails", "libbroken.dll", nil, "cuDriverGetVersion returned 999"},
 	} {
 		m.copy(tt.library, m.driver, tt.change)
