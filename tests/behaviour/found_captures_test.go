@@ -6,26 +6,26 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// The capture modes.
+// These are the capture modes.
 const (
 	capGlobal  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 	capThread  = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	capRelaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
 )
 
-// memory returns memory to work on. It is allocated before anything is captured.
+// memory returns memory for work on the GPU. It must be allocated before a capture begins.
 func (c *raw) memory() driver.DevicePtr {
 	p, res := c.MemAlloc(c.at, 64)
 	c.must("cuMemAlloc", res)
 	return p
 }
 
-// set enqueues a node's worth of work.
+// set enqueues work that is one node of a graph.
 func (c *raw) set(p driver.DevicePtr, s driver.Stream) driver.Result {
 	return c.MemsetD8Async(c.at, p, 1, 16, s)
 }
 
-// graphOf ends a capture, and returns how many nodes its graph has.
+// graphOf ends a capture, and returns the graph and the number of its nodes.
 func (c *raw) graphOf(s driver.Stream) (int, driver.Graph, driver.Result) {
 	g, res := c.StreamEndCapture(c.at, s)
 	if res != driver.ResultSuccess {

@@ -132,14 +132,14 @@ func foundContexts() []found {
 			c.res("set", c.set(p, s))
 			mine := c.stream(nonBlocking)
 			c.res("set-on-its-stream", c.set(p, mine))
-			c.finish(mine) // which freeing would not wait for
+			c.finish(mine) // freeing would not wait for the stream
 			c.res("free", c.MemFree(c.at, p))
 			c.res("destroy-stream", c.StreamDestroy(c.at, s))
 			c.res("destroy-event", c.EventDestroy(c.at, e))
 		}},
 		{famContext, "stack-depth", "counting pushes: the same context may be pushed twice, and set replaces the top only", func(c *raw) {
 			dev, primary := c.setup()
-			ctx := c.context(dev) // on top of the primary one
+			ctx := c.context(dev) // on top of the primary context
 			c.res("push", c.CtxPushCurrent(c.at, ctx))
 			c.res("set", c.CtxSetCurrent(c.at, primary))
 			popped, res := c.CtxPopCurrent(c.at)
@@ -554,7 +554,7 @@ func foundContexts() []found {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			other := c.inside(ctx)
-			g := other.gate() // which outlives the primary context
+			g := other.gate() // the gate outlives the primary context
 			s := c.stream(nonBlocking)
 			c.spinner().spin(s, hold/2)
 			c.mark(s, g)

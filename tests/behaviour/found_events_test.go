@@ -457,7 +457,7 @@ func foundEvents() []found {
 		{famRecord, "blocking-record-twice", "a record that stops the host: an event that lets threads sleep, recorded while its record is pending", func(c *raw) {
 			c.setup()
 			s, g, e := c.stream(blocking), c.gate(), c.event(untimed|driver.CU_EVENT_BLOCKING_SYNC)
-			p := c.memory() // which is not allocated while something is held
+			p := c.memory() // allocated before a stream is held
 			g.hold(s)
 			c.must("cuMemsetD8Async", c.set(p, null))
 			c.record(e, driver.CU_STREAM_PER_THREAD)
@@ -780,18 +780,18 @@ func foundEvents() []found {
 	}
 }
 
-// recorded returns an event that is recorded on a stream now.
+// recorded returns an event that was just recorded on a stream.
 func (c *raw) recorded(s driver.Stream) driver.Event {
 	e := c.event(untimed)
 	c.record(e, s)
 	return e
 }
 
-// legacyIsHeld is for contextWaits: the legacy default stream.
+// legacyIsHeld is a flag of contextWaits: the legacy default stream is held.
 const legacyIsHeld = 100
 
-// contextWaits lets the context wait for an event that is complete or was never
-// recorded, while a stream with the flags is held, and tells who has to wait.
+// contextWaits makes the context wait for an event that is complete or was never recorded, while a
+// stream with the flags is held. It reports which streams wait.
 func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	ctx, res := c.CtxGetCurrent(c.at)
 	c.must("cuCtxGetCurrent", res)
@@ -818,9 +818,9 @@ func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	c.res("sync", c.CtxSynchronize(c.at))
 }
 
-// waitsBehindRecords lets the context wait for an event that is complete, or was never
-// recorded, while a record of the whole context is pending, and tells whether others wait
-// for that. The context waits for the event some times before.
+// waitsBehindRecords makes the context wait for an event that is complete or was never recorded,
+// while a record of the whole context is pending. It reports whether other streams wait for that
+// record. Before that, the context waits for the event several times.
 func (c *raw) waitsBehindRecords(e driver.Event, before int) {
 	ctx, res := c.CtxGetCurrent(c.at)
 	c.must("cuCtxGetCurrent", res)

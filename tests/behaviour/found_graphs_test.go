@@ -6,7 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// foundGraphs are about graphs, made by hand or captured, and how they run.
+// foundGraphs are about graphs that were built or captured, and about their launches.
 func foundGraphs() []found {
 	graph := func(c *raw) driver.Graph {
 		g, res := c.GraphCreate(c.at, 0)

@@ -6,20 +6,20 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// tellFirst gives the first process a handle, and waits until that lets this one go on.
+// tellFirst sends the first process a handle, and waits until that process lets this one continue.
 func (c *raw) tellFirst(x exported) {
 	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
 	c.heard(new(any))
 }
 
-// opened opens the event that the second process told of.
+// opened opens the event whose handle the second process sent.
 func (c *raw) opened(other *second) driver.Event {
 	e, res := c.IpcOpenEventHandle(c.at, other.handle())
 	c.res("open", res)
 	return e
 }
 
-// handle is the one that the second process told.
+// handle returns the handle that the second process sent.
 func (s *second) handle() (h driver.IPCEventHandle) {
 	data, err := base64.StdEncoding.DecodeString(s.text)
 	if err != nil || copy(h[:], data) != len(h) {
@@ -28,18 +28,18 @@ func (s *second) handle() (h driver.IPCEventHandle) {
 	return h
 }
 
-// kill ends the second process, which has no say in it.
+// kill kills the second process.
 func (s *second) kill() {
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.rep.fatal("the second process: %v", err)
 	}
-	_ = s.cmd.Wait() // it says that the process was killed
+	_ = s.cmd.Wait() // the error is that the process was killed
 }
 
-// foundIPC are about processes that export events, and that end.
+// foundIPC are about processes that export events and then end.
 func foundIPC() []found {
-	// exporting makes a case whose second process makes the event, and prepares it. The
-	// first one has it then, and lets the second go on.
+	// exporting makes a case whose second process creates and prepares the event. Then the first
+	// process opens the event, and lets the second process continue.
 	exporting := func(prepare, then func(c *raw, e driver.Event, s driver.Stream), first func(c *raw, other *second)) func(*raw) {
 		return func(c *raw) {
 			c.setup()
@@ -102,7 +102,7 @@ func foundIPC() []found {
 		})},
 		{famIPC, "ipc-open-after-destroy", "sending a handle, and destroying the event before it was opened", exporting(func(c *raw, e driver.Event, s driver.Stream) {
 			c.res("destroy", c.EventDestroy(c.at, e))
-			c.event(interprocess) // maybe in its place
+			c.event(interprocess) // may get the same address
 		}, nil, func(c *raw, other *second) {
 			if e := c.opened(other); e != 0 {
 				c.val("query", int(c.query(e)))
@@ -162,7 +162,7 @@ func foundIPC() []found {
 				e := c.imported("open")
 				s, _ := c.held(nonBlocking)
 				c.res("record", c.EventRecord(c.at, e, s))
-				c.more() // and is killed
+				c.more() // the process is killed here
 				return
 			}
 			c.setup()

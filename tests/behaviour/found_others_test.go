@@ -8,7 +8,7 @@ import (
 
 const interprocess = driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING
 
-// exported is what the first process of a case tells the second.
+// exported is what the first process of a case sends the second.
 type exported struct{ Handle []byte }
 
 // export returns an event for other processes.
@@ -19,7 +19,7 @@ func (c *raw) export() (driver.Event, exported) {
 	return e, exported{h[:]}
 }
 
-// imported waits, in a second process, for an event of the first.
+// imported waits, in a second process, for an event of the first process.
 func (c *raw) imported(step string) driver.Event {
 	c.setup()
 	var x exported
@@ -31,7 +31,7 @@ func (c *raw) imported(step string) driver.Event {
 	return e
 }
 
-// more waits, in a second process, until the first lets it go on.
+// more waits, in a second process, until the first process lets it continue.
 func (c *raw) more() {
 	var v any
 	c.hear(&v)
@@ -44,7 +44,7 @@ func foundOthers() []found {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				c.res("child-pending", c.settled(e))
-				c.more() // it is destroyed
+				c.more() // the event is destroyed
 				c.res("child-after-destroy", c.settled(e))
 				c.more() // the gate is open
 				c.res("child-sync", c.EventSynchronize(c.at, e))
@@ -69,7 +69,7 @@ func foundOthers() []found {
 				e := c.imported("open")
 				s, _ := c.held(nonBlocking)
 				c.must("cuStreamWaitEvent", c.StreamWaitEvent(c.at, s, e, 0))
-				return // and dies, with all that is pending
+				return // the process ends with pending work
 			}
 			c.setup()
 			s, g := c.held(nonBlocking)
@@ -191,7 +191,7 @@ func foundOthers() []found {
 				e, x := c.export()
 				c.record(e, s)
 				c.tellFirst(x)
-				return // and dies, with the record pending
+				return // the process ends with a pending record
 			}
 			c.setup()
 			other := startPeer(c.job, c.reporter)

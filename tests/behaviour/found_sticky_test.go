@@ -12,13 +12,13 @@ import (
 //go:embed testdata/assert.ptx
 var assertPTX []byte
 
-// trapPTX ends itself by an interrupt. Software drivers know these kernels by their names.
+// trapPTX is a kernel that ends with a trap. Software drivers know these kernels by name.
 const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
 
 const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n" +
 	"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
 
-// illegal lets a stream write to an illegal address when a gate is opened.
+// illegal makes a stream write to an illegal address when a gate is opened.
 func (c *raw) illegal(s driver.Stream) *gate {
 	g := c.gate()
 	f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
@@ -27,8 +27,8 @@ func (c *raw) illegal(s driver.Stream) *gate {
 	return g
 }
 
-// trap lets a kernel end itself, and misaligned lets one write to an address that is not a
-// multiple of the word.
+// trap makes a kernel trap. misaligned makes a kernel write to an address that is not a multiple of
+// the word.
 func (c *raw) trap(s driver.Stream) {
 	c.launch(s, c.kernel([]byte(trapPTX), "cusim_trap"), driver.KernelParams{})
 }
@@ -39,22 +39,22 @@ func (c *raw) misaligned(s driver.Stream) {
 		driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
 }
 
-// poisoned lets a stream fail, and waits until that is known.
+// poisoned makes a stream fail, and waits until the error is known.
 func (c *raw) poisoned(s driver.Stream) {
 	c.illegal(s).open()
 	c.res("poison", c.StreamSynchronize(c.at, s))
 }
 
-// A witness is what a call can be about that may be the first to notice an error.
+// A witness has the objects of a call that may be the first to return an error.
 type witness struct {
 	start, end, abroad driver.Event  // complete; abroad is in another context
 	behind, later      driver.Event  // pending, on the stream that fails and on one that is held
-	failing, free      driver.Stream // free has nothing to do
+	failing, free      driver.Stream // free has no work
 	other              *raw          // another context of the device
 }
 
-// threadEnd is what there is when a thread ends: a stream that it has worked on, its own
-// default stream or another one, which may be captured in thread-local mode.
+// threadEnd describes a thread that ends: it has used its own default stream or another stream,
+// which may be in a capture in thread-local mode.
 type threadEnd struct {
 	other     bool
 	capturing bool
@@ -62,7 +62,7 @@ type threadEnd struct {
 	lost      bool // there was a sticky error
 }
 
-// noticing is how long a call may take to notice an error.
+// noticing is the time that a call may take to return an error.
 func (c *raw) noticing() time.Duration {
 	if c.Software() {
 		return 20 * time.Millisecond
@@ -70,9 +70,9 @@ func (c *raw) noticing() time.Duration {
 	return 1500 * time.Millisecond
 }
 
-// foundSticky are about errors that stay: whom they reach, and what is left.
+// foundSticky are about sticky errors: which objects they affect, and what still works.
 func foundSticky() []found {
-	// notices makes a case in which a call is the first that could notice an error.
+	// notices makes a case in which a call is the first that can return an error.
 	notices := func(name, prevents string, call func(c *raw, w witness) driver.Result) found {
 		return found{family: famSticky, name: "noticed-by-" + name, prevents: prevents, run: func(c *raw) {
 			dev, _ := c.setup()
@@ -98,7 +98,8 @@ func foundSticky() []found {
 			holds.open()
 		}}
 	}
-	// fails makes a case in which a kernel of one device fails, and another device is asked.
+	// fails makes a case in which a kernel of one device fails, and calls are made on another
+	// device.
 	fails := func(name, prevents string, fail func(c *raw, s driver.Stream)) found {
 		return found{family: famSticky, name: "two-devices-" + name, prevents: prevents, run: func(c *raw) {
 			c.devices(2)
@@ -120,8 +121,8 @@ func foundSticky() []found {
 			c.res("context-sync", other.CtxSynchronize(other.at))
 		}}
 	}
-	// captures makes a case in which a stream is being captured when its context is lost, and is
-	// then asked to do something, again and again.
+	// captures makes a case in which a stream is being captured when its context is lost. Then a
+	// call on the stream is made several times.
 	captures := func(name string, spoilt bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
 		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "going on with a capture whose context is lost", run: func(c *raw) {
 			_, ctx := c.setup()

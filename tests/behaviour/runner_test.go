@@ -15,7 +15,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Tests of what runs the cases. They need no driver.
+// These tests check the code that runs cases. They need no driver.
 
 // testRows are rows of a table for these tests.
 func testRows(t *testing.T) []row {
@@ -33,8 +33,7 @@ func testRows(t *testing.T) []row {
 	return rows
 }
 
-// TestJudge shows which reports are right, and that every way to be wrong is
-// noticed.
+// TestJudge checks correct reports, and that every error in reports is found.
 func TestJudge(t *testing.T) {
 	says := func(step, a string) report { return report{Kind: answer, Step: step, Answer: a} }
 	leaves := func(step string) report { return report{Kind: left, Step: step, Text: "for a reason"} }
@@ -111,7 +110,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// fakeCases end in all the ways in which a process can end.
+// fakeCases are cases that end in all ways in which a process can end.
 func fakeCases() []testCase {
 	first := func(rep *reporter) {
 		rep.send(report{Kind: about})
@@ -181,8 +180,7 @@ func fakeCases() []testCase {
 	}
 }
 
-// TestLaunch shows that a child is heard, and that its end is told from what it
-// should be.
+// TestLaunch checks that the reports of a child arrive, and that a wrong end is an error.
 func TestLaunch(t *testing.T) {
 	one := report{Kind: answer, Step: "one", Answer: "0"}
 	two := report{Kind: answer, Step: "two", Answer: "=1"}
@@ -219,7 +217,7 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 	t.Run("hang", func(t *testing.T) {
-		// The reports are not compared: it may be killed before it says a word.
+		// The reports are not compared, because the process may be killed before it prints one.
 		_, err := launch(t, job{Suite: suiteFake, Case: "hang"}, 500*time.Millisecond)
 		wantError(t, err, []string{"hung after", "killed"})
 	})
@@ -237,7 +235,7 @@ func wantError(t *testing.T, err error, parts []string) {
 	}
 }
 
-// TestReports passes reports through a stream in which a driver writes as well.
+// TestReports passes reports through a stream to which a driver writes, too.
 func TestReports(t *testing.T) {
 	r, w := io.Pipe()
 	sent := []report{
@@ -265,7 +263,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSpinKernel holds the spin kernel to the one that people try first.
+// TestSpinKernel checks that the spinning kernel is the one of cmd/cuprobe.
 func TestSpinKernel(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("..", "..", "cmd", "cuprobe", "spin.ptx"))
 	if err != nil {
