@@ -18,13 +18,13 @@ const (
 	anchorEvery = 2 * time.Second
 )
 
-// gpuClock converts times of the GPU to times of the host. The driver tells only the time between
+// gpuClock converts times of the GPU to times of the host. The driver returns only the time between
 // two records. The host's time of one record is known from the comparison of the clocks; all other
-// times are measured from this one. The driver resolves short times better than long ones, so there
-// is a new anchor from time to time.
+// times are measured from that record. The driver resolves short times better than long ones, so a
+// new anchor is recorded from time to time.
 //
-// The lock guards the users of all anchors. Whoever holds the recorder's token may read the other
-// fields; to change them takes the lock, too.
+// The lock protects the users of all anchors. The holder of the recorder's token may read the other
+// fields. To change them, it takes the lock, too.
 type gpuClock struct {
 	mu      sync.Mutex
 	current *anchor
@@ -33,8 +33,8 @@ type gpuClock struct {
 	uncertainty, drift time.Duration
 }
 
-// anchor is a record that others are measured from. Whoever holds the recorder's token may use the
-// fields, except for users.
+// anchor is a record from which other times are measured. The holder of the recorder's token may
+// use the fields, except for users.
 type anchor struct {
 	event *cu.Event
 	host  time.Time     // when it was recorded, by the host's clock

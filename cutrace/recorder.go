@@ -70,13 +70,13 @@ type Recorder struct {
 	origin time.Time // the trace's zero
 	remove func()    // removes the tracers
 
-	// working holds a token while somebody measures. Measuring calls package cu, which calls the
-	// tracers. It is therefore taken before any lock, and never with one held.
+	// working holds a token while a goroutine measures. Measuring calls package cu, which calls the
+	// tracers. So the token is taken before any lock, and never while a lock is held.
 	working chan struct{}
 	stream  *cu.Stream // of the records that measure the clocks
 
-	// Each of these has a lock. None of them is held while another one is taken, or while package
-	// cu is called.
+	// Each of these has a lock. No lock is held while another one is taken, or while package cu is
+	// called.
 	host  hostTrace
 	clock gpuClock
 	spans intervals
@@ -189,7 +189,7 @@ func (r *Recorder) flush(ctx context.Context, op string) error {
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("%s: %d intervals are still under way: %w", op, n, err)
 		case !r.measure(sp):
-			r.settle(sp, 0, 0, errors.Join(err, errPending)) // nobody can wait for it
+			r.settle(sp, 0, 0, errors.Join(err, errPending)) // the span can never be measured
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 	}
 	if err := r.take(ctx); err != nil {
 		r.spans.setClosed(false)
-		return fmt.Errorf("%s: somebody else is waiting for intervals; call Close again: %w", op, err)
+		return fmt.Errorf("%s: another goroutine is waiting for intervals; call Close again: %w", op, err)
 	}
 	err := r.flush(ctx, op)
 	if err == nil {
