@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // publicPackages are the packages whose exported names must stay compatible, sorted.
 var publicPackages = []string{"cu", "cusim", "cutest", "cutrace", "driver", "loader"}

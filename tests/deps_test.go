@@ -33,9 +33,8 @@ const (
 	modGoleak = "go.uber.org/goleak"
 )
 
-// rules holds every package of this module, by its directory; a key that ends
-// in /... stands for what is below it and not named itself. The
-// packages lower down build on those above.
+// rules holds every package of this module, by its directory; a key that ends in /... stands for
+// what is below it and not named itself. The packages lower down build on those above.
 var rules = map[string]rule{
 	"internal/ccall":                  {imports: []string{"internal/ccall/internal/guest"}, modules: []string{modPurego}, unsafe: []string{"*"}},
 	"internal/ccall/internal/guest":   {unsafe: []string{"*"}},
@@ -62,14 +61,13 @@ var rules = map[string]rule{
 	"tests/...":           {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
 
-// testModules are the modules that any package's tests may import from. Inside
-// this module tests may import what they like.
+// testModules are the modules that any package's tests may import from. Inside this module tests
+// may import what they like.
 var testModules = []string{modCmp, modGoleak}
 
-// variables holds the package-level variables that count as mutable state, and
-// why each is right, as "directory.name". A variable is state unless it has an
-// initial value, not from new or make, that nothing in its package changes or
-// takes the address of.
+// variables holds the package-level variables that count as mutable state, and why each is right,
+// as "directory.name". A variable is state unless it has an initial value, not from new or make,
+// that nothing in its package changes or takes the address of.
 var variables = map[string]string{
 	"cu.gates":                   "a driver in C crashes whichever Driver of the process makes the call",
 	"internal/ccall.call6ABI0":   "set by the assembler",
@@ -108,8 +106,8 @@ var variables = map[string]string{
 	"driver.symbols": "a generated table that is only read",
 }
 
-// calls holds the calls in libraries that are forbidden elsewhere, and why
-// each is right, as "file: call".
+// calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:
+// call".
 var calls = map[string]string{
 	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
 	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",

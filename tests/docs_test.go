@@ -203,8 +203,7 @@ func (p page) cellSpans() (spans []string) {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// identifier is a name of a public package: pkg.Name, pkg.Type.Method, or
-// Type.Method.
+// identifier is a name of a public package: pkg.Name, pkg.Type.Method, or Type.Method.
 var identifier = regexp.MustCompile(`^(?:([a-z]+)\.)?([A-Z]\w*)(?:\.([A-Z]\w*))?$`)
 
 // vocabulary has the names that the documentation may use.
@@ -268,8 +267,7 @@ func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, 
 }
 `
 
-// compile type-checks an expression or a statement that uses the names in
-// tables.
+// compile type-checks an expression or a statement that uses the names in tables.
 func (v vocabulary) compile(span string) error {
 	statement := span
 	expr, err := parser.ParseExpr(span)

@@ -45,8 +45,7 @@ const (
 	suiteFake suiteName = "fake" // for tests of the code that runs cases
 )
 
-// A testCase is a function that makes the steps of a case and reports what the
-// driver answered.
+// A testCase is a function that makes the steps of a case and reports what the driver answered.
 type testCase struct {
 	name string
 	run  func(job, *reporter)
@@ -199,7 +198,7 @@ func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 	case err != nil:
 		err = fmt.Errorf("the process crashed after %s: %w", last, err)
 	case !complete:
-		err = fmt.Errorf("the process ended after %s, though the case goes on", last)
+		err = fmt.Errorf("the process ended after %s, although the case had not ended", last)
 	}
 	if said := bytes.TrimSpace(append(noise, stderr.Bytes()...)); err != nil && len(said) > 0 {
 		const most = 4000
@@ -259,8 +258,8 @@ func (s *second) forward() (last report) {
 	}
 }
 
-// tell sends the second process a handle.
-func (s *second) tell(h driver.IPCEventHandle) {
+// sendHandle sends the second process a handle.
+func (s *second) sendHandle(h driver.IPCEventHandle) {
 	if err := json.NewEncoder(s.in).Encode(h[:]); err != nil {
 		s.rep.fatal("the second process does not listen: %v", err)
 	}

@@ -6,10 +6,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// tellFirst sends the first process a handle, and waits until that process lets this one continue.
-func (c *raw) tellFirst(x exported) {
+// sendToFirst sends the first process a handle, and waits until that process lets this one
+// continue.
+func (c *raw) sendToFirst(x exported) {
 	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
-	c.heard(new(any))
+	c.readyToReceive(new(any))
 }
 
 // opened opens the event whose handle the second process sent.
@@ -52,7 +53,7 @@ func foundIPC() []found {
 			if prepare != nil {
 				prepare(c, e, s)
 			}
-			c.tellFirst(x)
+			c.sendToFirst(x)
 			if then != nil {
 				then(c, e, s)
 			}
@@ -70,7 +71,7 @@ func foundIPC() []found {
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("wait", c.wait(s, e))
 			c.res("stream", c.drained(s))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-recorded-again-while-waited", "a waiter in another process that waits for the newest record, where one in this process would not", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
@@ -79,25 +80,25 @@ func foundIPC() []found {
 			first.hold(s)
 			second.hold(t)
 			c.res("record", c.EventRecord(c.at, e, s))
-			c.more()
+			c.waitForFirst()
 			c.res("record-again", c.EventRecord(c.at, e, t))
 			first.open()
 			c.res("first-stream", c.drained(s))
-			c.more()
+			c.waitForFirst()
 			second.open()
 			c.res("second-stream", c.drained(t))
-			c.more()
+			c.waitForFirst()
 		}, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			c.res("wait", c.wait(s, e))
-			other.say(1)
+			other.send(1)
 			c.res("stream-when-older-is-done", c.drained(s))
 			c.res("query", c.query(e))
-			other.say(1)
+			other.send(1)
 			c.res("stream-when-newer-is-done", c.drained(s))
 			c.res("query-done", c.settled(e))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-open-after-destroy", "sending a handle, and destroying the event before it was opened", exporting(func(c *raw, e driver.Event, s driver.Stream) {
@@ -109,7 +110,7 @@ func foundIPC() []found {
 			} else {
 				c.val("query", "none")
 			}
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended well", exporting(func(c *raw, e driver.Event, s driver.Stream) {
@@ -117,7 +118,7 @@ func foundIPC() []found {
 			c.finish(s)
 		}, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.res("query", c.query(e))
 			c.res("sync", c.EventSynchronize(c.at, e))
@@ -127,7 +128,7 @@ func foundIPC() []found {
 			c.res("destroy", c.EventDestroy(c.at, e))
 		})},
 		{famIPC, "ipc-open-after-the-end", "opening the event of a process that has ended", exporting(nil, nil, func(c *raw, other *second) {
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.opened(other)
 			c.res("alive", c.newEvent())
@@ -162,14 +163,14 @@ func foundIPC() []found {
 				e := c.imported("open")
 				s, _ := c.held(nonBlocking)
 				c.res("record", c.EventRecord(c.at, e, s))
-				c.more() // the process is killed here
+				c.waitForFirst() // the process is killed here
 				return
 			}
 			c.setup()
 			s := c.stream(nonBlocking)
 			e, x := c.export()
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("query", c.query(e))
 			other.kill()
 			c.res("query-killed", c.settled(e))
@@ -190,7 +191,7 @@ func foundIPC() []found {
 			c.res("query", c.query(e))
 			try("external-record", func() driver.Result { return c.external(e, s) })
 			try("external-wait", func() driver.Result { return c.externalWait(s, e) })
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-without-a-context", "opening an event before a context is current, or in another one than its streams'", exporting(nil, nil, func(c *raw, other *second) {
@@ -206,7 +207,7 @@ func foundIPC() []found {
 			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			c.current(ctx)
 			c.res("record-in-the-primary", c.EventRecord(c.at, e, c.stream(nonBlocking)))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context than it was opened in", exporting(nil, nil, func(c *raw, other *second) {
@@ -214,7 +215,7 @@ func foundIPC() []found {
 			c.must("cuCtxGetDevice", res)
 			e := c.opened(other)
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
@@ -224,7 +225,7 @@ func foundIPC() []found {
 			e := c.opened(other)
 			c.record(e, c.stream(nonBlocking))
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
@@ -232,7 +233,7 @@ func foundIPC() []found {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			e, ctx := c.opened(other), c.aside(dev)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.CtxWaitEvent(c.at, ctx, e) })
 		})},
@@ -253,7 +254,7 @@ func foundIPC() []found {
 		}},
 		{famIPC, "ipc-calls-without-a-context", "making a context current for what needs none, or not doing it for what crashes: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.bare()
 			c.res("query", c.query(e))
@@ -263,7 +264,7 @@ func foundIPC() []found {
 		})},
 		{famIPC, "ipc-destroy-without-a-context", "the same of its destruction", exporting(nil, nil, func(c *raw, other *second) {
 			e := c.opened(other)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.bare()
 			c.dare("destroy", func() driver.Result { return c.EventDestroy(c.at, e) })
@@ -274,7 +275,7 @@ func foundIPC() []found {
 				c.must("external record", c.external(e, s))
 				c.must("external wait", c.externalWait(s, e))
 			}))
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("launch", func() driver.Result {
 				if res := c.GraphLaunch(c.at, x, s); res != driver.ResultSuccess {
@@ -289,7 +290,7 @@ func foundIPC() []found {
 			e, s := c.opened(other), c.stream(nonBlocking)
 			x := c.exec(c.captured(s, func() { c.must("external wait", c.externalWait(s, e)) }))
 			elsewhere := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("launch", func() driver.Result { return c.GraphLaunch(c.at, x, elsewhere) })
 		})},
@@ -299,20 +300,20 @@ func foundIPC() []found {
 			g.hold(s)
 			c.launch(s, f, driver.KernelParams{})
 			c.res("record", c.EventRecord(c.at, e, s))
-			c.more()
+			c.waitForFirst()
 			g.open()
 			c.res("sync-there", c.StreamSynchronize(c.at, s))
-			c.more()
+			c.waitForFirst()
 		}, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			c.res("query", c.query(e))
 			c.res("wait", c.wait(s, e))
-			other.say(1)
+			other.send(1)
 			c.res("query-failed", c.settled(e))
 			c.res("stream", c.drained(s))
 			c.res("create", c.newEvent())
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 	}

@@ -23,7 +23,7 @@ func (c *raw) export() (driver.Event, exported) {
 func (c *raw) imported(step string) driver.Event {
 	c.setup()
 	var x exported
-	c.hear(&x)
+	c.receive(&x)
 	var h driver.IPCEventHandle
 	copy(h[:], x.Handle)
 	e, res := c.IpcOpenEventHandle(c.at, h)
@@ -31,10 +31,10 @@ func (c *raw) imported(step string) driver.Event {
 	return e
 }
 
-// more waits, in a second process, until the first process lets it continue.
-func (c *raw) more() {
+// waitForFirst waits, in a second process, until the first process lets it continue.
+func (c *raw) waitForFirst() {
 	var v any
-	c.hear(&v)
+	c.receive(&v)
 }
 
 // foundOthers are about other processes, graphs, sticky errors and second devices.
@@ -44,9 +44,9 @@ func foundOthers() []found {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				c.res("child-pending", c.settled(e))
-				c.more() // the event is destroyed
+				c.waitForFirst() // the event is destroyed
 				c.res("child-after-destroy", c.settled(e))
-				c.more() // the gate is open
+				c.waitForFirst() // the gate is open
 				c.res("child-sync", c.EventSynchronize(c.at, e))
 				c.res("child-destroy", c.EventDestroy(c.at, e))
 				return
@@ -56,12 +56,12 @@ func foundOthers() []found {
 			e, x := c.export()
 			c.record(e, s)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("destroy", c.EventDestroy(c.at, e))
-			other.say(1)
+			other.send(1)
 			g.open()
 			c.finish(s)
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
 		{famIPC, "importer-dies", "an exporter that is disturbed by an importer's death", func(c *raw) {
@@ -76,7 +76,7 @@ func foundOthers() []found {
 			e, x := c.export()
 			c.record(e, s)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			other.end()
 			c.res("pending", c.settled(e))
 			g.open()
@@ -89,34 +89,34 @@ func foundOthers() []found {
 				e := c.imported("open")
 				s, g := c.held(nonBlocking)
 				c.res("child-record", c.EventRecord(c.at, e, s))
-				c.more()
+				c.waitForFirst()
 				g.open()
 				c.finish(s)
-				c.more()
+				c.waitForFirst()
 				return
 			}
 			c.setup()
 			e, x := c.export()
 			c.res("query-unrecorded", c.EventQuery(c.at, e))
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("query-pending", c.settled(e))
 			s := c.stream(nonBlocking)
 			c.res("wait", c.StreamWaitEvent(c.at, s, e, 0))
 			c.res("waiter", c.reached(s))
-			other.say(1)
+			other.send(1)
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("sync-waiter", c.StreamSynchronize(c.at, s))
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
 		{famIPC, "exporter-records-again", "an importer that waits for the record of its time: it follows the newest", func(c *raw) {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				c.res("child-complete", c.settled(e))
-				c.more()
+				c.waitForFirst()
 				c.res("child-pending", c.settled(e))
-				c.more()
+				c.waitForFirst()
 				c.res("child-sync", c.EventSynchronize(c.at, e))
 				return
 			}
@@ -127,13 +127,13 @@ func foundOthers() []found {
 			c.record(e, s)
 			c.sync(e)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			g.hold(s)
 			c.record(e, s)
-			other.say(1)
+			other.send(1)
 			g.open()
 			c.finish(s)
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
 		{famIPC, "open-here", "opening one's own event", func(c *raw) {
@@ -165,7 +165,7 @@ func foundOthers() []found {
 			if c.job.Part == peer {
 				c.setup()
 				var x exported
-				c.hear(&x)
+				c.receive(&x)
 				var h driver.IPCEventHandle
 				copy(h[:], x.Handle)
 				e, res := c.IpcOpenEventHandle(c.at, h)
@@ -181,7 +181,7 @@ func foundOthers() []found {
 			c.setup()
 			_, x := c.export()
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			other.end()
 		}},
 		{famIPC, "exporter-dies", "an importer that hangs, or fails, when the exporter is gone before it has recorded the end", func(c *raw) {
@@ -190,14 +190,14 @@ func foundOthers() []found {
 				s, _ := c.held(nonBlocking)
 				e, x := c.export()
 				c.record(e, s)
-				c.tellFirst(x)
+				c.sendToFirst(x)
 				return // the process ends with a pending record
 			}
 			c.setup()
 			other := startPeer(c.job, c.reporter)
 			e := c.opened(other)
 			c.res("pending", c.settled(e))
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.val("pending-for-ever", c.settled(e) == driver.ResultNotReady)
 			c.res("destroy", c.EventDestroy(c.at, e))

@@ -56,10 +56,10 @@ type witness struct {
 // threadEnd describes a thread that ends: it has used its own default stream or another stream,
 // which may be in a capture in thread-local mode.
 type threadEnd struct {
-	other     bool
-	capturing bool
-	spoilt    bool // the capture has failed
-	lost      bool // there was a sticky error
+	other       bool
+	capturing   bool
+	invalidated bool // the capture has failed
+	lost        bool // there was a sticky error
 }
 
 // noticing is the time that a call may take to return an error.
@@ -123,7 +123,7 @@ func foundSticky() []found {
 	}
 	// captures makes a case in which a stream is being captured when its context is lost. Then a
 	// call on the stream is made several times.
-	captures := func(name string, spoilt bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
+	captures := func(name string, invalidated bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
 		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "going on with a capture whose context is lost", run: func(c *raw) {
 			_, ctx := c.setup()
 			s, t, before, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
@@ -132,7 +132,7 @@ func foundSticky() []found {
 			c.begin(s, capRelaxed)
 			c.record(c.event(untimed), s)
 			c.must("cuMemsetD8Async", c.set(p, s))
-			if spoilt {
+			if invalidated {
 				c.res("spoil", c.wait(s, before))
 			}
 			bad.open()
@@ -166,7 +166,7 @@ func foundSticky() []found {
 				if has.capturing {
 					c.begin(s, capThread)
 				}
-				if has.spoilt {
+				if has.invalidated {
 					c.res("spoil", c.streamQuery(s))
 				}
 			})
@@ -179,7 +179,7 @@ func foundSticky() []found {
 				time.Sleep(5 * settling) // the thread ends some time after its goroutine
 				return bare(c.CtxGetCurrent(c.at))
 			}
-			if has.spoilt {
+			if has.invalidated {
 				c.dare("thread-ends", end)
 			} else {
 				c.res("thread-ends", end())
@@ -327,10 +327,10 @@ func foundSticky() []found {
 		captures("wait", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result { return c.wait(s, e) }),
 		ends("thread-ends", "a thread that ends while its default stream was used", threadEnd{}),
 		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", threadEnd{capturing: true}),
-		ends("thread-ends-spoilt", "the same when the capture has failed", threadEnd{capturing: true, spoilt: true}),
+		ends("thread-ends-spoilt", "the same when the capture has failed", threadEnd{capturing: true, invalidated: true}),
 		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", threadEnd{lost: true}),
 		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", threadEnd{capturing: true, lost: true}),
-		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", threadEnd{capturing: true, spoilt: true, lost: true}),
+		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", threadEnd{capturing: true, invalidated: true, lost: true}),
 		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's",
 			threadEnd{other: true, capturing: true, lost: true}),
 		{famSticky, "released-capturing-after-an-error", "giving the primary context up while a capture is under way there that was lost with it", func(c *raw) {

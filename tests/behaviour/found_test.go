@@ -26,16 +26,16 @@ var foundTSV string
 
 // record is the name of a file to which the answers of a driver are written as a table of found
 // behaviours.
-var record = flag.String("behaviour.record", "", "write what the GPU, or else cusim, answers in the found cases to this `file`")
+var record = flag.String("behaviour.record", "", "write the answers of the GPU, or of cusim without one, in the found cases to this `file`")
 
 // foundPart selects a part of the cases, for machines on which all of them take too long.
-var foundPart = flag.String("behaviour.part", "", "have TestFound run the I-th of N `parts` of its cases: I/N")
+var foundPart = flag.String("behaviour.part", "", "run the I-th of N `parts` of the cases in TestFound: I/N")
 
 // These flags say what is recorded, and how many cases at a time.
 var (
-	recordMissing = flag.Bool("behaviour.missing", false, "with -behaviour.record, leave cases alone that are recorded already")
+	recordMissing = flag.Bool("behaviour.missing", false, "with -behaviour.record, keep cases that are already recorded")
 	recorders     = flag.Int("behaviour.recorders", 8, "with -behaviour.record, how many `cases` are recorded at a time")
-	recordTimes   = flag.Int("behaviour.times", 3, "with -behaviour.record, how often a case is run, to see what varies")
+	recordTimes   = flag.Int("behaviour.times", 3, "with -behaviour.record, how often a case is run, to find answers that vary")
 )
 
 // suiteFound has behaviours that are not documented, through driver.Table.
@@ -168,7 +168,7 @@ func TestFound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					t.Logf("%d steps made, and none asserted: nobody has recorded what a GPU answers", len(made))
+					t.Logf("%d steps made, and none asserted: no GPU answers were recorded", len(made))
 				})
 			}
 		})
@@ -183,7 +183,7 @@ func TestFoundCovers(t *testing.T) {
 	for _, f := range foundBehaviours() {
 		count[f.family]++
 		if f.prevents == "" || seen[f.name] {
-			t.Errorf("%s is there twice, or nobody knows what for", f.name)
+			t.Errorf("%s is there twice, or does not say what it prevents", f.name)
 		}
 		seen[f.name] = true
 	}
@@ -467,22 +467,22 @@ func (c *raw) reached(s driver.Stream) driver.Result {
 // bare returns the result of a call that also returns a value.
 func bare[T any](_ T, res driver.Result) driver.Result { return res }
 
-// hear waits, in a second process, for a value that the first process sends.
-func (c *raw) hear(v any) {
+// receive waits, in a second process, for a value that the first process sends.
+func (c *raw) receive(v any) {
 	c.send(report{Kind: ready})
-	c.heard(v)
+	c.readyToReceive(v)
 }
 
-// heard is hear after the process has reported that it is ready.
-func (c *raw) heard(v any) {
+// readyToReceive is like receive, after the process has reported that it is ready.
+func (c *raw) readyToReceive(v any) {
 	if err := json.NewDecoder(os.Stdin).Decode(v); err != nil {
 		c.fatal("the first process says nothing more: %v", err)
 	}
 }
 
-// say sends a value to the second process. It waits until the process is ready for more, or has
+// send sends a value to the second process. It waits until the process is ready for more, or has
 // ended.
-func (s *second) say(v any) {
+func (s *second) send(v any) {
 	if err := json.NewEncoder(s.in).Encode(v); err != nil {
 		s.rep.fatal("the second process does not listen: %v", err)
 	}

@@ -39,8 +39,7 @@ type callbackSlot struct {
 	given    int32 // the status, until the results are complete
 }
 
-// askInside is void f(void *stream, int status, struct callbackSlot *p), for
-// cuStreamAddCallback:
+// askInside is void f(void *stream, int status, struct callbackSlot *p), for cuStreamAddCallback:
 //
 //	p->answer1 = p->first(&p->out);
 //	p->answer2 = p->second(p->argument);

@@ -171,7 +171,7 @@ func rawIPC2(c *raw) {
 	other := startPeer(c.job, c.reporter)
 	sp.spin(s, long)
 	c.record(e, s)
-	other.tell(h)
+	other.sendHandle(h)
 	other.finish()
 	c.res("parent-sync", c.EventSynchronize(c.at, e))
 }
@@ -196,7 +196,7 @@ func rawIPCDev(c *raw) {
 	h, res := c.IpcGetEventHandle(c.at, e)
 	c.must("cuIpcGetEventHandle", res)
 	other := startPeer(c.job, c.reporter)
-	other.tell(h)
+	other.sendHandle(h)
 	other.finish()
 }
 
@@ -207,12 +207,12 @@ func rawCtxDestroyed(c *raw) {
 	s := c.stream(nonBlocking)
 	e, f := c.ended(timed, s), c.ended(timed, s)
 	c.must("cuCtxDestroy", c.CtxDestroy(c.at, ctx))
-	c.perilous("query", func() driver.Result { return c.EventQuery(c.at, e) })
-	c.perilous("elapsed", func() driver.Result {
+	c.crashing("query", func() driver.Result { return c.EventQuery(c.at, e) })
+	c.crashing("elapsed", func() driver.Result {
 		_, res := c.EventElapsedTimeV2(c.at, e, f)
 		return res
 	})
-	c.perilous(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
 }
 
 // rawDoubleDestroy destroys an event twice.
@@ -220,7 +220,7 @@ func rawDoubleDestroy(c *raw) {
 	c.setup()
 	e := c.event(timed)
 	c.res("destroy1", c.EventDestroy(c.at, e))
-	c.perilous(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
 }
 
 // rawQueryFreed queries a destroyed event.
@@ -228,7 +228,7 @@ func rawQueryFreed(c *raw) {
 	c.setup()
 	e := c.event(timed)
 	c.res("destroy1", c.EventDestroy(c.at, e))
-	c.perilous(crash, func() driver.Result { return c.EventQuery(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventQuery(c.at, e) })
 }
 
 // rawRecordFreedStream records an event on a destroyed stream.
@@ -236,13 +236,13 @@ func rawRecordFreedStream(c *raw) {
 	c.setup()
 	s, e := c.stream(nonBlocking), c.event(timed)
 	c.must("cuStreamDestroy", c.StreamDestroy(c.at, s))
-	c.perilous(crash, func() driver.Result { return c.EventRecord(c.at, e, s) })
+	c.crashing(crash, func() driver.Result { return c.EventRecord(c.at, e, s) })
 }
 
 // rawGarbage queries a handle that was never an event.
 func rawGarbage(c *raw) {
 	c.setup()
-	c.perilous(crash, func() driver.Result { return c.EventQuery(c.at, 0xdeadbeef) })
+	c.crashing(crash, func() driver.Result { return c.EventQuery(c.at, 0xdeadbeef) })
 }
 
 // rawSticky makes all calls after a kernel wrote to an illegal address.

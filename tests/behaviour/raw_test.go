@@ -153,9 +153,9 @@ func (c *raw) words(step, function string, args ...uintptr) {
 	}
 }
 
-// perilous makes a step that crashes NVIDIA's driver. A software driver may return any result, but
+// crashing makes a step that crashes NVIDIA's driver. A software driver may return any result, but
 // must not crash.
-func (c *raw) perilous(step string, call func() driver.Result) {
+func (c *raw) crashing(step string, call func() driver.Result) {
 	if !c.Software() && !c.job.Target.Cusim {
 		c.leave(step, "NVIDIA's driver may crash")
 		return

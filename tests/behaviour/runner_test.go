@@ -164,7 +164,7 @@ func fakeCases() []testCase {
 			rep.res("two", driver.ResultSuccess)
 			var h driver.IPCEventHandle
 			h[63] = 99
-			other.tell(h)
+			other.sendHandle(h)
 			other.finish()
 		}},
 		{"two processes, one of which crashes", func(j job, rep *reporter) {
@@ -174,7 +174,7 @@ func fakeCases() []testCase {
 				os.Exit(5)
 			}
 			other := startPeer(j, rep)
-			other.tell(driver.IPCEventHandle{})
+			other.sendHandle(driver.IPCEventHandle{})
 			other.finish()
 		}},
 	}
@@ -194,7 +194,7 @@ func TestLaunch(t *testing.T) {
 		{"crash", []report{{Kind: about}, one}, []string{"crashed after step one", "exit status 2", "the driver is gone", "a driver says something"}},
 		{"crash-first", nil, []string{"crashed after the first step", "exit status 7"}},
 		{"dared", []report{{Kind: about}, one, {Kind: answer, Step: "two", Answer: crash}, end}, nil},
-		{"early", []report{{Kind: about}, one}, []string{"ended after step one, though"}},
+		{"early", []report{{Kind: about}, one}, []string{"ended after step one, although"}},
 		{"late", []report{{Kind: about}, one, end}, []string{"did everything", "exit status 3"}},
 		{"skip", []report{{Kind: skipped, Text: "not here"}}, nil},
 		{"fatal", []report{{Kind: about}, one, {Kind: failed, Text: "1 is wrong"}}, nil},

@@ -856,8 +856,8 @@ func TestD15Refusals(t *testing.T) {
 			return raw("cuEventElapsedTime_v2", args{Event: n.raw(start), End: n.raw(stop)})
 		}
 		rawStream := n.rawStream(s)
-		// Raw calls get this event instead of plain, which package cu would query if its handle were
-		// exposed. Both are in the same state.
+		// Raw calls get this event instead of plain, which package cu would query if its handle
+		// were exposed. Both are in the same state.
 		unrecorded := n.event(timed)
 		dev, null := n.device(0), get(n.gpu.LegacyStream())(n)
 		n.closes(null)

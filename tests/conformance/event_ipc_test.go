@@ -144,7 +144,7 @@ func TestE09SharedEvents(t *testing.T) {
 			// that was never recorded here, the wait does nothing.
 			want("a capture", ok, "cuStreamBeginCapture", a)
 			want("it is not captured", driver.ResultStreamCaptureUnsupported, "cuEventRecord", a)
-			want("the capture goes on", ok, "cuStreamEndCapture", a)
+			want("the capture continues", ok, "cuStreamEndCapture", a)
 			want("a capture", ok, "cuStreamBeginCapture", a)
 			want("it counts as recorded", driver.ResultStreamCaptureUnsupported, "cuStreamWaitEvent", a)
 			want("the capture does not go on", driver.ResultStreamCaptureInvalidated, "cuStreamEndCapture", a)

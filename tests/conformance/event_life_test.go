@@ -244,7 +244,7 @@ func TestE14Checks(t *testing.T) {
 		// NVIDIA's driver survives that, so another process makes the call.
 		other := l.peer(serve)
 		for _, name := range []string{"cuEventCreate", "cuEventRecord", "cuStreamQuery", "cuCtxSynchronize"} {
-			other.want("the legacy default stream", deserted+name, args{}, driver.ResultContextIsDestroyed)
+			other.want("the legacy default stream", inDestroyed+name, args{}, driver.ResultContextIsDestroyed)
 		}
 
 		// The error cannot be cleared.
@@ -288,7 +288,7 @@ func TestE14Checks(t *testing.T) {
 		}
 		gone := l.event(timed)
 		l.destroy(gone)
-		left := l.desert()
+		left := l.destroyedContext()
 		goneStream, r := l.StreamCreate(l.at, nonBlocking)
 		l.must(r)
 		l.must(l.StreamDestroy(l.at, goneStream))
@@ -318,7 +318,7 @@ func TestE14Checks(t *testing.T) {
 				misused(f.name+" of a destroyed context", driver.ResultInvalidContext, func() driver.Result { return l.call(f.name, a).Result })
 			}
 		}
-		l.complete("an event that nobody misused", mark)
+		l.complete("an event that was not misused", mark)
 	})
 }
 
@@ -343,11 +343,11 @@ func destroys(f function) int {
 	return 0
 }
 
-// deserted is a prefix of the names of functions that are called in a destroyed context.
-const deserted = "in a destroyed context: "
+// inDestroyed is a prefix of the names of functions that are called in a destroyed context.
+const inDestroyed = "in a destroyed context: "
 
-// inDeserted makes a call on a thread whose current context is destroyed.
-func (l *lab) inDeserted(call func(at driver.At, e driver.Event) driver.Result) answer {
+// inDestroyedContext makes a call on a thread whose current context is destroyed.
+func (l *lab) inDestroyedContext(call func(at driver.At, e driver.Event) driver.Result) answer {
 	e, th, in := l.event(timed), l.thread(), l.context(0)
 	l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, in.Context) }))
 	l.gone[uintptr(in.Context)] = true
@@ -358,15 +358,15 @@ func (l *lab) inDeserted(call func(at driver.At, e driver.Event) driver.Result) 
 	return answer{Result: r}
 }
 
-// desert has what is left of a destroyed context.
-type desert struct {
+// remains has what is left of a destroyed context.
+type remains struct {
 	c driver.Context
 	s driver.Stream
 	e driver.Event
 }
 
-// desert destroys a context, and returns what is left of it.
-func (l *lab) desert() (d desert) {
+// destroyedContext destroys a context, and returns what is left of it.
+func (l *lab) destroyedContext() (d remains) {
 	l.t.Helper()
 	in := l.context(0)
 	var r driver.Result

@@ -216,9 +216,9 @@ func TestE04RecordIsTransactional(t *testing.T) {
 		in := l.context(0)
 		foreign := l.streamIn(in, nonBlocking)
 		nowhere := l.thread()
-		spoilt := l.stream(nonBlocking)
-		l.must(l.StreamBeginCapture(l.at, spoilt, relaxed))
-		l.want("what invalidates a capture", driver.ResultStreamCaptureUnsupported, l.StreamQuery(l.at, spoilt))
+		invalidated := l.stream(nonBlocking)
+		l.must(l.StreamBeginCapture(l.at, invalidated, relaxed))
+		l.want("what invalidates a capture", driver.ResultStreamCaptureUnsupported, l.StreamQuery(l.at, invalidated))
 
 		type failing struct {
 			name string
@@ -242,10 +242,10 @@ func TestE04RecordIsTransactional(t *testing.T) {
 				return l.EventRecordWithFlags(l.at, e, s, external)
 			}},
 			{"in a capture that is invalidated", driver.ResultStreamCaptureInvalidated, func(e driver.Event) driver.Result {
-				return l.EventRecord(l.at, e, spoilt)
+				return l.EventRecord(l.at, e, invalidated)
 			}},
 			{"external, in a capture that is invalidated", driver.ResultStreamCaptureInvalidated, func(e driver.Event) driver.Result {
-				return l.EventRecordWithFlags(l.at, e, spoilt, external)
+				return l.EventRecordWithFlags(l.at, e, invalidated, external)
 			}},
 			{"the legacy default stream while a blocking stream is captured", driver.ResultStreamCaptureImplicit, func(e driver.Event) driver.Result {
 				b := l.stream(blocking)
@@ -310,7 +310,7 @@ func TestE04RecordIsTransactional(t *testing.T) {
 		l.want("a captured event after that", driver.ResultInvalidValue, l.EventQuery(l.at, e))
 		l.want("a record in its capture", driver.ResultStreamCaptureInvalidated, l.EventRecord(l.at, e, b))
 		l.want("the end of the capture", driver.ResultStreamCaptureInvalidated, l.end(b))
-		l.want("the end of the other capture", driver.ResultStreamCaptureInvalidated, l.end(spoilt))
+		l.want("the end of the other capture", driver.ResultStreamCaptureInvalidated, l.end(invalidated))
 		l.record(e, s)
 		l.complete("the event, recorded again", e)
 	})

@@ -50,8 +50,7 @@ func TestA01Flags(t *testing.T) {
 	})
 }
 
-// TestA02FirstRecord creates events by their first records, in the contexts of the
-// streams.
+// TestA02FirstRecord creates events by their first records, in the contexts of the streams.
 func TestA02FirstRecord(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		for i := range n.devices {

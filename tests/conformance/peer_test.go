@@ -109,17 +109,17 @@ func others() []function {
 			return l.StreamBeginCapture(at, a.Stream, relaxed)
 		}),
 		plain("cuStreamEndCapture", func(l *lab, at driver.At, a args) driver.Result { return l.end(a.Stream) }),
-		{deserted + "cuEventCreate", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { _, r := l.EventCreate(at, timed); return r })
+		{inDestroyed + "cuEventCreate", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { _, r := l.EventCreate(at, timed); return r })
 		}},
-		{deserted + "cuEventRecord", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, e driver.Event) driver.Result { return l.EventRecord(at, e, legacy) })
+		{inDestroyed + "cuEventRecord", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, e driver.Event) driver.Result { return l.EventRecord(at, e, legacy) })
 		}},
-		{deserted + "cuStreamQuery", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.StreamQuery(at, legacy) })
+		{inDestroyed + "cuStreamQuery", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { return l.StreamQuery(at, legacy) })
 		}},
-		{deserted + "cuCtxSynchronize", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
+		{inDestroyed + "cuCtxSynchronize", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
 		}},
 		plain("a kernel that writes to an illegal address", func(l *lab, at driver.At, a args) driver.Result {
 			f := l.function("../behaviour/testdata/illegal_address.ptx", "cusim_illegal_address")

@@ -386,7 +386,7 @@ func TestC09HandedOverAtOnce(t *testing.T) {
 			n.ok(host.View(func(b []byte) error { arrived = b[0] == 7; return nil }))
 		}
 		if !arrived {
-			n.t.Errorf("the copy was not made in %v, during which nobody has asked for it", patience)
+			n.t.Errorf("the copy was not made in %v without a query", patience)
 		}
 		n.completed("the record behind it", e)
 	})

@@ -101,7 +101,7 @@ func TestC06CompletedAt(t *testing.T) {
 			n.t.Errorf("the second: %v, %v", later, ok)
 		}
 		if at, ok := tickets[2].CompletedAt(); ok {
-			n.t.Errorf("nobody has asked for the third, and it is complete since %v", at)
+			n.t.Errorf("the third was not queried, and it is complete since %v", at)
 		}
 		n.ok(tickets[2].Wait(n.patient()))
 		if at, ok := tickets[2].CompletedAt(); !ok || at.Before(must(tickets[0].CompletedAt())) {

@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write docs/captures.md anew")
+var update = flag.Bool("update", false, "rewrite docs/captures.md")
 
 // docsHead is the beginning of docs/captures.md.
 const docsHead = `# What may be called while a stream is being captured

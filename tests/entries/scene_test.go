@@ -26,12 +26,12 @@ func (k kind) String() string {
 
 // scene is a situation: what is being captured, and whether the capture is invalidated.
 type scene struct {
-	kind   kind
-	spoilt bool
+	kind        kind
+	invalidated bool
 }
 
 func (s scene) String() string {
-	if s.spoilt {
+	if s.invalidated {
 		return s.kind.String() + "-invalidated"
 	}
 	return s.kind.String()

@@ -266,7 +266,7 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			w.must("cuEventRecord", b.EventRecord(at, e, w.streams[elsewhere]))
 		})
 	}
-	if sc.spoilt {
+	if sc.invalidated {
 		b.threads[0](func(at driver.At) {
 			// This query fails and invalidates the capture.
 			if r := b.EventQuery(at, w.events[captured]); r != driver.ResultCapturedEvent {

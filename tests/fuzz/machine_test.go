@@ -776,7 +776,7 @@ func (mc *machine) empty(contexts int) error {
 				must("cuCtxPopCurrent", r)
 			}
 			if c, r := mc.CtxGetCurrent(at); r != ok || c != 0 {
-				errs = append(errs, fmt.Errorf("thread %d has a context that nobody pushed (%v)", th, r))
+				errs = append(errs, fmt.Errorf("thread %d has a context that was not pushed (%v)", th, r))
 			}
 		})
 	}

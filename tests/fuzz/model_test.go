@@ -66,14 +66,14 @@ type mStream struct {
 
 // mCapture is a capture that has not ended.
 type mCapture struct {
-	mode    int32
-	thread  int
-	origin  *mStream
-	spoilt  bool
-	streams []*mStream
-	events  []*mEvent
-	graph   *mGraph
-	lost    set // nodes of streams that were destroyed
+	mode        int32
+	thread      int
+	origin      *mStream
+	invalidated bool
+	streams     []*mStream
+	events      []*mEvent
+	graph       *mGraph
+	lost        set // nodes of streams that were destroyed
 }
 
 // mGraph is a graph.
@@ -191,7 +191,7 @@ func (m *model) stateOf(e *mEvent) eventState {
 // streamStateOf returns a stream's state.
 func (m *model) streamStateOf(s *mStream) streamState {
 	switch {
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return invalidated
 	case s.capture != nil:
 		return capturing
@@ -254,9 +254,9 @@ func (m *model) forget(e *mEvent) {
 	e.capture, e.nodes = nil, 0
 }
 
-// spoil invalidates a capture and its events.
-func spoil(c *mCapture, r driver.Result) want {
-	c.spoilt = true
+// invalidate invalidates a capture and its events.
+func invalidate(c *mCapture, r driver.Result) want {
+	c.invalidated = true
 	c.invalidateEvents()
 	return want{res: r}
 }
@@ -281,7 +281,7 @@ func (m *model) forbidden(thread uint8, ctx int) driver.Result {
 				c.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 		}
 		if conflict {
-			spoil(c, ok)
+			invalidate(c, ok)
 			r = driver.ResultStreamCaptureUnsupported
 		}
 	}
@@ -302,10 +302,10 @@ func (m *model) implicit(s *mStream) (list []*mCapture) {
 	return list
 }
 
-// spoilAll invalidates captures.
-func spoilAll(list []*mCapture, r driver.Result) want {
+// invalidateAll invalidates captures.
+func invalidateAll(list []*mCapture, r driver.Result) want {
 	for _, c := range list {
-		spoil(c, r)
+		invalidate(c, r)
 	}
 	return want{res: r}
 }
@@ -324,7 +324,7 @@ func (m *model) capturesIn(ctx int) (list []*mCapture) {
 func (m *model) node(s *mStream, n mNode) (want, bool) {
 	g := s.capture.graph
 	switch {
-	case s.capture.spoilt:
+	case s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case len(g.nodes) >= limit:
 		return want{}, false
@@ -407,7 +407,7 @@ func (m *model) applyEvent(st step) (want, bool) {
 	}
 	switch m.stateOf(e) {
 	case captured:
-		return spoil(e.capture, driver.ResultCapturedEvent), true
+		return invalidate(e.capture, driver.ResultCapturedEvent), true
 	case invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	}
@@ -438,14 +438,14 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 	case s == nil:
 		return want{}, false
 	case len(m.implicit(s)) > 0:
-		return spoilAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return want{res: driver.ResultIllegalState}, true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && e.ctx != s.ctx:
 		return want{}, false
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
 		return m.node(s, mNode{record: e})
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
@@ -517,7 +517,7 @@ func (m *model) applyStream(st step) (want, bool) {
 			return want{res: driver.ResultStreamCaptureImplicit}, true
 		case s.capture == nil:
 			return want{}, true
-		case s.capture.spoilt:
+		case s.capture.invalidated:
 			return want{value: driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED}, true
 		}
 		return want{value: driver.CU_STREAM_CAPTURE_STATUS_ACTIVE}, true
@@ -528,12 +528,12 @@ func (m *model) applyStream(st step) (want, bool) {
 	}
 	// The legacy stream would have to wait for streams that are being captured.
 	if len(conflicts) > 0 {
-		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(conflicts, driver.ResultStreamCaptureImplicit), true
 	}
 	switch st.op {
 	case streamGetCtx, streamGetPriority:
 		switch {
-		case s.capture != nil && s.capture.spoilt:
+		case s.capture != nil && s.capture.invalidated:
 			return want{res: driver.ResultStreamCaptureInvalidated}, true
 		case st.op == streamGetCtx:
 			return want{value: int64(s.ctx)}, true
@@ -542,7 +542,7 @@ func (m *model) applyStream(st step) (want, bool) {
 	case streamGetFlags, streamGetID, streamGetDevice:
 		switch {
 		case s.capture != nil:
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		case st.op == streamGetFlags:
 			return want{value: int64(s.flags)}, true
 		}
@@ -563,7 +563,7 @@ func (m *model) applyStream(st step) (want, bool) {
 		return m.applyWait(st, s)
 	case streamQuery, streamSynchronize:
 		if s.capture != nil {
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		}
 		if r := m.forbidden(st.thread, -1); r != ok {
 			return want{res: r}, true
@@ -620,7 +620,7 @@ func (m *model) applyStreamCreate(st step) (want, bool) {
 func (m *model) applyStreamDestroy(s *mStream) want {
 	if c := s.capture; c != nil {
 		if c.origin == s {
-			c.spoilt = true
+			c.invalidated = true
 			m.finish(c)
 		}
 		c.lost |= s.nodes
@@ -642,10 +642,10 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	switch {
 	case e == nil, e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != s.ctx: // a driver in C crashes
 		return want{}, false
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.state == invalid && s.capture != nil:
-		return spoil(s.capture, driver.ResultInvalidValue), true
+		return invalidate(s.capture, driver.ResultInvalidValue), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case st.value == driver.CU_EVENT_WAIT_EXTERNAL:
@@ -661,11 +661,11 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	case s.capture != nil:
 		switch {
 		case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		case e.state == empty:
 			return want{}, true
 		}
-		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
+		return invalidate(s.capture, driver.ResultStreamCaptureIsolation), true
 	}
 	if e.lane == s && !s.legacy && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
 		return want{}, true // the work of one stream is in order
@@ -686,13 +686,13 @@ func (m *model) applyJoin(s *mStream, e *mEvent) (want, bool) {
 	case s.ctx != e.ctx:
 		return want{}, false
 	case s.legacy:
-		return spoil(c, driver.ResultStreamCaptureImplicit), true
+		return invalidate(c, driver.ResultStreamCaptureImplicit), true
 	case s.capture == nil:
 		s.capture = c
 		c.streams = append(c.streams, s)
 	case s.capture != c:
-		spoil(s.capture, ok)
-		return spoil(c, driver.ResultStreamCaptureMerge), true
+		invalidate(s.capture, ok)
+		return invalidate(c, driver.ResultStreamCaptureMerge), true
 	}
 	s.nodes |= e.nodes
 	return want{}, true
@@ -706,7 +706,7 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	case c == nil:
 		return want{res: driver.ResultIllegalState}, true
 	case c.origin != s:
-		return spoil(c, driver.ResultStreamCaptureUnmatched), true
+		return invalidate(c, driver.ResultStreamCaptureUnmatched), true
 	}
 	joined := c.lost&^s.nodes == 0
 	for _, other := range c.streams {
@@ -714,7 +714,7 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	}
 	m.finish(c)
 	switch {
-	case c.spoilt:
+	case c.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case !joined:
 		return want{res: driver.ResultStreamCaptureUnjoined}, true
@@ -786,7 +786,7 @@ func (m *model) applyContext(st step) (want, bool) {
 			return want{res: driver.ResultInvalidHandle}, true
 		}
 		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
-			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
+			return invalidateAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
 		ctx.lane = (ctx.lane | all | e.earlier()) & m.closed
 		m.record(e, ctx.lane, nil)
@@ -796,11 +796,11 @@ func (m *model) applyContext(st step) (want, bool) {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != int(st.ctx)-1: // a driver in C crashes
 		return want{}, false
 	case len(list) > 0:
-		return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
+		return invalidateAll(list, driver.ResultStreamCaptureUnsupported), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
-		return spoil(e.capture, driver.ResultCapturedEvent), true
+		return invalidate(e.capture, driver.ResultCapturedEvent), true
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.lane |= all // it is a barrier, even if the event is complete
@@ -916,9 +916,9 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 	case s == nil || s.ctx != x.ctx:
 		return want{}, false
 	case len(conflicts) > 0:
-		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(conflicts, driver.ResultStreamCaptureImplicit), true
 	case s.capture != nil:
-		return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+		return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 	}
 	for _, n := range x.nodes {
 		if n.record != nil && n.record.flags&driver.CU_EVENT_INTERPROCESS != 0 && m.closed != 0 {

@@ -44,8 +44,8 @@ type round struct {
 	closed []io.Closer
 	// waits wait for the enqueued work, or until ctx ends.
 	waits []func(ctx context.Context) error
-	// letGo releases the held stream.
-	letGo func()
+	// release releases the held stream.
+	release func()
 }
 
 // closing ends an object that has no method Close.
@@ -194,10 +194,10 @@ func (r *round) run() {
 	}
 	waited := r.wait(held)
 	if held && r.rnd.IntN(2) == 0 {
-		r.letGo() // otherwise the hold ends later
+		r.release() // otherwise the hold ends later
 	}
 	if r.private && held {
-		r.letGo()
+		r.release()
 	}
 	way.end(r)
 	waited()
@@ -215,7 +215,7 @@ func (r *round) hold() bool {
 		return false
 	}
 	abandon := r.rnd.IntN(4) == 0 && !r.legacy && !r.closes
-	letGo := sync.OnceFunc(func() {
+	release := sync.OnceFunc(func() {
 		r.ok("Timeline.Set, to let a stream go", line.Set(1))
 		if abandon {
 			r.abandoned.Add(1)
@@ -224,8 +224,8 @@ func (r *round) hold() bool {
 		}
 		line = nil
 	})
-	r.letGo = letGo
-	time.AfterFunc(time.Duration(1+r.rnd.IntN(5))*time.Millisecond, letGo)
+	r.release = release
+	time.AfterFunc(time.Duration(1+r.rnd.IntN(5))*time.Millisecond, release)
 	return true
 }
 
@@ -291,9 +291,9 @@ func (r *round) abandon(n int) {
 	}
 }
 
-// fine are errors that calls may return because others close or capture the objects, or because of
-// green contexts or old drivers.
-var fine = []error{
+// expected are errors that calls may return because others close or capture the objects, or because
+// of green contexts or old drivers.
+var expected = []error{
 	errors.ErrUnsupported,
 	cu.ErrClosed, cu.ErrReleased, cu.ErrNotRecorded, context.DeadlineExceeded,
 	cu.ResultStreamCaptureUnsupported, cu.ResultStreamCaptureImplicit, cu.ResultStreamCaptureInvalidated,
@@ -305,7 +305,7 @@ func (r *round) ok(what string, err error) bool {
 	if err == nil {
 		return true
 	}
-	for _, f := range fine {
+	for _, f := range expected {
 		if errors.Is(err, f) {
 			r.soak.count("returned: " + what + ": " + f.Error())
 			return false

@@ -44,9 +44,9 @@ func TestHostFuncTable(t *testing.T) {
 	}
 }
 
-// TestSticky checks the results after a kernel has failed, which must be those of a GPU. If a context
-// cannot be retained, no handle is stored. An H100 left the old handle in its place, and returned 709
-// (CUDA_ERROR_CONTEXT_IS_DESTROYED) for a new event. An H200 returned 201
+// TestSticky checks the results after a kernel has failed, which must be those of a GPU. If a
+// context cannot be retained, no handle is stored. An H100 left the old handle in its place, and
+// returned 709 (CUDA_ERROR_CONTEXT_IS_DESTROYED) for a new event. An H200 returned 201
 // (CUDA_ERROR_INVALID_CONTEXT), as if the old handle had been NULL: see the results that end with
 // "null". What the program on the H200 passed is not known.
 func TestSticky(t *testing.T) {

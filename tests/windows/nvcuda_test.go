@@ -30,7 +30,7 @@ type machine struct {
 
 // newMachine returns a machine without a driver. The environment variable PURECU_TEST_WINDOWS names
 // the folder of the programs and libraries, and allows the tests to change the system folder.
-// Nobody may need that system for anything else.
+// That system must have no other use.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	built := os.Getenv("PURECU_TEST_WINDOWS")
