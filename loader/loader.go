@@ -169,11 +169,11 @@ func (e *LoadError) Unwrap() []error {
 // environment variable CUDA_DRIVER_LIBRARY is set, Open tries only the file that the variable
 // names. Otherwise Open searches, and takes the first library that is a driver:
 //
-//   - On Linux, Open tries libcuda.so.1 and libcuda.so where the system's loader finds them. Then it
-//     tries libcuda.so.1 in the folders of distributions, WSL, container runtimes, NixOS and Jetson,
-//     and in those of the CUDA toolkit's packages for forward compatibility. Open never searches the
-//     working directory, even if LD_LIBRARY_PATH contains it. The system's loader finds the libraries
-//     that the driver itself needs, and obeys LD_LIBRARY_PATH.
+//   - On Linux, Open tries libcuda.so.1 and libcuda.so where the system's loader finds them. Then
+//     it tries libcuda.so.1 in the folders of distributions, WSL, container runtimes, NixOS and
+//     Jetson, and in those of the CUDA toolkit's packages for forward compatibility. Open never
+//     searches the working directory, even if LD_LIBRARY_PATH contains it. The system's loader
+//     finds the libraries that the driver itself needs, and obeys LD_LIBRARY_PATH.
 //   - On Windows, Open tries nvcuda.dll in the system folder.
 //   - On a platform for which NVIDIA ships no driver (macOS, the BSDs, other architectures), Open
 //     does not search, and the error matches [errors.ErrUnsupported]. A library that was named is

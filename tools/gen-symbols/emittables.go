@@ -189,8 +189,8 @@ var olderSpellings = map[string]bool{
 	"CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED":          true,
 }
 
-// emitPublicEnums writes the constants of the public enums, which have the values of package driver,
-// and one name for each value.
+// emitPublicEnums writes the constants of the public enums, which have the values of package
+// driver, and one name for each value.
 func emitPublicEnums(m *manifest) string {
 	var b strings.Builder
 	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")

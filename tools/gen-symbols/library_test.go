@@ -105,6 +105,6 @@ func TestLibraryMalformed(t *testing.T) {
 	}
 	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
 	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m"); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
-		t.Errorf("a type that nobody knows: %v", err)
+		t.Errorf("an unknown type: %v", err)
 	}
 }
