@@ -65,7 +65,7 @@ func foundIPC() []found {
 		c.record(e, s)
 	}
 	return []found{
-		{famIPC, "ipc-before-the-first-record", "an importer that believes that data is there because the event is complete", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-before-the-first-record", "an importer that assumes that data is complete because the event is complete", exporting(nil, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
 			c.res("query", c.query(e))
 			c.res("sync", c.EventSynchronize(c.at, e))
@@ -74,7 +74,7 @@ func foundIPC() []found {
 			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-recorded-again-while-waited", "a waiter in another process that waits for the newest record, where one in this process would not", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-recorded-again-while-waited", "assuming that a waiter in another process does not wait for newer records, as one in this process", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			first, second := c.gate(), c.gate()
 			t := c.stream(nonBlocking)
 			first.hold(s)
@@ -113,7 +113,7 @@ func foundIPC() []found {
 			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended well", exporting(func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended without an error", exporting(func(c *raw, e driver.Event, s driver.Stream) {
 			c.record(e, s)
 			c.finish(s)
 		}, nil, func(c *raw, other *second) {
@@ -194,7 +194,7 @@ func foundIPC() []found {
 			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-without-a-context", "opening an event before a context is current, or in another one than its streams'", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-without-a-context", "opening an event without a current context, or in another context than that of its streams", exporting(nil, nil, func(c *raw, other *second) {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			ctx, made := c.top(), c.aside(dev)
@@ -210,7 +210,7 @@ func foundIPC() []found {
 			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context than it was opened in", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context", exporting(nil, nil, func(c *raw, other *second) {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			e := c.opened(other)
@@ -237,14 +237,14 @@ func foundIPC() []found {
 			other.end()
 			c.dare("wait", func() driver.Result { return c.CtxWaitEvent(c.at, ctx, e) })
 		})},
-		{famIPC, "interprocess-wait-elsewhere", "the same where it was created, before it has a handle", func(c *raw) {
+		{famIPC, "interprocess-wait-elsewhere", "the same in the process that created the event, before the event has a handle", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.event(interprocess)
 			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},
-		{famIPC, "exported-wait-elsewhere", "the same when it has one", func(c *raw) {
+		{famIPC, "exported-wait-elsewhere", "the same after the event has a handle", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.event(interprocess)
 			c.res("export", bare(c.IpcGetEventHandle(c.at, e)))
@@ -252,7 +252,7 @@ func foundIPC() []found {
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},
-		{famIPC, "ipc-calls-without-a-context", "making a context current for what needs none, or not doing it for what crashes: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-calls-without-a-context", "making a context current for calls that need none, or not for calls that crash without one: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
 			other.send(1)
 			other.end()
@@ -262,7 +262,7 @@ func foundIPC() []found {
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
-		{famIPC, "ipc-destroy-without-a-context", "the same of its destruction", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-destroy-without-a-context", "the same for its destruction", exporting(nil, nil, func(c *raw, other *second) {
 			e := c.opened(other)
 			other.send(1)
 			other.end()
@@ -294,7 +294,7 @@ func foundIPC() []found {
 			other.end()
 			c.dare("launch", func() driver.Result { return c.GraphLaunch(c.at, x, elsewhere) })
 		})},
-		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, and not told so", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, without an error", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
 			g := c.gate()
 			g.hold(s)

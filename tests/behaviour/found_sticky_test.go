@@ -124,7 +124,7 @@ func foundSticky() []found {
 	// captures makes a case in which a stream is being captured when its context is lost. Then a
 	// call on the stream is made several times.
 	captures := func(name string, invalidated bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
-		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "going on with a capture whose context is lost", run: func(c *raw) {
+		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "continuing a capture whose context is lost", run: func(c *raw) {
 			_, ctx := c.setup()
 			s, t, before, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
 			c.record(before, t)
@@ -187,20 +187,20 @@ func foundSticky() []found {
 		}}
 	}
 	return []found{
-		notices("an-interval", "trusting an interval that was read after the GPU had failed",
+		notices("an-interval", "using an interval that was read after a GPU error",
 			func(c *raw, w witness) driver.Result { return c.elapsed(w.start, w.end) }),
-		notices("a-complete-event", "trusting a completion that was asked for after the GPU had failed",
+		notices("a-complete-event", "using a completion that was queried after a GPU error",
 			func(c *raw, w witness) driver.Result { return c.query(w.start) }),
-		notices("its-event", "polling the event behind the failure, which has to tell", func(c *raw, w witness) driver.Result { return c.query(w.behind) }),
-		notices("a-pending-event", "polling an event that will never be complete, as its context has failed elsewhere",
+		notices("its-event", "polling an event after the failed work: the query must return the error", func(c *raw, w witness) driver.Result { return c.query(w.behind) }),
+		notices("a-pending-event", "polling an event that never completes, because other work of its context failed",
 			func(c *raw, w witness) driver.Result { return c.query(w.later) }),
 		notices("its-stream", "polling the stream that has failed", func(c *raw, w witness) driver.Result { return c.streamQuery(w.failing) }),
-		notices("a-creation", "blaming the call that reports an error for it", func(c *raw, _ witness) driver.Result { return c.newEvent() }),
-		notices("another-stream", "blaming the stream that reports an error for it",
+		notices("a-creation", "assuming that the call that returns an error has caused it", func(c *raw, _ witness) driver.Result { return c.newEvent() }),
+		notices("another-stream", "assuming that the stream that returns an error has caused it",
 			func(c *raw, w witness) driver.Result { return c.streamQuery(w.free) }),
-		notices("synchronizing-another-stream", "taking a synchronize for the proof that all is well",
+		notices("synchronizing-another-stream", "assuming that a successful synchronize proves that there is no error",
 			func(c *raw, w witness) driver.Result { return c.StreamSynchronize(c.at, w.free) }),
-		notices("a-record", "going on with work after the GPU has failed", func(c *raw, w witness) driver.Result { return c.EventRecord(c.at, w.end, w.free) }),
+		notices("a-record", "continuing to work after a GPU error", func(c *raw, w witness) driver.Result { return c.EventRecord(c.at, w.end, w.free) }),
 		notices("a-wait", "the same with a wait", func(c *raw, w witness) driver.Result { return c.wait(w.free, w.behind) }),
 		notices("an-allocation", "a health check that allocates memory", func(c *raw, _ witness) driver.Result {
 			p, res := c.MemAlloc(c.at, 16)
@@ -216,10 +216,10 @@ func foundSticky() []found {
 			}
 			return res
 		}),
-		notices("another-context", "a watchdog that asks in a context of its own", func(_ *raw, w witness) driver.Result { return w.other.query(w.abroad) }),
+		notices("another-context", "a watchdog that makes queries in a context of its own", func(_ *raw, w witness) driver.Result { return w.other.query(w.abroad) }),
 		notices("synchronizing-another-context", "the same with a synchronize",
 			func(_ *raw, w witness) driver.Result { return w.other.CtxSynchronize(w.other.at) }),
-		{famSticky, "error-in-the-primary-context", "believing that another context of the device goes on after an error in the primary one", func(c *raw) {
+		{famSticky, "error-in-the-primary-context", "assuming that another context of the device still works after an error in the primary context", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			other := c.inside(ctx)
@@ -232,7 +232,7 @@ func foundSticky() []found {
 			c.res("create", other.newEvent())
 			c.res("destroy", c.CtxDestroy(c.at, ctx))
 		}},
-		{famSticky, "recovery-without-a-primary", "looking for a way back by destroying all contexts and creating one", func(c *raw) {
+		{famSticky, "recovery-without-a-primary", "trying to recover by destroying all contexts and creating one", func(c *raw) {
 			c.init()
 			dev, res := c.DeviceGet(c.at, 0)
 			c.must("cuDeviceGet", res)
@@ -251,7 +251,7 @@ func foundSticky() []found {
 				c.res("destroy-second", c.CtxDestroy(c.at, made))
 			}
 		}},
-		{famSticky, "recovery-of-the-primary", "looking for a way back by releasing the primary context, with or without a reset", func(c *raw) {
+		{famSticky, "recovery-of-the-primary", "trying to recover by releasing the primary context, with or without a reset", func(c *raw) {
 			dev, _ := c.setup()
 			_, again := c.primary(0)
 			c.poisoned(c.stream(nonBlocking))
@@ -268,7 +268,7 @@ func foundSticky() []found {
 			c.res("set", c.CtxSetCurrent(c.at, again))
 			c.res("create", c.newEvent())
 		}},
-		{famSticky, "assert", "treating a failed assertion in a kernel as an error that passes", func(c *raw) {
+		{famSticky, "assert", "treating a failed assertion in a kernel as a temporary error", func(c *raw) {
 			dev, _ := c.setup()
 			s := c.stream(nonBlocking)
 			e := c.ended(timed, s)
@@ -280,7 +280,7 @@ func foundSticky() []found {
 			_, res := c.DevicePrimaryCtxRetain(c.at, dev)
 			c.res("retain", res)
 		}},
-		{famSticky, "first-error-stays", "reporting the last of several errors, where the first one is the cause", func(c *raw) {
+		{famSticky, "first-error-stays", "reporting the last of several errors instead of the first, which is the cause", func(c *raw) {
 			c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
 			trap := c.kernel([]byte(trapPTX), "cusim_trap")
@@ -294,7 +294,7 @@ func foundSticky() []found {
 			c.res("second", c.StreamSynchronize(c.at, t))
 			c.res("create", c.newEvent())
 		}},
-		{famSticky, "error-while-capturing", "a capture that ends well after the context was lost, or never ends", func(c *raw) {
+		{famSticky, "error-while-capturing", "a capture that ends without an error after its context was lost, or never ends", func(c *raw) {
 			c.setup()
 			s, t, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed)
 			bad := c.illegal(t)
@@ -326,14 +326,14 @@ func foundSticky() []found {
 		}),
 		captures("wait", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result { return c.wait(s, e) }),
 		ends("thread-ends", "a thread that ends while its default stream was used", threadEnd{}),
-		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", threadEnd{capturing: true}),
-		ends("thread-ends-spoilt", "the same when the capture has failed", threadEnd{capturing: true, invalidated: true}),
+		ends("thread-ends-capturing", "a thread that ends during a capture of its default stream", threadEnd{capturing: true}),
+		ends("thread-ends-spoilt", "the same with an invalidated capture", threadEnd{capturing: true, invalidated: true}),
 		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", threadEnd{lost: true}),
-		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", threadEnd{capturing: true, lost: true}),
-		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", threadEnd{capturing: true, invalidated: true, lost: true}),
-		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's",
+		ends("thread-ends-capturing-after-an-error", "the same during a capture of its default stream", threadEnd{capturing: true, lost: true}),
+		ends("thread-ends-spoilt-after-an-error", "the same with a capture that was invalidated before", threadEnd{capturing: true, invalidated: true, lost: true}),
+		ends("thread-ends-capturing-another-after-an-error", "the same during a capture of another stream than the thread's own",
 			threadEnd{other: true, capturing: true, lost: true}),
-		{famSticky, "released-capturing-after-an-error", "giving the primary context up while a capture is under way there that was lost with it", func(c *raw) {
+		{famSticky, "released-capturing-after-an-error", "releasing the primary context during a capture that was lost with the context", func(c *raw) {
 			dev, ctx := c.setup()
 			w := c.worker(ctx)
 			w.do(func(c *raw) { c.begin(perThread, capThread) })
@@ -343,7 +343,7 @@ func foundSticky() []found {
 			c.poisoned(c.stream(nonBlocking))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
-		{famSticky, "error-in-a-graph", "taking the event of a graph that failed for recorded", func(c *raw) {
+		{famSticky, "error-in-a-graph", "assuming that an event of a failed graph is recorded", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			before := c.ended(timed, s)
@@ -361,7 +361,7 @@ func foundSticky() []found {
 			c.res("destroy-executable", c.GraphExecDestroy(c.at, x))
 			c.res("destroy-graph", c.GraphDestroy(c.at, gr))
 		}},
-		{famSticky, "cleanup-after-an-error", "a clean-up that stops at the first error: what each of its calls answers, and that none of them hangs", func(c *raw) {
+		{famSticky, "cleanup-after-an-error", "a clean-up that stops at the first error: the results of its calls, none of which hangs", func(c *raw) {
 			dev, primary := c.setup()
 			ctx := c.context(dev)
 			s := c.stream(nonBlocking)
@@ -381,12 +381,12 @@ func foundSticky() []found {
 			c.res("set-primary", c.CtxSetCurrent(c.at, primary))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
-		fails("trap", "believing that the error of a trap stays on its device, or that it does not", func(c *raw, s driver.Stream) { c.trap(s) }),
+		fails("trap", "assuming that the error of a trap affects only its device, or all devices", func(c *raw, s driver.Stream) { c.trap(s) }),
 		fails("misaligned", "the same with a misaligned address", func(c *raw, s driver.Stream) { c.misaligned(s) }),
 		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
 			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
 		}),
-		{famSticky, "error-on-another-device", "giving all GPUs of a machine up for an error on one of them, or trusting an event across", func(c *raw) {
+		{famSticky, "error-on-another-device", "abandoning all GPUs of a machine after an error on one of them, or using events across devices", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			dev1, ctx1 := c.primary(1)

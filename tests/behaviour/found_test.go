@@ -239,9 +239,9 @@ func recordFound(t *testing.T) {
 	}
 	wg.Wait()
 	var b strings.Builder
-	b.WriteString("# Behaviours that were found by asking, beyond h200-cuda13.0.tsv, whose columns these are. Written by the test with -behaviour.record:\n" +
-		"# each case was run several times. Above each stands what it is about, and which bug it prevents to know it. CRASH: the call killed the\n" +
-		"# process; HANG: it did not come back.\n")
+	b.WriteString("# Undocumented behaviours, in addition to h200-cuda13.0.tsv, with the same columns. The test writes this file with -behaviour.record.\n" +
+		"# Each case was run several times. The comment above a case has its topic, and the mistake of users that knowing it prevents. CRASH: the\n" +
+		"# call killed the process. HANG: the call did not return.\n")
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
 		rows, err := recorded(f, runs[i])
