@@ -22,9 +22,10 @@ import (
 // Its value is "1" for the system's driver library, or the path of another library.
 const Environment = "PURECU_TEST_GPU"
 
-// Driver returns a driver for the test. It is a software driver with the given options, unless the
-// environment variable PURECU_TEST_GPU is set: then it is the driver of the machine's GPU, and the
-// options have no effect. The test fails if objects on a software driver are still open at its end.
+// Driver returns a driver for the test. By default it is a software driver with the given options.
+// If the environment variable PURECU_TEST_GPU is set, it is the driver of the machine's GPU, and
+// the options have no effect. The test fails if objects on a software driver are still open at its
+// end.
 func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 	t.Helper()
 	path := os.Getenv(Environment)

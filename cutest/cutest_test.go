@@ -79,7 +79,8 @@ func TestCensus(t *testing.T) {
 	runtime.KeepAlive(keep)
 }
 
-// TestAbandoned abandons objects. cu's leak hook reports them, and the test does not fail.
+// TestAbandoned abandons objects. The leak hook of package cu reports them, and the test does not
+// fail.
 func TestAbandoned(t *testing.T) {
 	if said := run(t, func(t testing.TB) {
 		drv, _ := cutest.Soft(t)

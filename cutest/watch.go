@@ -13,9 +13,9 @@ import (
 type watch struct {
 	t   testing.TB
 	sim *cusim.Driver
-	// reportAfter and endAfter are the times of a wait, without another event, after which it is
-	// reported and ended. They are measured by the machine's clock. endAfter is long, as another
-	// goroutine may release the stream.
+	// If a call waits and nothing else happens, the wait is reported after reportAfter, and ended
+	// after endAfter, by the machine's clock. endAfter is long, because another goroutine may
+	// release the stream.
 	reportAfter, endAfter time.Duration
 
 	mu       sync.Mutex
@@ -25,7 +25,7 @@ type watch struct {
 	reported bool
 }
 
-// lookEvery is the time between two looks.
+// lookEvery is the time between two checks.
 const lookEvery = 100 * time.Millisecond
 
 // watchSoft begins a watch, which lasts until stop.
@@ -45,7 +45,7 @@ func (w *watch) stop() {
 	w.timer.Stop()
 }
 
-// look checks for calls that wait, and schedules the next look.
+// look checks for calls that wait, and schedules the next check.
 func (w *watch) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,11 +63,11 @@ func (w *watch) look() {
 		w.quiet, w.reported = 0, false
 		return
 	}
-	// The time is the number of looks, so that a pause of the whole machine does not count.
+	// The time is counted in checks, so that a pause of the whole machine does not count.
 	switch w.quiet += lookEvery; {
 	case w.quiet >= w.endAfter:
-		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: held streams are released, "+
-			"virtual time is advanced. Do this in the test, before the call that waits: deferred calls, such as Close, run before t.Cleanup.\n%v", longest)
+		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: cutest released held streams and "+
+			"advanced virtual time. Do this in the test, before the call that waits: deferred calls, such as Close, run before t.Cleanup.\n%v", longest)
 		w.quiet, w.reported = 0, false
 		w.sim.Finish()
 	case w.quiet >= w.reportAfter && !w.reported:

@@ -29,7 +29,8 @@ func (l *listener) note(list *[]string, f string, args []any) {
 	*list = append(*list, fmt.Sprintf(f, args...))
 }
 
-// stuck closes memory whose work waits for a held stream or for virtual time.
+// stuck returns a function that closes memory whose work waits for a held stream or for virtual
+// time.
 func stuck(t *testing.T, hold bool, opts ...cusim.Option) (sim *cusim.Driver, stream uintptr, closeAll func() error) {
 	sim = cusim.New(opts...)
 	drv, err := cu.Open(cu.WithSoftware(sim))
@@ -65,7 +66,7 @@ func stuck(t *testing.T, hold bool, opts ...cusim.Option) (sim *cusim.Driver, st
 	}
 }
 
-// TestStuckClose closes memory, which waits for something that only the test can do.
+// TestStuckClose closes memory, and the call waits for something that only the test can do.
 func TestStuckClose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hold bool
@@ -92,7 +93,7 @@ func TestStuckClose(t *testing.T) {
 	}
 }
 
-// TestNotStuck releases the stream on another goroutine after a while.
+// TestNotStuck releases the stream on another goroutine after the wait was reported.
 func TestNotStuck(t *testing.T) {
 	sim, stream, closeAll := stuck(t, true)
 	l := &listener{TB: t}

@@ -13,18 +13,18 @@ import (
 const (
 	// calibrations is how often the clocks are compared.
 	calibrations = 16
-	// anchorEvery is how old an anchor gets. The driver's float32 resolves half a
-	// microsecond up to four seconds.
+	// anchorEvery is how old an anchor gets. The driver's float32 resolves half a microsecond up to
+	// four seconds.
 	anchorEvery = 2 * time.Second
 )
 
-// gpuClock converts times of the GPU to times of the host. The driver tells only the time
-// between two records. The host's time of one record is known from the comparison of the
-// clocks; all other times are measured from this one. The driver resolves short times better
-// than long ones, so there is a new anchor from time to time.
+// gpuClock converts times of the GPU to times of the host. The driver returns only the time between
+// two records. The host's time of one record is known from the comparison of the clocks; all other
+// times are measured from that record. The driver resolves short times better than long ones, so a
+// new anchor is recorded from time to time.
 //
-// The lock guards the users of all anchors. Whoever holds the recorder's token may read the
-// other fields; to change them takes the lock, too.
+// The lock protects the users of all anchors. The holder of the recorder's token may read the other
+// fields. To change them, it takes the lock, too.
 type gpuClock struct {
 	mu      sync.Mutex
 	current *anchor
@@ -33,8 +33,8 @@ type gpuClock struct {
 	uncertainty, drift time.Duration
 }
 
-// anchor is a record that others are measured from. Whoever holds the recorder's token may use
-// the fields, except for users.
+// anchor is a record from which other times are measured. The holder of the recorder's token may
+// use the fields, except for users.
 type anchor struct {
 	event *cu.Event
 	host  time.Time     // when it was recorded, by the host's clock
@@ -59,8 +59,8 @@ func (c *gpuClock) release(a *anchor) {
 	c.mu.Unlock()
 }
 
-// takeUnused removes and returns the oldest anchors without users. The oldest one stays until
-// the time of the next one is known. The caller holds the token.
+// takeUnused removes and returns the oldest anchors without users. The oldest one stays until the
+// time of the next one is known. The caller holds the token.
 func (c *gpuClock) takeUnused() (unused []*anchor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +71,8 @@ func (c *gpuClock) takeUnused() (unused []*anchor) {
 	return unused
 }
 
-// calibrate returns an anchor whose time on the host's clock is known, and the window that
-// this time is the middle of.
+// calibrate returns an anchor whose time on the host's clock is known, and the window that this
+// time is the middle of.
 func (r *Recorder) calibrate(ctx context.Context) (best *anchor, window time.Duration, err error) {
 	for range calibrations {
 		a, w, err := r.compare(ctx)
@@ -113,8 +113,8 @@ func (r *Recorder) compare(ctx context.Context) (*anchor, time.Duration, error) 
 	return &anchor{event: e, host: own.begun.Add(w / 2), known: true}, w, nil
 }
 
-// refresh records a new anchor if the current one is old. The caller holds the token. An error
-// is no reason to stop: with the current anchor, times are only less exact.
+// refresh records a new anchor if the current one is old. The caller holds the token. An error is
+// no reason to stop: with the current anchor, times are only less exact.
 func (r *Recorder) refresh() {
 	c := &r.clock
 	if r.host.newest().Sub(c.current.host) <= anchorEvery {
@@ -137,8 +137,8 @@ func (r *Recorder) refresh() {
 	c.mu.Unlock()
 }
 
-// measureDrift finds out how far the clocks have moved apart. If it cannot, the drift stays 0.
-// The caller holds the token. The error is only that of closing the event.
+// measureDrift finds out how far the clocks have moved apart. If it cannot, the drift stays 0. The
+// caller holds the token. The error is only that of closing the event.
 func (r *Recorder) measureDrift(ctx context.Context) error {
 	a, _, err := r.calibrate(ctx)
 	if err != nil {
@@ -167,8 +167,8 @@ func since(start, stop *cu.Event) (time.Duration, error) {
 	return d, err
 }
 
-// times returns when two records were, since the origin, and the time between them. The
-// error matches errPending if the GPU has not reached one of them, or the anchor.
+// times returns when two records were, since the origin, and the time between them. The error
+// matches errPending if the GPU has not reached one of them, or the anchor.
 func times(a *anchor, start, stop *cu.Event) (at, dur time.Duration, err error) {
 	if err := a.find(); err != nil {
 		return 0, 0, err

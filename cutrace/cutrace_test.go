@@ -188,8 +188,8 @@ func TestInterval(t *testing.T) {
 	r.is("closed", r.rec.Interval(t.Context(), r.s, "i", start, stop), cu.ErrClosed)
 }
 
-// TestHostLanes shows calls that were under way at the same time on lanes of their own, and
-// nothing of what the recorder calls itself.
+// TestHostLanes shows calls at the same time on different lanes, and none of the recorder's own
+// calls.
 func TestHostLanes(t *testing.T) {
 	r := newRig(t, Options{})
 	e := must(r.gpu.NewEvent(cu.EventDefault))(r)
@@ -236,7 +236,7 @@ func TestHostLanes(t *testing.T) {
 	}
 }
 
-// TestLimits drops what is beyond the limits, and counts it; the work is done.
+// TestLimits exceeds each limit: the recorder drops and counts intervals, and still calls the work.
 func TestLimits(t *testing.T) {
 	r := newRig(t, Options{MaxCalls: 3, MaxSpans: 4, MaxPending: 2})
 	var e cu.Event
@@ -265,7 +265,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestUnmeasured does the work also where it cannot be measured.
+// TestUnmeasured checks that the work is done even if it cannot be measured.
 func TestUnmeasured(t *testing.T) {
 	r := newRig(t, Options{})
 	other := must(must(r.drv.Device(1))(r).PrimaryContext())(r)
@@ -333,8 +333,8 @@ func TestUnmeasured(t *testing.T) {
 	r.shows()
 }
 
-// TestCaptureBeside records spans on one stream while another one is being captured, which
-// must not be spoilt.
+// TestCaptureBeside records spans on one stream while another stream is being captured. The capture
+// must stay valid.
 func TestCaptureBeside(t *testing.T) {
 	r := newRig(t, Options{})
 	for range 3 {
@@ -380,10 +380,10 @@ func TestCloseEarly(t *testing.T) {
 	if st := r.rec.Stats(); st.Pending != 0 || st.DroppedSpans != 2 || st.Spans != 0 {
 		t.Errorf("%+v", st)
 	}
-	r.sim.Finish() // and the census finds nothing: see newRig
+	r.sim.Finish() // newRig checks that nothing is left
 }
 
-// TestPoisoned records while the context breaks: everything is given back.
+// TestPoisoned breaks the context during a recording. The recorder still frees everything.
 func TestPoisoned(t *testing.T) {
 	r := newRig(t, Options{})
 	r.span(r.s, "a", time.Second)
@@ -400,7 +400,7 @@ func TestPoisoned(t *testing.T) {
 	r.sim.Finish()
 }
 
-// TestNil calls everything on nothing.
+// TestNil calls all methods on nil values.
 func TestNil(t *testing.T) {
 	var r *Recorder
 	var noContext context.Context
@@ -434,7 +434,7 @@ func TestNil(t *testing.T) {
 	rig.is("Start", err, cu.ErrNil)
 }
 
-// TestStartFails gives everything back when the driver does not do what is needed.
+// TestStartFails lets single driver calls fail in Start. Start frees everything.
 func TestStartFails(t *testing.T) {
 	for _, function := range []string{"cuStreamCreate", "cuEventCreate", "cuEventRecord", "cuEventQuery"} {
 		for nth := range 3 {
@@ -456,7 +456,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestAnchors measures over a time that float32 milliseconds are too coarse for.
+// TestAnchors measures times that are too long for the resolution of float32 milliseconds.
 func TestAnchors(t *testing.T) {
 	r := newRig(t, Options{})
 	for range 100 {
@@ -465,7 +465,8 @@ func TestAnchors(t *testing.T) {
 	}
 	r.ok(r.rec.Close(t.Context()))
 	for i, s := range r.trace().Slices("gpu") {
-		// Each anchor is 300 seconds after the one before, which the driver tells to 32 µs.
+		// Each anchor is 300 seconds after the previous one. The driver resolves that time to 32
+		// µs.
 		want := time.Duration(i) * (300*time.Second + 7*time.Nanosecond)
 		if d := time.Duration(s.Start) - want; d.Abs() > 100*32*time.Microsecond {
 			t.Errorf("span %d is off by %v", i, d)
@@ -479,8 +480,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// TestStorm traces from many goroutines, with other tracers that come and go, and closes
-// in the middle of it.
+// TestStorm traces from many goroutines, while other tracers come and go, and then closes the
+// recorder.
 func TestStorm(t *testing.T) {
 	drv, _ := cutest.Soft(t)
 	r := &rig{T: t}
@@ -548,7 +549,7 @@ func TestLog(t *testing.T) {
 	r.ok(e.Record(r.s))
 	must(e.Query())(r)
 	level.Set(slog.LevelDebug)
-	r.ok(e.Record(r.s)) // which is not logged
+	r.ok(e.Record(r.s)) // not logged
 	r.sim.Inject(cusim.Fault{Function: "cuStreamWaitEvent", Code: int(cu.ResultUnknown)})
 	r.is("a call that fails", r.other.WaitEvent(e), cu.ResultUnknown)
 	level.Set(slog.LevelInfo)
@@ -567,12 +568,12 @@ level=WARN msg=cuStreamWaitEvent event=1 stream=2 duration=0s error="CUDA_ERROR_
 	r.sim.Finish()
 }
 
-// discard is a handler that takes everything.
+// discard is a handler that accepts and drops all records.
 type discard struct{ slog.Handler }
 
 func (discard) Enabled(context.Context, slog.Level) bool { return true }
 
-// TestLogAllocates nothing.
+// TestLogAllocates checks that Log does not allocate.
 func TestLogAllocates(t *testing.T) {
 	l := &logger{h: discard{slog.DiscardHandler}, level: slog.LevelDebug, failed: slog.LevelWarn}
 	c := cu.TraceCall{Trace: cu.Trace{Op: cu.TraceEventRecord, Event: 1, Stream: 2}}
@@ -581,8 +582,7 @@ func TestLogAllocates(t *testing.T) {
 	}
 }
 
-// TestLateSpans ends spans when the recorder is closed, while others flush it and begin
-// spans.
+// TestLateSpans ends spans when the recorder is closed, while others flush it and begin spans.
 func TestLateSpans(t *testing.T) {
 	drv, _ := cutest.Soft(t)
 	gpu := must(must(drv.Device(0))(&rig{T: t}).PrimaryContext())(&rig{T: t})
@@ -622,8 +622,8 @@ func TestLateSpans(t *testing.T) {
 	}
 }
 
-// TestHandleOfOwnEvent lets an event get the handle of one of the recorder's own, before
-// the recorder is told that the driver has destroyed that one.
+// TestHandleOfOwnEvent gives a program's event the handle of a recorder's event, before the
+// recorder knows that the driver has destroyed its own event.
 func TestHandleOfOwnEvent(t *testing.T) {
 	r := newRig(t, Options{})
 	const h = 0x7777
@@ -645,8 +645,8 @@ func TestHandleOfOwnEvent(t *testing.T) {
 	}
 }
 
-// TestForeignHandlesComeBack lets streams and events get the handles of others that were
-// destroyed elsewhere.
+// TestForeignHandlesComeBack gives streams and events the handles of streams and events that other
+// code has destroyed.
 func TestForeignHandlesComeBack(t *testing.T) {
 	r := newRig(t, Options{})
 	const s, e = 0x7777, 0x8888

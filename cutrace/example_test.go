@@ -34,7 +34,7 @@ func check(err error) {
 	}
 }
 
-// A trace of a stream that waits for another one.
+// The trace shows that a stream waits for another stream.
 func ExampleRecorder() {
 	gpu, load, compute := open()
 	rec := try(cutrace.Start(ctx, gpu, cutrace.Options{}))
@@ -55,7 +55,7 @@ func ExampleRecorder() {
 	// Output: 2 intervals, 1 arrow, 5 slices
 }
 
-// A name for an interval of a stream's work, whatever it is.
+// A span gives a name to any interval of a stream's work.
 func ExampleRecorder_Span() {
 	gpu, s, _ := open()
 	mem := try(gpu.Alloc(1 << 20))
@@ -70,7 +70,7 @@ func ExampleRecorder_Span() {
 	// Output: 2
 }
 
-// The program's own events, which have been measured already.
+// An interval can be between two events of the program.
 func ExampleRecorder_Interval() {
 	gpu, s, _ := open()
 	rec := try(cutrace.Start(ctx, gpu, cutrace.Options{}))
@@ -85,7 +85,7 @@ func ExampleRecorder_Interval() {
 	// Output: 1
 }
 
-// A record for each call, here without what changes from run to run.
+// Log writes a record for each call. Here the attributes that differ in each run are left out.
 func ExampleLog() {
 	gpu, s, _ := open()
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{

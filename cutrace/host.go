@@ -8,10 +8,10 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// hostTrace is the host's part of a trace. The tracers fill it. They see a destruction before
-// the driver makes it, and each call after it has returned. One lock guards all parts, because a
-// call changes most of them. The lock is held for moments, and never while package cu is called,
-// because package cu calls the tracers.
+// hostTrace is the host's part of a trace. The tracers fill it. They see a destruction before the
+// driver makes it, and each call after it has returned. One lock guards all parts, because a call
+// changes most of them. The lock is held for moments, and never while package cu is called, because
+// package cu calls the tracers.
 type hostTrace struct {
 	mu      sync.Mutex
 	latest  time.Time // when the newest call began
@@ -28,8 +28,7 @@ func (h *hostTrace) init(opts Options) {
 	h.order = workOrder{limit: opts.MaxSpans, lanes: make(map[uintptr]*lane), records: make(map[uintptr]mark)}
 }
 
-// start begins the trace. It forgets what other code called before, while the clocks were
-// compared.
+// start begins the trace. It forgets what other code called before, while the clocks were compared.
 func (h *hostTrace) start(origin time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +36,8 @@ func (h *hostTrace) start(origin time.Time) {
 	h.order.arrows, h.order.dropped = nil, 0
 }
 
-// before is a [cu.Tracer]. It notes a destruction before the driver makes it, because a new
-// object may have the handle as soon as the old one is destroyed.
+// before is a [cu.Tracer]. It notes a destruction before the driver makes it, because a new object
+// may have the handle as soon as the old one is destroyed.
 func (h *hostTrace) before(t cu.Trace) {
 	if t.Op != cu.TraceEventDestroy && t.Op != cu.TraceStreamDestroy {
 		return
@@ -142,15 +141,15 @@ func (h *hostTrace) count(st *Stats) {
 	st.Arrows, st.DroppedArrows = len(h.order.arrows), h.order.dropped
 }
 
-// ownEvents knows the recorder's own events, and the times of their calls. The calls are not
-// part of the trace.
+// ownEvents knows the recorder's own events, and the times of their calls. The calls are not part
+// of the trace.
 type ownEvents struct {
 	live  map[uintptr]ownCall
 	dying map[uintptr]bool // from before the destruction until it has returned
 }
 
-// ownCall holds when the newest record of an own event began, and when the first query that
-// found the record complete returned.
+// ownCall holds when the newest record of an own event began, and when the first query that found
+// the record complete returned.
 type ownCall struct{ begun, done time.Time }
 
 func (o *ownEvents) before(t cu.Trace) {

@@ -2,13 +2,12 @@ package cutrace
 
 import "github.com/purecu/purecu/cu"
 
-// maxObjects is how many events, and how many streams, are known at a time. Further objects
-// have no number.
+// maxObjects is how many events, and how many streams, are known at a time. Further objects have no
+// number.
 const maxObjects = 1 << 16
 
-// numbers numbers objects in the order in which they are seen first. The driver uses a handle
-// again after an object was destroyed; a number is never used again. A lock of the owner
-// guards it.
+// numbers numbers objects in the order in which they are seen first. The driver uses a handle again
+// after an object was destroyed; a number is never used again. A lock of the owner guards it.
 type numbers struct {
 	live  map[uintptr]uint64
 	dying map[uintptr]uint64 // from before the destruction until it has returned

@@ -19,19 +19,19 @@ type LogOptions struct {
 
 // Log writes a log record for each driver call that package cu makes for events and streams, until
 // stop is called. A record is written when the call has returned. Its message is the operation, and
-// its time is the beginning of the call. The handler must be safe for concurrent use, as the handlers
-// of slog are. The attributes, where they apply, are
+// its time is the beginning of the call. The handler must be safe for concurrent use, as the
+// handlers of slog are. These are the attributes; a record has only those that apply:
 //
 //	event, stream  numbers, in the order in which the objects are first used
 //	event_handle, stream_handle
 //	               the driver's handles, which the driver reuses after a destruction
-//	duration       how long the call took the host
+//	duration       how long the call took on the host
 //	status         "pending", for a query
 //	error          the CUresult, as an error for errors.Is
 //
-// A call waits until its record is written, so a slow handler makes all calls slow. Log allocates only
-// for the errors of calls that fail. For levels that the handler has not enabled, it only numbers the
-// objects.
+// A call waits until its record is written, so a slow handler slows all calls down. Log allocates
+// memory only for the errors of failed calls. If the handler has not enabled the level of a call,
+// Log only numbers the objects of the call.
 func Log(drv *cu.Driver, l *slog.Logger, opts LogOptions) (stop func(), err error) {
 	switch {
 	case drv == nil:

@@ -12,14 +12,13 @@ import (
 // Options limits what a [Recorder] keeps. It drops and counts what exceeds a limit. The zero
 // Options stands for the defaults.
 type Options struct {
-	// MaxCalls is how many calls of the host are kept; 0 means 65536. A call takes about 64
-	// bytes.
+	// MaxCalls is how many calls of the host are kept; 0 means 65536. A call takes about 64 bytes.
 	MaxCalls int
-	// MaxSpans is how many intervals of the GPU are kept, and how many arrows; 0 means 65536.
-	// An interval takes about 128 bytes.
+	// MaxSpans is how many intervals of the GPU are kept, and how many arrows; 0 means 65536. An
+	// interval takes about 128 bytes.
 	MaxSpans int
-	// MaxPending is how many intervals may be under way at a time; 0 means 1024. Each of them
-	// has two events.
+	// MaxPending is how many intervals may be under way at a time; 0 means 1024. Each of them has
+	// two events.
 	MaxPending int
 }
 
@@ -41,9 +40,9 @@ func (o *Options) check(op string) error {
 
 // Stats counts what a [Recorder] has kept and dropped, and says how exact its times are.
 type Stats struct {
-	// Calls and Spans are what WriteTo would write. Arrows are the waits for a record of
-	// another stream; WriteTo writes those that have an interval at both ends. Pending are
-	// the intervals whose end the GPU has not reached.
+	// Calls and Spans are what WriteTo would write. Arrows are the waits for a record of another
+	// stream; WriteTo writes those that have an interval at both ends. Pending are the intervals
+	// whose end the GPU has not reached.
 	Calls, Spans, Arrows, Pending int
 	// DroppedCalls and DroppedArrows count what could not be kept. DroppedSpans counts the
 	// intervals that could not be kept or not be measured.
@@ -51,44 +50,44 @@ type Stats struct {
 	// Uncertainty is by how much all intervals of the GPU may lie too early or too late in
 	// comparison with the calls of the host.
 	Uncertainty time.Duration
-	// Drift is by how much the GPU's clock gained on the host's from Start to Close. Close
-	// measures it as exactly as Start measures Uncertainty.
+	// Drift is by how much the GPU's clock gained on the host's from Start to Close. Close measures
+	// it as exactly as Start measures Uncertainty.
 	Drift time.Duration
 	// Err is the first error that prevented an interval from being measured, or nil.
 	Err error
 }
 
-// Recorder collects the calls that package cu makes of a driver, and intervals of work on
-// the GPU, and writes both as one trace. All times are on the host's monotonic clock. Start
-// compares it with the GPU's clock; [Stats] says how exactly. A Recorder starts no goroutine
-// and is safe for concurrent use.
+// Recorder collects the calls that package cu makes of a driver, and intervals of work on the GPU,
+// and writes both as one trace. All times are on the host's monotonic clock. Start compares it with
+// the GPU's clock; [Stats] says how exactly. A Recorder starts no goroutine and is safe for
+// concurrent use.
 //
-// A nil Recorder records nothing and is ready to use. Spans may therefore stay in programs
-// that are not traced.
+// A nil Recorder records nothing and is ready to use. Spans may therefore stay in programs that are
+// not traced.
 type Recorder struct {
 	gpu    *cu.Context
 	device string
 	origin time.Time // the trace's zero
 	remove func()    // removes the tracers
 
-	// working holds a token while somebody measures. Measuring calls package cu, which calls
-	// the tracers. It is therefore taken before any lock, and never with one held.
+	// working holds a token while a goroutine measures. Measuring calls package cu, which calls the
+	// tracers. So the token is taken before any lock, and never while a lock is held.
 	working chan struct{}
 	stream  *cu.Stream // of the records that measure the clocks
 
-	// Each of these has a lock. None of them is held while another one is taken, or while
-	// package cu is called.
+	// Each of these has a lock. No lock is held while another one is taken, or while package cu is
+	// called.
 	host  hostTrace
 	clock gpuClock
 	spans intervals
 }
 
-// Start returns a Recorder that records until Close. It records all calls of the context's
-// driver for events and streams, and intervals on the context's streams.
+// Start returns a Recorder that records until Close. It records all calls of the context's driver
+// for events and streams, and intervals on the context's streams.
 //
-// Start creates a stream and waits until the clocks are compared: it records an event on the
-// idle stream and reads the host's clock before and after, several times. The shortest
-// comparison counts. It is most exact while the GPU has little to do.
+// Start creates a stream and waits until the clocks are compared: it records an event on the idle
+// stream and reads the host's clock before and after, several times. The shortest comparison
+// counts. It is most exact while the GPU has little to do.
 func Start(ctx context.Context, gpu *cu.Context, opts Options) (*Recorder, error) {
 	const op = "cutrace.Start"
 	dev := gpu.Device()
@@ -132,8 +131,8 @@ func (r *Recorder) newEvent() (*cu.Event, error) {
 	return e, nil
 }
 
-// Name gives a stream's lane a name, instead of its number. The lanes of streams with the
-// same name differ by their order.
+// Name gives a stream's lane a name, instead of its number. The lanes of streams with the same name
+// differ by their order.
 func (r *Recorder) Name(s *cu.Stream, name string) {
 	if r == nil {
 		return
@@ -158,11 +157,10 @@ func (r *Recorder) take(ctx context.Context) error {
 	}
 }
 
-// Flush waits until the GPU has reached the end of all intervals that are under way, or ctx
-// ends.
+// Flush waits until the GPU has reached the end of all intervals that are under way, or ctx ends.
 //
-// Tracers must not call Flush, Interval or Close. These call the tracers while they hold what
-// the tracer's own call would wait for, until ctx ends.
+// Tracers must not call Flush, Interval or Close. These call the tracers while they hold what the
+// tracer's own call would wait for, until ctx ends.
 func (r *Recorder) Flush(ctx context.Context) error {
 	const op = "cutrace.Flush"
 	if r == nil {
@@ -191,16 +189,16 @@ func (r *Recorder) flush(ctx context.Context, op string) error {
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("%s: %d intervals are still under way: %w", op, n, err)
 		case !r.measure(sp):
-			r.settle(sp, 0, 0, errors.Join(err, errPending)) // nobody can wait for it
+			r.settle(sp, 0, 0, errors.Join(err, errPending)) // the span can never be measured
 		}
 	}
 	return nil
 }
 
-// Close ends the recording. It waits until the GPU has reached the end of all intervals that
-// are under way, compares the clocks again, and destroys the recorder's events and stream.
-// If ctx ends before, Close drops what is under way, and the error says how much.
-// WriteTo and Stats still work. Further calls return nil.
+// Close ends the recording. It waits until the GPU has reached the end of all intervals that are
+// under way, compares the clocks again, and destroys the recorder's events and stream. If ctx ends
+// before, Close drops what is under way, and the error says how much. WriteTo and Stats still work.
+// Further calls return nil.
 func (r *Recorder) Close(ctx context.Context) error {
 	const op = "cutrace.Close"
 	if r == nil {
@@ -214,7 +212,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 	}
 	if err := r.take(ctx); err != nil {
 		r.spans.setClosed(false)
-		return fmt.Errorf("%s: somebody else is waiting for intervals; call Close again: %w", op, err)
+		return fmt.Errorf("%s: another goroutine is waiting for intervals; call Close again: %w", op, err)
 	}
 	err := r.flush(ctx, op)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// intervals is the GPU's part of a trace: intervals that are under way and that are measured.
-// The lock is held for moments, and never while package cu is called.
+// intervals is the GPU's part of a trace: intervals that are under way and that are measured. The
+// lock is held for moments, and never while package cu is called.
 type intervals struct {
 	maxKept, maxPending int
 
@@ -38,7 +38,7 @@ type span struct {
 // timer is the two events of a span.
 type timer struct{ start, stop *cu.Event }
 
-// setClosed says whether spans may begin, and returns what was said before.
+// setClosed says whether the recorder is closed for new spans, and returns the previous value.
 func (s *intervals) setClosed(closed bool) (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *intervals) end() {
 // room reports whether another interval can be kept. The caller holds the lock.
 func (s *intervals) room() bool { return len(s.kept)+len(s.pending) < s.maxKept }
 
-// admit reports whether a span may begin. It returns the events of a span that is over, or nil
-// if there are none.
+// admit reports whether a span may begin. It returns the events of a span that is over, or nil if
+// there are none.
 func (s *intervals) admit() (t *timer, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *intervals) state() (closed, room bool) {
 	return s.closed, s.room()
 }
 
-// add adds a span that is to be measured, unless nobody would: Close was faster.
+// add adds a span that is to be measured. It returns false if the recorder has ended.
 func (s *intervals) add(sp *span) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *intervals) add(sp *span) bool {
 	return !s.ended
 }
 
-// oldest returns the oldest span that is not measured, or nil, and how many there are. Only
-// who holds the recorder's token removes it.
+// oldest returns the oldest span that is not measured, or nil, and the number of such spans. Only
+// the holder of the recorder's token removes the span.
 func (s *intervals) oldest() (sp *span, pending int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,8 @@ func (s *intervals) oldest() (sp *span, pending int) {
 	return sp, len(s.pending)
 }
 
-// removeOldest removes the oldest span, which is measured, or cannot be for a reason.
+// removeOldest removes the oldest span. The span was measured if err is nil, and is dropped
+// otherwise.
 func (s *intervals) removeOldest(start, dur time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +112,8 @@ func (s *intervals) removeOldest(start, dur time.Duration, err error) {
 	}
 }
 
-// recycle takes the events of a span. It returns the anchor that the span was measured from,
-// and whether the recorder has ended.
+// recycle takes the events of a span. It returns the anchor that the span was measured from, and
+// whether the recorder has ended.
 func (s *intervals) recycle(sp *span) (a *anchor, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *intervals) takeTimers() []*timer {
 	return all
 }
 
-// drop counts an interval that is not measured, and the reason, if there is an error.
+// drop counts an interval that is not measured. err is the reason, or nil.
 func (s *intervals) drop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,15 +164,13 @@ func (s *intervals) all() []span {
 	return list
 }
 
-// Span calls work, which enqueues work on the stream, and shows in the trace when the GPU did
-// it: from a timed event that is recorded before to one that is recorded after. It does not
-// wait for the GPU. It returns what work returns; if work fails there is no interval. Spans of
-// one stream may be nested.
+// Span calls work, which enqueues work on the stream, and shows in the trace when the GPU did that
+// work. It records a timed event before and one after. It does not wait for the GPU. It returns the
+// error of work; if work fails there is no interval. Spans of one stream may be nested.
 //
-// If the interval cannot be measured, the work is done all the same. [Stats] counts the
-// dropped interval and says why. Intervals are dropped for streams of other contexts, while
-// the stream is being captured, when too many intervals are kept or under way, and when the
-// Recorder is closed.
+// If the interval cannot be measured, Span still calls work. [Stats] counts the dropped interval
+// and has the reason. Intervals are dropped for streams of other contexts, while the stream is
+// being captured, when too many intervals are kept or under way, and when the Recorder is closed.
 func (r *Recorder) Span(s *cu.Stream, name string, work func() error) error {
 	if work == nil {
 		return fmt.Errorf("cutrace.Span: %w: the function is nil: pass one that enqueues the work", cu.ErrNil)
@@ -208,7 +207,7 @@ func (r *Recorder) Span(s *cu.Stream, name string, work func() error) error {
 var errCaptured = errors.New("the stream is being captured, and the GPU does nothing yet: put the span around the " +
 	"launch of the graph")
 
-// begin begins a span. It returns nil if none can be kept.
+// begin begins a span. It returns nil if the recorder keeps no more spans.
 func (r *Recorder) begin(s *cu.Stream, name string) (*span, error) {
 	switch info, err := s.CaptureInfo(); {
 	case errors.Is(err, errors.ErrUnsupported): // before CUDA 11.3
@@ -253,7 +252,7 @@ func (r *Recorder) newTimer() (*timer, error) {
 	return &timer{start, stop}, nil
 }
 
-// recycle takes the events of a span that is measured, or never will be.
+// recycle takes the events of a span that was measured or dropped.
 func (r *Recorder) recycle(sp *span) {
 	a, ended := r.spans.recycle(sp)
 	r.clock.release(a)
@@ -262,8 +261,8 @@ func (r *Recorder) recycle(sp *span) {
 	}
 }
 
-// abandon closes the events of a recorder that has ended, and drops the spans that are still
-// under way.
+// abandon closes the events of a recorder that has ended, and drops the spans that are still under
+// way.
 func (r *Recorder) abandon() (err error) {
 	for _, t := range r.spans.takeTimers() {
 		err = errors.Join(err, t.start.Close(), t.stop.Close())
@@ -271,8 +270,8 @@ func (r *Recorder) abandon() (err error) {
 	return err
 }
 
-// tidy measures the oldest spans that are over, and records a new anchor if it is time. It
-// does nothing while somebody else measures. It does not wait for the GPU.
+// tidy measures the oldest spans that are over, and records a new anchor if the current one is old.
+// It does nothing while another goroutine measures. It does not wait for the GPU.
 func (r *Recorder) tidy() {
 	select {
 	case r.working <- struct{}{}:
@@ -300,7 +299,7 @@ func (r *Recorder) measure(sp *span) bool {
 	return true
 }
 
-// settle ends the oldest span, which is measured, or cannot be for a reason.
+// settle ends the oldest span. The span was measured if err is nil, and is dropped otherwise.
 func (r *Recorder) settle(sp *span, start, dur time.Duration, err error) {
 	r.spans.removeOldest(start, dur, err)
 	r.recycle(sp)
@@ -308,14 +307,14 @@ func (r *Recorder) settle(sp *span, start, dur time.Duration, err error) {
 		r.spans.drop(err)
 	}
 	for _, a := range r.clock.takeUnused() {
-		_ = a.event.Close() // an error is the context's, and the next call returns it, too
+		_ = a.event.Close() // the next call returns an error of the context, too
 	}
 }
 
 // Interval shows in the trace what the GPU did on the stream between two timed events of the
-// program's own, both of which have been recorded there. It waits until they are complete, or
-// ctx ends. The events must not be recorded again meanwhile. The length of the interval is
-// exactly what [cu.Event.Since] says.
+// program. Both events have been recorded on that stream. Interval waits until they are complete,
+// or ctx ends. The program must not record the events again meanwhile. The length of the interval
+// is exactly the result of [cu.Event.Since].
 func (r *Recorder) Interval(ctx context.Context, s *cu.Stream, name string, start, stop *cu.Event) error {
 	const op = "cutrace.Interval"
 	if r == nil {

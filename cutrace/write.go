@@ -19,8 +19,8 @@ const (
 	gpuProcess  = 2
 )
 
-// rounding is the largest overlap of two consecutive intervals of a stream that the driver's rounding
-// can cause. Such intervals are moved apart.
+// rounding is the largest overlap of two consecutive intervals of a stream that the driver's
+// rounding can cause. WriteTo moves such intervals apart.
 const rounding = 2 * time.Microsecond
 
 // line is an event of the Trace Event Format, with the fields in the order of the format.
@@ -37,10 +37,10 @@ type line struct {
 	Args any     `json:"args,omitempty"`
 }
 
-// micros is a time. It is written in microseconds with three decimals.
+// micros is a time that is written in microseconds with three decimals.
 type micros time.Duration
 
-// MarshalJSON writes the number.
+// MarshalJSON returns the number of microseconds.
 func (m micros) MarshalJSON() ([]byte, error) {
 	b, ns := []byte(nil), int64(m)
 	if ns < 0 {
@@ -50,7 +50,7 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(b, ".%03d", ns%1000), nil
 }
 
-// callArgs is what the trace shows about a call of the host besides its time.
+// callArgs has what the trace shows about a call of the host besides the call's time.
 type callArgs struct {
 	Event        uint64 `json:"event,omitempty"`
 	EventHandle  string `json:"event_handle,omitempty"`
@@ -59,31 +59,31 @@ type callArgs struct {
 	Result       string `json:"result,omitempty"`
 }
 
-// spanArgs is what the trace shows about an interval: the times as the driver returned them. The slice
-// may have been moved because of the rounding.
+// spanArgs has what the trace shows about an interval. The time is as the driver returned it, even
+// if the slice was moved because of the driver's rounding.
 type spanArgs struct {
 	Stream uint64 `json:"stream"`
 	NS     int64  `json:"ns"`
 }
 
 // WriteTo writes the trace as JSON in the Trace Event Format, and returns the number of bytes.
-// ui.perfetto.dev and chrome://tracing open the format. WriteTo may be called at any time. Intervals
-// that have not ended are left out.
+// ui.perfetto.dev and chrome://tracing open the format. WriteTo may be called at any time. It
+// leaves out intervals that have not ended.
 //
 // # Content
 //
-// The process "host" has the calls. Each call is a slice, and the slice's name is the operation. Calls
-// at the same time are on different lanes. The other process is the GPU. It has a lane for each
-// stream, and an interval is a slice there. An arrow shows that a stream waited for a record. The
-// arrow begins at the interval that was begun last before the record, in the last nanosecond of the
-// slice. It ends at the interval in which the wait was enqueued, or else at the next one of that
-// stream.
+// The process "host" has the calls. Each call is a slice, which has the name of the operation.
+// Calls at the same time are on different lanes. The other process is the GPU. It has a lane for
+// each stream, and an interval is a slice there. An arrow shows that a stream waited for a record.
+// The arrow begins in the last nanosecond of the latest interval that was begun before the record.
+// It ends at the interval in which the wait was enqueued. If there is none, it ends at the next
+// interval of that stream.
 //
 // # Times
 //
-// Times are in microseconds since [Recorder.Origin] on the host's clock, with nanoseconds as decimals.
-// Durations are those of [cu.Event.Since]. A slice is moved by up to two microseconds if it would
-// overlap the slice before because of the driver's rounding. otherData has the values of
+// Times are in microseconds since [Recorder.Origin] on the host's clock, with nanoseconds as
+// decimals. Durations are those of [cu.Event.Since]. If the driver's rounding makes a slice overlap
+// the previous slice, WriteTo moves it by up to two microseconds. otherData has the values of
 // [Recorder.Stats], in nanoseconds.
 func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	if w == nil {
@@ -98,7 +98,7 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	return count.n, err
 }
 
-// counter counts bytes.
+// counter counts the bytes that are written to a writer.
 type counter struct {
 	w io.Writer
 	n int64
@@ -156,21 +156,21 @@ func (r *Recorder) lines(device string) []line {
 		spans = r.spans.all()
 		names = r.host.names(spans)
 	}
-	t := &writing{}
-	t.meta("process_name", hostProcess, 0, "host")
-	t.meta("process_name", gpuProcess, 0, device)
-	t.host(calls)
-	t.gpu(spans, names)
-	t.join(spans, arrows)
+	t := &lineList{}
+	t.addName("process_name", hostProcess, 0, "host")
+	t.addName("process_name", gpuProcess, 0, device)
+	t.addCalls(calls)
+	t.addIntervals(spans, names)
+	t.addArrows(spans, arrows)
 	slices.SortStableFunc(t.events, func(a, b line) int {
 		longer := time.Duration(0)
 		if a.Dur != nil && b.Dur != nil {
 			longer = time.Duration(*b.Dur - *a.Dur)
 		}
-		// A slice comes before the arrows and the slices within it.
+		// A slice comes before the arrows and the slices inside it.
 		return cmp.Or(cmp.Compare(a.TS, b.TS), cmp.Compare(rank(a), rank(b)), cmp.Compare(longer, 0))
 	})
-	return append(t.about, t.events...)
+	return append(t.metadata, t.events...)
 }
 
 func rank(l line) int {
@@ -180,19 +180,19 @@ func rank(l line) int {
 	return 1
 }
 
-// writing is a trace while it is being written.
-type writing struct {
-	about, events []line
+// lineList collects the events of a trace.
+type lineList struct {
+	metadata, events []line
 	// tids has the lane of each span.
 	tids []int
 }
 
-func (t *writing) meta(name string, pid, tid int, value string) {
-	t.about = append(t.about, line{Name: name, Ph: "M", PID: pid, TID: tid, Args: map[string]string{"name": value}})
+func (t *lineList) addName(name string, pid, tid int, value string) {
+	t.metadata = append(t.metadata, line{Name: name, Ph: "M", PID: pid, TID: tid, Args: map[string]string{"name": value}})
 }
 
-func (t *writing) sort(pid, tid int) {
-	t.about = append(t.about,
+func (t *lineList) addSortIndex(pid, tid int) {
+	t.metadata = append(t.metadata,
 		line{Name: "thread_sort_index", Ph: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": tid}})
 }
 
@@ -208,8 +208,8 @@ func hex(h uintptr) string {
 	return "0x" + strconv.FormatUint(uint64(h), 16)
 }
 
-// host adds the calls.
-func (t *writing) host(calls []call) {
+// addCalls adds the calls.
+func (t *lineList) addCalls(calls []call) {
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.start, b.start) })
 	var ends []time.Duration // the end of the last call on each lane
 	for _, c := range calls {
@@ -217,8 +217,8 @@ func (t *writing) host(calls []call) {
 		if tid < 0 {
 			tid = len(ends)
 			ends = append(ends, 0)
-			t.meta("thread_name", hostProcess, tid+1, fmt.Sprintf("host %d", tid+1))
-			t.sort(hostProcess, tid+1)
+			t.addName("thread_name", hostProcess, tid+1, fmt.Sprintf("host %d", tid+1))
+			t.addSortIndex(hostProcess, tid+1)
 		}
 		ends[tid] = c.start + c.took
 		args := callArgs{c.event, hex(c.eventH), c.stream, hex(c.strmH), ""}
@@ -229,8 +229,9 @@ func (t *writing) host(calls []call) {
 	}
 }
 
-// gpu adds the intervals. It moves those that overlap because of the rounding.
-func (t *writing) gpu(spans []span, names map[*lane]string) {
+// addIntervals adds the intervals. It moves intervals that overlap because of the driver's
+// rounding.
+func (t *lineList) addIntervals(spans []span, names map[*lane]string) {
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.lane.id, b.lane.id), cmp.Compare(a.start, b.start), cmp.Compare(b.dur, a.dur))
 	})
@@ -240,7 +241,7 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 		for j < len(spans) && spans[j].lane == spans[i].lane {
 			j++
 		}
-		var lanes [][]time.Duration // for each lane, the ends of the open intervals, the outermost first
+		var lanes [][]time.Duration // the ends of each lane's open intervals, outermost first
 		for k := i; k < j; k++ {
 			sp := &spans[k]
 			n := 0
@@ -256,8 +257,8 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 				if n > 0 { // the spans of several goroutines may overlap
 					name = fmt.Sprintf("%s (%d)", name, n+1)
 				}
-				t.meta("thread_name", gpuProcess, tid+n+1, name)
-				t.sort(gpuProcess, tid+n+1)
+				t.addName("thread_name", gpuProcess, tid+n+1, name)
+				t.addSortIndex(gpuProcess, tid+n+1)
 			}
 			t.tids = append(t.tids, tid+n+1)
 			t.events = append(t.events,
@@ -268,8 +269,8 @@ func (t *writing) gpu(spans []span, names map[*lane]string) {
 	}
 }
 
-// fit puts an interval on a lane on which other intervals are open, if it comes after them or lies
-// within one of them.
+// fit puts an interval on a lane, if the interval comes after the open intervals of the lane or
+// lies within one of them.
 func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 	start := sp.start
 	for len(open) > 0 {
@@ -281,7 +282,7 @@ func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 			if over := start + sp.dur - last; over > rounding {
 				return nil, false
 			}
-			start = last - sp.dur // the interval ends with the one around it
+			start = last - sp.dur // both intervals end together
 			break
 		}
 		start = max(start, last)
@@ -291,15 +292,16 @@ func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 	return append(slices.Clone(open), start+sp.dur), true
 }
 
-// order has a stream's intervals in the order in which they were begun, as indexes of spans.
-type order struct {
+// laneOrder has the intervals of a stream in the laneOrder of their beginnings, as indexes of
+// spans.
+type laneOrder struct {
 	spans []span
 	list  []int
-	// last has, for each interval of the list, the latest end of the intervals up to it.
+	// last has, for each interval of the list, the latest end of that interval and all before it.
 	last []uint64
 }
 
-func (o *order) sort() {
+func (o *laneOrder) sort() {
 	slices.SortFunc(o.list, func(a, b int) int { return cmp.Compare(o.spans[a].begin, o.spans[b].begin) })
 	end := uint64(0)
 	for _, i := range o.list {
@@ -308,15 +310,15 @@ func (o *order) sort() {
 	}
 }
 
-// next returns the index in the list of the first interval that was begun after seq.
-func (o *order) next(seq uint64) int {
+// next returns the index in the list of the first interval that began after seq.
+func (o *laneOrder) next(seq uint64) int {
 	n, _ := slices.BinarySearchFunc(o.list, seq,
 		func(i int, seq uint64) int { return cmp.Compare(o.spans[i].begin, seq) })
 	return n
 }
 
-// before returns the last interval that was begun before seq, or -1.
-func (o *order) before(seq uint64) int {
+// before returns the last interval that began before seq, or -1.
+func (o *laneOrder) before(seq uint64) int {
 	if o == nil {
 		return -1
 	}
@@ -326,8 +328,8 @@ func (o *order) before(seq uint64) int {
 	return -1
 }
 
-// at returns the innermost interval that was open at seq, or else the next interval, or -1.
-func (o *order) at(seq uint64) int {
+// at returns the innermost interval that was open at seq, or the next interval, or -1.
+func (o *laneOrder) at(seq uint64) int {
 	if o == nil {
 		return -1
 	}
@@ -346,15 +348,15 @@ func (o *order) at(seq uint64) int {
 // arrowEnd is the time between the beginning of an arrow and the end of its slice.
 const arrowEnd = time.Nanosecond
 
-// join adds the arrows between intervals.
-func (t *writing) join(spans []span, arrows []arrow) {
-	lanes := make(map[*lane]*order)
+// addArrows adds the arrows between intervals.
+func (t *lineList) addArrows(spans []span, arrows []arrow) {
+	lanes := make(map[*lane]*laneOrder)
 	for i, sp := range spans {
 		if sp.begin == 0 {
-			continue // measured elsewhere
+			continue // an interval between events of the program
 		}
 		if lanes[sp.lane] == nil {
-			lanes[sp.lane] = &order{spans: spans}
+			lanes[sp.lane] = &laneOrder{spans: spans}
 		}
 		lanes[sp.lane].list = append(lanes[sp.lane].list, i)
 	}
@@ -374,7 +376,7 @@ func (t *writing) join(spans []span, arrows []arrow) {
 			end = begin
 		}
 		if end < begin {
-			begin = max(src.start, end) // because of the rounding
+			begin = max(src.start, end) // because of the driver's rounding
 		}
 		if end < begin {
 			continue

@@ -10,63 +10,61 @@ import (
 	"time"
 )
 
-// Report is what [Diagnose] found out. It can be marshalled to JSON and back. In
-// JSON all fields are always there, by the names of their tags; lists are never
-// null in what Diagnose returns, and library and init are if there is none.
+// Report is the result of [Diagnose]. It can be marshalled to JSON and back. The JSON always has
+// all fields, under the names of their tags. In the result of Diagnose lists are never null. The
+// fields library and init are null if there is no such value.
 type Report struct {
 	// There are more than fifteen fields because they are the keys of the JSON document.
 
 	// Platform is the operating system and architecture, such as "linux/amd64".
 	Platform string `json:"platform"`
-	// Distribution is what the operating system calls itself, such as
-	// "Debian GNU/Linux 12 (bookworm)", or "".
+	// Distribution is the name of the operating system, such as "Debian GNU/Linux 12 (bookworm)",
+	// or "".
 	Distribution string `json:"distribution"`
-	// DistributionIDs are its short name and those of the distributions that it
-	// is like, as /etc/os-release has them.
+	// DistributionIDs are the short name of the distribution, and those of similar distributions,
+	// from /etc/os-release.
 	DistributionIDs []string `json:"distributionIDs"`
 	// WSL is true inside the Windows Subsystem for Linux.
 	WSL bool `json:"wsl"`
-	// Jetson is true on a system on a chip with a built-in GPU.
+	// Jetson is true on a Jetson, a system on a chip with a built-in GPU.
 	Jetson bool `json:"jetson"`
-	// OnlyMusl is true if the system's C library is musl, for which NVIDIA
-	// makes no driver.
+	// OnlyMusl is true if the system's C library is musl. NVIDIA makes no driver for musl.
 	OnlyMusl bool `json:"onlyMusl"`
-	// Container is what kind of container the program runs in: "docker",
-	// "podman", "kubernetes", "apptainer", "containerd", "lxd", "incus", "lxc" or
-	// another name, or "".
+	// Container is the kind of container that the program runs in: "docker", "podman",
+	// "kubernetes", "apptainer", "containerd", "lxd", "incus", "lxc" or another name. It is ""
+	// outside of containers.
 	Container string `json:"container"`
-	// UID is the user that the program runs as, or -1 where there are no numbers
-	// for users.
+	// UID is the number of the user that the program runs as, or -1 on systems where users have no
+	// numbers.
 	UID int `json:"uid"`
-	// Environment holds those environment variables that matter here, and are
-	// set.
+	// Environment has the environment variables that are set and that affect CUDA.
 	Environment map[string]string `json:"environment"`
-	// EnvironmentIgnored is true if CUDA_DRIVER_LIBRARY is set and does not
-	// count, because the program has rights that its user lacks.
+	// EnvironmentIgnored is true if CUDA_DRIVER_LIBRARY is set and was ignored, because the program
+	// has rights that its user lacks.
 	EnvironmentIgnored bool `json:"environmentIgnored"`
 
-	// NamedBy says who asked for just one library: "program", "environment", or
-	// "" if one was searched for.
+	// NamedBy says who named the only library to try: "program" or "environment". It is "" if
+	// Diagnose searched for a library.
 	NamedBy string `json:"namedBy"`
 	// Library is the library that was taken, or nil.
 	Library *LibraryFacts `json:"library"`
-	// Candidates are all that were tried, in order.
+	// Candidates are all libraries that were tried, in order.
 	Candidates []CandidateFacts `json:"candidates"`
 
-	// Kernel is what the kernel knows of NVIDIA's driver.
+	// Kernel has the kernel's part of NVIDIA's driver.
 	Kernel KernelFacts `json:"kernel"`
 	// PCIKnown is true if the devices on the PCI bus could be listed.
 	PCIKnown bool `json:"pciKnown"`
-	// GPUs are NVIDIA's GPUs on the PCI bus, with or without a driver. In a
-	// container those are the host's. There are none in WSL and in a Jetson.
+	// GPUs are NVIDIA's GPUs on the PCI bus, with or without a driver. In a container they are the
+	// host's. WSL and Jetson have none on the PCI bus.
 	GPUs []PCIDevice `json:"gpus"`
-	// Devices are the device files that CUDA needs, and what others there are.
+	// Devices are the device files that CUDA needs, and NVIDIA's other device files.
 	Devices []DeviceFile `json:"devices"`
 
-	// Init is what cuInit returned, if [Report.AddInit] was told.
+	// Init is what cuInit returned, if the program called [Report.AddInit].
 	Init *InitResult `json:"init"`
-	// Findings are what follows from all this: faults first, of which the first
-	// is the most likely cause of the others, then warnings, then notes.
+	// Findings are the conclusions: first faults, then warnings, then notes. The first fault is the
+	// most likely cause of the other faults.
 	Findings []Finding `json:"findings"`
 }
 
@@ -76,14 +74,12 @@ type LibraryFacts struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
 	Path   string `json:"path"`
-	// Release is the driver's version, such as "580.95.05", by the library's
-	// file name, or "" if that does not tell.
+	// Release is the driver's version in the library's file name, such as "580.95.05", or "".
 	Release string `json:"release"`
-	// Version is the CUDA version that the driver supports; see
-	// [Library.Version].
+	// Version is the CUDA version that the driver supports; see [Library.Version].
 	Version int `json:"version"`
-	// Simulated says that the library is purecu's software driver, which needs no GPU and
-	// says nothing of one.
+	// Simulated is true if the library is purecu's software driver, which needs no GPU. Its report
+	// says nothing about a GPU.
 	Simulated bool `json:"simulated"`
 }
 
@@ -95,17 +91,15 @@ type CandidateFacts struct {
 	Problem Problem `json:"problem"`
 	// Error is the text of the candidate's error.
 	Error string `json:"error"`
-	// Remedy says what to do about NoGlibc and GlibcFailed, which have many causes. It is
-	// empty for other problems.
+	// Remedy says what to do about NoGlibc and GlibcFailed. It is empty for other problems.
 	Remedy string `json:"remedy"`
 	// Element is the element of LD_LIBRARY_PATH that led to Path, or "".
 	Element string `json:"ldLibraryPathElement"`
 }
 
-// KernelFacts describes the driver's part in the kernel.
+// KernelFacts describes the kernel's part of the driver.
 type KernelFacts struct {
-	// Release is the version of the module that is loaded, such as "580.95.05",
-	// or "" if it is not known.
+	// Release is the version of the loaded module, such as "580.95.05", or "" if it is not known.
 	Release string `json:"release"`
 	// Flavor is "open" or "proprietary", or "" if it is not known.
 	Flavor string `json:"flavor"`
@@ -113,28 +107,28 @@ type KernelFacts struct {
 	Loaded bool `json:"loaded"`
 	// UVM is true if the kernel has the module nvidia-uvm, which CUDA needs.
 	UVM bool `json:"uvm"`
-	// Nouveau is true if the kernel has the module nouveau, another driver for
-	// the same GPUs, which has no CUDA.
+	// Nouveau is true if the kernel has the module nouveau, another driver for NVIDIA's GPUs, which
+	// does not support CUDA.
 	Nouveau bool `json:"nouveau"`
-	// HelperInstalled is true if there is nvidia-modprobe.
+	// HelperInstalled is true if nvidia-modprobe is installed.
 	HelperInstalled bool `json:"helperInstalled"`
-	// Helper is true if nvidia-modprobe is installed such that the driver loads
-	// modules and creates device files with it when they are needed.
+	// Helper is true if the driver can use nvidia-modprobe to load modules and to create device
+	// files when they are needed.
 	Helper bool `json:"helper"`
 }
 
 // PCIDevice is a GPU on the PCI bus.
 type PCIDevice struct {
-	// Address is where it is, such as "0000:01:00.0".
+	// Address is the GPU's address on the bus, such as "0000:01:00.0".
 	Address string `json:"address"`
-	// ID is its vendor's and its own number, such as "10de:2335".
+	// ID is the number of the vendor and that of the device, such as "10de:2335".
 	ID string `json:"id"`
-	// Driver is the kernel's driver for it: "nvidia", "nouveau", "vfio-pci", or
+	// Driver is the kernel's driver that the GPU is bound to: "nvidia", "nouveau", "vfio-pci", or
 	// "" if there is none.
 	Driver string `json:"driver"`
 }
 
-// Access is whether this process can open a device file.
+// Access says whether this process can open a device file.
 type Access string
 
 const (
@@ -144,16 +138,15 @@ const (
 	Missing Access = "missing"
 	// Denied means that the file's permissions do not allow it (EACCES).
 	Denied Access = "denied"
-	// Forbidden means that the permissions allow it and something else does
-	// not: the rules that a container or a job is subject to (EPERM).
+	// Forbidden means that the permissions allow it, but the rules of a container or a job do not
+	// (EPERM).
 	Forbidden Access = "forbidden"
-	// NoDriver means that there is nothing behind the file: the kernel's module
-	// is not loaded, or has no such device (ENXIO, ENODEV).
+	// NoDriver means that no device belongs to the file: the kernel's module is not loaded, or has
+	// no such device (ENXIO, ENODEV).
 	NoDriver Access = "no-driver"
-	// Broken means that the device does not answer (EIO), or that opening it did
-	// not end.
+	// Broken means that the device does not answer (EIO), or that opening the file did not end.
 	Broken Access = "broken"
-	// Failed means that it failed for another reason.
+	// Failed means that opening the file failed for another reason.
 	Failed Access = "failed"
 )
 
@@ -161,12 +154,12 @@ const (
 type DeviceFile struct {
 	Path   string `json:"path"`
 	Access Access `json:"access"`
-	// Error is why it cannot be opened.
+	// Error says why the file cannot be opened.
 	Error string `json:"error"`
-	// Mode is its type and permissions, such as "crw-rw-rw-".
+	// Mode is the type and the permissions of the file, such as "crw-rw-rw-".
 	Mode string `json:"mode"`
-	// UID and GID are its owner and group, and Group is the name of the latter,
-	// if it has one. They mean nothing if the file is missing.
+	// UID and GID are the owner and the group of the file. Group is the name of the group, or "".
+	// All three mean nothing if the file is missing.
 	UID   int    `json:"uid"`
 	GID   int    `json:"gid"`
 	Group string `json:"group"`
@@ -175,8 +168,7 @@ type DeviceFile struct {
 // InitResult is what cuInit returned.
 type InitResult struct {
 	Code int32 `json:"code"`
-	// Name is the name of the C constant, or "" for a code that is not among
-	// those that cuInit is known to return.
+	// Name is the name of the C constant, or "" for a code that cuInit is not known to return.
 	Name string `json:"name"`
 }
 
@@ -184,25 +176,25 @@ type InitResult struct {
 type Severity string
 
 const (
-	// Fault is what keeps CUDA from working.
+	// Fault is a reason why CUDA does not work.
 	Fault Severity = "fault"
-	// Warning is what keeps CUDA from working in some programs, or will.
+	// Warning is a reason why CUDA does not work in some programs, or will not work later.
 	Warning Severity = "warning"
-	// Note is what is good to know.
+	// Note is information that may help.
 	Note Severity = "note"
 	// Fine is the severity of a verdict if there is no fault.
 	Fine Severity = "fine"
 )
 
-// Finding is something that follows from the facts of a [Report].
+// Finding is a conclusion from the facts of a [Report].
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Title says what is wrong.
 	Title string `json:"title"`
-	// Detail says by which facts.
+	// Detail names the facts that the finding follows from.
 	Detail string `json:"detail"`
-	// Fix is what to do: a shell command where there is one. Words in capital
-	// letters in it are to be replaced.
+	// Fix says what to do. It is a shell command if there is one. Replace the words in capital
+	// letters in it.
 	Fix string `json:"fix"`
 }
 
@@ -211,18 +203,18 @@ type Option func(*options)
 
 type options struct{ path string }
 
-// WithLibrary looks at the library at this path only, like [Open] with a path.
+// WithLibrary makes Diagnose try only the library at this path, like [Open] with a path.
 func WithLibrary(path string) Option { return func(o *options) { o.path = path } }
 
-// Diagnose finds out what keeps CUDA from working on this machine, and what to
-// do about it. It searches for the driver the way [Open] does and loads no more
-// than that, it reads what the kernel and the system have to say, and it opens
-// and closes the GPUs' device files. That wakes a GPU up that nobody uses, which
-// can take seconds. It starts no process and does not initialise the driver:
-// what cuInit said can be added with [Report.AddInit]. It never fails, and it does
-// not wait for ever: a library that does not finish loading, or a device file that
-// does not finish opening, is given up after half a minute or so and reported. The
-// threads that hang there cannot be called back, and stay.
+// Diagnose finds out what keeps CUDA from working on this machine, and what to do about it. It
+// searches for the driver as [Open] does, reads the files in which the kernel and the system
+// describe themselves, and opens and closes the device files of the GPUs. Opening the device file
+// of an unused GPU wakes the GPU up, which can take seconds. Diagnose starts no process and does
+// not initialise the driver. Add the result of cuInit with [Report.AddInit].
+//
+// Diagnose never fails and does not wait forever. If loading a library or opening a device file
+// takes longer than about half a minute, Diagnose reports that and does not wait any longer. The
+// thread that loads or opens stays blocked.
 func Diagnose(opts ...Option) *Report {
 	var o options
 	for _, f := range opts {
@@ -234,23 +226,23 @@ func Diagnose(opts ...Option) *Report {
 	return m.diagnose(o.path)
 }
 
-// How long Diagnose waits. Opening its device file wakes a GPU up, and the
-// kernel wakes one after the other.
+// These are the times that Diagnose waits. Opening a device file wakes its GPU up, and the kernel
+// wakes the GPUs one after the other.
 const (
 	libraryPatience = 30 * time.Second
 	devicePatience  = 20 * time.Second // and more for each device file
 	morePatience    = 3 * time.Second
 )
 
-// machine is what Diagnose looks at.
+// machine is the machine that Diagnose examines.
 type machine struct {
 	*system
-	openDevice func(file string) error // for reading and writing; closes it too
+	openDevice func(file string) error // for reading and writing; closes the file too
 	uid        int
 	after      func(time.Duration) <-chan time.Time
 }
 
-// openWithin is open, which it gives up when it takes too long.
+// openWithin calls open, and stops waiting for it after a time.
 func (m *machine) openWithin(path string) (*Library, []Candidate) {
 	type outcome struct {
 		lib   *Library
@@ -321,15 +313,14 @@ func (m *machine) diagnose(path string) *Report {
 	return r
 }
 
-// AddInit adds what cuInit returned to the report, and draws the conclusions
-// anew.
+// AddInit adds the result of cuInit to the report, and draws the conclusions again.
 func (r *Report) AddInit(code int32) {
 	r.Init = &InitResult{Code: code, Name: initMeaning(code).name}
 	r.Findings = r.judge()
 }
 
-// Verdict returns the first fault, which is the most likely cause of the
-// others, or a finding that is [Fine].
+// Verdict returns the first fault, which is the most likely cause of the other faults. If there is
+// no fault, it returns a finding that is [Fine].
 func (r *Report) Verdict() Finding {
 	if len(r.Findings) > 0 && r.Findings[0].Severity == Fault {
 		return r.Findings[0]
@@ -341,15 +332,15 @@ func (r *Report) Verdict() Finding {
 		return Finding{Severity: Fine, Title: "CUDA works: cuInit succeeded"}
 	}
 	return Finding{
-		Severity: Fine, Title: "nothing is in the way of CUDA",
-		Detail: "as far as can be told without initialising the driver",
+		Severity: Fine, Title: "no fault was found",
+		Detail: "the driver was not initialised, so cuInit can still fail",
 	}
 }
 
-// simulatedMark is exported by the software driver, and by no other library.
+// simulatedMark is a symbol that only the software driver exports.
 const simulatedMark = "cusim_simulated"
 
-// releaseOf returns the driver's version that a library has in its file name,
+// releaseOf returns the version of the driver in the file name of a library, such as
 // libcuda.so.580.95.05, or "".
 func releaseOf(path string) string {
 	i := strings.LastIndex(path, ".so.")
@@ -359,9 +350,9 @@ func releaseOf(path string) string {
 	return path[i+len(".so."):]
 }
 
-// isRelease reports whether s looks like a version of the driver: three digits,
-// then two or three, then perhaps another two. The libraries' own version, 1.1,
-// does not.
+// isRelease reports whether s looks like a version of the driver: two or three numbers, of which
+// the first has at least three digits. The version of the library's interface, 1.1, is no such
+// version.
 func isRelease(s string) bool {
 	parts := strings.Split(s, ".")
 	if len(parts) < 2 || len(parts) > 3 || len(parts[0]) < 3 {
@@ -375,7 +366,7 @@ func isRelease(s string) bool {
 	return true
 }
 
-// String returns the report as text, the verdict and what to do about it last.
+// String returns the report as text. The last lines are the verdict and its fix.
 func (r *Report) String() string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {

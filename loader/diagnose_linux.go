@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// gather adds to the report what the kernel and the system say.
+// gather adds to the report what the files of the kernel and the system say.
 func (m *machine) gather(r *Report) {
 	r.Distribution, r.DistributionIDs = m.distribution()
 	r.WSL = strings.Contains(strings.ToLower(m.line("/proc/sys/kernel/osrelease")), "microsoft")
-	// In a container there is no such file, and perhaps no device tree.
+	// A container does not have the first file, and may lack the device tree.
 	r.Jetson = m.exists("/etc/nv_tegra_release") || strings.Contains(m.read("/proc/device-tree/compatible"), "nvidia,tegra") ||
 		m.line("/sys/devices/soc0/family") == "Tegra"
 	r.OnlyMusl = m.onlyMusl()
@@ -53,7 +53,7 @@ func (m *machine) glob(pattern string) []string {
 	return files
 }
 
-// elementOf returns the element of LD_LIBRARY_PATH that leads to a candidate.
+// elementOf returns the element of LD_LIBRARY_PATH that led to a candidate.
 func (m *machine) elementOf(c Candidate) string {
 	v := m.getenv("LD_LIBRARY_PATH")
 	if v == "" || c.Path == "" || m.elevated() {
@@ -67,7 +67,7 @@ func (m *machine) elementOf(c Candidate) string {
 	return ""
 }
 
-// distribution returns what /etc/os-release says of the system's name.
+// distribution returns the names of the system in /etc/os-release.
 func (m *machine) distribution() (name string, ids []string) {
 	ids = []string{}
 	for line := range strings.Lines(m.read("/etc/os-release")) {
@@ -85,9 +85,8 @@ func (m *machine) distribution() (name string, ids []string) {
 	return name, ids
 }
 
-// onlyMusl reports whether the system's C library is musl. That it has a loader
-// by the name of glibc's does not say much: musl systems provide one, for
-// programs like those that are built with this package.
+// onlyMusl reports whether the system's C library is musl. A loader with the name of glibc's loader
+// proves nothing: musl systems have one for programs like those that use this package.
 func (m *machine) onlyMusl() bool {
 	if len(m.glob("/lib/ld-musl-*.so.1")) == 0 {
 		return false
@@ -100,7 +99,7 @@ func (m *machine) onlyMusl() bool {
 	return true
 }
 
-// container returns what kind of container this is.
+// container returns the kind of container that the program runs in.
 func (m *machine) container() string {
 	cgroup := m.read("/proc/self/cgroup")
 	for _, hint := range []struct {
@@ -112,7 +111,7 @@ func (m *machine) container() string {
 		{m.exists("/run/.containerenv") || strings.Contains(cgroup, "libpod"), "podman"},
 		{m.exists("/.dockerenv") || strings.Contains(cgroup, "docker"), "docker"},
 		{strings.Contains(cgroup, "containerd"), "containerd"},
-		// Both are LXC, with commands of their own.
+		// Both use LXC, and have different commands.
 		{m.exists("/dev/incus"), "incus"},
 		{m.exists("/dev/lxd"), "lxd"},
 		{strings.Contains(cgroup, "/lxc"), "lxc"},
@@ -124,7 +123,7 @@ func (m *machine) container() string {
 	return m.getenv("container") // systemd-nspawn, lxc and others set it
 }
 
-// kernel returns what the kernel knows of the driver.
+// kernel returns the kernel's part of the driver.
 func (m *machine) kernel() KernelFacts {
 	k := KernelFacts{
 		Loaded:  m.exists("/sys/module/nvidia") || m.exists("/proc/driver/nvidia/version"),
@@ -173,16 +172,15 @@ func (m *machine) gpus() (list []PCIDevice, known bool) {
 	return list, true
 }
 
-// devices returns the device files: those that CUDA needs even if they are
-// missing, and others if they are there. All are opened at once, so that one that
-// hangs costs the others no time.
+// devices returns the device files that CUDA needs, and other device files that exist. It opens all
+// of them at the same time, so that one that hangs does not delay the others.
 func (m *machine) devices(r *Report) []DeviceFile {
 	var names []string
 	switch numbered := m.glob("/dev/nvidia[0-9]*"); {
 	case r.WSL:
 		names = []string{"/dev/dxg"}
 	case r.Jetson:
-		// Which there are depends on the release; see jetsonDevice.
+		// The names depend on the release.
 		for _, pattern := range []string{"/dev/nvmap", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu/igpu0/ctrl", "/dev/nvidiactl", "/dev/nvidia[0-9]*"} {
 			names = append(names, m.glob(pattern)...)
 		}
@@ -232,8 +230,7 @@ func (m *machine) devices(r *Report) []DeviceFile {
 	return list
 }
 
-// deviceFile returns what info says of a device file, which is nil if it says
-// nothing.
+// deviceFile returns the facts in info about a device file. info is nil if there are none.
 func deviceFile(name string, info fs.FileInfo, groups map[int]string) DeviceFile {
 	d := DeviceFile{Path: name}
 	if info == nil {
@@ -247,7 +244,7 @@ func deviceFile(name string, info fs.FileInfo, groups map[int]string) DeviceFile
 	return d
 }
 
-// setError fills in what follows from the outcome of opening a device file.
+// setError sets the fields that depend on the result of opening the device file.
 func (d *DeviceFile) setError(err error) {
 	switch {
 	case err == nil:
@@ -282,10 +279,9 @@ func (m *machine) groups() map[int]string {
 	return names
 }
 
-// openDevice opens a device file for reading and writing, and closes it. It does
-// so without package os, which would have the device watched for readiness, and
-// waits for it: NVIDIA's module answers those who do not want to wait before it
-// knows whether the GPU works.
+// openDevice opens a device file for reading and writing, and closes it. It does not use package
+// os, which opens files in non-blocking mode. In that mode NVIDIA's module answers before it knows
+// whether the GPU works.
 func openDevice(file string) error {
 	for {
 		fd, err := syscall.Open(file, syscall.O_RDWR|syscall.O_CLOEXEC, 0)

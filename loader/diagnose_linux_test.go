@@ -18,7 +18,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// titles lists findings, with their severity in front.
+// titles returns the titles of findings with their severities.
 func titles(findings []Finding) []string {
 	var list []string
 	for _, f := range findings {
@@ -27,7 +27,7 @@ func titles(findings []Finding) []string {
 	return list
 }
 
-// checkFindings holds what is true of all findings.
+// checkFindings checks what is true of all findings.
 func checkFindings(t *testing.T, r *Report) {
 	t.Helper()
 	order := []Severity{Fault, Warning, Note}
@@ -47,27 +47,27 @@ func checkFindings(t *testing.T, r *Report) {
 	}
 }
 
-// TestDiagnose plays what can be wrong with a machine.
+// TestDiagnose checks the findings about machines with all kinds of faults.
 func TestDiagnose(t *testing.T) {
-	const nothingWrong = "nothing is in the way of CUDA"
+	const nothingWrong = "no fault was found"
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	libraries := all(installed(debianLib), cached(debianLib))
 	for _, tt := range []struct {
 		name  string
 		parts []part
-		path  string // that the program gives
+		path  string // that the program names
 		title string // of the verdict
 		fix   string
 		rest  []string // the titles of all other findings
 	}{
 		{name: "healthy", parts: []part{libraries, gpu()}, title: nothingWrong},
 		{name: "healthy, in a container", parts: []part{docker, libraries, gpu()}, title: nothingWrong},
-		{name: "healthy, with two GPUs of which one may be used", parts: []part{
+		{name: "healthy, with two GPUs, one of them permitted", parts: []part{
 			libraries, pci("nvidia", "nvidia"), modules(release), nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia0", syscall.EPERM),
 		}, title: nothingWrong},
 		{name: "healthy, and one GPU passed through", parts: []part{libraries, pci("nvidia", "vfio-pci"), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
 		{name: "healthy, in a sandbox without a kernel of its own", parts: []part{docker, libraries, nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
-		{name: "healthy, whatever the bus says", parts: []part{libraries, pci("vfio-pci"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
+		{name: "healthy, in spite of the bus", parts: []part{libraries, pci("vfio-pci"), nodes("nvidia0", "nvidiactl", "nvidia-uvm")}, title: nothingWrong},
 		{name: "healthy, on Jetson", parts: []part{jetson, libraries, nodes("nvmap", "nvhost-ctrl-gpu")}, title: nothingWrong},
 		{name: "healthy, on WSL", parts: []part{wsl, nodes("dxg"), library("/usr/lib/wsl/lib/libcuda.so.1", real)}, title: nothingWrong},
 		{
@@ -75,7 +75,7 @@ func TestDiagnose(t *testing.T) {
 			title: nothingWrong, rest: []string{"note: the library is that of the CUDA toolkit's package for forward compatibility"},
 		},
 
-		// No GPU.
+		// There is no GPU.
 		{name: "no GPU and no driver", parts: []part{pci()}, title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
 		{name: "no GPU, and a driver", parts: []part{pci(), libraries}, title: "this machine has no NVIDIA GPU", fix: "run the program on a machine with an NVIDIA GPU"},
 		{name: "no GPU, and a file that was left", parts: []part{pci(), nodes("nvidia0", "nvidiactl"), opening("/dev/nvidia0", syscall.ENXIO), opening("/dev/nvidiactl", syscall.ENXIO)},
@@ -87,7 +87,7 @@ func TestDiagnose(t *testing.T) {
 			rest: []string{"warning: /opt/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
 		},
 
-		// Another driver has the GPU.
+		// Another driver is bound to the GPU.
 		{
 			name: "nouveau", parts: []part{debian, libraries, pci("nouveau"), folder("/sys/module/nouveau")},
 			title: "the GPU is driven by nouveau, which has no CUDA",
@@ -103,9 +103,9 @@ func TestDiagnose(t *testing.T) {
 			title: "the GPU is driven by nouveau, which has no CUDA, and NVIDIA's driver is not installed",
 			fix:   "sudo ubuntu-drivers install # and then restart the machine: sudo reboot",
 		},
-		{name: "passed through", parts: []part{libraries, pci("vfio-pci")}, title: "the GPU is set aside for virtual machines", fix: "run the program in the virtual machine that has the GPU"},
+		{name: "passed through", parts: []part{libraries, pci("vfio-pci")}, title: "the GPU is reserved for virtual machines", fix: "run the program in the virtual machine that has the GPU"},
 
-		// The driver.
+		// The driver is missing or damaged.
 		{name: "no driver", parts: []part{debian, pci("")}, title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot"},
 		{name: "no driver, on another system", parts: []part{pci("")}, title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then restart the machine: sudo reboot"},
 		{name: "no driver, and nothing is known", title: "NVIDIA's driver is not installed", fix: "install NVIDIA's driver the way this distribution does it, then restart the machine: sudo reboot"},
@@ -117,7 +117,7 @@ func TestDiagnose(t *testing.T) {
 			title: "NVIDIA's driver is not installed", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot"},
 		{name: "static, and no glibc", parts: []part{gpu(), noGlibc("none")}, title: noGlibcTitle, fix: "run the program on a distribution with glibc"},
 		{name: "static, and a glibc that fails", parts: []part{libraries, gpu(), glibcFailed(syscall.EMFILE)}, title: glibcFailedTitle,
-			fix: "let the process open more files: see ulimit -n"},
+			fix: "allow the process more open files: see ulimit -n"},
 		{name: "static, and no glibc, with a library", parts: []part{libraries, gpu(), noGlibc("none")}, title: noGlibcTitle, fix: "run the program on a distribution with glibc"},
 		{name: "static, and no glibc, with a library that is named", parts: []part{libraries, gpu(), noGlibc("none")}, path: debianLib + "/libcuda.so.1",
 			title: noGlibcTitle, fix: "run the program on a distribution with glibc"},
@@ -151,11 +151,11 @@ func TestDiagnose(t *testing.T) {
 			name: "a GPU that is gone from the bus", parts: []part{
 				libraries, pci(), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm"), opening("/dev/nvidia0", syscall.EIO),
 			},
-			title: "the GPU is gone from the PCI bus", fix: kernelLog + " # and then switch the machine off and on again",
+			title: "the GPU is no longer on the PCI bus", fix: kernelLog + " # and then switch the machine off and on again",
 		},
 		{
 			name: "a GPU that is gone from the bus, seen from a container", parts: []part{docker, libraries, pci(), modules(release), nodes("nvidiactl")},
-			title: "the GPU is gone from the PCI bus", fix: "on the host: " + kernelLog + " # and then switch the machine off and on again",
+			title: "the GPU is no longer on the PCI bus", fix: "on the host: " + kernelLog + " # and then switch the machine off and on again",
 		},
 		{
 			name: "one GPU of two is broken", parts: []part{
@@ -187,7 +187,7 @@ func TestDiagnose(t *testing.T) {
 			title: nothingWrong, rest: []string{"note: the library is that of the CUDA toolkit's package for forward compatibility"},
 		},
 
-		// Candidates.
+		// Some candidates cannot be used.
 		{
 			name: "a stub by ldconfig", parts: []part{
 				ubuntu, library("/usr/local/cuda/lib64/stubs/libcuda.so.1", stub), installed("/opt/driver"), cached("/usr/local/cuda/lib64/stubs", "/opt/driver"), gpu(),
@@ -199,32 +199,32 @@ func TestDiagnose(t *testing.T) {
 			title: nothingWrong, rest: []string{"warning: /opt/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver"},
 		},
 		{
-			name: "nothing but a stub", parts: []part{ubuntu, with("LD_LIBRARY_PATH", "/opt/lib"), library("/opt/lib/libcuda.so.1", stub), gpu()},
+			name: "only a stub", parts: []part{ubuntu, with("LD_LIBRARY_PATH", "/opt/lib"), library("/opt/lib/libcuda.so.1", stub), gpu()},
 			title: "/opt/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", fix: "sudo ubuntu-drivers install # and then restart the machine: sudo reboot",
 		},
 		{
-			name: "nothing but what is cut short", parts: []part{debian, library(debianLib+"/libcuda.so."+release, truncated), link(debianLib+"/libcuda.so.1", "libcuda.so."+release), gpu()},
+			name: "only a truncated library", parts: []part{debian, library(debianLib+"/libcuda.so."+release, truncated), link(debianLib+"/libcuda.so.1", "libcuda.so."+release), gpu()},
 			title: debianLib + "/libcuda.so." + release + " is damaged", fix: `sudo apt install --reinstall "$(dpkg -S ` + debianLib + `/libcuda.so.` + release + ` | cut -d: -f1)"`,
 		},
 		{
-			name: "what is cut short is in front", parts: []part{with("LD_LIBRARY_PATH", "/a:/opt/copied"), library("/opt/copied/libcuda.so.1", truncated), libraries, gpu()},
+			name: "a truncated library in front", parts: []part{with("LD_LIBRARY_PATH", "/a:/opt/copied"), library("/opt/copied/libcuda.so.1", truncated), libraries, gpu()},
 			title: nothingWrong, rest: []string{"warning: /opt/copied/libcuda.so.1 is damaged"},
 		},
 		{
-			name: "nothing but a library for another machine", parts: []part{debian, library("/usr/lib64/libcuda.so.1", foreign), gpu()},
+			name: "only a library for another machine", parts: []part{debian, library("/usr/lib64/libcuda.so.1", foreign), gpu()},
 			title: "/usr/lib64/libcuda.so.1 is a library for another machine", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot",
 		},
 		{
-			name: "nothing but another library", parts: []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/libcuda.so.1", noDriver), gpu()},
-			title: "/opt/libcuda.so.1 is something else than NVIDIA's driver", fix: "unset LD_LIBRARY_PATH",
+			name: "only another library", parts: []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/libcuda.so.1", noDriver), gpu()},
+			title: "/opt/libcuda.so.1 is not NVIDIA's driver", fix: "unset LD_LIBRARY_PATH",
 		},
 		{
-			name: "nothing but a link that leads nowhere", parts: []part{debian, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
-			title: debianLib + "/libcuda.so.1 is a link that leads nowhere", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot",
+			name: "only a broken link", parts: []part{debian, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
+			title: debianLib + "/libcuda.so.1 is a broken link", fix: "sudo apt install nvidia-driver # from contrib and non-free, which /etc/apt has to name; and then restart the machine: sudo reboot",
 		},
 		{
-			name: "a container with a link that leads nowhere", parts: []part{docker, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
-			title: debianLib + "/libcuda.so.1 is a link that leads nowhere", fix: "docker run --gpus all IMAGE",
+			name: "a container with a broken link", parts: []part{docker, link(debianLib+"/libcuda.so.1", "libcuda.so.535.261.03"), gpu()},
+			title: debianLib + "/libcuda.so.1 is a broken link", fix: "docker run --gpus all IMAGE",
 		},
 		{
 			name: "a container for Jetson with an empty file", parts: []part{docker, jetson, library(debianLib+"/nvidia/libcuda.so.1", empty), cached(debianLib + "/nvidia"), nodes("nvmap")},
@@ -243,7 +243,7 @@ func TestDiagnose(t *testing.T) {
 			title: "the library that the program names cannot be used: /opt/stubs/libcuda.so is the CUDA toolkit's stub, for linking only", fix: "let the program name the driver's own library, or none, so that it is searched for",
 		},
 
-		// Device files.
+		// Device files cannot be opened.
 		{name: "no device files", parts: []part{libraries, pci("nvidia", "nvidia"), modules(release)},
 			title: "there is no /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm", fix: "install nvidia-modprobe, then: sudo nvidia-modprobe -c 255 -c 0 -c 1 && sudo nvidia-modprobe -u -c 0"},
 		{name: "no nvidia-uvm", parts: []part{libraries, pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl")},
@@ -318,7 +318,7 @@ func TestDiagnose(t *testing.T) {
 			title: "opening /dev/nvidiactl fails", fix: kernelLog,
 		},
 
-		// Containers.
+		// Containers have no GPU or no libraries.
 		{name: "a container without GPUs", parts: []part{docker, pci("nvidia"), modules(release)}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
 		{name: "a container without GPUs, with a driver", parts: []part{docker, pci("nvidia"), modules(release), libraries}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
 		{name: "a container of which nothing is known", parts: []part{docker}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
@@ -352,14 +352,14 @@ func TestDiagnose(t *testing.T) {
 		{name: "a container with all capabilities and no library", parts: []part{docker, gpu(), with("NVIDIA_DRIVER_CAPABILITIES", "all")},
 			title: "this container has a GPU, but not the driver's libraries", fix: "docker run --gpus all IMAGE"},
 
-		// WSL.
+		// WSL has no GPU or no driver.
 		{name: "WSL without a GPU", parts: []part{wsl}, title: "WSL has no GPU here", fix: "wsl.exe --update # and then stop all of WSL, this shell too: wsl.exe --shutdown"},
 		{name: "WSL without a driver", parts: []part{wsl, nodes("dxg")}, title: "NVIDIA's driver is not installed in Windows", fix: "install NVIDIA's driver in Windows, then stop all of WSL, this shell too: wsl.exe --shutdown"},
 		{name: "WSL with a Linux driver", parts: []part{wsl, ubuntu, nodes("dxg"), library("/usr/lib/wsl/lib/libcuda.so.1", real), libraries},
 			title: "a Linux driver is installed inside WSL, where it cannot work", fix: "remove the package that " + debianLib + "/libcuda.so." + release + " belongs to; find it with: dpkg -S " + debianLib + "/libcuda.so." + release},
 		{name: "docker on WSL, without GPUs", parts: []part{wsl, docker}, title: "this container was started without GPUs", fix: "docker run --gpus all IMAGE"},
 
-		// The environment.
+		// The environment hides GPUs.
 		{name: "every GPU is hidden", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
 		{name: "every GPU but -1", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "-1,0")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
 		{name: "every GPU but one that is not there", parts: []part{libraries, gpu(), with("CUDA_VISIBLE_DEVICES", "1")}, title: "CUDA_VISIBLE_DEVICES hides every GPU", fix: "unset CUDA_VISIBLE_DEVICES"},
@@ -394,7 +394,7 @@ func TestDiagnose(t *testing.T) {
 			}
 			checkFindings(t, r)
 
-			// What Diagnose tells of the library is what Open does.
+			// Diagnose takes the same library as open.
 			lib, tried := m.open(tt.path)
 			if (lib == nil) != (r.Library == nil) || len(tried) != len(r.Candidates) {
 				t.Fatalf("Open: %v, %v; Diagnose: %v, %v", lib, tried, r.Library, r.Candidates)
@@ -405,7 +405,7 @@ func TestDiagnose(t *testing.T) {
 				}
 			}
 
-			// It survives JSON, as a whole.
+			// The report survives JSON unchanged.
 			data, err := json.Marshal(r)
 			if err != nil {
 				t.Fatal(err)
@@ -418,8 +418,8 @@ func TestDiagnose(t *testing.T) {
 				t.Errorf("by way of JSON (-want +got):\n%s", diff)
 			}
 
-			// Whatever it looks like: it works if cuInit says so, and if cuInit
-			// fails, there is a fault.
+			// If cuInit succeeds, there is no fault, and if cuInit fails, there is one, whatever
+			// the other facts are.
 			r.AddInit(0)
 			if v := r.Verdict(); v.Severity != Fine || v.Title != "CUDA works: cuInit succeeded" {
 				t.Errorf("though cuInit succeeded: %+v", v)
@@ -434,7 +434,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// mode gives a file permissions.
+// mode sets the permissions of a file.
 func mode(name string, perm os.FileMode) part {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
@@ -444,10 +444,10 @@ func mode(name string, perm os.FileMode) part {
 	}
 }
 
-// setuid lets a program run with its owner's rights.
+// setuid lets a program run with the rights of its owner.
 func setuid(name string) part { return mode(name, 0o755|os.ModeSetuid) }
 
-// groups is /etc/group, in which this process's own group has a name.
+// groups returns an /etc/group that has a name for the group of this process.
 func groups(name string) string {
 	return "other:x:4711:\n" + name + ":x:" + itoa(os.Getegid()) + ":someone\nbroken\n"
 }
@@ -457,8 +457,7 @@ func itoa(n int) string {
 	return string(b)
 }
 
-// permitted chooses between what is right for a group, and what is if the
-// files of fixtures belong to root's.
+// permitted returns group, or root if the files of fixtures belong to root's group.
 func permitted(group, root string) string {
 	if os.Getegid() == 0 {
 		return root
@@ -466,8 +465,7 @@ func permitted(group, root string) string {
 	return group
 }
 
-// TestAddInit says what each result means when nothing else is wrong, and what
-// is made of it when something is.
+// TestAddInit checks the finding about each result of cuInit, with and without other faults.
 func TestAddInit(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	healthy := all(installed(debianLib), cached(debianLib), gpu())
@@ -496,8 +494,8 @@ func TestAddInit(t *testing.T) {
 			"cuInit failed with CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)", "remove the package that /usr/local/cuda/compat/libcuda.so." + release + " belongs to; find it with: rpm -qf /usr/local/cuda/compat/libcuda.so." + release,
 			"the library is that of the CUDA toolkit's package for forward compatibility"},
 		{"not ready", []part{healthy}, 802, "cuInit failed with CUDA_ERROR_SYSTEM_NOT_READY (802)", "sudo systemctl enable --now nvidia-fabricmanager", ""},
-		{"a stub after all", []part{healthy}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "remove " + debianLib + "/libcuda.so." + release + " from where programs look for the driver", ""},
-		{"a stub after all", []part{with("LD_LIBRARY_PATH", "/opt"), installed("/opt"), gpu()}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "unset LD_LIBRARY_PATH", ""},
+		{"a stub", []part{healthy}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "remove " + debianLib + "/libcuda.so." + release + " from where programs look for the driver", ""},
+		{"a stub in LD_LIBRARY_PATH", []part{with("LD_LIBRARY_PATH", "/opt"), installed("/opt"), gpu()}, 34, "cuInit failed with CUDA_ERROR_STUB_LIBRARY (34)", "unset LD_LIBRARY_PATH", ""},
 		{"unavailable", []part{healthy}, 46, "cuInit failed with CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "nvidia-smi # shows who uses the GPU; to let several use it at a time: sudo nvidia-smi --compute-mode=DEFAULT", ""},
 		{"invalid", []part{healthy}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", kernelLog, ""},
 		{"invalid", []part{healthy, with("CUDA_VISIBLE_DEVICES", "0,0")}, 101, "cuInit failed with CUDA_ERROR_INVALID_DEVICE (101)", "unset CUDA_VISIBLE_DEVICES", ""},
@@ -518,7 +516,7 @@ func TestAddInit(t *testing.T) {
 	} {
 		r := newFixture(t, tt.parts...).machine().diagnose("")
 		r.AddInit(1)
-		r.AddInit(tt.code) // which replaces what was there
+		r.AddInit(tt.code) // replaces the findings
 		v := r.Verdict()
 		if v.Title != tt.title || v.Fix != tt.fix {
 			t.Errorf("%s: verdict %q\nfix     %q\nwant    %q\nfix     %q\n%s", tt.name, v.Title, v.Fix, tt.title, tt.fix, r)
@@ -534,7 +532,7 @@ func TestAddInit(t *testing.T) {
 	}
 }
 
-// TestFacts holds what is gathered, as opposed to what follows from it.
+// TestFacts checks the facts of a report, without the findings.
 func TestFacts(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	f := newFixture(t, distribution("ubuntu", "debian"), docker, with("CUDA_VISIBLE_DEVICES", ""), with("HOME", "/root"),
@@ -590,13 +588,13 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// What hangs is given up, and reported; the rest is found out all the same.
+// TestDiagnoseHang checks that Diagnose reports what hangs, and still collects all other facts.
 func TestDiagnoseHang(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	over := make(chan struct{})
 	var hanging sync.WaitGroup
 	t.Cleanup(func() { close(over); hanging.Wait() })
-	// patience returns a machine whose patience with one thing ends when that hangs.
+	// patience returns a machine on which one kind of wait ends when hang is called.
 	patience := func(with func(time.Duration) bool) (m *machine, hang func()) {
 		tooLong := make(chan time.Time)
 		m = newFixture(t, installed(debianLib), cached(debianLib), gpu()).machine()
@@ -625,7 +623,7 @@ func TestDiagnoseHang(t *testing.T) {
 		return nil
 	}
 	r := m.diagnose("")
-	// The others may have been opened before that, or not.
+	// The other device files may have been opened before that, or not.
 	d := r.Devices[0]
 	if d.Path != "/dev/nvidia0" || d.Access != Broken || d.Error != "it has not ended after 29s" || d.Mode == "" || r.Library == nil ||
 		r.Verdict().Title != "the GPU does not answer" {
@@ -646,7 +644,7 @@ func TestDiagnoseHang(t *testing.T) {
 	checkFindings(t, r)
 }
 
-// For each way of failing, what is to be done is what helps.
+// TestUnusable checks the remedy for each problem of a candidate.
 func TestUnusable(t *testing.T) {
 	for _, tt := range []struct {
 		problem    Problem
@@ -658,7 +656,7 @@ func TestUnusable(t *testing.T) {
 			"namei -l /a/libcuda.so.1 # shows which folder may not be searched; if all may be, its file system fails: sudo dmesg | tail"},
 		{Stub, "/cuda/stubs/libcuda.so.1", "/cuda/stubs/libcuda.so.1 is the CUDA toolkit's stub, not the driver", "take /cuda/stubs out of the files in /etc/ld.so.conf.d, then: sudo ldconfig"},
 		{Stub, "/lib/libcuda.so.1", "/lib/libcuda.so.1 is the CUDA toolkit's stub, not the driver", "remove /lib/libcuda.so.1 from where programs look for the driver"},
-		{NotADriver, "/lib/libcuda.so.1", "/lib/libcuda.so.1 is something else than NVIDIA's driver",
+		{NotADriver, "/lib/libcuda.so.1", "/lib/libcuda.so.1 is not NVIDIA's driver",
 			"remove the package that /lib/libcuda.so.1 belongs to; find it with: dpkg -S /lib/libcuda.so.1"},
 	} {
 		r := &Report{Platform: "linux/amd64", DistributionIDs: []string{"debian"}, Library: &LibraryFacts{},
@@ -670,7 +668,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// What failed to look at a file tells what is in the way.
+// TestLook checks the problem that look finds for each kind of file.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	circle := filepath.Join(dir, "circle")
@@ -680,14 +678,14 @@ func TestLook(t *testing.T) {
 	for file, want := range map[string]Problem{
 		circle:                   Dangling,
 		filepath.Join(dir, "no"): Absent,
-		filepath.Join(dir, strings.Repeat("x", 300)): Unreachable, // a name that no file can have
+		filepath.Join(dir, strings.Repeat("x", 300)): Unreachable, // too long for a file name
 	} {
 		if _, problem, _, err := look(file); problem != want || err == nil {
 			t.Errorf("%s: %q, %v; want %q", file, problem, err, want)
 		}
 	}
 	if os.Geteuid() == 0 {
-		return // who may search every folder
+		return // root may search every folder
 	}
 	locked := filepath.Join(dir, "locked")
 	if err := os.Mkdir(locked, 0); err != nil {
@@ -698,8 +696,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// No fix does harm when it is pasted as a whole: what restarts, stops or removes
-// something stands behind a word, or behind a comment's mark.
+// TestFixesAreHarmless checks that no fix does harm if it is pasted as a whole. A command that
+// restarts, stops or removes something must follow words or a comment mark, so that the shell does
+// not run it.
 func TestFixesAreHarmless(t *testing.T) {
 	j := &judge{Report: &Report{Init: &InitResult{}}}
 	var fixes []string
@@ -717,7 +716,7 @@ func TestFixesAreHarmless(t *testing.T) {
 		command, _, _ := strings.Cut(fix, " #")
 		first, _, _ := strings.Cut(command, " ")
 		if !slices.Contains([]string{"sudo", "docker", "podman", "apptainer", "echo", "nvidia-smi", "unset", "export"}, first) {
-			continue // words
+			continue // a sentence
 		}
 		for _, harm := range []string{"reboot", "shutdown", " remove", "delete", "restart", "setsebool", "compute-mode", "modprobe -r"} {
 			if strings.Contains(command, harm) {
@@ -727,7 +726,7 @@ func TestFixesAreHarmless(t *testing.T) {
 	}
 }
 
-// The helper needs rights: its own, or this process's.
+// TestHelper checks that nvidia-modprobe must be setuid, or this process must be root.
 func TestHelper(t *testing.T) {
 	for _, tt := range []struct {
 		parts []part
@@ -747,7 +746,7 @@ func TestHelper(t *testing.T) {
 	}
 }
 
-// A variable that is set and must not count is reported as such.
+// TestEnvironmentIgnored checks that Diagnose reports a variable that is set and ignored.
 func TestEnvironmentIgnored(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	m := newFixture(t, with(Environment, "/opt/mine.so"), installed(debianLib), gpu()).machine()
@@ -764,8 +763,8 @@ func TestEnvironmentIgnored(t *testing.T) {
 	}
 }
 
-// The device files are really opened: what is not there is missing, what must
-// not be opened is denied.
+// TestOpenDevice opens real files: a file that does not exist is missing, and a file without
+// permissions is denied.
 func TestOpenDevice(t *testing.T) {
 	dir := t.TempDir()
 	if err := openDevice(filepath.Join(dir, "missing")); err != syscall.ENOENT {
@@ -832,8 +831,8 @@ fix          start the container again, which ends what runs in it: docker resta
 	}
 }
 
-// TestRealDriver diagnoses NVIDIA's own libraries: on a machine without a GPU,
-// and on one that seems in order.
+// TestRealDriver diagnoses NVIDIA's own libraries, on a machine without a GPU and on one that seems
+// to be in order.
 func TestRealDriver(t *testing.T) {
 	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
 	if len(paths) == 0 {
@@ -870,7 +869,7 @@ func TestRealDriver(t *testing.T) {
 			}
 			checkFindings(t, r)
 		}
-		// This machine as it is, whichever it is.
+		// Diagnose the machine that the test runs on.
 		r := Diagnose(WithLibrary(path))
 		r.AddInit(100)
 		if v := r.Verdict(); v.Severity != Fault || r.Init.Name != "CUDA_ERROR_NO_DEVICE" || r.Library.Path != target {

@@ -4,11 +4,11 @@ package loader
 
 import "errors"
 
-// gather adds nothing to the report: there are no such files to look at.
+// gather adds nothing, because this system has no such files.
 func (m *machine) gather(*Report) {}
 
-// elementOf returns "": there is no LD_LIBRARY_PATH that this package knows of.
+// elementOf returns "", because this system has no LD_LIBRARY_PATH.
 func (m *machine) elementOf(Candidate) string { return "" }
 
-// openDevice fails: gather does not call it.
+// openDevice fails. gather does not call it here.
 func openDevice(string) error { return errors.ErrUnsupported }

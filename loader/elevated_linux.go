@@ -8,19 +8,18 @@ import (
 	"syscall"
 )
 
-// elevated reports whether the program runs with rights that its user lacks, in
-// which case the user's environment must not choose what code it loads. The
-// kernel says so (AT_SECURE) for file capabilities too.
+// elevated reports whether the program runs with rights that its user lacks. Then the user's
+// environment must not choose the code that the program loads. The kernel reports such rights
+// (AT_SECURE), including those of file capabilities.
 func elevated() bool {
 	auxv, err := os.ReadFile("/proc/self/auxv")
 	return otherIDs() || secure(auxv, err, dumpable())
 }
 
-// secure reports whether the kernel's words to a program say that it has rights
-// that its user lacks. A program that has them, and is not root, may not read
-// them: the kernel hides what such a program is from its user, and with that the
-// program from itself. Without /proc, as in many chroots, all there is to go by is
-// whether it is hidden. In doubt it is elevated, also if it hides itself.
+// secure reports whether auxv says that the program has rights that its user lacks. The kernel
+// hides such a program from its user: unless it is root, even the program cannot read its own auxv.
+// Without /proc, as in many chroots, only dumpable tells whether the program is hidden. In doubt,
+// and also if the program hid itself, the result is true.
 func secure(auxv []byte, err error, dumpable bool) bool {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -37,7 +36,7 @@ func secure(auxv []byte, err error, dumpable bool) bool {
 	return !dumpable
 }
 
-// dumpable reports whether the kernel lets a user look into this program.
+// dumpable reports whether the kernel allows the user to inspect this program.
 func dumpable() bool {
 	const getDumpable = 3 // PR_GET_DUMPABLE
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, getDumpable, 0, 0)

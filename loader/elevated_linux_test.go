@@ -16,8 +16,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// child runs this test binary as a part, with more environment variables, in a
-// folder.
+// child runs this test binary in a folder, with more environment variables, and lets it play a
+// part.
 func child(t *testing.T, part, dir string, env ...string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -33,12 +33,12 @@ func child(t *testing.T, part, dir string, env ...string) string {
 	return string(out)
 }
 
-// playChild plays a part, and says what came of it.
+// playChild plays a part and prints the result.
 func playChild(part string) {
 	switch part {
 	case "hidden":
 		playHidden()
-	case "bare": // what the system's loader does by itself
+	case "bare": // loads the name with the system's loader only
 		_, err := ccall.Open(libraryName)
 		fmt.Println(err)
 	case "open":
@@ -50,8 +50,8 @@ func playChild(part string) {
 	}
 }
 
-// playHidden becomes what a program with file capabilities is: one that is not
-// root, and may not read about itself.
+// playHidden makes the process like a program with file capabilities: it is not root, and may not
+// read its own files in /proc.
 func playHidden() {
 	const nobody, setDumpable = 65534, 4 // PR_SET_DUMPABLE
 	before := elevated()
@@ -77,8 +77,9 @@ func playHidden() {
 	fmt.Println(before, errors.Is(readErr, fs.ErrPermission), hidden, elevated())
 }
 
-// A program that the kernel hides from its user, as those with file capabilities
-// are, cannot read whether it has rights that its user lacks. It counts as if.
+// TestElevatedHidden hides the program from its user, as the kernel hides programs with file
+// capabilities. The program cannot read whether it has rights that its user lacks, so it counts as
+// elevated.
 func TestElevatedHidden(t *testing.T) {
 	out := strings.TrimSpace(child(t, "hidden", ""))
 	if why, skip := strings.CutPrefix(out, "skip: "); skip {
@@ -113,7 +114,7 @@ func TestSecure(t *testing.T) {
 		{"no /proc, and hidden", nil, fs.ErrNotExist, false, true},
 		{"the kernel says nothing", words(3, 1, 0, 0), nil, true, false},
 		{"the kernel says nothing, of a hidden program", words(3, 1), nil, false, true},
-		{"cut short", words(23), nil, false, true},
+		{"truncated", words(23), nil, false, true},
 	} {
 		if got := secure(tt.auxv, tt.err, tt.dumpable); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
@@ -121,8 +122,8 @@ func TestSecure(t *testing.T) {
 	}
 }
 
-// The system's loader looks into subfolders of the working directory if
-// LD_LIBRARY_PATH leads there. Nothing there is run.
+// TestNothingHereRuns puts a library into a subfolder of the working directory that the system's
+// loader searches because of LD_LIBRARY_PATH. The library must not run.
 func TestNothingHereRuns(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the subfolder's name is amd64's")

@@ -2,5 +2,5 @@
 
 package loader
 
-// playChild plays no part: there are tests in processes of their own on Linux only.
+// playChild does nothing, because only the tests on Linux need processes of their own.
 func playChild(string) {}

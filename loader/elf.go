@@ -7,9 +7,8 @@ import (
 	"runtime"
 )
 
-// The few facts of the ELF format that tell what keeps the system's loader from
-// loading a file. All platforms that this package is for are of 64 bits and
-// little-endian.
+// These are the parts of the ELF format that show why the system's loader cannot load a file. All
+// platforms of this package are 64-bit and little-endian.
 const (
 	elfHeaderSize  = 64
 	elfSegmentSize = 56
@@ -28,8 +27,8 @@ const (
 	elfLoong64 = 258
 )
 
-// ownMachine returns the ELF number of the architecture that this program is
-// for, or 0 where there is no CUDA driver.
+// ownMachine returns the ELF number of this program's architecture, or 0 if there is no CUDA driver
+// for the architecture.
 func ownMachine() uint16 {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -46,7 +45,7 @@ func ownMachine() uint16 {
 	return 0
 }
 
-// machineName returns what people call an architecture.
+// machineName returns the common name of an architecture.
 func machineName(machine uint16, class, data byte) string {
 	name := fmt.Sprintf("ELF machine %d", machine)
 	switch machine {
@@ -74,10 +73,10 @@ func machineName(machine uint16, class, data byte) string {
 	return name
 }
 
-// examineELF says what is wrong with a file of this size, which readAt reads, as
-// a shared library for this program. It compares the segments that the system's loader maps with
-// the size: memory behind the end of the file cannot be touched. The error is
-// for files that cannot be read.
+// examineELF finds out why a file cannot be a shared library for this program. readAt reads the
+// file, which has the given size. examineELF compares the segments that the system's loader maps
+// with the size, because access to memory behind the end of the file ends the process. It returns
+// an error if the file cannot be read.
 func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (problem Problem, why string, err error) {
 	if size == 0 {
 		return Truncated, "it is empty", nil
@@ -91,9 +90,9 @@ func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (prob
 	const magic = "\x7fELF"
 	switch {
 	case string(h[:min(n, len(magic))]) != magic[:min(n, len(magic))]:
-		return NotALibrary, "it is no ELF file", nil
+		return NotALibrary, "it is not an ELF file", nil
 	case n < 20:
-		return Truncated, fmt.Sprintf("it is cut short: its %d bytes do not hold a header", n), nil
+		return Truncated, fmt.Sprintf("it is truncated: %d bytes are too few for a header", n), nil
 	}
 
 	class, data := h[4], h[5]
@@ -109,17 +108,17 @@ func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (prob
 		return NotALibrary, "it is an ELF file, but not a shared library", nil
 	}
 	if n < elfHeaderSize {
-		return Truncated, fmt.Sprintf("it is cut short: its %d bytes do not hold a header", n), nil
+		return Truncated, fmt.Sprintf("it is truncated: %d bytes are too few for a header", n), nil
 	}
 
-	// Sums of these could overflow; differences of a size and what fits cannot.
+	// Sums of these values could overflow. The differences here cannot.
 	end := uint64(size)
 	table, count := order.Uint64(h[32:]), uint64(order.Uint16(h[56:]))
 	if s := order.Uint16(h[54:]); s != elfSegmentSize || count == 0 {
 		return NotALibrary, "its ELF header is damaged", nil
 	}
 	if table > end || count*elfSegmentSize > end-table {
-		return Truncated, fmt.Sprintf("it is cut short: its %d bytes do not hold the table of its segments", size), nil
+		return Truncated, fmt.Sprintf("it is truncated: %d bytes are too few for the table of its segments", size), nil
 	}
 	segments := make([]byte, count*elfSegmentSize)
 	if _, err := readAt(segments, int64(table)); err != nil && err != io.EOF {
@@ -131,7 +130,7 @@ func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (prob
 		}
 		offset, length := order.Uint64(s[8:]), order.Uint64(s[32:])
 		if offset > end || length > end-offset {
-			return Truncated, fmt.Sprintf("it is cut short: a segment of %d bytes begins at %d, and the file has %d bytes", length, offset, size), nil
+			return Truncated, fmt.Sprintf("it is truncated: a segment of %d bytes begins at %d, and the file has %d bytes", length, offset, size), nil
 		}
 	}
 	return "", "", nil

@@ -11,21 +11,21 @@ import (
 	"testing"
 )
 
-// segment is a part of a made-up ELF file.
+// segment is a segment of a generated ELF file.
 type segment struct {
 	kind           uint32
 	offset, length uint64
 }
 
-// elfFile returns an ELF file for this machine with these segments, and size
-// bytes behind the table of them.
+// elfFile returns an ELF file for this machine with these segments, and size bytes after the table
+// of segments.
 func elfFile(size int, segments ...segment) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x7fELF\x02\x01\x01")
 	b.Write(make([]byte, 9))
 	put := func(values ...any) {
 		for _, v := range values {
-			_ = binary.Write(&b, binary.LittleEndian, v) // a buffer takes all
+			_ = binary.Write(&b, binary.LittleEndian, v) // writing to a buffer does not fail
 		}
 	}
 	put(uint16(elfShared), ownMachine(), uint32(1), uint64(0), uint64(elfHeaderSize), uint64(0), uint32(0))
@@ -58,32 +58,32 @@ func TestExamineELF(t *testing.T) {
 	}{
 		{"whole", whole, "", ""},
 		{"a byte less", whole[:275], Truncated, "a segment of 100 bytes begins at 176, and the file has 275 bytes"},
-		{"half the table", whole[:150], Truncated, "150 bytes do not hold the table"},
+		{"half the table", whole[:150], Truncated, "150 bytes are too few for the table"},
 		{"the header only", whole[:64], Truncated, "table"},
-		{"half the header", whole[:30], Truncated, "30 bytes do not hold a header"},
+		{"half the header", whole[:30], Truncated, "30 bytes are too few for a header"},
 		{"the machine only", whole[:20], Truncated, "20 bytes"},
 		{"less than the machine", whole[:19], Truncated, "19 bytes"},
 		{"the magic number", whole[:4], Truncated, "4 bytes"},
 		{"a part of it", whole[:2], Truncated, "2 bytes"},
 		{"nothing", nil, Truncated, "empty"},
-		{"a short text", []byte("abc"), NotALibrary, "no ELF file"},
-		{"a text", []byte(strings.Repeat("text ", 100)), NotALibrary, "no ELF file"},
-		{"a script for the linker", []byte("/* GNU ld script */\nINPUT(libcuda.so.1)"), NotALibrary, "no ELF file"},
+		{"a short text", []byte("abc"), NotALibrary, "not an ELF file"},
+		{"a text", []byte(strings.Repeat("text ", 100)), NotALibrary, "not an ELF file"},
+		{"a script for the linker", []byte("/* GNU ld script */\nINPUT(libcuda.so.1)"), NotALibrary, "not an ELF file"},
 		{"32 bits", changed(changed(whole, 4, 1), 18, elf386, 0), WrongMachine, "386 (32 bits)"},
 		{"x32", changed(changed(whole, 4, 1), 18, elfAMD64, 0), WrongMachine, "amd64 (32 bits)"},
 		{"arm of 32 bits", changed(changed(whole, 4, 1), 18, elfARM, 0), WrongMachine, "arm (32 bits)"},
 		{"big-endian", changed(changed(whole, 5, 2), 18, 0, elfPPC64), WrongMachine, "it is for ppc64,"},
 		{"another machine", changed(whole, 18, 8, 0), WrongMachine, "ELF machine 8"},
 		{"loong64", changed(whole, 18, elfLoong64&0xff, elfLoong64>>8), WrongMachine, "loong64"},
-		{"another machine, cut short", changed(whole, 18, 8, 0)[:64], WrongMachine, "this program is for " + runtime.GOARCH},
+		{"another machine, truncated", changed(whole, 18, 8, 0)[:64], WrongMachine, "this program is for " + runtime.GOARCH},
 		{"a program", changed(whole, 16, 2), NotALibrary, "not a shared library"},
 		{"an object file", changed(whole, 16, 1), NotALibrary, "not a shared library"},
 		{"no segments", elfFile(100), NotALibrary, "damaged"},
 		{"segments of another size", changed(whole, 54, 32), NotALibrary, "damaged"},
-		{"a table that is nowhere", changed(whole, 32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), Truncated, "table"},
-		{"a segment that is nowhere", elfFile(100, segment{elfLoad, math.MaxUint64, 1}), Truncated, "segment"},
+		{"a table outside the file", changed(whole, 32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), Truncated, "table"},
+		{"a segment outside the file", elfFile(100, segment{elfLoad, math.MaxUint64, 1}), Truncated, "segment"},
 		{"a segment that wraps around", elfFile(100, segment{elfLoad, 100, math.MaxUint64 - 50}), Truncated, "segment"},
-		{"what is not mapped may be anywhere", elfFile(100, segment{elfLoad, 0, 200}, segment{7, 1 << 40, 1 << 40}), "", ""},
+		{"a segment outside the file that is not mapped", elfFile(100, segment{elfLoad, 0, 200}, segment{7, 1 << 40, 1 << 40}), "", ""},
 	} {
 		if ownMachine() == elfLoong64 && tt.name == "loong64" {
 			continue
@@ -95,7 +95,7 @@ func TestExamineELF(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is not taken for one that is damaged.
+// TestExamineELFReadError checks that a file that cannot be read does not count as damaged.
 func TestExamineELFReadError(t *testing.T) {
 	whole := elfFile(100, segment{elfLoad, 0, 100})
 	for failing := range 2 {
@@ -112,8 +112,8 @@ func TestExamineELFReadError(t *testing.T) {
 	}
 }
 
-// Whatever the file, nothing is read outside it, and no library passes that has
-// a segment outside it.
+// FuzzExamineELF checks that no byte outside the file is read, and that a library with a segment
+// outside the file is rejected.
 func FuzzExamineELF(f *testing.F) {
 	whole := elfFile(100, segment{elfLoad, 0, 176}, segment{elfLoad, 176, 100})
 	f.Add(whole)

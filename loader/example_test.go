@@ -7,8 +7,8 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// A program that can do without a GPU looks at why there is no driver: that there
-// is none is as it should be, and anything else is worth a word.
+// A program that can run without a GPU checks why no driver was loaded. A machine without a driver
+// is normal; any other reason deserves a message.
 func ExampleOpen() {
 	_, err := loader.Open("/nowhere/libcuda.so.1")
 	var le *loader.LoadError
@@ -25,19 +25,19 @@ func ExampleOpen() {
 	// Output: going on without a GPU
 }
 
-// A program that cannot do without says what to do.
+// A program that needs a GPU says what to do.
 func ExampleDiagnose() {
 	report := loader.Diagnose(loader.WithLibrary("/nowhere/libcuda.so.1"))
 	v := report.Verdict()
 	fmt.Printf("%s: %s\n", v.Severity, v.Title)
 	fmt.Printf("do this: %s\n", v.Fix)
-	_ = report.String() // all of it, as text
+	_ = report.String() // the whole report, as text
 	// Output:
 	// fault: the library that the program names cannot be used: /nowhere/libcuda.so.1 does not exist
 	// do this: let the program name the driver's own library, or none, so that it is searched for
 }
 
-// What cuInit returned belongs to the facts.
+// AddInit adds the result of cuInit to the facts.
 func ExampleReport_AddInit() {
 	report := loader.Diagnose()
 	report.AddInit(0)

@@ -2,11 +2,11 @@
 
 package loader
 
-// find returns no forecast of what the system's loader does.
+// find returns no files, because it does not know what this system's loader finds.
 func (s *system) find(string) []hit { return nil }
 
-// searchesHere returns false: that is not known.
+// searchesHere returns false, because it does not know where this system's loader searches.
 func (s *system) searchesHere() bool { return false }
 
-// mappedFile returns "": that is not known.
+// mappedFile returns "", because it does not know the files that are mapped.
 func mappedFile(uintptr) string { return "" }

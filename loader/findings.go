@@ -56,8 +56,8 @@ func (r *Report) judge() []Finding {
 type judge struct {
 	*Report
 	list []Finding
-	// explained is set when it is known why there is no GPU, no library, or no device file.
-	// What follows from that is not reported.
+	// explained is set when it is known why there is no GPU, no library, or no device file. What
+	// follows from that is not reported.
 	explained bool
 }
 

@@ -38,8 +38,8 @@ func (j *judge) files() {
 		return
 	}
 	// CUDA needs one GPU, and no files for displays and tools. With several GPUs, a broken one can
-	// keep CUDA from using the others. On a Jetson any file can, because the files for GPUs may
-	// be the display's.
+	// keep CUDA from using the others. On a Jetson any file can, because the files for GPUs may be
+	// the display's.
 	needed := func(d *DeviceFile) (Severity, bool) {
 		other := j.gpuOpens()
 		switch broken := d.Access != Missing && d.Access != Denied && d.Access != Forbidden; {
@@ -134,7 +134,7 @@ func (j *judge) inaccessible(severity Severity, access Access, which []DeviceFil
 				j.withHelper("sudo nvidia-modprobe -u -c 0"))
 		default:
 			j.add(severity, "there is no "+list,
-				"nobody has created these device files since the machine was started"+j.helper(), j.createFiles())
+				"these device files were not created since the machine was started"+j.helper(), j.createFiles())
 		}
 	default:
 		j.add(severity, "opening "+list+" fails", first.Error, j.onHost(kernelLog))

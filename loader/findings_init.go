@@ -34,7 +34,7 @@ func (j *judge) hidden() {
 	case err != nil:
 		why = fmt.Sprintf("%q is neither the number nor the UUID of a GPU", first)
 	case n < 0:
-		why = fmt.Sprintf("%s is no GPU's number, and the driver reads no further", first)
+		why = fmt.Sprintf("%s is not the number of a GPU, and the driver ignores the entries after it", first)
 	case gpus > 0 && n >= gpus:
 		why = fmt.Sprintf("there is no GPU %d: they are counted from 0, and there are %d", n, gpus)
 	default:
@@ -55,8 +55,8 @@ func (j *judge) hidden() {
 	j.add(Fault, title, detail, j.show())
 }
 
-// show returns how to undo what CUDA_VISIBLE_DEVICES hides. It never unsets the variable where
-// Slurm or Kubernetes uses it to assign GPUs.
+// show returns how to make GPUs visible that CUDA_VISIBLE_DEVICES hides. It never unsets the
+// variable where Slurm or Kubernetes assigns GPUs with it.
 func (j *judge) show() string {
 	switch {
 	case j.slurm():
@@ -67,8 +67,8 @@ func (j *judge) show() string {
 	return j.unset("CUDA_VISIBLE_DEVICES")
 }
 
-// init judges what cuInit returned. If it failed, the first fault is the most likely reason.
-// Without a fault, the meaning of the result is all that is known.
+// init judges the result of cuInit. If cuInit failed, the first fault is the most likely reason.
+// Without a fault, only the meaning of the result is known.
 func (j *judge) init() {
 	if j.Init == nil || j.Init.Code == 0 {
 		return
@@ -82,10 +82,10 @@ func (j *judge) init() {
 	j.add(Fault, title, detail, fix)
 }
 
-// meaning is the name of a result of cuInit, and what it means.
+// meaning is the name and the meaning of a result of cuInit.
 type meaning struct{ name, text string }
 
-// The results of cuInit that say something about the machine.
+// These results of cuInit say something about the machine.
 const (
 	initNotInitialized    = 3
 	initStub              = stubLibrary
@@ -106,7 +106,7 @@ func initMeaning(code int32) meaning {
 		return meaning{"CUDA_SUCCESS", ""}
 	case initNotInitialized:
 		return meaning{"CUDA_ERROR_NOT_INITIALIZED",
-			"the driver could not set a GPU up: its device files or its memory are not accessible, or the process was " +
+			"the driver could not set up a GPU: its device files or its memory are not accessible, or the process was " +
 				"forked from one that uses CUDA"}
 	case initStub:
 		return meaning{"CUDA_ERROR_STUB_LIBRARY", "the library is the CUDA toolkit's stub, which is for linking only"}
@@ -129,7 +129,7 @@ func initMeaning(code int32) meaning {
 				"or not done; or, in confidential computing, the GPUs have not been set ready"}
 	case initMismatch:
 		return meaning{"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-			"the library and the kernel's module are of versions that do not go together"}
+			"the versions of the library and of the kernel's module do not match"}
 	case initNoCompat:
 		return meaning{"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
 			"the library is newer than the kernel's module, and forward compatibility is for data center GPUs only"}
@@ -140,7 +140,7 @@ func initMeaning(code int32) meaning {
 	return meaning{"", "this package does not know the code"}
 }
 
-// initFix returns the remedy if cuInit failed and the facts do not say why.
+// initFix returns the remedy if cuInit failed and no fault explains it.
 func (j *judge) initFix() string {
 	if j.windows() {
 		switch {
@@ -149,7 +149,7 @@ func (j *judge) initFix() string {
 		case j.Init.Code == initInvalidDevice && j.Environment["CUDA_VISIBLE_DEVICES"] != "":
 			return j.show()
 		}
-		return "start Windows anew; if that does not help, install NVIDIA's driver for Windows again"
+		return "restart Windows; if that does not help, install NVIDIA's driver for Windows again"
 	}
 	switch j.Init.Code {
 	case initStub:

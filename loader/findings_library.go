@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// This file judges the driver's library, and what keeps it from being loaded.
+// This file judges the driver's library, and why it cannot be loaded.
 
 // named judges a library that the program or its environment names.
 func (j *judge) named() {
@@ -27,13 +27,13 @@ func (j *judge) named() {
 	j.explain(title, c.Error, fix)
 }
 
-// words completes a sentence that begins with the name of a candidate.
+// words returns the rest of a sentence that begins with the name of a candidate.
 func (p Problem) words() string {
 	switch p {
 	case Absent:
 		return "does not exist"
 	case Dangling:
-		return "is a link that leads nowhere"
+		return "is a broken link"
 	case Unreachable:
 		return "cannot be reached"
 	case Stuck:
@@ -41,23 +41,23 @@ func (p Problem) words() string {
 	case Unreadable:
 		return "may not be read"
 	case NotALibrary:
-		return "is no library"
+		return "is not a library"
 	case WrongMachine:
 		return "is for another machine"
 	case Truncated:
-		return "is cut short"
+		return "is truncated"
 	case Unsafe:
 		return "depends on the working directory"
 	case NotADriver:
-		return "is no CUDA driver"
+		return "is not a CUDA driver"
 	case Stub:
 		return "is the CUDA toolkit's stub, for linking only"
 	}
 	return "could not be loaded"
 }
 
-// glibc judges whether a static program has a glibc to load libraries with. Without one, nothing
-// else matters.
+// glibc judges whether a static program can use a glibc to load libraries. If it cannot, no other
+// fact matters.
 func (j *judge) glibc() {
 	i := slices.IndexFunc(j.Candidates, func(c CandidateFacts) bool { return c.Problem.ofGlibc() })
 	switch {
@@ -81,8 +81,8 @@ const (
 	muslFix          = "run the program on a distribution with glibc"
 )
 
-// library judges the candidates. Those that failed are faults if no library was taken. Otherwise
-// they are warnings, because other programs may find them.
+// library judges the candidates. If no library was taken, the candidates that failed are faults.
+// Otherwise they are warnings, because other programs may find them.
 func (j *judge) library() {
 	severity := Fault
 	if j.Library != nil || j.explained {
@@ -134,7 +134,7 @@ func (j *judge) library() {
 	}
 }
 
-// unusable returns what is wrong with a candidate that failed, and its remedy.
+// unusable returns the problem of a candidate that failed, and its remedy.
 func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
 	if j.windows() {
 		return where + " " + c.Problem.words(), "install NVIDIA's driver for Windows again"
@@ -143,11 +143,11 @@ func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
 	case Stub:
 		return where + " is the CUDA toolkit's stub, not the driver", j.withoutStub(where)
 	case NotADriver:
-		return where + " is something else than NVIDIA's driver", j.remove(where)
+		return where + " is not NVIDIA's driver", j.remove(where)
 	case WrongMachine:
 		return where + " is a library for another machine", j.obtain()
 	case Dangling:
-		return where + " is a link that leads nowhere", j.obtain()
+		return where + " is a broken link", j.obtain()
 	case Truncated, NotALibrary:
 		if j.Container != "" { // mounting the host's file over it helps
 			return where + " is damaged", j.grant()
@@ -172,7 +172,7 @@ func (j *judge) unusable(c CandidateFacts, where string) (title, fix string) {
 	return where + " cannot be loaded", "install NVIDIA's driver again"
 }
 
-// compatible reports whether the library is meant for a module of another version.
+// compatible reports whether the library is made for a kernel module of another version.
 func (j *judge) compatible() bool {
 	return j.Library != nil && strings.Contains(path.Dir(j.Library.Path), "compat")
 }

@@ -8,8 +8,7 @@ import (
 
 // This file judges the machine: WSL, the GPU, the container and the kernel's module.
 
-// wsl judges what is special in the Windows Subsystem for Linux, where the driver comes from
-// Windows.
+// wsl judges the Windows Subsystem for Linux, whose driver comes from Windows.
 func (j *judge) wsl() {
 	if !j.WSL || j.Container != "" {
 		return
@@ -30,7 +29,7 @@ func (j *judge) wsl() {
 	}
 }
 
-// stopWSL restarts WSL. It is a sentence, because it also ends other programs in WSL.
+// stopWSL restarts WSL. It is a sentence because it also ends other programs in WSL.
 const stopWSL = "stop all of WSL, this shell too: wsl.exe --shutdown"
 
 // hardware judges whether there is a GPU, and which driver is bound to it.
@@ -39,7 +38,7 @@ func (j *judge) hardware() {
 		return
 	}
 	if len(j.GPUs) == 0 && j.Kernel.Loaded {
-		j.explain("the GPU is gone from the PCI bus",
+		j.explain("the GPU is no longer on the PCI bus",
 			"the kernel has NVIDIA's module, which loads only where there is a GPU, and none of the devices in "+
 				"/sys/bus/pci/devices is one: it fell off the bus (the kernel's log has Xid 79 then), lost its power, or "+
 				"was taken out",
@@ -65,12 +64,12 @@ func (j *judge) hardware() {
 		j.explain("the GPU is driven by nouveau, which has no CUDA",
 			j.address()+" is bound to nouveau, in place of NVIDIA's module", j.onHost(j.withoutNouveau()))
 	case all("vfio-pci"):
-		j.explain("the GPU is set aside for virtual machines", j.address()+" is bound to vfio-pci",
+		j.explain("the GPU is reserved for virtual machines", j.address()+" is bound to vfio-pci",
 			"run the program in the virtual machine that has the GPU")
 	}
 }
 
-// address returns where the first GPU is.
+// address returns the address of the first GPU.
 func (j *judge) address() string { return "the PCI device " + j.GPUs[0].Address }
 
 // container judges whether a container was given GPUs.

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestJudgeAnything judges reports that no machine would give: whatever the
-// facts, there are findings that say what to do, and none is missing where
-// there is no library.
+// TestJudgeAnything judges random reports, even impossible ones. All findings must say what to do,
+// and a report without a library must have a fault.
 func TestJudgeAnything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	flip := func() bool { return rnd.IntN(2) == 0 }
@@ -82,7 +81,7 @@ func TestJudgeAnything(t *testing.T) {
 	}
 }
 
-// On Windows nobody is told a command of Linux'.
+// TestWindowsFixes checks that no fix on Windows is a command of Linux.
 func TestWindowsFixes(t *testing.T) {
 	foreign := regexp.MustCompile(`sudo|unset |export |ldd |namei|chmod|dmesg|modprobe|/dev/|LD_LIBRARY_PATH|apt |Linux`)
 	const name = `C:\Windows\System32\nvcuda.dll`

@@ -16,22 +16,22 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// fixture is a machine in a folder.
+// fixture is a simulated machine in a folder.
 type fixture struct {
 	root     string
 	env      map[string]string
 	searched []string                 // folders that the system's loader searches after LD_LIBRARY_PATH
-	refused  map[string]syscall.Errno // what opening a device file fails with
-	loaded   []string                 // files that were given to the system's loader
-	asked    []string                 // bare names that were
-	tooLong  chan time.Time           // ends the patience with what hangs
+	refused  map[string]syscall.Errno // errors of opening device files
+	loaded   []string                 // files that the system's loader was asked for
+	asked    []string                 // bare names that it was asked for
+	tooLong  chan time.Time           // ends the waits for something that hangs
 	noGlibc  error                    // why a static program cannot load any library
 }
 
-// part is something that a machine has.
+// part adds something to a machine.
 type part func(t *testing.T, f *fixture)
 
-// newFixture builds a machine. The test is skipped if that cannot be done here.
+// newFixture builds a machine. It skips the test if that is not possible here.
 func newFixture(t *testing.T, parts ...part) *fixture {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -45,12 +45,12 @@ func newFixture(t *testing.T, parts ...part) *fixture {
 	return f
 }
 
-// machine returns the machine the way this package sees one.
+// machine returns the machine as this package sees it.
 func (f *fixture) machine() *machine {
 	return &machine{
 		system: &system{
 			root:      f.root,
-			platform:  "linux/amd64", // searched for whatever this machine is
+			platform:  "linux/amd64", // on every platform of the tests
 			lookupEnv: func(key string) (string, bool) { v, set := f.env[key]; return v, set },
 			elevated:  func() bool { return false },
 			dlopen:    f.dlopen,
@@ -66,7 +66,7 @@ func (f *fixture) machine() *machine {
 	}
 }
 
-// dlopen is the system's loader, as far as the search for a name goes.
+// dlopen simulates how the system's loader searches for a name.
 func (f *fixture) dlopen(name string) (ccall.Library, error) {
 	if f.noGlibc != nil {
 		return ccall.Library{}, f.noGlibc
@@ -92,7 +92,7 @@ func (f *fixture) dlopen(name string) (ccall.Library, error) {
 	return ccall.Library{}, errors.New(name + ": cannot open shared object file: No such file or directory")
 }
 
-// file is a file with this content.
+// file adds a file with this content.
 func file(name, content string) part {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
@@ -105,17 +105,17 @@ func file(name, content string) part {
 	}
 }
 
-// glibcFailed is a system whose glibc does not come up in a static program, for a reason.
+// glibcFailed adds a glibc that cannot be started in a static program.
 func glibcFailed(why error) part {
 	return func(_ *testing.T, f *fixture) { f.noGlibc = fmt.Errorf("%w: %w", ccall.ErrGlibcFailed, why) }
 }
 
-// noGlibc is a system that has no glibc for a static program, for a reason.
+// noGlibc makes the machine lack a glibc for static programs.
 func noGlibc(why string) part {
 	return func(_ *testing.T, f *fixture) { f.noGlibc = fmt.Errorf("%w: %s", ccall.ErrNoGlibc, why) }
 }
 
-// folder is an empty folder.
+// folder adds an empty folder.
 func folder(name string) part {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
@@ -125,7 +125,7 @@ func folder(name string) part {
 	}
 }
 
-// link is a symbolic link.
+// link adds a symbolic link.
 func link(name, target string) part {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
@@ -141,18 +141,18 @@ func link(name, target string) part {
 	}
 }
 
-// with is an environment variable.
+// with sets an environment variable.
 func with(key, value string) part {
 	return func(_ *testing.T, f *fixture) { f.env[key] = value }
 }
 
-// opening lets opening a device file fail.
+// opening makes opening a device file fail.
 func opening(name string, errno syscall.Errno) part {
 	return func(_ *testing.T, f *fixture) { f.refused[name] = errno }
 }
 
-// cached is a folder whose libraries of the driver's name are in the cache of
-// the system's loader. It comes behind the libraries, and only once.
+// cached adds the driver's libraries in these folders to the cache of the system's loader. It must
+// come after the libraries, and only once.
 func cached(folders ...string) part {
 	return func(t *testing.T, f *fixture) {
 		f.searched = folders
@@ -168,18 +168,18 @@ func cached(folders ...string) part {
 	}
 }
 
-// The libraries that fixtures are built from.
+// The fixtures are built from these libraries.
 const (
 	real      = "real"      // a driver
 	stub      = "stub"      // the toolkit's stub
 	noDriver  = "no driver" // a library without cuInit
 	truncated = "truncated" // a driver without its end
 	foreign   = "foreign"   // a driver for another machine
-	text      = "text"      // no library at all
+	text      = "text"      // a text file
 	empty     = "empty"
 )
 
-// compiled returns the libraries, or an error that is a reason to skip.
+// compiled returns the libraries, or an error that is a reason to skip the test.
 var compiled = sync.OnceValues(func() (map[string]string, error) {
 	dir, err := os.MkdirTemp("", "loader")
 	if err != nil {
@@ -207,7 +207,7 @@ var compiled = sync.OnceValues(func() (map[string]string, error) {
 	return libs, nil
 })
 
-// library is a shared library of a kind.
+// library adds a shared library of a kind.
 func library(name, kind string) part {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
@@ -221,7 +221,7 @@ func library(name, kind string) part {
 	}
 }
 
-// all is several parts together.
+// all adds several parts.
 func all(parts ...part) part {
 	return func(t *testing.T, f *fixture) {
 		for _, p := range parts {
@@ -232,19 +232,19 @@ func all(parts ...part) part {
 
 const release = "580.95.05"
 
-// installed is the driver's library in a folder, the way packages have it.
+// installed adds the driver's library to a folder, as packages do.
 func installed(folder string) part {
 	return all(library(folder+"/libcuda.so."+release, real), link(folder+"/libcuda.so.1", "libcuda.so."+release))
 }
 
-// pci is a PCI bus with a network card, and GPUs with this driver, or without
-// one.
+// pci adds a PCI bus with a network card, and with a GPU for each driver. The driver "" stands for
+// a GPU without a driver.
 func pci(drivers ...string) part {
 	const bus = "/sys/bus/pci/devices/"
 	parts := []part{
 		file(bus+"0000:00:01.0/vendor", "0x8086\n"),
 		file(bus+"0000:00:01.0/class", "0x020000\n"),
-		// A switch for GPUs is no GPU.
+		// This is an NVSwitch, not a GPU.
 		file(bus+"0000:00:02.0/vendor", "0x10de\n"),
 		file(bus+"0000:00:02.0/class", "0x068000\n"),
 	}
@@ -258,7 +258,7 @@ func pci(drivers ...string) part {
 	return all(parts...)
 }
 
-// modules is NVIDIA's part in the kernel.
+// modules adds NVIDIA's modules to the kernel.
 func modules(release string) part {
 	return all(
 		file("/sys/module/nvidia/version", release+"\n"),
@@ -268,7 +268,7 @@ func modules(release string) part {
 	)
 }
 
-// nodes are device files. That they are plain files here makes no difference.
+// nodes adds device files. Regular files are sufficient here.
 func nodes(names ...string) part {
 	var parts []part
 	for _, n := range names {
@@ -277,12 +277,12 @@ func nodes(names ...string) part {
 	return all(parts...)
 }
 
-// gpu is a GPU in order, of which only the driver's library is missing.
+// gpu adds a GPU that works, without the driver's library.
 func gpu() part {
 	return all(pci("nvidia"), modules(release), nodes("nvidia0", "nvidiactl", "nvidia-uvm"))
 }
 
-// distribution is what a system says of its name.
+// distribution adds the names of the system.
 func distribution(id, like string) part {
 	return file("/etc/os-release", "PRETTY_NAME=\"The "+id+" system\"\nID="+id+"\nID_LIKE=\""+like+"\"\n")
 }

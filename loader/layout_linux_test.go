@@ -15,7 +15,7 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// outcome lists the candidates that there is something to say of.
+// outcome describes the candidates that are not absent.
 func outcome(candidates []Candidate) []string {
 	var list []string
 	for _, c := range candidates {
@@ -29,7 +29,7 @@ func outcome(candidates []Candidate) []string {
 	return list
 }
 
-// TestLayouts plays how systems keep the driver, and what stands in its way.
+// TestLayouts checks which library is taken on many kinds of systems.
 func TestLayouts(t *testing.T) {
 	var (
 		debianLib = "/usr/lib/" + triplet(runtime.GOARCH)
@@ -41,16 +41,16 @@ func TestLayouts(t *testing.T) {
 		name   string
 		parts  []part
 		want   []string // the candidates, without those that are absent
-		taken  string   // the file behind the one that was taken
-		loaded []string // what the system's loader was given, if it is not just that
+		taken  string   // the file that was taken
+		loaded []string // files that were loaded, if not only taken
 	}{
 		{
-			name:  "Debian, by the system's loader",
+			name:  "Debian, found by the system's loader",
 			parts: []part{installed(debianLib), cached(debianLib)},
 			want:  found, taken: debianLib + "/libcuda.so." + release, loaded: []string{debianLib + "/libcuda.so.1"},
 		},
 		{
-			name: "Debian, by way of its alternatives",
+			name: "Debian, with its alternatives",
 			parts: []part{
 				installed(debianLib + "/nvidia/current"),
 				link("/etc/alternatives/glx--libcuda.so.1-"+triplet(runtime.GOARCH), debianLib+"/nvidia/current/libcuda.so.1"),
@@ -90,16 +90,16 @@ func TestLayouts(t *testing.T) {
 			want:  in("/run/opengl-driver/lib"), taken: "/run/opengl-driver/lib/libcuda.so." + release,
 		},
 		{
-			name: "a stub in front, by its folder",
+			name: "a stub in front, known by its folder",
 			parts: []part{
 				with("LD_LIBRARY_PATH", stubs), library(stubs+"/libcuda.so", stub), link(stubs+"/libcuda.so.1", "libcuda.so"),
 				installed(debianLib), cached(debianLib),
 			},
 			want:  []string{"libcuda.so.1: stub", "libcuda.so: duplicate", debianLib + "/libcuda.so.1: taken"},
-			taken: debianLib + "/libcuda.so." + release, loaded: []string{debianLib + "/libcuda.so.1"}, // and never the stub
+			taken: debianLib + "/libcuda.so." + release, loaded: []string{debianLib + "/libcuda.so.1"}, // the stub is never loaded
 		},
 		{
-			name: "a stub in front, by way of a link to the toolkit",
+			name: "a stub in front, in a linked folder",
 			parts: []part{
 				with("LD_LIBRARY_PATH", stubs), library("/usr/local/cuda-13.0/targets/lib/stubs/libcuda.so", stub),
 				link(stubs+"/libcuda.so.1", "/usr/local/cuda-13.0/targets/lib/stubs/libcuda.so"),
@@ -109,7 +109,7 @@ func TestLayouts(t *testing.T) {
 			taken: "/opt/driver/libcuda.so." + release, loaded: []string{"/opt/driver/libcuda.so.1"},
 		},
 		{
-			name: "a stub in front, by its answers",
+			name: "a stub in front, known by its answers",
 			parts: []part{
 				with("LD_LIBRARY_PATH", "/opt/build/lib"), library("/opt/build/lib/libcuda.so.1", stub), link("/opt/build/lib/libcuda.so", "libcuda.so.1"),
 				installed(debianLib),
@@ -125,7 +125,7 @@ func TestLayouts(t *testing.T) {
 			want: found, taken: "/opt/driver/libcuda.so." + release, loaded: []string{"/opt/driver/libcuda.so.1"},
 		},
 		{
-			name:  "a library for another machine that is all that the system's loader has",
+			name:  "the system's loader has only a library for another machine",
 			parts: []part{with("LD_LIBRARY_PATH", "/lib32"), library("/lib32/libcuda.so.1", foreign), installed("/usr/lib64")},
 			want:  []string{"libcuda.so.1: wrong-machine", "/usr/lib64/libcuda.so.1: taken"},
 			taken: "/usr/lib64/libcuda.so." + release, loaded: []string{"/usr/lib64/libcuda.so.1"},
@@ -137,21 +137,21 @@ func TestLayouts(t *testing.T) {
 			taken: "/usr/lib64/libcuda.so." + release,
 		},
 		{
-			name:  "a library that is cut short",
+			name:  "a truncated library",
 			parts: []part{library("/usr/lib/wsl/lib/libcuda.so.1", truncated), installed("/run/opengl-driver/lib")},
 			want:  []string{"/usr/lib/wsl/lib/libcuda.so.1: truncated", "/run/opengl-driver/lib/libcuda.so.1: taken"},
 			taken: "/run/opengl-driver/lib/libcuda.so." + release,
 		},
 		{
-			name: "a library that is cut short where the system's loader would take it",
+			name: "a truncated library that the system's loader would take",
 			parts: []part{
 				with("LD_LIBRARY_PATH", "/opt/copied"), library("/opt/copied/libcuda.so.1", truncated), installed(debianLib), cached(debianLib),
 			},
 			want:  []string{"libcuda.so.1: truncated", debianLib + "/libcuda.so.1: taken"},
-			taken: debianLib + "/libcuda.so." + release, loaded: []string{debianLib + "/libcuda.so.1"}, // loading the other ends the process
+			taken: debianLib + "/libcuda.so." + release, loaded: []string{debianLib + "/libcuda.so.1"}, // loading the truncated library ends the process
 		},
 		{
-			name: "a library that is cut short behind one for another machine",
+			name: "a truncated library after one for another machine",
 			parts: []part{
 				with("LD_LIBRARY_PATH", "/lib32:/opt/copied"), library("/lib32/libcuda.so.1", foreign), library("/opt/copied/libcuda.so.1", truncated),
 				installed(debianLib), cached(debianLib),
@@ -181,7 +181,7 @@ func TestLayouts(t *testing.T) {
 			taken: "/run/opengl-driver/lib/libcuda.so." + release, loaded: []string{"/usr/lib/wsl/lib/libcuda.so.1", "/run/opengl-driver/lib/libcuda.so.1"},
 		},
 		{
-			name: "everything that can be wrong, and no driver",
+			name: "libraries with all problems, and no driver",
 			parts: []part{
 				library(debianLib+"/libcuda.so.1", noDriver), library("/usr/lib64/libcuda.so.1", truncated), library("/usr/lib/libcuda.so.1", foreign),
 				library("/usr/lib/wsl/lib/libcuda.so.1", stub), library("/usr/local/nvidia/lib64/libcuda.so.1", text),
@@ -197,7 +197,7 @@ func TestLayouts(t *testing.T) {
 			loaded: []string{debianLib + "/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
 		},
 		{
-			name:   "the same file by two folders",
+			name:   "the same file in two folders",
 			parts:  []part{library("/usr/lib64/libcuda.so.1", noDriver), link("/usr/lib", "lib64")},
 			want:   []string{"/usr/lib64/libcuda.so.1: not-a-driver", "/usr/lib/libcuda.so.1: duplicate"},
 			loaded: []string{"/usr/lib64/libcuda.so.1"},
@@ -223,7 +223,7 @@ func TestLayouts(t *testing.T) {
 			for i, c := range tried {
 				switch last := lib != nil && i == len(tried)-1; {
 				case c.Source == "":
-					t.Errorf("%s: it is not said where this comes from", c.Name)
+					t.Errorf("%s: there is no source", c.Name)
 				case (c.Err == nil) != last || (c.Problem == "") != last:
 					t.Errorf("%s: %q, %v", c.Name, c.Problem, c.Err)
 				case errors.Is(c.Err, fs.ErrNotExist) && c.Path != "":
@@ -237,8 +237,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestSearchOrder holds the whole list of what is tried, by way of a machine
-// where there is nothing.
+// TestSearchOrder checks all candidates in order, on a machine that has none of them.
 func TestSearchOrder(t *testing.T) {
 	_, tried := newFixture(t).machine().open("")
 	want := []string{"libcuda.so.1", "libcuda.so"}
@@ -257,8 +256,8 @@ func TestSearchOrder(t *testing.T) {
 	}
 }
 
-// TestWorkingDirectory lets LD_LIBRARY_PATH lead into the working directory:
-// what is there is not loaded.
+// TestWorkingDirectory checks that no file in the working directory is loaded, even if
+// LD_LIBRARY_PATH leads there.
 func TestWorkingDirectory(t *testing.T) {
 	for _, tt := range []struct {
 		searchPath string
@@ -267,8 +266,8 @@ func TestWorkingDirectory(t *testing.T) {
 		{":/opt", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
 		{".", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
 		{"../here:/opt", []string{"libcuda.so.1: unsafe", "/usr/lib64/libcuda.so.1: taken"}},
-		{"/opt:", []string{"libcuda.so.1: taken"}},   // it comes to /opt first
-		{"nowhere", []string{"libcuda.so.1: taken"}}, // in /usr/lib64, as the system's loader would
+		{"/opt:", []string{"libcuda.so.1: taken"}},   // found in /opt first
+		{"nowhere", []string{"libcuda.so.1: taken"}}, // found in /usr/lib64, as by the system's loader
 		{"", []string{"/usr/lib64/libcuda.so.1: taken"}},
 	} {
 		f := newFixture(t, with("LD_LIBRARY_PATH", tt.searchPath), installed("/here"), installed("/usr/lib64"))
@@ -283,9 +282,9 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-// Where the system's loader may look below the working directory it is not asked
-// for a name: it knows folders there that no forecast does. The file is loaded
-// that it would come to otherwise.
+// TestSearchesHere checks that the system's loader is not asked for a bare name if it may search
+// below the working directory, because it searches folders that the forecast does not know. Open
+// then loads the file of the forecast.
 func TestSearchesHere(t *testing.T) {
 	for _, tt := range []struct {
 		searchPath string
@@ -339,7 +338,7 @@ func TestSearchesHere(t *testing.T) {
 		}
 	}
 
-	// What would be rejected is, without asking either.
+	// A file that would be rejected is rejected here, too, and the loader is not asked.
 	f := newFixture(t, with("LD_LIBRARY_PATH", ":/opt"), library("/opt/libcuda.so.1", foreign), library("/opt/libcuda.so", text))
 	_, tried := f.machine().open("")
 	if diff := cmp.Diff([]string{"libcuda.so.1: wrong-machine", "libcuda.so: not-a-library"}, outcome(tried)); diff != "" || len(f.asked) > 0 {
@@ -347,8 +346,8 @@ func TestSearchesHere(t *testing.T) {
 	}
 }
 
-// In a program with rights that its user lacks, LD_LIBRARY_PATH does not count
-// for the system's loader, and so not for the forecast.
+// TestElevatedSearchPath checks that LD_LIBRARY_PATH is ignored in a program with rights that its
+// user lacks, as the system's loader ignores it.
 func TestElevatedSearchPath(t *testing.T) {
 	f := newFixture(t, with("LD_LIBRARY_PATH", "/opt"), installed("/opt"))
 	m := f.machine()
@@ -361,8 +360,7 @@ func TestElevatedSearchPath(t *testing.T) {
 	}
 }
 
-// A bare name that the program gives is searched for like any other, and is the
-// only candidate.
+// TestBareName checks that a bare name from the program is searched for, and is the only candidate.
 func TestBareName(t *testing.T) {
 	f := newFixture(t, with("LD_LIBRARY_PATH", "/opt"), library("/opt/libmine.so", truncated), installed("/usr/lib64"))
 	if lib, tried := f.machine().open("libmine.so"); lib != nil || len(tried) != 1 || tried[0].Problem != Truncated || tried[0].Path != "/opt/libmine.so" {
@@ -370,14 +368,15 @@ func TestBareName(t *testing.T) {
 	}
 }
 
-// What keeps a static program from loading anything is told once, with what to do.
+// TestLoadErrorNoGlibc checks that the error of a static program has the reason once, with a
+// remedy.
 func TestLoadErrorNoGlibc(t *testing.T) {
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), noGlibc("it has musl"))
 	lib, tried := f.machine().open("")
 	err := &LoadError{Candidates: tried}
 	const want = `loader: no CUDA driver library could be loaded
 	libcuda.so.1 (the system's library search path): there is no glibc on this machine: it has musl; ` +
-		`run this program, which is static, on a system, or from an image, that has glibc`
+		`run this static program on a system, or in an image, that has glibc`
 	if diff := cmp.Diff(want, err.Error()); diff != "" || lib != nil {
 		t.Errorf("%v (-want +got):\n%s", lib, diff)
 	}
@@ -386,11 +385,11 @@ func TestLoadErrorNoGlibc(t *testing.T) {
 	}
 }
 
-// A glibc that does not come up is told with what to do about the cause.
+// TestLoadErrorGlibcFailed checks the remedy for each reason why glibc cannot be started.
 func TestLoadErrorGlibcFailed(t *testing.T) {
 	for cause, want := range map[error]string{
-		syscall.EMFILE:                     "open more files",
-		&fs.PathError{Err: syscall.ENFILE}: "open more files",
+		syscall.EMFILE:                     "more open files",
+		&fs.PathError{Err: syscall.ENFILE}: "more open files",
 		syscall.ENOMEM:                     "more memory",
 		syscall.EAGAIN:                     "more processes and threads",
 		ccall.ErrNoThread:                  "more processes and threads",
@@ -406,7 +405,7 @@ func TestLoadErrorGlibcFailed(t *testing.T) {
 	}
 }
 
-// TestLoadErrorText holds the text that people get to see.
+// TestLoadErrorText checks the text of an error.
 func TestLoadErrorText(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), link("/usr/lib/libcuda.so.1", "../lib64/libcuda.so.1"),
@@ -421,9 +420,9 @@ func TestLoadErrorText(t *testing.T) {
 	want := `loader: no CUDA driver library could be loaded
 	libcuda.so.1 (the system's library search path): cannot open shared object file: No such file or directory
 	libcuda.so (the system's library search path): cannot open shared object file: No such file or directory
-	/usr/lib64/libcuda.so.1 (Red Hat, Fedora and SUSE): it is no ELF file
+	/usr/lib64/libcuda.so.1 (Red Hat, Fedora and SUSE): it is not an ELF file
 	/usr/lib/libcuda.so.1 (Arch and others): it is the same file as /usr/lib64/libcuda.so.1
-	/run/opengl-driver/lib/libcuda.so.1 (NixOS): it is a symbolic link to libcuda.so.1.1, which leads nowhere: file does not exist
+	/run/opengl-driver/lib/libcuda.so.1 (NixOS): it is a symbolic link to libcuda.so.1.1, which does not exist: file does not exist
 	nothing in ` + strings.Join(nothing, ", ")
 	if diff := cmp.Diff(want, (&LoadError{Candidates: tried}).Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,13 +1,12 @@
 // Package loader finds and loads NVIDIA's driver library at run time.
 //
-// [Open] tries one candidate after the other and tells which one was taken and
-// why; where none serves, [LoadError] names every candidate with its own
-// reason. A [Library] looks functions up by the name and at the CUDA version
-// that the caller was written for. [Diagnose] looks at the whole machine and
-// says what keeps CUDA from working there, and what to do about it.
+// [Open] tries the candidates in order, and records which one was taken and why. If none can be
+// used, [LoadError] has the reason for each of them. A [Library] looks functions up by name and by
+// the CUDA version that the caller was written for. [Diagnose] examines the whole machine, and says
+// what keeps CUDA from working and what to do about it.
 //
-// Loading the library does not initialise the driver: no device is touched
-// until cuInit is called, which package cu does.
+// Loading the library does not initialise the driver. No device is touched before a call of cuInit,
+// which package cu makes.
 package loader
 
 import (
@@ -20,15 +19,13 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Environment is the name of the environment variable that names the library
-// to load: by its absolute path, or, but for Windows, by a bare name that the
-// system's loader searches for. It is ignored in programs that run with rights
-// that their user lacks (setuid, setgid, file capabilities), and in those that
-// keep from their user what they are (PR_SET_DUMPABLE).
+// Environment is the name of the environment variable that names the library to load. The value is
+// an absolute path or, except on Windows, a bare name that the system's loader searches for. The
+// variable is ignored in programs that run with rights that their user lacks (setuid, setgid, file
+// capabilities), and in programs that are not dumpable (PR_SET_DUMPABLE).
 const Environment = "CUDA_DRIVER_LIBRARY"
 
-// Library is a loaded driver library. It is safe for concurrent use, and it is
-// never unloaded.
+// Library is a loaded driver library. It is safe for concurrent use. It is never unloaded.
 type Library struct {
 	taken   Candidate
 	tried   []Candidate
@@ -41,64 +38,60 @@ type Library struct {
 
 // Candidate is a library that was tried.
 type Candidate struct {
-	// Name is what was given to the system's loader: a path, or a bare name
-	// that it searches for in its own way.
+	// Name is what the system's loader was asked for: a path, or a bare name that the loader
+	// searches for.
 	Name string
-	// Source says where the name comes from, or what kind of system keeps its
-	// driver there.
+	// Source says who gave the name, or which kind of system has its driver there.
 	Source string
-	// Path is the file behind the name, with symbolic links resolved, or ""
-	// where there is none, or none that is known.
+	// Path is the file that the name leads to, with symbolic links resolved. It is "" if there is
+	// no such file or the file is not known.
 	Path string
-	// Problem is the kind of Err; "" for the candidate that was taken.
+	// Problem is the kind of Err. It is "" for the candidate that was taken.
 	Problem Problem
-	// Err is why the candidate was not taken; nil for the one that was.
+	// Err says why the candidate was not taken. It is nil for the candidate that was taken.
 	Err error
 }
 
-// Problem is a kind of reason why a candidate was not taken.
+// Problem is the kind of reason why a candidate was not taken.
 type Problem string
 
 const (
 	// Absent means that there is no such file.
 	Absent Problem = "absent"
-	// Dangling means that the name is a symbolic link that leads nowhere: a driver
-	// was removed or exchanged and the link was left, or a container got the link
-	// and not the file.
+	// Dangling means that the name is a broken symbolic link. This happens if a driver was removed
+	// or replaced, or if a container has the link but not the file.
 	Dangling Problem = "dangling"
-	// Unreachable means that the file could not be looked at: a folder on the way
-	// to it may not be searched, or its file system fails.
+	// Unreachable means that the file could not be examined: this process may not search a folder
+	// of the path, or the file system fails.
 	Unreachable Problem = "unreachable"
 	// Unreadable means that this process may not read the file.
 	Unreadable Problem = "unreadable"
-	// NotALibrary means that the file is something else than a shared library.
+	// NotALibrary means that the file is not a shared library.
 	NotALibrary Problem = "not-a-library"
 	// WrongMachine means that the library is for another architecture.
 	WrongMachine Problem = "wrong-machine"
-	// Truncated means that the end of the file is missing, or all of it:
-	// containers for Jetson hold empty files in place of the driver's. Loading a
-	// file that is cut short can end the process, so it is not tried.
+	// Truncated means that the file is empty, or that its end is missing. Containers for Jetson
+	// have empty files in place of the driver's. Loading a truncated file can end the process, so
+	// it is not tried.
 	Truncated Problem = "truncated"
-	// Unsafe means that the name leads to a file by way of the working
-	// directory, by somebody else's choice than the program's. It was not loaded.
+	// Unsafe means that the name depends on the working directory, and that the program did not
+	// choose the name. The file was not loaded.
 	Unsafe Problem = "unsafe"
-	// Refused means that the system's loader would not load the library, or
-	// that the library answers with an error.
+	// Refused means that the system's loader did not load the library, or that the library returns
+	// an error.
 	Refused Problem = "refused"
-	// NoGlibc means that the program is static, built with -tags cu_static, and that
-	// there is no glibc here with which it could load any library. It ends the search.
+	// NoGlibc means that the program is static, built with -tags cu_static, and that this system
+	// has no glibc to load libraries with. It ends the search.
 	NoGlibc Problem = "no-glibc"
-	// GlibcFailed means that the program is static, and that there is a glibc here that
-	// does not come up: it is broken, or the process is not given the files, the memory or
-	// the threads that this takes. It ends the search.
+	// GlibcFailed means that the program is static, and that the system's glibc cannot be started:
+	// glibc is damaged, or the process may not use the files, the memory or the threads that glibc
+	// needs. It ends the search.
 	GlibcFailed Problem = "glibc-failed"
-	// Stuck means that loading the library did not end. It is [Diagnose] that
-	// gives up; [Open] waits.
+	// Stuck means that loading the library did not end. Only [Diagnose] reports it; [Open] waits.
 	Stuck Problem = "stuck"
 	// NotADriver means that the library lacks functions that every driver has.
 	NotADriver Problem = "not-a-driver"
-	// Stub means that the library is the CUDA toolkit's stub, which is there
-	// for linking only.
+	// Stub means that the library is the CUDA toolkit's stub, which is for linking only.
 	Stub Problem = "stub"
 	// Duplicate means that the name leads to a file that was tried before.
 	Duplicate Problem = "duplicate"
@@ -106,15 +99,14 @@ const (
 
 // LoadError reports that no candidate could be used.
 type LoadError struct {
-	// Candidates are all that were tried, in order, each with its own error.
+	// Candidates are all candidates that were tried, in order, each with its own error.
 	Candidates []Candidate
-	// Platform is the operating system and architecture, such as
-	// "linux/amd64".
+	// Platform is the operating system and architecture, such as "linux/amd64".
 	Platform string
 }
 
-// Error lists the candidates and their reasons, one a line. Folders where
-// there is nothing share the last line; Candidates has them one by one.
+// Error returns a text with one line for each candidate and its reason. The last line has all
+// folders that have no such file.
 func (e *LoadError) Error() string {
 	if e == nil {
 		return "loader: no error"
@@ -138,13 +130,13 @@ func (e *LoadError) Error() string {
 	if len(nothing) > 0 {
 		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
 	}
-	if e.unsupported() { // somebody named a library nevertheless
+	if e.unsupported() { // a library was named nevertheless
 		b.WriteString("\n\tNVIDIA ships no CUDA driver for " + e.Platform)
 	}
 	return b.String()
 }
 
-// reason returns the text of the candidate's error, without its name in front.
+// reason returns the text of the candidate's error, without the name at its beginning.
 func (c *Candidate) reason() string {
 	if c.Err == nil {
 		return "taken"
@@ -157,8 +149,8 @@ func (e *LoadError) unsupported() bool {
 	return len(e.Candidates) == 0 || e.Platform != "" && !shipped[e.Platform]
 }
 
-// Unwrap returns the candidates' errors, and [errors.ErrUnsupported] on a
-// platform for which NVIDIA ships no CUDA driver.
+// Unwrap returns the candidates' errors, and [errors.ErrUnsupported] on a platform for which NVIDIA
+// ships no CUDA driver.
 func (e *LoadError) Unwrap() []error {
 	if e == nil {
 		return nil
@@ -173,29 +165,26 @@ func (e *LoadError) Unwrap() []error {
 	return errs
 }
 
-// Open loads the driver library. If path is not empty only that file is tried;
-// else, if the environment variable CUDA_DRIVER_LIBRARY is set, only the file
-// it names. Else Open searches, and takes the first library that is a driver:
+// Open loads the driver library. If path is not empty, Open tries only that file. Otherwise, if the
+// environment variable CUDA_DRIVER_LIBRARY is set, Open tries only the file that the variable
+// names. Otherwise Open searches, and takes the first library that is a driver:
 //
-//   - On Linux, libcuda.so.1 and libcuda.so wherever the system's loader finds
-//     them; then libcuda.so.1 in the folders in which distributions, WSL, container
-//     runtimes, NixOS and Jetson keep it, and in those of the CUDA toolkit's
-//     packages for forward compatibility. The working directory is never searched,
-//     not even if LD_LIBRARY_PATH says so; what the library itself needs is found
-//     by the system's loader, which does as it is told.
-//   - On Windows, nvcuda.dll in the system folder.
-//   - On a platform for which NVIDIA ships no driver (macOS, the BSDs, other
-//     architectures) it searches for nothing, and the error matches
-//     [errors.ErrUnsupported]. A library that was named is tried there, too.
+//   - On Linux, Open tries libcuda.so.1 and libcuda.so where the system's loader finds them. Then
+//     it tries libcuda.so.1 in the folders of distributions, WSL, container runtimes, NixOS and
+//     Jetson, and in those of the CUDA toolkit's packages for forward compatibility. Open never
+//     searches the working directory, even if LD_LIBRARY_PATH contains it. The system's loader
+//     finds the libraries that the driver itself needs, and obeys LD_LIBRARY_PATH.
+//   - On Windows, Open tries nvcuda.dll in the system folder.
+//   - On a platform for which NVIDIA ships no driver (macOS, the BSDs, other architectures), Open
+//     does not search, and the error matches [errors.ErrUnsupported]. A library that was named is
+//     tried there, too.
 //
-// What Open rejects, such as the toolkit's stub, a library for another machine
-// or one that is cut short, is recorded with its reason and does not end the
-// search; see [Library.Tried]. The error is a *LoadError. [Diagnose] says what
-// to do about it.
+// Open rejects some files, such as the toolkit's stub, a library for another machine, or a
+// truncated library. It records the reason and continues the search; see [Library.Tried]. The error
+// is a *LoadError. [Diagnose] says what to do about it.
 //
-// A library runs code of its own while it is loaded. One that is damaged and has
-// its full size cannot be told from a good one before: loading it, or calling it,
-// can end the process, or never return.
+// A library runs code of its own while it is loaded. Open cannot recognise a damaged library of
+// full size. Loading or calling such a library can end the process, or never return.
 func Open(path string) (*Library, error) {
 	sys := thisSystem()
 	lib, tried := sys.open(path)
@@ -205,28 +194,27 @@ func Open(path string) (*Library, error) {
 	return lib, nil
 }
 
-// otherIDs reports whether the program runs as somebody else than its user.
+// otherIDs reports whether the program runs as another user or group than the one that started it.
 func otherIDs() bool {
 	return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid()
 }
 
-// verify makes sure that a library that was loaded is a usable driver. The
-// library is returned in any case; the address is that of a function in it, or
-// 0 if it has none that is known.
+// verify checks that a loaded library is a usable driver. It always returns the library. The
+// address is that of a function in the library, or 0 if no function is known.
 func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err error) {
 	l = &Library{lib: lib}
 	defer func() {
-		if errors.Is(err, ccall.ErrNoThread) { // which says nothing of the library
+		if errors.Is(err, ccall.ErrNoThread) { // the reason is not the library
 			problem = GlibcFailed
 		}
 	}()
 	addr, err = lib.Lookup("cuInit")
 	if err != nil {
-		return l, 0, NotADriver, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
+		return l, 0, NotADriver, fmt.Errorf("it was loaded, but is not a CUDA driver: %w", err)
 	}
 	version, err := lib.Lookup("cuDriverGetVersion")
 	if err != nil {
-		return l, addr, NotADriver, fmt.Errorf("it loads, but is no CUDA driver: %w", err)
+		return l, addr, NotADriver, fmt.Errorf("it was loaded, but is not a CUDA driver: %w", err)
 	}
 	var v int32
 	r, err := ccall.Invoke(version, ccall.Hot, &v)
@@ -256,40 +244,37 @@ func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err e
 // stubLibrary is CUDA_ERROR_STUB_LIBRARY.
 const stubLibrary = 34
 
-// Name returns what the library was loaded as; see [Candidate].
+// Name returns the name by which the library was loaded; see [Candidate].
 func (l *Library) Name() string { return l.taken.Name }
 
-// Path returns the file that the library was loaded from, with symbolic links
-// resolved, such as "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", also if it
-// was loaded by a bare name. It is "" if that cannot be found out.
+// Path returns the file that the library was loaded from, with symbolic links resolved, such as
+// "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05". It does so even if the library was loaded by a
+// bare name. It is "" if the file is not known.
 func (l *Library) Path() string { return l.taken.Path }
 
-// Source says where the name comes from.
+// Source says who gave the name, or which kind of system has its driver there.
 func (l *Library) Source() string { return l.taken.Source }
 
-// Tried returns the candidates that were tried, in order; the last one was
-// taken.
+// Tried returns the candidates that were tried, in order. The last one was taken.
 func (l *Library) Tried() []Candidate { return append([]Candidate(nil), l.tried...) }
 
-// Version returns the CUDA version that the driver supports, as
-// cuDriverGetVersion counts: 12080 is 12.8.
+// Version returns the CUDA version that the driver supports, as cuDriverGetVersion counts: 12080 is
+// 12.8.
 func (l *Library) Version() int { return l.version }
 
-// Symbol returns the address of a symbol that the library exports, such as
-// "cuEventElapsedTime_v2".
+// Symbol returns the address of a symbol that the library exports, such as "cuEventElapsedTime_v2".
 func (l *Library) Symbol(export string) (uintptr, error) {
 	return l.lib.Lookup(export)
 }
 
-// Proc returns the address of a driver function by the name that a C program
-// writes, such as "cuEventElapsedTime", at the CUDA version that the caller was
-// written for (12080 for 12.8), and, if perThread is set, in the variant for
-// which the NULL stream is the per-thread default stream. It asks
-// cuGetProcAddress_v2, or cuGetProcAddress; a driver that has neither (before
-// CUDA 11.3) reports an error that matches [errors.ErrUnsupported].
+// Proc returns the address of a driver function. The name is the one that a C program writes, such
+// as "cuEventElapsedTime". The version is the CUDA version that the caller was written for (12080
+// for 12.8). If perThread is set, Proc returns the variant for which the NULL stream is the
+// per-thread default stream. Proc calls cuGetProcAddress_v2 or cuGetProcAddress. If the driver has
+// neither (before CUDA 11.3), the error matches [errors.ErrUnsupported].
 //
-// A driver that is older than version answers with the newest interface it
-// has, which may take other arguments: compare with [Library.Version] first.
+// A driver that is older than version returns its newest interface, which may take other arguments:
+// compare version with [Library.Version] first.
 func (l *Library) Proc(name string, version int, perThread bool) (uintptr, error) {
 	if l.getProc == 0 {
 		return 0, fmt.Errorf("loader: the driver has no cuGetProcAddress: %w", errors.ErrUnsupported)

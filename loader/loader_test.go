@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asChild is the environment variable that lets the test binary play a part in a
-// process of its own.
+// asChild is the environment variable that makes the test binary play a part in a process of its
+// own.
 const asChild = "PURECU_TEST_LOADER"
 
 func TestMain(m *testing.M) {
@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// cLibrary makes a shared library of a C source in testdata, or skips the test. On
-// Windows it is one in the folder that PURECU_TEST_CLIB names, by its own name: a
-// folder of the test's could not be removed while the library is loaded.
+// cLibrary compiles a C source of testdata to a shared library, or skips the test. On Windows it
+// returns the library of that name in the folder that PURECU_TEST_CLIB names, because a loaded
+// library in a folder of the test could not be removed.
 func cLibrary(t *testing.T, name, source string) string {
 	t.Helper()
 	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" && runtime.GOOS == "windows" {
@@ -51,8 +51,8 @@ func cLibrary(t *testing.T, name, source string) string {
 	return lib
 }
 
-// compile makes a shared library of a C source in testdata, on Linux. It is compiled, unless
-// PURECU_TEST_CLIB names a folder that holds one.
+// compile compiles a C source of testdata to a shared library, on Linux. If PURECU_TEST_CLIB names
+// a folder with the library, compile copies that library.
 func compile(lib, source string) error {
 	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" {
 		b, err := os.ReadFile(filepath.Join(dir, "lib"+source+".so"))
@@ -70,10 +70,10 @@ func compile(lib, source string) error {
 	return nil
 }
 
-// testdata is the absolute path of the sources: some tests change the folder.
+// testdata is the absolute path of the sources, because some tests change the working directory.
 var testdata, _ = filepath.Abs("testdata")
 
-// The libraries in testdata.
+// These are the libraries of testdata.
 const (
 	goodDriver   = "good" // knows one function, in two versions, the way the driver does
 	oldDriver    = "old"
@@ -81,7 +81,7 @@ const (
 	brokenDriver = "broken"
 	noInit       = "noinit"
 	noVersion    = "noversion"
-	needy        = "needy" // lacks what it calls, which comes out when it is loaded
+	needy        = "needy" // calls a function that is missing, so loading it fails
 )
 
 func TestOpen(t *testing.T) {
@@ -101,7 +101,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.source == needy && runtime.GOOS == "windows" {
-				tt.want = "a DLL that it needs is missing" // nor does Windows say which
+				tt.want = "a DLL that it needs is missing" // Windows does not name the DLL
 			}
 			path := cLibrary(t, "libdriver.so", tt.source)
 			lib, err := Open(path)
@@ -125,10 +125,10 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Whatever is in the way of a library, the error says so for the very file.
+// TestOpenBadFiles checks that the error names the problem and the file.
 func TestOpenBadFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("what is looked for in the files is particular to Linux")
+		t.Skip("the files are checked on Linux only")
 	}
 	t.Setenv(Environment, "")
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func TestOpenBadFiles(t *testing.T) {
 	}
 }
 
-// A file that this user may not read, which is no obstacle to root.
+// TestOpenUnreadable opens a file that this user may not read. root may read all files.
 func TestOpenUnreadable(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has other ways to forbid reading")
@@ -199,10 +199,10 @@ func TestOpenUnreadable(t *testing.T) {
 	}
 }
 
-// The file behind a name is found out, by way of links and relative names too.
+// TestPath checks the path of a library that was named by links and relative names.
 func TestPath(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("links take rights on Windows; TestNamesOfDLLs does the rest")
+		t.Skip("links need rights on Windows; TestNamesOfDLLs tests names there")
 	}
 	t.Setenv(Environment, "")
 	path := cLibrary(t, "libdriver.so.12.34", oldDriver)
@@ -213,7 +213,7 @@ func TestPath(t *testing.T) {
 	if err := os.Symlink("libdriver.so.12.34", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	// The same relative name led elsewhere before.
+	// Before, the same relative name led to another file.
 	t.Chdir(filepath.Dir(cLibrary(t, "link", noVersion)))
 	if lib, err := Open("./link"); err == nil {
 		t.Errorf("without cuDriverGetVersion: %v", lib)
@@ -230,8 +230,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// What is asked for by name is the only candidate, and the environment must not
-// lead into the working directory.
+// TestNamed checks that a named library is the only candidate, and that a name from the environment
+// must not depend on the working directory.
 func TestNamed(t *testing.T) {
 	bareAllowed := runtime.GOOS != "windows"
 	abs := func(p string) string {
@@ -282,7 +282,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// A refused name is not loaded, though the file is there.
+// TestRelativeEnvironment checks that a relative name from the environment is not loaded, although
+// the file exists.
 func TestRelativeEnvironment(t *testing.T) {
 	path := cLibrary(t, "libdriver.so", oldDriver)
 	t.Chdir(filepath.Dir(path))
@@ -319,19 +320,20 @@ func TestLoadErrorListsEveryCandidate(t *testing.T) {
 	}
 }
 
-// Folders where there is nothing share a line, unless it is all there is.
+// TestLoadErrorSumsUp checks that folders without the library share a line, unless the error has no
+// other line.
 func TestLoadErrorSumsUp(t *testing.T) {
-	root := t.TempDir() // absolute, whatever the platform
+	root := t.TempDir() // absolute on every platform
 	absent := func(dir string) Candidate {
 		name := filepath.Join(root, dir, "libcuda.so.1")
 		return Candidate{Name: name, Source: "somewhere", Problem: Absent, Err: because(name, "", os.ErrNotExist)}
 	}
-	bad := Candidate{Name: filepath.Join(root, "bad"), Source: "somewhere", Problem: Truncated, Err: errors.New("cut short")}
+	bad := Candidate{Name: filepath.Join(root, "bad"), Source: "somewhere", Problem: Truncated, Err: errors.New("truncated")}
 	for _, tt := range []struct {
 		candidates []Candidate
 		want       string
 	}{
-		{[]Candidate{absent("a"), bad, absent("b")}, "\n\t" + bad.Name + " (somewhere): cut short\n\tnothing in " + filepath.Join(root, "a") + ", " + filepath.Join(root, "b")},
+		{[]Candidate{absent("a"), bad, absent("b")}, "\n\t" + bad.Name + " (somewhere): truncated\n\tnothing in " + filepath.Join(root, "a") + ", " + filepath.Join(root, "b")},
 		{[]Candidate{absent("a")}, "\n\t" + filepath.Join(root, "a", "libcuda.so.1") + " (somewhere): file does not exist"},
 	} {
 		if got := (&LoadError{Candidates: tt.candidates}).Error(); got != "loader: no CUDA driver library could be loaded"+tt.want {

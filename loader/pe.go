@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// The few facts of Windows' format of libraries that tell why a file is none for
-// this program: the head of an old program, which says where the real one is, that
-// one's machine, and whether it is a DLL.
+// These are the parts of the PE format that show why a file cannot be a library for this program:
+// the MS-DOS header, which has the position of the PE header, and in the PE header the machine and
+// whether the file is a DLL.
 const (
 	peMachine386   = 0x14c
 	peMachineARM   = 0x1c4
@@ -19,8 +19,8 @@ const (
 	peIsDLL  = 0x2000
 )
 
-// examinePE says what is wrong with a file, which r reads, as a DLL for a program
-// for arch. The error is for files that cannot be read.
+// examinePE finds out why a file cannot be a DLL for a program for arch. r reads the file.
+// examinePE returns an error if the file cannot be read.
 func examinePE(r io.ReaderAt, arch string) (problem Problem, why string, err error) {
 	var head [64]byte
 	switch n, err := r.ReadAt(head[:], 0); {
@@ -29,18 +29,18 @@ func examinePE(r io.ReaderAt, arch string) (problem Problem, why string, err err
 	case n == 0:
 		return Truncated, "it is empty", nil
 	case n < 2 || string(head[:2]) != "MZ":
-		return NotALibrary, "it is no Windows library", nil
+		return NotALibrary, "it is not a Windows library", nil
 	case n < len(head):
-		return Truncated, fmt.Sprintf("it is cut short: its %d bytes do not hold a header", n), nil
+		return Truncated, fmt.Sprintf("it is truncated: %d bytes are too few for a header", n), nil
 	}
 	var pe [peHeader]byte
 	switch n, err := r.ReadAt(pe[:], int64(binary.LittleEndian.Uint32(head[60:]))); {
 	case err != nil && err != io.EOF:
 		return "", "", err
 	case n < len(pe):
-		return Truncated, "it is cut short: its header is not in it", nil
+		return Truncated, "it is truncated: its header is missing", nil
 	case string(pe[:4]) != "PE\x00\x00":
-		return NotALibrary, "it is no Windows library", nil
+		return NotALibrary, "it is not a Windows library", nil
 	}
 	machine := binary.LittleEndian.Uint16(pe[4:])
 	name, ok := map[uint16]string{peMachine386: "386", peMachineARM: "arm", peMachineAMD64: "amd64", peMachineARM64: "arm64"}[machine]

@@ -12,8 +12,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Where NVIDIA ships no driver nothing is searched for, and nothing is loaded; the
-// error says so, in words and to errors.Is.
+// TestPlatforms checks that Open searches and loads nothing where NVIDIA ships no driver, and that
+// the error says so, in its text and for errors.Is.
 func TestPlatforms(t *testing.T) {
 	for _, tt := range []struct {
 		platform string
@@ -51,7 +51,7 @@ func TestPlatforms(t *testing.T) {
 			t.Errorf("%s: %q were loaded", tt.platform, loaded)
 		}
 
-		// What somebody names is tried everywhere. That it fails tells both.
+		// A named library is tried on every platform. The error then has both reasons.
 		named := filepath.Join(t.TempDir(), "libcuda.so.1")
 		lib, tried = sys.open(named)
 		err = &LoadError{Candidates: tried, Platform: tt.platform}

@@ -212,7 +212,7 @@ func (j *judge) restart() string {
 	const again = "start the container again, which ends what runs in it"
 	switch j.Container {
 	case "kubernetes":
-		return "let the pod be made anew, which ends what runs in it: kubectl delete pod POD"
+		return "recreate the pod, which ends what runs in it: kubectl delete pod POD"
 	case "podman":
 		return again + ": podman restart CONTAINER"
 	case "docker":

@@ -16,22 +16,22 @@ import (
 // choice is a candidate before it is tried.
 type choice struct {
 	Candidate
-	// bare is set if the system's loader searches for the name. Then hits are
-	// the files that it is expected to come across.
+	// bare is set if the system's loader searches for the name. Then hits are the files that the
+	// loader will probably find.
 	bare bool
 	hits []hit
-	// named is set if somebody asked for just this file.
+	// named is set if the program or the environment named this file.
 	named bool
 }
 
-// hit is a file that the system's loader meets when it searches for a name.
+// hit is a file that the system's loader finds when it searches for a name.
 type hit struct {
 	examined
 	file string
-	// unsafe says why the file must not be loaded, whatever it is.
+	// unsafe says why the file must not be loaded, whatever its content.
 	unsafe error
-	// guess is set if it is in a folder that the system's loader may search
-	// without being told to, and not by what it is told.
+	// guess is set if the file is in a folder that the system's loader searches by default. It is
+	// not set if LD_LIBRARY_PATH or /etc/ld.so.cache names the folder or the file.
 	guess bool
 }
 
@@ -40,9 +40,9 @@ func (h *hit) passed() bool {
 	return h.unsafe == nil && (h.problem == WrongMachine || h.problem == Unreadable)
 }
 
-// forecast returns the index of the file that the system's loader takes or
-// fails with. If it passes over all of them, that is the first one, and -1 if
-// there is none.
+// forecast returns the index of the file that the system's loader takes or fails with. If the
+// loader passes over all files, forecast returns the first one. It returns -1 if there are no
+// files.
 func forecast(hits []hit) int {
 	for i := range hits {
 		if !hits[i].passed() {
@@ -52,14 +52,14 @@ func forecast(hits []hit) int {
 	return min(len(hits), 1) - 1
 }
 
-// examined is what is known of a file before it is loaded.
+// examined has the facts about a file before it is loaded.
 type examined struct {
 	info    fs.FileInfo // nil if there is no such file
 	problem Problem
 	err     error
 }
 
-// choices returns what Open tries for the name that it was given, in order.
+// choices returns the candidates that Open tries for a name, in order.
 func (s *system) choices(name string) []choice {
 	if name != "" {
 		c := Candidate{Name: name, Source: "given by the program"}
@@ -67,9 +67,9 @@ func (s *system) choices(name string) []choice {
 	}
 	if v := s.getenv(Environment); v != "" && !s.elevated() {
 		c := Candidate{Name: v, Source: "environment variable " + Environment}
-		// A program may well name a file relative to its working directory. The
-		// environment may not: who sets the variable does not choose the folder
-		// that the program is in when it comes to this, and others may write there.
+		// A program may name a file relative to its working directory. The environment may not: the
+		// user who sets the variable does not choose the program's working directory, and other
+		// users may write to it.
 		if !filepath.IsAbs(v) && (!isBare(v) || runtime.GOOS == "windows") {
 			c.Problem = Unsafe
 			c.Err = because(v, "it depends on the folder that the program runs in: give "+Environment+" an absolute path", nil)
@@ -82,7 +82,7 @@ func (s *system) choices(name string) []choice {
 	return s.systemChoices()
 }
 
-// named returns the choice of just this candidate.
+// named returns the choice of a single candidate.
 func (s *system) named(c Candidate) choice {
 	if c.Err != nil || !isBare(c.Name) {
 		return choice{Candidate: c, named: true}
@@ -90,15 +90,14 @@ func (s *system) named(c Candidate) choice {
 	return choice{Candidate: c, named: true, bare: true, hits: s.find(c.Name)}
 }
 
-// isBare reports whether the system's loader searches for a name, instead of
-// taking it for a path.
+// isBare reports whether the system's loader searches for the name, and does not take it as a path.
 func isBare(name string) bool {
 	return strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, filepath.Separator) < 0 && filepath.VolumeName(name) == ""
 }
 
-// splitSearchPath splits a value of LD_LIBRARY_PATH the way glibc does. An empty
-// element stands for the working directory; most are there by mistake, from
-// LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/some/folder where it was not set.
+// splitSearchPath splits a value of LD_LIBRARY_PATH as glibc does. An empty element is the working
+// directory. Most empty elements are mistakes: LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/some/folder, where
+// the variable was not set before.
 func splitSearchPath(v string) []string {
 	var list []string
 	start := 0
@@ -110,14 +109,14 @@ func splitSearchPath(v string) []string {
 	return append(list, v[start:])
 }
 
-// open tries what there is to try for a name. The library is nil if nothing
-// serves; the last candidate is the one that was taken if it is not.
+// open tries the candidates for a name. It returns nil if none can be used. Otherwise the last
+// candidate is the one that was taken.
 func (s *system) open(name string) (*Library, []Candidate) {
 	return s.search(name, func([]Candidate, Candidate) {})
 }
 
-// search is open, which calls begin before it tries a candidate, with those that
-// were tried before.
+// search is open with a callback: it calls begin before it tries a candidate, with the candidates
+// that were tried before.
 func (s *system) search(name string, begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
 	t := trial{system: s}
 	var tried []Candidate
@@ -129,7 +128,7 @@ func (s *system) search(name string, begin func(tried []Candidate, next Candidat
 			lib.taken, lib.tried = c.Candidate, tried
 			return lib, tried
 		}
-		if c.Problem.ofGlibc() { // which others need as well
+		if c.Problem.ofGlibc() { // the other candidates need glibc, too
 			break
 		}
 	}
@@ -142,13 +141,13 @@ type trial struct {
 	seen []seenFile
 }
 
-// seenFile is a file, and the name of the candidate that led to it first.
+// seenFile is a file, and the name of the first candidate that led to it.
 type seenFile struct {
 	name string
 	info fs.FileInfo
 }
 
-// before returns an error if a candidate led to the same file before.
+// before returns an error if an earlier candidate led to the same file.
 func (t *trial) before(name string, info fs.FileInfo) error {
 	for _, s := range t.seen {
 		if os.SameFile(s.info, info) {
@@ -158,8 +157,7 @@ func (t *trial) before(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// reject fills in why a candidate is not taken. The file's info is nil if it is
-// not known which file it was about.
+// reject records why a candidate is not taken. info is nil if the file is not known.
 func (t *trial) reject(c *choice, info fs.FileInfo, problem Problem, err error) {
 	c.Problem, c.Err = problem, err
 	if info != nil {
@@ -167,16 +165,16 @@ func (t *trial) reject(c *choice, info fs.FileInfo, problem Problem, err error) 
 	}
 }
 
-// try loads one candidate, or fills in why it does not.
+// try loads a candidate, or records why the candidate cannot be used.
 func (t *trial) try(c *choice) *Library {
 	if c.Err != nil {
 		return nil
 	}
-	target := t.file(c.Name) // what the system's loader is given
+	target := t.file(c.Name) // what the system's loader is asked for
 	if !c.bare {
 		target = absolute(target)
 	}
-	var h hit // the file behind it, as far as it is known
+	var h hit // the file that target leads to, if known
 	switch {
 	case len(c.hits) > 0:
 		h = c.hits[forecast(c.hits)]
@@ -194,20 +192,20 @@ func (t *trial) try(c *choice) *Library {
 	case h.unsafe != nil:
 		t.reject(c, h.info, Unsafe, h.unsafe)
 		return nil
-	case h.problem != "" && !c.bare, h.problem == Truncated: // what else a name leads to is seen when it fails
+	case h.problem != "" && !c.bare, h.problem == Truncated: // a bare name is tried in spite of other problems
 		t.reject(c, h.info, h.problem, h.err)
 		return nil
 	case !c.named && strings.HasSuffix(filepath.Dir(c.Path), "/stubs"):
-		// What is a stub is known by the answers that it gives. But once it is loaded,
-		// the system's loader gives it to everyone in this process who asks for
-		// libcuda.so.1: one that can be told by its folder is not loaded at all.
+		// Only its answers prove that a library is a stub. But the system's loader gives a loaded
+		// stub to all code in this process that asks for libcuda.so.1. So a library in a folder of
+		// stubs is not loaded.
 		t.reject(c, h.info, Stub, because(c.Path, "it is in the CUDA toolkit's folder of stubs, which are for linking only: "+
 			"remove the folder from the search path and install the NVIDIA driver", nil))
 		return nil
 	}
 	if c.bare && t.searchesHere() {
-		// The file behind the name is loaded, not the name: what the system's loader
-		// finds below the working directory is not known, and must not be loaded.
+		// Load the file, not the name. The system's loader could find another file below the
+		// working directory, which must not be loaded.
 		switch {
 		case h.problem != "":
 			t.reject(c, h.info, h.problem, h.err)
@@ -221,7 +219,7 @@ func (t *trial) try(c *choice) *Library {
 	}
 
 	handle, err := t.dlopen(target)
-	switch { // whatever file this is about, it is not the candidate
+	switch { // the error is not about the candidate
 	case errors.Is(err, ccall.ErrNoGlibc):
 		t.reject(c, nil, NoGlibc, because(c.Name, "", err))
 		return nil
@@ -242,38 +240,39 @@ func (t *trial) try(c *choice) *Library {
 	if problem == "" {
 		return lib
 	}
-	info, _ := os.Stat(t.file(c.Path)) // which may be another one than was forecast
+	info, _ := os.Stat(t.file(c.Path)) // may differ from the forecast
 	t.reject(c, info, problem, because(c.Name, "", err))
 	return nil
 }
 
-// ofGlibc reports whether the problem is glibc's, of a static program, and not the library's.
+// ofGlibc reports whether the problem is about the glibc of a static program, and not about the
+// library.
 func (p Problem) ofGlibc() bool { return p == NoGlibc || p == GlibcFailed }
 
-// remedy says what to do about a problem of glibc's, and is empty for others.
+// remedy returns what to do about a problem of glibc. It is empty for other problems.
 func (c *Candidate) remedy() string {
 	is := func(list ...error) bool {
 		return slices.ContainsFunc(list, func(target error) bool { return errors.Is(c.Err, target) })
 	}
 	switch {
 	case c.Problem == NoGlibc:
-		return "run this program, which is static, on a system, or from an image, that has glibc"
+		return "run this static program on a system, or in an image, that has glibc"
 	case c.Problem != GlibcFailed:
 		return ""
 	case is(syscall.EMFILE, syscall.ENFILE):
-		return "let the process open more files: see ulimit -n"
+		return "allow the process more open files: see ulimit -n"
 	case is(syscall.ENOMEM):
 		return "give the process more memory: see ulimit -v, and the container's limit"
 	case is(syscall.EAGAIN, ccall.ErrNoThread):
-		return "let there be more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
+		return "allow more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
 	case is(syscall.EPERM, syscall.EACCES, syscall.ENOSYS):
-		return "see what confines the process: it has to make others and threads, which a seccomp profile may forbid, and to map glibc's files, which a noexec mount does"
+		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a noexec mount forbids mapping glibc's files"
 	}
-	return "see that no LD_ variable, nor PURECU_LD_SO, leads it astray, then install glibc again"
+	return "unset PURECU_LD_SO and all variables LD_*; if that does not help, install glibc again"
 }
 
-// blame finds out why the system's loader failed with err, where h is the file
-// that it was expected to come to.
+// blame finds out why the system's loader failed with err. h is the file that the loader was
+// expected to find.
 func (t *trial) blame(c *choice, h hit, err error) {
 	if !c.bare {
 		if _, serr := os.Stat(t.file(c.Name)); isAbsent(serr) {
@@ -284,7 +283,7 @@ func (t *trial) blame(c *choice, h hit, err error) {
 		t.reject(c, h.info, problem, err)
 		return
 	}
-	// glibc begins its message with the file that it failed with.
+	// glibc begins its message with the name of the file that it failed with.
 	if file, _, ok := strings.Cut(err.Error(), ": "); ok && filepath.IsAbs(file) {
 		if f := t.examine(file); f.info != nil {
 			c.Path = t.resolve(file)
@@ -300,20 +299,20 @@ func (t *trial) blame(c *choice, h hit, err error) {
 		}
 	}
 	switch {
-	case h.problem != "" && !h.guess: // it was passed over
+	case h.problem != "" && !h.guess: // the system's loader passed over the file
 		t.reject(c, h.info, h.problem, h.err)
 	case isMissing(err, c.Name):
-		// Perhaps against expectation: then the file is for other candidates.
+		// The system's loader may have found no file in spite of the forecast. Other candidates can
+		// lead to the file.
 		c.Path = ""
 		t.reject(c, nil, Absent, err)
-	default: // it is about something that the library needs
+	default: // the library needs something that is missing
 		t.reject(c, h.info, Refused, err)
 	}
 }
 
-// examine looks at a file before it is given to the system's loader: to say
-// exactly what is wrong with it, and because loading a library that is cut
-// short can end the process.
+// examine examines a file before the system's loader gets it. The error can then name the exact
+// problem. Besides, loading a truncated library can end the process.
 func (s *system) examine(file string) examined {
 	info, problem, why, err := look(file)
 	if problem == "" {
@@ -322,18 +321,18 @@ func (s *system) examine(file string) examined {
 	return examined{info, problem, because(s.name(file), why, err)}
 }
 
-// look is what examine knows of the file, in parts.
+// look returns what examine knows of the file, as separate values.
 func look(file string) (info fs.FileInfo, problem Problem, why string, err error) {
 	info, err = os.Stat(file)
 	if isAbsent(err) {
 		if target, lerr := os.Readlink(file); lerr == nil {
-			return nil, Dangling, "it is a symbolic link to " + target + ", which leads nowhere", fs.ErrNotExist
+			return nil, Dangling, "it is a symbolic link to " + target + ", which does not exist", fs.ErrNotExist
 		}
 		return nil, Absent, "", fs.ErrNotExist
 	}
 	switch {
 	case errors.Is(err, syscall.ELOOP):
-		return nil, Dangling, "it is a symbolic link that leads in a circle", cause(err)
+		return nil, Dangling, "it is a symbolic link that refers to itself", cause(err)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, Unreachable, "a folder on the way to it may not be searched", cause(err)
 	case err != nil:
@@ -342,8 +341,8 @@ func look(file string) (info fs.FileInfo, problem Problem, why string, err error
 	switch mode := info.Mode(); {
 	case mode.IsDir():
 		return info, NotALibrary, "it is a folder", nil
-	case !mode.IsRegular(): // opening a pipe could take for ever
-		return info, NotALibrary, "it is no regular file", nil
+	case !mode.IsRegular(): // opening a pipe could block forever
+		return info, NotALibrary, "it is not a regular file", nil
 	}
 	f, err := os.Open(file)
 	if err == nil {
@@ -359,7 +358,7 @@ func look(file string) (info fs.FileInfo, problem Problem, why string, err error
 	return info, problem, why, nil
 }
 
-// cause returns an error without the name of the file that it is about.
+// cause returns an error without the name of the file.
 func cause(err error) error {
 	if c := errors.Unwrap(err); c != nil {
 		return c
@@ -372,8 +371,8 @@ func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// candidateError says what is wrong with a file: in words of this package, or
-// in those of an error, or both.
+// candidateError says what is wrong with a file, in the words of this package, of another error, or
+// both.
 type candidateError struct {
 	name, why string
 	err       error
@@ -382,7 +381,7 @@ type candidateError struct {
 // because returns a *candidateError.
 func because(name, why string, err error) error { return &candidateError{name, why, err} }
 
-// Error says what is wrong with the candidate.
+// Error returns what is wrong with the candidate.
 func (e *candidateError) Error() string {
 	s := e.name
 	if e.why != "" {
@@ -394,5 +393,5 @@ func (e *candidateError) Error() string {
 	return s
 }
 
-// Unwrap returns what lies behind it.
+// Unwrap returns the other error, or nil.
 func (e *candidateError) Unwrap() error { return e.err }

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// looksFirst is set where a library's file can be examined before it is loaded.
+// looksFirst is set if a library's file can be examined before it is loaded.
 const looksFirst = true
 
-// libraryName is the driver's name on Linux. libcuda.so belongs to development
-// packages.
+// libraryName is the driver's name on Linux. libcuda.so belongs to development packages.
 const libraryName = "libcuda.so.1"
 
-// triplet returns what Debian calls an architecture in its library folders.
+// triplet returns Debian's name of an architecture in library folders.
 func triplet(arch string) string {
 	switch arch {
 	case "amd64":
@@ -34,9 +33,9 @@ func triplet(arch string) string {
 // place is a folder in which a kind of system keeps its driver.
 type place struct{ folder, kind string }
 
-// places returns the folders that are searched when the system's loader has
-// found nothing that serves, in order. Forward compatibility comes last: it
-// stands in for the driver's own library on some GPUs only.
+// places returns the folders to search, in order, if the system's loader finds no usable library.
+// Forward compatibility comes last, because it can replace the driver's own library on some GPUs
+// only.
 func places(arch string) []place {
 	debian := "/usr/lib/" + triplet(arch)
 	list := []place{
@@ -61,15 +60,15 @@ func places(arch string) []place {
 	return list
 }
 
-// systemChoices returns what to try when nobody named a library.
+// systemChoices returns the candidates if no library was named.
 func (s *system) systemChoices() []choice {
 	const source = "the system's library search path"
 	var list, further []choice
 	for _, name := range []string{libraryName, "libcuda.so"} {
 		c := choice{Candidate: Candidate{Name: name, Source: source}, bare: true, hits: s.find(name)}
 		list = append(list, c)
-		// The system's loader takes one file of this name. If that one does not
-		// serve, the others might.
+		// The system's loader takes one file of this name. If that file cannot be used, perhaps
+		// another one can.
 		taken := forecast(c.hits)
 		for i, h := range c.hits {
 			if i != taken && h.unsafe == nil && !h.guess {
@@ -84,20 +83,20 @@ func (s *system) systemChoices() []choice {
 	return list
 }
 
-// find returns the files that glibc's loader comes across when it searches for
-// name, in its order: in the folders of LD_LIBRARY_PATH, in /etc/ld.so.cache, and
-// if there is none in the folders that are always searched. What it says is a
-// forecast: glibc has read LD_LIBRARY_PATH when the program was started, it looks
-// into subfolders for newer processors first, other C libraries have other ways,
-// and what the process has loaded under this name is not searched for at all. So
-// it is the name that is loaded, unless LD_LIBRARY_PATH leads to the working
-// directory (see searchesHere), and the forecast serves to keep away from files
-// that must not be, and to explain.
+// find returns the files that glibc's loader finds when it searches for name, in the loader's
+// order: in the folders of LD_LIBRARY_PATH, in /etc/ld.so.cache, and, if there are none, in the
+// folders that are always searched.
+//
+// The result is a forecast. glibc read LD_LIBRARY_PATH when the program started, and it searches
+// subfolders for newer processors first. Other C libraries search differently. A library of this
+// name that is already loaded is not searched for. So Open loads the name, not the file, unless
+// LD_LIBRARY_PATH leads to the working directory (see searchesHere). The forecast serves to avoid
+// files that must not be loaded, and to explain errors.
 func (s *system) find(name string) []hit {
 	var files []string
 	if v := s.getenv("LD_LIBRARY_PATH"); v != "" && !s.elevated() {
 		for _, folder := range splitSearchPath(v) {
-			if strings.IndexByte(folder, '$') < 0 { // what it stands for is not worked out
+			if strings.IndexByte(folder, '$') < 0 { // variables are not expanded
 				files = append(files, filepath.Join(folder, name))
 			}
 		}
@@ -116,19 +115,18 @@ func (s *system) find(name string) []hit {
 	return hits
 }
 
-// searchesHere reports whether the system's loader, asked for a bare name, may look
-// for it below the working directory: LD_LIBRARY_PATH has an element that is not
-// absolute, for glibc or for another C library. Where it looks there is more than
-// a forecast can tell, such as glibc-hwcaps/x86-64-v3.
+// searchesHere reports whether the system's loader may search for a bare name below the working
+// directory, because LD_LIBRARY_PATH has an element that is not absolute to glibc or to another C
+// library. The loader searches more subfolders there than the forecast knows, such as
+// glibc-hwcaps/x86-64-v3.
 func (s *system) searchesHere() bool {
 	v := s.getenv("LD_LIBRARY_PATH")
 	return v != "" && !s.elevated() && slices.ContainsFunc(splitSearchPath(v), func(e string) bool { return !isAbsoluteElement(e) })
 }
 
-// isAbsoluteElement reports whether an element of LD_LIBRARY_PATH is an absolute
-// path, whatever glibc puts in the place of what stands in it: $ORIGIN is the
-// program's folder, $LIB and $PLATFORM are names. To musl a line break ends an
-// element, too.
+// isAbsoluteElement reports whether an element of LD_LIBRARY_PATH is an absolute path after glibc
+// has replaced the variables in it: $ORIGIN is the program's folder, $LIB and $PLATFORM are names.
+// For musl a line break ends an element, too.
 func isAbsoluteElement(e string) bool {
 	if strings.Contains(e, "\n") {
 		return false
@@ -141,12 +139,12 @@ func isAbsoluteElement(e string) bool {
 	return filepath.IsAbs(e)
 }
 
-// maxFile is how much is read of a file of the system's, which is small. The largest is
+// maxFile is how much read reads of a file of the system. The largest such file is
 // /etc/ld.so.cache, which has less than a hundred bytes for each library.
 const maxFile = 16 << 20
 
-// read returns what is in a small file, or "" if there is none, it is none to be read (opening a pipe could
-// take for ever), or it is too large.
+// read returns the content of a small file. It returns "" if there is no such file, if the file is
+// not regular (opening a pipe could block forever), or if it is too large.
 func (s *system) read(name string) string {
 	file := s.file(name)
 	info, err := os.Stat(file) // in /proc the size is 0
@@ -171,7 +169,7 @@ func defaultFolders() []string {
 	return []string{"/lib/" + t, "/usr/lib/" + t, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
-// hits returns those files that exist.
+// hits returns the files that exist.
 func (s *system) hits(files []string) []hit {
 	var hits []hit
 	for _, name := range files {
@@ -180,21 +178,20 @@ func (s *system) hits(files []string) []hit {
 			continue
 		}
 		if !filepath.IsAbs(name) {
-			h.unsafe = because(name, "LD_LIBRARY_PATH leads to it in the working directory, where anybody may have put it", nil)
+			h.unsafe = because(name, "LD_LIBRARY_PATH leads to this file in the working directory, where any user may have put it", nil)
 		}
 		hits = append(hits, h)
 	}
 	return hits
 }
 
-// cachedLibraries returns the files that glibc's cache has for a name, for
-// whatever architecture, in glibc's order.
+// cachedLibraries returns the files that glibc's cache has for a name, for all architectures, in
+// glibc's order.
 //
-// The cache is a header of 48 bytes, of which the first 20 are its name and
-// version and the next 4 the number of entries; then the entries of 24 bytes:
-// 4 of flags, 4 each of where name and file are, counted from the header, 4 that
-// are no longer used, 8 of what the processor must have. An older format may
-// stand in front.
+// The cache has a header of 48 bytes: 20 bytes of name and version, and 4 bytes with the number of
+// entries. Then come entries of 24 bytes: 4 bytes of flags, 4 bytes each with the positions of the
+// name and of the file, counted from the header, 4 bytes that are no longer used, and 8 bytes with
+// the required features of the processor. A cache in an older format may precede the header.
 func cachedLibraries(cache, name string) []string {
 	const magic, header, entry = "glibc-ld.so.cache1.1", 48, 24
 	start := strings.Index(cache, magic)
@@ -222,8 +219,8 @@ func cachedLibraries(cache, name string) []string {
 	return files
 }
 
-// mappedFile returns the file that is mapped at an address of this process, or
-// "" if there is none. The kernel knows it with symbolic links resolved.
+// mappedFile returns the file that is mapped at an address of this process, or "" if there is none.
+// The kernel reports the file with symbolic links resolved.
 func mappedFile(addr uintptr) string {
 	if addr == 0 {
 		return ""
@@ -239,13 +236,13 @@ func mappedFile(addr uintptr) string {
 		if i < 0 {
 			return ""
 		}
-		// What was replaced on the disk is still known by its name.
+		// The kernel still knows the name of a file that was replaced on the disk.
 		return strings.TrimSuffix(strings.TrimSuffix(rest[i:], "\n"), " (deleted)")
 	}
 	return ""
 }
 
-// hexadecimal returns the number that s begins with, and what is behind it.
+// hexadecimal returns the number at the beginning of s, and the rest of s.
 func hexadecimal(s string) (n uintptr, rest string) {
 	for i := range len(s) {
 		digit := strings.IndexByte("0123456789abcdef", s[i])

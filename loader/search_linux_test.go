@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// cacheEntry is a line of /etc/ld.so.cache.
+// cacheEntry is an entry of /etc/ld.so.cache.
 type cacheEntry struct {
 	name, file string
 	processor  uint64
 }
 
-// cacheFile returns /etc/ld.so.cache with these lines.
+// cacheFile returns an /etc/ld.so.cache with these entries.
 func cacheFile(entries ...cacheEntry) []byte {
 	const header, entry = 48, 24
 	var table, text bytes.Buffer
@@ -33,7 +33,7 @@ func cacheFile(entries ...cacheEntry) []byte {
 	}
 	for _, e := range entries {
 		for _, v := range []any{int32(0x0303), put(e.name), put(e.file), uint32(0), e.processor} {
-			_ = binary.Write(&table, binary.LittleEndian, v) // a buffer takes all
+			_ = binary.Write(&table, binary.LittleEndian, v) // writing to a buffer does not fail
 		}
 	}
 	b := make([]byte, header)
@@ -55,7 +55,7 @@ func TestCachedLibraries(t *testing.T) {
 		want                 []string
 	}{
 		{"two architectures", cache, "libcuda.so.1", want},
-		{"behind the old format", old + cache, "libcuda.so.1", want},
+		{"after the old format", old + cache, "libcuda.so.1", want},
 		{"another name", cache, "libcuda.so", []string{"/usr/lib/libcuda.so"}},
 		{"an unknown name", cache, "libcuda", nil},
 		{"no name", cache, "", nil},
@@ -71,11 +71,11 @@ func TestCachedLibraries(t *testing.T) {
 	}
 }
 
-// The cache of the machine that the test runs on, if it has one, is understood.
+// TestCachedLibrariesHere reads the cache of the machine that the test runs on, if there is one.
 func TestCachedLibrariesHere(t *testing.T) {
 	cache := thisSystem().read("/etc/ld.so.cache")
 	if cache == "" {
-		return // musl has none, NixOS neither
+		return // as with musl or on NixOS
 	}
 	files := cachedLibraries(cache, "libc.so.6")
 	if len(files) == 0 {
@@ -196,19 +196,18 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A pipe in the place of a library is not waited for.
+// TestExaminePipe checks that examine does not wait for a pipe in the place of a library.
 func TestExaminePipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "libcuda.so.1")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := thisSystem().examine(pipe); got.problem != NotALibrary || !strings.Contains(got.err.Error(), "no regular file") {
+	if got := thisSystem().examine(pipe); got.problem != NotALibrary || !strings.Contains(got.err.Error(), "not a regular file") {
 		t.Errorf("%q, %v", got.problem, got.err)
 	}
 }
 
-// What the system's loader says of a name leads to what is wrong with it, where
-// that was not forecast.
+// TestBlame checks what the messages of the system's loader lead to if the forecast was wrong.
 func TestBlame(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "libcuda.so.1")
@@ -237,10 +236,10 @@ func TestBlame(t *testing.T) {
 		{`Shared object "libcuda.so.1" not found, required by "program"`, hit{}, Absent, ""},
 		{"Error loading shared library libcuda.so.1: No such file or directory", hit{}, Absent, ""},
 		{"libneeded.so.7: cannot open shared object file: No such file or directory", hit{}, Refused, ""},
-		// The forecast is that the file is good: it is not, or was not met.
+		// The forecast was a good file, but the file is damaged or was not found.
 		{"libcuda.so.1: cannot open shared object file: No such file or directory", forecast(whole, ""), Absent, ""},
 		{whole + ": undefined symbol: nothing", forecast(whole, ""), Refused, whole},
-		{whole + ": undefined symbol: nothing", hit{}, Duplicate, whole}, // by the second name
+		{whole + ": undefined symbol: nothing", hit{}, Duplicate, whole}, // found by a second name
 		{text + ": invalid ELF header", hit{}, NotALibrary, text},
 		{text + ": invalid ELF header", hit{}, Duplicate, text},
 		{"libcuda.so.1: wrong ELF class: ELFCLASS32", forecast(other, WrongMachine), WrongMachine, other},
@@ -257,7 +256,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestReadSmall reads no more of a file than a small one has, and no pipe.
+// TestReadSmall checks that read limits the size of files, and does not open pipes.
 func TestReadSmall(t *testing.T) {
 	s := &system{root: t.TempDir()}
 	write := func(name, text string) string {

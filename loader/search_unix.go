@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// isMissing reports whether the system's loader failed with err because there
-// is no library of this name. If its message is about another name, something
-// that the library needs is missing.
+// isMissing reports whether the system's loader failed with err because there is no library of this
+// name. If err has another name, something that the library needs is missing.
 func isMissing(err error, name string) bool { return strings.Contains(err.Error(), name) }
 
-// absolute returns the absolute path of a file: glibc takes a name for the same
-// file as before, whatever the working directory.
+// absolute returns the absolute path of a file. For a relative name, glibc may return a file that
+// it loaded from another working directory.
 func absolute(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -25,5 +24,5 @@ func absolute(name string) string {
 	return name
 }
 
-// refusal says why the system's loader failed with err: in its own words.
+// refusal returns the loader's own reason.
 func (s *system) refusal(_ string, err error) (Problem, error) { return Refused, err }

@@ -11,12 +11,12 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// looksFirst is not set: Windows has other libraries than examineELF knows. What
-// it refuses is looked at afterwards; see refusal.
+// looksFirst is not set, because Windows has other libraries than examineELF knows. A file that
+// Windows refuses is examined afterwards; see refusal.
 const looksFirst = false
 
-// systemChoices returns the driver's absolute path: a bare name would be
-// looked for in the program's own folder first.
+// systemChoices returns the absolute path of the driver. For a bare name Windows would search the
+// program's own folder first.
 func (s *system) systemChoices() []choice {
 	return []choice{{Candidate: Candidate{
 		Name:   filepath.Join(ccall.SystemFolder(), "nvcuda.dll"),
@@ -24,20 +24,19 @@ func (s *system) systemChoices() []choice {
 	}}}
 }
 
-// What the system's loader fails with.
+// These are the errors of the system's loader.
 const (
-	moduleNotFound = syscall.Errno(126) // the library's, or of one that it needs
+	moduleNotFound = syscall.Errno(126) // the library, or one that it needs
 	procNotFound   = syscall.Errno(127)
 	badFormat      = syscall.Errno(193)
 )
 
-// isMissing reports whether the system's loader failed with err because there
-// is no library of this name.
+// isMissing reports whether the system's loader failed with err because there is no library of this
+// name.
 func isMissing(err error, _ string) bool { return errors.Is(err, moduleNotFound) }
 
-// absolute returns the absolute path of a file, with the separators that
-// LoadLibrary insists on. Relative to more than the working directory it would
-// look for others.
+// absolute returns the absolute path of a file, with the separators that LoadLibrary needs.
+// LoadLibrary searches several folders for a relative name.
 func absolute(name string) string {
 	if abs, err := filepath.Abs(name); err == nil {
 		return abs
@@ -45,9 +44,9 @@ func absolute(name string) string {
 	return name
 }
 
-// refusal says why the system's loader failed with err for a file that is there.
-// Windows does not say what is missing, and "%1 is not a valid Win32 application"
-// of anything that is no DLL for this program.
+// refusal says why the system's loader failed with err for a file that exists. Windows does not
+// name the missing DLL, and says "%1 is not a valid Win32 application" about any file that is not a
+// DLL for this program.
 func (s *system) refusal(name string, err error) (Problem, error) {
 	if info, serr := os.Stat(s.file(name)); serr == nil && info.IsDir() {
 		return NotALibrary, because(name, "it is a folder", nil)

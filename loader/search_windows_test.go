@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// The driver is looked for in the system's folder and nowhere else, whatever the
-// environment says that this is.
+// TestSystemFolder checks that the driver is searched for in the system folder only, even if the
+// environment names another system folder.
 func TestSystemFolder(t *testing.T) {
 	want := filepath.Join(ccall.SystemFolder(), "nvcuda.dll")
 	if !filepath.IsAbs(want) {
@@ -26,7 +26,8 @@ func TestSystemFolder(t *testing.T) {
 	}
 }
 
-// A missing driver: one line, and errors that programs understand.
+// TestNoDriver checks that the error about a missing driver has one line, and matches the errors of
+// package fs.
 func TestNoDriver(t *testing.T) {
 	t.Setenv(Environment, "")
 	want := filepath.Join(ccall.SystemFolder(), "nvcuda.dll")
@@ -43,8 +44,8 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
-// Whatever is in the way of a DLL, the error says so for the very file, in better
-// words than Windows has.
+// TestOpenBadDLLs checks that the error names the problem and the file, in clearer words than those
+// of Windows.
 func TestOpenBadDLLs(t *testing.T) {
 	t.Setenv(Environment, "")
 	good, err := os.ReadFile(cLibrary(t, "driver.dll", goodDriver))
@@ -72,9 +73,9 @@ func TestOpenBadDLLs(t *testing.T) {
 		{filepath.Join(dir, "no", "folder.dll"), Absent, "file does not exist"},
 		{dir, NotALibrary, "it is a folder"},
 		{file("empty.dll", nil), Truncated, "it is empty"},
-		{file("text.dll", []byte("not a library")), NotALibrary, "it is no Windows library"},
-		{file("elf.dll", []byte("\x7fELF\x02\x01\x01")), NotALibrary, "it is no Windows library"},
-		{file("short.dll", good[:machine+10]), Truncated, "it is cut short: its header is not in it"},
+		{file("text.dll", []byte("not a library")), NotALibrary, "it is not a Windows library"},
+		{file("elf.dll", []byte("\x7fELF\x02\x01\x01")), NotALibrary, "it is not a Windows library"},
+		{file("short.dll", good[:machine+10]), Truncated, "it is truncated: its header is missing"},
 		{file("other.dll", other), WrongMachine, "it is for 386, and this program is for amd64"},
 	} {
 		lib, err := Open(tt.path)
@@ -89,8 +90,8 @@ func TestOpenBadDLLs(t *testing.T) {
 	}
 }
 
-// LoadLibrary takes no slashes, and looks for relative names in more folders than
-// the working directory.
+// TestNamesOfDLLs tests names that LoadLibrary does not understand: names with slashes, and
+// relative names, for which LoadLibrary searches several folders.
 func TestNamesOfDLLs(t *testing.T) {
 	t.Setenv(Environment, "")
 	path := cLibrary(t, "driver.dll", oldDriver)

@@ -8,12 +8,11 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// system is the machine as this package sees it. Tests put another in its
-// place, which lives in a folder.
+// system is the machine that this package examines. Tests use a machine in a folder instead.
 type system struct {
-	// root is put before absolute paths: nothing, but for a test's folder.
+	// root is a prefix of absolute paths: the folder of a test, or "".
 	root string
-	// platform decides whether there is anything to search for.
+	// platform decides whether Open searches.
 	platform  string
 	lookupEnv func(key string) (value string, set bool)
 	elevated  func() bool
@@ -31,7 +30,7 @@ func (s *system) getenv(key string) string {
 	return v
 }
 
-// file returns where the file of this name is.
+// file returns the path of the file of this name.
 func (s *system) file(name string) string {
 	if s.root != "" && filepath.IsAbs(name) {
 		return s.root + name
@@ -39,7 +38,7 @@ func (s *system) file(name string) string {
 	return name
 }
 
-// name returns the name of a file: the inverse of file.
+// name returns the name of a file. It is the inverse of file.
 func (s *system) name(file string) string {
 	if rest, ok := strings.CutPrefix(file, s.root); ok && filepath.IsAbs(rest) {
 		return rest
@@ -47,8 +46,7 @@ func (s *system) name(file string) string {
 	return file
 }
 
-// resolve returns the name of a file with all symbolic links resolved, or ""
-// if they lead nowhere.
+// resolve returns the name of a file with all symbolic links resolved, or "" if a link is broken.
 func (s *system) resolve(file string) string {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

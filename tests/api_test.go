@@ -17,14 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// publicPackages are the packages whose exported names are a promise, sorted.
+// publicPackages are the packages whose exported names must stay compatible, sorted.
 var publicPackages = []string{"cu", "cusim", "cutest", "cutrace", "driver", "loader"}
 
-// TestAPI compares the exported declarations of the public packages with
-// testdata/api.txt, one line each, in the manner of Go's own api files. A line
-// that disappears breaks somebody's program.
+// TestAPI compares the exported declarations of the public packages with testdata/api.txt, which
+// has one line for each, like Go's own api files. If a line disappears, programs of users no longer
+// compile.
 func TestAPI(t *testing.T) {
 	golden := filepath.Join("testdata", "api.txt")
 	got := publicAPI(t)
@@ -74,13 +74,13 @@ func publicAPI(t *testing.T) []string {
 	return slices.Compact(lines)
 }
 
-// loadPublic loads the public packages, by their names, from the compiler's export data, and
-// returns what imports them and the packages that they import.
+// loadPublic loads the public packages from the compiler's export data. It returns the importer,
+// and the packages by name.
 func loadPublic(t *testing.T) (types.Importer, map[string]*types.Package) {
 	t.Helper()
 	args := []string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}
 	for _, p := range publicPackages {
-		// Reading the sources here lets go test see that they changed.
+		// go test notices changes of the sources because they are read here.
 		files, _ := filepath.Glob(filepath.Join(moduleRoot, p, "*.go"))
 		for _, f := range files {
 			if _, err := os.ReadFile(f); err != nil {
@@ -117,7 +117,7 @@ func loadPublic(t *testing.T) (types.Importer, map[string]*types.Package) {
 	return imports, public
 }
 
-// TestPublicPackages holds publicPackages to be complete.
+// TestPublicPackages checks that publicPackages is complete.
 func TestPublicPackages(t *testing.T) {
 	var want []string
 	for dir, files := range parseModule(t, moduleRoot).packages {
@@ -202,7 +202,7 @@ func packageAPI(pkg *types.Package) []string {
 	return lines
 }
 
-// typeParams gives type parameters, in brackets; nothing where there are none.
+// typeParams returns type parameters in brackets, or "" if there are none.
 func typeParams(params *types.TypeParamList, text func(types.Type) string) string {
 	if params.Len() == 0 {
 		return ""
@@ -214,8 +214,8 @@ func typeParams(params *types.TypeParamList, text func(types.Type) string) strin
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// withoutNames gives t without the names of its parameters and results, if it
-// is a function: they are no part of the promise.
+// withoutNames returns t without the names of its parameters and results, if t is a function,
+// because users do not depend on these names.
 func withoutNames(t types.Type) types.Type {
 	sig, ok := t.(*types.Signature)
 	if !ok {

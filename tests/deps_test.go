@@ -33,9 +33,8 @@ const (
 	modGoleak = "go.uber.org/goleak"
 )
 
-// rules holds every package of this module, by its directory; a key that ends
-// in /... stands for what is below it and not named itself. The
-// packages lower down build on those above.
+// rules holds every package of this module, by its directory; a key that ends in /... stands for
+// what is below it and not named itself. The packages lower down build on those above.
 var rules = map[string]rule{
 	"internal/ccall":                  {imports: []string{"internal/ccall/internal/guest"}, modules: []string{modPurego}, unsafe: []string{"*"}},
 	"internal/ccall/internal/guest":   {unsafe: []string{"*"}},
@@ -67,14 +66,13 @@ var rules = map[string]rule{
 	"tests/...":            {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
 
-// testModules are the modules that any package's tests may import from. Inside
-// this module tests may import what they like.
+// testModules are the modules that any package's tests may import from. Inside this module tests
+// may import what they like.
 var testModules = []string{modCmp, modGoleak}
 
-// variables holds the package-level variables that count as mutable state, and
-// why each is right, as "directory.name". A variable is state unless it has an
-// initial value, not from new or make, that nothing in its package changes or
-// takes the address of.
+// variables holds the package-level variables that count as mutable state, and why each is right,
+// as "directory.name". A variable is state unless it has an initial value, not from new or make,
+// that nothing in its package changes or takes the address of.
 var variables = map[string]string{
 	"internal/capturegate.contexts": "a driver in C crashes whichever Driver of the process makes the call",
 
@@ -114,15 +112,15 @@ var variables = map[string]string{
 	"driver.symbols": "a generated table that is only read",
 }
 
-// calls holds the calls in libraries that are forbidden elsewhere, and why
-// each is right, as "file: call".
+// calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:
+// call".
 var calls = map[string]string{
 	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
 	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",
 }
 
-// forbidden are the functions that no library calls: output and the end of the
-// process belong to the program.
+// forbidden are the functions that no library calls, because only the program decides about output
+// and about its end.
 var forbidden = []string{
 	"panic", "print", "println",
 	"fmt.Print", "fmt.Printf", "fmt.Println",
@@ -197,7 +195,7 @@ func isStandard(p string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// TestRules checks the table itself: who must not reach whom, even by a detour.
+// TestRules checks the table itself: which packages must not import which, directly or indirectly.
 func TestRules(t *testing.T) {
 	reach := func(from string) map[string]bool {
 		seen := map[string]bool{}
@@ -232,8 +230,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestModules checks what the module is built from, per platform and tag: a
-// module outside the table could come in through one that is inside.
+// TestModules checks the modules that the module is built from, for each platform and tag, because
+// a module in the table could import another one.
 func TestModules(t *testing.T) {
 	own := []string{modulePath, modPurego}
 	withTests := append(slices.Clone(own), testModules...)
@@ -269,7 +267,7 @@ type listed struct {
 	Module     *struct{ Path string }
 }
 
-// goList gives what cmd, a go list -json, prints.
+// goList returns the output of cmd, which is a go list -json.
 func goList(t *testing.T, cmd *exec.Cmd) []listed {
 	t.Helper()
 	var stderr strings.Builder
@@ -291,7 +289,7 @@ func goList(t *testing.T, cmd *exec.Cmd) []listed {
 	}
 }
 
-// TestTools holds the generators to the standard library.
+// TestTools checks that the generators import only the standard library.
 func TestTools(t *testing.T) {
 	tree := parseModule(t, filepath.Join(moduleRoot, "tools"))
 	if len(tree.packages) == 0 {
@@ -308,7 +306,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestLowLevel keeps assembly and go:linkname inside internal/ccall.
+// TestLowLevel checks that only internal/ccall uses assembly and go:linkname.
 func TestLowLevel(t *testing.T) {
 	const home, guest = "internal/ccall", "internal/ccall/internal/guest"
 	tree := parseModule(t, moduleRoot)
@@ -333,14 +331,14 @@ func TestLowLevel(t *testing.T) {
 	}
 }
 
-// TestHabits checks what every library package keeps to: no init function, no
-// mutable package state, no output, no exit, no panic.
+// TestHabits checks that no library package has an init function or mutable package state, prints,
+// exits, or panics.
 func TestHabits(t *testing.T) {
 	tree := parseModule(t, moduleRoot)
 	unusedVariables, unusedCalls := maps.Clone(variables), maps.Clone(calls)
 	for dir, files := range tree.packages {
 		if r, ok := ruleFor(dir); !ok || r.program {
-			continue // TestImports complains of the former
+			continue // TestImports reports these
 		}
 		files = slices.DeleteFunc(slices.Clone(files), sourceFile.isTest)
 		for _, f := range files {
@@ -378,8 +376,8 @@ func TestHabits(t *testing.T) {
 	}
 }
 
-// mutableState finds the package-level variables of files that count as
-// mutable state, and says why each does.
+// mutableState returns the package-level variables of files that count as mutable state, and the
+// reason for each.
 func mutableState(fset *token.FileSet, files []sourceFile) map[string]string {
 	state := map[string]string{}
 	vars := map[string]bool{}
@@ -406,8 +404,8 @@ func mutableState(fset *token.FileSet, files []sourceFile) map[string]string {
 		}
 	}
 
-	// Name resolution needs no types, and so no imports: whatever else does not
-	// check is none of this test's business.
+	// Resolving names needs neither types nor imports. This test ignores other errors of the type
+	// check.
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Error: func(error) {}, Importer: noImporter{}, FakeImportC: true}
 	asts := make([]*ast.File, len(files))
@@ -420,7 +418,7 @@ func mutableState(fset *token.FileSet, files []sourceFile) map[string]string {
 		if id == nil || !vars[id.Name] {
 			return
 		}
-		// A redeclaration under another build tag leaves the second unresolved.
+		// A second declaration under another build tag is not resolved.
 		if o := info.Uses[id]; o != nil && o.Parent() == pkg.Scope() {
 			state[id.Name] = fmt.Sprintf("%s: %s", fset.Position(e.Pos()), how)
 		}
@@ -460,7 +458,7 @@ func isMade(e ast.Expr) bool {
 	return ok && (fn.Name == "new" || fn.Name == "make")
 }
 
-// baseIdent gives v of the expressions v, v.f, v[i], *v, and their like.
+// baseIdent returns v for expressions such as v, v.f, v[i] and *v.
 func baseIdent(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestBlockingMethods compares docs/blocking.md with the documentation of the methods: each one that may wait for
-// the GPU refers to it, and no other one does.
+// TestBlockingMethods compares docs/blocking.md with the comments of the methods: exactly the
+// methods that may wait for the GPU refer to that page.
 func TestBlockingMethods(t *testing.T) {
 	listed := make(map[string]bool)
 	for _, p := range pages(t) {

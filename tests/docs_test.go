@@ -82,12 +82,12 @@ func (p page) split() (fences []fence, lines []string) {
 	return fences, lines
 }
 
-// exampleName is the comment above a program, which names the example whose body
-// the program is.
+// exampleName is the comment above a program. The program is the body of the example that the
+// comment names.
 var exampleName = regexp.MustCompile(`^<!-- (Example\w*) -->$`)
 
-// wrongPrograms says which Go programs of a page are not the bodies of the
-// examples that they name.
+// wrongPrograms returns the Go programs of a page that differ from the bodies of the examples that
+// they name.
 func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	fences, _ := p.split()
 	for _, f := range fences {
@@ -110,8 +110,8 @@ func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	return wrong
 }
 
-// exampleBodies returns what is between the braces of the examples of the public
-// packages, one tab less indented.
+// exampleBodies returns the bodies of the examples of the public packages, with one tab less of
+// indentation.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	var names []string
@@ -140,7 +140,7 @@ func exampleBodies(t *testing.T) map[string]string {
 	return bodies
 }
 
-// A function is one of a source file.
+// A function is a function in a source file.
 type function struct {
 	name, text, body string
 	lines            int
@@ -170,9 +170,8 @@ func functions(t *testing.T, name string, src []byte) (list []function) {
 	return list
 }
 
-// TestDocsPrograms holds every Go program of the documentation to an example,
-// which is compiled. docs/errors.md is written by the test that runs its
-// programs.
+// TestDocsPrograms checks that every Go program of the documentation is the body of an example,
+// which is compiled. It skips docs/errors.md, which is written by the test that runs its programs.
 func TestDocsPrograms(t *testing.T) {
 	examples := exampleBodies(t)
 	for _, p := range pages(t) {
@@ -185,8 +184,8 @@ func TestDocsPrograms(t *testing.T) {
 	}
 }
 
-// cellSpans returns the code spans in the last column of a page's tables: where
-// this module's side is.
+// cellSpans returns the code spans in the last column of a page's tables, which is about this
+// module.
 func (p page) cellSpans() (spans []string) {
 	_, lines := p.split()
 	for _, line := range lines {
@@ -204,11 +203,10 @@ func (p page) cellSpans() (spans []string) {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// identifier is a name of a public package: pkg.Name, pkg.Type.Method, or
-// Type.Method.
+// identifier is a name of a public package: pkg.Name, pkg.Type.Method, or Type.Method.
 var identifier = regexp.MustCompile(`^(?:([a-z]+)\.)?([A-Z]\w*)(?:\.([A-Z]\w*))?$`)
 
-// vocabulary is what the documentation may speak of.
+// vocabulary has the names that the documentation may use.
 type vocabulary struct {
 	imports types.Importer
 	public  map[string]*types.Package
@@ -221,8 +219,8 @@ func newVocabulary(t *testing.T) vocabulary {
 	return vocabulary{imports, public}
 }
 
-// name looks a name up. isName is false for what is not the name of something
-// in a public package, whether or not it exists.
+// name looks a name up. isName is false if the text is not the name of something in a public
+// package, whether or not that exists.
 func (v vocabulary) name(span string) (isName bool, err error) {
 	m := identifier.FindStringSubmatch(span)
 	if m == nil || m[1] == "" && m[3] == "" || m[1] != "" && !slices.Contains(publicPackages, m[1]) {
@@ -246,7 +244,7 @@ func (v vocabulary) name(span string) (isName bool, err error) {
 	return true, fmt.Errorf("there is no %s", span)
 }
 
-// namesInTables declares what the tables of docs/coming-from.md use.
+// namesInTables declares the names that the tables of docs/coming-from.md use.
 const namesInTables = `package p
 
 import (
@@ -269,8 +267,7 @@ func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, 
 }
 `
 
-// compile type-checks an expression or a statement that uses the names in
-// tables.
+// compile type-checks an expression or a statement that uses the names in tables.
 func (v vocabulary) compile(span string) error {
 	statement := span
 	expr, err := parser.ParseExpr(span)
@@ -298,8 +295,8 @@ func (v vocabulary) compile(span string) error {
 	return errors.Join(errs...)
 }
 
-// wrongSpans says what a page's tables call this module's and is not. If all of
-// it is code, what is no name has to compile.
+// wrongSpans returns the names and the code in a page's tables that do not exist in this module.
+// With allCode, a span that is not a name must compile.
 func wrongSpans(p page, v vocabulary, allCode bool) (wrong []string) {
 	for _, span := range p.cellSpans() {
 		isName, err := v.name(span)
@@ -329,7 +326,7 @@ var (
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// anchors returns the fragments by which a page's sections are linked to.
+// anchors returns the fragments that lead to the sections of a page.
 func (p page) anchors() map[string]bool {
 	anchors, seen := map[string]bool{}, map[string]int{}
 	_, lines := p.split()
@@ -347,8 +344,7 @@ func (p page) anchors() map[string]bool {
 	return anchors
 }
 
-// deadLinks says which links of a page lead to no file, or no section, of those
-// that exist.
+// deadLinks returns the links of a page that lead to no existing file or section.
 func deadLinks(p page, exists func(name string) bool, anchors func(name string) map[string]bool) (dead []string) {
 	_, lines := p.split()
 	for _, line := range lines {
@@ -372,7 +368,7 @@ func deadLinks(p page, exists func(name string) bool, anchors func(name string) 
 	return dead
 }
 
-// TestDocsLinks follows the links inside the repository.
+// TestDocsLinks checks the links inside the repository.
 func TestDocsLinks(t *testing.T) {
 	all := pages(t)
 	exists := func(name string) bool {
@@ -392,7 +388,7 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// TestDocsChecks makes sure that the checks find what they are for.
+// TestDocsChecks checks that the other checks find errors.
 func TestDocsChecks(t *testing.T) {
 	v := newVocabulary(t)
 	programs := func(text string) int {
@@ -439,8 +435,7 @@ func TestDocsChecks(t *testing.T) {
 	}
 }
 
-// TestExampleNouns looks for the types that users begin with and that have no
-// example.
+// TestExampleNouns finds types that users begin with and that have no example.
 func TestExampleNouns(t *testing.T) {
 	shown := map[string]bool{}
 	for name := range exampleBodies(t) {
@@ -454,8 +449,8 @@ func TestExampleNouns(t *testing.T) {
 	}
 }
 
-// TestTwoStreams holds the first program that a user would write to what fits on
-// a screen, and the README to it.
+// TestTwoStreams checks that the first program that a user would write fits on a screen, and is in
+// the README.
 func TestTwoStreams(t *testing.T) {
 	const limit = 35
 	name := filepath.Join(moduleRoot, "examples", "two-streams", "main.go")
@@ -480,8 +475,8 @@ func TestTwoStreams(t *testing.T) {
 	}
 }
 
-// TestExamplePrograms runs the programs in examples: without a driver they say
-// so, but for those that need none, and with the fake one they do their work.
+// TestExamplePrograms runs the programs in examples. Without a driver they must say so, unless they
+// need none. With the fake driver they must work.
 func TestExamplePrograms(t *testing.T) {
 	outputs := map[string]string{
 		"two-processes":  `^the parent's work is done\n$`,
@@ -489,7 +484,7 @@ func TestExamplePrograms(t *testing.T) {
 		"two-streams":    `^both kernels are done, after \d+m?s\n$`,
 		"trace-pipeline": `^open trace.json in ui.perfetto.dev\n$`,
 	}
-	// without are the programs that need no driver.
+	// without has the programs that need no driver.
 	without := map[string]bool{"trace-pipeline": true}
 	dirs, err := os.ReadDir(filepath.Join(moduleRoot, "examples"))
 	if err != nil {
@@ -534,9 +529,8 @@ func TestExamplePrograms(t *testing.T) {
 	}
 }
 
-// fakeDriver returns the path of the fake driver of package cu's tests, which it
-// compiles, or takes from the folder that PURECU_TEST_CLIB names. Without a
-// compiler it skips the test.
+// fakeDriver returns the path of the fake driver of package cu's tests. It compiles the driver, or
+// takes it from the folder that PURECU_TEST_CLIB names. Without a compiler it skips the test.
 func fakeDriver(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {

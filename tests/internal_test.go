@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNoInternalTypes holds that no exported declaration of a public package mentions a type
-// of an internal one, which its users can neither name nor look up.
+// TestNoInternalTypes checks that no exported declaration of a public package mentions a type of an
+// internal package, because users can neither name that type nor look it up.
 func TestNoInternalTypes(t *testing.T) {
 	_, public := loadPublic(t)
 	for name, pkg := range public {
@@ -23,7 +23,7 @@ func TestNoInternalTypes(t *testing.T) {
 	}
 }
 
-// internalTypes lists the types of internal packages that the exported declarations of pkg
+// internalTypes returns the types of internal packages that the exported declarations of pkg
 // mention, as "where: type", sorted.
 func internalTypes(pkg *types.Package) []string {
 	m := mentions{pkg: pkg, seen: map[*types.TypeName]bool{}}
@@ -36,14 +36,14 @@ func internalTypes(pkg *types.Package) []string {
 	return slices.Compact(m.found)
 }
 
-// mentions looks for types of internal packages.
+// mentions collects types of internal packages.
 type mentions struct {
 	pkg   *types.Package
 	seen  map[*types.TypeName]bool
 	found []string
 }
 
-// object looks at a declaration.
+// object examines a declaration.
 func (m *mentions) object(where string, o types.Object) {
 	named, ok := o.Type().(*types.Named)
 	if name, isType := o.(*types.TypeName); !isType || !ok || name.IsAlias() {
@@ -65,7 +65,7 @@ func (m *mentions) object(where string, o types.Object) {
 	}
 }
 
-// typ looks at a type.
+// typ examines a type.
 func (m *mentions) typ(where string, t types.Type) {
 	switch t := t.(type) {
 	case *types.Alias:
@@ -73,7 +73,7 @@ func (m *mentions) typ(where string, t types.Type) {
 		m.typ(where, t.Rhs())
 	case *types.Named:
 		m.name(where, t.Obj(), t.TypeArgs())
-		if t.Obj().Pkg() == m.pkg && !t.Obj().Exported() { // users have its exported members
+		if t.Obj().Pkg() == m.pkg && !t.Obj().Exported() { // users see its exported members
 			m.object(where, t.Obj())
 		}
 	case *types.Map:
@@ -110,7 +110,7 @@ func (m *mentions) typ(where string, t types.Type) {
 	}
 }
 
-// name looks at the name of a type, and at its arguments.
+// name examines the name and the arguments of a type.
 func (m *mentions) name(where string, o *types.TypeName, args *types.TypeList) {
 	if o.Pkg() != nil && slices.Contains(strings.Split(o.Pkg().Path(), "/"), "internal") {
 		m.found = append(m.found, where+": "+o.Pkg().Name()+"."+o.Name())
@@ -120,7 +120,7 @@ func (m *mentions) name(where string, o *types.TypeName, args *types.TypeList) {
 	}
 }
 
-// TestInternalTypes looks for them in a package that mentions some.
+// TestInternalTypes checks that internalTypes finds all types in a package that mentions some.
 func TestInternalTypes(t *testing.T) {
 	const secret = `package secret
 		type T int
@@ -174,7 +174,7 @@ func TestInternalTypes(t *testing.T) {
 	}
 }
 
-// packages imports from packages that are there.
+// packages is an importer of packages that are already loaded.
 type packages map[string]*types.Package
 
 func (p packages) Import(name string) (*types.Package, error) { return p[name], nil }

@@ -1,5 +1,5 @@
-// Package tests holds what is said about the module as a whole: which package
-// may import which, what the public API is, and how every driver behaves.
+// Package tests checks the module as a whole: which package may import which, the public API, the
+// documentation, and the table of symbols.
 package tests
 
 import (

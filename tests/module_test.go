@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// modulePath is the path of the module that these tests are about, and
-// moduleRoot its directory, seen from this one.
+// modulePath is the path of the module that these tests check. moduleRoot is its directory,
+// relative to this one.
 const (
 	modulePath = "github.com/purecu/purecu"
 	moduleRoot = ".."
@@ -28,24 +28,24 @@ type sourceFile struct {
 	AST  *ast.File
 }
 
-// isTest reports whether f is part of a test only.
+// isTest reports whether f belongs to tests only.
 func (f sourceFile) isTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
-// isMain reports whether f is part of a program.
+// isMain reports whether f belongs to a program.
 func (f sourceFile) isMain() bool { return f.AST.Name.Name == "main" }
 
-// imports lists the import paths of f.
+// imports returns the import paths of f.
 func (f sourceFile) imports() []string {
 	var list []string
 	for _, spec := range f.AST.Imports {
-		p, _ := strconv.Unquote(spec.Path.Value) // the parser has accepted it
+		p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked the path
 		list = append(list, p)
 	}
 	return list
 }
 
-// A sourceTree is every Go file of a module, whatever its build constraints
-// say: what holds here holds on every platform and with every tag.
+// A sourceTree has every Go file of a module, whatever its build constraints are, so that checks
+// cover every platform and every tag.
 type sourceTree struct {
 	fset     *token.FileSet
 	packages map[string][]sourceFile // by directory, relative to the module's root
@@ -69,7 +69,7 @@ func parseModule(t *testing.T, root string) sourceTree {
 		case rel == ".":
 			return nil
 		case d.IsDir():
-			// What the go command leaves out, and nested modules.
+			// Skip what the go command skips, and nested modules.
 			if base == "testdata" || base[0] == '.' || base[0] == '_' || isFile(filepath.Join(p, "go.mod")) {
 				return filepath.SkipDir
 			}
@@ -99,7 +99,7 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// TestReadmeExample holds the README's programs to ones that are compiled.
+// TestReadmeExample checks that the README's programs are the same as compiled ones.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
 	if err != nil {
@@ -128,7 +128,7 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
-// TestReadmeTestCommand holds the README to the test command that CI runs.
+// TestReadmeTestCommand checks that the README has the test command of CI.
 func TestReadmeTestCommand(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(moduleRoot, "README.md"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// TestNilErrors calls the methods of each exported error type on nil, as a program may that
-// logs what it has found by errors.As.
+// TestNilErrors calls the methods of each exported error type on nil. A program may do that when it
+// logs the target of errors.As.
 func TestNilErrors(t *testing.T) {
 	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*cu.MissingError)(nil), (*loader.LoadError)(nil)}
 	var want []string

@@ -12,9 +12,8 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// realLibraries returns the real driver libraries to test with: those that
-// PURECU_TEST_LIBCUDA lists, and with PURECU_TEST_GPU the system's. It skips
-// the test if there are none.
+// realLibraries returns NVIDIA's driver libraries: those in PURECU_TEST_LIBCUDA, and with
+// PURECU_TEST_GPU the system's. It skips the test if there are none.
 func realLibraries(t *testing.T) []string {
 	t.Helper()
 	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
@@ -31,10 +30,9 @@ func realLibraries(t *testing.T) []string {
 	return paths
 }
 
-// TestSymbols proves the table of symbols on real drivers: for every symbol,
-// what the lookup by name and version returns is what the library exports under
-// the symbol's own name, or the driver is older than the symbol, and the lookup
-// is refused.
+// TestSymbols checks the table of symbols on NVIDIA's drivers. For every symbol, the lookup by name
+// and version must return the address that the library exports under the symbol's own name. If the
+// driver is older than the symbol, the lookup must fail.
 func TestSymbols(t *testing.T) {
 	for _, path := range realLibraries(t) {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
@@ -79,8 +77,8 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// Without a device the real driver says so, in a way that programs can tell
-// from the lack of a driver.
+// TestNoDevice checks that NVIDIA's driver without a device returns an error that programs can
+// distinguish from a missing driver.
 func TestNoDevice(t *testing.T) {
 	if os.Getenv("PURECU_TEST_GPU") != "" {
 		t.Skip("there is a device")
@@ -93,8 +91,8 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// What is missing from a real driver is what is newer than it, and nothing else;
-// no device is needed to see that.
+// TestLibrarySymbols checks that NVIDIA's driver lacks exactly the functions that are newer than
+// the driver. That needs no device.
 func TestLibrarySymbols(t *testing.T) {
 	for _, path := range realLibraries(t) {
 		lib, err := loader.Open(path)
@@ -116,8 +114,9 @@ func TestLibrarySymbols(t *testing.T) {
 	}
 }
 
-// cuEventElapsedTime_v2 came with CUDA 12.8. An older driver answers a request
-// for it with success and the older function, and must not be believed.
+// TestElapsedTimeFallback checks the function for old drivers. cuEventElapsedTime_v2 came with CUDA
+// 12.8. For that name, an older driver returns success and the older function, which must not be
+// used.
 func TestElapsedTimeFallback(t *testing.T) {
 	v1, ok1 := driver.FindExport("cuEventElapsedTime")
 	v2, ok2 := driver.FindSymbol("cuEventElapsedTime")

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// systems are the five event systems of docs/systems.md, and how many rows each has.
+// systems are the five event systems of docs/systems.md, with their numbers of rows.
 var systems = map[string]int{"A": 16, "B": 6, "C": 9, "D": 15, "E": 16}
 
-// coming are the rows that no test shows yet. One that a test shows does not belong here.
+// coming are the rows that have no test yet.
 var coming []string
 
 // A systemRow is a row of a table in docs/systems.md.
@@ -46,11 +46,11 @@ var (
 	rowTest = regexp.MustCompile(`^Test([A-E])0?([0-9]+)[A-Z]`)
 )
 
-// wrongSystems says what is wrong with the rows of docs/systems.md, where there are these
-// tests and these rows are coming.
+// wrongSystems returns what is wrong with the rows of docs/systems.md, given the tests and the rows
+// that have no test yet.
 func wrongSystems(rows []systemRow, tests, coming []string) (wrong []string) {
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	shown := map[string][]string{} // by row, the tests that are named after it
+	shown := map[string][]string{} // by row, the tests with its name
 	for _, name := range tests {
 		if m := rowTest.FindStringSubmatch(name); m != nil {
 			shown[m[1]+m[2]] = append(shown[m[1]+m[2]], name)
@@ -109,8 +109,8 @@ func wrongSystems(rows []systemRow, tests, coming []string) (wrong []string) {
 	return wrong
 }
 
-// TestSystems holds docs/systems.md to the tests in tests/conformance: each row has one,
-// which is named after it, unless it is coming; and each of those tests is in a row.
+// TestSystems compares docs/systems.md with the tests in tests/conformance. Each row has a test
+// with its name, unless it is in coming, and each of those tests is in a row.
 func TestSystems(t *testing.T) {
 	all := pages(t)
 	i := slices.IndexFunc(all, func(p page) bool { return p.name == "docs/systems.md" })
@@ -146,7 +146,7 @@ func conformanceTests(t *testing.T) (names []string) {
 	return names
 }
 
-// TestSystemsChecks shows each check what it is for.
+// TestSystemsChecks checks that wrongSystems finds each kind of error.
 func TestSystemsChecks(t *testing.T) {
 	const head = "| row | behaviour | shown by | in Go |\n|---|---|---|---|\n"
 	tests := []string{"TestA01Flags", "TestA01More", "TestA02First", "TestHelpers"}

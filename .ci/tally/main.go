@@ -1,12 +1,11 @@
-// Tally reads the output of go test -json on standard input, prints what a
-// person wants to see of it, and counts.
+// Tally reads the output of go test -json on standard input, prints what a person needs of it, and
+// counts tests.
 //
 //	go test -json ./... 2>&1 | tally STEP EXPECTED TOTALS
 //
-// EXPECTED is the file of skips that are expected (its format stands in its
-// head). Tally appends a line "passed failed skipped" to the file TOTALS, and
-// exits with status 1 if a test failed, or was skipped unexpectedly, or if no
-// test ran at all.
+// EXPECTED is the file of expected skips; its head explains the format. Tally appends a line
+// "passed failed skipped" to the file TOTALS. It exits with status 1 if a test failed, if a test
+// was skipped unexpectedly, or if no test ran.
 package main
 
 import (
@@ -78,7 +77,7 @@ func (t *tally) read(r io.Reader) error {
 		if line != "" {
 			var e event
 			if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
-				fmt.Print(line) // not from go test: make's echo, a warning
+				fmt.Print(line) // not from go test, such as a warning
 			} else {
 				t.event(e)
 			}
@@ -139,15 +138,15 @@ func (t *tally) test(e event, name, output string) {
 	}
 }
 
-// pkg prints the end of a package. One that fails outside its tests counts as
-// one failure: it does not build, or its TestMain complains.
+// pkg prints the end of a package. A package that fails outside of its tests counts as one failure:
+// it does not compile, or its TestMain fails.
 func (t *tally) pkg(e event, output string) {
 	if e.Action == "fail" {
 		if !t.broken[e.Package] {
 			t.failed++
 		}
 		fmt.Print(output)
-		// A test that a panic or a timeout cut short has no end of its own.
+		// A panic or a timeout can end a test without an event for its end.
 		for name, b := range t.output {
 			if strings.HasPrefix(name, strings.TrimPrefix(e.Package, module)+".") {
 				fmt.Print(b.String())
@@ -163,8 +162,7 @@ func (t *tally) pkg(e event, output string) {
 	}
 }
 
-// reason gives what a skipped test said: its output without the frame that
-// package testing puts around it.
+// reason returns the message of a skipped test: its output without the lines of package testing.
 func reason(output string) string {
 	var said []string
 	for line := range strings.Lines(output) {
@@ -200,7 +198,7 @@ func readExpected(file string) ([]expectation, error) {
 	return list, nil
 }
 
-// pattern compiles a pattern: * stands for anything, a comma for "or".
+// pattern compiles a pattern, in which * matches anything, and a comma means "or".
 func pattern(s string) *regexp.Regexp {
 	s = strings.NewReplacer(`\*`, ".*", ",", "|").Replace(regexp.QuoteMeta(s))
 	return regexp.MustCompile("^(?:" + s + ")$")

@@ -124,8 +124,7 @@ func mapTexts(v any, f func(string) string) any {
 	return v
 }
 
-// newAnonymizer returns a function that replaces home folders, and the user's
-// name in paths.
+// newAnonymizer returns a function that replaces home folders, and the user's name in paths.
 func newAnonymizer(env func(string) (string, bool)) func(string) string {
 	var homes, users []string
 	for _, name := range []string{"HOME", "USERPROFILE"} {

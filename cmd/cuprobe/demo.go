@@ -205,7 +205,7 @@ func (r *demoReport) read(d *demoRun) error {
 			return err
 		}
 		if st != cu.Complete {
-			return errors.New("the driver says of an event that it is pending, after a later one in its stream was complete")
+			return errors.New("the driver reports an event as pending after a later event of the stream was complete")
 		}
 		at[i] = t
 	}
@@ -250,9 +250,9 @@ func (r *demoReport) text(w io.Writer) {
 	switch {
 	case r.Held:
 	case r.software:
-		hint("the software driver began before everything was enqueued, so the times hold some of the host's: the machine is busy")
+		hint("the software driver began before everything was enqueued, so the times include time of the host: the machine is busy")
 	default:
-		hint("the GPU began before everything was enqueued, so the times hold some of the host's; is CUDA_LAUNCH_BLOCKING set?")
+		hint("the GPU began before everything was enqueued, so the times include time of the host; is CUDA_LAUNCH_BLOCKING set?")
 	}
 	if r.instead != nil {
 		hint("these times are a model's, not a GPU's. Verdict: " + sentence(oneLine(r.verdict)) + "For more run: cuprobe doctor")

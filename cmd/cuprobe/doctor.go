@@ -20,8 +20,8 @@ func doctorCommand() command {
 		long: `It examines the driver's library, the kernel module, the device files, the container
 and the environment. Then it initialises the driver. On every device, or on the one
 that -device names, it creates a context, compiles and times a kernel, and copies
-memory there and back. Its last lines are the verdict and, if there is a problem, one
-advice. If this is a command, it can be pasted into a shell.
+data to the GPU and back. Its last lines are the verdict and, if there is a problem,
+the fix. A fix that is a command can be pasted into a shell.
 
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
 and 1 if something else fails, or the bundle cannot be written.
@@ -29,8 +29,9 @@ and 1 if something else fails, or the bundle cannot be written.
 With -driver soft it does not examine the machine. It runs the checks of a device on
 the software driver, which tests purecu, and not a GPU.
 
-If a library, a driver or a device hangs, the doctor continues after a minute at most,
-and after later ones after ten seconds. While it waits it says so on stderr.
+If a library, a driver or a device hangs, the doctor continues after a minute at most.
+If something else hangs later, it continues after ten seconds. While it waits it
+prints what it waits for on stderr.
 
 -bundle writes the results, versions, the driver's features and missing functions, and
 the environment variables for CUDA to one JSON file for a bug report, and prints a
@@ -137,7 +138,7 @@ func addInit(r *loader.Report, opened error) {
 	}
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
 	if errors.Is(opened, cu.ErrNoDevice) { // cuInit itself has succeeded
-		f.Title, f.Fix = "the driver counts no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
+		f.Title, f.Fix = "the driver reports no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
 	}
 	r.Findings = slices.Insert(r.Findings, 0, f)
 }
@@ -156,7 +157,7 @@ const (
 	maxWait       = time.Minute
 	maxWaitHung   = 10 * time.Second
 	silence       = 3 * time.Second // after this time a message says what is waited for
-	lookingAround = "the driver's library and the device files"
+	examining     = "the driver's library and the device files"
 	openingDriver = "the driver, which is being opened"
 )
 
@@ -215,7 +216,7 @@ func runDoctor(c *call, path string) error {
 	if !c.software() {
 		var err error
 		// The search has its own timeouts, and finds more than this function could.
-		if r.Report, err = within(&waiter{after: w.endless, say: w.say}, lookingAround, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
+		if r.Report, err = within(&waiter{after: w.endless, say: w.say}, examining, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
 			return err
 		}
 		// Print the known facts before a step that may hang.
@@ -247,7 +248,7 @@ func runDoctor(c *call, path string) error {
 		s = exitFailure
 	}
 	if s != exitOK {
-		return told(s)
+		return reported(s)
 	}
 	return nil
 }
@@ -317,7 +318,7 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 		err = r.examine(c, drv, devs, w)
 	}
 	if err != nil {
-		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "asking the driver", Detail: err.Error(), err: err})
+		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "querying the driver", Detail: err.Error(), err: err})
 	}
 	return nil
 }
@@ -335,7 +336,7 @@ func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *wa
 	r.Driver, r.Features = &info, &features
 	for _, dev := range devs {
 		// If a device hangs, queries of other devices may hang, too.
-		info, err := within(w, fmt.Sprintf("device %d: what it is", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
+		info, err := within(w, fmt.Sprintf("device %d: its properties", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
 		if err != nil {
 			return err
 		}

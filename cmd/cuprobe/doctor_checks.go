@@ -20,7 +20,7 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 	steps := make(chan progress, 64) // larger than the number of steps, so that sending never blocks
 	go func() {
 		defer close(steps)
-		p := &physician{dev: dev, step: func(name string, f func() (string, error)) bool {
+		p := &deviceCheck{dev: dev, step: func(name string, f func() (string, error)) bool {
 			steps <- progress{name: name}
 			began := clock.Start()
 			detail, err := f()
@@ -54,8 +54,8 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 	}
 }
 
-// physician runs the checks of a device.
-type physician struct {
+// deviceCheck runs the checks of a device.
+type deviceCheck struct {
 	dev  *cu.Device
 	step func(name string, f func() (detail string, err error)) (passed bool)
 
@@ -70,7 +70,7 @@ const (
 )
 
 // check makes the steps until one fails.
-func (p *physician) check() {
+func (p *deviceCheck) check() {
 	passed := p.step("context, and a kernel compiled from PTX", func() (detail string, err error) {
 		if p.rig, err = newRig(p.dev); err != nil {
 			return "", err
@@ -81,7 +81,7 @@ func (p *physician) check() {
 	if p.rig == nil {
 		return
 	}
-	passed = passed && p.step("events around a kernel", p.events) && p.step("memory there and back", p.memory)
+	passed = passed && p.step("events around a kernel", p.events) && p.step("copies to the GPU and back", p.memory)
 	if !passed {
 		// After a failure, errors of closing the rig contain no further information.
 		_ = p.rig.close()
@@ -91,7 +91,7 @@ func (p *physician) check() {
 }
 
 // events measures a kernel with events.
-func (p *physician) events() (string, error) {
+func (p *deviceCheck) events() (string, error) {
 	start, err := p.rig.event()
 	if err != nil {
 		return "", err
@@ -118,7 +118,7 @@ func (p *physician) events() (string, error) {
 	case err != nil:
 		return "", err
 	case st != cu.Complete:
-		return "", errors.New("the driver says of an event that it is pending, after it was complete")
+		return "", errors.New("the driver reports an event as pending after it was complete")
 	case d < checkSpin-2*resolution:
 		return "", fmt.Errorf("by its events, a kernel that spins for %s took %s", duration(checkSpin), duration(d))
 	}
@@ -127,7 +127,7 @@ func (p *physician) events() (string, error) {
 }
 
 // memory copies a pattern to the device and back.
-func (p *physician) memory() (_ string, err error) {
+func (p *deviceCheck) memory() (_ string, err error) {
 	var mem [2]*cu.HostMem
 	for i := range mem {
 		if mem[i], err = keep(p.rig, func() (*cu.HostMem, error) { return p.rig.gpu.AllocHost(checkSize, cu.HostDefault) }); err != nil {
@@ -154,9 +154,9 @@ func (p *physician) memory() (_ string, err error) {
 	if err := p.stream.Synchronize(); err != nil {
 		return "", err
 	}
-	return size(checkSize) + " arrived whole", mem[1].View(func(b []byte) error {
+	return size(checkSize) + " arrived unchanged", mem[1].View(func(b []byte) error {
 		if !bytes.Equal(b, pattern) {
-			return errors.New("what came back is not what was sent: the GPU's memory, or the bus, is faulty")
+			return errors.New("the copy differs from the original: the GPU's memory or the bus is faulty")
 		}
 		return nil
 	})

@@ -81,7 +81,7 @@ func TestExplain(t *testing.T) {
 				{Name: "/c/libcuda.so.1", Source: "C", Problem: loader.Absent, Error: "no file"},
 			}, Findings: []loader.Finding{{Severity: loader.Fault, Title: "it is a stub", Fix: "rm it"}},
 		}, "no CUDA driver library could be loaded. Tried libcuda.so.1 (the system): it is not there; /b/libcuda.so.1 (B): a stub; " +
-			"and 2 folders where others keep it, which hold none. Verdict: it is a stub. Fix: rm it. For more run: cuprobe doctor"},
+			"and 2 folders of other systems, which do not have it. Verdict: it is a stub. Fix: rm it. For more run: cuprobe doctor"},
 		{"one that was named", loader.Report{
 			Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Absent, Error: "no file"}},
 		}, "no CUDA driver library could be loaded. Tried /a (A): no file. For more run: cuprobe doctor"},
@@ -181,7 +181,7 @@ symbols      it … functions of the API of CUDA 13.0
 device       1: Fake GPU 1, 0000:3C:00.0, compute capability 9.0, 16.0 GiB
              passed context, and a kernel compiled from PTX: …
              passed events around a kernel: 1.0000ms for a kernel of 1.0000ms, …
-             passed memory there and back: 1MiB arrived whole
+             passed copies to the GPU and back: 1MiB arrived unchanged
              passed closing everything: done
 verdict      CUDA works: 1 device passed every check
 `
@@ -217,7 +217,7 @@ func TestDoctorJSON(t *testing.T) {
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "CUDA works: 3 devices passed every check"},
 	}
 	for n := range 3 {
-		for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "memory there and back", "closing everything"} {
+		for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "copies to the GPU and back", "closing everything"} {
 			want.Checks = append(want.Checks, check{Device: n, Name: name, Passed: true})
 		}
 	}
@@ -254,11 +254,11 @@ func TestDoctorFailures(t *testing.T) {
 		{"cuEventCreate", cu.ResultOutOfMemory, 0, "events around a kernel", cu.Remedy(cu.ResultOutOfMemory)},
 		{"cuLaunchKernel", cu.ResultNotPermitted, 0, "events around a kernel", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
 		{"cuEventQuery", cu.ResultUnknown, 0, "events around a kernel", cu.Remedy(cu.ResultUnknown)},
-		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "memory there and back", cu.Remedy(cu.ResultOperatingSystem)},
-		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "memory there and back", cu.Remedy(cu.ResultOutOfMemory)},
-		{"cuMemcpyDtoHAsync_v2", cu.ResultInvalidValue, 0, "memory there and back", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuDeviceGetName", cu.ResultInvalidValue, anyDevice, "asking the driver", "nvidia-smi -q; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "asking the driver", cu.Remedy(cu.ResultUnknown)},
+		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "copies to the GPU and back", cu.Remedy(cu.ResultOperatingSystem)},
+		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "copies to the GPU and back", cu.Remedy(cu.ResultOutOfMemory)},
+		{"cuMemcpyDtoHAsync_v2", cu.ResultInvalidValue, 0, "copies to the GPU and back", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
+		{"cuDeviceGetName", cu.ResultInvalidValue, anyDevice, "querying the driver", "nvidia-smi -q; sudo dmesg | grep -e NVRM -e Xid"},
+		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "querying the driver", cu.Remedy(cu.ResultUnknown)},
 	} {
 		fail := func() { f.fail(tt.call, 1, tt.code) }
 		switch tt.call {
@@ -348,7 +348,7 @@ func TestDiagnose(t *testing.T) {
 		r = &loader.Report{Findings: []loader.Finding{{Severity: loader.Warning, Title: "a warning"}}}
 		addInit(r, err)
 		if v := r.Verdict(); v.Severity != loader.Fault || v.Detail != oneLine(err.Error()) || len(r.Findings) != 2 ||
-			(v.Title == "the driver counts no device") != errors.Is(err, cu.ErrNoDevice) {
+			(v.Title == "the driver reports no device") != errors.Is(err, cu.ErrNoDevice) {
 			t.Errorf("%v: %+v", err, r.Findings)
 		}
 	}
@@ -430,11 +430,11 @@ func TestWithin(t *testing.T) {
 		quiet <- time.Time{}
 		close(hang)
 	}()
-	if v, err := within(hasty(&said, nil, quiet), "Godot", func() (int, error) { <-hang; return 7, nil }); v != 7 ||
+	if v, err := within(hasty(&said, nil, quiet), "the driver", func() (int, error) { <-hang; return 7, nil }); v != 7 ||
 		err != nil {
 		t.Errorf("%d, %v", v, err)
 	}
-	if want := "cuprobe: waiting for Godot\n"; said.String() != want {
+	if want := "cuprobe: waiting for the driver\n"; said.String() != want {
 		t.Errorf("it says %q, want %q", said.String(), want)
 	}
 }

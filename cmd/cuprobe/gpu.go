@@ -59,7 +59,7 @@ func (c *call) open() (*cu.Driver, error) {
 		return nil, err
 	}
 	if n, err := drv.DeviceCount(); err == nil && n == 0 {
-		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice, Detail: "it counts 0, though cuInit succeeded"}
+		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice, Detail: "it reports 0 devices, although cuInit succeeded"}
 	}
 	return drv, nil
 }

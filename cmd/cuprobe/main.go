@@ -23,9 +23,8 @@
 //	-device N
 //	         use the device with this ordinal; by default 0, and all in devices and doctor
 //
-// The exit status is 0 if all went well, 1 for a failure or an interrupted
-// measurement, 2 for wrong usage, 3 if there is no CUDA driver, and 4 if there is
-// a driver that sees no device.
+// The exit status is 0 if all went well, 1 for a failure or an interrupted measurement, 2 for wrong
+// usage, 3 if there is no CUDA driver, and 4 if there is a driver that sees no device.
 //
 // With -json a command that fails prints {"error": {…}} with the fields op, result, code, doc,
 // message and fix. A measurement that fails half way prints its results and the error. Times are in
@@ -98,8 +97,7 @@ func commands() []command {
 	return []command{demoCommand(), timeCommand(), devicesCommand(), doctorCommand(), symbolsCommand(), helpCommand()}
 }
 
-// run is the program with its arguments, output and environment. It returns the
-// exit status.
+// run is the program with its arguments, output and environment. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
 	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
 		driver: autoDriver, device: anyDevice, after: time.After}

@@ -100,21 +100,21 @@ func (c *call) showJSON(v any) error {
 	return c.out.err
 }
 
-// told is an exit status whose reason was already printed.
-type told int
+// reported is an exit status whose reason was already printed.
+type reported int
 
 // Error returns a text with the exit status.
-func (t told) Error() string { return "exit status " + strconv.Itoa(int(t)) }
+func (r reported) Error() string { return "exit status " + strconv.Itoa(int(r)) }
 
 // finish reports a run's error, and returns the exit status.
 func (c *call) finish(err error) int {
-	var t told
+	var r reported
 	if err == nil {
 		return exitOK
 	}
-	if errors.As(err, &t) {
+	if errors.As(err, &r) {
 		if c.out.err == nil {
-			return int(t)
+			return int(r)
 		}
 		err = c.out.err
 	}
@@ -220,7 +220,7 @@ func tried(candidates []loader.CandidateFacts) []string {
 		list = append(list, fmt.Sprintf("%s (%s): %s", c.Name, c.Source, oneLine(c.Error)))
 	}
 	if absent > 0 {
-		list = append(list, fmt.Sprintf("and %s where others keep it, which hold none", count(absent, "folder")))
+		list = append(list, fmt.Sprintf("and %s of other systems, which do not have it", count(absent, "folder")))
 	}
 	return list
 }

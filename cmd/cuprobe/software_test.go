@@ -222,7 +222,7 @@ func TestSoftDoctor(t *testing.T) {
 device       0: Simulated H200, 0000:3B:00.0, compute capability 9.0, 139.8 GiB
              passed context, and a kernel compiled from PTX: …
              passed events around a kernel: …
-             passed memory there and back: 1MiB arrived whole
+             passed copies to the GPU and back: 1MiB arrived unchanged
              passed closing everything: done
 verdict      the software driver works; it says nothing about a GPU
 `
@@ -249,7 +249,7 @@ func TestSoftDoctorJSON(t *testing.T) {
 		Missing: []missingSymbol{}, Devices: []deviceInfo{simulated},
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"},
 	}
-	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "memory there and back", "closing everything"} {
+	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "copies to the GPU and back", "closing everything"} {
 		want.Checks = append(want.Checks, check{Name: name, Passed: true})
 	}
 	opts := []cmp.Option{cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal")}
@@ -279,8 +279,8 @@ func TestSoftDoctorFails(t *testing.T) {
 func TestSoftSymbols(t *testing.T) {
 	const want = `driver   the software driver (cusim), CUDA 13.0
 
-the software driver is called from Go: it is no library, and has no functions to
-look up; all are listed by: go doc github.com/purecu/purecu/driver.Software
+the software driver is called from Go: it is not a library, and has no functions
+to look up; for a list run: go doc github.com/purecu/purecu/driver.Software
 `
 	for _, args := range [][]string{{"symbols"}, {"symbols", "cuEvent"}, {"symbols", "-missing"}} {
 		r := probe{}.run(append(args, "-driver", "soft")...)

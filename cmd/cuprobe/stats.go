@@ -79,13 +79,13 @@ func advice(code string) string {
 		return "other work ran at the same time: repeat on an idle GPU and host, with more samples"
 	case hintDrift:
 		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
-			"kernels that spin go by the GPU's timer and do not depend on them: there it is the host, or another user of the GPU"
+			"spinning kernels use the GPU's timer and do not depend on the clocks: for them it is the host, or another user of the GPU"
 	case hintResolution:
 		return "events have a resolution of half a microsecond: put several pieces of work into one interval"
 	case hintNotHeld:
-		return "the stream could not be held until all work was enqueued, so the times include some of the host's: is CUDA_LAUNCH_BLOCKING set, or the host busy?"
+		return "the stream could not be held until all work was enqueued, so the times include time of the host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"
 	case hintCache:
-		return "less than twice the L2 cache was copied, so that this may be the cache's speed and not the memory's: copy more"
+		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the memory: copy more"
 	case hintClocks:
 		return "the host noticed completed events late: is it busy, or does it have too few processors?"
 	}

@@ -49,7 +49,7 @@ type symbolsReport struct {
 }
 
 // softNote is the note for the software driver.
-const softNote = "the software driver is called from Go: it is no library, and has no functions to look up; all are listed by: " +
+const softNote = "the software driver is called from Go: it is not a library, and has no functions to look up; for a list run: " +
 	"go doc github.com/purecu/purecu/driver.Software"
 
 // symbolInfo is one interface of a function.

@@ -230,11 +230,11 @@ func (p *plan) run(c *call) (err error) {
 			return err
 		}
 		if err != nil {
-			return told(status(err))
+			return reported(status(err))
 		}
 	}
 	if err == nil && r.Interrupted {
-		return told(exitFailure)
+		return reported(exitFailure)
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 	s.host = began.Elapsed()
 	s.events, st, err = t.stop.Since(t.start)
 	if err == nil && st != cu.Complete {
-		err = errors.New("the driver says of an event that it is pending, after it was complete")
+		err = errors.New("the driver reports an event as pending after it was complete")
 	}
 	return s, err
 }

@@ -12,7 +12,7 @@ import (
 // caseLimit is how long a case may take before its process is killed.
 const caseLimit = time.Minute
 
-// targets returns the drivers that there are, or skips the test.
+// targets returns the drivers of this machine, or skips the test.
 func targets(t *testing.T) []target {
 	t.Helper()
 	var list []target
@@ -38,12 +38,12 @@ func targets(t *testing.T) []target {
 	return list
 }
 
-// TestDriver makes the steps of every case on every driver, which has to answer
-// as the table says.
+// TestDriver makes the steps of every case on every driver, and compares the answers with the
+// table.
 func TestDriver(t *testing.T) { runSuite(t, suiteRaw) }
 
-// TestCu makes the steps through package cu, which has to answer as the table
-// says, and crashes nowhere.
+// TestCu makes the steps through package cu, and compares the answers with the table. Package cu
+// must not crash.
 func TestCu(t *testing.T) { runSuite(t, suiteCu) }
 
 // deviceless are the cases that need no GPU.
@@ -63,8 +63,8 @@ func runSuite(t *testing.T, s suiteName) {
 	}
 }
 
-// runCase makes the steps of a case in a process of its own, and compares what
-// is answered with the rows.
+// runCase makes the steps of a case in a process of its own, and compares the answers with the
+// rows.
 func runCase(t *testing.T, rows []row, j job) {
 	reports, err := launch(t, j, caseLimit)
 	v := judge(rows, j.Suite, reports)

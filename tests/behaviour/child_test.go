@@ -21,15 +21,15 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// jobEnv is set, to a job, in the processes that this package starts of its own
+// jobEnv is the environment variable with the job of a child process, which is another run of the
 // test binary.
 const jobEnv = "PURECU_TEST_BEHAVIOUR"
 
-// A job is what such a process is to do.
+// A job says what a child process does.
 type job struct {
 	Suite  suiteName
 	Case   string
-	Part   string `json:",omitempty"` // which process of the case it is: "" or peer
+	Part   string `json:",omitempty"` // the process of the case: "" or peer
 	Target target
 }
 
@@ -42,11 +42,10 @@ type suiteName string
 const (
 	suiteRaw  suiteName = "raw"  // through driver.Table
 	suiteCu   suiteName = "cu"   // through package cu
-	suiteFake suiteName = "fake" // to test what runs the others
+	suiteFake suiteName = "fake" // for tests of the code that runs cases
 )
 
-// A testCase is a function that makes the steps of a case and reports what the
-// driver answered.
+// A testCase is a function that makes the steps of a case and reports what the driver answered.
 type testCase struct {
 	name string
 	run  func(job, *reporter)
@@ -64,21 +63,20 @@ type target struct {
 	Software string `json:",omitempty"` // a key of softwareDrivers
 	// NoDevice marks a library on a machine without a GPU.
 	NoDevice bool `json:",omitempty"`
-	// Cusim marks a library that is cusim: it is called as a driver in C, and has to
-	// survive what software drivers have to.
+	// Cusim marks a library that is cusim. It is called like a driver in C, and must survive the
+	// calls that software drivers must survive.
 	Cusim bool `json:",omitempty"`
 }
 
-// softwareDrivers returns the software drivers that have to behave as the table
-// says. One more line here makes one more driver.
+// softwareDrivers returns the software drivers that must answer like the table. A new software
+// driver needs one line here.
 func softwareDrivers() map[string]func() driver.Software {
 	return map[string]func() driver.Software{
 		"cusim": func() driver.Software { return cusim.New(cusim.Devices(2)).Software() },
 	}
 }
 
-// software returns what opens the target's software driver, nil if there is no
-// such driver.
+// software returns the function that opens the target's software driver, or nil if there is none.
 func (tg target) software() func() driver.Software {
 	if tg.Software == stubName {
 		return newStub
@@ -86,7 +84,7 @@ func (tg target) software() func() driver.Software {
 	return softwareDrivers()[tg.Software]
 }
 
-// open returns calls to the target. Nothing has been called then.
+// open returns the calls of the target. No driver function has been called yet.
 func (tg target) open() (*driver.Table, error) {
 	if tg.Software != "" {
 		return driver.NewSoftware(tg.software()()), nil
@@ -98,7 +96,7 @@ func (tg target) open() (*driver.Table, error) {
 	return driver.New(lib), nil
 }
 
-// option lets package cu use the target.
+// option makes package cu use the target.
 func (tg target) option() cu.Option {
 	if tg.Software != "" {
 		return cu.WithSoftware(driver.Provide(tg.software()()))
@@ -127,8 +125,8 @@ func runJob(spec string) int {
 	return 1
 }
 
-// command returns a process that does the job. An emulator that runs the test
-// binary has to be named, with its arguments, in PURECU_TEST_EXEC.
+// command returns a process for the job. If an emulator runs the test binary, PURECU_TEST_EXEC must
+// have the emulator's command line.
 func command(ctx context.Context, j job) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -141,19 +139,20 @@ func command(ctx context.Context, j job) (*exec.Cmd, error) {
 	argv := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), exe)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(spec),
-		// As many of the GPU's queues as there can be: streams that share one
-		// wait for each other. And no kernel is loaded late, by its launch, which
-		// may wait for the GPU.
+		// Use as many of the GPU's queues as possible, because streams that share a queue wait for
+		// each other. Load kernels early, because loading a kernel at its launch may wait for the
+		// GPU.
 		"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=EAGER",
-		// What softwareDrivers says, for cusim in C.
+		// These are the settings of softwareDrivers, for cusim as a C library.
 		"CUSIM_DEVICES=2",
 		"GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.WaitDelay = 5 * time.Second
 	return cmd, nil
 }
 
-// launch does the job in a process of its own. The error says how that process
-// ended, if not well, and what it said. A step that was dared answers for that itself.
+// launch does the job in a process of its own. If the process ends badly, the error has the reason
+// and the output. If a step was dared, the end of the process is the step's answer, and not an
+// error.
 func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -173,7 +172,7 @@ func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 		rep, ok := parseReport(line)
 		switch {
 		case !ok && len(bytes.TrimSpace(line)) == 0:
-			continue // what precedes each report
+			continue // the empty line before each report
 		case !ok:
 			noise = append(noise, line...)
 			continue
@@ -195,11 +194,11 @@ func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 	case err != nil && complete:
 		err = fmt.Errorf("the process did everything, and then ended with %w", err)
 	case err != nil && len(reports) > 0 && reports[len(reports)-1].Kind == failed:
-		err = nil // the report says why
+		err = nil // the report has the reason
 	case err != nil:
 		err = fmt.Errorf("the process crashed after %s: %w", last, err)
 	case !complete:
-		err = fmt.Errorf("the process ended after %s, though the case goes on", last)
+		err = fmt.Errorf("the process ended after %s, although the case had not ended", last)
 	}
 	if said := bytes.TrimSpace(append(noise, stderr.Bytes()...)); err != nil && len(said) > 0 {
 		const most = 4000
@@ -211,20 +210,20 @@ func launch(t *testing.T, j job, limit time.Duration) ([]report, error) {
 	return reports, err
 }
 
-// A second is another process of a case, seen from the first.
+// A second is the second process of a case, as the first process uses it.
 type second struct {
 	rep *reporter
 	cmd *exec.Cmd
 	in  io.Writer
 	out *bufio.Reader
-	// text is what came last with a report that it was ready.
+	// text is the text of the last report that the process was ready.
 	text string
 }
 
 // startPeer starts the case's second process, and waits until it is ready.
 func startPeer(j job, rep *reporter) *second {
 	j.Part = peer
-	cmd, err := command(context.Background(), j) // the case's own time limit ends it
+	cmd, err := command(context.Background(), j) // the time limit of the case ends the process
 	if err != nil {
 		rep.fatal("%v", err)
 	}
@@ -241,8 +240,7 @@ func startPeer(j job, rep *reporter) *second {
 	return s
 }
 
-// forward passes the second process's steps on, until it reports that it is
-// ready, or has ended.
+// forward forwards the second process's steps, until that process is ready or has ended.
 func (s *second) forward() (last report) {
 	for {
 		line, err := s.out.ReadBytes('\n')
@@ -260,14 +258,14 @@ func (s *second) forward() (last report) {
 	}
 }
 
-// tell gives the second process a handle.
-func (s *second) tell(h driver.IPCEventHandle) {
+// sendHandle sends the second process a handle.
+func (s *second) sendHandle(h driver.IPCEventHandle) {
 	if err := json.NewEncoder(s.in).Encode(h[:]); err != nil {
 		s.rep.fatal("the second process does not listen: %v", err)
 	}
 }
 
-// finish passes on what the second process has to report, until it ends.
+// finish forwards the remaining reports of the second process, until it ends.
 func (s *second) finish() {
 	last := s.forward()
 	if err := s.cmd.Wait(); err != nil || last.Kind != ended {

@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// A viaCu is a case that calls a driver through package cu. It makes the steps
-// for which the table's column cu has an answer, also those that crash drivers.
+// A viaCu is a case that calls a driver through package cu. It makes the steps that have an answer
+// in the table's column cu, including those that crash drivers.
 type viaCu struct {
 	*reporter
 	job job
@@ -50,8 +50,8 @@ func cuCases() []testCase {
 	return list
 }
 
-// outcome spells an error as the table does: the mistake, if cu found it, and
-// the result that it matches.
+// outcome returns an error in the notation of the table: the mistake, if package cu found it, and
+// the result that the error matches.
 func outcome(err error) string {
 	if err == nil {
 		return "0"
@@ -102,28 +102,27 @@ func (c *viaCu) status(step string, st cu.Status, err error) {
 	}
 }
 
-// query reports what the event's query answers.
+// query reports the result of a query of the event.
 func (c *viaCu) query(step string, e *cu.Event) {
 	st, err := e.Query()
 	c.status(step, st, err)
 }
 
-// since reports what the interval's query answers, and returns the interval.
+// since reports and returns the time between two records.
 func (c *viaCu) since(step string, start, end *cu.Event) time.Duration {
 	d, st, err := end.Since(start)
 	c.status(step, st, err)
 	return d
 }
 
-// must ends the case if something failed that is no step of it.
+// must ends the case if something failed that is not a step.
 func (c *viaCu) must(err error) {
 	if err != nil {
 		c.fatal("to set the case up: %v", err)
 	}
 }
 
-// device opens the driver, and returns a device. The case is skipped if there is
-// no such device.
+// device opens the driver, and returns a device. It skips the case if there is no such device.
 func (c *viaCu) device(ordinal int) *cu.Device {
 	if c.drv == nil {
 		drv, err := cu.Open(c.job.Target.option())
@@ -190,7 +189,7 @@ func (c *viaCu) kernel(gpu *cu.Context, ptx []byte, name string) func(*cu.Stream
 	}
 }
 
-// spinner returns a function that keeps a stream busy, after a first run.
+// spinner returns a function that keeps a stream busy. It has already run the kernel once.
 func (c *viaCu) spinner(gpu *cu.Context) func(*cu.Stream, time.Duration) {
 	launch := c.kernel(gpu, spinPTX, "cusim_spin")
 	spin := func(s *cu.Stream, d time.Duration) { launch(s, cu.U64(uint64(d))) }
@@ -201,8 +200,8 @@ func (c *viaCu) spinner(gpu *cu.Context) func(*cu.Stream, time.Duration) {
 	return spin
 }
 
-// recorded returns a timed event whose record on the stream has completed, which
-// cu was not asked about.
+// recorded returns a timed event whose record on the stream has completed. Package cu has not
+// queried it.
 func (c *viaCu) recorded(gpu *cu.Context, s *cu.Stream) *cu.Event {
 	e := c.event(gpu, cu.EventDefault)
 	c.must(e.Record(s))
@@ -210,7 +209,7 @@ func (c *viaCu) recorded(gpu *cu.Context, s *cu.Stream) *cu.Event {
 	return e
 }
 
-// cuNoInit has no driver. Open is the only way to one, and initialises it.
+// cuNoInit has no driver. Open is the only way to get one, and initialises it.
 func cuNoInit(c *viaCu) {
 	var drv *cu.Driver
 	var gpu *cu.Context
@@ -224,7 +223,7 @@ func cuNoInit(c *viaCu) {
 	c.err("version", err)
 }
 
-// cuFlags creates events with all flags that there are, and with more.
+// cuFlags creates events with all valid flags and with invalid ones.
 func cuFlags(c *viaCu) {
 	gpu := c.context()
 	create := func(step string, flags cu.EventFlags) {
@@ -279,7 +278,7 @@ func cuPending(c *viaCu) {
 	c.err("destroy-pending", g.Close())
 	c.must(s.Synchronize())
 
-	began := time.Now().Add(hold / 11) // the kernel's, at the earliest
+	began := time.Now().Add(hold / 11) // the earliest beginning of the kernel
 	spin(s, hold/10)
 	c.must(e.Record(s))
 	spin(s, 5*time.Millisecond)
@@ -297,9 +296,8 @@ func cuPending(c *viaCu) {
 	c.query("query", f)
 }
 
-// cuCtx mixes objects of two contexts of one device. Which context is current on
-// which thread is nothing that package cu's user has to know: no call here finds
-// one on its thread.
+// cuCtx mixes objects of two contexts of one device. Users of package cu do not care which context
+// is current: no call here has one on its thread.
 func cuCtx(c *viaCu) {
 	dev := c.device(0)
 	gpu, other := c.contextOf(dev), c.newContext(dev)
@@ -355,8 +353,7 @@ func cuIPC(c *viaCu) {
 	c.err("destroy", e.Close())
 }
 
-// cuCtxDestroyed closes the context first: it is given up with the last of what
-// was made in it.
+// cuCtxDestroyed closes the context first. The context is destroyed with the last of its objects.
 func cuCtxDestroyed(c *viaCu) {
 	gpu := c.newContext(c.device(0))
 	s := c.stream(gpu)
@@ -389,7 +386,7 @@ func cuRecordFreedStream(c *viaCu) {
 	c.err(crash, e.Record(s))
 }
 
-// cuSticky asks everything after a kernel wrote to an illegal address.
+// cuSticky makes all calls after a kernel wrote to an illegal address.
 func cuSticky(c *viaCu) {
 	gpu := c.context()
 	s := c.stream(gpu)
@@ -412,7 +409,7 @@ func cuSticky(c *viaCu) {
 	c.err("ctxsync", gpu.Synchronize())
 }
 
-// cuPrio asks about priorities and flags.
+// cuPrio queries priorities and flags.
 func cuPrio(c *viaCu) {
 	gpu := c.context()
 	least, greatest, err := gpu.PriorityRange()
@@ -445,7 +442,7 @@ func cuPrio(c *viaCu) {
 	c.val("S-id-nonzero", id != 0)
 }
 
-// cuLegacySync shows for what the legacy default stream waits.
+// cuLegacySync shows which streams the legacy default stream waits for.
 func cuLegacySync(c *viaCu) {
 	gpu := c.context()
 	blocking, err := gpu.NewStream(cu.StreamDefault)
@@ -467,12 +464,12 @@ func cuLegacySync(c *viaCu) {
 	c.before("legacy-not-behind-nonblocking", legacy, e)
 }
 
-// before reports what e's query answers when e completes while busy is pending:
-// Pending if e did not complete before.
+// before reports the result of querying e when e completes while busy is pending. It reports
+// Pending if e did not complete before busy.
 func (c *viaCu) before(step string, e, busy *cu.Event) {
 	for {
 		st, err := e.Query()
-		// Asked after e, so that both were seen in this order.
+		// Query busy after e, so that the order of the two results is known.
 		other, otherErr := busy.Query()
 		c.must(otherErr)
 		switch {
@@ -490,7 +487,7 @@ func (c *viaCu) before(step string, e, busy *cu.Event) {
 	}
 }
 
-// cuPrimary follows a primary context through its life.
+// cuPrimary uses a primary context from its creation to its destruction.
 func cuPrimary(c *viaCu) {
 	dev := c.device(0)
 	_, active, err := dev.PrimaryContextState()
@@ -518,8 +515,7 @@ func cuPrimary(c *viaCu) {
 	c.err("ctxid", err)
 }
 
-// cuPTDS records on the per-thread default stream, which there is only inside of
-// Do.
+// cuPTDS records on the per-thread default stream, which exists only inside of Do.
 func cuPTDS(c *viaCu) {
 	gpu := c.context()
 	e := c.event(gpu, cu.EventDefault)
@@ -537,7 +533,7 @@ func cuPTDS(c *viaCu) {
 	c.err("wait-pt-noctx", s.WaitEvent(e))
 }
 
-// cuStreamDestroy closes a stream that has work to do.
+// cuStreamDestroy closes a stream that has pending work.
 func cuStreamDestroy(c *viaCu) {
 	gpu := c.context()
 	s, e := c.stream(gpu), c.event(gpu, cu.EventDefault)
@@ -552,7 +548,7 @@ func cuStreamDestroy(c *viaCu) {
 	c.err("destroy", e.Close())
 }
 
-// cuMany creates more events than anybody needs.
+// cuMany creates very many events.
 func cuMany(c *viaCu) {
 	gpu := c.context()
 	const n = 200_000

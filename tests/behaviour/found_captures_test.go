@@ -6,26 +6,26 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// The capture modes.
+// These are the capture modes.
 const (
 	capGlobal  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 	capThread  = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	capRelaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
 )
 
-// memory returns memory to work on. It is allocated before anything is captured.
+// memory returns memory for work on the GPU. It must be allocated before a capture begins.
 func (c *raw) memory() driver.DevicePtr {
 	p, res := c.MemAlloc(c.at, 64)
 	c.must("cuMemAlloc", res)
 	return p
 }
 
-// set enqueues a node's worth of work.
+// set enqueues work that is one node of a graph.
 func (c *raw) set(p driver.DevicePtr, s driver.Stream) driver.Result {
 	return c.MemsetD8Async(c.at, p, 1, 16, s)
 }
 
-// graphOf ends a capture, and returns how many nodes its graph has.
+// graphOf ends a capture, and returns the graph and the number of its nodes.
 func (c *raw) graphOf(s driver.Stream) (int, driver.Graph, driver.Result) {
 	g, res := c.StreamEndCapture(c.at, s)
 	if res != driver.ResultSuccess {
@@ -53,7 +53,7 @@ func (c *raw) exec(g driver.Graph) driver.GraphExec {
 // foundCaptures are about captures and external events.
 func foundCaptures() []found {
 	return []found{
-		{famThread, "logger-asks-for-id", "a log line with the stream's id: from any thread it ruins the capture", func(c *raw) {
+		{famThread, "logger-asks-for-id", "logging a stream's id: this invalidates the capture, from any thread", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -69,7 +69,7 @@ func foundCaptures() []found {
 			c.res("end-again", c.end(s))
 			w.end()
 		}},
-		{famThread, "end-elsewhere", "ending a capture from a goroutine that moved: the graph is lost, and the capture over", func(c *raw) {
+		{famThread, "end-elsewhere", "ending a capture on another thread: this loses the graph and ends the capture", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -81,7 +81,7 @@ func foundCaptures() []found {
 			w.do(func(c *raw) { c.res("end-relaxed-elsewhere", c.end(s)) })
 			w.end()
 		}},
-		{famThread, "exchange-elsewhere", "giving a helper thread leave to allocate while others capture", func(c *raw) {
+		{famThread, "exchange-elsewhere", "allowing a helper thread to allocate while others capture", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -93,7 +93,7 @@ func foundCaptures() []found {
 			c.res("end", c.end(s))
 			w.end()
 		}},
-		{famThread, "exchange-thread-local-elsewhere", "believing that only relaxed helps a thread that does not capture", func(c *raw) {
+		{famThread, "exchange-thread-local-elsewhere", "assuming that only relaxed mode helps a thread that does not capture", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -105,7 +105,7 @@ func foundCaptures() []found {
 			c.res("end", c.end(s))
 			w.end()
 		}},
-		{famThread, "exchange-nonsense", "a mode that does not exist: it is taken, and given back", func(c *raw) {
+		{famThread, "exchange-nonsense", "an invalid mode: the driver accepts and returns it", func(c *raw) {
 			c.setup()
 			old, res := c.ThreadExchangeStreamCaptureMode(c.at, 3)
 			c.res("exchange", res)
@@ -133,7 +133,7 @@ func foundCaptures() []found {
 			c.status("after-unload", s)
 			c.res("end", c.end(s))
 		}},
-		{famThread, "no-current-context", "a capture needs no current context: its stream knows its own", func(c *raw) {
+		{famThread, "no-current-context", "making a context current for a capture: the capture uses the stream's context", func(c *raw) {
 			_, ctx := c.setup()
 			s, p := c.stream(nonBlocking), c.memory()
 			c.current(0)
@@ -142,7 +142,7 @@ func foundCaptures() []found {
 			c.res("end", c.end(s))
 			c.current(ctx)
 		}},
-		{famThread, "captured-elsewhere-worked-here", "work from several threads: a capture takes it from all", func(c *raw) {
+		{famThread, "captured-elsewhere-worked-here", "capturing on one thread only: a capture records work of all threads", func(c *raw) {
 			_, ctx := c.setup()
 			s, p := c.stream(nonBlocking), c.memory()
 			w := c.worker(ctx)
@@ -155,7 +155,7 @@ func foundCaptures() []found {
 			w.end()
 		}},
 
-		{famJoin, "joined-stream-destroyed", "a fork that is destroyed before it has joined", func(c *raw) {
+		{famJoin, "joined-stream-destroyed", "destroying a forked stream before it is joined", func(c *raw) {
 			c.setup()
 			s1, s2, e, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
 			c.begin(s1, capRelaxed)
@@ -168,7 +168,7 @@ func foundCaptures() []found {
 			c.res("end", res)
 			c.val("nodes", n)
 		}},
-		{famJoin, "end-on-joined", "ending a capture on the stream that was at hand", func(c *raw) {
+		{famJoin, "end-on-joined", "ending a capture on another stream than the one on which it began", func(c *raw) {
 			c.setup()
 			s1, s2, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed)
 			c.begin(s1, capRelaxed)
@@ -198,7 +198,7 @@ func foundCaptures() []found {
 			c.record(f, s2)
 			c.res("recorded-again", c.settled(f))
 		}},
-		{famJoin, "event-moves", "one event for two captures: it belongs to the one that recorded it last", func(c *raw) {
+		{famJoin, "event-moves", "using one event in two captures: it belongs to the capture that recorded it last", func(c *raw) {
 			c.setup()
 			s1, s2, s3, e := c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed)
 			c.begin(s1, capRelaxed)
@@ -211,7 +211,7 @@ func foundCaptures() []found {
 			c.res("end-second", c.end(s2))
 			c.status("joined-afterwards", s3)
 		}},
-		{famJoin, "record-outside", "a captured event that is recorded outside: the capture does not mind", func(c *raw) {
+		{famJoin, "record-outside", "recording a captured event outside of the capture: the capture stays valid", func(c *raw) {
 			c.setup()
 			s1, s2, e, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
 			c.begin(s1, capRelaxed)
@@ -232,7 +232,7 @@ func foundCaptures() []found {
 			c.res("end-first", c.end(s1))
 			c.res("end-second", c.end(s2))
 		}},
-		{famJoin, "empty-capture", "a capture of nothing: a graph without nodes, which runs", func(c *raw) {
+		{famJoin, "empty-capture", "rejecting an empty capture: its graph has no nodes, and can be launched", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			c.begin(s, capGlobal)
@@ -244,7 +244,7 @@ func foundCaptures() []found {
 			c.res("launch", c.GraphLaunch(c.at, x, s))
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famJoin, "record-when-invalidated", "what an event stands for after a record that an invalidated capture refused: what it stood for", func(c *raw) {
+		{famJoin, "record-when-invalidated", "using an event after a record failed in an invalidated capture: the event is unchanged", func(c *raw) {
 			c.setup()
 			s1, s2 := c.stream(nonBlocking), c.stream(nonBlocking)
 			done, inside := c.ended(untimed, s2), c.event(untimed)
@@ -256,7 +256,7 @@ func foundCaptures() []found {
 			c.res("query", c.EventQuery(c.at, done))
 			c.res("end", c.end(s1))
 		}},
-		{famJoin, "origin-destroyed", "destroying the stream that is being captured: the others are free", func(c *raw) {
+		{famJoin, "origin-destroyed", "destroying the stream on which a capture began: the other streams are no longer captured", func(c *raw) {
 			c.setup()
 			s1, s2, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed)
 			c.begin(s1, capGlobal)
@@ -293,7 +293,7 @@ func foundCaptures() []found {
 			c.res("launch", c.GraphLaunch(c.at, c.exec(g), s))
 			c.res("sync", c.EventSynchronize(c.at, e))
 		}},
-		{famExternal, "external-wait-at-launch", "a graph that waits for an event takes its record when it is launched, not when it was captured", func(c *raw) {
+		{famExternal, "external-wait-at-launch", "assuming that a graph waits for an event's record at the capture: it waits for the record at the launch", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2, e := c.stream(nonBlocking), c.event(untimed)
@@ -329,7 +329,7 @@ func foundCaptures() []found {
 			c.finish(s)
 			c.res("elapsed-again", bare(c.EventElapsedTime(c.at, a, b)))
 		}},
-		{famExternal, "external-pending-launch", "asking for an event of a graph that was launched and has not begun", func(c *raw) {
+		{famExternal, "external-pending-launch", "querying an event of a graph that was launched and has not begun", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			c.begin(s, capGlobal)
@@ -344,7 +344,7 @@ func foundCaptures() []found {
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("elapsed-afterwards", bare(c.EventElapsedTime(c.at, e, e)))
 		}},
-		{famExternal, "external-then-by-hand", "an event of a graph that is recorded by hand, too: the newest counts, whoever made it", func(c *raw) {
+		{famExternal, "external-then-by-hand", "recording an event of a graph on a stream, too: the newest record counts", func(c *raw) {
 			c.setup()
 			s1, s2, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed)
 			c.begin(s1, capGlobal)
@@ -383,7 +383,7 @@ func foundCaptures() []found {
 			c.val("nodes", n)
 			c.res("query", c.EventQuery(c.at, e))
 		}},
-		{famExternal, "external-wait-then-destroy", "destroying an event that an executable graph waits for, after the launch", func(c *raw) {
+		{famExternal, "external-wait-then-destroy", "destroying an event after the launch of a graph that waits for it", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2, e := c.stream(nonBlocking), c.event(untimed)
@@ -399,7 +399,7 @@ func foundCaptures() []found {
 			c.res("sync", c.StreamSynchronize(c.at, s2))
 		}},
 
-		{famThread, "thread-gone-relaxed", "a relaxed capture that a goroutine's thread left behind, and nobody ends", func(c *raw) {
+		{famThread, "thread-gone-relaxed", "a relaxed capture that is never ended, because its thread has ended", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -410,7 +410,7 @@ func foundCaptures() []found {
 			c.res("begin-again", c.StreamBeginCapture(c.at, s, capGlobal))
 			c.res("end-again", c.end(s))
 		}},
-		{famThread, "thread-gone-global", "a process in which nothing may be allocated any more, as a thread ended in the middle of its capture", func(c *raw) {
+		{famThread, "thread-gone-global", "a process that can no longer allocate, because a thread ended during its capture", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			e := c.ended(timed, s)
@@ -425,7 +425,7 @@ func foundCaptures() []found {
 			c.res("begin-again", c.StreamBeginCapture(c.at, s, capGlobal))
 			c.res("end-again", c.end(s))
 		}},
-		{famThread, "two-threads-capture", "serialising captures of several threads for no reason, or ending each other's", func(c *raw) {
+		{famThread, "two-threads-capture", "serialising captures of several threads without need, or threads that end each other's captures", func(c *raw) {
 			_, ctx := c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
 			w := c.worker(ctx)
@@ -438,7 +438,7 @@ func foundCaptures() []found {
 			w.do(func(c *raw) { c.res("end-other", c.end(t)) })
 			w.end()
 		}},
-		{famThread, "one-mistake-ends-all", "a query on a monitoring thread that spoils every capture of the process, not only one", func(c *raw) {
+		{famThread, "one-mistake-ends-all", "a query on a monitoring thread, which invalidates all captures of the process", func(c *raw) {
 			_, ctx := c.setup()
 			s, t, u, free := c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking)
 			e := c.ended(timed, free)
@@ -456,7 +456,7 @@ func foundCaptures() []found {
 			a.end()
 			b.end()
 		}},
-		{famThread, "mode-is-the-threads", "relaxing one thread's mode, and expecting it of the others", func(c *raw) {
+		{famThread, "mode-is-the-threads", "setting relaxed mode on one thread, and expecting an effect on others", func(c *raw) {
 			_, ctx := c.setup()
 			s, u := c.stream(nonBlocking), c.stream(nonBlocking)
 			e := c.ended(timed, u)
@@ -475,7 +475,7 @@ func foundCaptures() []found {
 			c.val("mode-after-the-end", old)
 			w.end()
 		}},
-		{famThread, "capture-and-other-context", "allocating in one context while another one captures, in the belief that they are apart", func(c *raw) {
+		{famThread, "capture-and-other-context", "allocating in one context while a stream of another context is captured", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			s := c.stream(nonBlocking)
@@ -504,7 +504,7 @@ func foundCaptures() []found {
 			})
 			w.end()
 		}},
-		{famThread, "capture-and-other-device", "spoiling the capture on one GPU by work for another one", func(c *raw) {
+		{famThread, "capture-and-other-device", "invalidating a capture on one GPU by work for another GPU", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			_, ctx1 := c.primary(1)
@@ -563,7 +563,7 @@ func foundCaptures() []found {
 			c.res("end", c.end(s))
 			w.end()
 		}},
-		{famThread, "refused-calls-do-nothing", "losing memory, or using what was not made, when a capture refused the call", func(c *raw) {
+		{famThread, "refused-calls-do-nothing", "leaking memory, or using an object that was not created, after a call failed in a capture", func(c *raw) {
 			c.setup()
 			s, t, g := c.stream(nonBlocking), c.stream(nonBlocking), c.gate()
 			p, res := c.MemAlloc(c.at, 256)
@@ -583,7 +583,7 @@ func foundCaptures() []found {
 			c.res("use", c.MemsetD8(c.at, p, 1, 256))
 			c.res("free-after", c.MemFree(c.at, p))
 		}},
-		{famThread, "spoilt-while-waiting", "not noticing that a capture was spoilt before its end: which calls say so, and whether they do their work", func(c *raw) {
+		{famThread, "spoilt-while-waiting", "not noticing that a capture is invalid before its end: the calls that return this error, and whether they do their work", func(c *raw) {
 			_, ctx := c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
 			g, e, f := c.gate(), c.ended(timed, t), c.ended(timed, t)
@@ -601,7 +601,7 @@ func foundCaptures() []found {
 			w.end()
 		}},
 
-		{famJoin, "fork-never-joined", "a capture that fails at its end because one branch was forgotten, and what is left of it", func(c *raw) {
+		{famJoin, "fork-never-joined", "a capture whose end fails because a branch was not joined, and what is left of the capture", func(c *raw) {
 			c.setup()
 			s, t, e, f, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.event(timed), c.gate()
 			c.begin(s, capRelaxed)
@@ -617,7 +617,7 @@ func foundCaptures() []found {
 			c.res("begin-on-fork", c.StreamBeginCapture(c.at, t, capRelaxed))
 			c.res("end-of-that", c.end(t))
 		}},
-		{famJoin, "fork-without-work", "looking for the branch that was not joined among those that have done nothing", func(c *raw) {
+		{famJoin, "fork-without-work", "searching for the unjoined branch among branches without work", func(c *raw) {
 			c.setup()
 			s, t, e, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate()
 			c.begin(s, capRelaxed)
@@ -632,7 +632,7 @@ func foundCaptures() []found {
 			c.res("from-work", c.end(s))
 			c.status("status-after", t)
 		}},
-		{famJoin, "captured-event-destroyed", "keeping the events of a capture for its graph's sake", func(c *raw) {
+		{famJoin, "captured-event-destroyed", "keeping the events of a capture for the graph", func(c *raw) {
 			c.setup()
 			s, t, e, f, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.event(timed), c.gate()
 			c.begin(s, capRelaxed)
@@ -651,7 +651,7 @@ func foundCaptures() []found {
 			c.finish(s)
 			c.val("done", g.word().Load())
 		}},
-		{famJoin, "invalid-event-recorded", "throwing an event away because its capture failed", func(c *raw) {
+		{famJoin, "invalid-event-recorded", "destroying an event because its capture failed", func(c *raw) {
 			c.setup()
 			s, u, e, before := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.event(timed)
 			c.record(before, u)
@@ -667,7 +667,7 @@ func foundCaptures() []found {
 			c.res("elapsed-again", c.elapsed(before, e))
 			c.res("end", c.end(s))
 		}},
-		{famJoin, "event-of-an-old-capture", "an event of the last capture that is waited for in the next one", func(c *raw) {
+		{famJoin, "event-of-an-old-capture", "waiting in a capture for an event of the previous capture", func(c *raw) {
 			c.setup()
 			s, t, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed)
 			c.begin(s, capRelaxed)
@@ -685,7 +685,7 @@ func foundCaptures() []found {
 			c.status("joined", t)
 			c.res("end-new", c.end(s))
 		}},
-		{famJoin, "dependencies", "a graph with other edges than the streams had", func(c *raw) {
+		{famJoin, "dependencies", "a graph whose edges differ from the order of the streams", func(c *raw) {
 			c.setup()
 			s, t, u := c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking)
 			e, f, h, g := c.event(timed), c.event(timed), c.event(timed), c.gate()
@@ -716,7 +716,7 @@ func foundCaptures() []found {
 			c.res("end", res)
 			c.val("nodes", c.nodes(graph))
 		}},
-		{famJoin, "recorded-twice-in-a-capture", "a branch that begins at the first record of an event, where the second was meant", func(c *raw) {
+		{famJoin, "recorded-twice-in-a-capture", "a branch that begins at the first record of an event instead of the second", func(c *raw) {
 			c.setup()
 			s, t, e, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate()
 			c.begin(s, capRelaxed)
@@ -730,7 +730,7 @@ func foundCaptures() []found {
 			c.val("of-the-second", c.info("second", t).deps)
 			c.res("end", c.end(s))
 		}},
-		{famJoin, "capture-across-contexts", "believing that a stream of another context cannot become part of a capture, or that its work would run in the wrong one", func(c *raw) {
+		{famJoin, "capture-across-contexts", "assuming that a stream of another context cannot join a capture, or that its work would run in the wrong context", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			other := c.inside(ctx)
@@ -753,7 +753,7 @@ func foundCaptures() []found {
 			c.res("sync", c.StreamSynchronize(c.at, u))
 			c.val("done", g.word().Load())
 		}},
-		{famJoin, "unrecorded-in-a-capture", "a wait for an event that was not recorded yet, which a capture takes for no wait at all", func(c *raw) {
+		{famJoin, "unrecorded-in-a-capture", "waiting for an event without a record, which a capture ignores", func(c *raw) {
 			c.setup()
 			s, t, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed)
 			c.begin(s, capRelaxed)
@@ -766,7 +766,7 @@ func foundCaptures() []found {
 			c.res("end", res)
 			c.val("graph", graph != 0)
 		}},
-		{famJoin, "pending-work-before-a-capture", "taking what was on the stream before for part of the graph", func(c *raw) {
+		{famJoin, "pending-work-before-a-capture", "assuming that earlier work of the stream is part of the graph", func(c *raw) {
 			c.setup()
 			s, t, e, g, w := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate(), c.gate()
 			g.hold(s)
@@ -785,7 +785,7 @@ func foundCaptures() []found {
 			c.res("event-when-open", c.settled(e))
 		}},
 
-		{famExternal, "pending-from-the-launch", "polling an event of a graph right after the launch, and seeing the last round's completion", func(c *raw) {
+		{famExternal, "pending-from-the-launch", "polling an event of a graph right after the launch, and seeing the completion of the previous launch", func(c *raw) {
 			_, ctx := c.setup()
 			s, t, e, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate()
 			graph := c.captured(s, func() { c.res("record", c.external(e, s)) })
@@ -807,7 +807,7 @@ func foundCaptures() []found {
 			c.val("synchronize-waits", waited)
 			c.res("synchronize", res)
 		}},
-		{famExternal, "graph-held-then-recorded", "a record between a graph's launch and its turn, which it does or does not see", func(c *raw) {
+		{famExternal, "graph-held-then-recorded", "recording an event after the launch of a graph and before its start", func(c *raw) {
 			c.setup()
 			s, a := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, turn, g := c.event(untimed), c.gate(), c.gate()
@@ -850,7 +850,7 @@ func foundCaptures() []found {
 				return c.StreamSynchronize(c.at, s)
 			})
 		}},
-		{famExternal, "event-destroyed-before-instantiation", "making a graph executable whose event is gone", func(c *raw) {
+		{famExternal, "event-destroyed-before-instantiation", "instantiating a graph whose event was destroyed", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			graph := c.captured(s, func() { c.external(e, s) })
@@ -860,7 +860,7 @@ func foundCaptures() []found {
 				return res
 			})
 		}},
-		{famExternal, "never-launched", "believing that an event was recorded when only its graph was made", func(c *raw) {
+		{famExternal, "never-launched", "assuming that an event is recorded when its graph is instantiated", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			before := c.ended(timed, s)
@@ -874,7 +874,7 @@ func foundCaptures() []found {
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("elapsed-recorded", c.elapsed(before, e))
 		}},
-		{famExternal, "external-in-a-spoilt-capture", "an external record in a capture that has failed, which is believed to be done", func(c *raw) {
+		{famExternal, "external-in-a-spoilt-capture", "assuming that an external record in an invalidated capture is done", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			before := c.ended(timed, s)

@@ -23,7 +23,7 @@ func (c *raw) green(dev driver.Device) (driver.GreenCtx, driver.Stream) {
 // foundContexts are about contexts and default streams.
 func foundContexts() []found {
 	return []found{
-		{famContext, "release-and-retain", "a thread that goes on with a primary context that was released and retained meanwhile", func(c *raw) {
+		{famContext, "release-and-retain", "a thread that still uses a primary context that was released and retained again", func(c *raw) {
 			dev, ctx := c.setup()
 			id, res := c.CtxGetId(c.at, ctx)
 			c.must("cuCtxGetId", res)
@@ -52,7 +52,7 @@ func foundContexts() []found {
 			_, active, _ := c.DevicePrimaryCtxGetState(c.at, dev)
 			c.val("active", active)
 		}},
-		{famContext, "reset-retained", "resetting a primary context that others hold: it is gone for them, and their releases fail", func(c *raw) {
+		{famContext, "reset-retained", "resetting a primary context that others have retained: they lose it, and their releases fail", func(c *raw) {
 			dev, ctx := c.setup()
 			c.must("cuDevicePrimaryCtxRetain", bare(c.DevicePrimaryCtxRetain(c.at, dev)))
 			c.res("reset", c.DevicePrimaryCtxReset(c.at, dev))
@@ -96,7 +96,7 @@ func foundContexts() []found {
 			c.val("is-destroyed-one", current == low)
 			c.res("create", bare(c.EventCreate(c.at, untimed)))
 		}},
-		{famContext, "nothing-current", "which calls need a current context, and which know their own", func(c *raw) {
+		{famContext, "nothing-current", "assuming that calls need a current context, or need none", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			e := c.event(timed)
@@ -121,7 +121,7 @@ func foundContexts() []found {
 			c.res("sync-context", c.CtxSynchronize(c.at))
 			c.res("pop", bare(c.CtxPopCurrent(c.at)))
 		}},
-		{famContext, "wrong-current-context", "using objects while another context is current: only what has no handle goes there", func(c *raw) {
+		{famContext, "wrong-current-context", "using objects while another context is current: only calls without a handle use that context", func(c *raw) {
 			dev, _ := c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			p := c.memory()
@@ -132,14 +132,14 @@ func foundContexts() []found {
 			c.res("set", c.set(p, s))
 			mine := c.stream(nonBlocking)
 			c.res("set-on-its-stream", c.set(p, mine))
-			c.finish(mine) // which freeing would not wait for
+			c.finish(mine) // freeing would not wait for the stream
 			c.res("free", c.MemFree(c.at, p))
 			c.res("destroy-stream", c.StreamDestroy(c.at, s))
 			c.res("destroy-event", c.EventDestroy(c.at, e))
 		}},
-		{famContext, "stack-depth", "counting pushes: the same context may be pushed twice, and set replaces the top only", func(c *raw) {
+		{famContext, "stack-depth", "counting pushes: a context can be pushed twice, and set replaces only the top of the stack", func(c *raw) {
 			dev, primary := c.setup()
-			ctx := c.context(dev) // on top of the primary one
+			ctx := c.context(dev) // on top of the primary context
 			c.res("push", c.CtxPushCurrent(c.at, ctx))
 			c.res("set", c.CtxSetCurrent(c.at, primary))
 			popped, res := c.CtxPopCurrent(c.at)
@@ -153,7 +153,7 @@ func foundContexts() []found {
 			c.val("primary-again", popped == primary)
 			c.res("pop-fourth", bare(c.CtxPopCurrent(c.at)))
 		}},
-		{famContext, "flags-when-active", "setting the primary context's flags too late, and what its state says then", func(c *raw) {
+		{famContext, "flags-when-active", "setting the flags of a primary context too late", func(c *raw) {
 			dev, _ := c.setup()
 			c.res("set", c.DevicePrimaryCtxSetFlags(c.at, dev, driver.CU_CTX_SCHED_YIELD))
 			flags, _, res := c.DevicePrimaryCtxGetState(c.at, dev)
@@ -164,7 +164,7 @@ func foundContexts() []found {
 			c.val("flags-of-context-are", flags)
 			c.res("set-unknown", c.DevicePrimaryCtxSetFlags(c.at, dev, 0x100))
 		}},
-		{famContext, "destroy-idle-with-children", "closing children before their context: they go with it", func(c *raw) {
+		{famContext, "destroy-idle-with-children", "closing objects before their context: they are destroyed with the context", func(c *raw) {
 			dev, primary := c.setup()
 			ctx := c.context(dev)
 			c.event(timed)
@@ -176,7 +176,7 @@ func foundContexts() []found {
 			c.res("create", bare(c.EventCreate(c.at, timed)))
 		}},
 
-		{famDefault, "query-covers-blocking", "polling the default stream for one's own work alone: it counts all blocking streams", func(c *raw) {
+		{famDefault, "query-covers-blocking", "polling the default stream for its own work only: the result covers all blocking streams", func(c *raw) {
 			c.setup()
 			_, g1 := c.held(nonBlocking)
 			c.res("non-blocking-held", c.StreamQuery(c.at, null))
@@ -187,7 +187,7 @@ func foundContexts() []found {
 			g2.open()
 			c.res("sync", c.StreamSynchronize(c.at, null))
 		}},
-		{famDefault, "query-of-blocking", "polling a blocking stream: it does not count the default one", func(c *raw) {
+		{famDefault, "query-of-blocking", "polling a blocking stream: the result does not cover the default stream", func(c *raw) {
 			c.setup()
 			s, g := c.stream(0), c.gate()
 			g.hold(null)
@@ -197,7 +197,7 @@ func foundContexts() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famDefault, "barriers", "who waits for whom", func(c *raw) {
+		{famDefault, "barriers", "assuming a wrong order between the default stream and others", func(c *raw) {
 			c.setup()
 			g := c.gate()
 			blocking, free := c.stream(0), c.stream(nonBlocking)
@@ -219,7 +219,7 @@ func foundContexts() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famDefault, "two-threads", "one per-thread stream: each thread has its own", func(c *raw) {
+		{famDefault, "two-threads", "assuming one per-thread default stream: each thread has its own", func(c *raw) {
 			_, ctx := c.setup()
 			w := c.worker(ctx)
 			g := c.gate()
@@ -284,7 +284,7 @@ func foundContexts() []found {
 			c.res("reached", c.reached(null))
 			g.open()
 		}},
-		{famDefault, "synchronous-copy", "a copy that returns at once seems to wait for nothing: it waits for blocking streams", func(c *raw) {
+		{famDefault, "synchronous-copy", "a copy that returns at once: it still waits for blocking streams", func(c *raw) {
 			c.setup()
 			p := c.memory()
 			_, free := c.held(nonBlocking)
@@ -298,7 +298,7 @@ func foundContexts() []found {
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
 
-		{famContext, "release-of-nothing", "an unbalanced release that goes unnoticed, or takes the next owner's", func(c *raw) {
+		{famContext, "release-of-nothing", "an unbalanced release, which is not reported or releases the claim of another owner", func(c *raw) {
 			c.init()
 			dev, res := c.DeviceGet(c.at, 0)
 			c.must("cuDeviceGet", res)
@@ -312,7 +312,7 @@ func foundContexts() []found {
 			c.res("set", c.CtxSetCurrent(c.at, ctx))
 			c.res("create", c.newEvent())
 		}},
-		{famContext, "ids-of-contexts", "telling contexts apart by their handles, which come again", func(c *raw) {
+		{famContext, "ids-of-contexts", "identifying contexts by their handles, which are reused", func(c *raw) {
 			dev, ctx := c.setup()
 			id := func(ctx driver.Context) uint64 {
 				id, res := c.CtxGetId(c.at, ctx)
@@ -357,7 +357,7 @@ func foundContexts() []found {
 			c.primary(0)
 			state("retained-again")
 		}},
-		{famContext, "destroy-waits-for-work", "destroying a context to get rid of work that hangs, or freeing what its work still writes to", func(c *raw) {
+		{famContext, "destroy-waits-for-work", "destroying a context to end work that hangs, or freeing memory to which its work still writes", func(c *raw) {
 			dev, primary := c.setup()
 			g := c.gate()
 			ctx := c.context(dev)
@@ -369,7 +369,7 @@ func foundContexts() []found {
 			c.val("work-is-done", g.word().Load())
 			c.res("primary", c.newEvent())
 		}},
-		{famContext, "synchronize-is-of-one-context", "a cuCtxSynchronize that is believed to wait for all of the device's work", func(c *raw) {
+		{famContext, "synchronize-is-of-one-context", "assuming that cuCtxSynchronize waits for all work of the device", func(c *raw) {
 			dev, ctx := c.setup()
 			other := c.inside(c.aside(dev))
 			t, g := other.stream(nonBlocking), c.gate()
@@ -379,7 +379,7 @@ func foundContexts() []found {
 			c.res("synchronize", res)
 			c.res("other", c.drained(t))
 		}},
-		{famContext, "set-a-destroyed-context", "making a context current that somebody has destroyed", func(c *raw) {
+		{famContext, "set-a-destroyed-context", "making a destroyed context current", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			c.res("destroy", c.CtxDestroy(c.at, ctx))
@@ -406,7 +406,7 @@ func foundContexts() []found {
 			c.res("destroy", c.CtxDestroy(c.at, ctx))
 			c.dare("free", func() driver.Result { return c.MemFree(c.at, p) })
 		}},
-		{famContext, "event-of-a-released-primary", "keeping events over the end of the primary context, which comes back with the same handle", func(c *raw) {
+		{famContext, "event-of-a-released-primary", "keeping events after the end of the primary context, whose handle is reused", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.ended(timed, c.stream(nonBlocking))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
@@ -445,7 +445,7 @@ func foundContexts() []found {
 			c.res("disable", c.CtxDisablePeerAccess(c.at, other))
 			c.res("to-null", c.CtxEnablePeerAccess(c.at, 0, 0))
 		}},
-		{famContext, "wrong-device-current", "working on the GPU that happens to be current, where the stream's was meant", func(c *raw) {
+		{famContext, "wrong-device-current", "working on the current GPU instead of the stream's GPU", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			dev1, ctx1 := c.primary(1)
@@ -493,7 +493,7 @@ func foundContexts() []found {
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.val("other-device", dev1)
 		}},
-		{famContext, "context-of-a-green-stream", "taking the context of a green context's stream for the primary one, or for one that can be made current", func(c *raw) {
+		{famContext, "context-of-a-green-stream", "assuming that the context of a green context's stream is the primary context, or can be made current", func(c *raw) {
 			dev, primary := c.setup()
 			green, s := c.green(dev)
 			ctx, res := c.StreamGetCtx(c.at, s)
@@ -525,7 +525,7 @@ func foundContexts() []found {
 			c.res("destroy-green", c.GreenCtxDestroy(c.at, green))
 			c.res("elapsed", c.elapsed(e, e))
 		}},
-		{famContext, "green-context-waits-for-captured", "letting a green context wait for a point in a capture, which fails", func(c *raw) {
+		{famContext, "green-context-waits-for-captured", "making a green context wait for an event of a capture, which fails", func(c *raw) {
 			dev, _ := c.setup()
 			green, own := c.green(dev)
 			s, e, f := c.stream(nonBlocking), c.event(untimed), c.event(untimed)
@@ -543,18 +543,18 @@ func foundContexts() []found {
 			c.res("capturing-itself-wait", c.GreenCtxWaitEvent(c.at, green, f))
 			c.res("capturing-itself-end", c.end(own))
 		}},
-		{famContext, "green-handle-as-a-context", "taking the handle of a green context for one of a context before a stream was asked for its own", func(c *raw) {
+		{famContext, "green-handle-as-a-context", "using the handle of a green context as that of a context, before reading the context of a stream", func(c *raw) {
 			dev, _ := c.setup()
 			green, s := c.green(dev)
 			e, g := c.event(untimed), c.gate()
 			g.hold(s)
 			c.res("record", c.CtxRecordEvent(c.at, driver.Context(green), e))
 		}},
-		{famContext, "release-waits-for-work", "a release of the primary context that is believed to come back at once", func(c *raw) {
+		{famContext, "release-waits-for-work", "assuming that a release of the primary context returns at once", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			other := c.inside(ctx)
-			g := other.gate() // which outlives the primary context
+			g := other.gate() // the gate outlives the primary context
 			s := c.stream(nonBlocking)
 			c.spinner().spin(s, hold/2)
 			c.mark(s, g)
@@ -562,7 +562,7 @@ func foundContexts() []found {
 			c.val("work-is-done", g.word().Load())
 		}},
 
-		{famDefault, "synchronize-of-legacy", "synchronising the NULL stream in place of the context, or the other way round", func(c *raw) {
+		{famDefault, "synchronize-of-legacy", "synchronizing the NULL stream instead of the context, or the reverse", func(c *raw) {
 			_, ctx := c.setup()
 			block, free := c.stream(blocking), c.stream(nonBlocking)
 			sync := func(c *raw) driver.Result { return c.StreamSynchronize(c.at, null) }
@@ -582,7 +582,7 @@ func foundContexts() []found {
 			c.val("context-waits-for-non-blocking", waited)
 			c.res("context", res)
 		}},
-		{famDefault, "legacy-waits-for-an-event", "a wait on the NULL stream that stops every blocking stream, too", func(c *raw) {
+		{famDefault, "legacy-waits-for-an-event", "a wait on the NULL stream, which blocks every blocking stream, too", func(c *raw) {
 			c.setup()
 			free, block, other, g := c.stream(nonBlocking), c.stream(blocking), c.stream(nonBlocking), c.gate()
 			e, f, h := c.event(untimed), c.event(untimed), c.event(untimed)
@@ -617,7 +617,7 @@ func foundContexts() []found {
 			try("set-blocking", block, func(c *raw) driver.Result { return c.MemsetD8(c.at, p, 1, 256) })
 			try("copy-blocking", block, func(c *raw) driver.Result { return c.MemcpyDtoD(c.at, p, p+128, 128) })
 		}},
-		{famDefault, "free-waits", "a cuMemFree in the middle of the work that stops the host until all of it is done", func(c *raw) {
+		{famDefault, "free-waits", "a cuMemFree between work, which blocks the host until all work is done", func(c *raw) {
 			_, ctx := c.setup()
 			free := c.stream(nonBlocking)
 			p, res := c.MemAlloc(c.at, 256)
@@ -628,7 +628,7 @@ func foundContexts() []found {
 			c.val("waits-for-non-blocking", waited)
 			c.res("free", res)
 		}},
-		{famDefault, "per-thread-captured", "capturing a default stream: which one can be, and what the legacy one does meanwhile", func(c *raw) {
+		{famDefault, "per-thread-captured", "capturing a default stream: which ones can be captured, and what the legacy one does meanwhile", func(c *raw) {
 			_, ctx := c.setup()
 			w, e := c.worker(ctx), c.event(timed)
 			g := c.gate()

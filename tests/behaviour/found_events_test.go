@@ -9,7 +9,7 @@ import (
 // foundEvents are about records and waits.
 func foundEvents() []found {
 	return []found{
-		{famRecord, "rerecord-pending-again", "a poller that believes that an event stays complete", func(c *raw) {
+		{famRecord, "rerecord-pending-again", "a poller that assumes that an event stays complete", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			e := c.ended(timed, s)
@@ -21,7 +21,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.EventSynchronize(c.at, e))
 		}},
-		{famRecord, "wait-keeps-old-record", "one event for two purposes: what waited for the first record is not freed by a second one", func(c *raw) {
+		{famRecord, "wait-keeps-old-record", "using one event for two purposes: a wait for the first record does not end with the second one", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			e := c.event(untimed)
@@ -34,7 +34,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("waiter-afterwards", c.StreamSynchronize(c.at, s2))
 		}},
-		{famRecord, "rerecord-start", "a stopwatch whose start is recorded again: the time is negative, and no error", func(c *raw) {
+		{famRecord, "rerecord-start", "recording the start of an interval again: the time is negative, without an error", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			a := c.ended(timed, s)
@@ -45,14 +45,14 @@ func foundEvents() []found {
 			c.res("elapsed", res)
 			c.val("negative", ms < 0)
 		}},
-		{famRecord, "elapsed-with-itself", "a division by the time from an event to itself", func(c *raw) {
+		{famRecord, "elapsed-with-itself", "dividing by the time from an event to itself", func(c *raw) {
 			c.setup()
 			a := c.ended(timed, c.stream(nonBlocking))
 			ms, res := c.EventElapsedTime(c.at, a, a)
 			c.res("elapsed", res)
 			c.val("zero", ms == 0)
 		}},
-		{famRecord, "destroy-while-pending", "waiting before an event is destroyed: it need not be", func(c *raw) {
+		{famRecord, "destroy-while-pending", "waiting before destroying an event: this is not necessary", func(c *raw) {
 			c.setup()
 			s, g := c.held(nonBlocking)
 			e := c.event(timed)
@@ -62,7 +62,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famRecord, "destroy-after-wait", "keeping an event alive for those that wait for it on the GPU: they have what they need", func(c *raw) {
+		{famRecord, "destroy-after-wait", "keeping an event for streams that wait for it: they do not need the event any more", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2 := c.stream(nonBlocking)
@@ -74,7 +74,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("waiter-afterwards", c.StreamSynchronize(c.at, s2))
 		}},
-		{famRecord, "failed-record", "taking an event for recorded, or for new, after a record that failed: it is what it was", func(c *raw) {
+		{famRecord, "failed-record", "assuming that an event has a record, or none, after a failed record: the event is unchanged", func(c *raw) {
 			dev, ctx := c.setup()
 			s, g := c.held(nonBlocking)
 			e := c.event(untimed)
@@ -89,7 +89,7 @@ func foundEvents() []found {
 			c.res("record-elsewhere-again", c.EventRecord(c.at, e, foreign))
 			c.res("still-complete", c.EventQuery(c.at, e))
 		}},
-		{famRecord, "record-flags", "flags that are passed on unchecked", func(c *raw) {
+		{famRecord, "record-flags", "passing flags on without a check", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			c.res("two", c.EventRecordWithFlags(c.at, e, s, 2))
@@ -110,7 +110,7 @@ func foundEvents() []found {
 			c.res("sync", c.EventSynchronize(c.at, b))
 			c.res("elapsed", bare(c.EventElapsedTime(c.at, a, b)))
 		}},
-		{famRecord, "elapsed-pending-start", "asking for a time before both ends are there: NOT_READY, whichever is missing", func(c *raw) {
+		{famRecord, "elapsed-pending-start", "reading a time before both records are complete: NOT_READY, whichever is pending", func(c *raw) {
 			c.setup()
 			s, g := c.held(nonBlocking)
 			a := c.event(timed)
@@ -124,7 +124,7 @@ func foundEvents() []found {
 			c.res("both", bare(c.EventElapsedTime(c.at, b, a)))
 		}},
 
-		{famWait, "wait-takes-record-of-now", "waiting before the record: such a wait waits for nothing", func(c *raw) {
+		{famWait, "wait-takes-record-of-now", "waiting before the record: such a wait does nothing", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2, e := c.stream(nonBlocking), c.event(untimed)
@@ -133,7 +133,7 @@ func foundEvents() []found {
 			c.res("waiter", c.reached(s2))
 			g.open()
 		}},
-		{famWait, "wait-for-itself", "a deadlock by a stream that waits for its own event: there is none", func(c *raw) {
+		{famWait, "wait-for-itself", "avoiding that a stream waits for its own event: there is no deadlock", func(c *raw) {
 			c.setup()
 			s, g := c.held(nonBlocking)
 			e := c.event(untimed)
@@ -142,7 +142,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famWait, "wait-across-contexts", "refusing to wait for another context's event, although only records are tied to one", func(c *raw) {
+		{famWait, "wait-across-contexts", "rejecting waits for events of another context: only records need the same context", func(c *raw) {
 			dev, _ := c.setup()
 			s1, g := c.held(nonBlocking)
 			e := c.event(untimed)
@@ -154,7 +154,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s2))
 		}},
-		{famWait, "context-waits", "believing that cuCtxWaitEvent concerns the streams of now: those to come wait, too", func(c *raw) {
+		{famWait, "context-waits", "assuming that cuCtxWaitEvent affects existing streams only: future streams wait, too", func(c *raw) {
 			_, ctx := c.setup()
 			s1, g := c.held(nonBlocking)
 			before := c.stream(nonBlocking)
@@ -167,7 +167,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "context-waits-for-complete", "a barrier where none was asked for: does the wait for what is complete hold anything up?", func(c *raw) {
+		{famWait, "context-waits-for-complete", "an unwanted barrier: whether a wait for a complete event blocks anything", func(c *raw) {
 			_, ctx := c.setup()
 			e := c.ended(untimed, c.stream(nonBlocking))
 			blocking, g := c.held(0)
@@ -186,7 +186,7 @@ func foundEvents() []found {
 			c.setup()
 			c.contextWaits(c.event(timed), nonBlocking)
 		}},
-		{famWait, "context-waits-for-complete-behind-legacy", "the same while the default stream is busy: who waits for it afterwards?", func(c *raw) {
+		{famWait, "context-waits-for-complete-behind-legacy", "the same while the default stream is busy: which streams wait for it afterwards", func(c *raw) {
 			c.setup()
 			c.contextWaits(c.ended(untimed, c.stream(nonBlocking)), legacyIsHeld)
 		}},
@@ -202,7 +202,7 @@ func foundEvents() []found {
 			c.setup()
 			c.contextWaits(c.ended(untimed, null), nonBlocking)
 		}},
-		{famWait, "context-waits-for-unrecorded", "the same with an event that was never recorded, and with a stream that is not behind the default one", func(c *raw) {
+		{famWait, "context-waits-for-unrecorded", "the same with an event without a record, and with a stream that does not wait for the default stream", func(c *raw) {
 			_, ctx := c.setup()
 			e, shared := c.event(untimed), c.event(untimed|driver.CU_EVENT_INTERPROCESS)
 			_, g := c.held(nonBlocking)
@@ -213,7 +213,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "context-waits-for-interprocess", "the same with an event of several processes that is complete", func(c *raw) {
+		{famWait, "context-waits-for-interprocess", "the same with a complete shared event", func(c *raw) {
 			_, ctx := c.setup()
 			e := c.ended(untimed|driver.CU_EVENT_INTERPROCESS, c.stream(nonBlocking))
 			_, g := c.held(nonBlocking)
@@ -223,7 +223,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, other))
 		}},
-		{famWait, "context-waits-behind-its-records", "a barrier where none was asked for: what a context waits for is behind what it was asked to record", func(c *raw) {
+		{famWait, "context-waits-behind-its-records", "an unwanted barrier: a wait of a context follows an earlier record of that context", func(c *raw) {
 			c.setup()
 			c.waitsBehindRecords(c.ended(timed, c.stream(nonBlocking)), 0)
 		}},
@@ -243,7 +243,7 @@ func foundEvents() []found {
 			c.setup()
 			c.waitsBehindRecords(c.ended(timed, c.stream(nonBlocking)), 2)
 		}},
-		{famWait, "context-waits-among-others", "a deadlock: does the wait for one event hold streams up until all others are done, too?", func(c *raw) {
+		{famWait, "context-waits-among-others", "a deadlock: whether a wait for one event blocks streams until other waits have ended", func(c *raw) {
 			_, ctx := c.setup()
 			s, g1 := c.held(nonBlocking)
 			_, g2 := c.held(nonBlocking)
@@ -266,7 +266,7 @@ func foundEvents() []found {
 			c.res("all-open", c.settled(f))
 			c.res("legacy-all-open", c.settled(h))
 		}},
-		{famWait, "context-records", "polling every stream: one event of the context is complete when all are", func(c *raw) {
+		{famWait, "context-records", "polling every stream: one event of the context completes after all streams", func(c *raw) {
 			_, ctx := c.setup()
 			_, g1 := c.held(nonBlocking)
 			_, g2 := c.held(0)
@@ -278,7 +278,7 @@ func foundEvents() []found {
 			g2.open()
 			c.res("both-open", c.EventSynchronize(c.at, e))
 		}},
-		{famWait, "legacy-waits-for-complete", "a wait of the default stream that seems to do nothing: it is a barrier for all blocking streams", func(c *raw) {
+		{famWait, "legacy-waits-for-complete", "a wait of the default stream: it is a barrier for all blocking streams", func(c *raw) {
 			c.setup()
 			e := c.ended(untimed, c.stream(nonBlocking))
 			_, g := c.held(0)
@@ -299,7 +299,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "blocking-waits-for-complete", "a query of a stream that did nothing but wait for what is complete, while the default stream is busy", func(c *raw) {
+		{famWait, "blocking-waits-for-complete", "querying a stream that only waited for a complete event, while the default stream is busy", func(c *raw) {
 			c.setup()
 			e := c.ended(untimed, c.stream(nonBlocking))
 			s, g := c.stream(0), c.gate()
@@ -310,7 +310,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "blocking-waits-for-interprocess", "asking a stream whether it is idle that did nothing but wait for what other processes may record: behind a busy default stream it is not", func(c *raw) {
+		{famWait, "blocking-waits-for-interprocess", "querying a stream that only waited for a shared event: it is not idle while the default stream is busy", func(c *raw) {
 			c.setup()
 			const shared = untimed | driver.CU_EVENT_INTERPROCESS
 			complete, never, g := c.ended(shared, c.stream(nonBlocking)), c.event(shared), c.gate()
@@ -328,7 +328,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "legacy-waits-for-unrecorded-interprocess", "a barrier where none was asked for: the default stream waits for what other processes may record", func(c *raw) {
+		{famWait, "legacy-waits-for-unrecorded-interprocess", "an unwanted barrier: the default stream waits for a shared event", func(c *raw) {
 			c.setup()
 			_, g := c.held(0)
 			other := c.stream(0)
@@ -337,7 +337,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famJoin, "context-waits-for-captured", "letting a whole context wait for a point in another one's capture, which fails", func(c *raw) {
+		{famJoin, "context-waits-for-captured", "making a context wait for an event of another context's capture, which fails", func(c *raw) {
 			dev, ctx := c.setup()
 			other := c.aside(dev)
 			for _, of := range []struct {
@@ -354,7 +354,7 @@ func foundEvents() []found {
 				c.res(of.name+"-end", c.end(s))
 			}
 		}},
-		{famJoin, "record-of-another-context-when-invalidated", "looking for the mistake in the event, where the capture had failed before", func(c *raw) {
+		{famJoin, "record-of-another-context-when-invalidated", "searching for the mistake in an event whose capture was invalidated before", func(c *raw) {
 			dev, _ := c.setup()
 			s, e := c.stream(nonBlocking), c.inside(c.aside(dev)).event(untimed)
 			c.begin(s, capRelaxed)
@@ -367,7 +367,7 @@ func foundEvents() []found {
 			c.res("invalidated-external", c.external(e, s))
 			c.res("end", c.end(s))
 		}},
-		{famWait, "wait-again-behind-legacy", "a second wait for the same event that seems to do nothing: does it put the stream behind the default one?", func(c *raw) {
+		{famWait, "wait-again-behind-legacy", "a second wait for the same event: whether it makes the stream wait for the default stream", func(c *raw) {
 			c.setup()
 			t, g := c.held(nonBlocking)
 			e, f := c.event(untimed), c.event(untimed)
@@ -394,7 +394,7 @@ func foundEvents() []found {
 			last.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "wait-for-legacy-behind-legacy", "a wait for an event of the default stream by a stream that is behind it anyway", func(c *raw) {
+		{famWait, "wait-for-legacy-behind-legacy", "a wait for an event of the default stream by a stream that waits for the default stream anyway", func(c *raw) {
 			c.setup()
 			idle, busy, timedBusy, recorded, p := c.stream(blocking), c.stream(blocking), c.stream(blocking), c.stream(blocking), c.memory()
 			g, last, e, f := c.gate(), c.gate(), c.event(untimed), c.event(timed)
@@ -418,7 +418,7 @@ func foundEvents() []found {
 			last.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "untimed-record-behind-legacy", "an event that is complete at once, as its stream has nothing to do but to wait for the default one", func(c *raw) {
+		{famWait, "untimed-record-behind-legacy", "an event that completes at once, because its stream has no work except to wait for the default stream", func(c *raw) {
 			c.setup()
 			s, t, g := c.stream(0), c.stream(0), c.gate()
 			g.hold(null)
@@ -444,7 +444,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "blocking-record-behind-legacy", "the same for an event that lets threads sleep: here its stream is busy", func(c *raw) {
+		{famWait, "blocking-record-behind-legacy", "the same for an event for which threads sleep: here its stream is busy", func(c *raw) {
 			c.setup()
 			s, g, e := c.stream(blocking), c.gate(), c.event(untimed|driver.CU_EVENT_BLOCKING_SYNC)
 			g.hold(null)
@@ -454,10 +454,10 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famRecord, "blocking-record-twice", "a record that stops the host: an event that lets threads sleep, recorded while its record is pending", func(c *raw) {
+		{famRecord, "blocking-record-twice", "a record that blocks the host: an event for which threads sleep, recorded while its previous record is pending", func(c *raw) {
 			c.setup()
 			s, g, e := c.stream(blocking), c.gate(), c.event(untimed|driver.CU_EVENT_BLOCKING_SYNC)
-			p := c.memory() // which is not allocated while something is held
+			p := c.memory() // allocated before a stream is held
 			g.hold(s)
 			c.must("cuMemsetD8Async", c.set(p, null))
 			c.record(e, driver.CU_STREAM_PER_THREAD)
@@ -477,7 +477,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "legacy-waits-for-its-own", "a barrier where none was asked for: the default stream waits for its own event, which is complete", func(c *raw) {
+		{famWait, "legacy-waits-for-its-own", "an unwanted barrier: the default stream waits for its own complete event", func(c *raw) {
 			c.setup()
 			e, s, free := c.ended(timed, null), c.stream(blocking), c.stream(blocking)
 			g := c.gate()
@@ -499,13 +499,13 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.CtxSynchronize(c.at))
 		}},
-		{famWait, "wait-flags", "flags that are passed on unchecked", func(c *raw) {
+		{famWait, "wait-flags", "passing flags on without a check", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			c.res("two", c.StreamWaitEvent(c.at, s, e, 2))
 			c.res("external-outside", c.StreamWaitEvent(c.at, s, e, driver.CU_EVENT_WAIT_EXTERNAL))
 		}},
-		{famWait, "wait-outlives-stream", "losing the order by destroying the stream that is waited for", func(c *raw) {
+		{famWait, "wait-outlives-stream", "losing the order by destroying a stream for which others wait", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2, e := c.stream(nonBlocking), c.event(untimed)
@@ -516,7 +516,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s2))
 		}},
-		{famWait, "wait-before-destroyed-waiter", "work that is lost with the stream it was put on: it is done", func(c *raw) {
+		{famWait, "wait-before-destroyed-waiter", "assuming that work is lost when its stream is destroyed: the work is done", func(c *raw) {
 			c.setup()
 			s1, g := c.held(nonBlocking)
 			s2, e, f := c.stream(nonBlocking), c.event(untimed), c.event(untimed)
@@ -529,7 +529,7 @@ func foundEvents() []found {
 			c.res("sync", c.EventSynchronize(c.at, f))
 		}},
 
-		{famRecord, "older-record-completes-later", "taking the end of an older record, which a slow stream reaches later, for that of the newest", func(c *raw) {
+		{famRecord, "older-record-completes-later", "mistaking the completion of an older record on a slow stream for that of the newest record", func(c *raw) {
 			c.setup()
 			slow, fast := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, g := c.event(timed), c.gate()
@@ -547,7 +547,7 @@ func foundEvents() []found {
 			c.res("elapsed", c.elapsed(e, mid))
 			c.val("has-the-newest-time", c.after(e, mid))
 		}},
-		{famRecord, "synchronize-keeps-its-record", "a host thread that waits on and on, because another one records the event again", func(c *raw) {
+		{famRecord, "synchronize-keeps-its-record", "a host thread that waits forever because another thread records the event again and again", func(c *raw) {
 			_, ctx := c.setup()
 			a, b := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, first, second := c.event(timed), c.gate(), c.gate()
@@ -562,7 +562,7 @@ func foundEvents() []found {
 			c.res("sync", res)
 			c.res("sync-newer", c.EventSynchronize(c.at, e))
 		}},
-		{famRecord, "time-is-of-completion", "measuring from the call of cuEventRecord, where the time is taken when the stream gets there", func(c *raw) {
+		{famRecord, "time-is-of-completion", "measuring from the call of cuEventRecord: the time is that at which the stream reaches the record", func(c *raw) {
 			c.setup()
 			s, u := c.stream(nonBlocking), c.stream(nonBlocking)
 			a, b, g := c.event(timed), c.event(timed), c.gate()
@@ -576,7 +576,7 @@ func foundEvents() []found {
 			c.res("elapsed", c.elapsed(a, b))
 			c.val("recorded-later-is-later", c.after(a, b))
 		}},
-		{famRecord, "elapsed-of-one-untimed", "asking for a time that one of the two events never took, and not knowing which error comes first", func(c *raw) {
+		{famRecord, "elapsed-of-one-untimed", "reading a time of an event without a time, with several possible errors", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			g, a := c.gate(), c.ended(timed, s)
@@ -595,7 +595,7 @@ func foundEvents() []found {
 			c.finish(s)
 			c.res("blocking-and-spinning", c.elapsed(a, c.ended(driver.CU_EVENT_BLOCKING_SYNC, s)))
 		}},
-		{famRecord, "refused-flags", "taking one refusal for another: which one wins, and that neither undoes the old record", func(c *raw) {
+		{famRecord, "refused-flags", "mistaking one error for another: which error is returned, and that the old record remains", func(c *raw) {
 			dev, _ := c.setup()
 			wrong := c.inside(c.aside(dev)).stream(nonBlocking)
 			s := c.stream(nonBlocking)
@@ -610,7 +610,7 @@ func foundEvents() []found {
 			c.res("elapsed", c.elapsed(a, e))
 			c.res("default", with(s, driver.CU_EVENT_RECORD_DEFAULT))
 		}},
-		{famRecord, "synchronize-holds-nobody", "a driver call that waits behind another thread's cuEventSynchronize", func(c *raw) {
+		{famRecord, "synchronize-holds-nobody", "a driver call that is blocked by another thread's cuEventSynchronize", func(c *raw) {
 			_, ctx := c.setup()
 			s, u := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, f, g := c.event(driver.CU_EVENT_BLOCKING_SYNC), c.event(timed), c.gate()
@@ -630,7 +630,7 @@ func foundEvents() []found {
 			w.end()
 			c.res("sync", res)
 		}},
-		{famRecord, "handle-comes-again", "destroying an event twice: the second time hits somebody else's, which has its handle", func(c *raw) {
+		{famRecord, "handle-comes-again", "destroying an event twice: the second call destroys another event with the same handle", func(c *raw) {
 			c.setup()
 			e := c.event(timed)
 			c.res("destroy", c.EventDestroy(c.at, e))
@@ -639,7 +639,7 @@ func foundEvents() []found {
 			c.res("destroy-stream", c.StreamDestroy(c.at, s))
 			c.val("same-stream-handle", c.stream(nonBlocking) == s)
 		}},
-		{famRecord, "recorded-while-unrecorded-is-waited", "a synchronize before the record, which does not wait for it", func(c *raw) {
+		{famRecord, "recorded-while-unrecorded-is-waited", "synchronizing before the record, which does not wait for that record", func(c *raw) {
 			_, ctx := c.setup()
 			s, e, g := c.stream(nonBlocking), c.event(timed), c.gate()
 			g.hold(s)
@@ -654,7 +654,7 @@ func foundEvents() []found {
 			c.res("recorded", res)
 		}},
 
-		{famWait, "wait-for-complete", "a wait for a complete event that is taken for one for its next record", func(c *raw) {
+		{famWait, "wait-for-complete", "assuming that a wait for a complete event is for the next record", func(c *raw) {
 			c.setup()
 			a, s := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, g := c.ended(untimed, a), c.gate()
@@ -669,7 +669,7 @@ func foundEvents() []found {
 			held.open()
 			c.finish(a)
 		}},
-		{famWait, "wait-for-two", "a stream that goes on with the first of two events that it waits for", func(c *raw) {
+		{famWait, "wait-for-two", "a stream that continues after the first of two events for which it waits", func(c *raw) {
 			c.setup()
 			a, b, s := c.stream(nonBlocking), c.stream(nonBlocking), c.stream(nonBlocking)
 			e, f, g, h := c.event(untimed), c.event(untimed), c.gate(), c.gate()
@@ -685,7 +685,7 @@ func foundEvents() []found {
 			g.open()
 			c.res("both-are-done", c.drained(s))
 		}},
-		{famWait, "ring-of-waits", "fearing a deadlock where two streams wait for each other in turn, with one event", func(c *raw) {
+		{famWait, "ring-of-waits", "avoiding that two streams wait for each other in turn with one event: there is no deadlock", func(c *raw) {
 			c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
 			e, g := c.event(untimed), c.gate()
@@ -701,7 +701,7 @@ func foundEvents() []found {
 			c.res("S", c.drained(s))
 			c.res("T", c.drained(t))
 		}},
-		{famWait, "context-record", "an event of a whole context that misses a kind of stream, or what comes later", func(c *raw) {
+		{famWait, "context-record", "an event of a whole context that does not cover a kind of stream, or later work", func(c *raw) {
 			dev, ctx := c.setup()
 			other := c.aside(dev)
 			free, block := c.stream(nonBlocking), c.stream(blocking)
@@ -727,7 +727,7 @@ func foundEvents() []found {
 			c.finish(free)
 			c.res("other-context", c.CtxRecordEvent(c.at, other, e))
 		}},
-		{famWait, "context-wait", "work in a context that was to wait and does not: of streams that are created later, or of other contexts", func(c *raw) {
+		{famWait, "context-wait", "work that must wait and does not, in a context's future streams or in other contexts", func(c *raw) {
 			dev, ctx := c.setup()
 			other := c.aside(dev)
 			c2 := c.inside(other)
@@ -780,18 +780,18 @@ func foundEvents() []found {
 	}
 }
 
-// recorded returns an event that is recorded on a stream now.
+// recorded returns an event that was just recorded on a stream.
 func (c *raw) recorded(s driver.Stream) driver.Event {
 	e := c.event(untimed)
 	c.record(e, s)
 	return e
 }
 
-// legacyIsHeld is for contextWaits: the legacy default stream.
+// legacyIsHeld is a flag of contextWaits: the legacy default stream is held.
 const legacyIsHeld = 100
 
-// contextWaits lets the context wait for an event that is complete or was never
-// recorded, while a stream with the flags is held, and tells who has to wait.
+// contextWaits makes the context wait for an event that is complete or was never recorded, while a
+// stream with the flags is held. It reports which streams wait.
 func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	ctx, res := c.CtxGetCurrent(c.at)
 	c.must("cuCtxGetCurrent", res)
@@ -818,9 +818,9 @@ func (c *raw) contextWaits(e driver.Event, flags uint32) {
 	c.res("sync", c.CtxSynchronize(c.at))
 }
 
-// waitsBehindRecords lets the context wait for an event that is complete, or was never
-// recorded, while a record of the whole context is pending, and tells whether others wait
-// for that. The context waits for the event some times before.
+// waitsBehindRecords makes the context wait for an event that is complete or was never recorded,
+// while a record of the whole context is pending. It reports whether other streams wait for that
+// record. Before that, the context waits for the event several times.
 func (c *raw) waitsBehindRecords(e driver.Event, before int) {
 	ctx, res := c.CtxGetCurrent(c.at)
 	c.must("cuCtxGetCurrent", res)

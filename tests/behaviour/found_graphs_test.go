@@ -6,7 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// foundGraphs are about graphs, made by hand or captured, and how they run.
+// foundGraphs are about graphs that were built or captured, and about their launches.
 func foundGraphs() []found {
 	graph := func(c *raw) driver.Graph {
 		g, res := c.GraphCreate(c.at, 0)
@@ -24,7 +24,7 @@ func foundGraphs() []found {
 		return n
 	}
 	return []found{
-		{famGraph, "empty-graph-on-default", "an empty graph on the default stream as a barrier between blocking streams, which any other work there is", func(c *raw) {
+		{famGraph, "empty-graph-on-default", "using an empty graph on the default stream as a barrier between blocking streams, as other work is", func(c *raw) {
 			c.setup()
 			s, held, other, g := c.stream(nonBlocking), c.stream(blocking), c.stream(blocking), c.gate()
 			empty, full := c.exec(c.captured(s, func() {})), c.exec(c.captured(s, func() { c.mark(s, c.gate()) }))
@@ -36,7 +36,7 @@ func foundGraphs() []found {
 			g.open()
 			c.res("when-open", c.drained(other))
 		}},
-		{famGraph, "event-set-while-running", "giving a running graph another event, and missing the one it was launched with", func(c *raw) {
+		{famGraph, "event-set-while-running", "setting another event in a running graph, which still uses the event of its launch", func(c *raw) {
 			c.setup()
 			s, e, f, g := c.stream(nonBlocking), c.event(timed), c.event(timed), c.gate()
 			gr := graph(c)
@@ -51,7 +51,7 @@ func foundGraphs() []found {
 			c.res("recorded-old", c.elapsed(e, e))
 			c.res("recorded-new", c.elapsed(f, f))
 		}},
-		{famGraph, "wrong-node-or-event", "giving a node an event that it cannot have, or asking it for one that it has not", func(c *raw) {
+		{famGraph, "wrong-node-or-event", "setting an invalid event of a node, or reading an event that a node does not have", func(c *raw) {
 			dev, _ := c.setup()
 			e, foreign := c.event(timed), c.inside(c.aside(dev)).event(timed)
 			gr, other := graph(c), graph(c)
@@ -67,7 +67,7 @@ func foundGraphs() []found {
 			c.res("event-of-another-context-in-the-graph", c.GraphEventRecordNodeSetEvent(c.at, n, foreign))
 			c.res("wait-for-another-context", c.GraphEventWaitNodeSetEvent(c.at, w, foreign))
 		}},
-		{famGraph, "kinds-of-nodes", "counting nodes of a captured graph, which has not one for each call", func(c *raw) {
+		{famGraph, "kinds-of-nodes", "assuming that a captured graph has one node for each call", func(c *raw) {
 			c.setup()
 			s, t, e, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate()
 			waited := c.ended(timed, t)
@@ -101,7 +101,7 @@ func foundGraphs() []found {
 			c.finish(s)
 			c.val("host-ran", slot.Load())
 		}},
-		{famGraph, "without-a-context", "making graphs on a thread without a current context: which call is the first to fail", func(c *raw) {
+		{famGraph, "without-a-context", "creating graphs on a thread without a current context: the first call that fails", func(c *raw) {
 			_, ctx := c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			c.bare()
@@ -125,7 +125,7 @@ func foundGraphs() []found {
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("destroy-executable", c.GraphExecDestroy(c.at, x))
 		}},
-		{famGraph, "record-and-wait-in-one-graph", "a wait node that takes the last launch's record, not the one beside it", func(c *raw) {
+		{famGraph, "record-and-wait-in-one-graph", "a wait node that waits for a record of the previous launch, and not for the node beside it", func(c *raw) {
 			c.setup()
 			s, e, g := c.stream(nonBlocking), c.event(untimed), c.gate()
 			gr := graph(c)
@@ -141,7 +141,7 @@ func foundGraphs() []found {
 			g.open()
 			c.res("twice", c.drained(s))
 		}},
-		{famGraph, "upload", "an upload that is believed to run the graph, or to need no order", func(c *raw) {
+		{famGraph, "upload", "assuming that an upload runs the graph, or needs no order", func(c *raw) {
 			c.setup()
 			s, t, e, g := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed), c.gate()
 			gr := graph(c)

@@ -6,20 +6,21 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// tellFirst gives the first process a handle, and waits until that lets this one go on.
-func (c *raw) tellFirst(x exported) {
+// sendToFirst sends the first process a handle, and waits until that process lets this one
+// continue.
+func (c *raw) sendToFirst(x exported) {
 	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
-	c.heard(new(any))
+	c.readyToReceive(new(any))
 }
 
-// opened opens the event that the second process told of.
+// opened opens the event whose handle the second process sent.
 func (c *raw) opened(other *second) driver.Event {
 	e, res := c.IpcOpenEventHandle(c.at, other.handle())
 	c.res("open", res)
 	return e
 }
 
-// handle is the one that the second process told.
+// handle returns the handle that the second process sent.
 func (s *second) handle() (h driver.IPCEventHandle) {
 	data, err := base64.StdEncoding.DecodeString(s.text)
 	if err != nil || copy(h[:], data) != len(h) {
@@ -28,18 +29,18 @@ func (s *second) handle() (h driver.IPCEventHandle) {
 	return h
 }
 
-// kill ends the second process, which has no say in it.
+// kill kills the second process.
 func (s *second) kill() {
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.rep.fatal("the second process: %v", err)
 	}
-	_ = s.cmd.Wait() // it says that the process was killed
+	_ = s.cmd.Wait() // the error is that the process was killed
 }
 
-// foundIPC are about processes that export events, and that end.
+// foundIPC are about processes that export events and then end.
 func foundIPC() []found {
-	// exporting makes a case whose second process makes the event, and prepares it. The
-	// first one has it then, and lets the second go on.
+	// exporting makes a case whose second process creates and prepares the event. Then the first
+	// process opens the event, and lets the second process continue.
 	exporting := func(prepare, then func(c *raw, e driver.Event, s driver.Stream), first func(c *raw, other *second)) func(*raw) {
 		return func(c *raw) {
 			c.setup()
@@ -52,7 +53,7 @@ func foundIPC() []found {
 			if prepare != nil {
 				prepare(c, e, s)
 			}
-			c.tellFirst(x)
+			c.sendToFirst(x)
 			if then != nil {
 				then(c, e, s)
 			}
@@ -64,60 +65,60 @@ func foundIPC() []found {
 		c.record(e, s)
 	}
 	return []found{
-		{famIPC, "ipc-before-the-first-record", "an importer that believes that data is there because the event is complete", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-before-the-first-record", "an importer that assumes that data is complete because the event is complete", exporting(nil, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
 			c.res("query", c.query(e))
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("wait", c.wait(s, e))
 			c.res("stream", c.drained(s))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-recorded-again-while-waited", "a waiter in another process that waits for the newest record, where one in this process would not", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-recorded-again-while-waited", "assuming that a waiter in another process does not wait for newer records, as one in this process", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			first, second := c.gate(), c.gate()
 			t := c.stream(nonBlocking)
 			first.hold(s)
 			second.hold(t)
 			c.res("record", c.EventRecord(c.at, e, s))
-			c.more()
+			c.waitForFirst()
 			c.res("record-again", c.EventRecord(c.at, e, t))
 			first.open()
 			c.res("first-stream", c.drained(s))
-			c.more()
+			c.waitForFirst()
 			second.open()
 			c.res("second-stream", c.drained(t))
-			c.more()
+			c.waitForFirst()
 		}, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			c.res("wait", c.wait(s, e))
-			other.say(1)
+			other.send(1)
 			c.res("stream-when-older-is-done", c.drained(s))
 			c.res("query", c.query(e))
-			other.say(1)
+			other.send(1)
 			c.res("stream-when-newer-is-done", c.drained(s))
 			c.res("query-done", c.settled(e))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 		{famIPC, "ipc-open-after-destroy", "sending a handle, and destroying the event before it was opened", exporting(func(c *raw, e driver.Event, s driver.Stream) {
 			c.res("destroy", c.EventDestroy(c.at, e))
-			c.event(interprocess) // maybe in its place
+			c.event(interprocess) // may get the same address
 		}, nil, func(c *raw, other *second) {
 			if e := c.opened(other); e != 0 {
 				c.val("query", int(c.query(e)))
 			} else {
 				c.val("query", "none")
 			}
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended well", exporting(func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-exporter-ends", "an importer that fails when the exporter has ended without an error", exporting(func(c *raw, e driver.Event, s driver.Stream) {
 			c.record(e, s)
 			c.finish(s)
 		}, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.res("query", c.query(e))
 			c.res("sync", c.EventSynchronize(c.at, e))
@@ -127,7 +128,7 @@ func foundIPC() []found {
 			c.res("destroy", c.EventDestroy(c.at, e))
 		})},
 		{famIPC, "ipc-open-after-the-end", "opening the event of a process that has ended", exporting(nil, nil, func(c *raw, other *second) {
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.opened(other)
 			c.res("alive", c.newEvent())
@@ -162,14 +163,14 @@ func foundIPC() []found {
 				e := c.imported("open")
 				s, _ := c.held(nonBlocking)
 				c.res("record", c.EventRecord(c.at, e, s))
-				c.more() // and is killed
+				c.waitForFirst() // the process is killed here
 				return
 			}
 			c.setup()
 			s := c.stream(nonBlocking)
 			e, x := c.export()
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("query", c.query(e))
 			other.kill()
 			c.res("query-killed", c.settled(e))
@@ -190,10 +191,10 @@ func foundIPC() []found {
 			c.res("query", c.query(e))
 			try("external-record", func() driver.Result { return c.external(e, s) })
 			try("external-wait", func() driver.Result { return c.externalWait(s, e) })
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-without-a-context", "opening an event before a context is current, or in another one than its streams'", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-without-a-context", "opening an event without a current context, or in another context than that of its streams", exporting(nil, nil, func(c *raw, other *second) {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			ctx, made := c.top(), c.aside(dev)
@@ -206,15 +207,15 @@ func foundIPC() []found {
 			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			c.current(ctx)
 			c.res("record-in-the-primary", c.EventRecord(c.at, e, c.stream(nonBlocking)))
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
-		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context than it was opened in", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-wait-elsewhere", "waiting for an opened event on a stream of another context", exporting(nil, nil, func(c *raw, other *second) {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			e := c.opened(other)
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
@@ -224,7 +225,7 @@ func foundIPC() []found {
 			e := c.opened(other)
 			c.record(e, c.stream(nonBlocking))
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
@@ -232,18 +233,18 @@ func foundIPC() []found {
 			dev, res := c.CtxGetDevice(c.at)
 			c.must("cuCtxGetDevice", res)
 			e, ctx := c.opened(other), c.aside(dev)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("wait", func() driver.Result { return c.CtxWaitEvent(c.at, ctx, e) })
 		})},
-		{famIPC, "interprocess-wait-elsewhere", "the same where it was created, before it has a handle", func(c *raw) {
+		{famIPC, "interprocess-wait-elsewhere", "the same in the process that created the event, before the event has a handle", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.event(interprocess)
 			c.res("record", c.EventRecord(c.at, e, c.stream(nonBlocking)))
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},
-		{famIPC, "exported-wait-elsewhere", "the same when it has one", func(c *raw) {
+		{famIPC, "exported-wait-elsewhere", "the same after the event has a handle", func(c *raw) {
 			dev, _ := c.setup()
 			e := c.event(interprocess)
 			c.res("export", bare(c.IpcGetEventHandle(c.at, e)))
@@ -251,9 +252,9 @@ func foundIPC() []found {
 			s := c.inside(c.aside(dev)).stream(nonBlocking)
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		}},
-		{famIPC, "ipc-calls-without-a-context", "making a context current for what needs none, or not doing it for what crashes: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-calls-without-a-context", "making a context current for calls that need none, or not for calls that crash without one: all calls on an opened event", exporting(nil, nil, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.bare()
 			c.res("query", c.query(e))
@@ -261,9 +262,9 @@ func foundIPC() []found {
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.dare("wait", func() driver.Result { return c.wait(s, e) })
 		})},
-		{famIPC, "ipc-destroy-without-a-context", "the same of its destruction", exporting(nil, nil, func(c *raw, other *second) {
+		{famIPC, "ipc-destroy-without-a-context", "the same for its destruction", exporting(nil, nil, func(c *raw, other *second) {
 			e := c.opened(other)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.bare()
 			c.dare("destroy", func() driver.Result { return c.EventDestroy(c.at, e) })
@@ -274,7 +275,7 @@ func foundIPC() []found {
 				c.must("external record", c.external(e, s))
 				c.must("external wait", c.externalWait(s, e))
 			}))
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("launch", func() driver.Result {
 				if res := c.GraphLaunch(c.at, x, s); res != driver.ResultSuccess {
@@ -289,30 +290,30 @@ func foundIPC() []found {
 			e, s := c.opened(other), c.stream(nonBlocking)
 			x := c.exec(c.captured(s, func() { c.must("external wait", c.externalWait(s, e)) }))
 			elsewhere := c.inside(c.aside(dev)).stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.dare("launch", func() driver.Result { return c.GraphLaunch(c.at, x, elsewhere) })
 		})},
-		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, and not told so", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
+		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, without an error", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
 			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
 			g := c.gate()
 			g.hold(s)
 			c.launch(s, f, driver.KernelParams{})
 			c.res("record", c.EventRecord(c.at, e, s))
-			c.more()
+			c.waitForFirst()
 			g.open()
 			c.res("sync-there", c.StreamSynchronize(c.at, s))
-			c.more()
+			c.waitForFirst()
 		}, func(c *raw, other *second) {
 			e, s := c.opened(other), c.stream(nonBlocking)
-			other.say(1)
+			other.send(1)
 			c.res("query", c.query(e))
 			c.res("wait", c.wait(s, e))
-			other.say(1)
+			other.send(1)
 			c.res("query-failed", c.settled(e))
 			c.res("stream", c.drained(s))
 			c.res("create", c.newEvent())
-			other.say(1)
+			other.send(1)
 			other.end()
 		})},
 	}

@@ -8,7 +8,7 @@ import (
 
 const interprocess = driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING
 
-// exported is what the first process of a case tells the second.
+// exported is what the first process of a case sends the second.
 type exported struct{ Handle []byte }
 
 // export returns an event for other processes.
@@ -19,11 +19,11 @@ func (c *raw) export() (driver.Event, exported) {
 	return e, exported{h[:]}
 }
 
-// imported waits, in a second process, for an event of the first.
+// imported waits, in a second process, for an event of the first process.
 func (c *raw) imported(step string) driver.Event {
 	c.setup()
 	var x exported
-	c.hear(&x)
+	c.receive(&x)
 	var h driver.IPCEventHandle
 	copy(h[:], x.Handle)
 	e, res := c.IpcOpenEventHandle(c.at, h)
@@ -31,22 +31,22 @@ func (c *raw) imported(step string) driver.Event {
 	return e
 }
 
-// more waits, in a second process, until the first lets it go on.
-func (c *raw) more() {
+// waitForFirst waits, in a second process, until the first process lets it continue.
+func (c *raw) waitForFirst() {
 	var v any
-	c.hear(&v)
+	c.receive(&v)
 }
 
 // foundOthers are about other processes, graphs, sticky errors and second devices.
 func foundOthers() []found {
 	return []found{
-		{famIPC, "exporter-destroys", "an importer that loses an event because the exporter has destroyed its own", func(c *raw) {
+		{famIPC, "exporter-destroys", "an importer that loses an event because the exporter destroyed the original", func(c *raw) {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				c.res("child-pending", c.settled(e))
-				c.more() // it is destroyed
+				c.waitForFirst() // the event is destroyed
 				c.res("child-after-destroy", c.settled(e))
-				c.more() // the gate is open
+				c.waitForFirst() // the gate is open
 				c.res("child-sync", c.EventSynchronize(c.at, e))
 				c.res("child-destroy", c.EventDestroy(c.at, e))
 				return
@@ -56,27 +56,27 @@ func foundOthers() []found {
 			e, x := c.export()
 			c.record(e, s)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("destroy", c.EventDestroy(c.at, e))
-			other.say(1)
+			other.send(1)
 			g.open()
 			c.finish(s)
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
-		{famIPC, "importer-dies", "an exporter that is disturbed by an importer's death", func(c *raw) {
+		{famIPC, "importer-dies", "an exporter that is affected by the end of an importer", func(c *raw) {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				s, _ := c.held(nonBlocking)
 				c.must("cuStreamWaitEvent", c.StreamWaitEvent(c.at, s, e, 0))
-				return // and dies, with all that is pending
+				return // the process ends with pending work
 			}
 			c.setup()
 			s, g := c.held(nonBlocking)
 			e, x := c.export()
 			c.record(e, s)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			other.end()
 			c.res("pending", c.settled(e))
 			g.open()
@@ -84,39 +84,39 @@ func foundOthers() []found {
 			c.record(e, s)
 			c.res("sync-again", c.EventSynchronize(c.at, e))
 		}},
-		{famIPC, "importer-records", "an event that the importer records: the exporter sees that", func(c *raw) {
+		{famIPC, "importer-records", "assuming that the exporter does not see records of the importer", func(c *raw) {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				s, g := c.held(nonBlocking)
 				c.res("child-record", c.EventRecord(c.at, e, s))
-				c.more()
+				c.waitForFirst()
 				g.open()
 				c.finish(s)
-				c.more()
+				c.waitForFirst()
 				return
 			}
 			c.setup()
 			e, x := c.export()
 			c.res("query-unrecorded", c.EventQuery(c.at, e))
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			c.res("query-pending", c.settled(e))
 			s := c.stream(nonBlocking)
 			c.res("wait", c.StreamWaitEvent(c.at, s, e, 0))
 			c.res("waiter", c.reached(s))
-			other.say(1)
+			other.send(1)
 			c.res("sync", c.EventSynchronize(c.at, e))
 			c.res("sync-waiter", c.StreamSynchronize(c.at, s))
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
-		{famIPC, "exporter-records-again", "an importer that waits for the record of its time: it follows the newest", func(c *raw) {
+		{famIPC, "exporter-records-again", "assuming that an importer waits for the record at its call: it waits for the newest record", func(c *raw) {
 			if c.job.Part == peer {
 				e := c.imported("open")
 				c.res("child-complete", c.settled(e))
-				c.more()
+				c.waitForFirst()
 				c.res("child-pending", c.settled(e))
-				c.more()
+				c.waitForFirst()
 				c.res("child-sync", c.EventSynchronize(c.at, e))
 				return
 			}
@@ -127,13 +127,13 @@ func foundOthers() []found {
 			c.record(e, s)
 			c.sync(e)
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			g.hold(s)
 			c.record(e, s)
-			other.say(1)
+			other.send(1)
 			g.open()
 			c.finish(s)
-			other.say(1)
+			other.send(1)
 			other.end()
 		}},
 		{famIPC, "open-here", "opening one's own event", func(c *raw) {
@@ -161,11 +161,11 @@ func foundOthers() []found {
 			c.res("end", c.end(s))
 			c.res("query", c.EventQuery(c.at, e))
 		}},
-		{famIPC, "open-twice", "an importer that opens an event twice has two: each is destroyed by itself", func(c *raw) {
+		{famIPC, "open-twice", "opening an event twice in an importer: this makes two events, which are destroyed separately", func(c *raw) {
 			if c.job.Part == peer {
 				c.setup()
 				var x exported
-				c.hear(&x)
+				c.receive(&x)
 				var h driver.IPCEventHandle
 				copy(h[:], x.Handle)
 				e, res := c.IpcOpenEventHandle(c.at, h)
@@ -181,30 +181,30 @@ func foundOthers() []found {
 			c.setup()
 			_, x := c.export()
 			other := startPeer(c.job, c.reporter)
-			other.say(x)
+			other.send(x)
 			other.end()
 		}},
-		{famIPC, "exporter-dies", "an importer that hangs, or fails, when the exporter is gone before it has recorded the end", func(c *raw) {
+		{famIPC, "exporter-dies", "an importer that hangs or fails because the exporter ended before its record", func(c *raw) {
 			if c.job.Part == peer {
 				c.setup()
 				s, _ := c.held(nonBlocking)
 				e, x := c.export()
 				c.record(e, s)
-				c.tellFirst(x)
-				return // and dies, with the record pending
+				c.sendToFirst(x)
+				return // the process ends with a pending record
 			}
 			c.setup()
 			other := startPeer(c.job, c.reporter)
 			e := c.opened(other)
 			c.res("pending", c.settled(e))
-			other.say(1)
+			other.send(1)
 			other.end()
 			c.val("pending-for-ever", c.settled(e) == driver.ResultNotReady)
 			c.res("destroy", c.EventDestroy(c.at, e))
 			c.res("create", bare(c.EventCreate(c.at, timed)))
 		}},
 
-		{famGraph, "launches-in-turn", "one executable graph on two streams at once: its launches wait for each other", func(c *raw) {
+		{famGraph, "launches-in-turn", "launching an executable graph on two streams at a time: the launches wait for each other", func(c *raw) {
 			c.setup()
 			s1, s2, p, g := c.stream(nonBlocking), c.stream(nonBlocking), c.memory(), c.gate()
 			c.begin(s1, capGlobal)
@@ -218,7 +218,7 @@ func foundOthers() []found {
 			g.open()
 			c.res("sync", c.StreamSynchronize(c.at, s2))
 		}},
-		{famGraph, "graph-destroyed-first", "keeping a graph for its executable: that has what it needs", func(c *raw) {
+		{famGraph, "graph-destroyed-first", "keeping a graph for its executable graph, which does not need it", func(c *raw) {
 			c.setup()
 			s, p := c.stream(nonBlocking), c.memory()
 			c.begin(s, capGlobal)
@@ -229,7 +229,7 @@ func foundOthers() []found {
 			c.res("launch", c.GraphLaunch(c.at, x, s))
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famGraph, "exec-destroyed-while-pending", "waiting for an executable graph before it is destroyed: it goes when it is done", func(c *raw) {
+		{famGraph, "exec-destroyed-while-pending", "waiting for an executable graph before destroying it: it is destroyed after its work", func(c *raw) {
 			c.setup()
 			s, p, g := c.stream(nonBlocking), c.memory(), c.gate()
 			c.begin(s, capGlobal)
@@ -260,7 +260,7 @@ func foundOthers() []found {
 			c.res("event-of-node", res)
 			c.val("is-old", of == a)
 		}},
-		{famGraph, "exec-has-its-own-events", "changing a node after the executable was made: it does not notice", func(c *raw) {
+		{famGraph, "exec-has-its-own-events", "changing a node after the instantiation: the executable graph does not change", func(c *raw) {
 			c.setup()
 			s, a, b := c.stream(nonBlocking), c.event(timed), c.event(timed)
 			graph, res := c.GraphCreate(c.at, 0)
@@ -274,7 +274,7 @@ func foundOthers() []found {
 			c.res("old-is-recorded", bare(c.EventElapsedTime(c.at, a, a)))
 			c.res("new-is-unrecorded", bare(c.EventElapsedTime(c.at, b, b)))
 		}},
-		{famGraph, "foreign-dependency", "nodes of two graphs that are mixed up", func(c *raw) {
+		{famGraph, "foreign-dependency", "mixing nodes of two graphs", func(c *raw) {
 			c.setup()
 			g1, res := c.GraphCreate(c.at, 0)
 			c.must("cuGraphCreate", res)
@@ -288,7 +288,7 @@ func foundOthers() []found {
 			c.res("count", res)
 			c.val("nodes", count)
 		}},
-		{famGraph, "node-kinds", "asking a node of one kind for what another kind has", func(c *raw) {
+		{famGraph, "node-kinds", "reading a property of a node that only another kind has", func(c *raw) {
 			c.setup()
 			e := c.event(timed)
 			graph, res := c.GraphCreate(c.at, 0)
@@ -348,7 +348,7 @@ func foundOthers() []found {
 			c.res("instantiate-clone", bare(c.GraphInstantiateWithFlags(c.at, clone, 0)))
 		}},
 
-		{famSticky, "created-context-poisoned", "confining a faulty kernel to a context of its own: does the primary one survive?", func(c *raw) {
+		{famSticky, "created-context-poisoned", "running a faulty kernel in a context of its own: whether the primary context survives", func(c *raw) {
 			dev, primary := c.setup()
 			e := c.ended(timed, c.stream(nonBlocking))
 			ctx := c.context(dev)
@@ -363,7 +363,7 @@ func foundOthers() []found {
 			c.current(primary)
 			c.res("create-afterwards", bare(c.EventCreate(c.at, timed)))
 		}},
-		{famSticky, "primary-poisoned", "moving to a new context after an error: does one help?", func(c *raw) {
+		{famSticky, "primary-poisoned", "creating a new context after an error: whether that helps", func(c *raw) {
 			dev, _ := c.setup()
 			s := c.stream(nonBlocking)
 			c.spinner().poison(s)
@@ -374,7 +374,7 @@ func foundOthers() []found {
 			c.res("total-memory", bare(c.DeviceTotalMem(c.at, dev)))
 			c.res("count", bare(c.DeviceGetCount(c.at)))
 		}},
-		{famSticky, "harmless-errors", "taking an error for fatal: these leave everything as it was", func(c *raw) {
+		{famSticky, "harmless-errors", "assuming that an error is fatal: these errors change nothing", func(c *raw) {
 			c.setup()
 			s, p := c.stream(nonBlocking), c.memory()
 			f := c.kernel(spinPTX, "cusim_spin")
@@ -390,7 +390,7 @@ func foundOthers() []found {
 			c.res("launch", c.LaunchKernel(c.at, f, 1, 1, 1, 1, 1, 1, 0, s, args))
 			c.res("sync", c.StreamSynchronize(c.at, s))
 		}},
-		{famSticky, "innocent-call", "blaming the call that reports: whoever asks first is told", func(c *raw) {
+		{famSticky, "innocent-call", "assuming that a call that returns an error has caused it: the first call returns the error", func(c *raw) {
 			c.setup()
 			bad, innocent := c.stream(nonBlocking), c.stream(nonBlocking)
 			e := c.ended(timed, innocent)
@@ -408,7 +408,7 @@ func foundOthers() []found {
 			c.res("wait-afterwards", c.StreamWaitEvent(c.at, innocent, e, 0))
 			c.res("host-memory-afterwards", bare(c.MemHostAlloc(c.at, 16, 0)))
 		}},
-		{famSticky, "pending-when-poisoned", "waiting for work that is never done: after an error waits return", func(c *raw) {
+		{famSticky, "pending-when-poisoned", "waiting for work that is never done: after an error, waits return", func(c *raw) {
 			c.setup()
 			bad := c.stream(nonBlocking)
 			sp := c.spinner()
@@ -422,7 +422,7 @@ func foundOthers() []found {
 			c.res("sync-context", c.CtxSynchronize(c.at))
 			c.res("destroy", c.EventDestroy(c.at, e))
 		}},
-		{famSticky, "trap", "a kernel that gives up: which code, and whether it is sticky", func(c *raw) {
+		{famSticky, "trap", "a kernel that ends itself: the error's code, and whether it is sticky", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			c.trap(s)
@@ -437,7 +437,7 @@ func foundOthers() []found {
 			c.res("create", bare(c.EventCreate(c.at, timed)))
 		}},
 
-		{famSticky, "two-devices-poison", "losing all devices with one", func(c *raw) {
+		{famSticky, "two-devices-poison", "losing all devices because of an error on one", func(c *raw) {
 			c.devices(2)
 			_, one := c.primary(1)
 			c.current(one)
@@ -475,7 +475,7 @@ func foundOthers() []found {
 			c.res("create-stream-afterwards", bare(c.StreamCreate(c.at, nonBlocking)))
 			c.res("sync-afterwards", c.CtxSynchronize(c.at))
 		}},
-		{famContext, "two-devices-mixed", "events, streams and memory of two devices that are mixed up", func(c *raw) {
+		{famContext, "two-devices-mixed", "mixing events, streams and memory of two devices", func(c *raw) {
 			c.devices(2)
 			_, one := c.primary(1)
 			c.current(one)
@@ -492,7 +492,7 @@ func foundOthers() []found {
 			c.res("record-with-other-current", c.EventRecord(c.at, e1, s1))
 			c.res("context-record", c.CtxRecordEvent(c.at, one, e0))
 		}},
-		{famContext, "two-devices-peers", "peer access that is enabled twice, or taken away without", func(c *raw) {
+		{famContext, "two-devices-peers", "enabling peer access twice, or disabling it before enabling it", func(c *raw) {
 			c.devices(2)
 			_, one := c.primary(1)
 			_, zero := c.primary(0)
@@ -504,7 +504,7 @@ func foundOthers() []found {
 			c.res("enable-flags", c.CtxEnablePeerAccess(c.at, one, 1))
 			c.res("disable", c.CtxDisablePeerAccess(c.at, one))
 		}},
-		{famWait, "two-devices-wait", "waiting for another device: the GPU does", func(c *raw) {
+		{famWait, "two-devices-wait", "waiting on the host for another device: the GPU can wait", func(c *raw) {
 			c.devices(2)
 			_, one := c.primary(1)
 			c.current(one)

@@ -7,10 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// What the found cases are made of.
+// This file has the parts of the found cases.
 
-// dare makes the last step of a case: a driver in C may crash in the call, or never
-// come back.
+// dare makes the last step of a case, in which a driver in C may crash or hang.
 func (c *raw) dare(step string, call func() driver.Result) {
 	c.send(report{Kind: dared, Step: step})
 	late := time.AfterFunc(daring, func() {
@@ -25,17 +24,16 @@ func (c *raw) dare(step string, call func() driver.Result) {
 	c.res(step, res)
 }
 
-// How long a call is given before it counts as one that does not come back, and as one
-// that waits; and how long it takes that times are told apart, and other threads are
-// where they are to be.
+// These are the times after which a call counts as hanging or as waiting, and the times that are
+// needed to distinguish two times and for other threads to reach their place.
 const (
 	daring   = 2 * time.Second
 	waiting  = 200 * time.Millisecond
 	settling = 20 * time.Millisecond
 )
 
-// waits reports whether a call that another thread makes waits for a gate, which is
-// open afterwards, and what it answers. Meanwhile this thread may do something.
+// waits reports whether a call on another thread waits for a gate, and what the call returns after
+// the gate was opened. This thread may do something before that.
 func (c *raw) waits(ctx driver.Context, g *gate, call func(*raw) driver.Result, meanwhile ...func()) (waited bool, res driver.Result) {
 	w := c.worker(ctx)
 	w.tasks <- func(c *raw) { res = call(c) }
@@ -74,7 +72,7 @@ func (c *raw) after(a, b driver.Event) bool {
 	return res == driver.ResultSuccess && ms >= 0
 }
 
-// newEvent answers as the creation of an event does.
+// newEvent returns the result of creating an event.
 func (c *raw) newEvent() driver.Result { return bare(c.EventCreate(c.at, timed)) }
 
 // top returns the current context.
@@ -91,12 +89,12 @@ func (c *raw) aside(dev driver.Device) driver.Context {
 	return ctx
 }
 
-// mark lets a stream open a gate. That is a node, if the stream is being captured.
+// mark makes a stream open a gate. If the stream is being captured, this adds a node.
 func (c *raw) mark(s driver.Stream, g *gate) {
 	c.must("cuStreamWriteValue32", c.StreamWriteValue32(c.at, s, g.dev, 1, 0))
 }
 
-// captured returns the graph of what do does to a stream.
+// captured returns the graph of the work that do enqueues on a stream.
 func (c *raw) captured(s driver.Stream, do func()) driver.Graph {
 	c.begin(s, capRelaxed)
 	do()
@@ -110,7 +108,7 @@ func (c *raw) run(x driver.GraphExec, s driver.Stream) {
 	c.must("cuGraphLaunch", c.GraphLaunch(c.at, x, s))
 }
 
-// external records an event in a graph, and externalWait waits for one there.
+// external records an event as a node of a graph. externalWait waits for an event as a node.
 func (c *raw) external(e driver.Event, s driver.Stream) driver.Result {
 	return c.EventRecordWithFlags(c.at, e, s, driver.CU_EVENT_RECORD_EXTERNAL)
 }
@@ -119,7 +117,7 @@ func (c *raw) externalWait(s driver.Stream, e driver.Event) driver.Result {
 	return c.StreamWaitEvent(c.at, s, e, driver.CU_EVENT_WAIT_EXTERNAL)
 }
 
-// Streams of other kinds than non-blocking ones.
+// These flags make streams other than non-blocking ones.
 const (
 	blocking  = driver.CU_STREAM_DEFAULT
 	legacy    = driver.CU_STREAM_LEGACY

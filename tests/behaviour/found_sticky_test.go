@@ -12,13 +12,13 @@ import (
 //go:embed testdata/assert.ptx
 var assertPTX []byte
 
-// trapPTX ends itself by an interrupt. Software drivers know these kernels by their names.
+// trapPTX is a kernel that ends with a trap. Software drivers know these kernels by name.
 const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
 
 const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n" +
 	"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
 
-// illegal lets a stream write to an illegal address when a gate is opened.
+// illegal makes a stream write to an illegal address when a gate is opened.
 func (c *raw) illegal(s driver.Stream) *gate {
 	g := c.gate()
 	f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
@@ -27,8 +27,8 @@ func (c *raw) illegal(s driver.Stream) *gate {
 	return g
 }
 
-// trap lets a kernel end itself, and misaligned lets one write to an address that is not a
-// multiple of the word.
+// trap makes a kernel trap. misaligned makes a kernel write to an address that is not a multiple of
+// the word.
 func (c *raw) trap(s driver.Stream) {
 	c.launch(s, c.kernel([]byte(trapPTX), "cusim_trap"), driver.KernelParams{})
 }
@@ -39,30 +39,30 @@ func (c *raw) misaligned(s driver.Stream) {
 		driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
 }
 
-// poisoned lets a stream fail, and waits until that is known.
+// poisoned makes a stream fail, and waits until the error is known.
 func (c *raw) poisoned(s driver.Stream) {
 	c.illegal(s).open()
 	c.res("poison", c.StreamSynchronize(c.at, s))
 }
 
-// A witness is what a call can be about that may be the first to notice an error.
+// A witness has the objects of a call that may be the first to return an error.
 type witness struct {
 	start, end, abroad driver.Event  // complete; abroad is in another context
 	behind, later      driver.Event  // pending, on the stream that fails and on one that is held
-	failing, free      driver.Stream // free has nothing to do
+	failing, free      driver.Stream // free has no work
 	other              *raw          // another context of the device
 }
 
-// threadEnd is what there is when a thread ends: a stream that it has worked on, its own
-// default stream or another one, which may be captured in thread-local mode.
+// threadEnd describes a thread that ends: it has used its own default stream or another stream,
+// which may be in a capture in thread-local mode.
 type threadEnd struct {
-	other     bool
-	capturing bool
-	spoilt    bool // the capture has failed
-	lost      bool // there was a sticky error
+	other       bool
+	capturing   bool
+	invalidated bool // the capture has failed
+	lost        bool // there was a sticky error
 }
 
-// noticing is how long a call may take to notice an error.
+// noticing is the time that a call may take to return an error.
 func (c *raw) noticing() time.Duration {
 	if c.Software() {
 		return 20 * time.Millisecond
@@ -70,9 +70,9 @@ func (c *raw) noticing() time.Duration {
 	return 1500 * time.Millisecond
 }
 
-// foundSticky are about errors that stay: whom they reach, and what is left.
+// foundSticky are about sticky errors: which objects they affect, and what still works.
 func foundSticky() []found {
-	// notices makes a case in which a call is the first that could notice an error.
+	// notices makes a case in which a call is the first that can return an error.
 	notices := func(name, prevents string, call func(c *raw, w witness) driver.Result) found {
 		return found{family: famSticky, name: "noticed-by-" + name, prevents: prevents, run: func(c *raw) {
 			dev, _ := c.setup()
@@ -98,7 +98,8 @@ func foundSticky() []found {
 			holds.open()
 		}}
 	}
-	// fails makes a case in which a kernel of one device fails, and another device is asked.
+	// fails makes a case in which a kernel of one device fails, and calls are made on another
+	// device.
 	fails := func(name, prevents string, fail func(c *raw, s driver.Stream)) found {
 		return found{family: famSticky, name: "two-devices-" + name, prevents: prevents, run: func(c *raw) {
 			c.devices(2)
@@ -120,10 +121,10 @@ func foundSticky() []found {
 			c.res("context-sync", other.CtxSynchronize(other.at))
 		}}
 	}
-	// captures makes a case in which a stream is being captured when its context is lost, and is
-	// then asked to do something, again and again.
-	captures := func(name string, spoilt bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
-		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "going on with a capture whose context is lost", run: func(c *raw) {
+	// captures makes a case in which a stream is being captured when its context is lost. Then a
+	// call on the stream is made several times.
+	captures := func(name string, invalidated bool, call func(c *raw, s driver.Stream, e driver.Event, p driver.DevicePtr) driver.Result) found {
+		return found{family: famSticky, name: "captured-" + name + "-after-an-error", prevents: "continuing a capture whose context is lost", run: func(c *raw) {
 			_, ctx := c.setup()
 			s, t, before, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
 			c.record(before, t)
@@ -131,7 +132,7 @@ func foundSticky() []found {
 			c.begin(s, capRelaxed)
 			c.record(c.event(untimed), s)
 			c.must("cuMemsetD8Async", c.set(p, s))
-			if spoilt {
+			if invalidated {
 				c.res("spoil", c.wait(s, before))
 			}
 			bad.open()
@@ -165,7 +166,7 @@ func foundSticky() []found {
 				if has.capturing {
 					c.begin(s, capThread)
 				}
-				if has.spoilt {
+				if has.invalidated {
 					c.res("spoil", c.streamQuery(s))
 				}
 			})
@@ -178,7 +179,7 @@ func foundSticky() []found {
 				time.Sleep(5 * settling) // the thread ends some time after its goroutine
 				return bare(c.CtxGetCurrent(c.at))
 			}
-			if has.spoilt {
+			if has.invalidated {
 				c.dare("thread-ends", end)
 			} else {
 				c.res("thread-ends", end())
@@ -186,20 +187,20 @@ func foundSticky() []found {
 		}}
 	}
 	return []found{
-		notices("an-interval", "trusting an interval that was read after the GPU had failed",
+		notices("an-interval", "using an interval that was read after a GPU error",
 			func(c *raw, w witness) driver.Result { return c.elapsed(w.start, w.end) }),
-		notices("a-complete-event", "trusting a completion that was asked for after the GPU had failed",
+		notices("a-complete-event", "using a completion that was queried after a GPU error",
 			func(c *raw, w witness) driver.Result { return c.query(w.start) }),
-		notices("its-event", "polling the event behind the failure, which has to tell", func(c *raw, w witness) driver.Result { return c.query(w.behind) }),
-		notices("a-pending-event", "polling an event that will never be complete, as its context has failed elsewhere",
+		notices("its-event", "polling an event after the failed work: the query must return the error", func(c *raw, w witness) driver.Result { return c.query(w.behind) }),
+		notices("a-pending-event", "polling an event that never completes, because other work of its context failed",
 			func(c *raw, w witness) driver.Result { return c.query(w.later) }),
 		notices("its-stream", "polling the stream that has failed", func(c *raw, w witness) driver.Result { return c.streamQuery(w.failing) }),
-		notices("a-creation", "blaming the call that reports an error for it", func(c *raw, _ witness) driver.Result { return c.newEvent() }),
-		notices("another-stream", "blaming the stream that reports an error for it",
+		notices("a-creation", "assuming that the call that returns an error has caused it", func(c *raw, _ witness) driver.Result { return c.newEvent() }),
+		notices("another-stream", "assuming that the stream that returns an error has caused it",
 			func(c *raw, w witness) driver.Result { return c.streamQuery(w.free) }),
-		notices("synchronizing-another-stream", "taking a synchronize for the proof that all is well",
+		notices("synchronizing-another-stream", "assuming that a successful synchronize proves that there is no error",
 			func(c *raw, w witness) driver.Result { return c.StreamSynchronize(c.at, w.free) }),
-		notices("a-record", "going on with work after the GPU has failed", func(c *raw, w witness) driver.Result { return c.EventRecord(c.at, w.end, w.free) }),
+		notices("a-record", "continuing to work after a GPU error", func(c *raw, w witness) driver.Result { return c.EventRecord(c.at, w.end, w.free) }),
 		notices("a-wait", "the same with a wait", func(c *raw, w witness) driver.Result { return c.wait(w.free, w.behind) }),
 		notices("an-allocation", "a health check that allocates memory", func(c *raw, _ witness) driver.Result {
 			p, res := c.MemAlloc(c.at, 16)
@@ -215,10 +216,10 @@ func foundSticky() []found {
 			}
 			return res
 		}),
-		notices("another-context", "a watchdog that asks in a context of its own", func(_ *raw, w witness) driver.Result { return w.other.query(w.abroad) }),
+		notices("another-context", "a watchdog that makes queries in a context of its own", func(_ *raw, w witness) driver.Result { return w.other.query(w.abroad) }),
 		notices("synchronizing-another-context", "the same with a synchronize",
 			func(_ *raw, w witness) driver.Result { return w.other.CtxSynchronize(w.other.at) }),
-		{famSticky, "error-in-the-primary-context", "believing that another context of the device goes on after an error in the primary one", func(c *raw) {
+		{famSticky, "error-in-the-primary-context", "assuming that another context of the device still works after an error in the primary context", func(c *raw) {
 			dev, _ := c.setup()
 			ctx := c.aside(dev)
 			other := c.inside(ctx)
@@ -231,7 +232,7 @@ func foundSticky() []found {
 			c.res("create", other.newEvent())
 			c.res("destroy", c.CtxDestroy(c.at, ctx))
 		}},
-		{famSticky, "recovery-without-a-primary", "looking for a way back by destroying all contexts and creating one", func(c *raw) {
+		{famSticky, "recovery-without-a-primary", "trying to recover by destroying all contexts and creating one", func(c *raw) {
 			c.init()
 			dev, res := c.DeviceGet(c.at, 0)
 			c.must("cuDeviceGet", res)
@@ -250,7 +251,7 @@ func foundSticky() []found {
 				c.res("destroy-second", c.CtxDestroy(c.at, made))
 			}
 		}},
-		{famSticky, "recovery-of-the-primary", "looking for a way back by releasing the primary context, with or without a reset", func(c *raw) {
+		{famSticky, "recovery-of-the-primary", "trying to recover by releasing the primary context, with or without a reset", func(c *raw) {
 			dev, _ := c.setup()
 			_, again := c.primary(0)
 			c.poisoned(c.stream(nonBlocking))
@@ -267,7 +268,7 @@ func foundSticky() []found {
 			c.res("set", c.CtxSetCurrent(c.at, again))
 			c.res("create", c.newEvent())
 		}},
-		{famSticky, "assert", "treating a failed assertion in a kernel as an error that passes", func(c *raw) {
+		{famSticky, "assert", "treating a failed assertion in a kernel as a temporary error", func(c *raw) {
 			dev, _ := c.setup()
 			s := c.stream(nonBlocking)
 			e := c.ended(timed, s)
@@ -279,7 +280,7 @@ func foundSticky() []found {
 			_, res := c.DevicePrimaryCtxRetain(c.at, dev)
 			c.res("retain", res)
 		}},
-		{famSticky, "first-error-stays", "reporting the last of several errors, where the first one is the cause", func(c *raw) {
+		{famSticky, "first-error-stays", "reporting the last of several errors instead of the first, which is the cause", func(c *raw) {
 			c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
 			trap := c.kernel([]byte(trapPTX), "cusim_trap")
@@ -293,7 +294,7 @@ func foundSticky() []found {
 			c.res("second", c.StreamSynchronize(c.at, t))
 			c.res("create", c.newEvent())
 		}},
-		{famSticky, "error-while-capturing", "a capture that ends well after the context was lost, or never ends", func(c *raw) {
+		{famSticky, "error-while-capturing", "a capture that ends without an error after its context was lost, or never ends", func(c *raw) {
 			c.setup()
 			s, t, e := c.stream(nonBlocking), c.stream(nonBlocking), c.event(timed)
 			bad := c.illegal(t)
@@ -325,14 +326,14 @@ func foundSticky() []found {
 		}),
 		captures("wait", true, func(c *raw, s driver.Stream, e driver.Event, _ driver.DevicePtr) driver.Result { return c.wait(s, e) }),
 		ends("thread-ends", "a thread that ends while its default stream was used", threadEnd{}),
-		ends("thread-ends-capturing", "a thread that ends in the middle of a capture of its default stream", threadEnd{capturing: true}),
-		ends("thread-ends-spoilt", "the same when the capture has failed", threadEnd{capturing: true, spoilt: true}),
+		ends("thread-ends-capturing", "a thread that ends during a capture of its default stream", threadEnd{capturing: true}),
+		ends("thread-ends-spoilt", "the same with an invalidated capture", threadEnd{capturing: true, invalidated: true}),
 		ends("thread-ends-after-an-error", "a thread that ends when its context is lost", threadEnd{lost: true}),
-		ends("thread-ends-capturing-after-an-error", "the same in the middle of a capture of its default stream", threadEnd{capturing: true, lost: true}),
-		ends("thread-ends-spoilt-after-an-error", "the same when the capture had failed before", threadEnd{capturing: true, spoilt: true, lost: true}),
-		ends("thread-ends-capturing-another-after-an-error", "the same in the middle of a capture of a stream that is not the thread's",
+		ends("thread-ends-capturing-after-an-error", "the same during a capture of its default stream", threadEnd{capturing: true, lost: true}),
+		ends("thread-ends-spoilt-after-an-error", "the same with a capture that was invalidated before", threadEnd{capturing: true, invalidated: true, lost: true}),
+		ends("thread-ends-capturing-another-after-an-error", "the same during a capture of another stream than the thread's own",
 			threadEnd{other: true, capturing: true, lost: true}),
-		{famSticky, "released-capturing-after-an-error", "giving the primary context up while a capture is under way there that was lost with it", func(c *raw) {
+		{famSticky, "released-capturing-after-an-error", "releasing the primary context during a capture that was lost with the context", func(c *raw) {
 			dev, ctx := c.setup()
 			w := c.worker(ctx)
 			w.do(func(c *raw) { c.begin(perThread, capThread) })
@@ -342,7 +343,7 @@ func foundSticky() []found {
 			c.poisoned(c.stream(nonBlocking))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
-		{famSticky, "error-in-a-graph", "taking the event of a graph that failed for recorded", func(c *raw) {
+		{famSticky, "error-in-a-graph", "assuming that an event of a failed graph is recorded", func(c *raw) {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			before := c.ended(timed, s)
@@ -360,7 +361,7 @@ func foundSticky() []found {
 			c.res("destroy-executable", c.GraphExecDestroy(c.at, x))
 			c.res("destroy-graph", c.GraphDestroy(c.at, gr))
 		}},
-		{famSticky, "cleanup-after-an-error", "a clean-up that stops at the first error: what each of its calls answers, and that none of them hangs", func(c *raw) {
+		{famSticky, "cleanup-after-an-error", "a clean-up that stops at the first error: the results of its calls, none of which hangs", func(c *raw) {
 			dev, primary := c.setup()
 			ctx := c.context(dev)
 			s := c.stream(nonBlocking)
@@ -380,12 +381,12 @@ func foundSticky() []found {
 			c.res("set-primary", c.CtxSetCurrent(c.at, primary))
 			c.res("release", c.DevicePrimaryCtxRelease(c.at, dev))
 		}},
-		fails("trap", "believing that the error of a trap stays on its device, or that it does not", func(c *raw, s driver.Stream) { c.trap(s) }),
+		fails("trap", "assuming that the error of a trap affects only its device, or all devices", func(c *raw, s driver.Stream) { c.trap(s) }),
 		fails("misaligned", "the same with a misaligned address", func(c *raw, s driver.Stream) { c.misaligned(s) }),
 		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
 			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
 		}),
-		{famSticky, "error-on-another-device", "giving all GPUs of a machine up for an error on one of them, or trusting an event across", func(c *raw) {
+		{famSticky, "error-on-another-device", "abandoning all GPUs of a machine after an error on one of them, or using events across devices", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			dev1, ctx1 := c.primary(1)

@@ -24,23 +24,24 @@ import (
 //go:embed testdata/h200-cuda13.0-found.tsv
 var foundTSV string
 
-// record names a file to write the table of found behaviours to, as a driver answers.
-var record = flag.String("behaviour.record", "", "write what the GPU, or else cusim, answers in the found cases to this `file`")
+// record is the name of a file to which the answers of a driver are written as a table of found
+// behaviours.
+var record = flag.String("behaviour.record", "", "write the answers of the GPU, or of cusim without one, in the found cases to this `file`")
 
-// foundPart names the cases to run, where all take longer than a GPU can be had.
-var foundPart = flag.String("behaviour.part", "", "have TestFound run the I-th of N `parts` of its cases: I/N")
+// foundPart selects a part of the cases, for machines on which all of them take too long.
+var foundPart = flag.String("behaviour.part", "", "run the I-th of N `parts` of the cases in TestFound: I/N")
 
-// What is recorded, and how many cases at a time.
+// These flags say what is recorded, and how many cases at a time.
 var (
-	recordMissing = flag.Bool("behaviour.missing", false, "with -behaviour.record, leave cases alone that are recorded already")
+	recordMissing = flag.Bool("behaviour.missing", false, "with -behaviour.record, keep cases that are already recorded")
 	recorders     = flag.Int("behaviour.recorders", 8, "with -behaviour.record, how many `cases` are recorded at a time")
-	recordTimes   = flag.Int("behaviour.times", 3, "with -behaviour.record, how often a case is run, to see what varies")
+	recordTimes   = flag.Int("behaviour.times", 3, "with -behaviour.record, how often a case is run, to find answers that vary")
 )
 
-// suiteFound are behaviours that nobody told us, through driver.Table.
+// suiteFound has behaviours that are not documented, through driver.Table.
 const suiteFound suiteName = "found"
 
-// A family is what behaviours are about.
+// A family is a topic of behaviours.
 type family string
 
 const (
@@ -56,8 +57,7 @@ const (
 	famSticky   family = "sticky errors"
 )
 
-// A found is a behaviour that the documentation does not tell, and which users' bugs
-// knowing it prevents.
+// A found is a behaviour that is not documented, with the bugs of users that knowing it prevents.
 type found struct {
 	family   family
 	name     string
@@ -65,13 +65,13 @@ type found struct {
 	run      func(*raw)
 }
 
-// unlike returns why steps are asserted on NVIDIA's driver only, by case and step.
+// unlike returns, by case and step, why steps are asserted on NVIDIA's driver only.
 func unlike() map[string]string {
 	const kinder = "a software driver gives handles again as late as it can"
 	return map[string]string{"handle-comes-again same-handle": kinder, "handle-comes-again same-stream-handle": kinder}
 }
 
-// foundBehaviours returns all of them.
+// foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundOthers(), foundSticky())
 }
@@ -85,8 +85,8 @@ func foundCases() []testCase {
 	return list
 }
 
-// partOf returns which cases TestFound runs, by their places, if it runs part, such as 2/3 for the second
-// of three parts, or all if that is empty.
+// partOf returns a function that selects the cases of a part, by their indexes. The part 2/3 is the
+// second of three parts, and "" is all cases.
 func partOf(part string) (mine func(i int) bool, err error) {
 	if part == "" {
 		return func(int) bool { return true }, nil
@@ -100,7 +100,7 @@ func partOf(part string) (mine func(i int) bool, err error) {
 	return func(i int) bool { return i%n == k-1 }, nil
 }
 
-// TestParts has each case be in one part.
+// TestParts checks that each case is in exactly one part.
 func TestParts(t *testing.T) {
 	for _, part := range []string{"1", "/", "0/2", "3/2", "a/2", "1/b", "-1/-1"} {
 		if _, err := partOf(part); err == nil {
@@ -126,8 +126,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestFound makes the steps of the behaviours that were found. Answers are asserted as far
-// as they were recorded.
+// TestFound makes the steps of the found behaviours. It asserts the answers that were recorded.
 func TestFound(t *testing.T) {
 	if *record != "" {
 		recordFound(t)
@@ -157,7 +156,7 @@ func TestFound(t *testing.T) {
 						runCase(t, of, j)
 						return
 					}
-					// Nobody has recorded it: it has to come to its end, at least.
+					// The case has no recorded answers. It must end without a failure, at least.
 					reports, err := launch(t, j, caseLimit)
 					if err != nil {
 						t.Fatal(err)
@@ -169,22 +168,22 @@ func TestFound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					t.Logf("%d steps made, and none asserted: nobody has recorded what a GPU answers", len(made))
+					t.Logf("%d steps made, and none asserted: no GPU answers were recorded", len(made))
 				})
 			}
 		})
 	}
 }
 
-// TestFoundCovers looks that there are enough behaviours in each family, which say what
-// they are good for.
+// TestFoundCovers checks that each family has enough behaviours, and that each behaviour says which
+// bugs it prevents.
 func TestFoundCovers(t *testing.T) {
 	count := map[family]int{}
 	seen := map[string]bool{}
 	for _, f := range foundBehaviours() {
 		count[f.family]++
 		if f.prevents == "" || seen[f.name] {
-			t.Errorf("%s is there twice, or nobody knows what for", f.name)
+			t.Errorf("%s is there twice, or does not say what it prevents", f.name)
 		}
 		seen[f.name] = true
 	}
@@ -195,12 +194,12 @@ func TestFoundCovers(t *testing.T) {
 	}
 }
 
-// recordLimit is how long a case may take when it is recorded: more than a step is given
-// that may hang.
+// recordLimit is how long a case may take when it is recorded. It is longer than the time after
+// which a step counts as hanging.
 const recordLimit = 40 * time.Second
 
-// recordFound writes the table anew. What cannot be recorded, as the process died or
-// time was over, keeps the rows that it had.
+// recordFound rewrites the table. Cases that cannot be recorded, because the process ended or the
+// time was over, keep their rows.
 func recordFound(t *testing.T) {
 	list := targets(t)
 	tg := list[len(list)-1] // the GPU, if there is one
@@ -240,9 +239,9 @@ func recordFound(t *testing.T) {
 	}
 	wg.Wait()
 	var b strings.Builder
-	b.WriteString("# Behaviours that were found by asking, beyond h200-cuda13.0.tsv, whose columns these are. Written by the test with -behaviour.record:\n" +
-		"# each case was run several times. Above each stands what it is about, and which bug it prevents to know it. CRASH: the call killed the\n" +
-		"# process; HANG: it did not come back.\n")
+	b.WriteString("# Undocumented behaviours, in addition to h200-cuda13.0.tsv, with the same columns. The test writes this file with -behaviour.record.\n" +
+		"# Each case was run several times. The comment above a case has its topic, and the mistake of users that knowing it prevents. CRASH: the\n" +
+		"# call killed the process. HANG: the call did not return.\n")
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
 		rows, err := recorded(f, runs[i])
@@ -272,13 +271,13 @@ func recordFound(t *testing.T) {
 	}
 }
 
-// errSkipped is for cases that cannot be run here, errKept for those left alone.
+// errSkipped is for cases that cannot run here. errKept is for cases that keep their rows.
 var (
 	errSkipped = errors.New("skipped")
 	errKept    = errors.New("recorded already")
 )
 
-// recorded returns the rows of a case that was run several times.
+// recorded returns the rows of a case from several runs.
 func recorded(f found, runs [][]report) (rows []row, err error) {
 	answers := map[string][]string{} // by step
 	for k, run := range runs {
@@ -338,7 +337,7 @@ func recorded(f found, runs [][]report) (rows []row, err error) {
 	return rows, nil
 }
 
-// TestRecorded shows what becomes of a case's reports.
+// TestRecorded checks the rows that recorded makes from reports.
 func TestRecorded(t *testing.T) {
 	says := func(step, a string) report { return report{Kind: answer, Step: step, Answer: a} }
 	for _, tt := range []struct {
@@ -373,26 +372,26 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// A gate holds streams up until it is opened: it is a word that they wait for.
+// A gate holds streams until it is opened. It is a word in memory that the streams wait for.
 type gate struct {
 	c    *raw
 	host driver.HostPtr
 	dev  driver.DevicePtr
 }
 
-// mostGates is how many gates a case may have.
+// mostGates is the largest number of gates of a case.
 const mostGates = 64
 
-// gates are those of a case. Their memory is allocated before the first one holds
-// anything up, as to allocate may mean to wait.
+// gates are the gates of a case. Their memory is allocated before the first gate holds a stream,
+// because allocating memory may wait for the GPU.
 type gates struct {
 	host  driver.HostPtr
 	dev   driver.DevicePtr
 	count int
 }
 
-// gate returns a closed gate, for streams of all contexts. It goes with the context
-// that was current for the first one.
+// gate returns a closed gate, for streams of all contexts. Its memory belongs to the context that
+// was current when the first gate was made.
 func (c *raw) gate() *gate {
 	if c.gates.count == 0 {
 		var res driver.Result
@@ -412,7 +411,7 @@ func (c *raw) gate() *gate {
 }
 
 func (g *gate) word() *atomic.Uint32 {
-	return *(**atomic.Uint32)(unsafe.Pointer(&g.host)) // written this way because the address comes as a number
+	return *(**atomic.Uint32)(unsafe.Pointer(&g.host)) // the driver returns the address as a number
 }
 
 // hold makes a stream wait for the gate.
@@ -431,7 +430,7 @@ func (c *raw) held(flags uint32) (driver.Stream, *gate) {
 	return s, g
 }
 
-// until asks until the answer is another one, or patience is at its end.
+// until repeats ask until the result differs from not, or the time is over.
 func (c *raw) until(not driver.Result, ask func() driver.Result) (res driver.Result) {
 	for end := time.Now().Add(c.patience()); ; time.Sleep(100 * time.Microsecond) {
 		if res = ask(); res != not || time.Now().After(end) {
@@ -440,17 +439,17 @@ func (c *raw) until(not driver.Result, ask func() driver.Result) (res driver.Res
 	}
 }
 
-// settled returns what a query of an event answers when what can be done is done.
+// settled returns the result of querying an event after all possible work has been done.
 func (c *raw) settled(e driver.Event) driver.Result {
 	return c.until(driver.ResultNotReady, func() driver.Result { return c.query(e) })
 }
 
-// drained is settled for a stream.
+// drained is like settled, for a stream.
 func (c *raw) drained(s driver.Stream) driver.Result {
 	return c.until(driver.ResultNotReady, func() driver.Result { return c.streamQuery(s) })
 }
 
-// patience is how long to wait for what may never come.
+// patience is how long to wait for something that may never happen.
 func (c *raw) patience() time.Duration {
 	if c.Software() {
 		return 20 * time.Millisecond
@@ -458,32 +457,32 @@ func (c *raw) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// reached reports what a query answers of an event that is recorded on a stream now.
+// reached records an event on a stream, and reports the result of querying the event.
 func (c *raw) reached(s driver.Stream) driver.Result {
 	e := c.event(untimed)
 	c.record(e, s)
 	return c.settled(e)
 }
 
-// bare is res for a call that also returns a value.
+// bare returns the result of a call that also returns a value.
 func bare[T any](_ T, res driver.Result) driver.Result { return res }
 
-// hear waits, in a second process, for something that the first tells.
-func (c *raw) hear(v any) {
+// receive waits, in a second process, for a value that the first process sends.
+func (c *raw) receive(v any) {
 	c.send(report{Kind: ready})
-	c.heard(v)
+	c.readyToReceive(v)
 }
 
-// heard is hear for who has said that it is ready.
-func (c *raw) heard(v any) {
+// readyToReceive is like receive, after the process has reported that it is ready.
+func (c *raw) readyToReceive(v any) {
 	if err := json.NewDecoder(os.Stdin).Decode(v); err != nil {
 		c.fatal("the first process says nothing more: %v", err)
 	}
 }
 
-// say tells the second process something, when it is ready to hear that, and waits
-// until it is ready for more, or has ended.
-func (s *second) say(v any) {
+// send sends a value to the second process. It waits until the process is ready for more, or has
+// ended.
+func (s *second) send(v any) {
 	if err := json.NewEncoder(s.in).Encode(v); err != nil {
 		s.rep.fatal("the second process does not listen: %v", err)
 	}

@@ -1,16 +1,14 @@
-// Package behaviour asserts how a driver behaves, call by call: every driver has
-// to answer as an H200's did (testdata/h200-cuda13.0.tsv), and package cu as the
-// same table says. Each case runs in a process of its own, since some poison
-// theirs.
+// Package behaviour compares the behaviour of drivers, call by call, with that of an H100
+// (testdata/h200-cuda13.0.tsv). The same table has the answers of package cu. Each case runs in a
+// process of its own, because some cases leave the process unable to use CUDA.
 //
-// What was found beyond that table has another one (h200-cuda13.0-found.tsv), which
-// TestFound writes with -behaviour.record: on a machine with a GPU what the GPU
-// answers, elsewhere what the software driver does, to be compared.
+// Further behaviours that were found later are in another table (h200-cuda13.0-found.tsv).
+// TestFound writes it with -behaviour.record: on a machine with a GPU from the GPU's answers, and
+// elsewhere from those of the software driver, for a comparison.
 //
-// The drivers are the software drivers that softwareDrivers lists, the system's
-// if PURECU_TEST_GPU is set ("1", or a path to it), cusim as a library in C if
-// PURECU_TEST_SOFTLIB is the path of one (see cusim/libcuda), and, for what needs no
-// GPU, those that PURECU_TEST_LIBCUDA lists.
+// The drivers are the software drivers in softwareDrivers; the system's driver if PURECU_TEST_GPU
+// is set ("1", or the path of the library); cusim as a C library if PURECU_TEST_SOFTLIB is its path
+// (see cusim/libcuda); and the libraries in PURECU_TEST_LIBCUDA, for the cases that need no GPU.
 package behaviour
 
 import (

@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// executable returns the address of a copy of the code in memory that can be
-// executed.
+// executable returns the address of a copy of the code in executable memory.
 func executable(code []byte) (uintptr, error) {
 	mem, err := syscall.Mmap(-1, 0, len(code), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// machineCode is a function in C's calling convention, by architecture. Nothing
-// here needs a C compiler, also not on the machine with the GPU.
+// machineCode is a function in C's calling convention, by architecture. It needs no C compiler,
+// neither here nor on the machine with the GPU.
 type machineCode map[string][]byte
 
 // writeOne is void f(int *p) { *p = 1; }, for cuLaunchHostFunc.
@@ -23,10 +23,10 @@ func writeOne() machineCode {
 	}
 }
 
-// A callbackSlot is what askInside is called with: two functions of the driver's to
-// call, with one argument each, and what came of it. It stays where it is.
+// A callbackSlot is the argument of askInside: two driver functions with one argument each, and
+// their results. Its address does not change.
 type callbackSlot struct {
-	status   atomic.Int32 // -1 until all is there
+	status   atomic.Int32 // -1 until the results are complete
 	_        int32
 	first    uintptr
 	out      uintptr // the first function writes here: its address is the argument
@@ -36,11 +36,10 @@ type callbackSlot struct {
 	argument uintptr // of the second function
 	answer2  atomic.Int32
 	_        int32
-	given    int32 // where the status waits meanwhile
+	given    int32 // the status, until the results are complete
 }
 
-// askInside is void f(void *stream, int status, struct callbackSlot *p), for
-// cuStreamAddCallback:
+// askInside is void f(void *stream, int status, struct callbackSlot *p), for cuStreamAddCallback:
 //
 //	p->answer1 = p->first(&p->out);
 //	p->answer2 = p->second(p->argument);
@@ -92,7 +91,7 @@ func words(list ...uint32) (code []byte) {
 	return code
 }
 
-// load returns the function's address. It stays for good.
+// load returns the address of the function. The code is never freed.
 func (m machineCode) load() (uintptr, error) {
 	code := m[runtime.GOARCH]
 	if code == nil {
@@ -101,7 +100,7 @@ func (m machineCode) load() (uintptr, error) {
 	return executable(code)
 }
 
-// TestMachineCode calls the functions the way a driver does.
+// TestMachineCode calls the functions as a driver does.
 func TestMachineCode(t *testing.T) {
 	one, err := writeOne().load()
 	if err != nil {
@@ -115,7 +114,7 @@ func TestMachineCode(t *testing.T) {
 	if _, err := ccall.Invoke(one, ccall.Hot, &a); err != nil || a != 1 {
 		t.Errorf("writeOne wrote %d, %v", a, err)
 	}
-	// What it calls writes to the slot, too.
+	// The called functions write to the slot, too.
 	var written int32
 	slot := ccall.Heap(&callbackSlot{first: one, second: one, argument: uintptr(unsafe.Pointer(ccall.Heap(&written)))})
 	if _, err := ccall.Invoke(inside, ccall.Hot, uintptr(0), int32(800), uintptr(unsafe.Pointer(slot))); err != nil ||

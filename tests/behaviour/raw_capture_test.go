@@ -6,10 +6,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Stream capture and graphs.
+// This file has the cases about stream capture and graphs.
 
-// rawCapture captures in a mode, and does to events and streams what is allowed
-// meanwhile and what is not. Its steps begin with the prefix.
+// rawCapture captures in a mode, and makes calls on events and streams that are allowed in a
+// capture and calls that are not. The names of its steps begin with the prefix.
 func rawCapture(prefix string, mode int32) func(*raw) {
 	return func(c *raw) {
 		c.setup()
@@ -31,7 +31,7 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 			c.val(prefix+value, st)
 		}
 
-		// T joins the capture by waiting for an event of it, and S waits for T.
+		// T joins the capture because it waits for an event of S, and S waits for T.
 		begin("begin")
 		sp.spin(s, time.Microsecond)
 		step("record-E", c.EventRecord(c.at, e, s))
@@ -43,7 +43,7 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 		graph, res := c.StreamEndCapture(c.at, s)
 		step("end", res)
 
-		// What was recorded in the capture marks nothing any more.
+		// An event that was recorded in the capture stands for no work after the capture.
 		step("after-query-E", query(e))
 		step("after-sync-E", c.EventSynchronize(c.at, e))
 		step("after-elapsed-EF", elapsed(e, f))
@@ -57,7 +57,7 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 		step("rerecord-sync", c.EventSynchronize(c.at, e))
 		step("elapsed-EF-one-invalid", elapsed(e, f))
 
-		// Asking for a captured event ends the capture.
+		// Querying a captured event invalidates the capture.
 		begin("begin2")
 		step("rec2", c.EventRecord(c.at, e, s))
 		step("query-captured", query(e))
@@ -68,7 +68,7 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 		step("sync-captured", c.EventSynchronize(c.at, e))
 		end("end3")
 
-		// Asking for others depends on the mode.
+		// Whether other events may be queried depends on the mode.
 		begin("begin4")
 		step("query-other", query(other))
 		end("end4")
@@ -100,8 +100,8 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 		step("legacy-record", c.EventRecord(c.at, other, null))
 		end("end10")
 
-		// A stream that forked off and did not join leaves the capture with its
-		// end, which fails for that.
+		// A stream that joined the capture and was not joined back makes the end of the capture
+		// fail.
 		begin("begin11")
 		c.record(e, s)
 		step("fork", c.StreamWaitEvent(c.at, t, e, 0))
@@ -109,10 +109,10 @@ func rawCapture(prefix string, mode int32) func(*raw) {
 		status("T-after", "T-after-status", t)
 		step("T-sync", c.StreamSynchronize(c.at, t))
 		begin("begin12")
-		c.StreamSynchronize(c.at, s) // which no mode allows
+		c.StreamSynchronize(c.at, s) // no mode allows this
 		end("end12")
 
-		// External records and waits are nodes of the graph, and no edges in it.
+		// External records and waits are nodes of the graph, but not edges.
 		from, to, g := c.event(timed), c.event(timed), c.ended(timed, t)
 		begin("begin13")
 		step("ext-rec-E", c.EventRecordWithFlags(c.at, from, s, driver.CU_EVENT_RECORD_EXTERNAL))
@@ -161,7 +161,7 @@ func rawExtQuery(c *raw) {
 	c.res("end", c.end(s))
 }
 
-// rawOtherCap makes calls from a thread beside the one that captures.
+// rawOtherCap makes calls from another thread than the one that captures.
 func rawOtherCap(c *raw) {
 	_, ctx := c.setup()
 	s, t := c.stream(nonBlocking), c.stream(nonBlocking)
@@ -210,7 +210,7 @@ func rawOtherCap(c *raw) {
 	}
 }
 
-// rawSelfExch lets the thread that captures exchange its own mode.
+// rawSelfExch exchanges the capture mode on the thread that captures.
 func rawSelfExch(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
@@ -225,7 +225,7 @@ func rawSelfExch(c *raw) {
 	c.res("end", c.end(s))
 }
 
-// rawGraph builds a graph that records an event, and gives it another one.
+// rawGraph builds a graph that records an event, and then replaces the event.
 func rawGraph(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
@@ -261,15 +261,14 @@ func rawGraph(c *raw) {
 	c.res("sync3", c.StreamSynchronize(c.at, s))
 }
 
-// captureInfo is what cuStreamGetCaptureInfo says.
+// captureInfo has the results of cuStreamGetCaptureInfo.
 type captureInfo struct {
 	status int32
 	id     uint64
 	deps   uint64
 }
 
-// info asks about a stream's capture. Drivers before CUDA 12.3 have only the
-// older function.
+// info queries the capture of a stream. Drivers before CUDA 12.3 have only an older function.
 func (c *raw) info(step string, s driver.Stream) (i captureInfo) {
 	var res driver.Result
 	i.status, i.id, _, _, _, i.deps, res = c.StreamGetCaptureInfoV3(c.at, s)
@@ -280,7 +279,7 @@ func (c *raw) info(step string, s driver.Stream) (i captureInfo) {
 	return i
 }
 
-// rawCapInfo asks about a capture while it grows.
+// rawCapInfo queries a capture after each addition.
 func rawCapInfo(c *raw) {
 	c.setup()
 	s, e := c.stream(nonBlocking), c.event(timed)

@@ -4,14 +4,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Contexts: which calls need one, the stack of current ones, and objects of two.
+// This file has the cases about contexts: calls that need one, the stack of current contexts, and
+// objects of two contexts.
 
-// rawCtx mixes objects of two contexts of one device, and then does without a
-// current context.
+// rawCtx mixes objects of two contexts of one device, and then makes calls without a current
+// context.
 func rawCtx(c *raw) {
 	dev, ctx := c.setup()
 	s, e := c.stream(nonBlocking), c.event(timed)
-	c.context(dev) // current from here on
+	c.context(dev) // is current from now on
 	t, f := c.stream(nonBlocking), c.event(timed)
 	c.res("record-E-on-T", c.EventRecord(c.at, e, t))
 	c.res("record-E-on-S-ctx2cur", c.EventRecord(c.at, e, s))
@@ -54,7 +55,7 @@ func rawCtx(c *raw) {
 	c.res("nocur-pop", res)
 }
 
-// bare takes all contexts off the thread's stack.
+// bare pops all contexts from the thread's stack.
 func (c *raw) bare() {
 	for {
 		ctx, res := c.CtxGetCurrent(c.at)
@@ -67,7 +68,7 @@ func (c *raw) bare() {
 	}
 }
 
-// rawPrimary follows a primary context through its life.
+// rawPrimary uses a primary context from its creation to its destruction.
 func rawPrimary(c *raw) {
 	c.init()
 	dev, res := c.DeviceGet(c.at, 0)
@@ -115,12 +116,12 @@ func rawCtxStack(c *raw) {
 	c.res("pop", res)
 	c.val("pop-primary", popped == primary)
 	c.val("top-primary", top() == primary)
-	c.res("set-c2", c.CtxSetCurrent(c.at, c2)) // in the primary's place
+	c.res("set-c2", c.CtxSetCurrent(c.at, c2)) // replaces the primary context
 	popped, res = c.CtxPopCurrent(c.at)
 	c.res("pop2", res)
 	c.val("pop2-c2", popped == c2)
 	c.val("top-c2", top() == c2)
-	c.res("set-null", c.CtxSetCurrent(c.at, 0)) // which is a pop
+	c.res("set-null", c.CtxSetCurrent(c.at, 0)) // pops
 	c.val("after-null-is-primary", top() == primary)
 	c.val("after-null-is-null", top() == 0)
 	c.res("push-null", c.CtxPushCurrent(c.at, 0))

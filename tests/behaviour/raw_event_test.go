@@ -7,9 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Events: their creation, states and times, and what poisons them.
+// This file has the cases about events: creation, states, times, and sticky errors.
 
-// rawNoInit asks before cuInit was called.
+// rawNoInit makes calls before cuInit.
 func rawNoInit(c *raw) {
 	c.res("query-null", c.EventQuery(c.at, 0))
 	_, res := c.EventCreate(c.at, timed)
@@ -21,7 +21,7 @@ func rawNoInit(c *raw) {
 	c.val("v", v)
 }
 
-// rawFlags creates events with all flags that there are, and with more.
+// rawFlags creates events with all valid flags and with invalid ones.
 func rawFlags(c *raw) {
 	c.setup()
 	create := func(step string, flags uint32) {
@@ -88,9 +88,9 @@ func rawPending(c *raw) {
 	c.res("destroy-pending", c.EventDestroy(c.at, g))
 	c.finish(s)
 
-	// Behind other work, so that the GPU has the records and the kernel at hand
-	// when it gets to them.
-	began := time.Now().Add(hold / 11) // the kernel's, at the earliest
+	// Other work precedes this work, so that the GPU already has the records and the kernel when it
+	// reaches them.
+	began := time.Now().Add(hold / 11) // the earliest beginning of the kernel
 	sp.spin(s, hold/10)
 	c.record(e, s)
 	sp.spin(s, 5*time.Millisecond)
@@ -142,7 +142,7 @@ func rawIPC(c *raw) {
 	c.res("destroy", c.EventDestroy(c.at, e))
 }
 
-// rawIPC2 lets another process wait for this one's event, and record it.
+// rawIPC2 makes another process wait for an event of this one, and record it.
 func rawIPC2(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
@@ -171,12 +171,12 @@ func rawIPC2(c *raw) {
 	other := startPeer(c.job, c.reporter)
 	sp.spin(s, long)
 	c.record(e, s)
-	other.tell(h)
+	other.sendHandle(h)
 	other.finish()
 	c.res("parent-sync", c.EventSynchronize(c.at, e))
 }
 
-// rawIPCDev lets another process, on another device, open an event.
+// rawIPCDev makes another process open an event on another device.
 func rawIPCDev(c *raw) {
 	c.devices(2)
 	if c.job.Part == peer {
@@ -196,23 +196,23 @@ func rawIPCDev(c *raw) {
 	h, res := c.IpcGetEventHandle(c.at, e)
 	c.must("cuIpcGetEventHandle", res)
 	other := startPeer(c.job, c.reporter)
-	other.tell(h)
+	other.sendHandle(h)
 	other.finish()
 }
 
-// rawCtxDestroyed uses events of a context that is gone.
+// rawCtxDestroyed uses events of a destroyed context.
 func rawCtxDestroyed(c *raw) {
 	dev, _ := c.setup()
 	ctx := c.context(dev)
 	s := c.stream(nonBlocking)
 	e, f := c.ended(timed, s), c.ended(timed, s)
 	c.must("cuCtxDestroy", c.CtxDestroy(c.at, ctx))
-	c.perilous("query", func() driver.Result { return c.EventQuery(c.at, e) })
-	c.perilous("elapsed", func() driver.Result {
+	c.crashing("query", func() driver.Result { return c.EventQuery(c.at, e) })
+	c.crashing("elapsed", func() driver.Result {
 		_, res := c.EventElapsedTimeV2(c.at, e, f)
 		return res
 	})
-	c.perilous(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
 }
 
 // rawDoubleDestroy destroys an event twice.
@@ -220,7 +220,7 @@ func rawDoubleDestroy(c *raw) {
 	c.setup()
 	e := c.event(timed)
 	c.res("destroy1", c.EventDestroy(c.at, e))
-	c.perilous(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventDestroy(c.at, e) })
 }
 
 // rawQueryFreed queries a destroyed event.
@@ -228,7 +228,7 @@ func rawQueryFreed(c *raw) {
 	c.setup()
 	e := c.event(timed)
 	c.res("destroy1", c.EventDestroy(c.at, e))
-	c.perilous(crash, func() driver.Result { return c.EventQuery(c.at, e) })
+	c.crashing(crash, func() driver.Result { return c.EventQuery(c.at, e) })
 }
 
 // rawRecordFreedStream records an event on a destroyed stream.
@@ -236,16 +236,16 @@ func rawRecordFreedStream(c *raw) {
 	c.setup()
 	s, e := c.stream(nonBlocking), c.event(timed)
 	c.must("cuStreamDestroy", c.StreamDestroy(c.at, s))
-	c.perilous(crash, func() driver.Result { return c.EventRecord(c.at, e, s) })
+	c.crashing(crash, func() driver.Result { return c.EventRecord(c.at, e, s) })
 }
 
-// rawGarbage queries what never was an event.
+// rawGarbage queries a handle that was never an event.
 func rawGarbage(c *raw) {
 	c.setup()
-	c.perilous(crash, func() driver.Result { return c.EventQuery(c.at, 0xdeadbeef) })
+	c.crashing(crash, func() driver.Result { return c.EventQuery(c.at, 0xdeadbeef) })
 }
 
-// rawSticky asks everything after a kernel wrote to an illegal address.
+// rawSticky makes all calls after a kernel wrote to an illegal address.
 func rawSticky(c *raw) {
 	dev, ctx := c.setup()
 	s := c.stream(nonBlocking)
@@ -275,7 +275,7 @@ func rawSticky(c *raw) {
 	c.res("create-again", res)
 }
 
-// rawMany creates more events than anybody needs.
+// rawMany creates very many events.
 func rawMany(c *raw) {
 	c.setup()
 	const n = 200_000

@@ -9,9 +9,10 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// Streams: priorities, the default stream's barriers, host functions.
+// This file has the cases about streams: priorities, the barriers of the legacy default stream, and
+// host functions.
 
-// rawPrio asks about priorities and flags.
+// rawPrio queries priorities and flags.
 func rawPrio(c *raw) {
 	c.setup()
 	least, greatest, res := c.CtxGetStreamPriorityRange(c.at)
@@ -48,7 +49,7 @@ func rawPrio(c *raw) {
 	c.val("streamgetdevice", fmt.Sprintf("%d/%d", int(res), dev))
 }
 
-// rawLegacySync shows for what the legacy default stream waits.
+// rawLegacySync shows which streams the legacy default stream waits for.
 func rawLegacySync(c *raw) {
 	c.setup()
 	blocking, free := c.stream(driver.CU_STREAM_DEFAULT), c.stream(nonBlocking)
@@ -68,7 +69,7 @@ func rawLegacySync(c *raw) {
 	c.res("legacy-not-behind-nonblocking", c.before(legacy, e))
 }
 
-// rawStreamDestroy destroys a stream that has work to do.
+// rawStreamDestroy destroys a stream that has pending work.
 func rawStreamDestroy(c *raw) {
 	c.setup()
 	s, e := c.stream(nonBlocking), c.event(timed)
@@ -84,7 +85,7 @@ func rawStreamDestroy(c *raw) {
 	c.res("destroy", c.EventDestroy(c.at, e))
 }
 
-// rawHostFn lets a stream call functions on the host.
+// rawHostFn makes a stream call functions on the host.
 func rawHostFn(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
@@ -93,8 +94,8 @@ func rawHostFn(c *raw) {
 	c.res("sync", c.StreamSynchronize(c.at, s))
 	c.val("done", done.Load())
 
-	// cuDriverGetVersion has a host function's signature: it is given the place
-	// to write to. What it answers is seen by what it has written.
+	// cuDriverGetVersion has the signature of a host function: its argument is an address for the
+	// version. The version that it writes shows its result.
 	version := newSlot(0)
 	inside := driver.Callback{Data: address(version)}
 	if c.Software() {
@@ -120,7 +121,7 @@ func rawHostFn(c *raw) {
 	c.val("cuda-call-inside-hostfn", int(answered))
 }
 
-// rawHostPoison lets a stream call functions behind a kernel that fails.
+// rawHostPoison makes a stream call functions after a kernel that fails.
 func rawHostPoison(c *raw) {
 	c.setup()
 	s := c.stream(nonBlocking)
@@ -137,7 +138,7 @@ func rawHostPoison(c *raw) {
 	c.res("hostfn", c.LaunchHostFunc(c.at, s, hostFn))
 	c.res("addcb", c.StreamAddCallback(c.at, s, inside, 0))
 	c.res("sync", c.StreamSynchronize(c.at, s))
-	// The callback is not the stream's work, but a thread's of the driver.
+	// A thread of the driver makes the callback, which is not part of the stream's work.
 	for i := 0; slot.status.Load() == -1 && i < 2000; i++ {
 		time.Sleep(time.Millisecond)
 	}

@@ -19,15 +19,15 @@ var spinPTX []byte
 //go:embed testdata/illegal_address.ptx
 var illegalAddressPTX []byte
 
-// How long kernels take. Work that has to be under way while a few calls are
-// made takes hold, which no delay of this process comes near; long is for what
-// another process does meanwhile.
+// These are durations of kernels. hold is for work that must be pending during a few calls; delays
+// of this process are much shorter. long is for work that must be pending while another process
+// does something.
 const (
 	hold = 200 * time.Millisecond
 	long = 2 * time.Second
 )
 
-// The names of flags that nearly every case uses.
+// Nearly every case uses these flags.
 const (
 	timed       = driver.CU_EVENT_DEFAULT
 	untimed     = driver.CU_EVENT_DISABLE_TIMING
@@ -40,8 +40,7 @@ type raw struct {
 	*reporter
 	*driver.Table
 	job job
-	// at is the case's thread, and maybe a context that is made current for the
-	// call.
+	// at has the thread of the case, and the context to make current for the call, if any.
 	at    driver.At
 	gates *gates
 }
@@ -103,10 +102,10 @@ func onTable(run func(*raw)) func(job, *reporter) {
 	}
 }
 
-// newRaw returns a case that has told what driver it runs on.
+// newRaw returns a case, after a report about its driver.
 func newRaw(j job, rep *reporter, t *driver.Table) *raw {
 	c := &raw{reporter: rep, Table: t, job: j, gates: new(gates)}
-	// The thread is never given back: the process ends with the case.
+	// The thread is never released, because the process ends with the case.
 	c.at.Thread = t.Pin()
 	version, res := t.DriverGetVersion(c.at)
 	c.must("cuDriverGetVersion", res)
@@ -114,7 +113,7 @@ func newRaw(j job, rep *reporter, t *driver.Table) *raw {
 	return c
 }
 
-// res reports what the driver answered to a step.
+// res reports the result of a step.
 func (c *raw) res(step string, res driver.Result) {
 	if m := c.Missing(res); m != nil {
 		if !c.Software() && m.Driver < m.Since {
@@ -127,7 +126,7 @@ func (c *raw) res(step string, res driver.Result) {
 	c.reporter.res(step, res)
 }
 
-// must ends the case if something failed that is no step of it.
+// must ends the case if something failed that is not a step.
 func (c *raw) must(what string, res driver.Result) {
 	if m := c.Missing(res); m != nil {
 		c.fatal("%s: %v", what, m)
@@ -137,8 +136,7 @@ func (c *raw) must(what string, res driver.Result) {
 	}
 }
 
-// words makes a step by calling a function with words, as there is no typed call
-// that could have these arguments.
+// words makes a step by calling a function with words, for arguments that no typed call can have.
 func (c *raw) words(step, function string, args ...uintptr) {
 	sym, ok := driver.FindSymbol(function)
 	if !ok {
@@ -155,9 +153,9 @@ func (c *raw) words(step, function string, args ...uintptr) {
 	}
 }
 
-// perilous makes a step that crashes NVIDIA's driver. A software driver has to
-// survive it, whatever it answers.
-func (c *raw) perilous(step string, call func() driver.Result) {
+// crashing makes a step that crashes NVIDIA's driver. A software driver may return any result, but
+// must not crash.
+func (c *raw) crashing(step string, call func() driver.Result) {
 	if !c.Software() && !c.job.Target.Cusim {
 		c.leave(step, "NVIDIA's driver may crash")
 		return
@@ -174,8 +172,7 @@ func (c *raw) init() {
 	c.must("cuInit", res)
 }
 
-// devices initialises the driver, and skips the case if it sees fewer devices
-// than that.
+// devices initialises the driver. It skips the case if the driver has fewer devices than least.
 func (c *raw) devices(least int32) {
 	c.init()
 	n, res := c.DeviceGetCount(c.at)
@@ -194,8 +191,8 @@ func (c *raw) primary(ordinal int32) (driver.Device, driver.Context) {
 	return dev, ctx
 }
 
-// setup initialises the driver and makes the first device's primary context
-// current: it is the only one on the thread's stack.
+// setup initialises the driver and makes the primary context of the first device current. It is the
+// only context on the thread's stack.
 func (c *raw) setup() (driver.Device, driver.Context) {
 	c.init()
 	dev, ctx := c.primary(0)
@@ -208,8 +205,8 @@ func (c *raw) current(ctx driver.Context) {
 	c.must("cuCtxSetCurrent", c.CtxSetCurrent(c.at, ctx))
 }
 
-// create creates a context, which is current then. Drivers before CUDA 12.5
-// have only the older function.
+// create creates a context and makes it current. Drivers before CUDA 12.5 have only an older
+// function.
 func (c *raw) create(dev driver.Device) (driver.Context, driver.Result) {
 	ctx, res := c.CtxCreate(c.at, 0, dev)
 	if c.Missing(res) != nil {
@@ -218,14 +215,14 @@ func (c *raw) create(dev driver.Device) (driver.Context, driver.Result) {
 	return ctx, res
 }
 
-// context is create where it is no step.
+// context creates a context, not as a step.
 func (c *raw) context(dev driver.Device) driver.Context {
 	ctx, res := c.create(dev)
 	c.must("cuCtxCreate", res)
 	return ctx
 }
 
-// inside returns the case with a context made current for each call.
+// inside returns the case with a context that is made current for each call.
 func (c *raw) inside(ctx driver.Context) *raw {
 	in := *c
 	in.at.Context = ctx
@@ -246,7 +243,7 @@ func (c *raw) stream(flags uint32) driver.Stream {
 	return s
 }
 
-// record and sync are for what is no step.
+// record and sync make calls that are not steps.
 func (c *raw) record(e driver.Event, s driver.Stream) {
 	c.must("cuEventRecord", c.EventRecord(c.at, e, s))
 }
@@ -255,17 +252,17 @@ func (c *raw) sync(e driver.Event) {
 	c.must("cuEventSynchronize", c.EventSynchronize(c.at, e))
 }
 
-// finish waits for a stream's work.
+// finish waits for the work of a stream.
 func (c *raw) finish(s driver.Stream) {
 	c.must("cuStreamSynchronize", c.StreamSynchronize(c.at, s))
 }
 
-// begin begins a capture where that is no step.
+// begin begins a capture, not as a step.
 func (c *raw) begin(s driver.Stream, mode int32) {
 	c.must("cuStreamBeginCapture", c.StreamBeginCapture(c.at, s, mode))
 }
 
-// end ends a capture, and gives its graph up.
+// end ends a capture, and destroys its graph.
 func (c *raw) end(s driver.Stream) driver.Result {
 	g, res := c.StreamEndCapture(c.at, s)
 	if g != 0 {
@@ -282,12 +279,12 @@ func (c *raw) ended(flags uint32, s driver.Stream) driver.Event {
 	return e
 }
 
-// before answers as e's query does when e completes while busy is pending:
-// NOT_READY if e did not complete before.
+// before returns the result of querying e when e completes while busy is pending. It returns
+// NOT_READY if e did not complete before busy.
 func (c *raw) before(e, busy driver.Event) driver.Result {
 	for {
 		res := c.EventQuery(c.at, e)
-		// Asked after e, so that both were seen in this order.
+		// Query busy after e, so that the order of the two results is known.
 		pending := c.EventQuery(c.at, busy) == driver.ResultNotReady
 		switch {
 		case res != driver.ResultNotReady && res != driver.ResultSuccess:
@@ -321,9 +318,8 @@ type spinner struct {
 	f driver.Function
 }
 
-// spinner loads the kernel that spins into the current context, and runs it
-// once: a kernel may be loaded by its first launch, which would disturb a
-// capture, and takes its time.
+// spinner loads the spinning kernel into the current context, and runs it once. The first launch
+// may load the kernel, which takes time and would disturb a capture.
 func (c *raw) spinner() spinner {
 	sp := spinner{c, c.kernel(spinPTX, "cusim_spin")}
 	s := c.stream(nonBlocking)
@@ -333,29 +329,29 @@ func (c *raw) spinner() spinner {
 	return sp
 }
 
-// spin enqueues a kernel that takes so long.
+// spin enqueues a kernel that runs for d.
 func (sp spinner) spin(s driver.Stream, d time.Duration) {
 	ns := uint64(d)
 	sp.c.launch(s, sp.f, driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&ns)}, Sizes: []uint32{8}})
 }
 
-// lasted reports whether ms may be the time of a kernel that spins for d and has ended, and did not
-// begin before since: a GPU took 4.9 to 6 ms for 5, and a machine with other things to do any time.
+// lasted reports whether ms can be the time of a kernel that spins for d, has ended, and did not
+// begin before since. A GPU needed 4.9 to 6 ms for 5 ms. A busy machine can need any time.
 func lasted(ms float32, d time.Duration, since time.Time) bool {
 	took := time.Duration(float64(ms) * 1e6)
 	return took >= d-d/30 && took <= time.Since(since)
 }
 
-// poison enqueues a kernel that writes to an illegal address, behind one that
-// spins: nobody knows of the error before that has ended.
+// poison enqueues a kernel that writes to an illegal address, after a kernel that spins. No call
+// can return the error before the spinning kernel has ended.
 func (sp spinner) poison(s driver.Stream) {
 	bad := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
 	sp.spin(s, hold)
 	sp.c.launch(s, bad, driver.KernelParams{})
 }
 
-// A callback is a function for the driver to call, of machine code on a driver in
-// C and of Go on a software driver. It leaves something in its slot.
+// A callback is a function for the driver to call: machine code for a driver in C, and a Go
+// function for a software driver. It writes to its slot.
 func (c *raw) callback(code machineCode, slot *atomic.Int32, inGo func()) driver.Callback {
 	if c.Software() {
 		return driver.Callback{Go: inGo}
@@ -372,7 +368,7 @@ func (c *raw) code(m machineCode) uintptr {
 	return addr
 }
 
-// address returns where a function of the driver's is.
+// address returns the address of a driver function.
 func (c *raw) address(function string) uintptr {
 	sym, ok := driver.FindSymbol(function)
 	if !ok {
@@ -385,14 +381,14 @@ func (c *raw) address(function string) uintptr {
 	return addr
 }
 
-// newSlot returns memory that stays where it is, and that callbacks write to.
+// newSlot returns memory for callbacks. Its address does not change.
 func newSlot(v int32) *atomic.Int32 {
 	slot := ccall.Heap(new(atomic.Int32))
 	slot.Store(v)
 	return slot
 }
 
-// address returns where the slot is. Whoever passes it on keeps the slot.
+// address returns the address of the slot. The caller must keep the slot alive.
 func address(slot *atomic.Int32) uintptr { return uintptr(unsafe.Pointer(slot)) }
 
 // A worker is another thread.
@@ -402,7 +398,7 @@ type worker struct {
 	done  chan struct{}
 }
 
-// worker starts another thread, with a context current.
+// worker starts another thread with a current context.
 func (c *raw) worker(ctx driver.Context) *worker {
 	w := &worker{c, make(chan func(*raw)), make(chan struct{})}
 	go func() {
@@ -412,7 +408,7 @@ func (c *raw) worker(ctx driver.Context) *worker {
 			task(&mine)
 			w.done <- struct{}{}
 		}
-		// The thread may be in another capture mode: nobody shall inherit it.
+		// The thread may be in another capture mode, so no other goroutine may use it.
 		mine.at.Thread.Abandon()
 		close(w.done)
 	}()
@@ -420,7 +416,7 @@ func (c *raw) worker(ctx driver.Context) *worker {
 	return w
 }
 
-// do lets the thread do something, and waits for that.
+// do runs a task on the thread, and waits for its end.
 func (w *worker) do(task func(*raw)) {
 	w.tasks <- task
 	<-w.done
@@ -432,8 +428,8 @@ func (w *worker) end() {
 	<-w.done
 }
 
-// listen waits, in a second process, for the handle from the first, and sees to
-// it that this one does not outlive the other.
+// listen waits, in a second process, for the handle from the first process, and ends this process
+// when the first one ends.
 func (c *raw) listen() (h driver.IPCEventHandle) {
 	c.send(report{Kind: ready})
 	var data []byte

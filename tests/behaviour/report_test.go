@@ -12,8 +12,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// A report is a line that a child prints about its case. Whatever else there is
-// on its standard output is the driver's.
+// A report is a line that a child prints about its case. All other output of the child comes from
+// the driver.
 type report struct {
 	Kind   kind
 	Step   string     `json:",omitempty"`
@@ -26,25 +26,25 @@ type report struct {
 type kind string
 
 const (
-	about   kind = "about"   // the driver; comes before the steps
+	about   kind = "about"   // describes the driver; comes before the steps
 	answer  kind = "answer"  // a step's answer
-	dared   kind = "dared"   // the next step may end the process, and is its last one
+	dared   kind = "dared"   // the next step is the last, and may end the process
 	left    kind = "left"    // a step that is not made on this driver; Text says why
-	missing kind = "missing" // a step that a driver so old has no function for
-	skipped kind = "skipped" // the case cannot run here: Text says why
-	failed  kind = "failed"  // the case could not be set up: Text says why
-	ready   kind = "ready"   // for the process that started this one
+	missing kind = "missing" // this old driver lacks the function of a step
+	skipped kind = "skipped" // the case cannot run here; Text says why
+	failed  kind = "failed"  // the case could not be set up; Text says why
+	ready   kind = "ready"   // this process is ready for the first process
 	ended   kind = "ended"   // nothing comes after it
 )
 
-// driverInfo is what decides which rows are asserted.
+// driverInfo decides which rows are asserted.
 type driverInfo struct {
 	Version  int // as the driver counts
 	Software bool
 	Cusim    bool // a library in C that is a software driver
 }
 
-// reportPrefix marks reports. It is what no driver prints.
+// reportPrefix marks reports. No driver prints this text.
 const reportPrefix = "purecu-behaviour "
 
 // A reporter writes reports.
@@ -60,17 +60,17 @@ func (r *reporter) send(rep report) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// In one piece, and on a line of its own whatever the driver prints.
+	// Write in one piece, and on a line of its own, whatever the driver has printed.
 	fmt.Fprintf(r.w, "\n%s%s\n", reportPrefix, data)
 }
 
-// parseReport reads a line. ok is false if it is something else.
+// parseReport parses a line. ok is false if the line is not a report.
 func parseReport(line []byte) (rep report, ok bool) {
 	data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte(reportPrefix))
 	return rep, ok && json.Unmarshal(data, &rep) == nil
 }
 
-// res reports what the driver answered to a step.
+// res reports the result of a step.
 func (r *reporter) res(step string, res driver.Result) {
 	r.send(report{Kind: answer, Step: step, Answer: fmt.Sprint(int(res))})
 }
@@ -91,28 +91,28 @@ func (r *reporter) leave(step, why string) {
 	r.send(report{Kind: left, Step: step, Text: why})
 }
 
-// skip ends the process, as the case cannot run here.
+// skip ends the process, because the case cannot run here.
 func (r *reporter) skip(format string, args ...any) {
 	r.send(report{Kind: skipped, Text: fmt.Sprintf(format, args...)})
 	os.Exit(0)
 }
 
-// fatal ends the process, as something failed that is no step of the case.
+// fatal ends the process, because something failed that is not a step.
 func (r *reporter) fatal(format string, args ...any) {
 	r.send(report{Kind: failed, Text: fmt.Sprintf(format, args...)})
 	os.Exit(1)
 }
 
-// A verdict is what becomes of a case's reports.
+// A verdict is the judgement of a case's reports.
 type verdict struct {
 	errs     []string // what is wrong
-	notes    []string // what differs from the table, or was not made, and is not asserted
+	notes    []string // differences and missing steps that are not asserted
 	asserted int      // the number of rows that were compared
 	skip     string   // why the case could not run here
 }
 
-// judge compares the reports of a case with the rows of the table that are its
-// own. Every row has to be there once, in order, and nothing else.
+// judge compares the reports of a case with its rows of the table. There must be one report for
+// each row, in the same order, and no others.
 func judge(rows []row, s suiteName, reports []report) verdict {
 	var v verdict
 	errorf := func(format string, args ...any) { v.errs = append(v.errs, fmt.Sprintf(format, args...)) }
@@ -168,7 +168,7 @@ func judge(rows []row, s suiteName, reports []report) verdict {
 				errorf("%s answered %s, want %s", r.step, spell(rep.Answer), spell(want))
 			}
 		case r.step == crash:
-			v.asserted++ // the driver has come back
+			v.asserted++ // the driver has returned
 			v.notes = append(v.notes, fmt.Sprintf("%s answered %s", r.step, spell(rep.Answer)))
 		case rep.Answer != want:
 			v.notes = append(v.notes, fmt.Sprintf("%s answered %s, not %s; not asserted: %s", r.step, spell(rep.Answer), spell(want), r.note))
@@ -180,7 +180,7 @@ func judge(rows []row, s suiteName, reports []report) verdict {
 	return v
 }
 
-// span names rows that follow each other.
+// span returns the name of consecutive rows.
 func span(rows []row) string {
 	first, last := rows[0].step, rows[len(rows)-1].step
 	switch len(rows) {

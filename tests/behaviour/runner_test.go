@@ -15,7 +15,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Tests of what runs the cases. They need no driver.
+// These tests check the code that runs cases. They need no driver.
 
 // testRows are rows of a table for these tests.
 func testRows(t *testing.T) []row {
@@ -33,8 +33,7 @@ func testRows(t *testing.T) []row {
 	return rows
 }
 
-// TestJudge shows which reports are right, and that every way to be wrong is
-// noticed.
+// TestJudge checks correct reports, and that every error in reports is found.
 func TestJudge(t *testing.T) {
 	says := func(step, a string) report { return report{Kind: answer, Step: step, Answer: a} }
 	leaves := func(step string) report { return report{Kind: left, Step: step, Text: "for a reason"} }
@@ -111,7 +110,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// fakeCases end in all the ways in which a process can end.
+// fakeCases are cases that end in all ways in which a process can end.
 func fakeCases() []testCase {
 	first := func(rep *reporter) {
 		rep.send(report{Kind: about})
@@ -165,7 +164,7 @@ func fakeCases() []testCase {
 			rep.res("two", driver.ResultSuccess)
 			var h driver.IPCEventHandle
 			h[63] = 99
-			other.tell(h)
+			other.sendHandle(h)
 			other.finish()
 		}},
 		{"two processes, one of which crashes", func(j job, rep *reporter) {
@@ -175,14 +174,13 @@ func fakeCases() []testCase {
 				os.Exit(5)
 			}
 			other := startPeer(j, rep)
-			other.tell(driver.IPCEventHandle{})
+			other.sendHandle(driver.IPCEventHandle{})
 			other.finish()
 		}},
 	}
 }
 
-// TestLaunch shows that a child is heard, and that its end is told from what it
-// should be.
+// TestLaunch checks that the reports of a child arrive, and that a wrong end is an error.
 func TestLaunch(t *testing.T) {
 	one := report{Kind: answer, Step: "one", Answer: "0"}
 	two := report{Kind: answer, Step: "two", Answer: "=1"}
@@ -196,7 +194,7 @@ func TestLaunch(t *testing.T) {
 		{"crash", []report{{Kind: about}, one}, []string{"crashed after step one", "exit status 2", "the driver is gone", "a driver says something"}},
 		{"crash-first", nil, []string{"crashed after the first step", "exit status 7"}},
 		{"dared", []report{{Kind: about}, one, {Kind: answer, Step: "two", Answer: crash}, end}, nil},
-		{"early", []report{{Kind: about}, one}, []string{"ended after step one, though"}},
+		{"early", []report{{Kind: about}, one}, []string{"ended after step one, although"}},
 		{"late", []report{{Kind: about}, one, end}, []string{"did everything", "exit status 3"}},
 		{"skip", []report{{Kind: skipped, Text: "not here"}}, nil},
 		{"fatal", []report{{Kind: about}, one, {Kind: failed, Text: "1 is wrong"}}, nil},
@@ -219,7 +217,7 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 	t.Run("hang", func(t *testing.T) {
-		// The reports are not compared: it may be killed before it says a word.
+		// The reports are not compared, because the process may be killed before it prints one.
 		_, err := launch(t, job{Suite: suiteFake, Case: "hang"}, 500*time.Millisecond)
 		wantError(t, err, []string{"hung after", "killed"})
 	})
@@ -237,7 +235,7 @@ func wantError(t *testing.T, err error, parts []string) {
 	}
 }
 
-// TestReports passes reports through a stream in which a driver writes as well.
+// TestReports passes reports through a stream to which a driver writes, too.
 func TestReports(t *testing.T) {
 	r, w := io.Pipe()
 	sent := []report{
@@ -265,7 +263,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSpinKernel holds the spin kernel to the one that people try first.
+// TestSpinKernel checks that the spinning kernel is the one of cmd/cuprobe.
 func TestSpinKernel(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("..", "..", "cmd", "cuprobe", "spin.ptx"))
 	if err != nil {

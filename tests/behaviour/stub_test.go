@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestSteps runs every case on the stub, and compares the steps that it makes
-// with the table's. What a driver would have to answer is not its business.
+// TestSteps runs every case on the stub, and compares its steps with those of the table. It does
+// not compare answers.
 func TestSteps(t *testing.T) {
 	rows := table(t)
 	for _, s := range []suiteName{suiteRaw, suiteCu} {
@@ -49,12 +49,11 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// stubName names the stub in a target.
+// stubName is the name of the stub in a target.
 const stubName = "stub"
 
-// A stub is a software driver that answers success to everything, with handles
-// that are new. It has two devices, and knows nothing but which contexts are
-// current.
+// A stub is a software driver whose functions return success and new handles. It has two devices.
+// It keeps only the stacks of current contexts.
 type stub struct {
 	driver.Unimplemented
 
@@ -63,7 +62,7 @@ type stub struct {
 
 func newStub() driver.Software { return new(stub) }
 
-// handle returns a handle.
+// handle returns a new handle.
 func handle[H ~uintptr | ~uint64](s *stub) H { return H(s.last.Add(16)) }
 
 const ok = driver.ResultSuccess

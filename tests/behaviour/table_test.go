@@ -16,8 +16,8 @@ import (
 //go:embed testdata/h200-cuda13.0.tsv
 var tableTSV string
 
-// A row is one step of a case, and what is known about it. The head of the
-// table's file says what the columns mean.
+// A row is one step of a case, and what is known about it. The head of the table's file explains
+// the columns.
 type row struct {
 	name, step string // the case and the step
 	answer     string // a result's number, or "=" and a value
@@ -30,7 +30,7 @@ type row struct {
 // A condition says on which drivers a row is asserted.
 type condition string
 
-// The conditions, as they stand in the table.
+// These are the conditions in the table.
 const (
 	always     condition = "yes"
 	never      condition = "no"
@@ -40,17 +40,17 @@ const (
 	onCUDA13   condition = "CUDA 13.0"
 )
 
-// What else stands in the table.
+// These are other words in the table.
 const (
 	columns    = 6
-	noConstant = "-"     // a value has none
+	noConstant = "-"     // of a value
 	cuSame     = "-"     // package cu answers the same
-	cuNone     = "none"  // package cu has nothing of the kind
-	crash      = "CRASH" // the step that killed the C program, or the answer of one that was dared
-	hang       = "HANG"  // the answer of one that did not come back
+	cuNone     = "none"  // package cu has no such call
+	crash      = "CRASH" // the end of the C program, or the answer of a dared step
+	hang       = "HANG"  // the answer of a step that did not return
 )
 
-// cuda13 is the version of the driver that was asked.
+// cuda13 is the version of the driver on which the table was recorded.
 const cuda13 = 13000
 
 // holds reports whether rows with the condition are asserted on a driver.
@@ -130,8 +130,8 @@ func (r row) check() error {
 	return nil
 }
 
-// want returns what a suite has to answer to the row's step. ok is false if the
-// suite does not make the step.
+// want returns the answer that a suite must have for the row. ok is false if the suite does not
+// make the step.
 func (r row) want(s suiteName) (answer string, ok bool) {
 	if s != suiteCu || r.cu == cuSame {
 		return r.answer, true
@@ -139,8 +139,8 @@ func (r row) want(s suiteName) (answer string, ok bool) {
 	return r.cu, r.cu != cuNone
 }
 
-// holds reports whether the row is asserted, in a suite, on a driver. What cu
-// answers of its own accord it answers on every driver.
+// holds reports whether the row is asserted, in a suite, on a driver. Answers that package cu gives
+// without the driver are asserted on every driver.
 func (r row) holds(s suiteName, d driverInfo) bool {
 	if s == suiteCu && r.cu != cuSame {
 		return true
@@ -148,7 +148,7 @@ func (r row) holds(s suiteName, d driverInfo) bool {
 	return r.asserted.holds(d)
 }
 
-// rowsOf returns the steps that a suite makes in a case.
+// rowsOf returns the steps of a suite in a case.
 func rowsOf(rows []row, s suiteName, name string) []row {
 	var of []row
 	for _, r := range rows {
@@ -159,8 +159,8 @@ func rowsOf(rows []row, s suiteName, name string) []row {
 	return of
 }
 
-// caseNames returns the cases of a suite in the table's order. A case that comes
-// in two pieces is there twice.
+// caseNames returns the cases of a suite in the table's order. A case in two pieces is in the list
+// twice.
 func caseNames(rows []row, s suiteName) []string {
 	var names []string
 	last := ""
@@ -183,8 +183,7 @@ func table(t *testing.T) []row {
 	return rows
 }
 
-// TestTable holds the table and the functions of the cases to each other: every
-// row belongs to a case that there is, and every case has rows.
+// TestTable checks that every row belongs to a case, and that every case has rows.
 func TestTable(t *testing.T) {
 	rows := table(t)
 	for _, s := range []suiteName{suiteRaw, suiteCu} {
@@ -209,7 +208,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestParseTable shows that a faulty table is refused.
+// TestParseTable checks that a malformed table is rejected.
 func TestParseTable(t *testing.T) {
 	line := func(cells ...string) string { return strings.Join(cells, "\t") }
 	for _, tt := range []struct{ line, want string }{
@@ -236,7 +235,7 @@ func TestParseTable(t *testing.T) {
 	}
 }
 
-// TestConditions says which rows count where.
+// TestConditions checks which rows are asserted on which drivers.
 func TestConditions(t *testing.T) {
 	library, soft := driverInfo{Version: 12040}, driverInfo{Version: 13000, Software: true}
 	both := driverInfo{Version: 12040, Cusim: true} // a library that is a software driver

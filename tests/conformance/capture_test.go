@@ -11,11 +11,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// External events, and how an event is recorded: rows A16 and D4.
+// This file tests external events, and the flags of records: rows A16 and D4.
 
-// TestA16ExternalEvents records and waits for events while a stream is captured, so
-// that the graph does it whenever it runs. Events that were created for it do so by
-// themselves; others are ordinary points of the capture, and nobody is asked for them.
+// TestA16ExternalEvents records and waits for events while a stream is captured, so that each
+// launch of the graph does so. Events that were created as external need no flag. Ordinary events
+// are points of the capture, and the driver is not queried for them.
 func TestA16ExternalEvents(t *testing.T) {
 	onEachCu(t, func(c *cuLab) {
 		s := c.newStream()
@@ -38,7 +38,7 @@ func TestA16ExternalEvents(t *testing.T) {
 				c.t.Errorf("%s, before the launch: %v", what, err)
 			}
 			for range 2 {
-				// What the graph waits for is what the event stands for at the launch.
+				// The graph waits for the record that the event stands for at the launch.
 				held := c.newStream()
 				g := c.holds(held)
 				c.ok(before.Record(held))
@@ -68,10 +68,10 @@ func TestA16ExternalEvents(t *testing.T) {
 		})
 		check("external events", types)
 		run("external events", x, from, to, before)
-		c.ok(to.Record(s)) // outside of captures like any other
+		c.ok(to.Record(s)) // outside of captures it is an ordinary event
 		c.completed("recorded by hand", to)
 
-		// Ordinary events do not ask, and mark nothing afterwards.
+		// Ordinary events make no query, and stand for no work afterwards.
 		if c.sim != nil {
 			c.sim.Inject(cusim.Fault{Function: "cuStreamIsCapturing", Code: int(cu.ResultUnknown)})
 		}
@@ -91,7 +91,7 @@ func TestA16ExternalEvents(t *testing.T) {
 		c.ok(plain.Record(s))
 		c.completed("recorded again", plain)
 
-		// An event is alive for as long as a graph that uses it, also when it is closed.
+		// An event lives as long as a graph that uses it, even if the event is closed.
 		kept, ended := c.newEvent(cu.EventExternal), c.newEvent(cu.EventExternal)
 		x, _ = c.capture(s, func() error { return errors.Join(kept.Record(s), s.WaitEvent(ended)) })
 		c.ok(kept.Close())
@@ -105,9 +105,9 @@ func TestA16ExternalEvents(t *testing.T) {
 	})
 }
 
-// TestA16ExternalWhileWaited has a graph record an event while a ticket is out for its
-// present record: until the launch the event stands for that one, and the ticket goes on
-// to do so.
+// TestA16ExternalWhileWaited makes a graph record an event while a ticket stands for its current
+// record. Until the launch the event stands for that record. The ticket stands for it afterwards,
+// too.
 func TestA16ExternalWhileWaited(t *testing.T) {
 	onEachCu(t, func(c *cuLab) {
 		slow, s, after := c.newStream(), c.newStream(), c.newStream()
@@ -122,7 +122,7 @@ func TestA16ExternalWhileWaited(t *testing.T) {
 			c.t.Errorf("the nodes are %v", types)
 		}
 		c.stillPending("before the launch", e)
-		x.Handle() // others may launch it; nobody does
+		x.Handle() // other code could launch the graph now
 		c.stillPending("before the launch, when others know the graph", e)
 		c.ok(after.WaitEvent(e))
 		c.ok(behind.Record(after))
@@ -149,8 +149,7 @@ func TestA16ExternalWhileWaited(t *testing.T) {
 	})
 }
 
-// TestA03RecordOnceInCapture records an event once that is made for graphs: that is one
-// node.
+// TestA03RecordOnceInCapture records an external event once in a capture, which makes one node.
 func TestA03RecordOnceInCapture(t *testing.T) {
 	onEachCu(t, func(c *cuLab) {
 		s, slow := c.newStream(), c.newStream()
@@ -168,8 +167,8 @@ func TestA03RecordOnceInCapture(t *testing.T) {
 	})
 }
 
-// TestD04RecordWithFlags records with each flag, inside of a capture and outside. What
-// is refused leaves the event as it was, and the capture too.
+// TestD04RecordWithFlags records with each flag, inside and outside of a capture. A record that
+// fails changes neither the event nor the capture.
 func TestD04RecordWithFlags(t *testing.T) {
 	onEachCu(t, func(c *cuLab) {
 		s := c.newStream()
@@ -197,7 +196,7 @@ func TestD04RecordWithFlags(t *testing.T) {
 			if err := first.RecordWithFlags(s, cu.RecordDefault); err != nil {
 				return err
 			}
-			// Not part of the capture: what holds outside holds there still.
+			// This stream is not part of the capture, so the rules outside of captures hold.
 			other := c.newStream()
 			if err := second.RecordWithFlags(other, cu.RecordExternal); !errors.Is(err, cu.ResultIllegalState) {
 				c.t.Errorf("external, on another stream: %v", err)

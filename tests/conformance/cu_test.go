@@ -8,9 +8,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// A cuLab is a lab whose driver package cu has open too, with the primary context of
-// its first device: rows A to D are tested through that package, and held up and
-// watched by raw calls.
+// A cuLab is a lab whose driver is also open in package cu, with the primary context of its first
+// device. Rows A to D test package cu, and hold and observe its objects with raw calls.
 type cuLab struct {
 	*lab
 	t   *testing.T
@@ -24,7 +23,7 @@ func onEachCu(t *testing.T, test func(*cuLab)) {
 	onEach(t, func(l *lab) { test(newCuLab(l)) })
 }
 
-// newCuLab has package cu open a lab's driver.
+// newCuLab opens a lab's driver with package cu.
 func newCuLab(l *lab, opts ...cu.Option) *cuLab {
 	l.t.Helper()
 	c := &cuLab{lab: l, t: l.t.(*testing.T)}
@@ -51,7 +50,7 @@ func (c *cuLab) ok(err error) {
 	}
 }
 
-// closes closes something at the end.
+// closes closes an object at the end of the test.
 func (c *cuLab) closes(o io.Closer) {
 	c.later(func() {
 		c.t.Helper()
@@ -77,7 +76,7 @@ func (c *cuLab) newEvent(flags cu.EventFlags) *cu.Event {
 	return e
 }
 
-// capture returns the executable graph of what f enqueues, and what its nodes do.
+// capture returns the executable graph of the work that f enqueues, and the types of its nodes.
 func (c *cuLab) capture(s *cu.Stream, f func() error) (*cu.GraphExec, []cu.GraphNodeType) {
 	c.t.Helper()
 	g, err := s.Capture(cu.CaptureGlobal, f)
@@ -97,7 +96,7 @@ func (c *cuLab) capture(s *cu.Stream, f func() error) (*cu.GraphExec, []cu.Graph
 	return x, types
 }
 
-// asks turns an event's status into a result of a driver.
+// asks returns the status of an event as a result of the driver.
 func (c *cuLab) asks(e *cu.Event) func() driver.Result {
 	return func() driver.Result {
 		st, err := e.Query()
@@ -118,7 +117,7 @@ func (c *cuLab) completed(what string, e *cu.Event) {
 	c.completes(what, c.asks(e))
 }
 
-// stillPending expects that an event is not complete, whatever can be done being done.
+// stillPending expects that an event is not complete after all possible work is done.
 func (c *cuLab) stillPending(what string, e *cu.Event) {
 	c.t.Helper()
 	c.settle()
@@ -131,6 +130,6 @@ func (c *cuLab) holds(s *cu.Stream) *gate {
 	return c.hold(driver.Stream(s.Handle()))
 }
 
-// raw and rawStream return what raw calls take.
+// raw and rawStream return the handles for raw calls.
 func (c *cuLab) raw(e *cu.Event) driver.Event         { return driver.Event(e.Handle()) }
 func (c *cuLab) rawStream(s *cu.Stream) driver.Stream { return driver.Stream(s.Handle()) }

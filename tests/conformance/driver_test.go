@@ -16,11 +16,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// The driver API's event management, as package cu offers it: rows D1 to D3, D5 to D12,
-// D14 and D15.
+// This file tests the driver API's event management in package cu: rows D1 to D3, D5 to D12, D14
+// and D15.
 
-// answers expects that package cu returns what the driver answers: no error for
-// success, else one that matches the result.
+// answers expects that package cu returns the driver's answer: no error for success, and otherwise
+// an error that matches the result.
 func (n *nouns) answers(what string, r driver.Result, err error) {
 	n.t.Helper()
 	if r == ok && err != nil || r != ok && !errors.Is(err, cu.Result(r)) {
@@ -28,9 +28,9 @@ func (n *nouns) answers(what string, r driver.Result, err error) {
 	}
 }
 
-// TestD01Create creates events with all flags that there are and some that there are not.
-// Package cu takes and refuses the same ones as the driver, which wants a current context;
-// package cu does without, and leaves the thread as it was.
+// TestD01Create creates events with all valid flags and some invalid ones. Package cu accepts the
+// same flags as the driver. The driver needs a current context. Package cu does not, and does not
+// change the thread.
 func TestD01Create(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -99,8 +99,8 @@ func TestD01Create(t *testing.T) {
 	})
 }
 
-// TestD02Destroy closes events whose records are pending: at once, by a call that waits
-// for nothing. What was enqueued because of them is still done, in its order.
+// TestD02Destroy closes events whose records are pending. The close returns at once. Work that
+// waits for the events is still done in order.
 func TestD02Destroy(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, waiter := n.newStream(), n.newStream()
@@ -123,9 +123,9 @@ func TestD02Destroy(t *testing.T) {
 			n.ok(after.Close())
 			n.alive("all are closed", 0)
 		}
-		// Many at once: their resources go when their records complete, not before, and
-		// nobody runs out of anything. There are not more as a stream takes so much only: the
-		// next record would wait for the gate.
+		// Many events are closed at once. Their resources are freed when their records complete,
+		// and not before. A stream has room for only so many records: the next one would wait for
+		// the gate.
 		g := n.holds(s)
 		for range 200 {
 			e := get(s.RecordNew(cu.EventDefault))(n)
@@ -140,9 +140,9 @@ func TestD02Destroy(t *testing.T) {
 	})
 }
 
-// TestD03Record records an event again and again. Each record takes the place of the one
-// before; who waited for that goes on waiting for it. Streams of other contexts are
-// refused as the driver refuses them.
+// TestD03Record records an event several times. Each record replaces the previous one. Waits for
+// the previous record continue to wait for that record. Streams of other contexts fail as in the
+// driver.
 func TestD03Record(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		first, second, waiter, late := n.newStream(), n.newStream(), n.newStream(), n.newStream()
@@ -191,9 +191,9 @@ func TestD03Record(t *testing.T) {
 	})
 }
 
-// TestD05Query polls. What the GPU wrote before the record is visible to the host when the
-// answer is that the record is complete, in memory that both see, and with nothing else
-// asked: that is what the answer promises, and why no other signal may take its place.
+// TestD05Query polls an event. When the result is that the record is complete, the host must see
+// what the GPU wrote before the record, in memory that both share, without any other call. This is
+// what the result guarantees, and why no other signal can replace the query.
 func TestD05Query(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -231,8 +231,8 @@ func TestD05Query(t *testing.T) {
 	})
 }
 
-// TestD06Synchronize waits for events of all flags: until the record of the call is
-// complete, by spinning or by sleeping. One that was not recorded is not waited for.
+// TestD06Synchronize waits for events with all flags until the current record is complete, by
+// spinning or by sleeping. It does not wait for an event that was not recorded.
 func TestD06Synchronize(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -266,9 +266,8 @@ func TestD06Synchronize(t *testing.T) {
 	})
 }
 
-// TestD07Elapsed asks for times in every state that an event can be in, of package cu and
-// of the driver; and finds them in milliseconds of 32 bits, which are coarser than the
-// clock when the interval is long.
+// TestD07Elapsed reads times in every state of an event, with package cu and with the driver. The
+// driver's times are milliseconds of 32 bits. In long intervals they are coarser than the clock.
 func TestD07Elapsed(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -312,7 +311,7 @@ func TestD07Elapsed(t *testing.T) {
 		g.open()
 		n.ok(stop.Wait(n.patient()))
 
-		// The driver's number, and no other.
+		// The result must be exactly the driver's number.
 		exact := func(what string, start, stop *cu.Event) time.Duration {
 			n.t.Helper()
 			ms, r := n.elapsed(n.raw(start), n.raw(stop))
@@ -332,7 +331,7 @@ func TestD07Elapsed(t *testing.T) {
 			n.t.Errorf("%v between a record and itself", d)
 		}
 		if !n.tg.Virtual {
-			return // who would wait
+			return // the call would wait
 		}
 		for _, c := range []struct{ is, reads time.Duration }{
 			{500, 500},
@@ -355,7 +354,7 @@ func TestD07Elapsed(t *testing.T) {
 	})
 }
 
-// elapsed asks the driver for a time, by the newest function that it has.
+// elapsed reads a time, with the newest function of the driver.
 func (l *lab) elapsed(start, stop driver.Event) (float32, driver.Result) {
 	ms, r := l.EventElapsedTimeV2(l.at, start, stop)
 	if l.Missing(r) != nil {
@@ -364,9 +363,8 @@ func (l *lab) elapsed(start, stop driver.Event) (float32, driver.Result) {
 	return ms, r
 }
 
-// TestD08ElapsedV2 asks for times by the newest function that the driver has: package cu
-// falls back to the older one, with the same answers. Errors of pending work are for Query
-// to find, whatever Since says.
+// TestD08ElapsedV2 reads times with the newest function of the driver. Package cu falls back to the
+// older one, with the same results. Query returns errors of pending work, whatever Since returns.
 func TestD08ElapsedV2(t *testing.T) {
 	measure := func(n *nouns) {
 		s := n.newStream()
@@ -401,8 +399,8 @@ func TestD08ElapsedV2(t *testing.T) {
 	})
 }
 
-// TestD09Intervals measures on a stream on which nothing lies between two records, while
-// the legacy default stream works in between: its work lengthens the interval.
+// TestD09Intervals measures on a stream that has no work between two records, while the legacy
+// default stream has work. That work makes the interval longer.
 func TestD09Intervals(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		const busy = 5 * time.Millisecond
@@ -429,9 +427,10 @@ func TestD09Intervals(t *testing.T) {
 	})
 }
 
-// TestD10EarlierErrors lets calls report errors of work that was enqueued earlier. Detail
-// says so, and, where nothing can go on, what was the first to report it. (Nobody can make
-// a driver in C do the one, and the other ends its use: the software driver alone does.)
+// TestD10EarlierErrors makes calls return errors of work that was enqueued earlier. The error's
+// Detail says so. If the error is sticky, Detail names the first call that returned it. Only the
+// software driver is tested: no test can cause the first kind in a driver in C, and the second kind
+// makes that driver unusable.
 func TestD10EarlierErrors(t *testing.T) {
 	detail := func(t *testing.T, err error, codes ...error) string {
 		t.Helper()
@@ -449,12 +448,12 @@ func TestD10EarlierErrors(t *testing.T) {
 	const earlier = "work that was enqueued earlier"
 	for _, op := range cuOps() {
 		if op.name == "Close" {
-			continue // a destruction that fails counts as done: row E15
+			continue // a failed destruction still destroys: row E15
 		}
 		t.Run(op.name, func(t *testing.T) {
 			sim, w := newWorld(t)
 			for _, code := range []cu.Result{cu.ResultLaunchOutOfResources, cu.ResultUnknown, cu.ResultECCUncorrectable} {
-				if err := w.e.Record(w.s); err != nil { // nobody knows whether it is complete
+				if err := w.e.Record(w.s); err != nil { // removes what is known about its completion
 					t.Fatal(err)
 				}
 				sim.Inject(fault(op.function, driver.Result(code)))
@@ -466,7 +465,7 @@ func TestD10EarlierErrors(t *testing.T) {
 					t.Errorf("%v: the context's error is %v", code, err)
 				}
 			}
-			// What has no such cause does not say so.
+			// An error without such a cause has no such Detail.
 			sim.Inject(fault(op.function, driver.ResultOutOfMemory))
 			if d := detail(t, op.call(w), cu.ResultOutOfMemory); strings.Contains(d, earlier) {
 				t.Errorf("out of memory: %q", d)
@@ -495,9 +494,9 @@ func TestD10EarlierErrors(t *testing.T) {
 	}
 }
 
-// TestD11DefaultStreams works on the default streams beside others: the legacy one and
-// blocking ones, of which the thread's own is one, wait for each other; non-blocking ones
-// wait for nobody.
+// TestD11DefaultStreams uses the default streams and others. The legacy default stream and blocking
+// streams, including per-thread default streams, wait for each other. Non-blocking streams wait for
+// no other stream.
 func TestD11DefaultStreams(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		null := get(n.gpu.LegacyStream())(n)
@@ -515,7 +514,7 @@ func TestD11DefaultStreams(t *testing.T) {
 				name string
 				s    *cu.Stream
 			}{{"legacy", null}, {"own", own}, {"blocking", block}, {"blocking, another one", block2}, {"non-blocking", free}}
-			// waits reports whether what comes later on a stream waits for a held one.
+			// waits reports whether new work on a stream waits for a held one.
 			waits := func(held, later string) bool {
 				if held == later {
 					return true
@@ -526,11 +525,11 @@ func TestD11DefaultStreams(t *testing.T) {
 				return held == "legacy" || later == "legacy"
 			}
 			for _, held := range streams {
-				gate := n.newStream() // gates are raw, where 2 means the thread of the test
+				gate := n.newStream() // gates use raw calls, in which handle 2 is the test's thread
 				g := n.holds(gate)
 				n.ok(held.s.WaitStream(gate))
 				marks := make([]*cu.Event, len(streams))
-				for i := range slices.Backward(streams) { // the legacy one last, as it holds others up
+				for i := range slices.Backward(streams) { // the legacy stream last, because others wait for it
 					marks[i] = get(streams[i].s.RecordNew(cu.EventDisableTiming))(n)
 				}
 				n.settle()
@@ -553,8 +552,8 @@ func TestD11DefaultStreams(t *testing.T) {
 	})
 }
 
-// TestD12ContextEvents records and lets wait what is more than a stream: a context, with
-// all its streams, those to come included. Where the driver is too old the error says so.
+// TestD12ContextEvents makes records and waits of a whole context, with all its streams and future
+// streams. If the driver is too old, the error says so.
 func TestD12ContextEvents(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		if !get(n.drv.Features())(n).ContextEvents {
@@ -582,7 +581,7 @@ func TestD12ContextEvents(t *testing.T) {
 			n.ok(e.Wait(n.patient()))
 			n.status("the record of a context", &e, cu.Complete)
 
-			// What comes later is not part of it.
+			// Later work is not part of the record.
 			n.ok(n.gpu.RecordEvent(&e))
 			g = n.holds(gate)
 			n.ok(held.WaitStream(gate))
@@ -592,7 +591,7 @@ func TestD12ContextEvents(t *testing.T) {
 			n.ok(e.Close())
 		}
 
-		// Recorded while somebody waits for the record of before.
+		// The event is recorded while a goroutine waits for its previous record.
 		gate, other := n.newStream(), n.newStream()
 		g := n.holds(gate)
 		e := n.newEvent(cu.EventDisableTiming)
@@ -605,7 +604,7 @@ func TestD12ContextEvents(t *testing.T) {
 			}
 		})
 		wait := n.beginErr(func() error { return e.Wait(n.patient()) })
-		<-asked // it waits for this record, and not for the next
+		<-asked // the wait is for this record, and not for the next
 		remove()
 		g2 := n.holds(other)
 		n.ok(n.gpu.RecordEvent(e))
@@ -615,7 +614,7 @@ func TestD12ContextEvents(t *testing.T) {
 		g2.open()
 		n.ok(e.Wait(n.patient()))
 
-		// Whether such a record has a time nobody has seen yet.
+		// It is not known whether such a record has a time.
 		start, stop := n.newEvent(cu.EventDefault), n.newEvent(cu.EventDefault)
 		n.ok(n.gpu.RecordEvent(start))
 		n.ok(n.gpu.RecordEvent(stop))
@@ -626,7 +625,7 @@ func TestD12ContextEvents(t *testing.T) {
 		_, _, err := stop.Since(start)
 		n.answers("the time between two records of a context", r, err)
 
-		// A wait is for streams that are there, and for those to come.
+		// A wait affects existing streams and future ones.
 		g = n.holds(gate)
 		n.ok(e.Record(gate))
 		n.ok(n.gpu.WaitEvent(e))
@@ -636,7 +635,7 @@ func TestD12ContextEvents(t *testing.T) {
 			n.stillPending("behind the context's wait", m)
 			n.closes(m)
 		}
-		n.ok(e.Record(other)) // changes nothing
+		n.ok(e.Record(other)) // must not change the wait
 		m := get(late.RecordNew(cu.EventDisableTiming))(n)
 		n.stillPending("behind the context's wait, its event recorded elsewhere", m)
 		g.open()
@@ -648,7 +647,7 @@ func TestD12ContextEvents(t *testing.T) {
 		n.ok(n.gpu.WaitEvent(new(cu.Event)))
 		n.ok(n.gpu.WaitEvent(n.newEvent(cu.EventDefault)))
 
-		// Another context's event, or stream.
+		// Events and streams of another context fail.
 		beside := get(n.device(0).NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		theirs := n.streamOf(beside)
@@ -666,7 +665,7 @@ func TestD12ContextEvents(t *testing.T) {
 		n.ok(m.Wait(n.patient()))
 		n.ok(m.Close())
 
-		// While a stream of the context is captured both are refused, and spoil it.
+		// While a stream of the context is captured, both calls fail and invalidate the capture.
 		ended := n.newEvent(cu.EventDisableTiming)
 		n.ok(ended.Record(free))
 		n.ok(ended.Wait(n.patient()))
@@ -683,7 +682,7 @@ func TestD12ContextEvents(t *testing.T) {
 	})
 }
 
-// TestD12GreenContexts records and lets wait a green context, which is some of a context's
+// TestD12GreenContexts makes records and waits of a green context, which has some of a context's
 // streams.
 func TestD12GreenContexts(t *testing.T) {
 	onNouns(t, func(n *nouns) {
@@ -728,7 +727,7 @@ func TestD12GreenContexts(t *testing.T) {
 			n.t.Errorf("a green context's stream is of context %#x (%v), not of %#x", of, r, first.Handle())
 		}
 
-		// Streams of both kinds take the primary context's events.
+		// Streams of both kinds accept events of the primary context.
 		spin := n.spinner()
 		var e cu.Event
 		n.closes(&e)
@@ -738,7 +737,7 @@ func TestD12GreenContexts(t *testing.T) {
 		n.completed("a kernel on a green context's stream", &e)
 		n.ok(plain.Synchronize())
 
-		// A record is of the green context's streams, and no others.
+		// A record covers the streams of the green context, and no others.
 		g := n.holds(s)
 		var its, others, whole cu.Event
 		for _, e := range []*cu.Event{&its, &others, &whole} {
@@ -754,7 +753,7 @@ func TestD12GreenContexts(t *testing.T) {
 		n.ok(its.Wait(n.patient()))
 		n.ok(whole.Wait(n.patient()))
 
-		// A wait is for the green context's streams, and those to come.
+		// A wait affects the green context's existing streams and future ones.
 		g = n.holds(plain)
 		n.ok(e.Record(plain))
 		n.ok(first.WaitEvent(&e))
@@ -772,7 +771,7 @@ func TestD12GreenContexts(t *testing.T) {
 		n.ok(s.Synchronize())
 		n.ok(late.Synchronize())
 
-		// An event of another context.
+		// Events of another context fail.
 		beside := get(dev.NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		foreign := get(beside.NewEvent(cu.EventDisableTiming))(n)
@@ -782,7 +781,7 @@ func TestD12GreenContexts(t *testing.T) {
 		n.answers("an event of another context", n.GreenCtxRecordEvent(n.at, driver.GreenCtx(first.Handle()), n.raw(foreign)), err)
 		n.ok(first.WaitEvent(foreign))
 
-		// Captures of its streams are spoilt, as the documentation says.
+		// The calls invalidate captures of the context's streams, as the documentation says.
 		for name, call := range map[string]func(*cu.Event) error{"RecordEvent": first.RecordEvent, "WaitEvent": first.WaitEvent} {
 			var refused error
 			_, err := late.Capture(cu.CaptureRelaxed, func() error {
@@ -793,7 +792,7 @@ func TestD12GreenContexts(t *testing.T) {
 			n.is(name+": the capture", err, cu.ResultStreamCaptureInvalidated)
 		}
 
-		// What is closed first goes last.
+		// The context that is closed first is destroyed last.
 		third := get(n.gpu.NewGreenContext(parts[0]))(n)
 		last := get(third.NewStream(0))(n)
 		n.ok(third.Close())
@@ -804,8 +803,8 @@ func TestD12GreenContexts(t *testing.T) {
 	})
 }
 
-// TestD14EGL asks for events of EGL, which CUDA has on Tegra boards only, by the method
-// that says so and by name: package cu refuses, whatever the driver is.
+// TestD14EGL calls the method for EGL events, which CUDA has on Tegra boards only. Package cu
+// returns an error on every driver.
 func TestD14EGL(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		e, err := n.gpu.NewEventFromEGLSync(0x1000, cu.EventDefault)
@@ -826,9 +825,9 @@ func TestD14EGL(t *testing.T) {
 	})
 }
 
-// TestD15Refusals asks the driver for everything that package cu refuses by itself: the
-// error matches what the driver answers, too. Package cu does not ask. What a driver in C
-// would crash in is left out: that counts as 400.
+// TestD15Refusals makes, on the driver, every call that package cu rejects without a driver call.
+// The error matches the driver's result, too. Calls that crash a driver in C are left out: they
+// count as result 400.
 func TestD15Refusals(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -857,13 +856,14 @@ func TestD15Refusals(t *testing.T) {
 			return raw("cuEventElapsedTime_v2", args{Event: n.raw(start), End: n.raw(stop)})
 		}
 		rawStream := n.rawStream(s)
-		// As good as plain, which goes unasked only if nobody was lent it.
+		// Raw calls get this event instead of plain, which package cu would query if its handle
+		// were exposed. Both are in the same state.
 		unrecorded := n.event(timed)
 		dev, null := n.device(0), get(n.gpu.LegacyStream())(n)
 		n.closes(null)
 		type refusal struct {
 			name string
-			is   error // nil for those without a name
+			is   error // nil for errors without a name
 			cu   func() error
 			raw  func() driver.Result
 		}
@@ -909,7 +909,8 @@ func TestD15Refusals(t *testing.T) {
 			}, func() driver.Result { return n.StreamBeginCapture(n.at, legacy, relaxed) }},
 			{"Capture, unknown mode", nil, func() error { _, err := s.Capture(3, func() error { return nil }); return err },
 				func() driver.Result { return n.StreamBeginCapture(n.at, rawStream, 3) }},
-			// A nil pointer is NULL, but for streams, where NULL means the default one.
+			// A nil pointer is NULL. A nil stream is an exception, because NULL is a default
+			// stream.
 			{"Record, nil event", cu.ErrNil, func() error { var none *cu.Event; return none.Record(s) }, raw("cuEventRecord", args{Stream: rawStream})},
 			{"Query, nil event", cu.ErrNil, func() error { var none *cu.Event; _, err := none.Query(); return err }, raw("cuEventQuery", args{})},
 			{"Synchronize, nil event", cu.ErrNil, func() error { var none *cu.Event; return none.Synchronize() }, raw("cuEventSynchronize", args{})},
@@ -937,7 +938,7 @@ func TestD15Refusals(t *testing.T) {
 				refusal{"Since, another device", cu.ErrDeviceMismatch, since(other, e), rawSince(other, e)})
 		}
 		for _, c := range list {
-			if n.sim != nil { // it is not asked, or the error would be this one
+			if n.sim != nil { // a call of the driver would return this error
 				n.sim.Inject(cusim.Fault{Every: true, Code: int(cu.ResultUnknown)})
 			}
 			err := c.cu()

@@ -7,11 +7,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Events that processes share: rows E8 and E9.
+// This file tests events that processes share: rows E8 and E9.
 
-// TestE08SharedRecords records an event in two processes: every record of either is
-// the newest one for both, and is not complete before the one that came first, though
-// the stream that it is on has nothing else to do.
+// TestE08SharedRecords records an event in two processes. Each record is the newest one for both
+// processes. It does not complete before the previous record, even if its stream has no other work.
 func TestE08SharedRecords(t *testing.T) {
 	onEach(t, func(l *lab) {
 		e, h := l.export(l.t.(*testing.T), 0)
@@ -25,7 +24,7 @@ func TestE08SharedRecords(t *testing.T) {
 		}
 		held, idle := l.stream(nonBlocking), l.stream(nonBlocking)
 		p.want("never recorded", "cuEventQuery", args{Event: remote}, ok)
-		for range 3 { // and once more with what is left of the last time
+		for range 3 { // repeatedly, with the same event
 			g := l.hold(held)
 			l.record(e, held)
 			pendingThere("the first record")
@@ -40,7 +39,7 @@ func TestE08SharedRecords(t *testing.T) {
 			l.pending("the third record", e)
 			pendingThere("the third record")
 
-			// Here, too, a stream waits for what another process has recorded.
+			// A stream of this process waits for the record of the other one.
 			local := l.stream(nonBlocking)
 			l.wait(local, e)
 			behind := l.mark(local)
@@ -54,7 +53,7 @@ func TestE08SharedRecords(t *testing.T) {
 			p.want("the second record", "cuStreamSynchronize", args{Stream: there}, ok)
 		}
 
-		// Many records, turn by turn: the numbers are not mixed up.
+		// Both processes record in turn, many times. The numbers of records must stay correct.
 		for range 50 {
 			l.record(e, idle)
 			p.want("a record", "cuEventRecord", args{Event: remote, Stream: there}, ok)
@@ -71,10 +70,9 @@ func TestE08SharedRecords(t *testing.T) {
 	})
 }
 
-// TestE09SharedEvents looks at what an event that processes share is otherwise: a
-// thread that waits for a record does not wait for later ones, while a query is about
-// the newest; it counts as recorded from the beginning; it has no time, and is never
-// captured.
+// TestE09SharedEvents checks the other properties of events that processes share. A thread that
+// waits for a record does not wait for later ones, and a query is about the newest one. Such an
+// event counts as recorded from its creation, has no time, and cannot be captured.
 func TestE09SharedEvents(t *testing.T) {
 	onEach(t, func(l *lab) {
 		s, first, second := l.stream(nonBlocking), l.stream(nonBlocking), l.stream(nonBlocking)
@@ -83,7 +81,7 @@ func TestE09SharedEvents(t *testing.T) {
 			e, h := l.export(l.t.(*testing.T), flags)
 			remote := p.want("a handle", "cuIpcOpenEventHandle", args{Handle: h}, ok).Event
 
-			// See E3 for why there are several attempts.
+			// E3 explains the several attempts.
 			right := false
 			for delay := 5 * time.Millisecond; delay <= 500*time.Millisecond && !right; delay *= 10 {
 				g1, g2 := l.hold(first), l.hold(second)
@@ -119,7 +117,7 @@ func TestE09SharedEvents(t *testing.T) {
 			p.want("at the end", "cuEventDestroy", args{Event: remote}, ok)
 		}
 
-		// In this process, and in the other one.
+		// Check this process and the other one.
 		e, h := l.export(l.t.(*testing.T), 0)
 		remote := p.want("a handle", "cuIpcOpenEventHandle", args{Handle: h}, ok).Event
 		there := p.want("a stream", "cuStreamCreate", args{Flags: nonBlocking}, ok).Stream
@@ -142,11 +140,11 @@ func TestE09SharedEvents(t *testing.T) {
 			want("it has no time", driver.ResultInvalidHandle, "cuEventElapsedTime", a)
 			want("it has no time", driver.ResultInvalidHandle, "cuEventElapsedTime_v2", a)
 
-			// A capture goes on after the record that is refused, but not after the
-			// wait: for a local event that was never recorded, that is nothing.
+			// A capture continues after a record that fails, but not after a wait. For an event
+			// that was never recorded here, the wait does nothing.
 			want("a capture", ok, "cuStreamBeginCapture", a)
 			want("it is not captured", driver.ResultStreamCaptureUnsupported, "cuEventRecord", a)
-			want("the capture goes on", ok, "cuStreamEndCapture", a)
+			want("the capture continues", ok, "cuStreamEndCapture", a)
 			want("a capture", ok, "cuStreamBeginCapture", a)
 			want("it counts as recorded", driver.ResultStreamCaptureUnsupported, "cuStreamWaitEvent", a)
 			want("the capture does not go on", driver.ResultStreamCaptureInvalidated, "cuStreamEndCapture", a)

@@ -15,17 +15,16 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Creation, checks, failures: rows E12 to E15.
+// This file tests creation, checks and failures: rows E12 to E15.
 
-// fault makes a function fail the next time.
+// fault makes the next call of a function fail.
 func fault(function string, code driver.Result) cusim.Fault {
 	return cusim.Fault{Function: function, Code: int(code)}
 }
 
-// TestE12Identities makes and destroys streams, contexts, captures and events. The
-// interface has no function that tells an event's number, so what it does tell stands
-// in for them, and the software driver shows that it knows what was destroyed, by whom, and what
-// is alive.
+// TestE12Identities creates and destroys streams, contexts, captures and events. The driver has no
+// function that returns an event's number, so the test uses the properties that the driver returns.
+// The software driver must also know which objects were destroyed, which exist, and who owns them.
 func TestE12Identities(t *testing.T) {
 	onEach(t, func(l *lab) {
 		var streams []uint64
@@ -68,7 +67,7 @@ func TestE12Identities(t *testing.T) {
 			l.t.Logf("the numbers do not grow: streams %v, contexts %v", streams, contexts)
 		}
 
-		// Events that are alive have handles of their own.
+		// Existing events have different handles.
 		alive := make(map[driver.Event]bool)
 		for range 100 {
 			e, r := l.EventCreate(l.at, untimed)
@@ -101,8 +100,8 @@ func TestE12Identities(t *testing.T) {
 	})
 }
 
-// TestE13FailedCreation lets creations fail: nothing is left of them, and the next one
-// succeeds.
+// TestE13FailedCreation makes creations fail. Nothing is left of a failed creation, and the next
+// one succeeds.
 func TestE13FailedCreation(t *testing.T) {
 	onEach(t, func(l *lab) {
 		nowhere := l.thread()
@@ -142,8 +141,8 @@ func TestE13FailedCreation(t *testing.T) {
 		l.want("an event after all that", ok, l.EventQuery(l.at, e))
 	})
 
-	// Through package cu, every function on the way there fails once. That the context
-	// is taken off the thread's stack again cannot fail but for what poisons it.
+	// In package cu, every function on the way to the creation fails once. The restore of the
+	// thread's context fails only after a sticky error.
 	for _, c := range []struct {
 		name      string
 		functions []string
@@ -159,12 +158,12 @@ func TestE13FailedCreation(t *testing.T) {
 			e := new(cu.Event)
 			err := e.Record(s)
 			if err != nil && !e.Created() {
-				// It is as it was, and its next record creates it.
+				// The event is unchanged, and its next record creates it.
 				if err := e.Record(s); err != nil {
 					return nil, err
 				}
 			}
-			// If only the record has failed, the event was created.
+			// If only the record failed, the event was created.
 			return e, err
 		}},
 	} {
@@ -177,7 +176,7 @@ func TestE13FailedCreation(t *testing.T) {
 			}
 			defer s.Close()
 			for _, name := range c.functions {
-				before := sim.Census() // a stream brings a wake-up stream of the library's with it
+				before := sim.Census() // with a stream, the library creates a wake-up stream
 				sim.Inject(fault(name, driver.ResultOutOfMemory))
 				made, err := c.create(gpu, s)
 				if !errors.Is(err, cu.ResultOutOfMemory) {
@@ -202,8 +201,8 @@ func TestE13FailedCreation(t *testing.T) {
 	}
 }
 
-// openCu returns the software driver, and its first device's primary context. At the
-// end nothing may be left.
+// openCu returns the software driver, and the primary context of its first device. No object may be
+// left at the end.
 func openCu(t *testing.T) (*cusim.Driver, *cu.Context) {
 	t.Helper()
 	drv, sim := cutest.Soft(t)
@@ -218,11 +217,11 @@ func openCu(t *testing.T) (*cusim.Driver, *cu.Context) {
 	return sim, gpu
 }
 
-// TestE14Checks calls every function of the unit with what it has to refuse before
-// anything else: NULL, before cuInit, what was destroyed, what a destroyed context
-// leaves behind, and anything once a kernel has had a fault.
+// TestE14Checks calls every function of the unit with arguments that must fail before anything
+// else: NULL, before cuInit, destroyed objects, objects of a destroyed context, and any object
+// after a sticky error.
 func TestE14Checks(t *testing.T) {
-	// With what a driver in C does not crash in, as an H200 has shown.
+	// These are the arguments with which a driver in C does not crash, as seen on an H200.
 	null := []string{"cuEventQuery", "cuEventSynchronize", "cuEventDestroy", "cuEventRecord", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cuStreamWaitEvent"}
 
 	onEach(t, func(l *lab) {
@@ -241,14 +240,14 @@ func TestE14Checks(t *testing.T) {
 		p.want("before cuInit, NULL", "cuEventQuery", args{}, driver.ResultInvalidHandle)
 		p.want("before cuInit", "cuEventCreate", args{}, driver.ResultNotInitialized)
 
-		// A context that another thread has destroyed is still current. Nobody has seen
-		// yet that NVIDIA's driver survives that, hence the other process.
+		// A context that another thread has destroyed is still current. It is not known whether
+		// NVIDIA's driver survives that, so another process makes the call.
 		other := l.peer(serve)
 		for _, name := range []string{"cuEventCreate", "cuEventRecord", "cuStreamQuery", "cuCtxSynchronize"} {
-			other.want("the legacy default stream", deserted+name, args{}, driver.ResultContextIsDestroyed)
+			other.want("the legacy default stream", inDestroyed+name, args{}, driver.ResultContextIsDestroyed)
 		}
 
-		// Nothing heals this.
+		// The error cannot be cleared.
 		sick := l.peer(serve)
 		there := sick.want("a stream", "cuStreamCreate", args{Flags: nonBlocking}, ok).Stream
 		ctx := sick.want("its context", "cuCtxGetCurrent", args{}, ok).Context
@@ -260,7 +259,7 @@ func TestE14Checks(t *testing.T) {
 		}
 		sick.want("the stream of", "a kernel that writes to an illegal address", args{Stream: there}, driver.ResultIllegalAddress)
 		list := unit()
-		slices.SortStableFunc(list, func(a, b function) int { // destruction comes last
+		slices.SortStableFunc(list, func(a, b function) int { // destructions come last
 			return destroys(a) - destroys(b)
 		})
 		for _, f := range list {
@@ -274,7 +273,7 @@ func TestE14Checks(t *testing.T) {
 		sick.want("after a fault", "cuStreamDestroy", args{Stream: there}, driver.ResultIllegalAddress)
 	})
 
-	// A driver in C crashes in these.
+	// A driver in C crashes in these calls.
 	onSoftware(t, func(l *lab) {
 		s, mark := l.stream(nonBlocking), l.event(timed)
 		l.record(mark, s)
@@ -289,7 +288,7 @@ func TestE14Checks(t *testing.T) {
 		}
 		gone := l.event(timed)
 		l.destroy(gone)
-		left := l.desert()
+		left := l.destroyedContext()
 		goneStream, r := l.StreamCreate(l.at, nonBlocking)
 		l.must(r)
 		l.must(l.StreamDestroy(l.at, goneStream))
@@ -319,11 +318,11 @@ func TestE14Checks(t *testing.T) {
 				misused(f.name+" of a destroyed context", driver.ResultInvalidContext, func() driver.Result { return l.call(f.name, a).Result })
 			}
 		}
-		l.complete("an event that nobody misused", mark)
+		l.complete("an event that was not misused", mark)
 	})
 }
 
-// takesEvent and takesStream report what a function is called with.
+// takesEvent, takesStream and takesContext report which arguments a function has.
 func takesEvent(f function) bool {
 	return f.name != "cuEventCreate" && f.name != "cuIpcOpenEventHandle"
 }
@@ -336,7 +335,7 @@ func takesContext(f function) bool {
 	return slices.Contains([]string{"cuCtxRecordEvent", "cuCtxWaitEvent"}, f.name)
 }
 
-// destroys returns 1 if what a function is called with is gone afterwards.
+// destroys returns 1 if the function destroys its argument.
 func destroys(f function) int {
 	if f.name == "cuEventDestroy" {
 		return 1
@@ -344,12 +343,11 @@ func destroys(f function) int {
 	return 0
 }
 
-// deserted precedes the names of functions that are called where a destroyed context
-// is current.
-const deserted = "in a destroyed context: "
+// inDestroyed is a prefix of the names of functions that are called in a destroyed context.
+const inDestroyed = "in a destroyed context: "
 
-// inDeserted makes a call on a thread whose current context is destroyed.
-func (l *lab) inDeserted(call func(at driver.At, e driver.Event) driver.Result) answer {
+// inDestroyedContext makes a call on a thread whose current context is destroyed.
+func (l *lab) inDestroyedContext(call func(at driver.At, e driver.Event) driver.Result) answer {
 	e, th, in := l.event(timed), l.thread(), l.context(0)
 	l.must(th.do(func(at driver.At) driver.Result { return l.CtxSetCurrent(at, in.Context) }))
 	l.gone[uintptr(in.Context)] = true
@@ -360,15 +358,15 @@ func (l *lab) inDeserted(call func(at driver.At, e driver.Event) driver.Result) 
 	return answer{Result: r}
 }
 
-// desert is what is left of a context.
-type desert struct {
+// remains has what is left of a destroyed context.
+type remains struct {
 	c driver.Context
 	s driver.Stream
 	e driver.Event
 }
 
-// desert returns what is left of a context that was destroyed.
-func (l *lab) desert() (d desert) {
+// destroyedContext destroys a context, and returns what is left of it.
+func (l *lab) destroyedContext() (d remains) {
 	l.t.Helper()
 	in := l.context(0)
 	var r driver.Result
@@ -383,8 +381,8 @@ func (l *lab) desert() (d desert) {
 	return d
 }
 
-// unitCodes returns the codes that the unit can return for reasons that no test can
-// bring about; the others are in the other rows.
+// unitCodes returns the codes that the unit can return for reasons that no test can cause. The
+// other rows have the other codes.
 func unitCodes() []driver.Result {
 	return []driver.Result{
 		driver.ResultOutOfMemory, driver.ResultNotInitialized, driver.ResultDeinitialized, driver.ResultMapFailed, driver.ResultUnmapFailed,
@@ -393,17 +391,17 @@ func unitCodes() []driver.Result {
 	}
 }
 
-// TestE15Results lets every function of the unit fail with every code. On a driver in
-// C nobody can.
+// TestE15Results makes every function of the unit fail with every code, on the software driver
+// only.
 func TestE15Results(t *testing.T) {
-	// The call returns the code, and does nothing: the same call answers afterwards
-	// what it did before.
+	// The call returns the code and does nothing: afterwards, the same call returns what it
+	// returned before.
 	onSoftware(t, func(l *lab) {
 		s, mark := l.stream(nonBlocking), l.event(timed)
 		l.record(mark, s)
 		shared := l.event(interprocess)
 		h, r := l.IpcGetEventHandle(l.at, shared)
-		if r != driver.ResultNotSupported { // processes cannot share events on every system
+		if r != driver.ResultNotSupported { // some systems cannot share events between processes
 			l.must(r)
 		}
 		for _, f := range unit() {
@@ -458,8 +456,7 @@ type cuOp struct {
 	call           func(w *cuWorld) error
 }
 
-// cuWorld is what the operations are made with: the event was recorded, and nobody
-// has asked for it.
+// cuWorld has the objects of the operations. Its event was recorded, and not queried.
 type cuWorld struct {
 	gpu   *cu.Context
 	s     *cu.Stream
@@ -496,15 +493,15 @@ func cuOps() []cuOp {
 	}
 }
 
-// fail lets the operation fail with a code: the error says so; what can go on goes on;
-// nothing is left.
+// fail makes the operation fail with a code. The error must name the code, other operations must
+// still work, and no object may be left.
 func (op cuOp) fail(t *testing.T, code cu.Result) {
 	sim, w := newWorld(t)
 	sim.Inject(fault(op.function, driver.Result(code)))
 	err := op.call(w)
 	sim.ClearFaults()
 	if code.Sticky() {
-		sim.Poison(int(code)) // as it is where such a code comes from
+		sim.Poison(int(code)) // as after a real error of this code
 	}
 	var e *cu.Error
 	if !errors.Is(err, code) || !errors.As(err, &e) || e.Result != code {
@@ -517,8 +514,8 @@ func (op cuOp) fail(t *testing.T, code cu.Result) {
 	}
 	switch again := op.call(w); {
 	case op.name == "Close":
-		// It counts as done, so that nobody destroys it twice: that is what the fault
-		// has left.
+		// A failed destruction counts as done, so that the object is not destroyed twice. The fault
+		// leaves the object in the driver.
 		if again != nil {
 			t.Errorf("the second time: %v", again)
 		}

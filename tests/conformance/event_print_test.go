@@ -13,21 +13,20 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// What kernels print: row E16.
+// This file tests the output of kernels: row E16.
 
-// printed is what the kernel in testdata/print.ptx prints.
+// printed is the output of the kernel in testdata/print.ptx.
 const printed = "printed on the device"
 
-// flushers are the functions that may bring about that what a kernel has printed
-// appears.
+// flushers are the functions after which the output of a kernel may appear.
 func flushers() []string {
 	return []string{"cuStreamQuery", "cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"}
 }
 
-// TestE16PrintedByKernels looks when what a kernel prints appears: when a query has
-// said that the kernel is done, or when somebody synchronizes. It tells what it saw,
-// and expects nothing: on an H200 it appeared three times of four while an event was
-// polled for 50 ms, and once not before cuStreamSynchronize.
+// TestE16PrintedByKernels records when the output of a kernel appears: after a query that says the
+// kernel is complete, or after a synchronization. It logs the result and asserts nothing. On an
+// H200 the output appeared three times of four while an event was polled for 50 ms, and once only
+// in cuStreamSynchronize.
 func TestE16PrintedByKernels(t *testing.T) {
 	all := targets()
 	tg := all[len(all)-1]
@@ -47,7 +46,7 @@ func TestE16PrintedByKernels(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Skipf("the process that was to print has failed: %v: %.2000s", err, stderr.String())
 	}
-	calls, appeared := 0, make(map[string]string) // by call, after what
+	calls, appeared := 0, make(map[string]string) // by call, the call before
 	call := ""
 	var pending []string
 	for line := range strings.Lines(stdout.String()) {
@@ -79,8 +78,8 @@ func TestE16PrintedByKernels(t *testing.T) {
 	}
 }
 
-// print16 prints from kernels, in a process of its own. What the C library has kept
-// back it lets out before each line of this function's.
+// print16 runs kernels that print, in a process of its own. It flushes the C library's output
+// before each of its own lines.
 func print16(l *lab) {
 	libc, err := ccall.Open("libc.so.6")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// What an event stands for: rows E1 to E4, E10 and E11.
+// This file tests what an event stands for: rows E1 to E4, E10 and E11.
 
-// TestE01Kinds makes events of all kinds: local ones, those that this process shares,
-// and those that another one does. Others there are not: no flag and no function of
-// the driver's interface makes an NVN event, and events of EGL are refused by name.
+// TestE01Kinds creates events of all kinds: local events, shared events of this process, and shared
+// events of another one. There are no other kinds: the driver's interface cannot create NVN events,
+// and EGL events fail.
 func TestE01Kinds(t *testing.T) {
 	onEach(t, func(l *lab) {
 		s, t := l.stream(nonBlocking), l.t.(*testing.T)
@@ -59,16 +59,16 @@ func TestE01Kinds(t *testing.T) {
 	})
 }
 
-// TestE02States calls functions with an event in each state, and goes from each state
-// to each that follows it. An invalid event can be recorded again or destroyed. The
-// driver also takes it into a graph that somebody builds, which records or waits for
-// whatever the event is then: the H200 does, though the row does not say so.
+// TestE02States calls functions with an event in each state, and tests each change to another
+// state. An invalid event can be recorded again or destroyed. The driver also accepts it as an
+// event of a graph node. At a launch the graph records or waits for whatever the event is then. The
+// H200 does so, although the row does not say so.
 func TestE02States(t *testing.T) {
 	const (
 		no      = driver.ResultInvalidHandle
 		invalid = driver.ResultInvalidValue
 		pending = driver.ResultNotReady
-		waits   = driver.Result(-1) // and is not asked
+		waits   = driver.Result(-1) // the call would wait, and is not made
 	)
 	onEach(t, func(l *lab) {
 		s, other, held := l.stream(nonBlocking), l.stream(nonBlocking), l.stream(nonBlocking)
@@ -80,8 +80,8 @@ func TestE02States(t *testing.T) {
 		for _, state := range []struct {
 			name string
 			make func() driver.Event
-			// What it answers: a query, a synchronize, elapsed as the end, a wait, a
-			// wait of the context, the handle for other processes.
+			// These are the results in the state: query, synchronize, elapsed time with the event
+			// as the end, wait, wait of the context, and IPC handle.
 			query, synchronize, elapsed, wait, ctxWait, ipc driver.Result
 		}{
 			{"empty", func() driver.Event { return l.event(timed) }, ok, ok, no, ok, ok, no},
@@ -112,7 +112,7 @@ func TestE02States(t *testing.T) {
 			want("cuGraphAddEventRecordNode", ok, func() driver.Result { _, r := l.GraphAddEventRecordNode(l.at, g, nil, e); return r })
 			want("cuGraphAddEventWaitNode", ok, func() driver.Result { _, r := l.GraphAddEventWaitNode(l.at, g, nil, e); return r })
 
-			// Every way that leads out of the state.
+			// Test every change from this state to another one.
 			e = state.make()
 			l.destroy(e)
 			e = state.make()
@@ -144,15 +144,15 @@ func (l *lab) invalid(s driver.Stream) driver.Event {
 	return e
 }
 
-// TestE03PointsAreCopied waits for a record of an event, by a thread and by streams,
-// while others ask for the event, record it again and destroy it: who waits waits for
-// the record of his time, and hinders nobody.
+// TestE03PointsAreCopied lets a thread and streams wait for a record of an event, while others
+// query the event, record it again and destroy it. Each wait is for the record at its call, and
+// does not block the others.
 func TestE03PointsAreCopied(t *testing.T) {
 	onEach(t, func(l *lab) {
 		first, second := l.stream(nonBlocking), l.stream(nonBlocking)
 
-		// A thread. Whether it has begun to wait nobody can see: if it is late, it
-		// waits for the second record, and gets more time the next time.
+		// This is the thread's wait. The test cannot see when the wait begins. If it begins late,
+		// it waits for the second record. Then the test tries again with more time.
 		right := false
 		for delay := time.Millisecond; delay <= 100*time.Millisecond && !right; delay *= 10 {
 			e := l.event(untimed)
@@ -176,7 +176,7 @@ func TestE03PointsAreCopied(t *testing.T) {
 			l.t.Errorf("a thread that waits for a record waits for the next one, too")
 		}
 
-		// Streams.
+		// These are the waits of streams.
 		e := l.event(untimed)
 		waits, late, after := l.stream(nonBlocking), l.stream(nonBlocking), l.stream(nonBlocking)
 		g1, g2 := l.hold(first), l.hold(second)
@@ -195,7 +195,7 @@ func TestE03PointsAreCopied(t *testing.T) {
 		g2.open()
 		l.complete("behind the record of an event that was destroyed", for2)
 
-		// What was complete when the wait was made is not waited for later.
+		// If the event was complete at the wait, the stream does not wait for later records.
 		e = l.mark(first)
 		l.complete("a record", e)
 		l.wait(after, e)
@@ -206,20 +206,19 @@ func TestE03PointsAreCopied(t *testing.T) {
 	})
 }
 
-// TestE04RecordIsTransactional lets records fail: the event stands for what it stood
-// for before. The row says that a captured record that fails makes the event invalid;
-// on the H200 it leaves the event as it was, whatever the reason, unless the failure
-// invalidates the capture that the event is a point in: then the event is invalid at
-// once.
+// TestE04RecordIsTransactional makes records fail. The event still stands for its previous record.
+// The row says that a failed record of a captured event makes the event invalid. On the H200 the
+// event is unchanged, whatever the reason of the failure is, unless the failure invalidates the
+// capture of the event. Then the event becomes invalid at once.
 func TestE04RecordIsTransactional(t *testing.T) {
 	onEach(t, func(l *lab) {
 		s, held := l.stream(nonBlocking), l.stream(nonBlocking)
 		in := l.context(0)
 		foreign := l.streamIn(in, nonBlocking)
 		nowhere := l.thread()
-		spoilt := l.stream(nonBlocking)
-		l.must(l.StreamBeginCapture(l.at, spoilt, relaxed))
-		l.want("what invalidates a capture", driver.ResultStreamCaptureUnsupported, l.StreamQuery(l.at, spoilt))
+		invalidated := l.stream(nonBlocking)
+		l.must(l.StreamBeginCapture(l.at, invalidated, relaxed))
+		l.want("what invalidates a capture", driver.ResultStreamCaptureUnsupported, l.StreamQuery(l.at, invalidated))
 
 		type failing struct {
 			name string
@@ -243,10 +242,10 @@ func TestE04RecordIsTransactional(t *testing.T) {
 				return l.EventRecordWithFlags(l.at, e, s, external)
 			}},
 			{"in a capture that is invalidated", driver.ResultStreamCaptureInvalidated, func(e driver.Event) driver.Result {
-				return l.EventRecord(l.at, e, spoilt)
+				return l.EventRecord(l.at, e, invalidated)
 			}},
 			{"external, in a capture that is invalidated", driver.ResultStreamCaptureInvalidated, func(e driver.Event) driver.Result {
-				return l.EventRecordWithFlags(l.at, e, spoilt, external)
+				return l.EventRecordWithFlags(l.at, e, invalidated, external)
 			}},
 			{"the legacy default stream while a blocking stream is captured", driver.ResultStreamCaptureImplicit, func(e driver.Event) driver.Result {
 				b := l.stream(blocking)
@@ -256,7 +255,7 @@ func TestE04RecordIsTransactional(t *testing.T) {
 				return r
 			}},
 		}
-		if l.sim != nil { // which fails for no reason if it is told to
+		if l.sim != nil { // the software driver fails on request
 			for _, code := range unitCodes() {
 				list = append(list, failing{"told to fail", code, func(e driver.Event) driver.Result {
 					l.sim.Inject(fault("cuEventRecord", code))
@@ -288,8 +287,8 @@ func TestE04RecordIsTransactional(t *testing.T) {
 			l.complete(f.name+": a record that was pending", pending)
 		}
 
-		// An event that processes share cannot be captured: the capture goes on, and
-		// the event stands for its record.
+		// A shared event cannot be captured. The capture continues, and the event still stands for
+		// its record.
 		shared, h := l.event(interprocess), l.hold(held)
 		l.record(shared, held)
 		l.must(l.StreamBeginCapture(l.at, s, relaxed))
@@ -299,8 +298,8 @@ func TestE04RecordIsTransactional(t *testing.T) {
 		h.open()
 		l.complete("a shared event", shared)
 
-		// A captured event: a failure outside its capture leaves it what it is, one
-		// that invalidates the capture leaves it nothing.
+		// This is a captured event. A failure outside of its capture does not change the event. A
+		// failure that invalidates the capture makes the event invalid.
 		b, e := l.stream(blocking), l.event(timed)
 		l.must(l.StreamBeginCapture(l.at, b, relaxed))
 		l.record(e, b)
@@ -311,14 +310,14 @@ func TestE04RecordIsTransactional(t *testing.T) {
 		l.want("a captured event after that", driver.ResultInvalidValue, l.EventQuery(l.at, e))
 		l.want("a record in its capture", driver.ResultStreamCaptureInvalidated, l.EventRecord(l.at, e, b))
 		l.want("the end of the capture", driver.ResultStreamCaptureInvalidated, l.end(b))
-		l.want("the end of the other capture", driver.ResultStreamCaptureInvalidated, l.end(spoilt))
+		l.want("the end of the other capture", driver.ResultStreamCaptureInvalidated, l.end(invalidated))
 		l.record(e, s)
 		l.complete("the event, recorded again", e)
 	})
 }
 
-// captureInfo returns the number of a stream's capture, 0 for none, and how many nodes
-// the next one would come after.
+// captureInfo returns the id of a stream's capture, or 0, and the number of nodes that the next
+// node would depend on.
 func (l *lab) captureInfo(s driver.Stream) (id, nodes uint64) {
 	l.t.Helper()
 	status, id, _, _, nodes, r := l.StreamGetCaptureInfoV2(l.at, s)
@@ -332,9 +331,9 @@ func (l *lab) captureInfo(s driver.Stream) (id, nodes uint64) {
 	return id, nodes
 }
 
-// TestE10CapturedEvents captures events: each keeps the nodes that it waits for, is
-// moved by a record to another capture or out of all, and is invalid when its capture
-// ends, or is invalidated.
+// TestE10CapturedEvents captures events. Each event keeps the nodes that it waits for. A record
+// moves it to another capture or out of all captures. It becomes invalid when its capture ends or
+// is invalidated.
 func TestE10CapturedEvents(t *testing.T) {
 	onEach(t, func(l *lab) {
 		s, side, late := l.stream(nonBlocking), l.stream(nonBlocking), l.stream(nonBlocking)
@@ -349,11 +348,11 @@ func TestE10CapturedEvents(t *testing.T) {
 		l.complete("a record", before)
 		isCaptured := func(what string, e driver.Event) {
 			l.t.Helper()
-			_, r := l.EventElapsedTime(l.at, before, e) // which disturbs nothing
+			_, r := l.EventElapsedTime(l.at, before, e) // has no effect
 			l.want(what, driver.ResultCapturedEvent, r)
 		}
 
-		// The set of nodes.
+		// Test the set of nodes.
 		e, f, two := l.event(timed), l.event(timed), l.event(timed)
 		l.must(l.StreamBeginCapture(l.at, s, relaxed))
 		node(s)
@@ -379,8 +378,8 @@ func TestE10CapturedEvents(t *testing.T) {
 				l.t.Errorf("a stream that waits for %d nodes waits for %d, in capture %d of %d", c.want, nodes, got, id)
 			}
 			if c.e == two {
-				// Also for what comes before those nodes anyway. What NVIDIA's driver
-				// makes of that nobody has seen.
+				// Wait also for events whose nodes already precede. What NVIDIA's driver does then
+				// is not known.
 				l.wait(into, e)
 				if _, nodes := l.captureInfo(into); nodes != 3 && l.sim != nil {
 					l.t.Errorf("a stream that waits for three nodes waits for %d", nodes)
@@ -394,7 +393,7 @@ func TestE10CapturedEvents(t *testing.T) {
 			l.want("a wait for it", driver.ResultInvalidValue, l.StreamWaitEvent(l.at, late, e, 0))
 		}
 
-		// From one capture to another.
+		// Move the event from one capture to another.
 		other := l.stream(nonBlocking)
 		l.must(l.StreamBeginCapture(l.at, s, relaxed))
 		l.must(l.StreamBeginCapture(l.at, other, relaxed))
@@ -416,7 +415,7 @@ func TestE10CapturedEvents(t *testing.T) {
 		l.want("the end of the event's capture", ok, l.end(other))
 		l.want("the event, when its capture has ended", driver.ResultInvalidValue, l.EventQuery(l.at, e))
 
-		// Out of a capture, and to its end.
+		// Move one event out of the capture, and end the capture of the other.
 		gone := l.event(timed)
 		l.must(l.StreamBeginCapture(l.at, s, relaxed))
 		l.record(e, s)
@@ -427,7 +426,7 @@ func TestE10CapturedEvents(t *testing.T) {
 		l.want("the end of the capture that it left", ok, l.end(s))
 		l.complete("an event whose former capture has ended", e)
 
-		// Invalidated, not ended.
+		// Invalidate a capture without ending it.
 		l.must(l.StreamBeginCapture(l.at, s, relaxed))
 		l.record(e, s)
 		l.record(f, s)
@@ -440,14 +439,13 @@ func TestE10CapturedEvents(t *testing.T) {
 	})
 }
 
-// TestE11EntryChecks makes calls while a stream is being captured: which are refused
-// for what the event is, and which of them invalidate the capture. These are a few of
-// the calls that tests/entries makes, in the situation that it calls nonblocking; all
-// there are stand in its table.
+// TestE11EntryChecks makes calls while a stream is being captured. Some calls fail because of the
+// event's state, and some of them invalidate the capture. These are a few of the calls of
+// tests/entries, in the situation that is called nonblocking there.
 func TestE11EntryChecks(t *testing.T) {
 	const (
-		none     = driver.Stream(1000) + iota // not one that is captured
-		origin                                // of the capture
+		none     = driver.Stream(1000) + iota // not captured
+		origin                                // the stream on which the capture began
 		captured = driver.ResultCapturedEvent
 		noHandle = driver.ResultInvalidHandle
 		refused  = driver.ResultStreamCaptureUnsupported
@@ -459,7 +457,7 @@ func TestE11EntryChecks(t *testing.T) {
 		isComplete
 		isCaptured
 		isInvalid
-		isShared // with other processes, and never recorded
+		isShared // shared with other processes, never recorded
 	)
 	onEach(t, func(l *lab) {
 		mark := l.mark(l.stream(nonBlocking))
@@ -470,8 +468,8 @@ func TestE11EntryChecks(t *testing.T) {
 			s     driver.Stream
 			event state
 			want  driver.Result
-			live  bool          // the capture goes on
-			after driver.Result // what the event's query answers, -1 if it is not asked
+			live  bool          // the capture continues
+			after driver.Result // result of querying the event, or -1 for no query
 		}{
 			{"cuEventQuery", 0, 0, isCaptured, captured, false, nothing},
 			{"cuEventQuery", 0, 0, isInvalid, nothing, true, nothing},
@@ -530,7 +528,7 @@ func TestE11EntryChecks(t *testing.T) {
 				l.gone[uintptr(e)] = true
 			}
 			r := l.call(c.call, a).Result
-			if r == driver.ResultNotSupported && c.event == isShared { // processes cannot share events on every system
+			if r == driver.ResultNotSupported && c.event == isShared { // some systems cannot share events between processes
 				r = ok
 			}
 			status, sr := l.StreamIsCapturing(l.at, s)
@@ -546,7 +544,7 @@ func TestE11EntryChecks(t *testing.T) {
 				l.want(c.call+": the event afterwards", c.after, l.eventually(func() driver.Result { return l.EventQuery(in, e) }))
 			}
 			end := ok
-			if !c.live || c.after == captured { // or that was asked just now
+			if !c.live || c.after == captured { // or the call was that query
 				end = driver.ResultStreamCaptureInvalidated
 			}
 			l.want(c.call+": the end of the capture", end, l.end(s))

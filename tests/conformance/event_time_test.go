@@ -7,11 +7,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// The time of events: row E6.
+// This file tests the time of events: row E6.
 
-// TestE06TimingSemaphore measures. Every record of a timed event has a time of its
-// own, which the device writes when it gets there: until then there is none, also
-// not that of the record before. Other events have none.
+// TestE06TimingSemaphore measures times. The device writes the time of each record of a timed event
+// when it reaches the record. Before that there is no time, not even that of the previous record.
+// Other events have no times.
 func TestE06TimingSemaphore(t *testing.T) {
 	onEach(t, func(l *lab) {
 		s, held := l.stream(nonBlocking), l.stream(nonBlocking)
@@ -30,12 +30,12 @@ func TestE06TimingSemaphore(t *testing.T) {
 			return ms
 		}
 
-		// Born delivered: it is complete, and yet has no time.
+		// A new event is complete, but has no time.
 		born := l.event(timed)
 		l.want("an event that was never recorded", ok, l.EventQuery(l.at, born))
 		elapsed("an event that was never recorded", born, born, driver.ResultInvalidHandle)
 
-		// Three points in a stream's work.
+		// Record three points of a stream's work.
 		a, b, c := l.event(timed), l.event(timed), l.event(timed)
 		l.record(a, s)
 		spin(s, 2*time.Millisecond)
@@ -47,7 +47,7 @@ func TestE06TimingSemaphore(t *testing.T) {
 		if ab <= 0 || bc <= 0 {
 			l.t.Errorf("later records are earlier: %v ms, %v ms", ab, bc)
 		}
-		if sum := ab + bc; sum < ac-0.002 || sum > ac+0.002 { // two half microseconds, and float32
+		if sum := ab + bc; sum < ac-0.002 || sum > ac+0.002 { // two times half a microsecond, and the rounding of float32
 			l.t.Errorf("%v ms and %v ms are not %v ms", ab, bc, ac)
 		}
 		if back := between(b, a); back != -ab {
@@ -69,8 +69,8 @@ func TestE06TimingSemaphore(t *testing.T) {
 		_, r := l.EventCreate(l.at, driver.CU_EVENT_INTERPROCESS)
 		l.want("a timed event for several processes", driver.ResultInvalidValue, r)
 
-		// Recorded again: the old time is gone at once, the new one there when the
-		// stream gets there.
+		// Record the events again. The old time is gone at once, and the new time exists when the
+		// stream reaches the record.
 		g := l.hold(held)
 		l.record(b, held)
 		l.pending("a record that was not reached", b)
@@ -102,7 +102,7 @@ func TestE06TimingSemaphore(t *testing.T) {
 	})
 }
 
-// exactTimes measures where the test moves the time.
+// exactTimes measures with virtual time.
 func (l *lab) exactTimes(s driver.Stream) {
 	l.t.Helper()
 	for _, d := range []time.Duration{0, 1, 500, time.Microsecond, 5 * time.Millisecond, 9 * time.Second, 16*time.Second + time.Microsecond, time.Hour + 1} {
@@ -117,7 +117,7 @@ func (l *lab) exactTimes(s driver.Stream) {
 	}
 }
 
-// resolution tells how close records can be and still be told apart.
+// resolution logs the smallest difference between the times of two records.
 func (l *lab) resolution(s driver.Stream) {
 	l.t.Helper()
 	least := float32(0)

@@ -9,11 +9,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// What waits for what: rows E5 and E7.
+// This file tests the order of work: rows E5 and E7.
 
-// TestE05NullStreamIsABarrier records an event on the legacy default stream, which has
-// nothing to do: what is on blocking streams comes before the record, and what comes
-// to them later comes after it.
+// TestE05NullStreamIsABarrier records an event on the idle legacy default stream. Earlier work on
+// blocking streams precedes the record, and later work follows it.
 func TestE05NullStreamIsABarrier(t *testing.T) {
 	onEach(t, func(l *lab) {
 		busy, idle, free := l.stream(blocking), l.stream(blocking), l.stream(nonBlocking)
@@ -38,8 +37,8 @@ func TestE05NullStreamIsABarrier(t *testing.T) {
 			l.completes("a stream behind the record", func() driver.Result { return l.StreamQuery(l.at, idle) })
 		}
 
-		// The other way round: the legacy default stream holds blocking ones up, and
-		// its record is behind what is on it.
+		// In the other direction, blocking streams wait for the legacy default stream, whose record
+		// follows its work.
 		first := l.event(untimed)
 		g := l.hold(free)
 		l.record(first, free)
@@ -52,9 +51,9 @@ func TestE05NullStreamIsABarrier(t *testing.T) {
 	})
 }
 
-// TestE07Waiting waits for events in contexts of every kind: by sleeping, by yielding,
-// by spinning. The answers are the same. How the processor spends the time cannot be
-// seen from here; a call that returns before its event is complete can.
+// TestE07Waiting waits for events in contexts that sleep, yield or spin. The results are the same.
+// The test cannot see how the processor spends the time, but it sees a call that returns before its
+// event is complete.
 func TestE07Waiting(t *testing.T) {
 	onEach(t, func(l *lab) {
 		for _, sched := range []uint32{driver.CU_CTX_SCHED_AUTO, driver.CU_CTX_SCHED_SPIN, driver.CU_CTX_SCHED_YIELD, driver.CU_CTX_SCHED_BLOCKING_SYNC} {
@@ -84,7 +83,7 @@ func TestE07Waiting(t *testing.T) {
 				}
 				l.pending(what, e)
 				if l.sim == nil || !l.tg.Virtual {
-					time.Sleep(2 * time.Millisecond) // for those that return early
+					time.Sleep(2 * time.Millisecond) // time for calls that return early
 				}
 				g.open()
 				for _, w := range waiters {

@@ -17,15 +17,14 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Events that processes share, in package cu: rows A9, A10, B2 and D13, and E8 and E9 as
-// that package shows them. The tests start processes of their own binary, which use package
-// cu on the same driver. Each of their calls is made on a thread without a current context,
-// as is what a Go program does on any goroutine.
+// This file tests shared events in package cu: rows A9, A10, B2 and D13, and also E8 and E9. The
+// tests start processes of their own binary, which use package cu on the same driver. Each call
+// there is made on a thread without a current context, as in any Go program.
 
 const shared = cu.EventInterprocess | cu.EventDisableTiming
 
-// besideRequest asks the other process for a call. How a handle gets there, as bytes or as
-// text, is one of the things that are tested.
+// besideRequest is a request for a call in the other process. The handle is passed as bytes or as
+// text, which is a part of the tests.
 type besideRequest struct {
 	Call   string
 	Device int               `json:",omitempty"`
@@ -33,23 +32,23 @@ type besideRequest struct {
 	Bytes  []byte            `json:",omitempty"`
 }
 
-// besideAnswer is what came of it.
+// besideAnswer is the result of a requested call.
 type besideAnswer struct {
 	Status cu.Status         `json:",omitempty"`
 	Handle cu.IPCEventHandle `json:",omitzero"`
-	Result cu.Result         `json:",omitempty"` // that the error matches
+	Result cu.Result         `json:",omitempty"` // the result that the error matches
 	Err    string            `json:",omitempty"`
-	Is     []string          `json:",omitempty"` // the mistakes that it matches
+	Is     []string          `json:",omitempty"` // the mistakes that the error matches
 }
 
-// besideMistakes are those that an answer tells by name.
+// besideMistakes are the mistakes that an answer names.
 var besideMistakes = map[string]error{
 	"ErrNotTimed": cu.ErrNotTimed, "ErrImported": cu.ErrImported, "ErrSameProcess": cu.ErrSameProcess, "ErrClosed": cu.ErrClosed,
 	"ErrContextMismatch": cu.ErrContextMismatch, "ErrDeviceMismatch": cu.ErrDeviceMismatch, "deadline": context.DeadlineExceeded,
 }
 
-// besideCalls are the calls, on the newest event that the process has made or opened, and
-// on a stream of that event's context.
+// besideCalls are the calls. They use the newest event that the process has created or opened, and
+// a stream of that event's context.
 type besideCalls struct {
 	*lab
 	drv  *cu.Driver
@@ -72,7 +71,7 @@ func (b *besideCalls) call(q besideRequest) (a besideAnswer, err error) {
 		b.s, err = b.gpu.NewStream(cu.StreamNonBlocking)
 	case "create":
 		if b.e, err = b.gpu.NewEvent(shared); err == nil {
-			var none context.Context // the event is there: nobody looks at it
+			var none context.Context // not used, because the event exists
 			a.Handle, err = b.e.IPCHandle(none)
 		}
 	case "open":
@@ -91,11 +90,11 @@ func (b *besideCalls) call(q besideRequest) (a besideAnswer, err error) {
 		a.Status, err = b.e.Query()
 	case "synchronize":
 		err = b.e.Synchronize()
-	case "wait": // on the host
+	case "wait": // the host waits
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		err = b.e.Wait(ctx)
-	case "block": // a stream
+	case "block": // a stream waits
 		err = b.e.Block(b.s)
 	case "stream":
 		a.Status, err = b.s.Query()
@@ -110,7 +109,7 @@ func (b *besideCalls) call(q besideRequest) (a besideAnswer, err error) {
 			inside = errors.Join(b.e.Record(b.s), b.s.WaitEvent(b.e))
 			return nil
 		})
-		if err == nil { // it was not spoilt
+		if err == nil { // the capture is valid
 			err = errors.Join(inside, g.Close())
 		}
 	case "close":
@@ -147,7 +146,7 @@ func serveBeside(p *process, tg target) {
 			b.gate.open()
 		default:
 			done := make(chan struct{})
-			go func() { // on a thread without a current context
+			go func() { // its thread has no current context
 				defer close(done)
 				a, err = b.call(q)
 			}()
@@ -182,11 +181,11 @@ type beside struct {
 	over    bool
 }
 
-// beside starts another process, which uses a device. It ends with the test, if not before.
+// beside starts another process, which uses a device. The process ends with the test at the latest.
 func (n *nouns) beside(device int) *beside {
 	n.t.Helper()
 	tg := n.tg
-	tg.Virtual = false // nobody could move its time
+	tg.Virtual = false // no test could move its time
 	cmd, err := command(job{shareEvents, tg})
 	n.ok(err)
 	b := &beside{n: n, cmd: cmd, answers: make(chan besideAnswer, 1), errs: new(strings.Builder)}
@@ -200,7 +199,7 @@ func (n *nouns) beside(device int) *beside {
 		defer close(b.answers)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var a besideAnswer
-			if json.Unmarshal(lines.Bytes(), &a) == nil { // a driver may print something, too
+			if json.Unmarshal(lines.Bytes(), &a) == nil { // a driver may print other lines
 				b.answers <- a
 			}
 		}
@@ -210,25 +209,25 @@ func (n *nouns) beside(device int) *beside {
 	return b
 }
 
-// end lets the process end in its own time.
+// end lets the process end by itself.
 func (b *beside) end() {
 	b.n.t.Helper()
 	if b.over {
 		return
 	}
 	b.over = true
-	_ = b.in.Close() // which ends it
+	_ = b.in.Close() // ends the process
 	kill := time.AfterFunc(patience, func() { _ = b.cmd.Process.Kill() })
 	defer kill.Stop()
 	for range b.answers {
-		// Nobody waits for these any more.
+		// Discard the remaining answers.
 	}
 	if err := b.cmd.Wait(); err != nil && !b.killed {
 		b.n.t.Errorf("the other process: %v: %.2000s", err, b.errs)
 	}
 }
 
-// kill ends the process at once, and waits until it is gone.
+// kill kills the process, and waits for its end.
 func (b *beside) kill() {
 	b.n.t.Helper()
 	b.killed = true
@@ -236,7 +235,7 @@ func (b *beside) kill() {
 	b.end()
 }
 
-// ask makes a call there.
+// ask requests a call.
 func (b *beside) ask(q besideRequest) besideAnswer {
 	b.n.t.Helper()
 	line, err := json.Marshal(q)
@@ -244,7 +243,7 @@ func (b *beside) ask(q besideRequest) besideAnswer {
 	if _, err := b.in.Write(append(line, '\n')); err != nil {
 		b.n.t.Fatalf("the other process does not listen: %v: %.2000s", err, b.errs)
 	}
-	for end := time.Now().Add(2 * patience); time.Now().Before(end); { // the first waits for the process's start
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); { // the first request waits for the start of the process
 		select {
 		case a, more := <-b.answers:
 			if !more {
@@ -259,7 +258,7 @@ func (b *beside) ask(q besideRequest) besideAnswer {
 	return besideAnswer{}
 }
 
-// must makes a call there, which has to succeed.
+// must requests a call that must succeed.
 func (b *beside) must(q besideRequest) besideAnswer {
 	b.n.t.Helper()
 	a := b.ask(q)
@@ -279,7 +278,7 @@ func (b *beside) do(calls ...string) {
 	}
 }
 
-// is expects a status there.
+// is expects a status in the other process.
 func (b *beside) is(what, call string, want cu.Status) {
 	b.n.t.Helper()
 	if got := b.must(besideRequest{Call: call}).Status; got != want {
@@ -287,7 +286,7 @@ func (b *beside) is(what, call string, want cu.Status) {
 	}
 }
 
-// refuses expects an error there.
+// refuses expects an error in the other process.
 func (b *beside) refuses(call, mistake string, want cu.Result) {
 	b.n.t.Helper()
 	a := b.ask(besideRequest{Call: call})
@@ -317,8 +316,8 @@ func (n *nouns) opens(gpu *cu.Context, h cu.IPCEventHandle) *cu.Event {
 	return e
 }
 
-// TestA09IPCHandle asks for handles: of events that are there, and of such that are created
-// by that, in the context of the current stream.
+// TestA09IPCHandle gets handles of existing events, and of lazy events, which this creates in the
+// context of the current stream.
 func TestA09IPCHandle(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		e, h := n.export()
@@ -351,7 +350,7 @@ func TestA09IPCHandle(t *testing.T) {
 			}
 		}
 
-		// Of other events there is none, and asking creates none.
+		// Other events have no handle, and the call does not create them.
 		var zero cu.Event
 		for _, e := range []*cu.Event{&zero, cu.LazyEvent(cu.EventDefault), n.newEvent(cu.EventDefault), n.newEvent(cu.EventDisableTiming)} {
 			before := e.Created()
@@ -372,7 +371,7 @@ func TestA09IPCHandle(t *testing.T) {
 		_, err = cu.LazyEvent(cu.EventInterprocess).IPCHandle(cu.WithStream(n.patient(), n.newStream()))
 		n.is("flags that do not go together", err, cu.ResultInvalidValue)
 
-		// Another process opens it, and has no handle to give.
+		// Another process opens the event, and cannot get a handle of it.
 		b := n.beside(0)
 		b.must(besideRequest{Call: "open", Handle: h})
 		b.refuses("export", "ErrImported", cu.ResultInvalidHandle)
@@ -406,7 +405,7 @@ func TestA10OpenIPCEvent(t *testing.T) {
 			_, _, err = e.Since(again)
 			n.is("the time", err, cu.ErrNotTimed, cu.ResultInvalidHandle)
 
-			// The first is closed: the other one, and the stream, go on.
+			// The first event is closed. The other one and the stream are not affected.
 			var moved cu.Event
 			n.ok(again.MoveTo(&moved))
 			n.closes(&moved)
@@ -425,7 +424,7 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		n.is("the zero handle", err, cu.ErrNil, cu.ResultInvalidHandle)
 		var garbage cu.IPCEventHandle
 		for i := range garbage {
-			garbage[i] = 0xa5 // which an H200 has answered
+			garbage[i] = 0xa5 // as tested on an H200
 		}
 		_, err = n.gpu.OpenIPCEvent(garbage)
 		n.is("garbage", err, cu.ResultMapFailed)
@@ -434,7 +433,7 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		_, err = closed.OpenIPCEvent(h)
 		n.is("a closed context", err, cu.ErrClosed)
 
-		// A stream of another context does not wait for it, but for a stream that does.
+		// A stream of another context cannot wait for the event, but for a stream that does.
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		far, near, e := n.streamOf(beside), n.newStream(), n.opens(n.gpu, h)
@@ -450,7 +449,7 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		b.do("let go")
 		n.ok(far.Synchronize())
 
-		// Pools have none, and graphs neither.
+		// Events of pools and of graphs have no handles.
 		pool := get(n.gpu.EventPool())(n)
 		n.closes(pool)
 		_, err = pool.Acquire(shared)
@@ -464,8 +463,8 @@ func TestA10OpenIPCEvent(t *testing.T) {
 	})
 }
 
-// TestB02IPCBytes passes handles on as bytes and as text, both ways, and makes the calls of
-// an event there that there are here.
+// TestB02IPCBytes passes handles as bytes and as text, in both directions, and makes the same calls
+// in both processes.
 func TestB02IPCBytes(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		e, h := n.export()
@@ -494,15 +493,15 @@ func TestB02IPCBytes(t *testing.T) {
 			b.refuses("query", "ErrClosed", cu.ResultInvalidHandle)
 			n.status("closed there", e, cu.Complete)
 		}
-		// Bytes that are too few are no handle, there as here.
+		// Too few bytes are not a handle, in either process.
 		if a := b.ask(besideRequest{Call: "open", Bytes: data[:63]}); a.Result != cu.ResultInvalidValue {
 			n.t.Errorf("63 bytes: %q", a.Err)
 		}
 	})
 }
 
-// TestD13SharedRecords has both processes record an event, and wait for it: all is about the
-// newest record, whoever made it, and a record does not count before the earlier ones.
+// TestD13SharedRecords makes both processes record an event and wait for it. All calls are about
+// the newest record of either process, and a record does not complete before earlier ones.
 func TestD13SharedRecords(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		e, h := n.export()
@@ -512,7 +511,7 @@ func TestD13SharedRecords(t *testing.T) {
 			g := n.holds(s)
 			n.ok(e.Record(s))
 			b.is("held here", "query", cu.Pending)
-			b.do("record") // on a stream that is free
+			b.do("record") // on an idle stream
 			b.is("not before the earlier one", "query", cu.Pending)
 			n.stillPending("recorded there, and not before the earlier one", e)
 			n.ok(waits.WaitEvent(e))
@@ -525,8 +524,8 @@ func TestD13SharedRecords(t *testing.T) {
 			b.do("wait")
 		}
 
-		// A host wait is for the newest record, also if that came later: what is
-		// recorded meanwhile keeps the CUevent, and the key.
+		// A wait of the host is for the newest record, even if the record is made after the wait
+		// began. New records keep the CUevent and the key.
 		g := n.holds(s)
 		n.ok(e.Record(s))
 		ticket, key, raw := get(e.Ticket())(n), e.Key(), e.Handle()
@@ -543,7 +542,7 @@ func TestD13SharedRecords(t *testing.T) {
 			n.t.Errorf("the key or the handle has changed")
 		}
 
-		// It is in no capture, here and there, and captures go on.
+		// The event cannot be captured in either process, and captures continue.
 		refused := func(what string, err error) {
 			n.t.Helper()
 			n.is(what, err, cu.ResultStreamCaptureUnsupported)
@@ -562,7 +561,7 @@ func TestD13SharedRecords(t *testing.T) {
 	})
 }
 
-// TestD13Lifetimes closes the original, and ends its process, while another one has the event
+// TestD13Lifetimes closes the original, and ends its process, while another process has the event
 // open.
 func TestD13Lifetimes(t *testing.T) {
 	onNouns(t, func(n *nouns) {
@@ -577,7 +576,7 @@ func TestD13Lifetimes(t *testing.T) {
 		g.open()
 		b.do("wait", "record", "synchronize", "close")
 
-		// Its process ends.
+		// The process of the original ends.
 		h = b.must(besideRequest{Call: "create"}).Handle
 		opened := n.opens(n.gpu, h)
 		b.do("record", "synchronize")
@@ -589,8 +588,8 @@ func TestD13Lifetimes(t *testing.T) {
 		n.ok(opened.Synchronize())
 		n.ok(opened.Close())
 
-		// Where the original is gone, what is opened is complete, and nobody else's: the
-		// software driver tells of it.
+		// If the original is gone, the opened event is complete and has no other owner, as the
+		// software driver knows.
 		late := n.opens(n.gpu, h)
 		n.misused++
 		n.status("opened when its process had ended", late, cu.Complete)
@@ -601,9 +600,9 @@ func TestD13Lifetimes(t *testing.T) {
 	})
 }
 
-// TestD13Killed kills the process that has recorded an event, before the record is complete:
-// it stays pending, here as in the facts; a wait can be given up. Nothing here calls
-// Synchronize then, which would not return.
+// TestD13Killed kills the process that has recorded an event before the record is complete. The
+// event stays pending, as on a GPU, and a wait can be cancelled. The test does not call
+// Synchronize, which would not return.
 func TestD13Killed(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		own, h := n.export()
@@ -632,7 +631,7 @@ func TestD13Killed(t *testing.T) {
 					n.t.Errorf("%s was killed, and a wait was given up: %v", c.name, err)
 				}
 			}
-			// A wait ends when the event is closed, too, and all else goes on.
+			// Closing the event ends a wait, too, and everything else continues.
 			go func() { waits <- c.e.Wait(n.t.Context()) }()
 			n.settle()
 			n.ok(c.e.Close())

@@ -17,7 +17,7 @@ import (
 
 const ok = driver.ResultSuccess
 
-// The names of flags that nearly every test uses.
+// Nearly every test uses these flags.
 const (
 	timed        = driver.CU_EVENT_DEFAULT
 	untimed      = driver.CU_EVENT_DISABLE_TIMING
@@ -35,12 +35,12 @@ type target struct {
 	Name    string
 	Library string `json:",omitempty"` // a path, or "" for the system's
 	Virtual bool   `json:",omitempty"`
-	Devices int    `json:",omitempty"` // of a software driver, if not one
-	Version int    `json:",omitempty"` // of CUDA, that a software driver plays, if not the newest
+	Devices int    `json:",omitempty"` // number for a software driver, if not one
+	Version int    `json:",omitempty"` // CUDA version of a software driver, if not the newest
 	InC     bool   `json:",omitempty"`
 }
 
-// targets returns the drivers that there are.
+// targets returns the drivers of this machine.
 func targets() []target {
 	list := []target{{Name: "virtual", Virtual: true}, {Name: "real"}}
 	switch path := os.Getenv("PURECU_TEST_GPU"); path {
@@ -67,7 +67,8 @@ func onSoftware(t *testing.T, test func(*lab)) {
 	t.Run("software", func(t *testing.T) { test(newLab(t, target{Name: "virtual", Virtual: true})) })
 }
 
-// tb is what a lab needs of a testing.T, which a process beside the test has not.
+// tb has the methods of testing.T that a lab needs. A process that a test starts has another
+// implementation.
 type tb interface {
 	Helper()
 	Cleanup(func())
@@ -76,9 +77,9 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// A lab is a driver, whose first device's primary context is current on the thread
-// of the test. What a lab makes it destroys at the end; on the software driver nothing
-// may be left then, and nothing may have been misused but for what the test expected.
+// A lab is a driver. The primary context of its first device is current on the test's thread. The
+// lab destroys its objects at the end. On the software driver no other objects may be left then,
+// and no unexpected misuse may have happened.
 type lab struct {
 	*driver.Table
 	t   tb
@@ -91,12 +92,12 @@ type lab struct {
 	device  driver.DevicePtr
 	gates   []*gate
 	undo    []func()
-	free    func() // frees what package cu has yet to free; nil without it
+	free    func() // frees what package cu has deferred; nil without package cu
 	gone    map[uintptr]bool
 	misused int
 }
 
-// openLab returns a lab on a driver that was not initialised.
+// openLab returns a lab on a driver that is not initialised.
 func openLab(t tb, tg target) *lab {
 	t.Helper()
 	l := &lab{t: t, tg: tg, gone: make(map[uintptr]bool)}
@@ -118,7 +119,7 @@ func openLab(t tb, tg target) *lab {
 		l.Table = driver.NewSoftware(l.sim.Software())
 	}
 	l.at.Thread = l.Pin()
-	t.Cleanup(l.at.Thread.Abandon) // whatever is current there
+	t.Cleanup(l.at.Thread.Abandon) // its current context may differ
 	return l
 }
 
@@ -139,7 +140,7 @@ func newLab(t tb, tg target) *lab {
 	return l
 }
 
-// close lets everything end, and gives it back.
+// close waits until all work has ended, and frees everything.
 func (l *lab) close() {
 	l.t.Helper()
 	for _, g := range l.gates {
@@ -157,7 +158,7 @@ func (l *lab) close() {
 	}
 	n := l.sim.Census()
 	for end := time.Now().Add(patience); len(n) > 0 && time.Now().Before(end); n = l.sim.Census() {
-		l.settle() // what was in use when it was closed is given back in the background,
+		l.settle() // objects that were closed in use are freed in the background,
 		if l.free != nil {
 			l.free() // or by a call that may wait for the GPU
 		}
@@ -179,7 +180,7 @@ func (l *lab) misuses() (n int) {
 	return n
 }
 
-// later does something when the lab is closed, the latest first.
+// later adds a function to call when the lab is closed. The last one is called first.
 func (l *lab) later(f func()) { l.undo = append(l.undo, f) }
 
 func (l *lab) must(r driver.Result) {
@@ -196,8 +197,7 @@ func (l *lab) want(what string, want, got driver.Result) {
 	}
 }
 
-// seen is want where nobody has seen yet what NVIDIA's driver does: there the test
-// says what it does.
+// seen returns want if NVIDIA's behaviour is not known. Then the test logs the behaviour.
 func (l *lab) seen(what string, want, got driver.Result) {
 	l.t.Helper()
 	if l.sim != nil {
@@ -207,7 +207,7 @@ func (l *lab) seen(what string, want, got driver.Result) {
 	l.t.Logf("%s: %d (%v); the software driver answers %d", what, got, got, want)
 }
 
-// census expects what is alive on a software driver besides what every lab has.
+// census checks the objects of a software driver, besides those of every lab.
 func (l *lab) census(what string, want map[string]int) {
 	l.t.Helper()
 	if l.sim == nil {
@@ -224,16 +224,16 @@ func (l *lab) census(what string, want map[string]int) {
 	}
 }
 
-// settle lets everything be done that no gate holds up.
+// settle waits until all work is done that no gate holds.
 func (l *lab) settle() {
 	switch {
 	case l.sim == nil:
 		time.Sleep(time.Millisecond)
 	case l.tg.Virtual:
-		l.sim.Advance(time.Millisecond) // gates are looked at when the time has moved,
-		l.sim.Advance(time.Millisecond) // and what is behind them takes its time
+		l.sim.Advance(time.Millisecond) // gates are checked when the time advances,
+		l.sim.Advance(time.Millisecond) // and the work behind them takes some time
 	default:
-		l.sim.Census() // what is due is done
+		l.sim.Census() // finishes work that is due
 		time.Sleep(50 * time.Microsecond)
 	}
 }
@@ -249,7 +249,7 @@ func (l *lab) eventIn(at driver.At, flags uint32) driver.Event {
 	return e
 }
 
-// own destroys an event at the end, unless the test does.
+// own destroys an event at the end, unless the test has done so.
 func (l *lab) own(e driver.Event) {
 	l.later(func() {
 		if !l.gone[uintptr(e)] {
@@ -276,8 +276,7 @@ func (l *lab) streamIn(at driver.At, flags uint32) driver.Stream {
 	return s
 }
 
-// context returns another context, and the place that calls in it are made in. It is
-// current nowhere.
+// context returns a new context, as the place of calls in it. It is not current on any thread.
 func (l *lab) context(flags uint32) driver.At {
 	l.t.Helper()
 	at := l.at
@@ -307,7 +306,7 @@ func (l *lab) wait(s driver.Stream, e driver.Event) {
 	l.want("cuStreamWaitEvent", ok, l.StreamWaitEvent(l.at, s, e, 0))
 }
 
-// mark returns an event that marks the end of what is on a stream.
+// mark returns an event that is recorded at the end of a stream's work.
 func (l *lab) mark(s driver.Stream) driver.Event {
 	l.t.Helper()
 	e := l.event(timed)
@@ -315,15 +314,15 @@ func (l *lab) mark(s driver.Stream) driver.Event {
 	return e
 }
 
-// pending expects that an event is not complete, whatever can be done being done.
+// pending expects that an event is not complete after all possible work is done.
 func (l *lab) pending(what string, e driver.Event) {
 	l.t.Helper()
 	l.settle()
 	l.want(what, driver.ResultNotReady, l.EventQuery(l.at, e))
 }
 
-// complete expects that an event becomes complete. If it does not, the test ends: it
-// would wait for much more that does not come.
+// complete expects that an event becomes complete. Otherwise it ends the test, whose other waits
+// would fail, too.
 func (l *lab) complete(what string, e driver.Event) {
 	l.t.Helper()
 	l.completes(what, func() driver.Result { return l.EventQuery(l.at, e) })
@@ -338,10 +337,10 @@ func (l *lab) completes(what string, ask func() driver.Result) {
 	l.want(what, ok, r)
 }
 
-// patience is how long anything may take that nothing holds up.
+// patience is the longest time for anything that no gate holds.
 const patience = 10 * time.Second
 
-// eventually asks until the answer is another one than NOT_READY.
+// eventually repeats ask until the result is not NOT_READY.
 func (l *lab) eventually(ask func() driver.Result) driver.Result {
 	end := time.Now().Add(patience)
 	for {
@@ -353,34 +352,34 @@ func (l *lab) eventually(ask func() driver.Result) driver.Result {
 	}
 }
 
-// maxGates is how many gates a lab can have.
+// maxGates is the largest number of gates of a lab.
 const maxGates = 1024
 
-// A gate holds a stream up until it is opened.
+// A gate holds a stream until it is opened.
 type gate struct {
 	l    *lab
 	word *atomic.Uint32
 }
 
-// hold makes a stream wait at a gate.
+// hold makes a stream wait for a gate.
 func (l *lab) hold(s driver.Stream) *gate {
 	l.t.Helper()
 	offset := 4 * len(l.gates)
 	p := l.page + driver.HostPtr(offset)
-	g := &gate{l, *(**atomic.Uint32)(unsafe.Pointer(&p))} // written this way because the address comes as a number
+	g := &gate{l, *(**atomic.Uint32)(unsafe.Pointer(&p))} // the driver returns the address as a number
 	g.word.Store(0)
 	l.gates = append(l.gates, g)
 	l.must(l.StreamWaitValue32(l.at, s, l.device+driver.DevicePtr(offset), 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
 	return g
 }
 
-// open lets the stream go on.
+// open lets the stream continue.
 func (g *gate) open() {
 	g.word.Store(1)
 	g.l.settle()
 }
 
-// A thread is another thread, on which no context is current.
+// A thread is another thread, without a current context.
 type thread struct {
 	tasks chan func(driver.At)
 	done  chan struct{}
@@ -395,7 +394,7 @@ func (l *lab) thread() *thread {
 			f(driver.At{Thread: own})
 			th.done <- struct{}{}
 		}
-		own.Abandon() // whatever is current there
+		own.Abandon() // its current context may differ
 		close(th.done)
 	}()
 	l.t.Cleanup(func() { close(th.tasks); <-th.done })
@@ -426,7 +425,7 @@ func (l *lab) begin(call func(at driver.At) driver.Result) *waiter {
 	return &waiter{l, done}
 }
 
-// result waits for the call. If it does not return in time there is none.
+// result waits for the call. returned is false if the call does not return in time.
 func (w *waiter) result(limit time.Duration) (r driver.Result, returned bool) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -441,7 +440,7 @@ func (w *waiter) result(limit time.Duration) (r driver.Result, returned bool) {
 	return 0, false
 }
 
-// returns expects what the call returns.
+// returns expects a result of the call.
 func (w *waiter) returns(what string, want driver.Result) {
 	w.l.t.Helper()
 	r, returned := w.result(patience)
@@ -466,8 +465,8 @@ func (l *lab) function(file, name string) driver.Function {
 	return f
 }
 
-// spinner returns what keeps a stream busy for a time. Its kernel has run once: that
-// it is loaded takes its time, too.
+// spinner returns a function that keeps a stream busy for a time. It has already run the kernel
+// once, because loading the kernel takes time.
 func (l *lab) spinner() func(s driver.Stream, d time.Duration) {
 	l.t.Helper()
 	f := l.function("../behaviour/testdata/spin.ptx", "cusim_spin")

@@ -12,10 +12,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// Lazy events: rows A1 to A8, and A11 to A15.
+// This file tests lazy events: rows A1 to A8, and A11 to A15.
 
-// TestA01Flags makes lazy events without flags, with one, with several, and with flags
-// that do not go together.
+// TestA01Flags creates lazy events without flags, with one or several flags, and with flags that
+// exclude each other.
 func TestA01Flags(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -50,8 +50,7 @@ func TestA01Flags(t *testing.T) {
 	})
 }
 
-// TestA02FirstRecord creates events by their first records, in the contexts of the
-// streams.
+// TestA02FirstRecord creates events by their first records, in the contexts of the streams.
 func TestA02FirstRecord(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		for i := range n.devices {
@@ -69,7 +68,7 @@ func TestA02FirstRecord(t *testing.T) {
 			}
 			n.ok(e.Close())
 		}
-		// A record that is refused creates nothing.
+		// A record that fails creates nothing.
 		s := get(n.gpu.NewStream(cu.StreamNonBlocking))(n)
 		n.ok(s.Close())
 		var e cu.Event
@@ -81,7 +80,7 @@ func TestA02FirstRecord(t *testing.T) {
 	})
 }
 
-// TestA03Records records on a stream, on the current one, and once.
+// TestA03Records records on a stream and on the current stream, and with RecordOnce.
 func TestA03Records(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()
@@ -115,8 +114,8 @@ func TestA03Records(t *testing.T) {
 		n.ok(e.Record(s))
 		n.ok(e.Wait(n.patient()))
 
-		// Of several records at once, one is made: were there two, the event would be
-		// complete, as the last one is on a stream that is free.
+		// Of several concurrent calls of RecordOnce, one records. With two records the event would
+		// be complete, because the last one is on an idle stream.
 		for range 20 {
 			var once cu.Event
 			n.ok(once.RecordOnce(other))
@@ -139,8 +138,8 @@ func TestA03Records(t *testing.T) {
 	})
 }
 
-// TestA04Mismatch records events on streams of another device, and of another context
-// of their device. The errors name both.
+// TestA04Mismatch records events on streams of another device and of another context of the same
+// device. The errors name both.
 func TestA04Mismatch(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		type stranger struct {
@@ -172,21 +171,21 @@ func TestA04Mismatch(t *testing.T) {
 						n.t.Errorf("%s: %q does not name %s", name, err, side)
 					}
 				}
-				n.ok(e.Wait(n.patient())) // its record stands
+				n.ok(e.Wait(n.patient())) // its previous record remains
 				n.ok(e.Close())
 			}
-			// Created, but not recorded.
+			// This event is created, but not recorded.
 			e := get(n.gpu.NewEvent(cu.EventDefault))(n)
 			n.is("RecordOnce", e.RecordOnce(other), c.want)
 			n.ok(e.RecordOnce(s))
-			n.ok(e.RecordOnce(other)) // there is nothing to do
+			n.ok(e.RecordOnce(other)) // does nothing
 			n.ok(e.Close())
 		}
 	})
 }
 
-// TestA05Query queries an event before it is created, while its record is pending, and
-// when that is complete. No error is left behind: neither here nor in the driver.
+// TestA05Query queries an event before its creation, while its record is pending, and after that.
+// No error remains, in package cu or in the driver.
 func TestA05Query(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, free := n.newStream(), n.newStream()
@@ -212,8 +211,8 @@ func TestA05Query(t *testing.T) {
 	})
 }
 
-// TestA06Block makes streams wait for events: not for one that was not created, and on
-// the stream's device for one of another device.
+// TestA06Block makes streams wait for events. A wait for an event that was not created does
+// nothing. For an event of another device, the call is made in the stream's context.
 func TestA06Block(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -247,8 +246,8 @@ func TestA06Block(t *testing.T) {
 	})
 }
 
-// TestA07Elapsed asks for times between events: signed, and only of timed events that
-// were recorded.
+// TestA07Elapsed reads times between events. They are signed, and only recorded timed events have
+// them.
 func TestA07Elapsed(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -284,7 +283,7 @@ func TestA07Elapsed(t *testing.T) {
 	})
 }
 
-// TestA08Synchronize waits for events, also for one that was not created.
+// TestA08Synchronize waits for events, including an event that was not created.
 func TestA08Synchronize(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -317,8 +316,8 @@ func TestA08Synchronize(t *testing.T) {
 	})
 }
 
-// TestA11Move moves events. The handle, the flags, the record and the device go along,
-// and so does a wait that is under way.
+// TestA11Move moves events. The handle, the flags, the record, the device and current waits move
+// along.
 func TestA11Move(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -333,7 +332,7 @@ func TestA11Move(t *testing.T) {
 
 		a := cu.LazyEvent(cu.EventBlockingSync)
 		was := look(a)
-		b := a.Move() // before it is created its flags go along
+		b := a.Move() // before its creation the flags move along
 		if look(a) != zero || look(b) != was {
 			n.t.Errorf("moved before its creation: %+v, %+v", look(a), look(b))
 		}
@@ -350,21 +349,21 @@ func TestA11Move(t *testing.T) {
 		n.status("what it was moved from", b, cu.Complete)
 		n.status("moved", c, cu.Pending)
 		free := n.newStream()
-		n.ok(c.RecordOnce(free)) // that it was recorded has come along
+		n.ok(c.RecordOnce(free)) // the state has moved along
 		n.ok(free.Synchronize())
 		n.status("recorded once", c, cu.Pending)
 
 		d := cu.LazyEvent(cu.EventDisableTiming, cu.EventBlockingSync)
 		n.ok(d.Record(free))
 		its := look(d)
-		n.ok(c.MoveTo(d)) // they are exchanged
+		n.ok(c.MoveTo(d)) // exchanges the two events
 		if look(d) != was || look(c) != its {
 			n.t.Errorf("moved to another one: %+v, %+v, were %+v, %+v", look(c), look(d), was, its)
 		}
 		n.ok(d.MoveTo(d))
 		n.status("moved to another one", d, cu.Pending)
 		n.ok(c.Wait(n.patient()))
-		n.ok(b.Close()) // the zero Event: nothing happens
+		n.ok(b.Close()) // the zero Event: does nothing
 		n.ok(c.Close())
 		g.open()
 		wait.returns("a wait from before the moves", ok)
@@ -374,7 +373,7 @@ func TestA11Move(t *testing.T) {
 		n.is("moved to nil", d.MoveTo(nil), cu.ErrNil)
 		n.alive("at the end", 0)
 
-		// Events that change places while they are recorded are all closed in the end.
+		// All events that are exchanged while they are recorded are closed in the end.
 		var events [3]cu.Event
 		var wg sync.WaitGroup
 		for i := range 6 {
@@ -398,7 +397,7 @@ func TestA11Move(t *testing.T) {
 	})
 }
 
-// TestA11Vet lets go vet look at copies of what must not be copied.
+// TestA11Vet checks that go vet reports copies of events.
 func TestA11Vet(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
@@ -415,7 +414,7 @@ func TestA11Vet(t *testing.T) {
 	}
 }
 
-// TestA12Keys compares events, and finds them in maps.
+// TestA12Keys compares the keys of events, and uses them in maps.
 func TestA12Keys(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -444,7 +443,7 @@ func TestA12Keys(t *testing.T) {
 		if !slices.Equal(mixed, events) {
 			n.t.Errorf("events do not sort in the order of their creation")
 		}
-		// A key stays where the CUevent does not: here another one takes its place.
+		// A key stays the same when the event gets another CUevent.
 		g := n.holds(s)
 		key := events[0].Key()
 		n.ok(events[0].Record(s))
@@ -457,7 +456,7 @@ func TestA12Keys(t *testing.T) {
 		if events[0] = first.Move(); events[0].Key() != key || first.Key() != none.Key() {
 			n.t.Errorf("the key has changed")
 		}
-		// No other event has the key of one that is gone.
+		// No other event has the key of a closed one.
 		for _, x := range events {
 			n.ok(x.Close())
 		}
@@ -470,8 +469,8 @@ func TestA12Keys(t *testing.T) {
 	})
 }
 
-// TestA13Close closes events of one device, where no other device has a context, and
-// none gets one; closing returns errors, and never panics.
+// TestA13Close closes events of one device. No context is created on another device. Close returns
+// errors, and never panics.
 func TestA13Close(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		active := func(device int) bool {
@@ -499,7 +498,7 @@ func TestA13Close(t *testing.T) {
 			n.t.Errorf("closing an event of device 1 changed device 0")
 		}
 		n.is("nil", (*cu.Event)(nil).Close(), cu.ErrNil)
-		n.ok(n.drv.Close()) // the event's Close, which was the last, does not wait for the GPU
+		n.ok(n.drv.Close()) // the event's Close did not wait for the GPU
 		if n.sim != nil {
 			n.until("device 1 has no context any more", func() bool { return !active(1) })
 
@@ -510,12 +509,12 @@ func TestA13Close(t *testing.T) {
 			n.sim.Inject(fault("cuEventDestroy", driver.ResultUnknown))
 			n.is("a destruction that fails", e.Close(), cu.ResultUnknown)
 			n.ok(e.Close())
-			n.must(n.EventDestroy(n.at, raw)) // what the fault kept alive
+			n.must(n.EventDestroy(n.at, raw)) // the event that the fault left
 		}
 	})
 }
 
-// TestA14Facts asks events what they are, before and after their creation.
+// TestA14Facts reads properties of events before and after their creation.
 func TestA14Facts(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		for _, e := range []*cu.Event{nil, new(cu.Event), cu.LazyEvent(cu.EventDefault)} {
@@ -541,7 +540,7 @@ func TestA14Facts(t *testing.T) {
 	})
 }
 
-// traced collects what tracers are told.
+// traced collects the traces that tracers get.
 type traced struct {
 	mu  sync.Mutex
 	all []cu.Trace
@@ -560,8 +559,8 @@ func (tr *traced) take() []cu.Trace {
 	return tr.all
 }
 
-// TestA15Tracers lets two tracers listen: to creations, records and waits that have
-// succeeded, to synchronizations and destructions before they are made.
+// TestA15Tracers adds two tracers. They get successful creations, records and waits, and get
+// synchronizations and destructions before these are made.
 func TestA15Tracers(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()
@@ -594,7 +593,7 @@ func TestA15Tracers(t *testing.T) {
 		n.status("done", &e, cu.Complete)
 		told("a query", cu.Trace{Op: cu.TraceEventQuery, Event: raw})
 
-		// A synchronization is told about before it waits.
+		// The trace of a synchronization comes before its wait.
 		g := n.holds(s)
 		n.ok(e.Record(s))
 		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
@@ -609,7 +608,8 @@ func TestA15Tracers(t *testing.T) {
 		wait.returns("the synchronization", ok)
 		told("a synchronization", cu.Trace{Op: cu.TraceEventSynchronize, Event: raw}, cu.Trace{Op: cu.TraceEventQuery, Event: raw})
 
-		// So is a destruction, also one that fails; of the others only those that succeed.
+		// The trace of a destruction comes even if the destruction fails. Other calls have a trace
+		// only if they succeed.
 		if n.sim != nil {
 			n.sim.Inject(fault("cuEventRecord", driver.ResultUnknown))
 			n.sim.Inject(fault("cuStreamWaitEvent", driver.ResultUnknown))
@@ -621,7 +621,7 @@ func TestA15Tracers(t *testing.T) {
 			n.is("a creation that fails", err, cu.ResultOutOfMemory)
 			told("what has failed")
 			n.is("a destruction that fails", e.Close(), cu.ResultUnknown)
-			n.must(n.EventDestroy(n.at, driver.Event(raw))) // what the fault kept alive
+			n.must(n.EventDestroy(n.at, driver.Event(raw))) // the event that the fault left
 		} else {
 			n.ok(e.Close())
 		}

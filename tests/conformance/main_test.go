@@ -1,20 +1,18 @@
-// Package conformance holds one test for each behaviour that the project promises,
-// by the number of its row: TestE04… is row E4.
+// Package conformance has one test for each behaviour that the project promises. The name of a test
+// begins with the number of its row: TestE04… is row E4.
 //
-// Rows E are the driver's own event unit, which the software driver implements. Their
-// tests make raw calls, on the software driver with virtual time and with the
-// machine's, and, with PURECU_TEST_GPU ("1", or a path to the library), on NVIDIA's
-// driver, and expect the same of all. What a driver in C cannot show, such as calls
-// that crash it, is tested on the software driver only, and the test says so. Where
-// what an H200 answered (testdata of tests/behaviour and tests/entries) differs from
-// what a row says, the H200 is right, and the test says that, too.
+// Rows E are the driver's event unit, which the software driver implements. Their tests make raw
+// calls on the software driver, with virtual time and with real time, and, with PURECU_TEST_GPU
+// ("1", or a path of the library), on NVIDIA's driver. They expect the same results everywhere.
+// What cannot be tested on a driver in C, such as calls that crash it, is tested on the software
+// driver only, and the test says so. If the answers of an H200 (testdata of tests/behaviour and
+// tests/entries) differ from a row, the H200 is right, and the test says so.
 //
-// Rows A, B and C are what users of other event systems rely on, in package cu: lazy
-// events, streams from pools, pools of events. Their tests use package cu on the same
-// drivers, and raw calls only to hold streams up and to count what is alive. Rows D are
-// the driver API's event management: their tests hold package cu to what the driver
-// itself answers to the same call. Those of rows D13, A9, A10 and B2 share events with
-// processes that they start.
+// Rows A, B and C are what users of other event systems rely on, in package cu: lazy events, pools
+// of streams, and pools of events. Their tests use package cu on the same drivers. They make raw
+// calls only to hold streams and to count objects. Rows D are the driver API's event management.
+// Their tests compare package cu with the driver's answers to the same calls. The tests of rows
+// D13, A9, A10 and B2 share events with processes that they start.
 package conformance
 
 import (
@@ -39,8 +37,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// keep holds the primary context of the GPU's first device until the process ends: to
-// make one anew for each test would take longer than most tests.
+// keep holds the primary context of the first GPU until the process ends. Creating a new one for
+// each test would take longer than most tests.
 func keep() error {
 	for _, tg := range targets() {
 		if !tg.InC {

@@ -13,11 +13,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// nouns is a cuLab with more than one device, where there are more, in which nobody may
-// forget anything, unless the test asks for reports.
+// nouns is a cuLab that uses two devices, if there are two. No object may be abandoned in it,
+// unless the test asks for leak reports.
 type nouns struct {
 	*cuLab
-	// devices is how many devices a test uses: two, or one where there are no more.
+	// devices is the number of devices that a test uses: two, or one if there are no more.
 	devices int
 
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ func onNouns(t *testing.T, test func(*nouns)) {
 		t.Run(tg.Name, func(t *testing.T) {
 			tg.Devices = 2
 			n, l := new(nouns), newLab(t, tg)
-			l.later(n.cleared) // when all else is closed
+			l.later(n.cleared) // after everything else was closed
 			n.cuLab = newCuLab(l, cu.WithLeakHook(func(l cu.Leak) {
 				n.mu.Lock()
 				defer n.mu.Unlock()
@@ -43,10 +43,10 @@ func onNouns(t *testing.T, test func(*nouns)) {
 	}
 }
 
-// cleared has everything of package cu freed, some of which is done in the background.
+// cleared waits until package cu has freed everything, which it partly does in the background.
 func (n *nouns) cleared() {
 	if n.cuLab == nil {
-		return // it was not opened
+		return // the driver was not opened
 	}
 	n.t.Helper()
 	if n.sim != nil {
@@ -61,7 +61,7 @@ func (n *nouns) cleared() {
 	}
 }
 
-// until waits for what comes by itself.
+// until waits until f returns true.
 func (n *nouns) until(what string, f func() bool) {
 	n.t.Helper()
 	for end := time.Now().Add(patience); !f(); {
@@ -74,7 +74,7 @@ func (n *nouns) until(what string, f func() bool) {
 	}
 }
 
-// reports waits for so many leaks, and returns them in words.
+// reports waits for a number of leak reports, and returns them as text.
 func (n *nouns) reports(want int) []string {
 	n.t.Helper()
 	var words []string
@@ -130,7 +130,7 @@ func (n *nouns) status(what string, e interface{ Query() (cu.Status, error) }, w
 
 func (n *nouns) device(i int) *cu.Device { n.t.Helper(); return get(n.drv.Device(i))(n) }
 
-// streamOf returns a stream of a context, which is closed at the end.
+// streamOf returns a stream of a context. The stream is closed at the end.
 func (n *nouns) streamOf(gpu *cu.Context) *cu.Stream {
 	n.t.Helper()
 	s := get(gpu.NewStream(cu.StreamNonBlocking))(n)
@@ -138,8 +138,8 @@ func (n *nouns) streamOf(gpu *cu.Context) *cu.Stream {
 	return s
 }
 
-// alive counts the events of a software driver; elsewhere it is as wanted. Whoever waited for one may
-// be awake before the watcher lets go of it: what is too many may become fewer.
+// alive checks the number of events of a software driver. A waiter may be woken before the watcher
+// releases its event, so alive waits while there are too many.
 func (n *nouns) alive(what string, want int) {
 	n.t.Helper()
 	if n.sim == nil {
@@ -154,14 +154,14 @@ func (n *nouns) alive(what string, want int) {
 	}
 }
 
-// patient returns a context that ends when something took too long.
+// patient returns a context that ends if a test takes too long.
 func (n *nouns) patient() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	n.t.Cleanup(cancel)
 	return ctx
 }
 
-// beginErr makes a call that waits on a thread of its own.
+// beginErr makes a call that waits, on a thread of its own.
 func (n *nouns) beginErr(call func() error) *waiter {
 	return n.begin(func(driver.At) driver.Result {
 		if err := call(); err != nil {

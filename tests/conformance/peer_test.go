@@ -16,7 +16,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// args are what functions of the event unit are called with.
+// args are the arguments of functions of the event unit.
 type args struct {
 	Event, End driver.Event
 	Stream     driver.Stream
@@ -25,7 +25,7 @@ type args struct {
 	Handle     driver.IPCEventHandle
 }
 
-// answer is what they answer.
+// answer is the result of such a function.
 type answer struct {
 	Result  driver.Result
 	Event   driver.Event
@@ -34,7 +34,7 @@ type answer struct {
 	Handle  driver.IPCEventHandle
 }
 
-// A function is one of the driver's, by its name in C.
+// A function is a driver function with its name in C.
 type function struct {
 	name string
 	call func(l *lab, at driver.At, a args) answer
@@ -88,7 +88,7 @@ func unit() []function {
 	}
 }
 
-// others returns what else a test may want of another process.
+// others returns the other functions that a test may request of a process.
 func others() []function {
 	plain := func(name string, f func(l *lab, at driver.At, a args) driver.Result) function {
 		return function{name, func(l *lab, at driver.At, a args) answer { return answer{Result: f(l, at, a)} }}
@@ -109,17 +109,17 @@ func others() []function {
 			return l.StreamBeginCapture(at, a.Stream, relaxed)
 		}),
 		plain("cuStreamEndCapture", func(l *lab, at driver.At, a args) driver.Result { return l.end(a.Stream) }),
-		{deserted + "cuEventCreate", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { _, r := l.EventCreate(at, timed); return r })
+		{inDestroyed + "cuEventCreate", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { _, r := l.EventCreate(at, timed); return r })
 		}},
-		{deserted + "cuEventRecord", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, e driver.Event) driver.Result { return l.EventRecord(at, e, legacy) })
+		{inDestroyed + "cuEventRecord", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, e driver.Event) driver.Result { return l.EventRecord(at, e, legacy) })
 		}},
-		{deserted + "cuStreamQuery", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.StreamQuery(at, legacy) })
+		{inDestroyed + "cuStreamQuery", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { return l.StreamQuery(at, legacy) })
 		}},
-		{deserted + "cuCtxSynchronize", func(l *lab, _ driver.At, _ args) answer {
-			return l.inDeserted(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
+		{inDestroyed + "cuCtxSynchronize", func(l *lab, _ driver.At, _ args) answer {
+			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
 		}},
 		plain("a kernel that writes to an illegal address", func(l *lab, at driver.At, a args) driver.Result {
 			f := l.function("../behaviour/testdata/illegal_address.ptx", "cusim_illegal_address")
@@ -129,7 +129,7 @@ func others() []function {
 	}
 }
 
-// find returns a function by its name.
+// find returns the function of a name.
 func find(name string) (f function, found bool) {
 	list := append(unit(), others()...)
 	i := slices.IndexFunc(list, func(f function) bool { return f.name == name })
@@ -149,7 +149,7 @@ func (l *lab) call(name string, a args) answer {
 	return f.call(l, l.at, a)
 }
 
-// end ends a capture, and gives its graph up.
+// end ends a capture, and destroys its graph.
 func (l *lab) end(s driver.Stream) driver.Result {
 	g, r := l.StreamEndCapture(l.at, s)
 	if r == ok {
@@ -158,10 +158,11 @@ func (l *lab) end(s driver.Stream) driver.Result {
 	return r
 }
 
-// jobEnv is set, to a job, in the processes that the tests start of their own binary.
+// jobEnv is the environment variable with the job of a process that a test starts from its own
+// binary.
 const jobEnv = "PURECU_TEST_CONFORMANCE"
 
-// A job is what such a process does, and on which driver.
+// A job says what such a process does, and on which driver.
 type job struct {
 	Do     jobName
 	Target target
@@ -170,14 +171,14 @@ type job struct {
 type jobName string
 
 const (
-	serve     jobName = "serve"      // make the calls that the test names
-	serveBare jobName = "serve bare" // the same, before cuInit was called
+	serve     jobName = "serve"      // make the calls that the test requests
+	serveBare jobName = "serve bare" // make them before cuInit
 	printer   jobName = "print"      // see E16
 
-	shareEvents jobName = "share events" // make calls of package cu: see beside
+	shareEvents jobName = "share events" // make calls of package cu; see beside
 )
 
-// process is the tb of such a process.
+// process is the tb of a process that a test starts.
 type process struct{ cleanups []func() }
 
 func (p *process) Helper()                           {}
@@ -186,7 +187,7 @@ func (p *process) Logf(format string, args ...any)   { fmt.Fprintf(os.Stderr, fo
 func (p *process) Errorf(format string, args ...any) { p.Logf(format, args...) }
 func (p *process) Fatalf(format string, args ...any) { p.Logf(format, args...); os.Exit(1) }
 
-// runJob is such a process's main function. It returns the exit status.
+// runJob is the main function of such a process. It returns the exit status.
 func runJob(spec string) int {
 	p := new(process)
 	var j job
@@ -205,21 +206,20 @@ func runJob(spec string) int {
 	default:
 		p.Fatalf("what is %q?", j.Do)
 	}
-	// Nothing is given back: the process ends, and may have a context that nothing
-	// heals.
+	// Nothing is freed: the process ends, and its context may have a sticky error.
 	return 0
 }
 
-// request asks for a call.
+// request is a request for a call.
 type request struct {
 	Name string
 	Args args
 }
 
-// answerMark precedes answers: a driver may write something, too.
+// answerMark is the prefix of answers, because a driver may print other lines.
 const answerMark = "purecu-conformance "
 
-// serve makes calls until there are no more requests.
+// serve makes the requested calls until there are no more.
 func (l *lab) serve() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var q request
@@ -234,8 +234,8 @@ func (l *lab) serve() {
 	}
 }
 
-// command returns a process that does a job. An emulator that runs the test binary
-// has to be named, with its arguments, in PURECU_TEST_EXEC.
+// command returns a process for a job. If an emulator runs the test binary, PURECU_TEST_EXEC must
+// have the emulator's command line.
 func command(j job) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -258,8 +258,8 @@ type peer struct {
 	answers chan answer // closed when there are no more
 }
 
-// peer starts another process. Its time is the machine's: nobody could move it. It
-// ends with the test.
+// peer starts another process. It uses the machine's time, because no test could move its virtual
+// time. It ends with the test.
 func (l *lab) peer(do jobName) *peer {
 	l.t.Helper()
 	tg := l.tg
@@ -290,10 +290,10 @@ func (l *lab) peer(do jobName) *peer {
 		_, _ = io.Copy(io.Discard, out)
 	}()
 	l.later(func() {
-		_ = in.Close() // which ends it
+		_ = in.Close() // ends the process
 		kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		for range p.answers {
-			// Nobody waits for these any more.
+			// Discard the remaining answers.
 		}
 		<-heard
 		if err := cmd.Wait(); err != nil {
@@ -304,7 +304,7 @@ func (l *lab) peer(do jobName) *peer {
 	return p
 }
 
-// begin asks for a call that may wait.
+// begin requests a call that may wait.
 func (p *peer) begin(name string, a args) {
 	p.l.t.Helper()
 	if err := p.in.Encode(request{name, a}); err != nil {
@@ -332,7 +332,7 @@ func (p *peer) answer(limit time.Duration) (a answer, came bool) {
 func (p *peer) call(name string, a args) answer {
 	p.l.t.Helper()
 	p.begin(name, a)
-	got, came := p.answer(2 * patience) // the first waits for the process's start
+	got, came := p.answer(2 * patience) // the first call waits for the start of the process
 	if !came {
 		p.l.t.Fatalf("the other process does not answer: %s", name)
 	}
@@ -347,7 +347,7 @@ func (p *peer) want(what, name string, a args, want driver.Result) answer {
 	return got
 }
 
-// complete expects that an event becomes complete there.
+// complete expects that an event becomes complete in the other process.
 func (p *peer) complete(what string, e driver.Event) {
 	p.l.t.Helper()
 	p.l.completes("the other process: "+what, func() driver.Result { return p.call("cuEventQuery", args{Event: e}).Result })

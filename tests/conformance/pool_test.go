@@ -11,9 +11,9 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// Pools of events: rows C1 to C4, and C9.
+// This file tests pools of events: rows C1 to C4, and C9.
 
-// newPool returns a share in a context's pool, which is closed at the end.
+// newPool returns a share of a context's pool. The share is closed at the end.
 func (n *nouns) newPool() *cu.EventPool {
 	n.t.Helper()
 	p := get(n.gpu.EventPool())(n)
@@ -21,7 +21,7 @@ func (n *nouns) newPool() *cu.EventPool {
 	return p
 }
 
-// TestC01Acquire hands CUevents back out: what they marked before does not show.
+// TestC01Acquire reuses CUevents. The new holder does not see the state of the previous one.
 func TestC01Acquire(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream()
@@ -49,7 +49,7 @@ func TestC01Acquire(t *testing.T) {
 			if now := pool.Stats().Created; now != created {
 				n.t.Errorf("another CUevent was created, though one was free")
 			}
-			// Its CUevent's old record is pending.
+			// The old record of its CUevent is pending.
 			n.status("acquired again", again, cu.Complete)
 			n.ok(again.Wait(n.patient()))
 			n.ok(again.Synchronize())
@@ -61,7 +61,7 @@ func TestC01Acquire(t *testing.T) {
 				_, _, err := again.Since(again)
 				n.is("the time since it was acquired", err, cu.ErrNotRecorded)
 			}
-			// Nor does a record that fails make the old one show.
+			// A record that fails does not make the old one visible.
 			if n.sim != nil {
 				n.sim.Inject(fault("cuEventRecord", 999))
 				n.is("a record that fails", again.Record(free), cu.ResultUnknown)
@@ -113,7 +113,7 @@ func TestC01Times(t *testing.T) {
 	})
 }
 
-// TestC02Release gives events back: by hand, twice, by copies, and by abandoning them.
+// TestC02Release releases events: with Release, twice, by copies, and by abandoning them.
 func TestC02Release(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		pool, s := n.newPool(), n.newStream()
@@ -130,14 +130,14 @@ func TestC02Release(t *testing.T) {
 		} {
 			n.is(what+" of a copy", err, cu.ErrReleased, cu.ResultInvalidHandle)
 		}
-		n.ok(next.Record(s)) // nothing of that has reached the next holder
+		n.ok(next.Record(s)) // those calls do not affect the next holder
 		n.ok(next.Wait(n.patient()))
 		if st := pool.Stats(); st.InUse != 1 || st.Free != 0 || st.Acquired != 2 || st.Created != 1 {
 			n.t.Errorf("statistics %+v", st)
 		}
 		n.ok(next.Release())
 
-		// Abandoned: nobody has a copy any more.
+		// The event is abandoned: the program has no copy any more.
 		func() {
 			e := get(pool.AcquireTracked())(n)
 			n.ok(e.Record(s))
@@ -150,10 +150,10 @@ func TestC02Release(t *testing.T) {
 		tracked := get(pool.AcquireTracked())(n)
 		runtime.GC()
 		n.ok(tracked.Record(s))
-		n.ok(tracked.Release()) // by hand: that is not reported
+		n.ok(tracked.Release()) // an explicit release is not reported
 		runtime.GC()
 
-		// An empty cache.
+		// The pool is empty.
 		n.alive("before", 1)
 		if got := pool.Trim(); got != 1 {
 			n.t.Errorf("%d events are trimmed", got)
@@ -169,12 +169,12 @@ func TestC02Release(t *testing.T) {
 	})
 }
 
-// TestC02Watched releases events while others wait for them: the waits go on, and the next
-// holder gets another CUevent, whose record is nobody else's.
+// TestC02Watched releases events while others wait for them. The waits continue, and the next
+// holder gets another CUevent with records of its own.
 func TestC02Watched(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		pool, s, free := n.newPool(), n.newStream(), n.newStream()
-		for _, again := range []bool{false, true} { // the event moves on before it is released
+		for _, again := range []bool{false, true} { // records the event again before its release
 			g := n.holds(s)
 			e := get(pool.Acquire())(n)
 			n.ok(e.Record(s))
@@ -203,8 +203,8 @@ func TestC02Watched(t *testing.T) {
 	})
 }
 
-// TestC02Storm borrows and returns events from many goroutines, with copies that outlive
-// their release. No two hold the same event, and everything comes back.
+// TestC02Storm acquires and releases events on many goroutines, with copies that outlive their
+// release. No two goroutines have the same event, and all events are released.
 func TestC02Storm(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		pool := n.newPool()
@@ -224,7 +224,7 @@ func TestC02Storm(t *testing.T) {
 					if _, twice := held.LoadOrStore(e.ID(), w); twice {
 						n.t.Errorf("id %#x is lent twice", e.ID())
 					}
-					if old := stale[(w+i)%workers].Load(); old != nil { // perhaps released, perhaps not
+					if old := stale[(w+i)%workers].Load(); old != nil { // may be released or not
 						old.Query()
 						old.Record(s)
 						old.Wait(t.Context())
@@ -298,8 +298,8 @@ func TestC03ByID(t *testing.T) {
 	})
 }
 
-// TestC04SharedPool shares one pool among all of a context's users. It stays until the last
-// share is closed; what is lent then is reported, and everything is given back.
+// TestC04SharedPool shares a pool among all users of a context. The pool exists until its last
+// share is closed. Then events that are still acquired are reported, and everything is freed.
 func TestC04SharedPool(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -323,7 +323,7 @@ func TestC04SharedPool(t *testing.T) {
 		n.is("a closed share", err, cu.ErrClosed)
 		_, err = a.ByID(e.ID())
 		n.is("a closed share", err, cu.ErrClosed)
-		n.ok(e.Record(s)) // the pool is there
+		n.ok(e.Record(s)) // the pool exists
 		n.ok(get(b.ByID(e.ID()))(n).Wait(n.patient()))
 		n.ok(c.Close())
 		g := n.holds(s)
@@ -332,7 +332,7 @@ func TestC04SharedPool(t *testing.T) {
 		go func() { done <- lost.Wait(n.patient()) }()
 		n.settle()
 		n.ok(e.Release())
-		n.ok(b.Close()) // the last one
+		n.ok(b.Close()) // the last share
 		n.is("a wait for an event of a closed pool", <-done, cu.ErrClosed)
 		if r := n.reports(1); len(r) != 1 || r[0] != "pooled event abandoned" {
 			n.t.Errorf("reports %v", r)
@@ -340,18 +340,18 @@ func TestC04SharedPool(t *testing.T) {
 		n.is("an event of a closed pool", lost.Record(s), cu.ErrClosed)
 		n.ok(lost.Release())
 		n.is("released twice", lost.Release(), cu.ErrReleased)
-		// The watcher may have been asking for it, and lets go of it afterwards.
+		// The watcher may have queried the event, and releases it afterwards.
 		n.until("no CUevent is alive after the last share", func() bool { return n.sim == nil || n.sim.Census()["event"] == 0 })
 		g.open()
 		n.ok(s.Synchronize())
 
-		// Another pool takes its place.
+		// A new pool replaces the old one.
 		d := get(n.gpu.EventPool())(n)
 		if st := d.Stats(); st != (cu.PoolStats{}) {
 			n.t.Errorf("statistics of a new pool: %+v", st)
 		}
 		n.ok(d.Close())
-		// A share that is abandoned is closed, but not while an event of it is used.
+		// An abandoned share is closed, but not while one of its events is used.
 		e = get(get(n.gpu.EventPool())(n).Acquire())(n)
 		runtime.GC()
 		n.ok(e.Record(s))
@@ -365,8 +365,8 @@ func TestC04SharedPool(t *testing.T) {
 	})
 }
 
-// TestC09HandedOverAtOnce records behind a copy, and asks nobody for anything: the copy is
-// done. There is nothing to hand over, and no argument that says so.
+// TestC09HandedOverAtOnce records after a copy, and makes no query. The copy completes. Nothing
+// must be handed over, and no option exists for that.
 func TestC09HandedOverAtOnce(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -386,7 +386,7 @@ func TestC09HandedOverAtOnce(t *testing.T) {
 			n.ok(host.View(func(b []byte) error { arrived = b[0] == 7; return nil }))
 		}
 		if !arrived {
-			n.t.Errorf("the copy was not made in %v, during which nobody has asked for it", patience)
+			n.t.Errorf("the copy was not made in %v without a query", patience)
 		}
 		n.completed("the record behind it", e)
 	})

@@ -10,10 +10,10 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// Event and stream objects, and pools of streams: rows B1 to B6.
+// This file tests events, streams, and pools of streams: rows B1 to B6.
 
-// TestB01Flags creates events with every combination of flags. What does not go together
-// is refused before the driver is asked.
+// TestB01Flags creates events with every combination of flags. Flags that exclude each other fail
+// without a driver call.
 func TestB01Flags(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		var tr traced
@@ -48,8 +48,8 @@ func TestB01Flags(t *testing.T) {
 	})
 }
 
-// TestB02Event records, waits, queries, synchronizes, and reads the time in milliseconds,
-// as a float64. (Handles for other processes are row A9.)
+// TestB02Event records, waits, queries, synchronizes, and reads times in milliseconds as float64.
+// Row A9 is about handles for other processes.
 func TestB02Event(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()
@@ -78,8 +78,8 @@ func TestB02Event(t *testing.T) {
 	})
 }
 
-// TestB03PoolStreams takes streams from pools: 32 a priority and device, in turn, created
-// as they are needed, of a current stream's device too.
+// TestB03PoolStreams takes streams from pools: 32 for each priority and device, in turn. They are
+// created when they are needed. A pool can also be that of the current stream's device.
 func TestB03PoolStreams(t *testing.T) {
 	const size = 32
 	onNouns(t, func(n *nouns) {
@@ -94,7 +94,7 @@ func TestB03PoolStreams(t *testing.T) {
 		handles := make(map[uintptr]bool)
 		for _, priority := range []int{0, greatest, least} {
 			if priority == 0 && len(handles) > 0 {
-				continue // that one is done
+				continue // that stream is done
 			}
 			before := created()
 			var round []uintptr
@@ -125,7 +125,7 @@ func TestB03PoolStreams(t *testing.T) {
 				n.t.Errorf("%d streams were created", got)
 			}
 		}
-		// Priorities outside of the range are the nearest inside.
+		// Priorities outside of the range become the nearest ones inside.
 		for far, near := range map[int]int{greatest - 100: greatest, least + 100: least, -1 << 62: greatest} {
 			s := get(n.gpu.PoolStream(far))(n)
 			if p := get(s.Priority())(n); p != near || !handles[s.Handle()] {
@@ -134,7 +134,7 @@ func TestB03PoolStreams(t *testing.T) {
 			n.ok(s.Close())
 		}
 
-		// Closing one value does nothing to another one of the same stream, nor to its work.
+		// Closing one value affects neither other values of the same stream nor the stream's work.
 		a := get(n.gpu.PoolStream(0))(n)
 		for range size - 1 {
 			n.ok(get(n.gpu.PoolStream(0))(n).Close())
@@ -159,7 +159,7 @@ func TestB03PoolStreams(t *testing.T) {
 		n.ok(b.Synchronize())
 		n.ok(errors.Join(b.Close(), e.Close()))
 
-		// On the device of a current stream.
+		// The stream is on the device of the current stream.
 		if n.devices < 2 {
 			return
 		}
@@ -170,7 +170,7 @@ func TestB03PoolStreams(t *testing.T) {
 			n.t.Errorf("a stream of %v, of the other pool: %v", s.Device(), handles[s.Handle()])
 		}
 		n.ok(far.Close())
-		n.ok(s.Synchronize()) // it keeps the context
+		n.ok(s.Synchronize()) // the stream keeps the context
 		n.ok(s.Close())
 		_, err = far.PoolStream(0)
 		n.is("a pool of a closed context", err, cu.ErrClosed)
@@ -212,9 +212,9 @@ func TestB03PoolStreamsConcurrently(t *testing.T) {
 	})
 }
 
-// TestB03PoolMemory frees pinned memory that a pool's stream, or the legacy default stream,
-// uses through a value that is closed: not before the work is done, also when the memory is
-// of another context.
+// TestB03PoolMemory frees pinned memory that a pool's stream or the legacy default stream uses
+// through a closed value. The memory is not freed before the work is done, even if it belongs to
+// another context.
 func TestB03PoolMemory(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
@@ -235,7 +235,7 @@ func TestB03PoolMemory(t *testing.T) {
 			n.ok(s.Copy(dst, src))
 			n.ok(s.Close())
 			other := n.newStream()
-			n.ok(other.Copy(dst, src)) // another user, and the first one is not forgotten
+			n.ok(other.Copy(dst, src)) // a second user; the first one still counts
 			n.until("the other copy is made", func() bool { return get(other.Query())(n) == cu.Complete })
 			closing := n.beginErr(src.Close)
 			n.settle()
@@ -259,7 +259,7 @@ func TestB04RecordNew(t *testing.T) {
 		if e.Flags() != cu.EventDefault || !e.Created() {
 			n.t.Errorf("flags %v, created %v", e.Flags(), e.Created())
 		}
-		n.ok(e.Record(s)) // an existing one
+		n.ok(e.Record(s)) // an existing event
 		g.open()
 		n.ok(e.Wait(n.patient()))
 		if _, st, err := e.Since(e); st != cu.Complete || err != nil {
@@ -284,8 +284,8 @@ func TestB04RecordNew(t *testing.T) {
 	})
 }
 
-// TestB05Streams queries, synchronizes and lets streams wait. A wait for a stream needs an
-// event, but does not create and destroy one each time.
+// TestB05Streams queries and synchronizes streams, and makes them wait. A wait for a stream needs
+// an event, but does not create and destroy one each time.
 func TestB05Streams(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()
@@ -327,8 +327,8 @@ func TestB05Streams(t *testing.T) {
 	})
 }
 
-// TestB06Identity tells streams' devices and numbers, wraps a stream, and finds the
-// per-thread default stream inside Do.
+// TestB06Identity reads the devices and numbers of streams, wraps a stream, and gets the per-thread
+// default stream in Do.
 func TestB06Identity(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		ids := make(map[uint64]bool)
@@ -346,9 +346,9 @@ func TestB06Identity(t *testing.T) {
 				n.t.Errorf("a wrapped stream is another one")
 			}
 			n.ok(wrapped.Close())
-			n.ok(s.Synchronize()) // closing the wrapper did nothing to it
+			n.ok(s.Synchronize()) // closing the wrapper did not affect the stream
 		}
-		// A thread's own default stream may be the current one, for as long as Do runs.
+		// A per-thread default stream can be the current stream while Do runs.
 		var left context.Context
 		var e cu.Event
 		n.closes(&e)

@@ -16,8 +16,8 @@ import (
 	"github.com/purecu/purecu/tests/traceformat"
 )
 
-// lives checks that tracers are told of each event and stream once when it is created,
-// then of its use, and once when it is destroyed. Handles may come back.
+// lives checks that tracers get the creation of each event and stream once, then its uses, and its
+// destruction once. Handles may be reused.
 type lives struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -57,14 +57,14 @@ func (n *nouns) loadSpin() func(s *cu.Stream, d time.Duration) error {
 		return f.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d)))
 	}
 	s := n.newStream()
-	n.ok(spin(s, time.Microsecond)) // that it is loaded takes its time
+	n.ok(spin(s, time.Microsecond)) // the first launch loads the kernel
 	n.beginErr(s.Synchronize).returns("a first kernel", ok)
 	return spin
 }
 
-// TestA15Lives does all that makes events and streams, also for the library itself, from
-// several goroutines, while tracers come and go: one that listens all the time is told of
-// each life once, and of nothing outside of it.
+// TestA15Lives makes all calls that create events and streams, including those that the library
+// creates, on several goroutines, while tracers come and go. A tracer that stays gets the creation
+// and the destruction of each object once, and no call outside of its life.
 func TestA15Lives(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		spin := n.loadSpin()
@@ -103,7 +103,7 @@ func TestA15Lives(t *testing.T) {
 					check(e.Close())
 					check(shared.Close())
 					check(s.Close())
-					check(host.Close()) // which waits for the stream's end
+					check(host.Close()) // waits until the stream has ended
 					check(mem.Close())
 					removeCalls()
 				}
@@ -121,11 +121,11 @@ func TestA15Lives(t *testing.T) {
 		if book.created < 100 {
 			n.t.Errorf("%d creations were told", book.created)
 		}
-		n.ok(spin(n.newStream(), time.Microsecond)) // nobody listens
+		n.ok(spin(n.newStream(), time.Microsecond)) // there are no tracers
 	})
 }
 
-// TestA15CallBack lets tracers use what they are told about.
+// TestA15CallBack lets tracers use the objects in their traces.
 func TestA15CallBack(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()
@@ -167,7 +167,7 @@ func TestA15CallBack(t *testing.T) {
 	})
 }
 
-// TestA15Calls compares what the two kinds of tracers are told.
+// TestA15Calls compares the traces of the two kinds of tracers.
 func TestA15Calls(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -194,8 +194,8 @@ func TestA15Calls(t *testing.T) {
 	})
 }
 
-// TestA15Timeline traces a pipeline of three streams: the file is what viewers take, and its
-// intervals are what Since says.
+// TestA15Timeline traces a pipeline of three streams. Viewers must accept the file, and its
+// intervals are the results of Since.
 func TestA15Timeline(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		spin := n.loadSpin()

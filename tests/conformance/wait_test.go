@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// TestC05Notify has functions called when records complete: once, on a goroutine of their
-// own, which may call anything.
+// TestC05Notify calls functions when records complete: once, on a goroutine of their own. The
+// functions may call anything.
 func TestC05Notify(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, free := n.newStream(), n.newStream()
@@ -27,14 +27,14 @@ func TestC05Notify(t *testing.T) {
 			called <- err
 		}
 		var mu sync.Mutex
-		mu.Lock() // a call on the caller's goroutine would hang here
+		mu.Lock() // a call on the goroutine of Notify would hang here
 		for range 3 {
 			if !ticket.Notify(func(err error) { mu.Lock(); defer mu.Unlock(); tell(err) }) {
 				n.t.Error("Notify: nothing was outstanding")
 			}
 		}
 		mu.Unlock()
-		n.ok(e.Record(free)) // that is another record
+		n.ok(e.Record(free)) // another record
 		n.ok(e.Wait(n.patient()))
 		n.settle()
 		if n := calls.Load(); n != 0 {
@@ -45,13 +45,13 @@ func TestC05Notify(t *testing.T) {
 			n.ok(<-called)
 		}
 
-		// One that is complete is told, too, and said not to be outstanding.
+		// The function is also called for a complete record. Notify then returns false.
 		if get(e.Ticket())(n).Notify(tell) || ticket.Notify(tell) {
 			n.t.Error("Notify: something was outstanding")
 		}
 		n.ok(errors.Join(<-called, <-called))
 
-		// The function closes what it was about; one that is closed is told so.
+		// The function closes its own event. For a closed event, the function gets an error.
 		g = n.holds(s)
 		n.ok(e.Record(s))
 		other := get(n.gpu.NewEvent(cu.EventDisableTiming))(n)
@@ -69,7 +69,7 @@ func TestC05Notify(t *testing.T) {
 	})
 }
 
-// TestC06CompletedAt asks when records were seen to be complete.
+// TestC06CompletedAt reads the times at which records were seen to be complete.
 func TestC06CompletedAt(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
@@ -101,7 +101,7 @@ func TestC06CompletedAt(t *testing.T) {
 			n.t.Errorf("the second: %v, %v", later, ok)
 		}
 		if at, ok := tickets[2].CompletedAt(); ok {
-			n.t.Errorf("nobody has asked for the third, and it is complete since %v", at)
+			n.t.Errorf("the third was not queried, and it is complete since %v", at)
 		}
 		n.ok(tickets[2].Wait(n.patient()))
 		if at, ok := tickets[2].CompletedAt(); !ok || at.Before(must(tickets[0].CompletedAt())) {
@@ -112,7 +112,7 @@ func TestC06CompletedAt(t *testing.T) {
 
 func must[T any](v T, _ bool) T { return v }
 
-// TestC07Sleeps lets a thousand goroutines wait, which takes no threads.
+// TestC07Sleeps lets a thousand goroutines wait. They hold no threads.
 func TestC07Sleeps(t *testing.T) {
 	threads := func() int {
 		list, err := os.ReadDir("/proc/self/task")
@@ -165,7 +165,7 @@ func TestC07Sleeps(t *testing.T) {
 	})
 }
 
-// TestC08Tickets takes each record of an event for a value: a wait is for that at its call.
+// TestC08Tickets uses each record of an event as a value: a wait is for the record at its call.
 func TestC08Tickets(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		const records = 5
@@ -179,7 +179,7 @@ func TestC08Tickets(t *testing.T) {
 			n.ok(e.Record(s))
 			tickets = append(tickets, get(e.Ticket())(n))
 		}
-		for _, i := range []int{3, 0, 4, 1, 2} { // in any order, as they are of different streams
+		for _, i := range []int{3, 0, 4, 1, 2} { // in any order, because the streams differ
 			select {
 			case <-tickets[i].Done():
 				n.t.Errorf("value %d is reached before its stream went on", i)
@@ -194,7 +194,7 @@ func TestC08Tickets(t *testing.T) {
 	})
 }
 
-// TestC08Timeline has a counter that streams and the host raise and wait for.
+// TestC08Timeline raises a counter on streams and on the host, and waits for values of it.
 func TestC08Timeline(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s, other := n.newStream(), n.newStream()

@@ -12,9 +12,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write docs/captures.md anew")
+var update = flag.Bool("update", false, "rewrite docs/captures.md")
 
-// docsHead is how docs/captures.md begins.
+// docsHead is the beginning of docs/captures.md.
 const docsHead = `# What may be called while a stream is being captured
 
 The tests generate this page from what an H200 answered (driver 580, CUDA 13.0). The software driver answers the same. The whole table, with every kind of stream and event, is in
@@ -37,7 +37,7 @@ Calls that take an event are made with a complete event that is not part of the 
 |---|---|---|---|---|---|---|---|---|
 `
 
-// TestDocs holds docs/captures.md to the file.
+// TestDocs compares docs/captures.md with the file.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile(golden)
 	if err != nil {
@@ -97,7 +97,7 @@ func docs(rows map[string][]string) (string, error) {
 	b.WriteString(docsHead)
 	for _, c := range calls() {
 		if strings.HasSuffix(c.name, " 3") || c.name == "cuIpcGetEventHandle" {
-			continue // refused for other reasons
+			continue // fails for other reasons
 		}
 		on, old := "", ""
 		if c.stream {
@@ -122,7 +122,7 @@ func docs(rows map[string][]string) (string, error) {
 	return b.String(), err
 }
 
-// verdict says in a word what came of a call.
+// verdict returns one word about the result of a call.
 func verdict(cell string) string {
 	res, rest, _ := strings.Cut(cell, " ")
 	switch {

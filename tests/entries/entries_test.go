@@ -28,15 +28,15 @@ var (
 	most   = flag.Int("entries.most", 40, "how `many` differences to show")
 )
 
-// The environment of the processes that make the calls.
+// These are the environment variables of the processes that make the calls.
 const (
 	sceneEnv  = "PURECU_ENTRIES_SCENE"  // the number of the scene
 	driverEnv = "PURECU_ENTRIES_DRIVER" // cusim, or a path, or 1
 	fromEnv   = "PURECU_ENTRIES_FROM"   // the first call
 )
 
-// child makes the calls of a scene. It writes a line with the number before each, and one with what came of
-// it afterwards.
+// child makes the calls of a scene. It writes a line with the number of a call before each call,
+// and a line with the result after it.
 func child() int {
 	n, _ := strconv.Atoi(os.Getenv(sceneEnv))
 	from, _ := strconv.Atoi(os.Getenv(fromEnv))
@@ -86,14 +86,14 @@ func openDriver(name string) (*base, error) {
 	return open(driver.New(lib), func() { time.Sleep(pause) }, 5)
 }
 
-// How long a process may take to begin, and a call to be made.
+// These are the times that a process may take to start, and a call may take.
 const (
 	starting = time.Minute
 	stuck    = 10 * time.Second
 )
 
-// run makes the calls of a scene in processes of their own: where one dies, the next
-// goes on. It returns the cells of each subject.
+// run makes the calls of a scene in processes of their own. If a process dies, the next one
+// continues. It returns the cells of each subject.
 func run(t *testing.T, scene int, name string) ([][]string, error) {
 	t.Helper()
 	sc := scenes()[scene]
@@ -137,13 +137,14 @@ func run(t *testing.T, scene int, name string) ([][]string, error) {
 		case begun < 0:
 			return nil, fmt.Errorf("%v: %w: %s", sc, err, errText.String())
 		default:
-			// Lines that were not flushed are lost with the process, and made again.
+			// Results that were not flushed are lost with the process, and their calls are made
+			// again.
 			what := "CRASH"
 			if hung {
 				what = "HANG"
 			}
 			for begun == len(cells) || len(cells)%views != 0 {
-				cells = append(cells, what) // from the other points of view, it is as dear
+				cells = append(cells, what) // from the other views, the call would crash or hang, too
 			}
 			t.Logf("%v: %s at %v: %v: %.300s", sc, what, sc.subjects()[begun/views], err, errText.String())
 		}
@@ -175,10 +176,10 @@ func runAll(t *testing.T, name string) [][][]string {
 	return all
 }
 
-// golden is what an H200 answered.
+// golden has the answers of an H200.
 const golden = "testdata/h200-cuda13.0.tsv"
 
-// head says how the file is to be read.
+// head explains the file.
 const head = `# What each function does in each situation of captures, as %s answered. Written by the test with -entries.record.
 #
 # First come the patterns, each with a number and what came of a call in 18 views, separated by bars: for a capture in global mode,
@@ -193,7 +194,7 @@ const head = `# What each function does in each situation of captures, as %s ans
 # Then come the calls: scene, function, the number of a pattern, and for which operands it holds: a stream and an event, each.
 `
 
-// write writes a file of what was answered.
+// write writes a file of answers.
 func write(w io.Writer, who string, all [][][]string) {
 	numbers := map[string]int{}
 	type group struct {
@@ -231,7 +232,7 @@ func write(w io.Writer, who string, all [][][]string) {
 	fmt.Fprint(w, patterns.String(), rows.String())
 }
 
-// read reads such a file: the cells of each scene and subject.
+// read reads a file of answers: the cells of each scene and subject.
 func read(text string) (map[string][]string, error) {
 	patterns := map[string]string{}
 	rows := map[string][]string{}
@@ -256,7 +257,7 @@ func read(text string) (map[string][]string, error) {
 	return rows, nil
 }
 
-// TestEntries makes all calls on every driver that there is.
+// TestEntries makes all calls on every driver of this machine.
 func TestEntries(t *testing.T) {
 	if *record != "" {
 		who := map[string]string{"cusim": "the software driver", "gpu": "libcuda 580 (CUDA 13.0) on an H200"}[*target]
@@ -286,7 +287,7 @@ func TestEntries(t *testing.T) {
 
 func gpu() string { return os.Getenv("PURECU_TEST_GPU") }
 
-// compare compares what was answered with the file.
+// compare compares answers with the file.
 func compare(t *testing.T, want map[string][]string, all [][][]string) {
 	type difference struct{ what, golden, got string }
 	counts := map[difference]int{}

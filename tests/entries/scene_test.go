@@ -7,7 +7,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// kind is what a scene captures.
+// kind says what a scene captures.
 type kind uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	fromBlocking              // a blocking stream, which a non-blocking one has joined
 	fromOther                 // a non-blocking stream, which a blocking one has joined
 	fromPerThread             // the default stream of the capturing thread
-	two                       // as fromBlocking, and a second thread captures a stream, too
-	poisoned                  // as fromOther; then a kernel wrote to an illegal address
+	two                       // like fromBlocking, and a second thread captures a stream
+	poisoned                  // like fromOther; then a kernel wrote to an illegal address
 	kinds
 )
 
@@ -26,12 +26,12 @@ func (k kind) String() string {
 
 // scene is a situation: what is being captured, and whether the capture is invalidated.
 type scene struct {
-	kind   kind
-	spoilt bool
+	kind        kind
+	invalidated bool
 }
 
 func (s scene) String() string {
-	if s.spoilt {
+	if s.invalidated {
 		return s.kind.String() + "-invalidated"
 	}
 	return s.kind.String()
@@ -45,7 +45,7 @@ func scenes() []scene {
 	return append(list, scene{kind: poisoned})
 }
 
-// A view is who makes the call, and in which mode the capture is.
+// A view says who makes the call, and in which mode the capture is.
 type view struct {
 	capture int32 // the capture's mode
 	other   bool  // the caller is not the thread that captures
@@ -79,7 +79,7 @@ func (s scene) views() []view {
 	return list
 }
 
-// streamOperand is a stream to call with.
+// streamOperand is a stream argument of a call.
 type streamOperand uint8
 
 const (
@@ -90,7 +90,7 @@ const (
 	joined      // has joined the capture
 	elsewhere   // is captured by the second thread
 	blocking    // is not being captured
-	nonBlocking // nor is this
+	nonBlocking // is not being captured
 	streamOperands
 )
 
@@ -98,7 +98,7 @@ func (s streamOperand) String() string {
 	return [...]string{"-", "legacy", "perthread", "origin", "joined", "elsewhere", "blocking", "nonblocking"}[s]
 }
 
-// eventOperand is an event to call with.
+// eventOperand is an event argument of a call.
 type eventOperand uint8
 
 const (
@@ -147,7 +147,7 @@ type subject struct {
 	event  eventOperand
 }
 
-// subjects returns all that is called in a scene.
+// subjects returns all calls in a scene.
 func (s scene) subjects() []subject {
 	var list []subject
 	for _, c := range calls() {
@@ -168,7 +168,7 @@ func (s scene) subjects() []subject {
 			for _, e := range events {
 				switch {
 				case !s.has(st, e):
-				case c.waits && e == pending: // for ever
+				case c.waits && e == pending: // would wait forever
 				case c.own && (st <= perThread || st == origin && s.kind == fromPerThread): // a default stream
 				default:
 					list = append(list, subject{c, st, e})
@@ -177,7 +177,7 @@ func (s scene) subjects() []subject {
 		}
 	}
 	if s.kind == poisoned {
-		// All are made with the same objects.
+		// All subjects have the same objects.
 		slices.SortStableFunc(list, func(a, b subject) int {
 			switch {
 			case a.call.destroys == b.call.destroys:
@@ -196,13 +196,13 @@ func (s scene) key(sub subject) string {
 	return fmt.Sprintf("%v\t%s\t%v/%v", s, sub.call.name, sub.stream, sub.event)
 }
 
-// call is a function that is called, with one set of arguments beside the operands.
+// call is a function with one set of arguments besides the operands.
 type call struct {
 	name          string
-	stream, event bool // which operands it takes
-	waits         bool // for its operands
-	own           bool // its stream may not be a default one
-	destroys      bool // what it is called with
+	stream, event bool // the operands that it takes
+	waits         bool // waits for its operands
+	own           bool // needs a stream other than a default stream
+	destroys      bool // destroys its operand
 	make          func(w *world, at driver.At, s driver.Stream, e driver.Event) driver.Result
 }
 
@@ -422,11 +422,11 @@ func calls() []call {
 	}
 }
 
-// kernelName is a kernel that does nothing.
+// kernelName is the name of an empty kernel.
 const kernelName = "nothing"
 
-// poisonName is one that writes to an address that nobody may write to. The software
-// driver knows it by its name.
+// poisonName is the name of a kernel that writes to an illegal address. The software driver knows
+// the name.
 const poisonName = "cusim_illegal_address"
 
 func image() []byte {

@@ -14,14 +14,14 @@ import (
 
 const ok = driver.ResultSuccess
 
-// modes
+// These are the capture modes.
 const (
 	global  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 	relaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
 )
 
-// base is what all the calls of a process share: a driver, two threads with the
-// primary context, memory, and a kernel.
+// base is shared by all calls of a process: a driver, two threads with the primary context, memory,
+// and a kernel.
 type base struct {
 	*driver.Table
 	threads  [2]func(func(at driver.At))
@@ -33,22 +33,22 @@ type base struct {
 	module   driver.Module
 	function driver.Function
 	own      driver.HostPtr // a page that the driver does not know
-	keep     []byte         // what own lies in
+	keep     []byte         // the memory around own
 	settle   func()
-	patience int // how often to settle before something is pending for good
+	patience int // how often to settle before something counts as pending
 }
 
-// world is a scene that was built, for one call.
+// world is a scene that is set up for one call.
 type world struct {
 	*base
-	streams [streamOperands]driver.Stream // that were created
+	streams [streamOperands]driver.Stream // the created streams
 	events  [eventOperands]driver.Event
 	mark    driver.Event // complete, and timed
 	gated   driver.Stream
 	graph   driver.Graph
 	exec    driver.GraphExec
 
-	begun       driver.Stream // the call began to capture it
+	begun       driver.Stream // the stream whose capture the call began
 	graphs      []driver.Graph
 	undo        []func(at driver.At) driver.Result
 	gone        []uintptr
@@ -58,7 +58,7 @@ type world struct {
 	broken      []error
 }
 
-// open returns a base on a driver. settle lets everything be done that can be.
+// open returns a base on a driver. settle waits until all possible work is done.
 func open(t *driver.Table, settle func(), patience int) (*base, error) {
 	b := &base{Table: t, settle: settle, patience: patience}
 	memory := make([]byte, 8192)
@@ -74,7 +74,7 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 				f(driver.At{Thread: th})
 				done <- struct{}{}
 			}
-			th.Abandon() // whatever is current there
+			th.Abandon() // its current context may differ
 			close(done)
 		}()
 		b.threads[i] = func(f func(driver.At)) { tasks <- f; <-done }
@@ -116,7 +116,7 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 	return b, nil
 }
 
-// close gives everything back.
+// close frees everything.
 func (b *base) close() {
 	b.threads[0](func(at driver.At) {
 		b.ModuleUnload(at, b.module)
@@ -127,10 +127,10 @@ func (b *base) close() {
 	b.stop()
 }
 
-// gate is the word that the pending work waits for.
+// gate is the word that pending work waits for.
 func (b *base) gate() *atomic.Uint32 {
 	p := b.page + 16
-	return *(**atomic.Uint32)(unsafe.Pointer(&p)) // written this way because the address comes as a number
+	return *(**atomic.Uint32)(unsafe.Pointer(&p)) // the driver returns the address as a number
 }
 
 func (w *world) must(what string, r driver.Result) {
@@ -139,7 +139,7 @@ func (w *world) must(what string, r driver.Result) {
 	}
 }
 
-// later keeps what takes a call back, if that succeeded.
+// later keeps the function that undoes a call, if the call succeeded.
 func (w *world) later(r driver.Result, undo func(at driver.At) driver.Result) driver.Result {
 	if r == ok {
 		w.undo = append(w.undo, undo)
@@ -147,14 +147,14 @@ func (w *world) later(r driver.Result, undo func(at driver.At) driver.Result) dr
 	return r
 }
 
-// destroyed keeps in mind that a handle is gone.
+// destroyed notes that a handle was destroyed.
 func (w *world) destroyed(h uintptr) { w.gone = append(w.gone, h) }
 
 func (w *world) isGone(h uintptr) bool {
 	return slices.Contains(w.gone, h)
 }
 
-// build builds a scene for a subject.
+// build sets up a scene for a subject.
 func (b *base) build(sc scene, v view, sub subject) *world {
 	w := &world{base: b}
 	b.gate().Store(0)
@@ -266,9 +266,9 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			w.must("cuEventRecord", b.EventRecord(at, e, w.streams[elsewhere]))
 		})
 	}
-	if sc.spoilt {
+	if sc.invalidated {
 		b.threads[0](func(at driver.At) {
-			// This is refused, and invalidates the capture.
+			// This query fails and invalidates the capture.
 			if r := b.EventQuery(at, w.events[captured]); r != driver.ResultCapturedEvent {
 				w.must("cuEventQuery", max(r, 1))
 			}
@@ -277,7 +277,7 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 	return w
 }
 
-// letter is what a capture is like.
+// letter is the status of a capture as a letter.
 func letter(status int32, r driver.Result) string {
 	switch {
 	case r != ok:
@@ -290,8 +290,8 @@ func letter(status int32, r driver.Result) string {
 	return "n"
 }
 
-// statuses tells what is being captured: a letter for each stream but legacy, or
-// a dot for one that is not there.
+// statuses returns a letter with the status of each stream except legacy, or a dot for a stream
+// that does not exist.
 func (w *world) statuses() string {
 	var text strings.Builder
 	for s := perThread; s < streamOperands; s++ {
@@ -309,7 +309,7 @@ func (w *world) statuses() string {
 	return text.String()
 }
 
-// poison makes a kernel write to an illegal address, and looks that it was noticed.
+// poison makes a kernel write to an illegal address, and checks that the error is known.
 func (w *world) poison() {
 	w.threads[0](func(at driver.At) {
 		bad, r := w.ModuleGetFunction(at, w.module, poisonName)
@@ -324,8 +324,8 @@ func (w *world) poison() {
 	})
 }
 
-// askAll makes all calls of a scene in one world, of which there is only one in a
-// process: nothing heals it.
+// askAll makes all calls of a scene in one world. A process has only one such world, because
+// nothing repairs it.
 func (b *base) askAll(sc scene, tell func(ask func() string)) {
 	w := b.build(sc, view{}, subject{})
 	w.poison()
@@ -347,7 +347,7 @@ func (b *base) askAll(sc scene, tell func(ask func() string)) {
 	}
 }
 
-// caller is the thread that makes the call.
+// caller is the index of the thread that makes the call.
 func (v view) caller() int {
 	if v.other {
 		return 1
@@ -355,10 +355,9 @@ func (v view) caller() int {
 	return 0
 }
 
-// ask makes the call in the scene, and tells what came of it: the result; what has
-// become of the captures, if they changed; what the event stands for, if it takes one;
-// and what came of the end of the captures, where that is not what is expected. Then it
-// takes everything down.
+// ask makes the call in the scene, and returns its effects: the result; the statuses of captures,
+// if they changed; what the event stands for, if the call has one; and the result of ending the
+// captures, if it is unexpected. Then it frees everything.
 func (b *base) ask(sc scene, v view, sub subject) string {
 	w := b.build(sc, v, sub)
 	if len(w.broken) > 0 {
@@ -382,7 +381,7 @@ func (b *base) ask(sc scene, v view, sub subject) string {
 		b.threads[0](func(at driver.At) {
 			w.mode(at, relaxed)
 			e := w.EventQuery(at, w.events[sub.event])
-			// What was recorded now takes its time, on a driver in C.
+			// A driver in C needs some time for a new record.
 			for i := 0; e == driver.ResultNotReady && i < w.patience; i++ {
 				w.settle()
 				e = w.EventQuery(at, w.events[sub.event])
@@ -401,13 +400,13 @@ func (w *world) mode(at driver.At, mode int32) {
 	w.must("cuThreadExchangeStreamCaptureMode", r)
 }
 
-// expected is what a query of an event answers, if nothing has happened to it.
+// expected is the result of querying an event that the call did not change.
 func expected(e eventOperand) driver.Result {
 	return [...]driver.Result{pending: driver.ResultNotReady, captured: driver.ResultCapturedEvent,
 		capturedElsewhere: driver.ResultCapturedEvent, invalid: driver.ResultInvalidValue, interprocess: ok}[e]
 }
 
-// changes names the streams whose status is another one now.
+// changes returns the names of the streams whose status changed.
 func changes(before, after string) string {
 	var text strings.Builder
 	if len(before) != len(after) {
@@ -421,14 +420,14 @@ func changes(before, after string) string {
 	return text.String()
 }
 
-// captured keeps a graph that a capture left, to be destroyed.
+// captured keeps the graph of a capture, which is destroyed later.
 func (w *world) captured(g driver.Graph) {
-	if g != w.graph { // which was captured into, and is destroyed anyway
+	if g != w.graph { // w.graph is destroyed anyway
 		w.graphs = append(w.graphs, g)
 	}
 }
 
-// down takes everything down, and tells what is not as it should be.
+// down frees everything, and returns what is not as expected.
 func (w *world) down(sc scene, caller int) (text string) {
 	b := w.base
 	end := func(thread int, s driver.Stream, always bool) {
@@ -462,7 +461,7 @@ func (w *world) down(sc scene, caller int) (text string) {
 	end(1, w.streams[elsewhere], true)
 	b.gate().Store(1)
 	b.threads[0](func(at driver.At) {
-		for s := blocking; s < streamOperands; s++ { // they may have been joined to nothing that has ended
+		for s := blocking; s < streamOperands; s++ { // they may have joined a capture that has not ended
 			if h := w.streams[s]; h != 0 && !w.isGone(uintptr(h)) {
 				if l := letter(w.StreamIsCapturing(at, h)); l != "n" {
 					text += fmt.Sprintf(" left:%v:%s", s, l)
@@ -500,7 +499,7 @@ func (w *world) down(sc scene, caller int) (text string) {
 			}
 		}
 		w.must("cuEventDestroy", w.EventDestroy(at, w.mark))
-		// What was to be freed is still there, if that was refused.
+		// The memory still exists if the call did not free it.
 		if w.spare != 0 {
 			w.MemFree(at, w.spare)
 		}
@@ -518,5 +517,5 @@ func (w *world) down(sc scene, caller int) (text string) {
 	return text
 }
 
-// pause is how long a driver in C gets to see that a gate is open.
+// pause is the time in which a driver in C notices that a gate is open.
 const pause = 200 * time.Microsecond

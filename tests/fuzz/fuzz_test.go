@@ -40,11 +40,11 @@ func count() int {
 	return 20_000
 }
 
-// pair is two drivers that have to answer alike.
+// pair is two drivers that must give the same answers.
 type pair [2]target
 
-// How long work may take that nothing holds up: where it matters, and while a program
-// that fails is made shorter.
+// These are the times for work that no gate holds: normally, and while a failing program is made
+// shorter.
 const (
 	patient   = 5 * time.Second
 	impatient = 2 * time.Millisecond
@@ -69,19 +69,19 @@ func (pr pair) check(p program, patience time.Duration) error {
 	return nil
 }
 
-// software is a driver of which time passes, and one of which it is moved.
+// software returns two software drivers: one with real time and one with virtual time.
 func software() pair {
 	return pair{simulated("virtual", true, nil), simulated("real", false, nil)}
 }
 
-// shrinking is how long a program that fails is made shorter.
+// shrinking is the time in which a failing program is made shorter.
 const shrinking = 3 * time.Second
 
-// hang is how long a program may take, before all is lost.
+// hang is the time after which a program counts as hanging.
 const hang = 20 * time.Second
 
-// watch ends the process if a program hangs: a call that does not return cannot be
-// stopped otherwise. It returns what calls the watch off.
+// watch ends the process if a program hangs, because a call that does not return cannot be stopped.
+// stop ends the watch.
 func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
 	t.Helper()
 	return time.AfterFunc(hang, func() {
@@ -92,7 +92,7 @@ func watch(t *testing.T, seed uint64, p program) (stop func() bool) {
 	}).Stop
 }
 
-// explain returns a program that was made shorter and still fails, and why.
+// explain returns a shorter program that still fails, and its error.
 func explain(t *testing.T, seed uint64, p program, err error, check func(program, time.Duration) error) string {
 	t.Helper()
 	fails := func(p program, patience time.Duration) error {
@@ -110,8 +110,8 @@ func explain(t *testing.T, seed uint64, p program, err error, check func(program
 	return fmt.Sprintf("seed %d: %v\nwith %d contexts:\n%v", seed, err, p.contexts, p)
 }
 
-// sweep runs n programs on so many goroutines, in no more than so many contexts, and
-// reports the first few that fail.
+// sweep runs n programs on workers goroutines, with at most so many contexts, and reports the first
+// few that fail.
 func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Duration) error) *coverage {
 	t.Helper()
 	from := *fuzzFrom
@@ -143,7 +143,7 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 				if err != nil && failures.Add(1) <= int64(*fuzzMost) {
 					t.Error(explain(t, seed, p, err, check))
 				}
-				if done := int(i) + 1 - workers; done > 0 && done%100_000 == 0 { // others may still be at theirs
+				if done := int(i) + 1 - workers; done > 0 && done%100_000 == 0 { // other goroutines may still be running theirs
 					t.Logf("%d done; to go on from here: -fuzz.from=%d -fuzz.n=%d", done, from+uint64(done), n-done)
 				}
 			}
@@ -158,8 +158,8 @@ func sweep(t *testing.T, workers, n, contexts int, check func(program, time.Dura
 	return total
 }
 
-// TestSequences runs programs on two software drivers that differ in how time passes,
-// and, if PURECU_TEST_GPU is set, on a software driver and NVIDIA's.
+// TestSequences runs programs on two software drivers, one with real time and one with virtual
+// time. If PURECU_TEST_GPU is set, it runs them on a software driver and NVIDIA's.
 func TestSequences(t *testing.T) {
 	t.Run("software", func(t *testing.T) {
 		cov := sweep(t, runtime.GOMAXPROCS(0), count(), contextSlots, software().check)
@@ -170,8 +170,8 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// beside returns a software driver and the one in a library, and what gives up what the
-// library's machines share.
+// beside returns a software driver and the driver in a library. stop frees what the library's
+// machines share.
 func beside(t *testing.T, path string) (pr pair, stop func()) {
 	t.Helper()
 	if path == "1" {
@@ -185,7 +185,7 @@ func beside(t *testing.T, path string) (pr pair, stop func()) {
 	if r := table.Init(driver.At{}, 0); r != ok {
 		t.Fatalf("cuInit: %v", r)
 	}
-	// The primary context stays from one program to the next: they share it.
+	// All programs share the primary context.
 	if _, r := table.DevicePrimaryCtxRetain(driver.At{}, 0); r != ok {
 		t.Fatalf("cuDevicePrimaryCtxRetain: %v", r)
 	}
@@ -196,8 +196,8 @@ func beside(t *testing.T, path string) (pr pair, stop func()) {
 	}
 }
 
-// onGPU runs programs on NVIDIA's driver: all in one process and in one primary
-// context, and then a part of them with a created context, too.
+// onGPU runs programs on NVIDIA's driver: all of them in one process with one primary context, and
+// then some of them with a created context, too.
 func onGPU(t *testing.T, path string) {
 	pr, stop := beside(t, path)
 	defer stop()
@@ -205,10 +205,10 @@ func onGPU(t *testing.T, path string) {
 	t.Run("created", func(t *testing.T) { sweep(t, 1, count()/100, contextSlots, pr.check) })
 }
 
-// TestPoisoned runs programs in the middle of which there is a sticky error: on software
-// drivers and, each in a process of its own, which nothing heals, on NVIDIA's.
+// TestPoisoned runs programs with a sticky error in the middle. They run on software drivers and on
+// NVIDIA's, where each program has a process of its own, because nothing clears the error.
 func TestPoisoned(t *testing.T) {
-	if os.Getenv(poisonedEnv) != "" { // one of those processes
+	if os.Getenv(poisonedEnv) != "" { // this is one of those processes
 		poisonedOnGPU(t, *fuzzSeed)
 		return
 	}
@@ -245,7 +245,7 @@ func TestPoisoned(t *testing.T) {
 					}
 					seed := from + uint64(i)
 					cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestPoisoned", fmt.Sprint("-fuzz.seed=", seed))
-					cmd.Env = append(os.Environ(), poisonedEnv+"=1", "CUDA_DEVICE_MAX_CONNECTIONS=16") // 32 take three times as long
+					cmd.Env = append(os.Environ(), poisonedEnv+"=1", "CUDA_DEVICE_MAX_CONNECTIONS=16") // 32 connections take three times as long
 					if out, err := cmd.CombinedOutput(); err != nil && failures.Add(1) <= int64(*fuzzMost) {
 						t.Errorf("seed %d: %v:\n%s", seed, err, out)
 					}
@@ -258,13 +258,13 @@ func TestPoisoned(t *testing.T) {
 	})
 }
 
-// poisonedEnv is set in the processes that TestPoisoned starts of its own binary.
+// poisonedEnv is set in the processes that TestPoisoned starts from its own binary.
 const poisonedEnv = "PURECU_FUZZ_POISONED"
 
 // poisonedOnGPU runs the program of a seed on NVIDIA's driver, and on a software driver.
 func poisonedOnGPU(t *testing.T, seed uint64) {
-	pr, _ := beside(t, os.Getenv("PURECU_TEST_GPU")) // whose threads stay: a driver in C may crash when one ends now
-	// If the process dies, what it did last is known.
+	pr, _ := beside(t, os.Getenv("PURECU_TEST_GPU")) // its threads stay: a driver in C may crash when one ends now
+	// If the process dies, the log has its last step.
 	lib := &pr[1]
 	open := lib.open
 	lib.open = func() (*machine, error) {
@@ -283,12 +283,12 @@ func poisonedOnGPU(t *testing.T, seed uint64) {
 	os.Exit(0)
 }
 
-// TestShared runs programs one after the other on one software driver, which must be
-// after each as it was before.
+// TestShared runs programs one after the other on one software driver. After each program the
+// driver must be in its initial state.
 func TestShared(t *testing.T) {
 	tg := shared()
 	for seed := range uint64(1_000) {
-		p := generate(seed+1, 1, nil) // what is primary is shared
+		p := generate(seed+1, 1, nil) // programs share primary contexts
 		stop := watch(t, seed+1, p)
 		_, err := tg.run(p, patient)
 		stop()
@@ -298,8 +298,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestCoverage looks that each function is called often enough, and that the calls
-// find what they are about in every state.
+// TestCoverage checks that each function is called often enough, with operands in every state.
 func TestCoverage(t *testing.T) {
 	const programs = 4_000
 	cov := new(coverage)
@@ -327,7 +326,7 @@ func TestCoverage(t *testing.T) {
 	}
 	for o := streamDestroy; o <= captureInfo; o++ {
 		for i, n := range cov.streams[o] {
-			if n == 0 && !(o == streamWaitValue && i >= int(capturing)) { // gates are not captured
+			if n == 0 && !(o == streamWaitValue && i >= int(capturing)) { // a capture cannot have gates
 				t.Errorf("%s never finds a stream that is %s", operations()[o].name, streamStateName(i))
 			}
 		}
@@ -342,7 +341,7 @@ func streamStateName(i int) string {
 	return [...]string{"idle", "busy", "capturing", "invalidated"}[i]
 }
 
-// String returns a table of what the steps found.
+// String returns a table of the states in which steps found their operands.
 func (c *coverage) String() string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -371,7 +370,7 @@ func (c *coverage) String() string {
 	return b.String()
 }
 
-// TestReplay looks that a seed stands for one program.
+// TestReplay checks that a seed always gives the same program.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(100) {
 		if a, b := generate(seed, contextSlots, nil), generate(seed, contextSlots, nil); a.contexts != b.contexts || a.String() != b.String() {
@@ -380,7 +379,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestShrink looks that a program loses what it does not need to fail.
+// TestShrink checks that a program loses the steps that it does not need to fail.
 func TestShrink(t *testing.T) {
 	needs := func(p program) error {
 		records, queries := 0, 0

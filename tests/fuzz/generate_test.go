@@ -2,20 +2,19 @@ package fuzz
 
 import "math/rand/v2"
 
-// The length of programs.
+// These are the lengths of programs.
 const (
 	shortest = 30
 	longest  = 60
 )
 
-// generate returns the program of a seed, for a machine with no more than so many
-// contexts. It follows the model, so that steps have operands.
+// generate returns the program of a seed, for a machine with at most so many contexts. It uses the
+// model, so that steps have operands.
 func generate(seed uint64, contexts int, cov *coverage) program {
 	return generateKind(seed, contexts, false, cov)
 }
 
-// generateKind is generate; in the middle of the program there is a sticky error, if
-// that is wanted.
+// generateKind is like generate. If poisoned is set, the program has a sticky error in the middle.
 func generateKind(seed uint64, contexts int, poisoned bool, cov *coverage) program {
 	r := rand.New(rand.NewPCG(seed, 0x707572656375))
 	p := program{contexts: 1 + r.IntN(contexts)}
@@ -49,7 +48,7 @@ type generator struct {
 	contexts int
 }
 
-// pick returns an index, as often as its weight says.
+// pick returns a random index with the given weights.
 func (g *generator) pick(weights ...int) int {
 	total := 0
 	for _, w := range weights {
@@ -64,10 +63,10 @@ func (g *generator) pick(weights ...int) int {
 	return 0
 }
 
-// step returns the step after so many others. False: it has no operands.
+// step returns the step after n others. It returns false if the step has no operands.
 func (g *generator) step(n int) (st step, found bool) {
 	if n < 6 {
-		// There is not much to be done without these.
+		// Most steps need these objects.
 		if n%2 == 0 {
 			return step{op: streamCreate, stream: uint8(firstStream + n/2), value: int32(n / 2 % 2)}, true
 		}
@@ -79,7 +78,7 @@ func (g *generator) step(n int) (st step, found bool) {
 		st.op = []op{ctxPush, ctxSetCurrent}[g.pick(1, 1)]
 	}
 	if c := g.m.captures; len(c) > 0 {
-		// Most calls that a capture does not allow would come too early in it.
+		// Most calls that a capture does not allow would end the capture too early.
 		switch st.op {
 		case eventQuery, eventSynchronize, streamQuery, streamSynchronize, ctxSynchronize, memAlloc, eventElapsed, eventElapsedV2:
 			if g.pick(1, 2) == 1 {
@@ -152,7 +151,7 @@ func (g *generator) value(o op) int32 {
 	case beginCapture:
 		return int32(g.pick(8, 8, 8, 1))
 	case exchangeMode:
-		return int32(g.pick(8, 8, 8)) // an H200 takes any other mode, too: what it means is not known
+		return int32(g.pick(8, 8, 8)) // an H200 accepts other modes, too; their meaning is not known
 	}
 	if g.m.gates == 0 || g.pick(2, 1) == 1 { // open
 		return -1
@@ -160,7 +159,7 @@ func (g *generator) value(o op) int32 {
 	return int32(g.IntN(g.m.gates))
 }
 
-// end returns a step that ends a capture, mostly as it should be.
+// end returns a step that ends a capture, usually in the correct way.
 func (g *generator) end(c *mCapture) (st step, found bool) {
 	st = step{op: endCapture, thread: uint8(c.thread), stream: uint8(c.origin.slot)}
 	if c.origin.slot == perThreadSlot && g.m.contexts[c.origin.ctx].own[st.thread] != c.origin {
@@ -173,8 +172,8 @@ func (g *generator) end(c *mCapture) (st step, found bool) {
 	return st, true
 }
 
-// place returns a slot that is taken, or one that is not. False: there is none, or
-// there was none before.
+// place returns a slot that is taken or free. It returns false if there is none, or if before is
+// false.
 func place[T any](g *generator, slots []*T, from int, taken, before bool) (uint8, bool) {
 	n := len(slots) - from
 	first := g.IntN(n)
@@ -213,12 +212,12 @@ func (w *wheel) pick(r *rand.Rand) op {
 	return 0
 }
 
-// seen is the states that a step finds its operands in.
+// seen has the states of a step's operands.
 type seen struct {
-	event, stream, mode int // -1: it has none
+	event, stream, mode int // -1: the step has none
 }
 
-// observe returns what a step finds.
+// observe returns the states of a step's operands.
 func (m *model) observe(st step) seen {
 	s := seen{-1, -1, int(m.threads[st.thread].mode)}
 	for _, a := range operationWeights.args[st.op] {
@@ -236,7 +235,7 @@ func (m *model) observe(st step) seen {
 	return s
 }
 
-// coverage counts steps, by what they found.
+// coverage counts steps by the states of their operands.
 type coverage struct {
 	steps   int
 	calls   [opCount]int
@@ -260,7 +259,7 @@ func (c *coverage) add(o op, s seen) {
 	}
 }
 
-// merge adds what another coverage counted.
+// merge adds the counts of another coverage.
 func (c *coverage) merge(other *coverage) {
 	c.steps += other.steps
 	for o := range opCount {

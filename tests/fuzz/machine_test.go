@@ -21,17 +21,17 @@ type target struct {
 	open func() (*machine, error)
 }
 
-// machine is a driver, with what a program's handles are.
+// machine is a driver with the handles of a program.
 type machine struct {
 	*driver.Table
 	soft    *cusim.Driver
-	virtual bool // time stands still but for settle
+	virtual bool // only settle advances the time
 	threads [threadSlots]func(func(at driver.At))
 	stop    func()
-	host    *host // whose threads and memory these are; nil: the machine's own
-	// patience is how long work may take that no gate holds up, where time passes.
+	host    *host // the owner of threads and memory; nil: the machine
+	// patience is the time for work that no gate holds, with real time.
 	patience time.Duration
-	log      io.Writer // that is told each step before it is made, or nil
+	log      io.Writer // gets each step before it is made, or nil
 
 	m        *model
 	contexts [contextSlots]driver.Context
@@ -41,15 +41,15 @@ type machine struct {
 	execs    [execSlots]driver.GraphExec
 	memory   []driver.DevicePtr
 	ids      map[uint64]*mStream
-	page     driver.HostPtr // the words of the gates, and one to write to
+	page     driver.HostPtr // the words of the gates, and one for memsets
 	device   driver.DevicePtr
 }
 
-// pageSize holds a word for each gate, and one to write to.
+// pageSize has room for a word of each gate, and one for memsets.
 const pageSize = 4 * (limit + 1)
 
-// simulated returns a target of new software drivers. wrap, if there is one, changes
-// what they do.
+// simulated returns a target of new software drivers. If wrap is not nil, it changes their
+// behaviour.
 func simulated(name string, virtual bool, wrap func(driver.Software) driver.Software) target {
 	return target{name, func() (*machine, error) {
 		var opts []cusim.Option
@@ -71,7 +71,7 @@ func shared() target {
 	return target{"shared", func() (*machine, error) { return onSoftware(sim, sim.Software(), true), nil }}
 }
 
-// onSoftware returns a machine with a software driver: sim, or s around it.
+// onSoftware returns a machine with a software driver: sim, or s, which wraps sim.
 func onSoftware(sim *cusim.Driver, s driver.Software, virtual bool) *machine {
 	mc := &machine{Table: driver.NewSoftware(s), soft: sim, virtual: virtual, stop: func() {}}
 	for i := range mc.threads {
@@ -81,8 +81,8 @@ func onSoftware(sim *cusim.Driver, s driver.Software, virtual bool) *machine {
 	return mc
 }
 
-// host has what machines on a driver in C share, one after the other: it takes longer to
-// make than most programs to run.
+// host has what consecutive machines on a driver in C share, because creating it takes longer than
+// most programs.
 type host struct {
 	table   *driver.Table
 	threads [threadSlots]func(func(at driver.At))
@@ -92,8 +92,8 @@ type host struct {
 	created driver.Context // the context that is not the primary one, if there is one
 }
 
-// native returns the target of a driver in C, and what gives up what its machines share.
-// The device's primary context has to be retained.
+// native returns the target of a driver in C. stop frees what its machines share. The caller must
+// have retained the device's primary context.
 func native(t *driver.Table) (tg target, stop func()) {
 	h := &host{table: t, stop: func() {}}
 	return target{"gpu", func() (*machine, error) {
@@ -120,7 +120,7 @@ func (h *host) start() {
 				f(driver.At{Thread: th})
 				done <- struct{}{}
 			}
-			th.Abandon() // whatever is current there
+			th.Abandon() // its current context may differ
 			close(done)
 		}()
 		h.threads[i] = func(f func(driver.At)) { tasks <- f; <-done }
@@ -134,8 +134,8 @@ func (h *host) start() {
 	}
 }
 
-// warm has the driver make what it keeps for streams and branches of graphs: to make more
-// of it may mean to wait for what is held.
+// warm makes the driver create its resources for streams and for branches of graphs. Creating them
+// later could wait for held streams.
 func (h *host) warm(at driver.At, ctx driver.Context) error {
 	var errs []error
 	must := func(what string, r driver.Result) {
@@ -179,7 +179,7 @@ func (h *host) warm(at driver.At, ctx driver.Context) error {
 	return errors.Join(errs...)
 }
 
-// allocate allocates the page, which stays as long as the process.
+// allocate allocates the page, which exists until the process ends.
 func (h *host) allocate() (err error) {
 	h.threads[0](func(at driver.At) {
 		ctx, r := h.table.DevicePrimaryCtxRetain(at, 0)
@@ -191,7 +191,7 @@ func (h *host) allocate() (err error) {
 			if h.device, r = h.table.MemHostGetDevicePointer(at, h.page, 0); r == ok {
 				err = h.warm(at, ctx)
 			}
-			h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0) // others hold it
+			h.table.DevicePrimaryCtxRelease(driver.At{Thread: at.Thread}, 0) // others have retained it
 		}
 		if r != ok {
 			err = fmt.Errorf("memory for the gates: %v", r)
@@ -200,10 +200,10 @@ func (h *host) allocate() (err error) {
 	return err
 }
 
-// on makes calls from a thread.
+// on makes calls on a thread.
 func (mc *machine) on(thread int, f func(at driver.At)) { mc.threads[thread](f) }
 
-// setup makes the contexts and the gates. All threads have the primary context.
+// setup creates the contexts and the gates. The primary context is current on all threads.
 func (mc *machine) setup(contexts int) error {
 	var errs []error
 	must := func(what string, r driver.Result) {
@@ -246,13 +246,13 @@ func (mc *machine) setup(contexts int) error {
 	return errors.Join(errs...)
 }
 
-// word is the word of a gate.
+// word returns the word of a gate.
 func (mc *machine) word(gate int) *atomic.Uint32 {
 	p := mc.page + driver.HostPtr(4*gate)
-	return *(**atomic.Uint32)(unsafe.Pointer(&p)) // written this way because the address comes as a number
+	return *(**atomic.Uint32)(unsafe.Pointer(&p)) // the driver returns the address as a number
 }
 
-// open opens gates, and lets what they held up be done.
+// open opens gates, and waits until the work that they held is done.
 func (mc *machine) open(gates set) {
 	for g := range limit {
 		if gates&(1<<g) != 0 {
@@ -260,40 +260,40 @@ func (mc *machine) open(gates set) {
 		}
 	}
 	if gates != 0 {
-		mc.settle() // the gates are looked at when the time has moved
-		mc.settle() // and what is behind them takes its time
+		mc.settle() // gates are checked when the time advances
+		mc.settle() // and the work behind them takes some time
 	}
 }
 
-// settle lets everything be done that no gate holds up: what is done is certain then,
-// and so is what waits for it.
+// settle waits until all work is done that no gate holds. Then the state of all other work is
+// known.
 func (mc *machine) settle() {
 	switch {
 	case mc.virtual:
 		mc.soft.Advance(time.Millisecond)
-	case mc.soft == nil: // whoever asks for what is due has patience
+	case mc.soft == nil: // queries are repeated there
 	default:
-		mc.soft.Census() // what is due is begun
+		mc.soft.Census() // begins work that is due
 		for begin := time.Now(); time.Since(begin) < time.Duration(mc.m.timed)*memsetTime; {
 		}
 	}
 }
 
-// memsetTime is more than the time that a simulated memset takes.
+// memsetTime is longer than a simulated memset.
 const memsetTime = 3 * time.Microsecond
 
-// answer is what a driver answered.
+// answer is the result of a step.
 type answer struct {
 	res   driver.Result
 	value int64
 	time  float32
 }
 
-// left is an answer of a step that was left out.
+// left is the answer of a step that was left out.
 const left = driver.Result(math.MinInt32)
 
-// run runs a program on a new machine, and returns what each step answered. The
-// error says what is wrong with that. Work that no gate holds up has patience to end.
+// run runs a program on a new machine, and returns the answer of each step. It returns an error if
+// an answer is wrong. patience is the time for work that no gate holds.
 func (tg target) run(p program, patience time.Duration) (trace []answer, err error) {
 	mc, err := tg.open()
 	if err != nil {
@@ -313,7 +313,7 @@ func (tg target) run(p program, patience time.Duration) (trace []answer, err err
 		trace = append(trace, a)
 	}
 	if mc.m.poisoned {
-		mc.abort() // there is nothing that could be tidied up
+		mc.abort() // nothing can be cleaned up
 		return trace, nil
 	}
 	if err := mc.cleanup(p.contexts); err != nil {
@@ -323,10 +323,10 @@ func (tg target) run(p program, patience time.Duration) (trace []answer, err err
 	return trace, nil
 }
 
-// abort leaves nothing under way that would disturb other programs on the same driver.
+// abort ends everything that would affect other programs on the same driver.
 func (mc *machine) abort() {
 	if mc.soft != nil || mc.m.poisoned {
-		return // nobody uses it again
+		return // the driver is not used again
 	}
 	mc.open(1<<limit - 1)
 	for _, c := range mc.m.captures {
@@ -336,12 +336,12 @@ func (mc *machine) abort() {
 			}
 		})
 	}
-	mc.host.stop()   // what is current there, and which mode, is not known
-	mc.host.page = 0 // somebody may not have seen yet that its gates are open
+	mc.host.stop()   // their contexts and modes are not known
+	mc.host.page = 0 // work may still wait for its gates
 	mc.host.created = 0
 }
 
-// step makes a step, and compares the answer with the model's.
+// step makes a step, and compares its answer with the model.
 func (mc *machine) step(st step) (answer, error) {
 	var before *mStream
 	if st.op >= streamCreate && st.op <= captureInfo {
@@ -364,7 +364,7 @@ func (mc *machine) step(st step) (answer, error) {
 	}
 	mc.on(int(st.thread), func(at driver.At) {
 		if w.res == ok && mc.soft == nil && !mc.willEnd(at, st) {
-			a.res = driver.ResultNotReady // it would not come back
+			a.res = driver.ResultNotReady // the call would not return
 			return
 		}
 		a, err = mc.call(at, st, w)
@@ -396,7 +396,7 @@ func (mc *machine) step(st step) (answer, error) {
 			return a, fmt.Errorf("%v ms is on the wrong side: %d records lie between", a.time, w.value)
 		}
 	case streamGetID:
-		// A stream has one, that no other has.
+		// Each stream has an id of its own.
 		id := uint64(a.value)
 		a.value = 0
 		if other := mc.ids[id]; id == 0 || other != nil && other != before {
@@ -416,8 +416,7 @@ func (mc *machine) step(st step) (answer, error) {
 	return a, nil
 }
 
-// willEnd reports whether a call that waits will come back: it asks, for as long as work may
-// take.
+// willEnd reports whether a call that waits will return. It polls for as long as work may take.
 func (mc *machine) willEnd(at driver.At, st step) bool {
 	var ask func() driver.Result
 	switch st.op {
@@ -447,7 +446,7 @@ func (mc *machine) stream(slot uint8) driver.Stream {
 	return mc.streams[slot]
 }
 
-// context returns the place of a handle among the contexts, -1 for none.
+// context returns the index of a context, or -1 for none.
 func (mc *machine) context(c driver.Context) int64 {
 	for i, other := range mc.contexts {
 		if c != 0 && c == other {
@@ -460,7 +459,7 @@ func (mc *machine) context(c driver.Context) int64 {
 	return -2
 }
 
-// call makes a step's call. The error says what is wrong with it beyond the result.
+// call makes the call of a step. The error says what is wrong besides the result.
 func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 	e, s := mc.events[st.event], mc.stream(st.stream)
 	var ctx driver.Context
@@ -563,7 +562,7 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 		a.value = int64(status)
 	case exchangeMode:
 		var old int32
-		if old, a.res = mc.ThreadExchangeStreamCaptureMode(at, st.value); a.res == ok { // C leaves what it was given
+		if old, a.res = mc.ThreadExchangeStreamCaptureMode(at, st.value); a.res == ok { // after an error C leaves the argument unchanged
 			a.value = int64(old)
 		}
 	case ctxSynchronize:
@@ -596,8 +595,7 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 	return a, err
 }
 
-// illegalAddress is a kernel that writes where nobody may. The software driver knows it
-// by its name.
+// illegalAddress is a kernel that writes to an illegal address. The software driver knows its name.
 const illegalAddress = `.version 6.0
 .target sm_50
 .address_size 64
@@ -610,8 +608,8 @@ const illegalAddress = `.version 6.0
 }
 ` + "\x00"
 
-// poison makes a kernel of the primary context write to an illegal address, on a stream
-// of its own, and looks that it was noticed.
+// poison makes a kernel of the primary context write to an illegal address, on a stream of its own,
+// and checks that the error is known.
 func (mc *machine) poison(at driver.At) error {
 	at.Context = mc.contexts[0]
 	mode, r := mc.ThreadExchangeStreamCaptureMode(at, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -649,12 +647,12 @@ func (mc *machine) hasElapsedV2() bool {
 	return r == ok && v >= 12080
 }
 
-// free asks the streams of a capture that has ended whether they are free.
+// free checks that the streams of an ended capture are no longer captured.
 func (mc *machine) free(thread int, c *mCapture) (err error) {
 	mc.on(thread, func(at driver.At) {
 		for _, s := range c.streams {
 			if s.slot < firstStream || mc.m.streams[s.slot] != s {
-				continue // it is another thread's, or was destroyed
+				continue // belongs to another thread, or was destroyed
 			}
 			status, r := mc.StreamIsCapturing(at, mc.streams[s.slot])
 			if r != ok || status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
@@ -665,7 +663,7 @@ func (mc *machine) free(thread int, c *mCapture) (err error) {
 	return err
 }
 
-// end ends a capture, and counts the nodes of the graph.
+// end ends a capture, and counts the nodes of its graph.
 func (mc *machine) end(at driver.At, s driver.Stream, slot uint8) (a answer, err error) {
 	g, res := mc.StreamEndCapture(at, s)
 	a.res = res
@@ -686,7 +684,7 @@ func (mc *machine) end(at driver.At, s driver.Stream, slot uint8) (a answer, err
 	return a, nil
 }
 
-// callGraph makes a call about graphs.
+// callGraph makes a call on graphs.
 func (mc *machine) callGraph(at driver.At, st step) (r driver.Result) {
 	e, g, x := mc.events[st.event], mc.graphs[st.graph], mc.execs[st.exec]
 	switch st.op {
@@ -712,8 +710,8 @@ func (mc *machine) callGraph(at driver.At, st step) (r driver.Result) {
 	return r
 }
 
-// cleanup ends captures, opens the gates, and looks that everything is complete and
-// every stream free. Then it destroys everything, and nothing may be left.
+// cleanup ends captures, opens the gates, and checks that all work is complete and no stream is
+// captured. Then it destroys everything, and checks that nothing is left.
 func (mc *machine) cleanup(contexts int) error {
 	m := mc.m
 	do := func(st step) error {
@@ -763,7 +761,7 @@ func (mc *machine) cleanup(contexts int) error {
 	return mc.empty(contexts)
 }
 
-// empty frees what is no step, and asks whether anything is left.
+// empty frees objects that steps do not create, and checks that nothing is left.
 func (mc *machine) empty(contexts int) error {
 	var errs []error
 	must := func(what string, r driver.Result) {
@@ -778,7 +776,7 @@ func (mc *machine) empty(contexts int) error {
 				must("cuCtxPopCurrent", r)
 			}
 			if c, r := mc.CtxGetCurrent(at); r != ok || c != 0 {
-				errs = append(errs, fmt.Errorf("thread %d has a context that nobody pushed (%v)", th, r))
+				errs = append(errs, fmt.Errorf("thread %d has a context that was not pushed (%v)", th, r))
 			}
 		})
 	}

@@ -1,13 +1,12 @@
-// Package fuzz makes random sequences of calls of a driver's functions about
-// events, streams, contexts, captures and graphs. A sequence is data: it follows
-// from its seed, can be printed, and is made shorter while it still fails.
+// Package fuzz makes random sequences of driver calls on events, streams, contexts, captures and
+// graphs. A sequence is data: it is computed from its seed, can be printed, and is made shorter
+// while it still fails.
 //
-// What each call has to answer is known beforehand, from a model of the driver in
-// which work has no duration: whether something is pending depends on gates alone,
-// values in memory that streams wait for. A second driver is not needed for that,
-// but answers are also compared between two: software drivers of different
-// configuration, or, with PURECU_TEST_GPU ("1", or a path to the library), a
-// software driver and NVIDIA's.
+// A model of the driver gives the expected answer of each call. In the model work takes no time:
+// whether something is pending depends only on gates, which are values in memory that streams wait
+// for. So one driver is enough. In addition, the answers of two drivers are compared: software
+// drivers with different configurations, or, with PURECU_TEST_GPU ("1", or a path of the library),
+// a software driver and NVIDIA's driver.
 package fuzz
 
 import (

@@ -9,7 +9,7 @@ import (
 // set is a set of gates, or of the nodes of a graph.
 type set uint64
 
-const limit = 60 // of a set
+const limit = 60 // the largest number of elements of a set
 
 // eventState is what an event stands for.
 type eventState uint8
@@ -23,7 +23,7 @@ const (
 	eventStates
 )
 
-// streamState is what is going on on a stream.
+// streamState is the state of a stream.
 type streamState uint8
 
 const (
@@ -39,14 +39,14 @@ type mEvent struct {
 	slot    int
 	ctx     int
 	flags   uint32
-	state   eventState // pending also stands for complete: see stateOf
-	point   set        // the gates that the record is behind
+	state   eventState // pending can also mean complete: see stateOf
+	point   set        // the gates that the record waits for
 	capture *mCapture
-	nodes   set // that a captured record comes after
+	nodes   set // the nodes before a captured record
 
-	lane   *mStream // where the newest record is, if that is known
-	number int      // and which one it is there
-	pinned bool     // graphs have it: it is not destroyed before them
+	lane   *mStream // the stream of the newest record, if known
+	number int      // the number of that record on the stream
+	pinned bool     // used by graphs, so not destroyed before them
 }
 
 func (e *mEvent) timed() bool { return e.flags&driver.CU_EVENT_DISABLE_TIMING == 0 }
@@ -59,21 +59,21 @@ type mStream struct {
 	legacy   bool
 	flags    uint32
 	priority int32
-	tail     set // the gates that the newest work is behind
+	tail     set // the gates that the newest work waits for
 	capture  *mCapture
-	nodes    set // that the next node of the capture comes after
+	nodes    set // the nodes before the next node of the capture
 }
 
-// mCapture is a capture that is under way.
+// mCapture is a capture that has not ended.
 type mCapture struct {
-	mode    int32
-	thread  int
-	origin  *mStream
-	spoilt  bool
-	streams []*mStream
-	events  []*mEvent
-	graph   *mGraph
-	lost    set // nodes of streams that were destroyed
+	mode        int32
+	thread      int
+	origin      *mStream
+	invalidated bool
+	streams     []*mStream
+	events      []*mEvent
+	graph       *mGraph
+	lost        set // nodes of streams that were destroyed
 }
 
 // mGraph is a graph.
@@ -82,7 +82,7 @@ type mGraph struct {
 	nodes []mNode
 }
 
-// mNode is a node: what it comes after, and the event that it records or waits for.
+// mNode is a node: its dependencies, and the event that it records or waits for.
 type mNode struct {
 	after  set
 	record *mEvent
@@ -99,11 +99,11 @@ type mExec struct {
 type mContext struct {
 	legacy  *mStream
 	own     [threadSlots]*mStream
-	streams []*mStream // in the order in which they came to be
-	gate    set        // that everything is behind that is enqueued
-	lane    set        // that the next record or wait of the whole context is behind
-	ghosts  set        // of blocking streams that were destroyed
-	lost    set        // of other streams that were destroyed
+	streams []*mStream // in the order of their creation
+	gate    set        // the gates that all new work waits for
+	lane    set        // the gates of the next record or wait of the whole context
+	ghosts  set        // gates of destroyed blocking streams
+	lost    set        // gates of other destroyed streams
 }
 
 // mThread is a thread.
@@ -112,7 +112,7 @@ type mThread struct {
 	mode  int32
 }
 
-// model is what is known about a driver.
+// model is the expected state of a driver.
 type model struct {
 	contexts [contextSlots]mContext
 	threads  [threadSlots]mThread
@@ -124,7 +124,7 @@ type model struct {
 	closed   set // gates
 	gates    int
 	records  int
-	timed    int // how many operations there were at most that take time
+	timed    int // the largest possible number of operations that take time
 	poisoned bool
 }
 
@@ -141,16 +141,16 @@ func newModel() *model {
 	return m
 }
 
-// want is what a driver has to answer.
+// want is the expected answer of a driver.
 type want struct {
 	res   driver.Result
 	value int64
-	opens set // gates that have to be opened before the call, which would wait for ever
+	opens set // gates to open before the call, which would wait forever
 }
 
 const ok = driver.ResultSuccess
 
-// current returns the context that is current in a thread, or -1.
+// current returns the context that is current on a thread, or -1.
 func (m *model) current(thread uint8) int {
 	stack := m.threads[thread].stack
 	if len(stack) == 0 {
@@ -159,7 +159,7 @@ func (m *model) current(thread uint8) int {
 	return stack[len(stack)-1]
 }
 
-// stream returns the stream in a slot. Nil and success stand for none there.
+// stream returns the stream in a slot. It returns nil and success if the slot is empty.
 func (m *model) stream(st step) (*mStream, driver.Result) {
 	if st.stream >= firstStream {
 		return m.streams[st.stream], ok
@@ -191,7 +191,7 @@ func (m *model) stateOf(e *mEvent) eventState {
 // streamStateOf returns a stream's state.
 func (m *model) streamStateOf(s *mStream) streamState {
 	switch {
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return invalidated
 	case s.capture != nil:
 		return capturing
@@ -201,13 +201,13 @@ func (m *model) streamStateOf(s *mStream) streamState {
 	return idle
 }
 
-// barriers returns what the next work on a stream is behind, besides the stream.
+// barriers returns the gates that the next work on a stream waits for, besides those of the stream.
 func (m *model) barriers(s *mStream) set {
 	return m.contexts[s.ctx].gate | m.defaults(s)
 }
 
-// defaults returns what the next work on a stream is behind as it or another one is the
-// legacy default stream.
+// defaults returns the gates that the next work on a stream waits for because that stream or
+// another one is the legacy default stream.
 func (m *model) defaults(s *mStream) (b set) {
 	c := &m.contexts[s.ctx]
 	if s.legacy {
@@ -224,14 +224,14 @@ func (m *model) defaults(s *mStream) (b set) {
 	return b
 }
 
-// enqueue puts work on a stream, and returns what it is behind.
+// enqueue adds work to a stream, and returns the gates that the work waits for.
 func (m *model) enqueue(s *mStream, after set) set {
 	s.tail = (s.tail | m.barriers(s) | after) & m.closed
 	return s.tail
 }
 
-// earlier returns what the next record of an event is behind: of one that processes share
-// the record before.
+// earlier returns the gates that the next record of an event waits for. A record of a shared event
+// waits for the previous record.
 func (e *mEvent) earlier() set {
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		return e.point
@@ -239,14 +239,14 @@ func (e *mEvent) earlier() set {
 	return 0
 }
 
-// record makes an event stand for a point.
+// record makes an event stand for a position.
 func (m *model) record(e *mEvent, at set, lane *mStream) {
 	m.forget(e)
 	m.records++
 	e.state, e.point, e.lane, e.number = pending, at, lane, m.records
 }
 
-// forget takes an event out of its capture.
+// forget removes an event from its capture.
 func (m *model) forget(e *mEvent) {
 	if c := e.capture; c != nil {
 		c.events = slices.DeleteFunc(c.events, func(other *mEvent) bool { return other == e })
@@ -254,15 +254,14 @@ func (m *model) forget(e *mEvent) {
 	e.capture, e.nodes = nil, 0
 }
 
-// spoil invalidates a capture, and the events that stand for points in it.
-func spoil(c *mCapture, r driver.Result) want {
-	c.spoilt = true
+// invalidate invalidates a capture and its events.
+func invalidate(c *mCapture, r driver.Result) want {
+	c.invalidated = true
 	c.invalidateEvents()
 	return want{res: r}
 }
 
-// invalidateEvents makes the events that stand for points in the capture stand for
-// nothing.
+// invalidateEvents makes the events of a capture invalid.
 func (c *mCapture) invalidateEvents() {
 	for _, e := range c.events {
 		e.state, e.capture, e.nodes = invalid, nil, 0
@@ -270,8 +269,8 @@ func (c *mCapture) invalidateEvents() {
 	c.events = nil
 }
 
-// forbidden is for calls that captures do not allow, from other streams and threads
-// too. Calls that wait for a whole context name it.
+// forbidden returns the result of a call that captures do not allow, even captures of other streams
+// and threads. ctx is the context of calls that wait for a whole context.
 func (m *model) forbidden(thread uint8, ctx int) driver.Result {
 	r := ok
 	mode := m.threads[thread].mode
@@ -282,15 +281,15 @@ func (m *model) forbidden(thread uint8, ctx int) driver.Result {
 				c.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 		}
 		if conflict {
-			spoil(c, ok)
+			invalidate(c, ok)
 			r = driver.ResultStreamCaptureUnsupported
 		}
 	}
 	return r
 }
 
-// implicit returns the captures of blocking streams of a context, with which its
-// legacy default stream conflicts.
+// implicit returns the captures of blocking streams of a context. The legacy default stream of the
+// context conflicts with them.
 func (m *model) implicit(s *mStream) (list []*mCapture) {
 	if s == nil || !s.legacy {
 		return nil
@@ -303,10 +302,10 @@ func (m *model) implicit(s *mStream) (list []*mCapture) {
 	return list
 }
 
-// spoilAll invalidates captures.
-func spoilAll(list []*mCapture, r driver.Result) want {
+// invalidateAll invalidates captures.
+func invalidateAll(list []*mCapture, r driver.Result) want {
 	for _, c := range list {
-		spoil(c, r)
+		invalidate(c, r)
 	}
 	return want{res: r}
 }
@@ -321,11 +320,11 @@ func (m *model) capturesIn(ctx int) (list []*mCapture) {
 	return list
 }
 
-// node adds a node to the capture of a stream. False stands for one too many.
+// node adds a node to the capture of a stream. It returns false if there are too many.
 func (m *model) node(s *mStream, n mNode) (want, bool) {
 	g := s.capture.graph
 	switch {
-	case s.capture.spoilt:
+	case s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case len(g.nodes) >= limit:
 		return want{}, false
@@ -341,7 +340,7 @@ func (m *model) node(s *mStream, n mNode) (want, bool) {
 	return want{}, true
 }
 
-// finish ends a capture: its streams are free, its events stand for nothing.
+// finish ends a capture: its streams are no longer captured, and its events are invalid.
 func (m *model) finish(c *mCapture) {
 	for _, s := range c.streams {
 		s.capture, s.nodes = nil, 0
@@ -350,8 +349,8 @@ func (m *model) finish(c *mCapture) {
 	m.captures = slices.DeleteFunc(m.captures, func(other *mCapture) bool { return other == c })
 }
 
-// apply returns what a step has to answer, and does to the model what it does to a
-// driver. False: the step's operands are not there, or nobody knows the answer.
+// apply returns the expected answer of a step, and applies the step to the model. It returns false
+// if the step has no operands, or if the answer is not known.
 func (m *model) apply(st step) (want, bool) {
 	if m.poisoned {
 		return m.applyPoisoned(st)
@@ -359,7 +358,7 @@ func (m *model) apply(st step) (want, bool) {
 	switch {
 	case st.op == poison:
 		m.poisoned = true
-		return m.opening(m.closed), true // nothing is left that might hold the kernel up
+		return m.opening(m.closed), true // no gate may hold the kernel
 	case st.op >= eventCreate && st.op <= eventElapsedV2:
 		return m.applyEvent(st)
 	case st.op >= streamCreate && st.op <= captureInfo:
@@ -408,7 +407,7 @@ func (m *model) applyEvent(st step) (want, bool) {
 	}
 	switch m.stateOf(e) {
 	case captured:
-		return spoil(e.capture, driver.ResultCapturedEvent), true
+		return invalidate(e.capture, driver.ResultCapturedEvent), true
 	case invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	}
@@ -424,7 +423,7 @@ func (m *model) applyEvent(st step) (want, bool) {
 	return m.opening(e.point), true
 }
 
-// opening is the answer of a call that waits for gates, which are opened first.
+// opening is the answer of a call that waits for gates, which are opened before the call.
 func (m *model) opening(gates set) want {
 	w := want{opens: gates & m.closed}
 	m.closed &^= gates
@@ -439,14 +438,14 @@ func (m *model) applyRecord(st step, e *mEvent) (want, bool) {
 	case s == nil:
 		return want{}, false
 	case len(m.implicit(s)) > 0:
-		return spoilAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(m.implicit(s), driver.ResultStreamCaptureImplicit), true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return want{res: driver.ResultIllegalState}, true
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL && e.ctx != s.ctx:
 		return want{}, false
 	case st.op == eventRecordWithFlags && st.value == driver.CU_EVENT_RECORD_EXTERNAL:
 		return m.node(s, mNode{record: e})
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.ctx != s.ctx:
 		return want{res: driver.ResultInvalidHandle}, true
@@ -469,7 +468,7 @@ func (m *model) applyElapsed(a, b *mEvent) (want, bool) {
 	if b == nil {
 		return want{}, false
 	}
-	for _, e := range []*mEvent{a, b} { // the first is looked at first
+	for _, e := range []*mEvent{a, b} { // the first event is checked first
 		switch {
 		case e.state == captured:
 			return want{res: driver.ResultCapturedEvent}, true
@@ -487,7 +486,7 @@ func (m *model) applyElapsed(a, b *mEvent) (want, bool) {
 	}
 	w := want{}
 	if a.lane != nil && a.lane == b.lane {
-		w.value = int64(b.number - a.number) // the sign is that of the time
+		w.value = int64(b.number - a.number) // has the sign of the time
 	}
 	return w, true
 }
@@ -498,7 +497,7 @@ func (m *model) applyStream(st step) (want, bool) {
 	}
 	s, r := m.stream(st)
 	switch {
-	case r != ok && st.op == beginCapture && (st.value < 0 || st.value > 2): // which is looked at first
+	case r != ok && st.op == beginCapture && (st.value < 0 || st.value > 2): // the mode is checked first
 		return want{res: driver.ResultInvalidValue}, true
 	case r != ok && st.op != streamDestroy:
 		return want{res: r}, true
@@ -518,7 +517,7 @@ func (m *model) applyStream(st step) (want, bool) {
 			return want{res: driver.ResultStreamCaptureImplicit}, true
 		case s.capture == nil:
 			return want{}, true
-		case s.capture.spoilt:
+		case s.capture.invalidated:
 			return want{value: driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED}, true
 		}
 		return want{value: driver.CU_STREAM_CAPTURE_STATUS_ACTIVE}, true
@@ -529,12 +528,12 @@ func (m *model) applyStream(st step) (want, bool) {
 	}
 	// The legacy stream would have to wait for streams that are being captured.
 	if len(conflicts) > 0 {
-		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(conflicts, driver.ResultStreamCaptureImplicit), true
 	}
 	switch st.op {
 	case streamGetCtx, streamGetPriority:
 		switch {
-		case s.capture != nil && s.capture.spoilt:
+		case s.capture != nil && s.capture.invalidated:
 			return want{res: driver.ResultStreamCaptureInvalidated}, true
 		case st.op == streamGetCtx:
 			return want{value: int64(s.ctx)}, true
@@ -543,7 +542,7 @@ func (m *model) applyStream(st step) (want, bool) {
 	case streamGetFlags, streamGetID, streamGetDevice:
 		switch {
 		case s.capture != nil:
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		case st.op == streamGetFlags:
 			return want{value: int64(s.flags)}, true
 		}
@@ -564,14 +563,14 @@ func (m *model) applyStream(st step) (want, bool) {
 		return m.applyWait(st, s)
 	case streamQuery, streamSynchronize:
 		if s.capture != nil {
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		}
 		if r := m.forbidden(st.thread, -1); r != ok {
 			return want{res: r}, true
 		}
 		work := s.tail
 		if s.legacy {
-			work |= m.defaults(s) // what it would wait for counts as its own
+			work |= m.defaults(s) // the gates that it would wait for count, too
 		}
 		switch {
 		case work&m.closed == 0:
@@ -621,7 +620,7 @@ func (m *model) applyStreamCreate(st step) (want, bool) {
 func (m *model) applyStreamDestroy(s *mStream) want {
 	if c := s.capture; c != nil {
 		if c.origin == s {
-			c.spoilt = true
+			c.invalidated = true
 			m.finish(c)
 		}
 		c.lost |= s.nodes
@@ -643,10 +642,10 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	switch {
 	case e == nil, e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != s.ctx: // a driver in C crashes
 		return want{}, false
-	case s.capture != nil && s.capture.spoilt:
+	case s.capture != nil && s.capture.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case e.state == invalid && s.capture != nil:
-		return spoil(s.capture, driver.ResultInvalidValue), true
+		return invalidate(s.capture, driver.ResultInvalidValue), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case st.value == driver.CU_EVENT_WAIT_EXTERNAL:
@@ -662,38 +661,38 @@ func (m *model) applyWait(st step, s *mStream) (want, bool) {
 	case s.capture != nil:
 		switch {
 		case e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-			return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+			return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 		case e.state == empty:
 			return want{}, true
 		}
-		return spoil(s.capture, driver.ResultStreamCaptureIsolation), true
+		return invalidate(s.capture, driver.ResultStreamCaptureIsolation), true
 	}
 	if e.lane == s && !s.legacy && e.flags&driver.CU_EVENT_INTERPROCESS == 0 {
-		return want{}, true // what is on a stream is in order anyway
+		return want{}, true // the work of one stream is in order
 	}
 	switch {
 	case s.legacy && e.state != empty, e.flags&driver.CU_EVENT_INTERPROCESS != 0:
-		m.enqueue(s, e.point) // which is behind the barriers, even if the event is complete
+		m.enqueue(s, e.point) // it waits for the barriers, even if the event is complete
 	case e.point&m.closed != 0:
 		s.tail = (s.tail | m.contexts[s.ctx].gate | e.point) & m.closed
 	}
 	return want{}, true
 }
 
-// applyJoin lets a stream wait for a captured event.
+// applyJoin makes a stream wait for a captured event.
 func (m *model) applyJoin(s *mStream, e *mEvent) (want, bool) {
 	c := e.capture
 	switch {
 	case s.ctx != e.ctx:
 		return want{}, false
 	case s.legacy:
-		return spoil(c, driver.ResultStreamCaptureImplicit), true
+		return invalidate(c, driver.ResultStreamCaptureImplicit), true
 	case s.capture == nil:
 		s.capture = c
 		c.streams = append(c.streams, s)
 	case s.capture != c:
-		spoil(s.capture, ok)
-		return spoil(c, driver.ResultStreamCaptureMerge), true
+		invalidate(s.capture, ok)
+		return invalidate(c, driver.ResultStreamCaptureMerge), true
 	}
 	s.nodes |= e.nodes
 	return want{}, true
@@ -707,7 +706,7 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	case c == nil:
 		return want{res: driver.ResultIllegalState}, true
 	case c.origin != s:
-		return spoil(c, driver.ResultStreamCaptureUnmatched), true
+		return invalidate(c, driver.ResultStreamCaptureUnmatched), true
 	}
 	joined := c.lost&^s.nodes == 0
 	for _, other := range c.streams {
@@ -715,7 +714,7 @@ func (m *model) applyEnd(st step, s *mStream) (want, bool) {
 	}
 	m.finish(c)
 	switch {
-	case c.spoilt:
+	case c.invalidated:
 		return want{res: driver.ResultStreamCaptureInvalidated}, true
 	case !joined:
 		return want{res: driver.ResultStreamCaptureUnjoined}, true
@@ -773,7 +772,7 @@ func (m *model) applyContext(st step) (want, bool) {
 		}
 		return m.opening(m.closed), true
 	}
-	// An event of all streams of a context.
+	// This event stands for all streams of a context.
 	if e == nil || st.ctx == 0 {
 		return want{}, false
 	}
@@ -787,7 +786,7 @@ func (m *model) applyContext(st step) (want, bool) {
 			return want{res: driver.ResultInvalidHandle}, true
 		}
 		if list := m.capturesIn(int(st.ctx) - 1); len(list) > 0 {
-			return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
+			return invalidateAll(list, driver.ResultStreamCaptureUnsupported), true
 		}
 		ctx.lane = (ctx.lane | all | e.earlier()) & m.closed
 		m.record(e, ctx.lane, nil)
@@ -797,11 +796,11 @@ func (m *model) applyContext(st step) (want, bool) {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0 && e.ctx != int(st.ctx)-1: // a driver in C crashes
 		return want{}, false
 	case len(list) > 0:
-		return spoilAll(list, driver.ResultStreamCaptureUnsupported), true
+		return invalidateAll(list, driver.ResultStreamCaptureUnsupported), true
 	case e.state == invalid:
 		return want{res: driver.ResultInvalidValue}, true
 	case e.state == captured:
-		return spoil(e.capture, driver.ResultCapturedEvent), true
+		return invalidate(e.capture, driver.ResultCapturedEvent), true
 	}
 	if e.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		ctx.lane |= all // it is a barrier, even if the event is complete
@@ -820,7 +819,7 @@ func (m *model) applyPoisoned(st step) (want, bool) {
 	e, s, g, x := m.events[st.event], m.streams[st.stream], m.graphs[st.graph], m.execs[st.exec]
 	for _, a := range operationWeights.args[st.op] {
 		switch {
-		case a == 's' && st.stream < firstStream && m.current(st.thread) < 0: // which of two errors is not known
+		case a == 's' && st.stream < firstStream && m.current(st.thread) < 0: // it is not known which of two errors is returned
 			return want{}, false
 		case a == 's' && st.stream >= firstStream && s == nil, a == 'e' && e == nil, a == 'f' && m.events[st.end] == nil,
 			a == 'g' && g == nil, a == 'x' && x == nil, a == 'c' && st.ctx == 0 && st.op != ctxSetCurrent && st.op != ctxPush,
@@ -836,9 +835,9 @@ func (m *model) applyPoisoned(st step) (want, bool) {
 	case graphAddRecord, graphAddWait:
 		return want{}, g.ctx < 0 || g.ctx == e.ctx
 	case poison, openGate, graphDestroy, graphExecDestroy, streamWaitValue:
-		return want{}, false // what they answer is not known, or there is no gate to wait for
+		return want{}, false // the answer is not known, or there is no gate to wait for
 	case eventCreate, streamCreate, streamCreateWithPriority:
-		// Flags and the current context are looked at, too: in which order is not known.
+		// Flags and the current context are checked, too, in an unknown order.
 		return sticky, st.value >= 0 && st.value <= 1 && m.current(st.thread) >= 0
 	case memAlloc, ctxSynchronize, graphInstantiate:
 		return sticky, m.current(st.thread) >= 0
@@ -894,7 +893,7 @@ func (m *model) applyGraph(st step) (want, bool) {
 		return want{}, g != nil
 	case graphExecDestroy:
 		if x == nil || x.newest&m.closed != 0 {
-			return want{}, false // it may run
+			return want{}, false // the graph may run
 		}
 		if r := m.forbidden(st.thread, -1); r != ok {
 			return want{res: r}, true
@@ -917,13 +916,13 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 	case s == nil || s.ctx != x.ctx:
 		return want{}, false
 	case len(conflicts) > 0:
-		return spoilAll(conflicts, driver.ResultStreamCaptureImplicit), true
+		return invalidateAll(conflicts, driver.ResultStreamCaptureImplicit), true
 	case s.capture != nil:
-		return spoil(s.capture, driver.ResultStreamCaptureUnsupported), true
+		return invalidate(s.capture, driver.ResultStreamCaptureUnsupported), true
 	}
 	for _, n := range x.nodes {
 		if n.record != nil && n.record.flags&driver.CU_EVENT_INTERPROCESS != 0 && m.closed != 0 {
-			return want{}, false // whether it follows the record before there, too, is not known
+			return want{}, false // it is not known whether it waits for the previous record
 		}
 		for _, e := range []*mEvent{n.record, n.wait} {
 			if e != nil && (e.state == captured || e.state == invalid) {
@@ -932,7 +931,7 @@ func (m *model) applyLaunch(st step, x *mExec) (want, bool) {
 		}
 	}
 	if len(x.nodes) == 0 {
-		return want{}, true // which is no work
+		return want{}, true // adds no work
 	}
 	begin := m.enqueue(s, x.newest)
 	ends := begin

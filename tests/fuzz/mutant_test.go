@@ -7,12 +7,11 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// base is a driver whose synchronization does not hang, whatever a mutant did to the
-// work.
+// base is a driver whose synchronization does not hang, whatever a mutant does with the work.
 type base struct {
 	driver.Software
-	relaxed  *driver.Thread // a thread that no capture objects to
-	captures *bool          // whether there ever was one, which a mutant's own calls could disturb
+	relaxed  *driver.Thread // a thread in relaxed mode
+	captures *bool          // whether there was a capture, which a mutant's calls could affect
 }
 
 func newBase(s driver.Software) base {
@@ -21,8 +20,7 @@ func newBase(s driver.Software) base {
 	return base{s, th, new(bool)}
 }
 
-// EventSynchronize answers as a query does, which has the same to object to, if that
-// is not success.
+// EventSynchronize returns the result of a query, which fails for the same reasons.
 func (b base) EventSynchronize(th *driver.Thread, e driver.Event) driver.Result {
 	if r := b.Software.EventQuery(th, e); r != ok {
 		return r
@@ -62,8 +60,8 @@ func (b base) capturing(th *driver.Thread, s driver.Stream) bool {
 
 // Each mutant has one fault.
 
-// noLegacyBarrier makes streams that do not wait for the legacy default stream, and
-// says that they do.
+// noLegacyBarrier creates streams that do not wait for the legacy default stream, although their
+// flags say so.
 type noLegacyBarrier struct {
 	base
 	flags map[driver.Stream]uint32
@@ -82,7 +80,7 @@ func (d noLegacyBarrier) StreamGetFlags(th *driver.Thread, s driver.Stream) (uin
 	return d.base.StreamGetFlags(th, s)
 }
 
-// staysComplete answers that an event is complete whose capture has ended.
+// staysComplete returns that an event of an ended capture is complete.
 type staysComplete struct{ base }
 
 func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
@@ -92,7 +90,7 @@ func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Resu
 	return ok
 }
 
-// oldPoint keeps the first record of an event, for good.
+// oldPoint always keeps the first record of an event.
 type oldPoint struct {
 	base
 	recorded map[driver.Event]bool
@@ -107,7 +105,7 @@ func (d oldPoint) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream
 	return r
 }
 
-// noWait does not let streams wait for events.
+// noWait does not make streams wait for events.
 type noWait struct{ base }
 
 func (d noWait) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
@@ -117,7 +115,7 @@ func (d noWait) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Eve
 	return d.base.StreamWaitEvent(th, s, e, flags)
 }
 
-// early answers that events are complete before they are.
+// early returns that events are complete before they are.
 type early struct{ base }
 
 func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
@@ -127,7 +125,7 @@ func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
 	return ok
 }
 
-// otherEvent measures to the event that was recorded last, if that is possible.
+// otherEvent measures the time to the event that was recorded last, if possible.
 type otherEvent struct {
 	base
 	last *driver.Event
@@ -165,7 +163,7 @@ func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s dr
 	return d.base.EventRecordWithFlags(th, e, s, flags)
 }
 
-// noOldMode does not say which mode was exchanged.
+// noOldMode does not return the old mode of an exchange.
 type noOldMode struct{ base }
 
 func (d noOldMode) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
@@ -183,7 +181,7 @@ func (d anyContext) EventRecord(th *driver.Thread, e driver.Event, s driver.Stre
 	return ok
 }
 
-// alwaysTimed makes every event one with times.
+// alwaysTimed makes every event a timed one.
 type alwaysTimed struct{ base }
 
 func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event, driver.Result) {
@@ -193,7 +191,7 @@ func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event,
 	return d.base.EventCreate(th, flags)
 }
 
-// newestOnly does not see records in the status of a stream.
+// newestOnly ignores records in the status of a stream.
 type newestOnly struct {
 	base
 	newest map[driver.Stream]bool
@@ -212,7 +210,7 @@ func (d newestOnly) StreamQuery(th *driver.Thread, s driver.Stream) driver.Resul
 	return ok
 }
 
-// anyGraph accepts a capture that ends in a way that it must not.
+// anyGraph accepts a wrong end of a capture.
 type anyGraph struct {
 	base
 	code driver.Result
@@ -250,7 +248,7 @@ type leaks struct{ base }
 
 func (d leaks) StreamDestroy(*driver.Thread, driver.Stream) driver.Result { return ok }
 
-// freePriority does not bring priorities into their range.
+// freePriority does not limit priorities to their range.
 type freePriority struct {
 	base
 	asked map[driver.Stream]int32
@@ -270,7 +268,7 @@ func (d freePriority) StreamGetPriority(th *driver.Thread, s driver.Stream) (int
 	return p, r
 }
 
-// noContextWait does not let a context wait for an event.
+// noContextWait does not make a context wait for an event.
 type noContextWait struct{ base }
 
 func (d noContextWait) CtxWaitEvent(th *driver.Thread, c driver.Context, e driver.Event) driver.Result {
@@ -280,21 +278,21 @@ func (d noContextWait) CtxWaitEvent(th *driver.Thread, c driver.Context, e drive
 	return d.base.CtxWaitEvent(th, c, e)
 }
 
-// noLaunch launches graphs without doing what is in them.
+// noLaunch launches graphs without their work.
 type noLaunch struct{ base }
 
 func (d noLaunch) GraphLaunch(*driver.Thread, driver.GraphExec, driver.Stream) driver.Result {
 	return ok
 }
 
-// oneThread takes every thread for one in global mode, when it asks for an event.
+// oneThread uses a thread in global mode for every query of an event.
 type oneThread struct{ base }
 
 func (d oneThread) EventQuery(_ *driver.Thread, e driver.Event) driver.Result {
 	return d.base.EventQuery(new(driver.Thread), e)
 }
 
-// failedRecord records an event also when it refuses to: on another stream.
+// failedRecord records an event even if the record fails: on another stream.
 type failedRecord struct{ base }
 
 func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
@@ -305,7 +303,7 @@ func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s 
 	return r
 }
 
-// staysCapturing says of streams that are free again that they are being captured.
+// staysCapturing returns that streams are being captured although their capture has ended.
 type staysCapturing struct {
 	base
 	was map[driver.Stream]bool
@@ -324,7 +322,7 @@ func (d staysCapturing) StreamIsCapturing(th *driver.Thread, s driver.Stream) (i
 	return status, r
 }
 
-// mutants returns what each mutant makes of a driver.
+// mutants returns a function for each mutant, which makes the mutant from a driver.
 func mutants() map[string]func(base) driver.Software {
 	return map[string]func(base) driver.Software{
 		"a legacy barrier is dropped":            func(b base) driver.Software { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
@@ -352,8 +350,8 @@ func mutants() map[string]func(base) driver.Software {
 	}
 }
 
-// TestMutants looks that each fault is found, by a program that a driver without it
-// runs well.
+// TestMutants checks that each fault is found, by a program that succeeds on a driver without the
+// fault.
 func TestMutants(t *testing.T) {
 	const most = 5_000
 	healthy := simulated("healthy", true, func(s driver.Software) driver.Software { return newBase(s) })

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// op is what a step does: one call, for most.
+// op is the kind of a step, which is one call for most steps.
 type op uint8
 
 const (
@@ -57,14 +57,14 @@ const (
 	opCount
 )
 
-// operation describes an op: its function, which of a step's fields it uses, and
-// how often it is made, relative to others.
+// operation describes an op: its function, the fields of a step that it uses, and its relative
+// frequency.
 type operation struct {
 	name, args string
 	weight     int
 }
 
-// The letters are those of operands.
+// The letters stand for operands.
 func operations() [opCount]operation {
 	return [opCount]operation{
 		eventCreate:              {"cuEventCreate", "Ev", 30},
@@ -115,7 +115,7 @@ func operations() [opCount]operation {
 	}
 }
 
-// How many there are of each kind.
+// These are the numbers of slots of each kind.
 const (
 	contextSlots = 2
 	threadSlots  = 2
@@ -127,7 +127,7 @@ const (
 	legacySlot, perThreadSlot, firstStream = 0, 1, 2
 )
 
-// step is a call with its operands: slots, in which handles are, and values.
+// step is a call with its operands: values, and slots that have handles.
 type step struct {
 	op     op
 	thread uint8
@@ -137,11 +137,11 @@ type step struct {
 	end    uint8 // an event too
 	graph  uint8
 	exec   uint8
-	value  int32 // flags, a mode, or which gate
+	value  int32 // flags, a mode, or a gate
 	prio   int32
 }
 
-// String returns the step as the call that it makes.
+// String returns the call of the step.
 func (s step) String() string {
 	o := operations()[s.op]
 	var args []string
@@ -168,15 +168,14 @@ func (s step) String() string {
 	return fmt.Sprintf("t%d %s(%s)", s.thread, o.name, strings.Join(args, ", "))
 }
 
-// program is a sequence of steps, and how many contexts they are made in. Steps
-// whose operands are not there are left out when it runs: any part of a program is
-// a program.
+// program is a sequence of steps, with the number of contexts. A run leaves out steps without
+// operands. So any part of a program is a program.
 type program struct {
 	contexts int
 	steps    []step
 }
 
-// String lists the steps.
+// String returns the list of steps.
 func (p program) String() string {
 	var b strings.Builder
 	for i, s := range p.steps {
@@ -185,12 +184,12 @@ func (p program) String() string {
 	return b.String()
 }
 
-// without returns the program without n steps from i on.
+// without returns the program without the n steps from i on.
 func (p program) without(i, n int) program {
 	return program{p.contexts, append(append([]step(nil), p.steps[:i]...), p.steps[i+n:]...)}
 }
 
-// shrink drops steps while the program fails.
+// shrink removes steps while the program fails.
 func shrink(p program, fails func(program) bool) program {
 	for n := len(p.steps) / 2; n > 0; {
 		dropped := false

@@ -31,7 +31,7 @@ again:
 
 var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 
-// streamKinds are the names of what newStream returns, beside non-blocking streams.
+// streamKinds are the names of the streams that newStream returns, besides non-blocking streams.
 var streamKinds = []string{
 	"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "GreenContext.NewStream",
 }
@@ -72,7 +72,7 @@ func (r *round) newStream() *cu.Stream {
 	return s
 }
 
-// greenStream returns a stream of a green context, or a plain one where there are none.
+// greenStream returns a stream of a green context, or a normal one if there are no green contexts.
 func (r *round) greenStream() (*cu.Stream, error) {
 	all, err := r.gpu.Device().SMResource()
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *round) greenStream() (*cu.Stream, error) {
 		return nil, err
 	}
 	green, err := r.gpu.NewGreenContext(parts[r.rnd.IntN(len(parts))])
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ErrContextMismatch) { // of a created context
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ErrContextMismatch) { // in a created context
 		return r.gpu.NewStream(cu.StreamNonBlocking)
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *round) greenStream() (*cu.Stream, error) {
 	return green.NewStream(0)
 }
 
-// trace adds a tracer of each kind to a driver, which sees some calls and is taken away, or not.
+// trace adds a tracer of each kind to a driver. The tracers see some calls, and may be removed.
 func (r *round) trace(drv *cu.Driver) {
 	traced := &r.traced
 	for _, remove := range []func(){
@@ -109,7 +109,7 @@ func (r *round) trace(drv *cu.Driver) {
 	}
 }
 
-// kinds are what a round makes, and uses.
+// kinds are the objects that a round creates and uses.
 var kinds = []struct {
 	name string
 	make func(r *round)
@@ -192,7 +192,7 @@ var kinds = []struct {
 		}
 	}},
 	{"wrapped stream and event", func(r *round) {
-		// They are closed before what they are of.
+		// These are closed before the objects that they belong to.
 		s, err := r.gpu.NewStream(cu.StreamNonBlocking)
 		if !r.ok("NewStream", err) {
 			return
@@ -260,7 +260,7 @@ var kinds = []struct {
 			_, qerr := p.Query()
 			return errors.Join(err, qerr, p.Release())
 		})
-		r.use("AcquireTracked", func() error { // and forgets it
+		r.use("AcquireTracked", func() error { // and abandons the event
 			p, err := pool.AcquireTracked()
 			if err != nil {
 				return err
@@ -445,7 +445,7 @@ func (r *round) module() *cu.Function {
 	return spin
 }
 
-// graph makes a graph and what can be launched of it.
+// graph creates a graph and an executable graph.
 func (r *round) graph(captured bool) {
 	mem, err := r.gpu.Alloc(256)
 	if !r.ok("Alloc", err) {
@@ -483,7 +483,7 @@ func (r *round) graph(captured bool) {
 	r.waits = append(r.waits, e.Wait)
 }
 
-// build captures a graph, or builds one.
+// build creates a graph by a capture or by adding nodes.
 func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Graph, event cu.GraphNode, err error) {
 	n := &r.hostFuncs
 	call := func() { n.Add(1) }

@@ -14,10 +14,10 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// peerEnv is set in the environment of the other process, to the driver that it uses.
+// peerEnv is set in the environment of the other process. Its value is the driver.
 const peerEnv = "PURECU_SOAK_PEER"
 
-// startPeer starts another process, which has an event to share, and returns what ends it.
+// startPeer starts another process, which shares an event. end ends that process.
 func (s *soak) startPeer() (end func()) {
 	driver := "software"
 	if s.sim == nil {
@@ -47,8 +47,8 @@ func (s *soak) startPeer() (end func()) {
 	}
 }
 
-// runPeer is the other process: it writes the handle of an event, or an empty line where there are none to share, and
-// ends with its input.
+// runPeer is the other process. It writes the handle of an event, or an empty line if events cannot
+// be shared. It ends at the end of its input.
 func runPeer() int {
 	drv, err := openPeer()
 	if err == nil {

@@ -19,49 +19,50 @@ import (
 type worker struct {
 	*soak
 	rnd *rand.Rand
-	// closes says that its rounds close all that they make.
+	// closes is set if the worker's rounds close all their objects.
 	closes bool
 }
 
-// round is some objects, what is done with them, and how they end. What refers to the objects is
-// gone with it.
+// round has some objects, their uses and the way in which they end. References to the objects end
+// with it.
 type round struct {
 	*worker
 	kind, way string
 	gpu       *cu.Context
 	stream    *cu.Stream
-	// own says that the context is the round's.
+	// own is set if the context belongs to the round.
 	own bool
-	// legacy says that the stream is the legacy one.
+	// legacy is set if the stream is the legacy default stream.
 	legacy bool
-	// private says that only this goroutine may use the stream, which is its thread's.
+	// private is set if only this goroutine may use the stream, which is its per-thread default
+	// stream.
 	private bool
-	// objects are to be closed or abandoned, and uses are what is done with them, by several goroutines at once.
+	// objects are to be closed or abandoned. uses are their uses, by several goroutines at a time.
 	objects []io.Closer
 	uses    []func()
-	// closed are what is closed in any case.
+	// closed are objects that are always closed.
 	closed []io.Closer
-	// waits wait until ctx ends for what is enqueued.
+	// waits wait for the enqueued work, or until ctx ends.
 	waits []func(ctx context.Context) error
-	// letGo raises what holds the stream.
-	letGo func()
+	// release releases the held stream.
+	release func()
 }
 
-// closing is what ends an object that has no method Close.
+// closing ends an object that has no method Close.
 type closing func() error
 
 func (f closing) Close() error { return f() }
 
-// way is one in which objects end.
+// way is a way in which objects end.
 type way struct {
 	name string
 	end  func(r *round)
 }
 
-// ways are all of them.
+// ways are all ways.
 var ways = []way{
 	{"closed when done", func(r *round) {
-		// A context that others hold is synchronized as well as a stream.
+		// A context that others use is synchronized like a stream.
 		if !r.own && !r.without.MatchString("Context.Synchronize") {
 			r.ok("Context.Synchronize", r.gpu.Synchronize())
 		}
@@ -107,16 +108,16 @@ var ways = []way{
 	{"abandoned", func(r *round) { r.abandon(len(r.objects)) }},
 }
 
-// abandoning is the first of the ways that leave objects to the garbage collector.
+// abandoning is the index of the first way that leaves objects to the garbage collector.
 var abandoning = slices.IndexFunc(ways, func(w way) bool { return strings.Contains(w.name, "abandoned") })
 
-// round does one round.
+// round runs one round.
 func (w *worker) round() {
 	r := &round{worker: w, gpu: w.gpus[w.rnd.IntN(len(w.gpus))]}
 	w.rounds.Add(1)
 	switch n := w.rnd.IntN(20); {
 	case n < 2 && w.without.MatchString("a context of its own"):
-	case n < 2 && (!w.slow || w.rnd.IntN(200) == 0): // a context of its own
+	case n < 2 && (!w.slow || w.rnd.IntN(200) == 0): // with a context of its own
 		dev := r.gpu.Device()
 		open := func() (*cu.Context, error) { return dev.NewContext(0) }
 		if n == 0 {
@@ -165,7 +166,7 @@ func (w *worker) round() {
 	}
 }
 
-// run does what a round does when it has a stream.
+// run runs the rest of a round after its stream was created.
 func (r *round) run() {
 	way := ways[r.rnd.IntN(len(ways))]
 	if r.closes {
@@ -193,17 +194,17 @@ func (r *round) run() {
 	}
 	waited := r.wait(held)
 	if held && r.rnd.IntN(2) == 0 {
-		r.letGo() // else after a while
+		r.release() // otherwise the hold ends later
 	}
 	if r.private && held {
-		r.letGo()
+		r.release()
 	}
 	way.end(r)
 	waited()
 	r.closeAll(r.closed)
 }
 
-// hold holds the stream, for some milliseconds at most.
+// hold holds the stream for at most some milliseconds.
 func (r *round) hold() bool {
 	line, err := r.gpu.NewTimeline(0)
 	if !r.ok("NewTimeline, to hold a stream", err) {
@@ -214,7 +215,7 @@ func (r *round) hold() bool {
 		return false
 	}
 	abandon := r.rnd.IntN(4) == 0 && !r.legacy && !r.closes
-	letGo := sync.OnceFunc(func() {
+	release := sync.OnceFunc(func() {
 		r.ok("Timeline.Set, to let a stream go", line.Set(1))
 		if abandon {
 			r.abandoned.Add(1)
@@ -223,13 +224,13 @@ func (r *round) hold() bool {
 		}
 		line = nil
 	})
-	r.letGo = letGo
-	time.AfterFunc(time.Duration(1+r.rnd.IntN(5))*time.Millisecond, letGo)
+	r.release = release
+	time.AfterFunc(time.Duration(1+r.rnd.IntN(5))*time.Millisecond, release)
 	return true
 }
 
-// wait has goroutines wait for what is enqueued: with a deadline that comes before, or one that does not come.
-// What it returns waits for them.
+// wait starts goroutines that wait for the enqueued work, with deadlines that come before its end
+// or never. The returned function waits for these goroutines.
 func (r *round) wait(held bool) func() {
 	var wg sync.WaitGroup
 	for _, wait := range r.waits {
@@ -256,15 +257,15 @@ func (r *round) wait(held bool) func() {
 // add adds an object.
 func (r *round) add(objects ...io.Closer) { r.objects = append(r.objects, objects...) }
 
-// use adds what is done with the objects, and does it.
+// use adds a use of the objects, and makes it once.
 func (r *round) use(what string, f func() error) {
 	if !r.without.MatchString(what) {
 		r.uses = append(r.uses, func() { r.ok(what, f()) })
 	}
 }
 
-// addTimeline adds a timeline. The memory of one that was abandoned after it was used on the legacy stream stays in
-// use until the context ends: see [cu.Timeline.Close].
+// addTimeline adds a timeline. If a timeline is abandoned after it was used on the legacy stream,
+// its memory stays in use until the context ends: see [cu.Timeline.Close].
 func (r *round) addTimeline(line *cu.Timeline) {
 	if r.legacy {
 		r.closed = append(r.closed, line)
@@ -283,28 +284,28 @@ func (r *round) closeAll(objects []io.Closer) {
 	}
 }
 
-// abandon forgets n objects.
+// abandon removes all references to n objects.
 func (r *round) abandon(n int) {
 	if before := r.abandoned.Add(int64(n)) - int64(n); before/mostAbandoned != (before+int64(n))/mostAbandoned {
 		runtime.GC()
 	}
 }
 
-// fine are the errors that calls may return when others close what they use, or capture, and on streams of green
-// contexts or old drivers.
-var fine = []error{
+// expected are errors that calls may return because others close or capture the objects, or because
+// of green contexts or old drivers.
+var expected = []error{
 	errors.ErrUnsupported,
 	cu.ErrClosed, cu.ErrReleased, cu.ErrNotRecorded, context.DeadlineExceeded,
 	cu.ResultStreamCaptureUnsupported, cu.ResultStreamCaptureImplicit, cu.ResultStreamCaptureInvalidated,
 	cu.ResultStreamCaptureWrongThread, cu.ResultStreamCaptureIsolation, cu.ResultCapturedEvent,
 }
 
-// ok reports whether err is nil. If it is not one that is to be expected it fails the test.
+// ok reports whether err is nil. An unexpected error fails the test.
 func (r *round) ok(what string, err error) bool {
 	if err == nil {
 		return true
 	}
-	for _, f := range fine {
+	for _, f := range expected {
 		if errors.Is(err, f) {
 			r.soak.count("returned: " + what + ": " + f.Error())
 			return false

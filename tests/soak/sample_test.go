@@ -11,36 +11,37 @@ import (
 	"strings"
 )
 
-// sample is what the process, the library and the driver hold, by name.
+// sample has the numbers of resources of the process, the library and the driver, by name.
 type sample map[string]int
 
-// slack is by how much a number may be higher in the end than after the warm-up. Others may be so by defaultSlack. None
-// depends on how long the test takes: what leaks at each of thousands of rounds is above that.
+// slack is by how much a number may be higher at the end than after the warm-up. The default is
+// defaultSlack. The values do not depend on the duration of the test, because a leak in each of
+// thousands of rounds exceeds them.
 var slack = map[string]int{
 	"process: KB resident": 64 << 10,
-	"process: threads":     24,  // Go keeps those that waited in calls of the system
-	"process: mappings":    100, // as threads have, and the heap
-	// What contexts keep for later.
+	"process: threads":     24,  // Go keeps threads that waited in system calls
+	"process: mappings":    100, // of threads and the heap
+	// Contexts keep these objects.
 	"driver: event":             600,
-	"driver: stream":            3 * 16, // those that wake goroutines
+	"driver: stream":            3 * 16, // wake-up streams
 	"driver: KB of memory used": 64 << 10,
 	"stats: WakeUpStreams":      3 * 16,
-	// Whether the work of these is over is looked at when their memory is needed.
+	// The library checks whether their work is over when it needs their memory.
 	"stats: UnfinishedTimelines": 3 * 512,
 	"rounds":                     1 << 60,
 }
 
 const defaultSlack = 8
 
-// uncollected is by how much a number may be higher before the garbage collector has run, when all
-// was closed: what takes a file or a mapping must not wait for the collector.
+// uncollected is by how much a number may be higher if everything was closed but the garbage
+// collector has not run. Files and mappings must not depend on the collector.
 var uncollected = map[string]int{"process: file descriptors": 50, "process: mappings": 100}
 
-// sample takes one, after settle.
+// sample takes a sample after settle.
 func (s *soak) sample() sample {
 	n := sample{"rounds": int(s.rounds.Load()), "process: goroutines": runtime.NumGoroutine()}
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {
-		n["process: file descriptors"] = len(entries) - 1 // one is of the folder itself
+		n["process: file descriptors"] = len(entries) - 1 // one is the open folder itself
 	}
 	if b, err := os.ReadFile("/proc/self/maps"); err == nil {
 		n["process: mappings"] = strings.Count(string(b), "\n")
@@ -74,7 +75,7 @@ func (s *soak) sample() sample {
 	return n
 }
 
-// same reports whether two samples are of a state in which nothing goes away by itself any more.
+// same reports whether two samples show that nothing changes any more.
 func same(a, b sample) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	for _, m := range []sample{a, b} {
@@ -84,8 +85,8 @@ func same(a, b sample) bool {
 	return maps.Equal(a, b)
 }
 
-// judge compares the last third of the samples with the first one. What is higher there, in all of them, by more than
-// the slack has grown.
+// judge compares the last third of the samples with the first sample. A number has grown if it is
+// higher by more than the slack in all of them.
 func judge(samples []sample) (complaints []string) {
 	base, late := samples[0], samples[len(samples)-len(samples)/3:]
 	names := make(map[string]bool)

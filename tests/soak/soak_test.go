@@ -1,11 +1,11 @@
-// Package soak holds one long test: a process opens, uses, abandons and closes every kind of object, again and again,
-// from several goroutines and with much live memory, so that the garbage collector runs rarely. What the process
-// and the driver hold must not grow.
+// Package soak has one long test: a process opens, uses, abandons and closes every kind of object
+// again and again, on several goroutines. It has much live memory, so that the garbage collector
+// runs rarely. The resources of the process and of the driver must not grow.
 //
 //	go test ./tests/soak -v -soak.for=10m -soak.heap=300
 //
-// It runs on the software driver, and, with PURECU_TEST_GPU ("1", or a path to the library), on a driver in C,
-// where memory is mapped and files are open.
+// The test runs on the software driver, and, with PURECU_TEST_GPU ("1", or a path of the library),
+// on a driver in C, which maps memory and opens files.
 package soak
 
 import (
@@ -37,7 +37,7 @@ var (
 	soakFor  = flag.Duration("soak.for", 0, "how long each driver is used; 3s without it, 1s with -short")
 	soakHeap = flag.Int("soak.heap", 32, "how many MB of memory are live meanwhile")
 	soakSeed = flag.Uint64("soak.seed", 0, "what decides what is done; 0 for the time")
-	// To find out what a crash takes.
+	// This flag helps to find the cause of a crash.
 	soakWithout = flag.String("soak.without", "^$",
 		"a regular expression: the kinds of objects and streams, uses and ends "+
 			"with such names are left out")
@@ -45,36 +45,38 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(peerEnv) != "" {
-		os.Exit(runPeer()) // the other process: see peer_test.go
+		os.Exit(runPeer()) // the other process; see peer_test.go
 	}
 	goleak.VerifyTestMain(m)
 }
 
 const (
-	// There are warmUp phases, after which what is held should be constant, and phases more. Each ends with a sample.
+	// After warmUp phases the numbers should be constant. Then there are more phases. Each phase
+	// ends with a sample.
 	warmUp, phases = 4, 9
 	workers        = 4
-	// mostAbandoned is how many objects are left to the collector before it is called: a driver in C has room for so
-	// many streams only.
+	// mostAbandoned is the number of abandoned objects after which the collector is called, because
+	// a driver in C has a limited number of streams.
 	mostAbandoned = 2000
-	// closingRounds is how many rounds a goroutine does at the end of a phase that close all that they make.
+	// closingRounds is the number of rounds that a goroutine runs at the end of a phase and that
+	// close all their objects.
 	closingRounds = 50
 )
 
-// soak is what the goroutines share.
+// soak is the state that all goroutines share.
 type soak struct {
 	t    *testing.T
 	sim  *cusim.Driver // nil with a driver in C
 	open func() (*cu.Driver, error)
 
-	// One driver, with a context of each device, stays open all the time: what ends with them would otherwise
-	// not be seen to grow.
+	// One driver with a context on each device is always open. Otherwise objects that end with a
+	// context would not be counted.
 	drv  *cu.Driver
 	gpus []*cu.Context
-	// beside is a created context that stays, too.
+	// beside is a created context that is always open, too.
 	beside *cu.Context
-	// slow says that a context takes long to create, as on a GPU, where nobody can create another one meanwhile: then
-	// few rounds have one of their own.
+	// slow is set if creating a context takes long, as on a GPU, where contexts are created one
+	// after the other. Then few rounds have their own context.
 	slow bool
 	ipc  cu.IPCEventHandle // of the peer; zero if there is none
 
@@ -83,10 +85,10 @@ type soak struct {
 	rounds, abandoned, hostFuncs, traced atomic.Int64
 
 	mu sync.Mutex
-	// others are drivers that were opened since the last sample. What was forgotten there is freed by their
-	// Close, and by nothing else.
+	// others are the drivers that were opened since the last sample. Only their Close frees their
+	// abandoned objects.
 	others []*cu.Driver
-	counts map[string]int // how often what was done, and what calls returned
+	counts map[string]int // the numbers of uses and of results
 	broken map[string]bool
 }
 
@@ -114,7 +116,7 @@ func library() string {
 	return ""
 }
 
-// duration returns for how long the test runs.
+// duration returns the duration of the test.
 func duration() time.Duration {
 	switch {
 	case *soakFor > 0:
@@ -179,8 +181,9 @@ func (s *soak) run() {
 		s.rounds.Load(), s.abandoned.Load(), s.hostFuncs.Load(), s.traced.Load(), &did)
 }
 
-// closeAllInRounds does rounds that close all that they make, without the garbage collector. It returns what is held
-// then, less a mapping for each driver that was opened: its memory stays until the collector has found its timelines.
+// closeAllInRounds runs rounds that close all their objects, without the garbage collector. It
+// returns a sample, without one mapping for each opened driver, which exists until the collector
+// has found the driver's timelines.
 func (s *soak) closeAllInRounds(seed uint64) sample {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var wg sync.WaitGroup
@@ -203,7 +206,7 @@ func (s *soak) closeAllInRounds(seed uint64) sample {
 	return n
 }
 
-// begin opens what stays open.
+// begin opens the objects that are always open.
 func (s *soak) begin() {
 	s.t.Helper()
 	s.drv = must(s.open())(s.t)
@@ -214,7 +217,7 @@ func (s *soak) begin() {
 	s.beside = must(s.gpus[0].Device().NewContext(0))(s.t)
 	s.slow = time.Since(begun) > 50*time.Millisecond
 	for _, gpu := range append(s.gpus, s.beside) {
-		for i := range 2 * 32 { // those that rounds use will be there to the end
+		for i := range 2 * 32 { // creates the pool streams of the rounds
 			if err := must(gpu.PoolStream(-i % 2))(s.t).Close(); err != nil {
 				s.t.Fatal(err)
 			}
@@ -222,7 +225,7 @@ func (s *soak) begin() {
 	}
 }
 
-// end closes it.
+// end closes the objects that begin opened.
 func (s *soak) end() {
 	for _, gpu := range append(s.gpus, s.beside) {
 		if err := gpu.Close(); err != nil {
@@ -243,11 +246,11 @@ func (s *soak) openAnother() (*cu.Driver, error) {
 	return drv, err
 }
 
-// settle waits until all that was closed or abandoned is gone.
+// settle waits until all closed and abandoned objects are gone.
 func (s *soak) settle() {
 	before := sample{}
 	for i := range 200 {
-		debug.FreeOSMemory() // collects, too
+		debug.FreeOSMemory() // also runs the collector
 		over := true
 		for _, drv := range append(s.others, s.drv) {
 			if err := drv.Close(); err != nil {
@@ -270,14 +273,14 @@ func (s *soak) settle() {
 	s.others = nil
 }
 
-// count counts something that happened.
+// count counts an event of the test.
 func (s *soak) count(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[what]++
 }
 
-// fail reports an error that should not be, the first of its kind.
+// fail reports an unexpected error, once for each kind.
 func (s *soak) fail(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,13 +291,13 @@ func (s *soak) fail(what string, err error) {
 	}
 }
 
-// node is a part of the live heap that has pointers.
+// node is a part of the live heap with pointers.
 type node struct {
 	next, other *node
 	_           [48]byte
 }
 
-// liveHeap returns so many bytes, half of them without pointers.
+// liveHeap returns size bytes, half of them without pointers.
 func liveHeap(size int) any {
 	const chunk = 1 << 20
 	var plain [][]byte
@@ -324,7 +327,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// table returns the samples as a table, the newest below.
+// table returns the samples as a table, the newest last.
 func table(samples []sample) string {
 	names := make(map[string]bool)
 	for _, s := range samples {

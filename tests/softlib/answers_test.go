@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answers returns what a scenario of the program in C says: results by what was called. Lines
-// that are none are returned, too.
+// answers runs a scenario of the C program, and returns the results by call, and all other lines.
 func answers(t *testing.T, env []string, scenario string) (results map[string]string, others []string) {
 	t.Helper()
 	lib, program := library(t), compiled(t, "answers")
@@ -27,7 +26,7 @@ func answers(t *testing.T, env []string, scenario string) (results map[string]st
 	return results, others
 }
 
-// TestHostFuncTable holds that calls in a host function are answered as an H100 answers them.
+// TestHostFuncTable checks that calls in a host function return what an H100 returned.
 func TestHostFuncTable(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join(moduleRoot, "internal", "sim", "testdata", "hostfunc-h100-cuda13.0.tsv"))
 	if err != nil {
@@ -45,11 +44,11 @@ func TestHostFuncTable(t *testing.T) {
 	}
 }
 
-// TestSticky holds that what is left after a kernel has failed is answered as on GPUs. A context
-// that cannot be retained is not stored: an H100 left the old handle where it was, and returned 709
-// (CUDA_ERROR_CONTEXT_IS_DESTROYED) for a new event. In the recording of an H200 that is 201
-// (CUDA_ERROR_INVALID_CONTEXT), as where the program had NULL there before: the rows that end with
-// "null". What that program passed is not known.
+// TestSticky checks the results after a kernel has failed, which must be those of a GPU. If a
+// context cannot be retained, no handle is stored. An H100 left the old handle in its place, and
+// returned 709 (CUDA_ERROR_CONTEXT_IS_DESTROYED) for a new event. An H200 returned 201
+// (CUDA_ERROR_INVALID_CONTEXT), as if the old handle had been NULL: see the results that end with
+// "null". What the program on the H200 passed is not known.
 func TestSticky(t *testing.T) {
 	want := map[string]string{
 		"elapsed-nilout": "400", "elapsed_v2-nilout": "400", "record-after-bad": "0", "sync": "700", "query-E": "700", "setcurrent": "0",
@@ -68,8 +67,9 @@ func TestSticky(t *testing.T) {
 	}
 }
 
-// TestFacts holds sizes to those of an H100, and what has no result to store it in. The pending
-// event, and the wait that never returns on a GPU, are as this driver has them.
+// TestFacts compares sizes with those of an H100, and checks calls whose results cannot be stored.
+// For the pending event, and the wait that never returns on a GPU, it expects this driver's
+// behaviour.
 func TestFacts(t *testing.T) {
 	const used = 556597248
 	got, others := answers(t, nil, "facts")
@@ -88,7 +88,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestUnknownKernels holds that each kernel that the driver does not know is named once, and can be refused.
+// TestUnknownKernels checks that each unknown kernel is named once, and can be rejected.
 func TestUnknownKernels(t *testing.T) {
 	for env, want := range map[string]string{"CUSIM_UNKNOWN_KERNELS=": "0", "CUSIM_UNKNOWN_KERNELS=refuse": "801"} {
 		got, others := answers(t, []string{env, "CUSIM_REPORT=1"}, "unknown")

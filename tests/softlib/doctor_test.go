@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestDoctor holds that cuprobe says of this library that it is simulated, once, and nothing of a GPU that is missing.
+// TestDoctor checks that cuprobe says once that this library is simulated, and does not report a
+// missing GPU.
 func TestDoctor(t *testing.T) {
 	lib := library(t)
 	program := filepath.Join(t.TempDir(), "cuprobe")

@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/cu"
 )
 
-// TestThreadsEnd lets threads that have called the library end while they are sent signals. Go takes
-// apart what its handlers need, with all signals blocked, before the library hears of the end.
+// TestThreadsEnd ends threads that have called the library while they get signals. Before the
+// library knows of the end, Go frees what its signal handlers need, with all signals blocked.
 func TestThreadsEnd(t *testing.T) { child(t, "end") }
 
 func end(path string) error {
@@ -24,7 +24,7 @@ func end(path string) error {
 		id := make(chan int)
 		done := make(chan error)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 			_, err := drv.Devices()
 			id <- syscall.Gettid()
 			done <- err
@@ -32,7 +32,7 @@ func end(path string) error {
 		thread := <-id
 		err := <-done
 		if thread == os.Getpid() {
-			continue // the process's first thread stays
+			continue // the first thread of the process does not end
 		}
 		for err == nil {
 			err = syscall.Tgkill(os.Getpid(), thread, syscall.SIGURG)

@@ -18,13 +18,13 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// childEnv makes the test binary do one thing, in a process of its own.
+// childEnv makes the test binary run one scenario, in a process of its own.
 const childEnv = "PURECU_TEST_SOFTLIB_CHILD"
 
-// libraryEnv is the library that it does this with.
+// libraryEnv is the path of the library for that process.
 const libraryEnv = "PURECU_TEST_SOFTLIB_PATH"
 
-// child runs the test binary as a process that does one thing.
+// child runs the test binary as a process with one scenario.
 func child(t *testing.T, what string, env ...string) {
 	t.Helper()
 	env = append(env, childEnv+"="+what, libraryEnv+"="+library(t))
@@ -84,8 +84,8 @@ func use(path string) (err error) {
 	return nil
 }
 
-// TestCollect has two Go runtimes in a process at work: this one's must be able to stop
-// its goroutines whatever the library's does, and the other way round.
+// TestCollect has two Go runtimes in a process. Each runtime must be able to stop its goroutines,
+// whatever the other one does.
 func TestCollect(t *testing.T) { child(t, "collect") }
 
 func collect(path string) (err error) {
@@ -156,7 +156,7 @@ func collect(path string) (err error) {
 	return errors.Join(err, ownFault())
 }
 
-// ownFault holds that a fault of this program's is this program's.
+// ownFault checks that a fault of this program is handled by this program.
 func ownFault() (err error) {
 	defer func() {
 		if recover() == nil {
@@ -168,7 +168,7 @@ func ownFault() (err error) {
 	return nil
 }
 
-// TestFind lets package loader find the library where programs find NVIDIA's.
+// TestFind checks that package loader finds the library where programs find NVIDIA's.
 func TestFind(t *testing.T) {
 	dir := filepath.Dir(library(t))
 	child(t, "find", "LD_LIBRARY_PATH="+dir, "CUSIM_DRIVER_VERSION=12.4")
@@ -199,7 +199,7 @@ func find(path string) error {
 	return nil
 }
 
-// TestProbe lets cuprobe run on the library, as it does on NVIDIA's.
+// TestProbe runs cuprobe on the library, as on NVIDIA's.
 func TestProbe(t *testing.T) {
 	lib := library(t)
 	probe := filepath.Join(t.TempDir(), "cuprobe")

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// host compiles the program in C, and returns its path.
+// host compiles the C program host, and returns its path.
 func host(t *testing.T) string { return compiled(t, "host") }
 
-// compiled compiles a program in C, and returns its path.
+// compiled compiles a C program, and returns its path.
 func compiled(t *testing.T, name string) string {
 	t.Helper()
 	cc, err := compiler()
@@ -29,8 +29,8 @@ func compiled(t *testing.T, name string) string {
 	return path
 }
 
-// TestHost lets a program in C do what programs do with NVIDIA's library, each scenario
-// in a process of its own.
+// TestHost runs the C program, which uses the library as programs use NVIDIA's. Each scenario has a
+// process of its own.
 func TestHost(t *testing.T) {
 	lib, program := library(t), host(t)
 	for _, tt := range []struct {
@@ -51,7 +51,7 @@ func TestHost(t *testing.T) {
 		{scenario: "unload"},
 		{scenario: "misuse"},
 		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
-		// What it is told when it starts is not what it says itself.
+		// The environment of the start differs from the one that the program sets.
 		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
 		{scenario: "stale"},
 		{scenario: "faults", env: []string{"CUSIM_FAULTS=cuDeviceComputeCapability=46,cuGraphInstantiate_v2=46,cuLaunchKernelEx=46,cuMemAllocHost_v2=46,cuMemcpy=46," +
@@ -69,7 +69,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestHostTold holds what the library says, and that it does where it has to.
+// TestHostTold checks the messages of the library.
 func TestHostTold(t *testing.T) {
 	lib, program := library(t), host(t)
 	for _, tt := range []struct {
@@ -91,14 +91,14 @@ func TestHostTold(t *testing.T) {
 	}
 }
 
-// TestPython calls the library from Python, with nothing but what comes with it.
+// TestPython calls the library from Python, without additional packages.
 func TestPython(t *testing.T) {
 	if said := run(t, nil, python(t), filepath.Join("testdata", "host.py"), library(t)); said != "" {
 		t.Error(said)
 	}
 }
 
-// python returns the path of python3. It skips the test where there is none.
+// python returns the path of python3. It skips the test if there is none.
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -111,13 +111,13 @@ func python(t *testing.T) string {
 	return path
 }
 
-// TestLaunches holds what creating contexts with parameters, launches with attributes and
-// packed arguments return to what an H100 returned to the same calls.
+// TestLaunches compares the results of creating contexts with parameters, and of launches with
+// attributes and packed arguments, with those of an H100.
 func TestLaunches(t *testing.T) {
 	for _, name := range []string{"launches", "launches-more"} {
 		t.Run(name, func(t *testing.T) {
 			stdout, said := output(t, nil, python(t), filepath.Join("testdata", name+".py"), library(t))
-			// The library says once of each of its kernels that it does nothing.
+			// The library says once, for each kernel, that the kernel does nothing.
 			for line := range strings.Lines(said) {
 				if !strings.HasPrefix(line, "cusim: kernel ") || !strings.Contains(line, " is unknown: ") {
 					t.Errorf("on standard error: %s", line)
@@ -129,7 +129,7 @@ func TestLaunches(t *testing.T) {
 			}
 			want := string(recorded)
 			if name == "launches" {
-				// There are no graphs that kernels update.
+				// The software driver has no graphs that kernels update.
 				const theirs = "attributes: updatable 1\t801\tin a capture 0, status 1, end 0, nodes 1\n"
 				const ours = "attributes: updatable 1\t801\tin a capture 801, status 1, end 0, nodes 0\n"
 				if !strings.Contains(want, theirs) {

@@ -1,7 +1,7 @@
-// Package softlib tests the software driver as the library in C that cusim/libcuda
-// makes of it: from C, from Python, and as what package loader finds.
+// Package softlib tests the software driver as a C library, which cusim/libcuda builds: from C,
+// from Python, and as a library that package loader finds.
 //
-// The library is built, unless PURECU_TEST_SOFTLIB is the path of one.
+// The tests build the library, unless PURECU_TEST_SOFTLIB is the path of one.
 package softlib
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(childEnv); what != "" {
-		runChild(what) // it ends the process
+		runChild(what) // ends the process
 	}
 	dir, err := scratch()
 	if err != nil {
@@ -69,7 +69,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 const moduleRoot = "../.."
 
-// library returns the path of libcuda.so.1. It skips the test where there cannot be one.
+// library returns the path of libcuda.so.1. It skips the test if the library cannot be built.
 func library(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" || !slices.Contains([]string{"amd64", "arm64"}, runtime.GOARCH) {
@@ -100,21 +100,21 @@ func compiler() (string, error) {
 // limit is how long a program may take before it is killed.
 const limit = 2 * time.Minute
 
-// run runs a program with additional environment variables, and returns what it wrote
-// to standard error. It has to end with 0.
+// run runs a program with additional environment variables, and returns its standard error. The
+// exit status must be 0.
 func run(t *testing.T, env []string, argv ...string) (stderr string) {
 	t.Helper()
 	_, stderr = output(t, env, argv...)
 	return stderr
 }
 
-// output is run, and returns also what the program wrote to standard output.
+// output is like run, and also returns the standard output.
 func output(t *testing.T, env []string, argv ...string) (stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// What the caller's environment says of the driver has no say.
+	// Ignore the caller's variables for the driver.
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "CUSIM_") && !strings.HasPrefix(v, "CUDA_") {
 			cmd.Env = append(cmd.Env, v)

@@ -19,14 +19,14 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// realEnv is NVIDIA's library that a child compares this one with.
+// realEnv is the path of NVIDIA's library, which a child compares with this one.
 const realEnv = "PURECU_TEST_SOFTLIB_REAL"
 
-// briefEnv has the child ask no more than a tenth of the questions.
+// briefEnv makes the child compare only a tenth of the names and versions.
 const briefEnv = "PURECU_TEST_SOFTLIB_BRIEF"
 
-// TestProcAddress holds what cuGetProcAddress answers to what NVIDIA's libraries do, for
-// every name and version, and some that there are not.
+// TestProcAddress compares the results of cuGetProcAddress with those of NVIDIA's libraries, for
+// every name and version, and for some that do not exist.
 func TestProcAddress(t *testing.T) {
 	paths := filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA"))
 	if len(paths) == 0 {
@@ -45,7 +45,7 @@ func TestProcAddress(t *testing.T) {
 	}
 }
 
-// asker asks one library.
+// asker makes calls of one library.
 type asker struct {
 	lib    *loader.Library
 	v1, v2 uintptr
@@ -61,7 +61,7 @@ func newAsker(path string) (a asker, err error) {
 	return a, errors.Join(err1, err2)
 }
 
-// reply is what a library answers to one question.
+// reply is the result of one call of a library.
 type reply struct {
 	result1, result2 int32
 	addr1, addr2     uintptr
@@ -81,7 +81,7 @@ func (a asker) ask(name string, version int32, flags uint64) (r reply, err error
 	return r, err
 }
 
-// compare compares the answers of two libraries of the same version.
+// compare compares the results of two libraries of the same version.
 func compare(path string) error {
 	soft, err := newAsker(path)
 	if err != nil {
@@ -97,7 +97,7 @@ func compare(path string) error {
 
 	names := map[string]bool{"cuNothing": true, "": true}
 	versions := map[int32]bool{0: true, -1: true, 1000: true, 99000: true}
-	counterparts := map[uintptr]uintptr{} // by an address of one library, that of the other
+	counterparts := map[uintptr]uintptr{} // addresses of one library by those of the other
 	for s := range driver.Symbol(driver.NumSymbols) {
 		info := s.Info()
 		names[info.Ask], names[info.Export], names[info.Base] = true, true, true
@@ -110,14 +110,14 @@ func compare(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range exports { // also those of which package driver knows nothing
+	for _, name := range exports { // including names that package driver does not have
 		names[name] = true
 		if p, err := soft.lib.Symbol(name); err == nil {
 			counterparts[p], _ = hard.lib.Symbol(name)
 		}
 	}
 	asked, wrong, n := 0, 0, 0
-	part := 1 // one of so many is asked
+	part := 1 // one of part names is compared
 	if os.Getenv(briefEnv) != "" {
 		part = 10
 	}
@@ -171,7 +171,7 @@ func exported(path string) (names []string, err error) {
 	return names, err
 }
 
-// TestExports holds that the library exports what build -list says, and nothing else.
+// TestExports checks that the library exports exactly the names that build -list prints.
 func TestExports(t *testing.T) {
 	got, err := exported(library(t))
 	if err != nil {

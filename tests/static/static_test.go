@@ -1,8 +1,8 @@
 //go:build linux && cu_static
 
-// Package static shows what a static program does where the glibc that it needs for NVIDIA's
-// driver is missing or broken, and how long it takes to bring one up. run does the same
-// in whole systems.
+// Package static tests static programs on systems where glibc, which NVIDIA's driver needs, is
+// missing or broken, and logs how long it takes to initialise glibc. run does the same in whole
+// systems.
 package static
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/purecu/purecu/loader"
 )
 
-// childEnv has the test binary do what it says, and print what came of it: a process has
-// one glibc, or none, for good.
+// childEnv makes the test binary run one scenario and print its result, because a process can
+// initialise glibc only once.
 const childEnv = "PURECU_TEST_STATIC"
 
-// loaderEnv names the dynamic loader to take.
+// loaderEnv is the environment variable with the path of the dynamic loader.
 const loaderEnv = "PURECU_LD_SO"
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// open opens a library, and prints how long that took.
+// open opens a library, and prints the time.
 func open(name string) (ccall.Library, error) {
 	begin := time.Now()
 	lib, err := ccall.Open(name)
@@ -77,13 +77,13 @@ func open(name string) (ccall.Library, error) {
 	return lib, err
 }
 
-// child runs the test binary, and returns the lines that it prints. It must end by itself.
+// child runs the test binary, and returns the lines that it prints. The process must end by itself.
 func child(t *testing.T, what string, env ...string) []string {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) // where there is no /proc its name has to do
+	cmd := exec.Command(os.Args[0]) // the name also works without /proc
 	cmd.Env = append(os.Environ(), append(env, childEnv+"="+what)...)
 	var said bytes.Buffer
-	cmd.Stdin, cmd.Stderr = os.Stdin, &said // without one it would be /dev/null, which need not be there
+	cmd.Stdin, cmd.Stderr = os.Stdin, &said // nil would need /dev/null, which may not exist
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &said)
@@ -91,7 +91,7 @@ func child(t *testing.T, what string, env ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// times logs the middle and the ends of some runs' times.
+// times logs the median and the extremes of the times of some runs.
 func times(t *testing.T, what string, run func() string) {
 	t.Helper()
 	var list []time.Duration
@@ -108,13 +108,13 @@ func times(t *testing.T, what string, run func() string) {
 
 func round(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
-// The first library brings glibc up.
+// TestBoot opens a library, which initialises glibc.
 func TestBoot(t *testing.T) {
 	times(t, "glibc and a library", func() string { return child(t, "boot")[0] })
 	times(t, "another library", func() string { return child(t, "boot")[1] })
 }
 
-// TestNoGlibcHere is for systems without a glibc.
+// TestNoGlibcHere runs on systems without glibc only.
 func TestNoGlibcHere(t *testing.T) {
 	if _, err := systemLoader(); err == nil {
 		t.Skip("there is a glibc here")
@@ -146,7 +146,8 @@ func systemLoader() (string, error) {
 	return "", errors.New("no program tells where the loader is")
 }
 
-// A loader that is of no use is an error of the program's, whatever is wrong with it, and it says so.
+// TestBrokenLoader names unusable loaders. Each is an error that says what is wrong, and the
+// program continues.
 func TestBrokenLoader(t *testing.T) {
 	name, err := systemLoader()
 	if err != nil {
@@ -156,7 +157,7 @@ func TestBrokenLoader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// changed returns the file with bytes put at an offset.
+	// changed returns the content of the file with other bytes at an offset.
 	changed := func(at int, b ...byte) []byte {
 		return append(append(slices.Clone(whole[:at]), b...), whole[at+len(b):]...)
 	}
@@ -202,7 +203,7 @@ func TestBrokenLoader(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := child(t, "fails", loaderEnv+"="+file)
-			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, loaderEnv+", leads it astray, then install glibc again") {
+			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, "unset "+loaderEnv+" and all variables LD_*") {
 				t.Errorf("the error does not say what is wrong and what to do: %s", text)
 			}
 			t.Log(said[0], said[2:])
@@ -210,7 +211,7 @@ func TestBrokenLoader(t *testing.T) {
 	}
 }
 
-// content writes a file.
+// content returns a function that writes a file.
 func content(b []byte) func(file string) error {
 	return func(file string) error { return os.WriteFile(file, b, 0o600) }
 }

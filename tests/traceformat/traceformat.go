@@ -1,5 +1,5 @@
-// Package traceformat reads traces in the Trace Event Format, as far as this module writes
-// it, and refuses what viewers would show wrongly or not at all.
+// Package traceformat reads traces in the Trace Event Format, as far as this module writes it. It
+// rejects traces that viewers would show wrongly or not at all.
 package traceformat
 
 import (
@@ -20,7 +20,7 @@ type Trace struct {
 	Lanes  map[[2]int]string `json:"-"` // the names of threads, by process and thread
 }
 
-// Event is one of its events.
+// Event is an event of a trace.
 type Event struct {
 	Name string         `json:"name"`
 	Cat  string         `json:"cat"`
@@ -43,7 +43,7 @@ func (e *Event) End() int64 { return e.Start + e.Length }
 // lane returns the event's process and thread.
 func (e *Event) lane() [2]int { return [2]int{*e.PID, *e.TID} }
 
-// Parse reads a trace, and returns all that is wrong with it.
+// Parse reads a trace, and returns all errors in it.
 func Parse(data []byte) (*Trace, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -71,11 +71,11 @@ func Parse(data []byte) (*Trace, error) {
 type checker struct {
 	*Trace
 	errs      []error
-	processes map[int]bool       // that have a name
+	processes map[int]bool       // with a name
 	flows     map[int][]int      // the events of each arrow
 	open      map[[2]int][]int64 // the ends of slices that are open on a lane
-	begun     bool               // an event that has a time has come
-	last      int64              // the time of the last one
+	begun     bool               // an event with a time was seen
+	last      int64              // the time of the last event
 }
 
 func (c *checker) wrong(i int, format string, args ...any) {
@@ -179,7 +179,7 @@ func (t *Trace) Slices(cat string) []Event {
 	return slices.DeleteFunc(slices.Clone(t.Events), func(e Event) bool { return e.Ph != "X" || e.Cat != cat })
 }
 
-// nanoseconds reads a number of microseconds. ok is false if it is not exact, or none.
+// nanoseconds reads a number of microseconds. ok is false if the number is invalid or not exact.
 func nanoseconds(n json.Number) (ns int64, ok bool) {
 	r, ok := new(big.Rat).SetString(strings.TrimSpace(string(n)))
 	if !ok {

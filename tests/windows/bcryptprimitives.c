@@ -1,5 +1,5 @@
-// The one function of Windows' bcryptprimitives.dll that Go's runtime calls, for
-// versions of Wine that lack the library.
+// This library has the only function of Windows' bcryptprimitives.dll that Go's runtime
+// calls. It is for versions of Wine that lack the library.
 //
 // Build: x86_64-w64-mingw32-gcc -shared -o bcryptprimitives.dll bcryptprimitives.c -ladvapi32
 

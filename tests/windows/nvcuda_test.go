@@ -1,6 +1,6 @@
 //go:build windows
 
-// Package windows runs whole programs with a driver where Windows has it.
+// Package windows runs programs with a driver in the system folder of Windows.
 package windows
 
 import (
@@ -21,25 +21,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine is a Windows whose driver may be exchanged.
+// machine is a Windows system on which the tests replace the driver.
 type machine struct {
 	t      *testing.T
 	built  string // the folder of the programs and the libraries
 	driver string // where Windows keeps the driver
 }
 
-// newMachine returns one without a driver. PURECU_TEST_WINDOWS names the folder of
-// what the tests run, and says that this is no machine of anybody's: the test
-// changes the system's folder.
+// newMachine returns a machine without a driver. The environment variable PURECU_TEST_WINDOWS names
+// the folder of the programs and libraries, and allows the tests to change the system folder.
+// That system must have no other use.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	built := os.Getenv("PURECU_TEST_WINDOWS")
 	if built == "" {
-		t.Skip("PURECU_TEST_WINDOWS is not set: this writes to Windows' own folder")
+		t.Skip("PURECU_TEST_WINDOWS is not set: this test writes to the system folder")
 	}
 	m := &machine{t, built, filepath.Join(ccall.SystemFolder(), "nvcuda.dll")}
 	if _, err := os.Stat(m.driver); err == nil {
-		t.Fatalf("there is a %s, which is not this test's", m.driver)
+		t.Fatalf("there is a %s, which this test did not write", m.driver)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(m.driver); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -50,7 +50,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// copy copies one of the files that were built, changed by f if that is not nil.
+// copy copies one of the built files. If f is not nil, it changes the copy.
 func (m *machine) copy(name, to string, f func([]byte)) {
 	m.t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.built, name))
@@ -65,14 +65,14 @@ func (m *machine) copy(name, to string, f func([]byte)) {
 	}
 }
 
-// result is what became of a program.
+// result is the outcome of a program.
 type result struct {
 	status         int
 	stdout, stderr string
 }
 
-// errInternal is ERROR_INTERNAL_ERROR of CreateProcess. Wine returns it now and then for a process
-// that ended before it was ready. Nothing of the program has run then, so it can be started again.
+// errInternal is ERROR_INTERNAL_ERROR of CreateProcess. Wine sometimes returns it if a process
+// ended before it was ready. The program has not run then, so run starts it again.
 const errInternal = syscall.Errno(1359)
 
 // run runs a program in a folder.
@@ -89,12 +89,12 @@ func (m *machine) run(dir, program string, args ...string) result {
 		case tries == 5 || !errors.Is(err, errInternal):
 			m.t.Fatalf("%v, after %d tries", err, tries)
 		}
-		m.t.Logf("%v: it is started again", err)
+		m.t.Logf("%v: starting the program again", err)
 		time.Sleep(time.Second)
 	}
 }
 
-// want runs a program, and checks its exit status and what it says.
+// want runs a program, and checks its exit status and its output.
 func (m *machine) want(status int, stdout, stderr, program string, args ...string) {
 	m.t.Helper()
 	r := m.run(m.built, filepath.Join(m.built, program), args...)
@@ -103,7 +103,7 @@ func (m *machine) want(status int, stdout, stderr, program string, args ...strin
 	}
 }
 
-// fake is the driver of package cu's tests.
+// fake is the fake driver of the tests of package cu.
 const fake = "libfakecuda.dll"
 
 const (
@@ -119,8 +119,8 @@ func TestWithoutDriver(t *testing.T) {
 	m.want(3, `(?m)^verdict +NVIDIA's driver is not installed\nfix +install NVIDIA's driver for Windows\n$`, nothing, "cuprobe.exe", "doctor")
 	m.want(0, `(?s)^no GPU here: .*software driver \(cusim\).*never an error`, nothing, "cuprobe.exe")
 
-	// What the environment names has to be absolute: LoadLibrary begins its search in
-	// the program's folder.
+	// The path in the environment variable must be absolute, because LoadLibrary begins its search
+	// in the program's folder.
 	t.Setenv("CUDA_DRIVER_LIBRARY", fake)
 	m.want(1, nothing, `libfakecuda\.dll \(environment variable CUDA_DRIVER_LIBRARY\): it depends on the folder`, "hello-event.exe")
 	t.Setenv("CUDA_DRIVER_LIBRARY", filepath.Join(m.built, fake))
@@ -141,8 +141,8 @@ func TestWithDriver(t *testing.T) {
 	m.want(0, `(?m)^verdict +CUDA works`, nothing, "cuprobe.exe", "doctor")
 }
 
-// What lies beside the program, or in the working directory, is not taken for the
-// driver, whether there is one or not.
+// TestPlanted checks that a library beside the program or in the working directory is not loaded as
+// the driver, with and without a driver in the system folder.
 func TestPlanted(t *testing.T) {
 	m := newMachine(t)
 	dir, err := os.MkdirTemp(m.built, "planted")
@@ -161,19 +161,19 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// A driver that is damaged, or something else.
+// TestBadDrivers puts damaged drivers and other files in the place of the driver.
 func TestBadDrivers(t *testing.T) {
 	m := newMachine(t)
 	for _, tt := range []struct {
 		name, library string
 		change        func([]byte)
-		want          string // what is said of it
+		want          string // the reason in the error
 	}{
-		{"of 32 bits", fake, func(b []byte) { copy(b[int(b[60])|int(b[61])<<8+4:], "\x4c\x01") }, "it is for 386, and this program is for amd64"},
-		{"not a library", fake, func(b []byte) { clear(b[:64]) }, "it is no Windows library"},
+		{"32-bit library", fake, func(b []byte) { copy(b[int(b[60])|int(b[61])<<8+4:], "\x4c\x01") }, "it is for 386, and this program is for amd64"},
+		{"not a library", fake, func(b []byte) { clear(b[:64]) }, "it is not a Windows library"},
 		{"the toolkit's stub", "libstub.dll", nil, "it is the CUDA toolkit's stub"},
-		{"another library", "libnoinit.dll", nil, "it loads, but is no CUDA driver: cuInit: "},
-		{"one that fails", "libbroken.dll", nil, "cuDriverGetVersion returned 999"},
+		{"another library", "libnoinit.dll", nil, "it was loaded, but is not a CUDA driver: cuInit: "},
+		{"driver that fails", "libbroken.dll", nil, "cuDriverGetVersion returned 999"},
 	} {
 		m.copy(tt.library, m.driver, tt.change)
 		m.want(1, nothing, regexp.QuoteMeta(m.driver+" (the system folder): "+tt.want), "hello-event.exe")

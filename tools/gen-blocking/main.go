@@ -1,6 +1,6 @@
-// Command gen-blocking writes docs/blocking.md: which calls may wait for the GPU, and what they
-// hold up meanwhile, as tests/gpu/blocking.tsv says that it was measured. With -merge it first puts
-// rows into that table that were measured later: see merge.
+// Command gen-blocking writes docs/blocking.md from the measurements in tests/gpu/blocking.tsv: the
+// calls that may wait for the GPU, and the calls that they block meanwhile. With -merge it first
+// adds rows that were measured later to that table: see merge.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the root of the repository")
-	later := flag.String("merge", "", "put the rows of a `file` that tests/gpu/run wrote into tests/gpu/blocking.tsv")
+	later := flag.String("merge", "", "add the rows of a `file` that tests/gpu/run wrote to tests/gpu/blocking.tsv")
 	flag.Parse()
 	if err := run(*root, *later); err != nil {
 		fmt.Fprintln(os.Stderr, "gen-blocking:", err)
@@ -57,12 +57,12 @@ func run(root, later string) error {
 
 // A row is one measured call.
 type row struct {
-	call string // a function, and in which situation
+	call string // a function and its situation
 	does string // what it does while a stream is held
-	held string // what is held up with it
+	held string // the calls that it blocks meanwhile
 }
 
-// fn returns the functions that are called, without the situation.
+// fn returns the called functions, without the situation.
 func (r row) fn() string {
 	name, _, _ := strings.Cut(r.call, ",")
 	name, _, _ = strings.Cut(name, " of ")
@@ -71,22 +71,23 @@ func (r row) fn() string {
 
 func (r row) waits() bool { return strings.HasPrefix(r.does, "waits") }
 
-// unclear reports whether the call takes so long that nobody can tell whether it waits.
+// unclear reports whether the call takes so long that the measurement does not show whether it
+// waits.
 func (r row) unclear() bool { return strings.Contains(r.does, "unclear") }
 
-// here returns what is held up in the context itself, or "nothing".
+// here returns the blocked calls of the same context, or "nothing".
 func (r row) here() string {
 	here, _, _ := strings.Cut(r.held, "; ")
 	return here
 }
 
-// elsewhere returns what is held up in other contexts, or "nothing".
+// elsewhere returns the blocked calls of other contexts, or "nothing".
 func (r row) elsewhere() string {
 	_, elsewhere, _ := strings.Cut(r.held, "; in another context: ")
 	return cmp.Or(elsewhere, "not measured")
 }
 
-// nth returns at which of many calls the row waits, in words, or "".
+// nth returns, in words, at which of many calls the row waits, or "".
 func (r row) nth() string {
 	_, list, ok := strings.Cut(r.does, "waits: the ")
 	if !ok {
@@ -96,7 +97,7 @@ func (r row) nth() string {
 	return list
 }
 
-// parse reads the measured table: its head, and its rows.
+// parse reads the measured table, and returns its head and its rows.
 func parse(text string) (head string, rows []row, err error) {
 	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		if comment, ok := strings.CutPrefix(line, "#"); ok {
@@ -248,7 +249,7 @@ These functions waited, in the situations that are listed. "Unclear" means that 
 	b.WriteString(".\n")
 }
 
-// short names a list of functions by its group, if it is one.
+// short returns the name of the group that is a list of functions, or the list.
 func short(list string, groups []string) string {
 	if i := slices.Index(groups, list); i >= 0 {
 		return fmt.Sprintf("group %c", 'A'+i)
@@ -259,7 +260,7 @@ func short(list string, groups []string) string {
 	return code(list)
 }
 
-// code writes the functions of a list as code.
+// code formats the functions of a list as code.
 func code(list string) string {
 	names := strings.Split(list, ", ")
 	for i, n := range names {
@@ -293,7 +294,7 @@ func elsewhere(rows []row) string {
 	return b.String()
 }
 
-// returned lists the functions of which no row waited.
+// returned lists the functions that did not wait in any row.
 func returned(rows []row) []string {
 	waited, names := make(map[string]bool), make(map[string]bool)
 	for _, r := range rows {

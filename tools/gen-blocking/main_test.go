@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions: what waited must be of
-// the class that package driver reports to tests, so that nothing calls it in the background. Functions that
-// enqueue work wait only where a stream's queue is full, or for a kernel's first launch: the library enqueues
-// nothing of that kind.
+// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions. A
+// function that waited must be of class blocking, so that the library never calls it in the
+// background. Functions that enqueue work are an exception: they wait only if the stream's queue is
+// full or the kernel is launched for the first time, and the library enqueues no such work in the
+// background.
 func TestWaitingFunctionsAreMarked(t *testing.T) {
 	measured, err := os.ReadFile("../../tests/gpu/blocking.tsv")
 	if err != nil {
@@ -49,7 +50,7 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 	}
 }
 
-// TestDocument looks at what becomes of a small table.
+// TestDocument checks the document of a small table.
 func TestDocument(t *testing.T) {
 	const table = "# x meanwhile: GPU, driver 1. More.\n" +
 		"# call\tdoes\theld\n" +

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// merge puts the rows of a table that was measured later in the place of those with the same names, or, if there are
-// none, after the one that precedes them there. Rows that were not measured change nothing. The table's head says which
-// rows are later ones, and of which machine.
+// merge adds the rows of a table that was measured later. A row replaces the row of the same name.
+// A new row comes after the row that precedes it in the later table. Rows that were not measured
+// are ignored. The head of the result names the later rows and their machine.
 func merge(table, later string) (string, error) {
 	head, rows, err := parse(table)
 	if err != nil {
@@ -24,7 +24,7 @@ func merge(table, later string) (string, error) {
 		return "", errors.New("the rows to merge have no head that says where they were measured")
 	}
 	var merged []string
-	at := -1 // the place of the preceding row
+	at := -1 // index of the preceding row
 	for _, r := range laterRows {
 		i := slices.IndexFunc(rows, func(old row) bool { return old.call == r.call })
 		measured := !strings.HasPrefix(r.does, "not measured")
@@ -65,7 +65,7 @@ func merge(table, later string) (string, error) {
 	return b.String(), nil
 }
 
-// machineOf returns what the head of a table says of the machine: the GPU, the driver and the day.
+// machineOf returns the GPU, the driver and the day in the head of a table.
 func machineOf(head string) string {
 	_, machine, _ := strings.Cut(head, "meanwhile: ")
 	machine, _, _ = strings.Cut(machine, ". ")

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A callPlan is what the calls file asks for.
+// A callPlan is the content of the calls file.
 type callPlan struct {
 	calls []*call
-	enums []string // patterns of further constants, beside those of parameters
+	enums []string // patterns of constants besides those of parameters
 }
 
 // A call is one method to emit.
@@ -18,49 +18,49 @@ type call struct {
 	fact   funcFact
 	heap   bool
 	undo   string     // the method that destroys what the call creates
-	what   *callParam // what that is
+	what   *callParam // the parameter that it destroys
 	params []*callParam
 	line   int
 }
 
-// A callParam is one C parameter of a call and what becomes of it in Go.
+// A callParam is one C parameter of a call and its form in Go.
 type callParam struct {
 	c    paramFact
 	role string
-	arg  string     // behind the colon of the role
+	arg  string     // the text after the colon of the role
 	name string     // in Go
-	typ  string     // in Go, of the value: for buf that of the slice
+	typ  string     // in Go, of the value; for buf, of the slice
 	of   *callParam // the buf of a length, the func of data
 	slot int        // number of its out-slot
 }
 
-// The roles of parameters. The argument of len, inoutlen and same is the name
-// of a buf parameter, len and inoutlen default to the buf before them.
+// These are the roles of parameters. The argument of len, inoutlen and same is the name of a buf
+// parameter. By default len and inoutlen refer to the previous buf.
 const (
 	roleIn       = "in"       // scalar or handle
 	roleOut      = "out"      // pointer to scalar, handle or small array: a return value
 	roleInOut    = "inout"    // pointer to scalar: a parameter and a return value
 	roleStr      = "str"      // NUL-terminated string
-	roleStrOut   = "strout"   // pointer to a string of the driver's: a returned string
+	roleStrOut   = "strout"   // pointer to a string in the driver: a returned string
 	roleBuf      = "buf"      // pointer to memory whose length is another parameter: a slice
-	roleSame     = "same"     // the same, as long as another buf
-	roleLen      = "len"      // that length
-	roleInOutLen = "inoutlen" // pointer to that length, where the driver stores another
-	roleBytes    = "bytes"    // pointer to memory whose length the driver finds out
+	roleSame     = "same"     // buf with the length of another buf
+	roleLen      = "len"      // length of a buf
+	roleInOutLen = "inoutlen" // pointer to the length of a buf, which the driver changes
+	roleBytes    = "bytes"    // pointer to memory whose length the driver determines
 	roleAgg      = "agg"      // struct by value
 	roleRef      = "ref"      // pointer to a value that the driver only reads: by value in Go
 	roleKParams  = "kparams"  // a kernel's arguments
-	roleKExtra   = "kextra"   // the same arguments in another form
+	roleKExtra   = "kextra"   // a kernel's arguments in another form
 	roleFunc     = "func"     // C function that the driver calls
-	roleData     = "data"     // and the argument for it
+	roleData     = "data"     // the argument of that function
 	roleNull     = "null"     // always zero
 	roleStruct   = "struct"   // pointer to a struct, or nil
-	roleHostPtr  = "hostptr"  // address of memory that is not Go's
+	roleHostPtr  = "hostptr"  // address of memory outside of Go
 	roleGoPtr    = "goptr"    // pointer passed through
 )
 
-// parseCalls reads the calls file: "method export flags roles…", and
-// "constants pattern" for enums and macros to emit.
+// parseCalls reads the calls file. It has lines "method export flags roles…", and lines "constants
+// pattern" for enums and macros.
 func parseCalls(src source, m *manifest) (*callPlan, error) {
 	var errs errorList
 	plan := &callPlan{}
@@ -114,7 +114,7 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 	return plan, errs.err()
 }
 
-// resolve gives each parameter its Go type, and the lengths their buffers.
+// resolve gives each parameter its Go type, and each length its buffer.
 func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 	slots := 0
 	var lastBuf *callParam
@@ -141,7 +141,7 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 			}
 		case roleFunc:
 			if i+1 >= len(c.params) || c.params[i+1].role != roleData {
-				bad("parameter %s: func without data behind it", p.c.name)
+				bad("parameter %s: func without data after it", p.c.name)
 			}
 		case roleData:
 			if i == 0 || c.params[i-1].role != roleFunc {
@@ -165,7 +165,7 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 		made := func(p *callParam) bool { return p.role == roleOut || p.role == roleHostPtr }
 		i := slices.IndexFunc(c.params, made)
 		if i < 0 {
-			bad("no parameter is what %s destroys", c.undo)
+			bad("no parameter is destroyed by %s", c.undo)
 		} else {
 			c.what = c.params[i]
 		}
@@ -185,8 +185,8 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 	}
 }
 
-// systemV counts the words that System V passes in the order of the parameters,
-// and those of structs by value, which go on the stack.
+// systemV counts the words of the arguments in System V's order: those in registers, and those of
+// structs by value, which are on the stack.
 func (c *call) systemV() (regs, stack int) {
 	for _, p := range c.params {
 		if p.isLarge() {
@@ -225,7 +225,7 @@ func (p *callParam) isArg() bool {
 	return true
 }
 
-// goType returns the Go type of p in its role, or false if they do not fit.
+// goType returns the Go type of p, or false if the role does not fit the C type.
 func (p *callParam) goType(m *manifest) (string, bool) {
 	base, stars := splitPointer(p.c.typ)
 	isConst := strings.HasPrefix(p.c.typ, "const ")
@@ -289,7 +289,7 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 	return "", false
 }
 
-// splitPointer takes the pointers and the const off a C type.
+// splitPointer removes the pointers and the const from a C type.
 func splitPointer(typ string) (base string, stars int) {
 	base = strings.TrimPrefix(typ, "const ")
 	stars = strings.Count(base, "*")

@@ -14,8 +14,8 @@ type rule struct {
 
 func isClass(s string) bool { return s == "hot" || s == "setup" || s == "blocking" }
 
-// parseClasses reads the rules: one a line, "class [dlsym] glob", the first
-// that matches a function's name wins.
+// parseClasses reads the rules, one on each line: "class [dlsym] glob". The first rule that matches
+// a function's name counts.
 func parseClasses(file, text string, errs *errorList) []rule {
 	var rules []rule
 	line := 0

@@ -12,8 +12,7 @@ import (
 // moduleRoot is the root of the module that the generated files belong to.
 const moduleRoot = "../.."
 
-// TestCommitted holds that the committed manifest and calls make exactly the
-// committed files.
+// TestCommitted checks that the committed manifest and calls produce the committed files.
 func TestCommitted(t *testing.T) {
 	for _, dir := range []string{"driver", "cu", "cusim/libcuda"} {
 		if _, err := os.Stat(filepath.Join(moduleRoot, dir)); err != nil {
@@ -46,8 +45,8 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// TestFacts holds facts of the committed manifest that were seen on real
-// drivers, and that a careless generator would get wrong.
+// TestFacts checks facts of the committed manifest that were seen on real drivers, and that a
+// faulty generator would get wrong.
 func TestFacts(t *testing.T) {
 	src := readSource(t, "manifest/cuda-13.0.tsv")
 	m, err := parseManifest(src.name, src.text)
@@ -100,8 +99,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestFramesStayOnStack asks the compiler whether an emitted call allocates:
-// frames and out-slots must not escape.
+// TestFramesStayOnStack asks the compiler whether an emitted call allocates: frames and out-slots
+// must not escape.
 func TestFramesStayOnStack(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(moduleRoot, "driver/table.go")); err != nil {
 		t.Skipf("the hand-written half of package driver is not here: %v", err)

@@ -15,9 +15,8 @@ type macro struct {
 	file   string
 }
 
-// A preprocessor runs the part of the C preprocessor that the headers need:
-// conditional groups, and object-like and function-like macros with ##.
-// It opens no include files.
+// A preprocessor runs the part of the C preprocessor that the headers need: conditional groups, and
+// object-like and function-like macros with ##. It does not open included files.
 type preprocessor struct {
 	macros map[string]*macro
 	names  []string // of the macros, in the order of their first definition
@@ -40,16 +39,16 @@ func (p *preprocessor) define(m *macro) {
 	p.macros[m.name] = m
 }
 
-// A group is one #if … #endif that is open.
+// A group is an open #if … #endif.
 type group struct {
 	line   int
-	active bool // the present branch counts
-	taken  bool // some branch has counted already
-	parent bool // whatever surrounds the group counts
+	active bool // the current branch is used
+	taken  bool // a branch was used already
+	parent bool // the surrounding group is used
 	done   bool // #else has been seen
 }
 
-// run returns the tokens that are left of toks after preprocessing.
+// run returns the tokens of toks after preprocessing.
 func (p *preprocessor) run(file string, toks []token) []token {
 	var out, pending []token
 	var groups []group
@@ -67,7 +66,7 @@ func (p *preprocessor) run(file string, toks []token) []token {
 		toks = toks[n:]
 		switch {
 		case line[0].is("#"):
-			// A macro means what it meant where it was used.
+			// A macro has the meaning that it has at this place.
 			flush()
 			p.directive(line, &groups, active())
 		case active():
@@ -170,7 +169,7 @@ func (p *preprocessor) condition(d token, args []token) bool {
 			i++
 		}
 	}
-	// A name that is no macro counts as zero, as in C.
+	// A name that is not a macro counts as zero, as in C.
 	v, err := evaluate(p.expand(ready), func(string) (int64, bool) { return 0, true })
 	if err != nil {
 		p.errs.add(d.file, d.line, "#%s: %v", d.text, err)
@@ -204,12 +203,12 @@ func (p *preprocessor) parseDefine(d token, args []token) {
 	p.define(m)
 }
 
-// maxExpansion bounds the tokens that macros make, against headers that double
-// a macro forty times. The real header stays below a tenth of it.
+// maxExpansion limits the tokens that macros make, because a header can double a macro many times.
+// The real header needs less than a tenth of the limit.
 const maxExpansion = 1 << 18
 
-// expand replaces the macros in toks until none is left. A macro is not
-// expanded again within its own expansion.
+// expand replaces the macros in toks until none is left. A macro is not expanded again within its
+// own expansion.
 func (p *preprocessor) expand(toks []token) []token {
 	var out []token
 	work := slices.Clone(toks)
@@ -231,7 +230,7 @@ func (p *preprocessor) expand(toks []token) []token {
 			var used int
 			var ok bool
 			if args, used, ok = macroArgs(work); !ok {
-				out = append(out, t) // a function-like macro's name without arguments is no call
+				out = append(out, t) // the name of a function-like macro without arguments
 				continue
 			}
 			if len(args) != len(m.params) && (len(m.params) != 0 || len(args) != 1 || len(args[0]) != 0) {
@@ -261,8 +260,8 @@ func (p *preprocessor) expand(toks []token) []token {
 	return out
 }
 
-// macroArgs splits the arguments of a call whose opening parenthesis is on top
-// of the stack work, and says how many tokens the call takes.
+// macroArgs splits the arguments of a macro call whose opening parenthesis is on top of the stack
+// work. It also returns the number of tokens of the call.
 func macroArgs(work []token) (args [][]token, used int, ok bool) {
 	if len(work) == 0 || !work[len(work)-1].is("(") {
 		return nil, 0, false
@@ -290,8 +289,8 @@ func macroArgs(work []token) (args [][]token, used int, ok bool) {
 	return nil, 0, false
 }
 
-// substitute returns m's body with its arguments in place: expanded, except
-// beside ##, which pastes what was written.
+// substitute returns the body of m with its arguments. The arguments are expanded, except those
+// beside ##.
 func (p *preprocessor) substitute(m *macro, args [][]token) []token {
 	var out []token
 	for i := 0; i < len(m.body); i++ {

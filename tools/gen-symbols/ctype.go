@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A shape says how a ctype is built.
+// A shape is the kind of a ctype.
 type shape uint8
 
 const (
@@ -24,7 +24,7 @@ type ctype struct {
 	shape  shape
 	name   string // of a basic type, a typedef, a tag
 	union  bool
-	isCons bool // const, of this level
+	isCons bool // const at this level
 	elem   *ctype
 	n      int64
 	params []param
@@ -41,17 +41,16 @@ type param struct {
 // A record is the definition of a struct or union.
 type record struct {
 	defined bool
-	align   int64 // asked for by alignas
+	align   int64 // set by alignas
 	members []param
 
-	laidOut             bool // the next two are known
+	laidOut             bool // the layout is known
 	size, sizeAlignment int64
 }
 
-// basicTypes maps C's basic types, in their canonical spelling, and what the
-// standard headers declare, to their size on the 64-bit platforms that the
-// library supports, and the letter that stands for them in signatures.
-// "unsigned long" is not among them: its size is not the same everywhere.
+// basicTypes maps C's basic types in their canonical spelling, and some types of the standard
+// headers, to their size on the 64-bit platforms that the library supports, and to their letter in
+// signatures. It does not have "unsigned long", whose size differs between platforms.
 var basicTypes = map[string]struct {
 	size int64
 	sig  string
@@ -104,10 +103,10 @@ func basicName(words []string) (string, bool) {
 	return name, ok
 }
 
-// String writes the type as C does when there is no name to declare.
+// String returns the type in C, without a name.
 func (t *ctype) String() string { return t.declare("") }
 
-// declare writes the declaration of name as a t.
+// declare returns the declaration of name with type t.
 func (t *ctype) declare(name string) string {
 	switch t.shape {
 	case sPointer:
@@ -147,7 +146,7 @@ func (t *ctype) declare(name string) string {
 	return s
 }
 
-// underlying follows typedefs to the type itself.
+// underlying returns the type behind all typedefs.
 func (u *unit) underlying(t *ctype) *ctype {
 	for range maxDepth {
 		if t.shape != sNamed {
@@ -162,16 +161,15 @@ func (u *unit) underlying(t *ctype) *ctype {
 	return t
 }
 
-// signature describes what a compiled caller can tell about t: widths,
-// signedness, and what a pointer leads to. Two prototypes with equal
-// signatures declare the same ABI.
+// signature returns what compiled callers depend on: widths, signedness, and the targets of
+// pointers. Two prototypes with equal signatures have the same ABI.
 func (u *unit) signature(t *ctype) string {
 	var b strings.Builder
 	u.writeSignature(&b, t, 0)
 	return b.String()
 }
 
-// maxSignature bounds signatures, against types that double forty times.
+// maxSignature limits the length of signatures, because types can double in size many times.
 const maxSignature = 1 << 14
 
 func (u *unit) writeSignature(b *strings.Builder, t *ctype, depth int) {
@@ -204,7 +202,7 @@ func (u *unit) writeSignature(b *strings.Builder, t *ctype, depth int) {
 	}
 }
 
-// layout returns size and alignment of t in bytes.
+// layout returns the size and the alignment of t in bytes.
 func (u *unit) layout(t *ctype) (size, align int64, err error) {
 	return u.layoutAt(t, 0)
 }

@@ -5,7 +5,7 @@ import (
 	"go/format"
 )
 
-// emit returns the generated files by their slash-separated path in the module.
+// emit returns the generated files by their path in the module, with slashes.
 func emit(m *manifest, calls source, manifestName string) (map[string][]byte, error) {
 	plan, err := parseCalls(calls, m)
 	if err != nil {

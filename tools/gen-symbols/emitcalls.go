@@ -38,7 +38,7 @@ func emitCalls(plan *callPlan) string {
 	return b.String()
 }
 
-// emitSoftware writes the interface of the driver that is made of Go.
+// emitSoftware writes the interface of software drivers.
 func emitSoftware(plan *callPlan) string {
 	var b strings.Builder
 	importUnsafe(&b, plan)
@@ -70,7 +70,7 @@ type Software interface {
 	return b.String()
 }
 
-// emitUnimplemented writes the methods of a driver that has no function.
+// emitUnimplemented writes the methods of a driver that has no functions.
 func emitUnimplemented(plan *callPlan) string {
 	var b strings.Builder
 	importUnsafe(&b, plan)
@@ -104,7 +104,7 @@ func importUnsafe(b *strings.Builder, plan *callPlan) {
 	}
 }
 
-// signature writes the parameters, of which first comes first, and results.
+// signature returns the parameters, beginning with first, and the results.
 func (c *call) signature(first string) string {
 	args := []string{first}
 	var outs []string
@@ -119,10 +119,10 @@ func (c *call) signature(first string) string {
 	return "(" + strings.Join(args, ", ") + ") (" + strings.Join(append(outs, "res Result"), ", ") + ")"
 }
 
-// outName is the name of the result that p becomes.
+// outName is the name of the result for p.
 func (p *callParam) outName() string {
 	if p.role == roleInOut {
-		return p.name + "Out" // the parameter has the name already
+		return p.name + "Out" // the parameter already has the name
 	}
 	return p.name
 }
@@ -157,7 +157,7 @@ func (c *call) emit(b *strings.Builder) {
 	b.WriteString("}\n\n")
 }
 
-// emitChecks refuses what cannot be said in C.
+// emitChecks writes checks for values that C cannot express.
 func (c *call) emitChecks(b *strings.Builder) {
 	var conds []string
 	for _, p := range c.params {
@@ -173,11 +173,11 @@ func (c *call) emitChecks(b *strings.Builder) {
 	}
 }
 
-// oldestSoft is the oldest version of CUDA that a software driver may play.
+// oldestSoft is the oldest version of CUDA that a software driver can have.
 const oldestSoft = 11000
 
-// emitSoft writes the way to the driver that is made of Go, which lacks what is
-// newer than the version that it plays.
+// emitSoft writes the call of a software driver. The software driver lacks functions that are newer
+// than its version.
 func (c *call) emitSoft(b *strings.Builder) {
 	args := []string{"th"}
 	for _, p := range c.params {
@@ -212,7 +212,8 @@ func (c *call) emitSoft(b *strings.Builder) {
 	b.WriteString("}\n")
 }
 
-// emitUndo writes what destroys value, which the call has created, where the thread could not be put back after it.
+// emitUndo writes the destruction of value, which the call created, for the case that the thread's
+// state could not be restored.
 func (c *call) emitUndo(b *strings.Builder, value string) {
 	if c.undo == "" {
 		return
@@ -233,21 +234,20 @@ func (p *callParam) isLarge() bool { return p.role == roleAgg && p.c.size > 16 }
 // A field is a field of a frame.
 type field struct {
 	name, typ string
-	init      string // in the literal
-	later     string // or by an assignment, when the frame has an address
+	init      string // its value in the literal
+	later     string // its value in an assignment after the frame has an address
 }
 
-// emitFrame writes the frame, the call, and the return. Structs that are passed by value lie as in
-// layout.
+// emitFrame writes the frame, the call and the return. layout decides where structs by value are.
 func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 	fields, size := c.layout(onStack)
 	c.emitLiteral(b, fields)
 	c.emitCall(b, size)
 }
 
-// layout returns the fields of the frame, and the number of its words. With onStack, structs by
-// value lie where System V wants them: in the words behind the six of the registers. Without it, a
-// pointer to a copy takes their place.
+// layout returns the fields of the frame and its number of words. With onStack, structs by value
+// are where System V expects them: in the words after the six for registers. Otherwise a pointer to
+// a copy replaces the struct.
 func (c *call) layout(onStack bool) (fields []field, size int) {
 	var words, stack, slots []field
 	for _, p := range c.params {
@@ -283,7 +283,7 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		}
 	}
 	switch {
-	case len(stack) > 0: // the other words fit the registers: parseCalls has checked that
+	case len(stack) > 0: // parseCalls has checked that the other words fit the registers
 		size = largeFrame
 		pad(smallFrame - len(words))
 		fields = append(fields, stack...)
@@ -299,7 +299,7 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 	return append(fields, slots...), size
 }
 
-// emitLiteral writes the frame and what is assigned to it later.
+// emitLiteral writes the frame and the assignments after it.
 func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 	inits := []string{"fn: fn"}
 	for _, f := range fields {
@@ -342,7 +342,7 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
 	outs := c.outs()
 	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
-	case hot: // one Go function less between the caller and C
+	case hot: // saves one Go call between the caller and C
 		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\n"+
 			"res = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
 	case len(outs) == 0 && c.undo == "":
@@ -388,7 +388,7 @@ func (p *callParam) field() field {
 		f.typ, f.init = "unsafe.Pointer", p.of.name+".Extra"
 	case roleStruct, roleGoPtr:
 		f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
-	case roleAgg: // of at most a word
+	case roleAgg: // at most a word
 		f.init = fmt.Sprintf("uintptr(binary.LittleEndian.Uint%d(%s[:]))", p.c.size*8, p.name)
 	case roleFunc:
 		f.init = p.name + ".Addr"

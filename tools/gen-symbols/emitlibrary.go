@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// A libraryPlan is what the file for the library in C asks for.
+// A libraryPlan is the content of the file for the C library.
 type libraryPlan struct {
 	byHand  map[string]bool              // exports that are written in C
-	static  map[string]bool              // those of them that never ask the driver
+	static  map[string]bool              // exports in byHand that never call the driver
 	stores  map[string]map[string]string // by export and parameter, the function that stores the value
 	handle  map[string]string            // by export, the parameter that must not be 0
-	exports []funcFact                   // functions that the manifest does not have; nothing is known of their parameters
+	exports []funcFact                   // functions outside the manifest, with unknown parameters
 }
 
 // notAsked stands for the name of a function that cuGetProcAddress does not find.
 const notAsked = "-"
 
-// storeFunctions are the functions that store a value, by the keyword in the file of its parameter.
+// storeFunctions are the functions that store a value, by the keyword of its parameter in the file.
 var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways", "required": "require"}
 
-// parseLibrary reads the file for the library in C.
+// parseLibrary reads the file for the C library.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
 	plan := &libraryPlan{
@@ -85,16 +85,16 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	return plan, errs.err()
 }
 
-// A stub is one exported function of the library in C.
+// A stub is one exported function of the C library.
 type stub struct {
 	fact      funcFact
-	call      *call // that it makes, or nil
+	call      *call // the call that it makes, or nil
 	number    int   // of the call
-	ownStream bool  // its NULL stream is the thread's own
+	ownStream bool  // its NULL stream is the per-thread default stream
 	byHand    bool
 }
 
-// A library is what is emitted for the library in C.
+// A library is the content of the generated C library.
 type library struct {
 	m     *manifest
 	plan  *libraryPlan
@@ -102,15 +102,14 @@ type library struct {
 	calls []numberedCall
 }
 
-// A numberedCall is a call of the driver in Go that a stub makes by its number.
+// A numberedCall is a call of the software driver that a stub makes by number.
 type numberedCall struct {
 	*call
-	own bool // in the order of the thread's own default stream
+	own bool // in the order of the per-thread default stream
 }
 
-// newLibrary decides what every exported function does. One that has no typed
-// call makes that of another interface of the same function, if the prototypes
-// say that their arguments are the same.
+// newLibrary decides what every exported function does. A function without a typed call makes the
+// call of another interface of the same function, if both prototypes have the same arguments.
 func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
 	lib := &library{m: m, plan: plan}
 	number := func(c *call, own bool) int {
@@ -152,11 +151,11 @@ func (s *stub) streamParam() int {
 	return slices.IndexFunc(s.fact.params, func(p paramFact) bool { return p.typ == "CUstream" })
 }
 
-// implemented reports whether the function does more than to refuse.
+// implemented reports whether the function does more than return an error.
 func (s *stub) implemented() bool { return s.byHand || s.call != nil }
 
-// emitLibrary returns the generated files of the library in C by their
-// slash-separated path in the module.
+// emitLibrary returns the generated files of the C library by their path in the module, with
+// slashes.
 func emitLibrary(m *manifest, calls, libcuda source, manifestName string) (map[string][]byte, error) {
 	callPlan, err := parseCalls(calls, m)
 	if err != nil {
@@ -189,8 +188,8 @@ func emitLibrary(m *manifest, calls, libcuda source, manifestName string) (map[s
 	return files, nil
 }
 
-// cTypes maps types of the driver API that are passed by value, and are neither
-// enums nor pointers, to plain types of C of the same width and signedness.
+// cTypes maps types of the driver API to plain C types of the same width and signedness. It has the
+// types that are passed by value and are neither enums nor pointers.
 var cTypes = map[string]string{
 	"int": "int", "unsigned int": "unsigned int", "unsigned char": "unsigned char", "unsigned short": "unsigned short",
 	"float": "float", "size_t": "size_t", "unsigned long long": "unsigned long long", "cuuint32_t": "uint32_t", "cuuint64_t": "uint64_t",
@@ -198,11 +197,11 @@ var cTypes = map[string]string{
 	"CUdevice": "int", "CUdeviceptr": "unsigned long long", "CUdeviceptr_v1": "unsigned int", "CUlogIterator": "unsigned int",
 	"CUtexObject": "unsigned long long", "CUsurfObject": "unsigned long long", "CUmemGenericAllocationHandle": "unsigned long long",
 
-	// Other names for enums.
+	// These are other names for enums.
 	"CUresult": "int", "CUstreamAttrID": "int", "CUkernelNodeAttrID": "int",
 }
 
-// addressTypes are the handles and the types of functions: addresses all.
+// addressTypes are the types that are addresses: handles and functions.
 var addressTypes = []string{
 	"CUcontext", "CUstream", "CUevent", "CUmodule", "CUfunction", "CUgraph", "CUgraphExec", "CUgraphNode", "CUlibrary", "CUkernel",
 	"CUarray", "CUmipmappedArray", "CUtexref", "CUsurfref", "CUmemoryPool", "CUgreenCtx", "CUlinkState", "CUgraphicsResource",
@@ -210,7 +209,7 @@ var addressTypes = []string{
 	"CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUasyncCallback", "CUlogsCallback",
 }
 
-// cType returns a plain type of C for a parameter's.
+// cType returns a plain C type for the type of a parameter.
 func (lib *library) cType(p paramFact) (string, error) {
 	switch {
 	case strings.Contains(p.typ, "*"), slices.Contains(addressTypes, p.typ):
@@ -246,7 +245,7 @@ func (lib *library) prototype(f funcFact) (string, error) {
 	return fmt.Sprintf("int %s(%s)", f.export, strings.Join(params, ", ")), nil
 }
 
-// emitHeader writes the prototypes, and what the hand-written half needs to know.
+// emitHeader writes the prototypes, and the constants of the hand-written part.
 func (lib *library) emitHeader() (string, error) {
 	var b strings.Builder
 	b.WriteString("#include <stddef.h>\n#include <stdint.h>\n\n// Structs that are passed by value.\n")
@@ -282,8 +281,8 @@ func (lib *library) emitHeader() (string, error) {
 	return b.String(), nil
 }
 
-// emitStubs writes the exported functions, the table in which they are found by
-// name and version, and what the results are called.
+// emitStubs writes the exported functions, the table that finds them by name and version, and the
+// names of the results.
 func (lib *library) emitStubs() string {
 	var b strings.Builder
 	b.WriteString("#include \"libcuda.h\"\n\n")
@@ -291,7 +290,7 @@ func (lib *library) emitStubs() string {
 		if s.byHand {
 			continue
 		}
-		p, _ := lib.prototype(s.fact) // emitHeader had it too
+		p, _ := lib.prototype(s.fact) // emitHeader has checked the error
 		fmt.Fprintf(&b, "%s\n{\n", p)
 		if h := lib.plan.handle[s.fact.export]; h != "" {
 			fmt.Fprintf(&b, "\tif (!%s && !cusim_initialized())\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", h)
@@ -335,7 +334,7 @@ func (lib *library) emitStubs() string {
 	return b.String()
 }
 
-// words returns the arguments as expressions of a word each.
+// words returns the arguments as expressions of one word each.
 func (s *stub) words() []string {
 	var words []string
 	for i, p := range s.fact.params {
@@ -349,7 +348,7 @@ func (s *stub) words() []string {
 			w = "(uintptr_t)&" + p.name
 		case goTypes[p.typ] == "uint64" || goTypes[p.typ] == "DevicePtr":
 			w = p.name
-		default: // no sign in the upper half
+		default: // not sign-extended
 			w = "(uint32_t)" + p.name
 		}
 		words = append(words, w)
@@ -357,7 +356,7 @@ func (s *stub) words() []string {
 	return words
 }
 
-// emitList writes which functions there are.
+// emitList writes the list of all functions.
 func (lib *library) emitList() string {
 	var b strings.Builder
 	b.WriteString("// functions are all that the library exports.\nvar functions = []function{\n")
@@ -368,7 +367,7 @@ func (lib *library) emitList() string {
 	return b.String()
 }
 
-// emitDispatch writes the function that makes a call by its number.
+// emitDispatch writes the function that makes a call by number.
 func (lib *library) emitDispatch() string {
 	var b strings.Builder
 	b.WriteString(`import "github.com/purecu/purecu/driver"
@@ -404,8 +403,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	return b.String()
 }
 
-// unversioned returns an export's name without its version, and without what says that
-// its NULL stream is the thread's own.
+// unversioned returns the name of an export without its version and without the suffix of
+// per-thread default streams.
 func unversioned(export string) string {
 	for _, own := range []string{"_ptsz", "_ptds"} {
 		export = strings.TrimSuffix(export, own)
@@ -416,9 +415,9 @@ func unversioned(export string) string {
 	return export
 }
 
-// makesSomething reports whether the call hands out what has to be given back:
-// then it must not be made if there is nowhere to put it. What is got was there, but for
-// a function: it gets a handle when somebody asks for it.
+// makesSomething reports whether the call creates an object. Such a call must not be made if the
+// caller has no place for the object's handle. A call that gets an existing object creates nothing,
+// except for functions, whose handles are created when they are asked for.
 func (c *call) makesSomething() bool {
 	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
 		switch p.typ {
@@ -429,7 +428,7 @@ func (c *call) makesSomething() bool {
 	})
 }
 
-// emitCase writes how one call is made with words.
+// emitCase writes a call with its arguments as words.
 func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 	refuse := func(condition string) {
 		fmt.Fprintf(b, "if %s {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", condition)
@@ -464,7 +463,7 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			elem := driverType(strings.TrimPrefix(p.typ, "[]"))
 			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, c.slicer(p), elem, word, c.lengthOf(p))
 			refuse("!there")
-			if p.role == roleSame && c.slicer(p) == "sliceIfAny" { // as long as the other
+			if p.role == roleSame && c.slicer(p) == "sliceIfAny" { // the two have the same length
 				refuse(fmt.Sprintf("(%s == nil) != (p%d == nil)", name, slices.Index(c.params, p.of)))
 			}
 			args = append(args, name)
@@ -511,8 +510,8 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 	fmt.Fprintf(b, "%s, r := %s\n%sreturn r\n", strings.Join(results, ", "), made, strings.Join(stores, ""))
 }
 
-// slicer returns the function that makes a slice of a buffer. One whose length the
-// driver tells may be NULL, whatever its length is said to be.
+// slicer returns the function that makes a slice of a buffer. A buffer whose length the driver
+// determines may be NULL, whatever the length argument is.
 func (c *call) slicer(buf *callParam) string {
 	if buf.role == roleSame {
 		buf = buf.of
@@ -539,10 +538,10 @@ func (c *call) lengthOf(buf *callParam) string {
 			return fmt.Sprintf("uint64(%s(a[%d]))", p.typ, i)
 		}
 	}
-	return "0" // parseCalls has held that there is one
+	return "0" // parseCalls has checked that there is one
 }
 
-// driverType qualifies a type of package driver.
+// driverType adds the package name to a type of package driver.
 func driverType(typ string) string {
 	switch typ {
 	case "byte", "int32", "uint32", "uint64", "uint8", "uint16", "int64", "float32", "uintptr":
@@ -551,7 +550,7 @@ func driverType(typ string) string {
 	return "driver." + typ
 }
 
-// goWord returns the value of a type that a word holds.
+// goWord returns the value of a type from a word.
 func goWord(typ, word string) string {
 	if typ == "uint64" {
 		return word

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// emitSymbols writes the table of all functions, and the indices of those that
-// have a call.
+// emitSymbols writes the table of all functions, and the indexes of the functions that have a call.
 func emitSymbols(m *manifest, plan *callPlan) string {
 	var b strings.Builder
 	index := map[string]int{}
@@ -58,19 +57,19 @@ func goClass(class string) string {
 	return "ccall." + strings.ToUpper(class[:1]) + class[1:]
 }
 
-// release writes a version number of CUDA as people do: 12080 is 12.8.
+// release returns a version of CUDA in the usual notation: 12.8 for 12080.
 func release(version int) string {
 	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 }
 
-// initialisms are words of results' names that Go spells in its own way.
+// initialisms are words in results' names that Go spells differently.
 var initialisms = map[string]string{
 	"CDP": "CDP", "CIG": "CIG", "CUDA": "CUDA", "D3D12": "D3D12", "DMA": "DMA", "ECC": "ECC", "FIFO": "FIFO", "GPU": "GPU", "ID": "ID", "IPC": "IPC",
 	"JIT": "JIT", "MPS": "MPS", "NUMA": "NUMA", "NUMSLICES": "NumSlices", "NVLINK": "NVLink", "P2P": "P2P", "PC": "PC", "PCI": "PCI", "PTX": "PTX",
 	"RDMA": "RDMA", "RPC": "RPC", "SHMEM": "SharedMem", "TCC": "TCC", "VMM": "VMM",
 }
 
-// camel makes READY_OR_NOT ReadyOrNot.
+// camel converts a name: READY_OR_NOT becomes ReadyOrNot.
 func camel(name string) string {
 	var b strings.Builder
 	for _, w := range strings.Split(name, "_") {
@@ -83,7 +82,7 @@ func camel(name string) string {
 	return b.String()
 }
 
-// resultName makes CUDA_ERROR_NOT_READY ResultNotReady.
+// resultName converts a name: CUDA_ERROR_NOT_READY becomes ResultNotReady.
 func resultName(name string) string {
 	return "Result" + camel(strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_"))
 }
@@ -125,8 +124,8 @@ func emitPublicResults(m *manifest) string {
 	return b.String()
 }
 
-// emitEnums writes the constants of the enums that the calls' parameters have, of those that are public in package
-// cu, and of the enums and macros that the plan names.
+// emitEnums writes the constants of the enums of the calls' parameters, of the public enums of
+// package cu, and of the enums and macros in the plan.
 func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	used := map[string]bool{}
 	for _, c := range plan.calls {
@@ -173,8 +172,8 @@ func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	return b.String(), nil
 }
 
-// publicEnums are the enums of which package cu has all constants: the enum, the
-// prefix of its constants, and the Go type, which is the prefix in Go too.
+// publicEnums are the enums of which package cu has all constants: the enum, the prefix of its
+// constants, and the Go type, which is the prefix in Go too.
 var publicEnums = []struct{ enum, prefix, typ string }{
 	{"CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", "DeviceAttribute"},
 	{"CUdevice_P2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_", "P2PAttribute"},
@@ -183,15 +182,15 @@ var publicEnums = []struct{ enum, prefix, typ string }{
 	{"CUlimit", "CU_LIMIT_", "Limit"},
 }
 
-// olderSpellings are constants that stand before the name that is used today
-// for the same value. Others stand after it.
+// olderSpellings are older names of constants that come before today's name of the same value. Most
+// older names come after it.
 var olderSpellings = map[string]bool{
 	"CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED": true,
 	"CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED":          true,
 }
 
-// emitPublicEnums writes the constants of the public enums, which have driver's values, and their names, one
-// for each value.
+// emitPublicEnums writes the constants of the public enums, which have the values of package
+// driver, and one name for each value.
 func emitPublicEnums(m *manifest) string {
 	var b strings.Builder
 	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")

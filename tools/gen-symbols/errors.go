@@ -7,29 +7,28 @@ import (
 	"strings"
 )
 
-// maxErrors is how many complaints one run prints: past a point a malformed
-// header only repeats itself.
+// maxErrors is how many errors one run prints. A malformed header would only repeat the same error.
 const maxErrors = 20
 
-// A posError is one complaint about one line of one input file.
+// A posError is an error in one line of an input file.
 type posError struct {
 	file string
 	line int
 	msg  string
 }
 
-// Error puts the place first, as compilers do.
+// Error returns a text that begins with the place, as compilers do.
 func (e posError) Error() string { return fmt.Sprintf("%s:%d: %s", e.file, e.line, e.msg) }
 
-// An errorList collects complaints, so that one run reports all of them.
+// An errorList collects errors, so that one run reports all of them.
 type errorList []posError
 
 func (l *errorList) add(file string, line int, format string, args ...any) {
 	*l = append(*l, posError{file, line, fmt.Sprintf(format, args...)})
 }
 
-// err returns nil for an empty list, and otherwise the list in the order of the
-// files' lines and without repetitions.
+// err returns nil for an empty list. Otherwise it returns the list in the order of the lines,
+// without duplicates.
 func (l *errorList) err() error {
 	if len(*l) == 0 {
 		return nil
@@ -41,7 +40,7 @@ func (l *errorList) err() error {
 	return *l
 }
 
-// Error prints one complaint a line, at most maxErrors of them.
+// Error returns one line for each error, and at most maxErrors lines.
 func (l errorList) Error() string {
 	var b strings.Builder
 	for i, e := range l {

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// evaluate computes an integer constant expression as C does, in 64 bits.
-// lookup gives the value of a name. A cast is recognised by its shape, a
-// parenthesis around a type name, and changes nothing: the values that the
-// headers cast are small.
+// evaluate computes an integer constant expression as C does, in 64 bits. lookup returns the value
+// of a name. A parenthesis around a type name is a cast. Casts have no effect, because the values
+// that the headers cast are small.
 func evaluate(toks []token, lookup func(name string) (int64, bool)) (int64, error) {
 	e := evaluator{toks: toks, lookup: lookup}
 	v := e.binary(1)
@@ -50,7 +49,7 @@ var precedence = map[string]int{
 	"<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }
 
-// binary reads operators that bind at least as strongly as level.
+// binary reads operators with at least the precedence level.
 func (e *evaluator) binary(level int) int64 {
 	v := e.unary()
 	for e.err == nil {
@@ -120,7 +119,7 @@ func (e *evaluator) apply(op string, a, b int64) int64 {
 	}
 }
 
-// maxDepth bounds nesting, so that a malformed header cannot exhaust the stack.
+// maxDepth limits nesting, so that a malformed header cannot exhaust the stack.
 const maxDepth = 200
 
 func (e *evaluator) unary() int64 {

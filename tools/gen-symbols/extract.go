@@ -12,10 +12,9 @@ import (
 // A source is an input file: its name for messages, and its text.
 type source struct{ name, text string }
 
-// The header is read three times: as every program reads it, as a program that
-// asks for per-thread default streams does, and as the driver's own sources do,
-// which see the older ABIs. The ODR macro takes an enum's end marker away that
-// only they see.
+// The header is read three times: as all programs read it, as programs with per-thread default
+// streams do, and as the driver's own sources do, which declare the older ABIs. The ODR macro
+// removes an enum's end marker that only the driver's sources have.
 var passes = [][]string{
 	plainPass:     nil,
 	perThreadPass: {"CUDA_API_PER_THREAD_DEFAULT_STREAM"},
@@ -28,7 +27,7 @@ const (
 	internalPass
 )
 
-// platform is what a C compiler on 64-bit Linux defines, as far as the headers ask.
+// platform has the macros of a C compiler on 64-bit Linux that the headers use.
 var platform = []string{"__LP64__", "__GNUC__"}
 
 var (
@@ -36,13 +35,13 @@ var (
 	pfnName    = regexp.MustCompile(`^PFN_(cu[A-Z]\w*?)_v(\d+)(_ptds|_ptsz)?$`)
 )
 
-// An abi is a function's prototype and what its name says.
+// An abi is a function's prototype and the meaning of its name.
 type abi struct {
 	proto   *prototype
 	unit    *unit
 	ask     string
 	flavour string // "", "_ptds" or "_ptsz"
-	order   int    // of its ABIs: the number behind _v
+	order   int    // of its ABIs: the number after _v
 	version int    // of CUDA: known for typedefs
 	base    string
 	current bool
@@ -52,7 +51,7 @@ func (a *abi) signature() string {
 	return a.unit.signature(&ctype{shape: sFunc, elem: a.proto.ret, params: a.proto.params})
 }
 
-// extract makes a manifest of the headers and of the two files of ours.
+// extract makes a manifest from the headers and from the two files of this project.
 func extract(cuda, typedefs, results, classes source) (*manifest, error) {
 	var errs errorList
 	rules := parseClasses(classes.name, classes.text, &errs)
@@ -72,7 +71,7 @@ func extract(cuda, typedefs, results, classes source) (*manifest, error) {
 		units[i] = u
 	}
 	if err := errs.err(); err != nil {
-		return nil, err // what follows would only complain about the consequences
+		return nil, err // later errors would only be consequences
 	}
 	m := &manifest{results: joinResults(units[plainPass], results.name, texts, &errs)}
 	m.enums = enumFacts(units[plainPass])
@@ -107,15 +106,15 @@ func enumFacts(u *unit) []enumFact {
 	return facts
 }
 
-// defineFacts returns CUDA_VERSION, and the macros that are plain numbers and
-// named like the API's own, by name.
+// defineFacts returns CUDA_VERSION, and by name the macros that are numbers and have names of the
+// API.
 func defineFacts(file string, pp *preprocessor, u *unit, errs *errorList) (version int, facts []constant) {
 	for _, name := range slices.Sorted(slices.Values(pp.names)) {
 		m := pp.macros[name]
 		if m == nil || m.isFunc || len(m.body) == 0 || !strings.HasPrefix(name, "CU") {
 			continue
 		}
-		// A number that only names another enum's constant is one too.
+		// A macro can also be the name of a constant of an enum.
 		v, err := evaluate(pp.expand(m.body), func(s string) (int64, bool) { v, ok := u.constants[s]; return v, ok })
 		switch {
 		case name == "CUDA_VERSION" && err != nil:
@@ -133,7 +132,7 @@ func defineFacts(file string, pp *preprocessor, u *unit, errs *errorList) (versi
 	return version, facts
 }
 
-// collectExports gathers the functions that any pass declares, by export name.
+// collectExports returns the functions that any pass declares, by export name.
 func collectExports(units []*unit, errs *errorList) []*abi {
 	byName := map[string]*abi{}
 	var exports []*abi
@@ -154,7 +153,7 @@ func collectExports(units []*unit, errs *errorList) []*abi {
 			} else if known.signature() != a.signature() {
 				errs.add(p.file, p.line, "%s is declared differently in line %d", p.name, known.proto.line)
 			}
-			// A flavour is current if the pass that is made for it meets it.
+			// A function is current if the pass for its flavour declares it.
 			if i == plainPass && known.flavour == "" || i == perThreadPass && known.flavour != "" {
 				known.base, known.current = p.written, true
 			}
@@ -164,10 +163,9 @@ func collectExports(units []*unit, errs *errorList) []*abi {
 	return exports
 }
 
-// joinVersions gives every export the CUDA version in the name of its typedef.
-// The typedefs of one function in the order of their versions are its exports
-// in the order of their suffixes: that both are equally many, and that their
-// signatures agree pair by pair, is checked and not assumed.
+// joinVersions gives every export the CUDA version in the name of its typedef. The typedefs of a
+// function, sorted by version, belong to its exports, sorted by suffix. joinVersions checks that
+// there are as many typedefs as exports, and that their signatures agree.
 func joinVersions(exports []*abi, u *unit, errs *errorList) {
 	type key struct{ ask, flavour string }
 	typedefs := map[key][]*abi{}
@@ -242,7 +240,7 @@ func funcFacts(a *abi, rules []rule, errs *errorList) funcFact {
 	return f
 }
 
-// checkCurrent holds that a name and a flavour have one current ABI.
+// checkCurrent checks that a name and a flavour have one current ABI.
 func checkCurrent(exports []*abi, errs *errorList) {
 	seen := map[string]*abi{}
 	for _, a := range exports {

@@ -59,8 +59,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// firstDifference returns the number of the first line that is not the same in
-// both texts, and that line in both; 0 if there is none.
+// firstDifference returns the number of the first line that differs, and that line of both texts.
+// It returns 0 if there is none.
 func firstDifference(want, got string) (line int, w, g string) {
 	if want == got {
 		return 0, "", ""
@@ -79,7 +79,7 @@ func TestGoldenManifest(t *testing.T) {
 	golden(t, "testdata/golden/manifest.tsv", widgetManifest(t).format())
 }
 
-// goldenName flattens a path of the module, as golden files share a folder.
+// goldenName returns a path of the module as a file name, because golden files share a folder.
 func goldenName(name string) string {
 	return "testdata/golden/" + strings.ReplaceAll(strings.TrimPrefix(name, "internal/"), "/", "_")
 }
@@ -94,7 +94,7 @@ func TestGoldenEmit(t *testing.T) {
 	}
 }
 
-// stubs stand in for the hand-written files beside the generated ones.
+// stubs replace the hand-written files beside the generated ones.
 var stubs = map[string]string{
 	"github.com/purecu/purecu/internal/ccall": `package ccall
 import "unsafe"
@@ -160,8 +160,8 @@ func (i stubImporter) Import(name string) (*types.Package, error) {
 	return i.std.Import(name)
 }
 
-// TestGoldenCompiles type-checks what the invented API becomes, which has
-// roles that no call of the real one needs.
+// TestGoldenCompiles type-checks the files for the invented API, which uses roles that no real call
+// needs.
 func TestGoldenCompiles(t *testing.T) {
 	files, err := emit(widgetManifest(t), readSource(t, "testdata/calls.tsv"), "manifest.tsv")
 	if err != nil {

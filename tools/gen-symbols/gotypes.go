@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// goTypes maps types of C that calls use to Go types of package driver. Enums
-// that are not here are int32, as they are in C.
+// goTypes maps C types of calls to Go types of package driver. All other enums are int32, as in C.
 var goTypes = map[string]string{
 	"int": "int32", "unsigned int": "uint32", "unsigned char": "uint8", "unsigned short": "uint16",
 	"size_t": "uint64", "unsigned long long": "uint64", "long long": "int64", "float": "float32",
@@ -34,10 +33,10 @@ var goTypes = map[string]string{
 	"CUdevResourceDesc": "DevResourceDesc",
 }
 
-// arrayTypes are the types whose Go type is an array, of so many bytes in all.
+// arrayTypes are the types that are arrays in Go, with their size in bytes.
 var arrayTypes = map[string]int64{"CUuuid": 16, "CUipcEventHandle": 64, "CUipcMemHandle": 64, "CUmemLocation": 8, "CUdevResource": 144}
 
-// scalarType returns the Go type of a C type that is no pointer.
+// scalarType returns the Go type of a C type that is not a pointer.
 func scalarType(m *manifest, name string) (string, bool) {
 	if t, ok := goTypes[name]; ok {
 		return t, true
@@ -54,19 +53,19 @@ func scalarType(m *manifest, name string) (string, bool) {
 func word(typ, expr string) string {
 	switch typ {
 	case "int32", "Device", "Result":
-		return "uintptr(uint32(" + expr + "))" // no sign in the upper half
+		return "uintptr(uint32(" + expr + "))" // not sign-extended
 	}
 	return "uintptr(" + expr + ")"
 }
 
-// taken maps names that the emitted methods need for themselves to others.
+// taken maps parameter names that emitted methods use for something else to other names.
 var taken = map[string]string{
 	"t": "tArg", "at": "atArg", "th": "thArg", "res": "resArg", "r": "rArg", "f": "function", "fn": "callback",
 	"func": "function", "len": "n", "append": "more", "error": "code", "string": "text", "unsafe": "raw", "ccall": "c",
 	"strings": "words", "binary": "bits", "uintptr": "word", "type": "typ",
 }
 
-// goName makes a parameter's name of C one of Go.
+// goName returns the Go name for a C parameter.
 func goName(name string) string {
 	words := strings.Split(name, "_")
 	for i, w := range words[1:] {

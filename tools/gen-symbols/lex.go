@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// A kind says what sort of token a token is.
+// A kind is the kind of a token.
 type kind uint8
 
 const (
@@ -20,18 +20,18 @@ type token struct {
 	file string
 	line int
 	bol  bool   // first token of its logical line
-	glue bool   // no white space before it: tells "#define F(x)" from "#define F (x)"
-	orig string // the name that the programmer wrote, if a macro put this token here
+	glue bool   // no white space before it: "#define F(x)" differs from "#define F (x)"
+	orig string // the name in the source, if a macro made this token
 	doc  string // the comment right before it
 	hide []string
 }
 
-// is reports whether t is the punctuation or the identifier text.
+// is reports whether t is this punctuator or identifier.
 func (t token) is(text string) bool {
 	return (t.kind == tPunct || t.kind == tIdent) && t.text == text
 }
 
-// written returns the name that stands in the source for t.
+// written returns the name in the source that t came from.
 func (t token) written() string {
 	if t.orig != "" {
 		return t.orig
@@ -42,8 +42,8 @@ func (t token) written() string {
 // puncts are the punctuators of more than one character, longest first.
 var puncts = []string{"...", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "##", "->"}
 
-// lex splits a header into tokens. Comments become the doc of the token after
-// them, and a backslash at the end of a line joins it to the next.
+// lex splits a header into tokens. A comment becomes the doc of the next token. A backslash at the
+// end of a line joins the line with the next one.
 func lex(file, src string, errs *errorList) []token {
 	l := lexer{file: file, src: src, line: 1, bol: true, errs: errs}
 	for l.next() {
@@ -124,7 +124,7 @@ func (l *lexer) literal(quote byte, line int, glue bool) {
 			return
 		}
 	}
-	// An apostrophe in the text of an #error or of a skipped group is no literal.
+	// An apostrophe in the text of an #error or of an unused group is not a literal.
 	l.pos = min(l.pos, len(l.src))
 	l.emit(tString, l.src[start:l.pos], line, glue)
 }

@@ -16,8 +16,8 @@ func committedManifest(t *testing.T) *manifest {
 	return m
 }
 
-// TestLibraryStubs holds what exported functions of the library in C do that a careless
-// generator would get wrong.
+// TestLibraryStubs checks what exported functions of the C library do where a faulty generator
+// would be wrong.
 func TestLibraryStubs(t *testing.T) {
 	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestLibraryStubs(t *testing.T) {
 	}
 }
 
-// TestLibraryMalformed shows that a faulty file is refused.
+// TestLibraryMalformed checks that a malformed file is rejected.
 func TestLibraryMalformed(t *testing.T) {
 	m, calls := committedManifest(t), readSource(t, "calls.tsv")
 	for line, want := range map[string]string{
@@ -105,6 +105,6 @@ func TestLibraryMalformed(t *testing.T) {
 	}
 	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
 	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m"); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
-		t.Errorf("a type that nobody knows: %v", err)
+		t.Errorf("an unknown type: %v", err)
 	}
 }

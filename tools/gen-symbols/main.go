@@ -1,12 +1,12 @@
-// Command gen-symbols turns the headers of the CUDA driver API into a manifest
-// of facts, and the manifest into the generated files of the library.
+// Command gen-symbols makes a manifest of facts from the headers of the CUDA driver API, and the
+// generated files of the library from the manifest.
 //
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -classes classes.txt -o manifest/cuda-13.0.tsv
 //	gen-symbols emit -manifest manifest/cuda-13.0.tsv -calls calls.tsv -root ../..
 //	gen-symbols library -manifest manifest/cuda-13.0.tsv -calls calls.tsv -libcuda libcuda.tsv -root ../..
 //
-// The headers are NVIDIA's and stay outside of the repository. A manifest holds
-// names, numbers and prototypes only, so that everybody can run emit.
+// The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
+// and prototypes, so that everybody can run emit.
 package main
 
 import (
@@ -27,10 +27,10 @@ func main() {
 	}
 }
 
-// errUsage is what run says to an unknown command.
+// errUsage is the error of run for an unknown command.
 var errUsage = errors.New("usage: gen-symbols extract|emit|library [flags]; gen-symbols extract -h lists the flags")
 
-// run does what the arguments say.
+// run runs the command with arguments.
 func run(args []string, stderr io.Writer) error {
 	if len(args) == 0 {
 		return errUsage
@@ -43,7 +43,7 @@ func run(args []string, stderr io.Writer) error {
 	case "emit":
 		return runEmit(flags, args[1:], nil)
 	case "library":
-		return runEmit(flags, args[1:], flags.String("libcuda", "libcuda.tsv", "what the library in C needs besides"))
+		return runEmit(flags, args[1:], flags.String("libcuda", "libcuda.tsv", "further facts for the C library"))
 	}
 	return errUsage
 }
@@ -51,7 +51,7 @@ func run(args []string, stderr io.Writer) error {
 func runExtract(flags *flag.FlagSet, args []string) error {
 	cuda := flags.String("cuda", "", "path of cuda.h")
 	typedefs := flags.String("typedefs", "", "path of cudaTypedefs.h of the same release")
-	results := flags.String("results", "results.tsv", "what the driver says for each result")
+	results := flags.String("results", "results.tsv", "the driver's text for each result")
 	classes := flags.String("classes", "classes.txt", "rules for the class of each function")
 	out := flags.String("o", "", "manifest to write")
 	if err := parseFlags(flags, args); err != nil {
@@ -72,8 +72,7 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 	return writeFiles(map[string][]byte{*out: m.format()})
 }
 
-// runEmit writes the files of the library, or, given the flag that names a file
-// for it, those of the library in C.
+// runEmit writes the files of the library, or of the C library if there is a flag for its file.
 func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
@@ -113,7 +112,7 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 	return writeFiles(rooted)
 }
 
-// parseFlags parses args and holds that every flag has a value.
+// parseFlags parses args, and returns an error if a flag has no value.
 func parseFlags(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -130,8 +129,8 @@ func parseFlags(flags *flag.FlagSet, args []string) error {
 	return missing
 }
 
-// writeFiles writes all of the files or, as far as it can help it, none: each
-// is complete beside its place before the first is moved there.
+// writeFiles writes all files or, if possible, none. It writes each file under a temporary name
+// before it moves the first one to its place.
 func writeFiles(files map[string][]byte) (err error) {
 	temps := map[string]string{}
 	defer func() {

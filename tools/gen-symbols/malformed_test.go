@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// preamble begins every header of these tests: two lines, so that what a test
-// adds begins in line 3.
+// preamble begins every header of these tests. It has two lines, so that the test's own text begins
+// in line 3.
 const preamble = `#define CUDA_VERSION 9020
 typedef enum cudaError_enum { CUDA_SUCCESS = 0 } CUresult;
 `
@@ -24,12 +24,12 @@ func TestMalformed(t *testing.T) {
 	}{
 		{name: "nothing wrong", header: spin, typedefs: pfnSpin},
 
-		// The tokenizer.
+		// These are errors of the tokenizer.
 		{name: "open comment", header: "\n/* for ever\n", want: "h:4: comment does not end"},
 		{name: "stray character", header: "int \x01;\n", want: "h:3: unexpected character '\\x01'"},
 		{name: "joined lines count", header: "#define A \\\n\\\n1\nbad;\n", want: "h:6: unknown type \"bad\""},
 
-		// The preprocessor.
+		// These are errors of the preprocessor.
 		{name: "open #if", header: "#ifdef A\n#else\n", want: "h:3: #if without #endif"},
 		{name: "#endif alone", header: "#endif\n", want: "h:3: #endif without #if"},
 		{name: "#else twice", header: "#if 1\n#else\n#else\n#endif\n", want: "h:5: #else after #else"},
@@ -50,7 +50,7 @@ func TestMalformed(t *testing.T) {
 			"#define A3 A2 A2 A2 A2 A2 A2 A2 A2\n#define A4 A3 A3 A3 A3 A3 A3 A3 A3\n#define A5 A4 A4 A4 A4 A4 A4 A4 A4\n\nA5;\n",
 			want: "h:10: macro A4: the macros make too many tokens\nh:10: unknown type \"x\""},
 
-		// Declarations.
+		// These are errors in declarations.
 		{name: "unknown type", header: "CUresult cuWidgetSpin(CUwidget w);\n", want: "h:3: unknown type \"CUwidget\""},
 		{name: "all of the errors", header: "CUone f(void);\n\nCUtwo g(void);\n", want: "h:3: unknown type \"CUone\"\nh:5: unknown type \"CUtwo\""},
 		{name: "missing semicolon", header: spin[:len(spin)-2] + "\n" + spin, want: "h:4: expected \";\", found \"CUresult\""},
@@ -69,7 +69,7 @@ func TestMalformed(t *testing.T) {
 		{name: "open function body", header: "static inline int f(void) { if (1) {\n", want: "h:3: function body does not end"},
 		{name: "deep", header: "int " + strings.Repeat("(*", 300) + "f" + strings.Repeat(")", 300) + ";\n", want: "h:3: declaration is nested too deeply"},
 
-		// What the parts have to do with each other.
+		// These are contradictions between the files.
 		{name: "no typedef", header: spin, want: "h:3: cuWidgetSpin has 1 prototype and 0 typedefs"},
 		{name: "no prototype", typedefs: pfnSpin, want: "t:1: PFN_cuWidgetSpin_v2000 has no prototype"},
 		{name: "other signature", header: spin, typedefs: "typedef CUresult (*PFN_cuWidgetSpin_v2000)(unsigned n);\n",
@@ -92,7 +92,7 @@ func TestMalformed(t *testing.T) {
 			typedefs: pfnSpin + "typedef CUresult (*PFN_cuWidgetSpin_v3000)(int n);\n",
 			want:     "h:4: cuWidgetSpin is both cuWidgetSpin and cuWidgetSpin_v2"},
 
-		// The files of ours.
+		// These are errors in the files of this project.
 		{name: "unknown result", header: "", results: "0\tCUDA_SUCCESS\tfine\n1\tCUDA_ERROR_X\tno\n", want: "r:2: code 1, CUDA_ERROR_X, is not in the header"},
 		{name: "missing result", results: "\n", want: "h:2: CUDA_SUCCESS = 0 has no line in r"},
 		{name: "other result", results: "0\tCUDA_FINE\tfine\n", want: "r:1: code 0 is CUDA_FINE here and CUDA_SUCCESS in the header"},
@@ -159,7 +159,7 @@ func TestMalformedCalls(t *testing.T) {
 		{"A\tcuWidgetCopy_v2\t-\tin\tbuf\tin", "c:1: A: parameter src: no parameter is its length"},
 		{"A\tcuWidgetCopy_v2\t-\tin\tbytes\tlen", `c:1: A: parameter ByteCount: no buf parameter ""`},
 		{"A\tcuWidgetCopy_v2\t-\tin\tbuf\tlen:dst", `c:1: A: parameter ByteCount: no buf parameter "dst"` + "\n" + "c:1: A: parameter src: no parameter is its length"},
-		{"A\tcuWidgetEach\t-\tin\tfunc\thostptr", "c:1: A: parameter fn: func without data behind it"},
+		{"A\tcuWidgetEach\t-\tin\tfunc\thostptr", "c:1: A: parameter fn: func without data after it"},
 		{"A\tcuWidgetEach\t-\tin\tin\tdata", `c:1: A: parameter fn: CUhostFn cannot be "in"` + "\n" + "c:1: A: parameter userData: data without func before it"},
 		{"constants\t[", `c:1: malformed pattern "["`},
 		{"constants\tCU_NO_SUCH", "c: no enum and no macro is called CU_NO_SUCH"},
@@ -188,8 +188,8 @@ func TestMalformedManifest(t *testing.T) {
 	}
 }
 
-// TestRun runs the commands on files: good input replaces the output, bad input
-// leaves everything as it was.
+// TestRun runs the commands on files. Correct input replaces the output, and malformed input
+// changes nothing.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "manifest.tsv")
@@ -255,9 +255,9 @@ func fileNames(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// FuzzExtract holds that no header makes the tool panic, and that what it takes
-// from a header it can read again. The seeds are short: the fuzzer would spend
-// its time on shortening a long one.
+// FuzzExtract checks that no header makes the tool panic, and that the tool can read the manifest
+// that it writes. The seeds are short, because the fuzzer would spend its time on shortening long
+// ones.
 func FuzzExtract(f *testing.F) {
 	_, _, results, classes := widget(f)
 	for _, seed := range []struct{ header, typedefs string }{

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A manifest holds the facts about one release of the driver API. Its file is
-// the only link between a header and the generated code.
+// A manifest has the facts about one release of the driver API. Its file is the only connection
+// between a header and the generated code.
 type manifest struct {
 	version int // CUDA_VERSION
 	results []resultFact
@@ -38,14 +38,14 @@ type enumFact struct {
 
 // A funcFact is one ABI of one function of the driver.
 type funcFact struct {
-	export    string // what dlsym knows
-	ask       string // what cuGetProcAddress knows
-	version   int    // of CUDA, that brought this ABI
-	perThread bool   // of the flavour whose default stream is the thread's own
+	export    string // the name for dlsym
+	ask       string // the name for cuGetProcAddress
+	version   int    // of CUDA that introduced this ABI
+	perThread bool   // for per-thread default streams
 	class     string
-	dlsym     bool   // cuGetProcAddress cannot be asked for it
-	current   bool   // what the header makes of base
-	base      string // what a C programmer writes
+	dlsym     bool   // cuGetProcAddress does not find it
+	current   bool   // the ABI that the header gives base
+	base      string // the name in C source
 	ret       string
 	params    []paramFact
 }
@@ -57,7 +57,7 @@ type paramFact struct {
 	size int64 // in bytes, of a struct or union that is passed by value, else 0
 }
 
-// manifestHead explains the file to whoever reads a diff of it.
+// manifestHead explains the file to readers of a diff.
 const manifestHead = `# Facts about the CUDA driver API, written by gen-symbols extract. Do not edit.
 # version	CUDA_VERSION
 # result	code	name	sticky or -	text
@@ -66,7 +66,7 @@ const manifestHead = `# Facts about the CUDA driver API, written by gen-symbols 
 # func	export	name to ask for	since	plain or per-thread	class	proc or dlsym	current or -	name in C	returns	parameter:type[:size if by value]…
 `
 
-// format writes m as the text of a manifest.
+// format returns m as text.
 func (m *manifest) format() []byte {
 	var b strings.Builder
 	b.WriteString(manifestHead)
@@ -114,7 +114,7 @@ func hex(v int64) string {
 	return fmt.Sprintf("%#x", v)
 }
 
-// parseManifest reads what format wrote.
+// parseManifest reads the text that format returns.
 func parseManifest(file, text string) (*manifest, error) {
 	var errs errorList
 	m := &manifest{}
@@ -173,7 +173,7 @@ func parseManifest(file, text string) (*manifest, error) {
 	return m, errs.err()
 }
 
-// A row is one line of one of the tab-separated files.
+// A row is one line of a file with tabs between columns.
 type row struct {
 	file   string
 	line   int
@@ -217,8 +217,7 @@ func (r row) number(i int) int64 {
 	return v
 }
 
-// choice reads a column that holds one of two words, and reports whether it is
-// the second.
+// choice reads a column with one of two words, and reports whether it is the second word.
 func (r row) choice(i int, no, yes string) bool {
 	if s := r.field(i); s != no && s != yes {
 		r.bad("column %d: %q is neither %q nor %q", i+1, s, no, yes)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A unit is what the parser learnt from one preprocessed header, or several.
+// A unit has the declarations of one or several preprocessed headers.
 type unit struct {
 	typedefs  map[string]*ctype
 	records   map[string]*ctype // by "struct tag" or "union tag"
@@ -36,8 +36,8 @@ type enumerator struct {
 
 // A prototype is the declaration of a function.
 type prototype struct {
-	name    string // after the preprocessor: what the linker sees
-	written string // before it: what a C programmer writes
+	name    string // for the linker, after the preprocessor
+	written string // in the source, before the preprocessor
 	file    string
 	line    int
 	ret     *ctype
@@ -50,8 +50,8 @@ func newUnit(errs *errorList) *unit {
 	}
 }
 
-// A parser reads declarations. It gives up on a declaration by panicking with
-// a syntaxError, and goes on after the next semicolon.
+// A parser reads declarations. If it cannot read a declaration, it panics with a syntaxError, and
+// continues after the next semicolon.
 type parser struct {
 	*unit
 	toks  []token
@@ -61,7 +61,7 @@ type parser struct {
 
 type syntaxError struct{}
 
-// parse adds what toks declare to u.
+// parse adds the declarations in toks to u.
 func (u *unit) parse(toks []token) {
 	p := &parser{unit: u, toks: toks}
 	for p.pos < len(p.toks) {
@@ -108,7 +108,7 @@ func (p *parser) fail(format string, args ...any) {
 	panic(syntaxError{})
 }
 
-// nest guards a recursive production.
+// nest limits the depth of a recursive production.
 func (p *parser) nest() func() {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("declaration is nested too deeply")
@@ -146,7 +146,7 @@ func (p *parser) declaration() {
 			p.typedef(name, typ)
 		case typ.shape == sFunc:
 			if p.peek().is("{") {
-				// An inline function is no export.
+				// An inline function is not an export.
 				p.skipBraces()
 				return
 			}
@@ -164,8 +164,8 @@ func (p *parser) declaration() {
 	p.expect(";")
 }
 
-// recoverAt goes on behind the declaration that began at start: after the next
-// semicolon outside of braces.
+// recoverAt continues after the declaration that began at start: after the next semicolon outside
+// of braces.
 func (p *parser) recoverAt(start int) {
 	p.pos = start
 	depth := 0
@@ -225,7 +225,7 @@ func (p *parser) newPrototype(name, first token, typ *ctype) *prototype {
 		ret: typ.elem, params: typ.params}
 }
 
-// specifiers reads what stands before the declarators, the type above all.
+// specifiers reads the tokens before the declarators, which include the type.
 func (p *parser) specifiers(inline *bool) *ctype {
 	defer p.nest()()
 	var typ *ctype
@@ -288,7 +288,7 @@ func isBasicWord(s string) bool {
 	return false
 }
 
-// attributes skips attributes, and returns the alignment that they ask for.
+// attributes skips attributes, and returns the alignment in them.
 func (p *parser) attributes() (align int64) {
 	for {
 		t := p.peek()
@@ -303,7 +303,7 @@ func (p *parser) attributes() (align int64) {
 	}
 }
 
-// parens takes a parenthesis and returns what is in it.
+// parens takes a parenthesis, and returns its content.
 func (p *parser) parens() []token {
 	p.expect("(")
 	start := p.pos
@@ -321,7 +321,7 @@ func (p *parser) parens() []token {
 	}
 }
 
-// constant evaluates toks, whose value the token t asked for.
+// constant evaluates toks for the token t.
 func (p *parser) constant(t token, toks []token) int64 {
 	toks = p.sizeofs(toks)
 	v, err := evaluate(toks, func(name string) (int64, bool) { v, ok := p.constants[name]; return v, ok })
@@ -331,7 +331,7 @@ func (p *parser) constant(t token, toks []token) int64 {
 	return v
 }
 
-// sizeofs returns toks with the size in place of each sizeof(type).
+// sizeofs returns toks with each sizeof(type) replaced by its value.
 func (p *parser) sizeofs(toks []token) []token {
 	i := slices.IndexFunc(toks, func(t token) bool { return t.is("sizeof") })
 	if i < 0 {

@@ -23,8 +23,8 @@ func (p *parser) declarator(base *ctype) (name token, typ *ctype) {
 }
 
 func (p *parser) directDeclarator(typ *ctype) (name token, _ *ctype) {
-	// A parenthesis before the name holds a declarator whose base is what comes
-	// behind it: read that first.
+	// A parenthesis before the name has a declarator whose base comes after the parenthesis. So the
+	// base is read first.
 	if p.peek().is("(") && (p.at(1).is("*") || p.at(1).is("(") || p.at(1).is("__stdcall")) {
 		inner := p.pos
 		p.parens()

@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// A resultText is a line of the results file: what the driver itself says for
-// a code, and whether we know better than the header that it is sticky.
+// A resultText is a line of the results file: the driver's own text for a code, and whether the
+// result is sticky although the header does not say so.
 type resultText struct {
 	name   string
 	text   string
@@ -11,7 +11,7 @@ type resultText struct {
 	line   int
 }
 
-// parseResults reads lines of code, name, text and, rarely, the word sticky.
+// parseResults reads lines of code, name, text and, optionally, the word sticky.
 func parseResults(file, text string, errs *errorList) map[int64]resultText {
 	texts := map[int64]resultText{}
 	eachRow(file, text, errs, func(r row) {
@@ -32,18 +32,18 @@ func parseResults(file, text string, errs *errorList) map[int64]resultText {
 	return texts
 }
 
-// stickyWords stand in the header's comment above each result after which a
-// process can use CUDA no more.
+// stickyWords are in the header's comment on each result after which a process can no longer use
+// CUDA.
 const stickyWords = "leaves the process in an inconsistent state"
 
-// isSticky reports whether the comment above a result says so.
+// isSticky reports whether the comment on a result has stickyWords.
 func isSticky(doc string) bool {
 	words := strings.Fields(strings.ReplaceAll(doc, "*", " "))
 	return strings.Contains(strings.Join(words, " "), stickyWords)
 }
 
-// joinResults makes facts of the constants of CUresult and the results file.
-// Either must have every code of the other.
+// joinResults makes facts from the constants of CUresult and the results file. Both must have the
+// same codes.
 func joinResults(u *unit, file string, texts map[int64]resultText, errs *errorList) []resultFact {
 	typ := u.typedefs["CUresult"]
 	var facts []resultFact

@@ -9,31 +9,31 @@ import (
 	"github.com/purecu/purecu/tools/internal/plot"
 )
 
-// peers are the libraries that can be compared, in the order of the table. The
-// others are compared with the first.
+// peers are the libraries that can be compared, in the order of the table. The first one is what
+// the others are compared with.
 var peers = []string{"C", "cu", "torch", "cuda.core"}
 
-// runName names a run: its file and, if the file has several, which of them.
+// runName names a run by its file and, if the file has several runs, by its number.
 type runName struct{ file, number string }
 
-// key is what is measured once.
+// key identifies a measurement.
 type key struct {
 	operation, peer string
 	run             runName
 	round           string
 }
 
-// input collects the measurements of files, and what is wrong with them.
+// input collects the measurements and the errors of files.
 type input struct {
 	plot.Complaints
 	m    measurements
 	seen map[key]plot.Place
 }
 
-// Read takes the measurements of one file.
+// Read reads the measurements of one file.
 func (in *input) Read(name, text string) { in.Each(name, text, in.line) }
 
-// line takes the measurement of one line.
+// line reads the measurement of one line.
 func (in *input) line(at plot.Place, s string) bool {
 	f := strings.Split(s, "\t")
 	if len(f) != 4 {
@@ -67,13 +67,13 @@ func (in *input) line(at plot.Place, s string) bool {
 	return false
 }
 
-// isNumber reports whether s is a decimal number from 1 in its shortest form.
+// isNumber reports whether s is a decimal number from 1 without leading zeros.
 func isNumber(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
 
-// Done returns what all files have, or what is wrong with them.
+// Done returns the measurements of all files, or their errors.
 func (in *input) Done() (plot.Report, error) {
 	if err := in.Err(); err != nil {
 		return nil, err

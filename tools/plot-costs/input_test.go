@@ -54,8 +54,8 @@ func TestInputStopsComplaining(t *testing.T) {
 	}
 }
 
-// TestInputFiles reads runs from several files, and takes the same round in
-// another file, or another run, for another measurement.
+// TestInputFiles reads runs from several files. The same round in another file or another run is
+// another measurement.
 func TestInputFiles(t *testing.T) {
 	var in input
 	in.Read("a.tsv", "torch\tpush\t1.1\t5\nC\tpoke\t1.1\t10\nC\tpoke\t2.1\t11\n")

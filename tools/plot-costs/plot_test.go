@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		args []string
-		want string // what the error says, or the output
+		want string // part of the error, or the output
 	}{
 		{nil, tool().Usage().Error()},
 		{[]string{"-nonsense"}, "flag provided but not defined: -nonsense"},
@@ -81,8 +81,8 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-// TestPlotScale draws bars of known lengths: on a logarithmic scale ten times
-// as much is always as much longer.
+// TestPlotScale draws bars of known lengths. On the logarithmic scale, ten times the value always
+// adds the same length.
 func TestPlotScale(t *testing.T) {
 	m := parse(t, "C\ta\t1\t2\ncu\ta\t1\t20\ntorch\ta\t1\t200\ncuda.core\tb\t1\t2000\n")
 	var widths, tops []float64
@@ -114,8 +114,8 @@ func TestPlotScale(t *testing.T) {
 	}
 }
 
-// TestPlotEnds holds that every bar can be seen and every whisker ends before the
-// axis does.
+// TestPlotEnds checks that every bar is visible, and that bars and whiskers end before the axis
+// does.
 func TestPlotEnds(t *testing.T) {
 	for name, text := range map[string]string{
 		"one at a power of ten":    "C\ta\t1\t1\n",
@@ -137,7 +137,7 @@ func TestPlotEnds(t *testing.T) {
 	}
 }
 
-// TestPlotAlone holds that a plot needs nothing else and can be seen on any page.
+// TestPlotAlone checks that a plot uses nothing external, and is visible on any page.
 func TestPlotAlone(t *testing.T) {
 	const odd = `a<b> & "c"`
 	m := parse(t, "C\t"+odd+"\t1\t2\n")
@@ -171,14 +171,14 @@ func TestPlotAlone(t *testing.T) {
 	if !background {
 		t.Error("there is no background of the plot's size")
 	}
-	// The title twice, the operation beside the bar and in its tooltip, the two
-	// lines of the caption.
+	// These are the title twice, the operation beside the bar and in its tooltip, and the two lines
+	// of the caption.
 	if texts != 6 {
 		t.Errorf("%q is there %d times, want 6", odd, texts)
 	}
 }
 
-// TestPlotSize draws all that there can be.
+// TestPlotSize draws the largest possible plot.
 func TestPlotSize(t *testing.T) {
 	var b strings.Builder
 	for i, p := range peers {

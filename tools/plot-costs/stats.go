@@ -11,13 +11,13 @@ import (
 // cell is one operation of one library.
 type cell struct{ operation, peer string }
 
-// measurements are nanoseconds a call.
+// measurements are the nanoseconds of calls.
 type measurements struct {
-	peers      []string // those that there are, in order
+	peers      []string // that were measured, in order
 	operations []string
 	runs       []runName
 	rounds     map[cell]map[runName][]float64
-	// order has the operations of each library as they first came.
+	// order has the operations of each library, in the order of the files.
 	order map[string][]string
 	count int
 }
@@ -39,8 +39,8 @@ func (m *measurements) add(k key, ns float64) {
 	m.count++
 }
 
-// arrange puts libraries and operations in order: C's operations first, as it is
-// what the others are compared with, and then what only others have.
+// arrange sorts libraries and operations: first the operations of C, which the others are compared
+// with, and then the operations that only other libraries have.
 func (m *measurements) arrange() {
 	for _, p := range peers {
 		if len(m.order[p]) == 0 {
@@ -79,17 +79,17 @@ func (m *measurements) roundsARun() string {
 	return plot.Plural(low, "round")
 }
 
-// ratio is how much more one library takes than another.
+// ratio compares the time of a library with that of C.
 type ratio struct {
 	median float64
-	// low and high are the ends of the interval that covers the median with
-	// 95 %, if known.
+	// low and high are the ends of the interval that contains the median with 95 %, if they are
+	// known.
 	low, high float64
 	known     bool
 }
 
-// ratioOf compares a library with C: in each run that has both, the medians of
-// the run's rounds. It reports false if there is no such run.
+// ratioOf compares a library with C, by the medians of the rounds in each run that has both. It
+// returns false if there is no such run.
 func (m *measurements) ratioOf(c cell) (ratio, bool) {
 	base := cell{c.operation, peers[0]}
 	var list []float64

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// parse reads measurements that are well-formed.
+// parse reads well-formed measurements.
 func parse(t *testing.T, text string) *measurements {
 	t.Helper()
 	var in input
@@ -28,8 +28,8 @@ func TestRoundsARun(t *testing.T) {
 	}
 }
 
-// TestRatio has a machine that gets slower from run to run: cu takes twice what
-// C takes in each, which shows only if runs are compared with themselves.
+// TestRatio simulates a machine that gets slower from run to run. In each run cu takes twice the
+// time of C. The ratio is correct only if it is computed within each run.
 func TestRatio(t *testing.T) {
 	var b strings.Builder
 	for run := 1; run <= 6; run++ {

@@ -8,11 +8,10 @@ import (
 	"github.com/purecu/purecu/tools/internal/svg"
 )
 
-// colours are those of the libraries, which those who see colours differently
-// can tell apart, too.
+// colours are the colours of the libraries. Colour-blind readers can distinguish them, too.
 var colours = []string{"#6e7781", "#0072b2", "#d55e00", "#009e73"}
 
-// The measures of the plot, in pixels.
+// These are the measures of the plot, in pixels.
 const (
 	plotWidth  = 880
 	plotLeft   = 218 // where the bars begin
@@ -24,8 +23,7 @@ const (
 	lineHeight = 16
 )
 
-// SVG returns the plot: the operations from top to bottom, with a bar for each
-// library.
+// SVG returns the plot: the operations from top to bottom, with a bar for each library.
 func (m *measurements) SVG(c plot.Caption) []byte {
 	p := costs{m: m}
 	p.scale()
@@ -57,7 +55,7 @@ func (m *measurements) SVG(c plot.Caption) []byte {
 	return p.End()
 }
 
-// have returns the libraries that have an operation, by their numbers.
+// have returns the numbers of the libraries that have an operation.
 func (m *measurements) have(op string) []int {
 	var list []int
 	for i, p := range peers {
@@ -68,15 +66,14 @@ func (m *measurements) have(op string) []int {
 	return list
 }
 
-// costs is the plot in the making.
+// costs is a plot that is being drawn.
 type costs struct {
 	svg.Image
 	plot.Axis
 	m *measurements
 }
 
-// scale finds the powers of ten between which all bars and whiskers end. The
-// shortest bar is to be seen.
+// scale finds the powers of ten around all bars and whiskers. The shortest bar must be visible.
 func (p *costs) scale() {
 	low, high := math.Inf(1), 0.0
 	for c := range p.m.rounds {
@@ -86,7 +83,7 @@ func (p *costs) scale() {
 	p.Axis = plot.NewAxis(plotLeft, plotRight, low, high)
 }
 
-// legend names the colours.
+// legend draws the name of each colour.
 func (p *costs) legend(y int) {
 	x := plotLeft
 	for i, name := range peers {

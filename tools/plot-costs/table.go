@@ -41,7 +41,7 @@ func (m *measurements) Markdown(c plot.Caption) []byte {
 	return []byte(b.String())
 }
 
-// method says what the numbers of the table are.
+// method returns how the numbers of the table were computed.
 func (m *measurements) method() string {
 	s := fmt.Sprintf("Medians of %s of %s; a ratio is the median of the runs' ratios", plot.Plural(len(m.runs), "run"), m.roundsARun())
 	if plot.LeftOut(len(m.runs)) >= 0 {

@@ -2,7 +2,7 @@
 //
 //	plot-trace [-svg FILE] [-title TEXT] FILE
 //
-// The drawing goes to the standard output unless -svg names a file.
+// It writes the drawing to the standard output, or to the file that -svg names.
 package main
 
 import (
@@ -20,10 +20,10 @@ func main() {
 	}
 }
 
-// errUsage is what run says if it is not one file that is named.
+// errUsage is the error of run unless exactly one file is named.
 var errUsage = errors.New("usage: plot-trace [-svg FILE] [-title TEXT] FILE")
 
-// run does what the arguments say.
+// run runs the command with arguments.
 func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("plot-trace", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints errors

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "draw docs/trace.svg anew")
+var update = flag.Bool("update", false, "rewrite docs/trace.svg")
 
 // TestCommitted draws the trace that examples/trace-pipeline writes in virtual time.
 func TestCommitted(t *testing.T) {
@@ -34,7 +34,7 @@ func TestCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("docs/trace.svg is another drawing; go test ./plot-trace -update draws it anew")
+		t.Error("docs/trace.svg differs from the drawing; go test ./plot-trace -update rewrites it")
 	}
 	for d := xml.NewDecoder(bytes.NewReader(got)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 		{"name":"a&b","ph":"X","ts":0,"dur":7,"pid":1,"tid":1},{"name":"lost","ph":"f","ts":1,"pid":1,"tid":1,"id":4}]}`
 	for _, tt := range []struct {
 		args []string
-		want string // what the error says, or the output
+		want string // part of the error, or the output
 	}{
 		{nil, errUsage.Error()},
 		{[]string{"a", "b"}, errUsage.Error()},

@@ -9,11 +9,10 @@ import (
 	"github.com/purecu/purecu/tools/internal/svg"
 )
 
-// colours are those of the lanes, in turn, which those who see colours differently can tell
-// apart, too.
+// colours are the colours of the lanes, in turn. Colour-blind readers can distinguish them, too.
 var colours = []string{"#c5cad0", "#7fb8dc", "#f2a56b", "#7cccae", "#dba7c6", "#ecd97f"}
 
-// The measures of the drawing, in pixels.
+// These are the measures of the drawing, in pixels.
 const (
 	width      = 880
 	left       = 90 // where the time begins
@@ -21,16 +20,16 @@ const (
 	top        = 66
 	lanePitch  = 40
 	laneHeight = 26
-	letter     = 6.2 // about the width of one
+	letter     = 6.2 // approximate width
 )
 
-// drawing is a drawing in the making.
+// drawing is a drawing of a trace.
 type drawing struct {
 	svg.Image
 	t *trace
 }
 
-// svg returns the drawing: the lanes from top to bottom, and the time from left to right.
+// svg draws the lanes from top to bottom, and the time from left to right.
 func (t *trace) svg(title string) []byte {
 	d := &drawing{t: t}
 	bottom := top + lanePitch*len(t.lanes)
@@ -52,7 +51,7 @@ func (t *trace) svg(title string) []byte {
 	return d.End()
 }
 
-// x returns where a time is.
+// x returns the x coordinate of a time.
 func (d *drawing) x(us float64) float64 { return left + (right-left)*us/d.t.end }
 
 // axis draws a line for each round time.
@@ -75,7 +74,7 @@ func (d *drawing) lane(i int, l *lane) {
 	d.Text(left-10, y+laneHeight/2+4, "e", l.name)
 	for _, e := range l.slices {
 		x := d.x(e.TS)
-		w := max(d.x(e.TS+e.Dur)-x, 1.5) // also what takes no time is to be seen
+		w := max(d.x(e.TS+e.Dur)-x, 1.5) // slices without a length are visible, too
 		d.Add(`<rect x="%s" y="%d" width="%s" height="%d" rx="1" class="p%d" stroke="#ffffff" stroke-width=".5"><title>%s</title></rect>`,
 			svg.Pixels(x), y, svg.Pixels(w), laneHeight, i%len(colours),
 			svg.Escape(fmt.Sprintf("%s: %s µs, from %s", e.Name, micros(e.Dur), micros(e.TS))))
@@ -88,7 +87,7 @@ func (d *drawing) lane(i int, l *lane) {
 
 func micros(us float64) string { return strconv.FormatFloat(us, 'f', 3, 64) }
 
-// arrow draws an arrow between lanes, from the edge of the one to that of the other.
+// arrow draws an arrow from the edge of one lane to the edge of another.
 func (d *drawing) arrow(from, to event) {
 	a, b := d.row(from), d.row(to)
 	y1, y2 := top+lanePitch*a+laneHeight, top+lanePitch*b

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// event is an event of the trace; times are in microseconds.
+// event is an event of the trace. Its times are in microseconds.
 type event struct {
 	Name string         `json:"name"`
 	Ph   string         `json:"ph"`
@@ -24,21 +24,21 @@ func (e event) place() place { return place{e.PID, e.TID} }
 // place is a thread of a process.
 type place struct{ pid, tid int }
 
-// lane is what happened there.
+// lane has the slices of a thread.
 type lane struct {
 	place
 	name   string
 	slices []event
 }
 
-// trace is what is drawn.
+// trace is the content of the drawing.
 type trace struct {
 	lanes  []*lane
 	arrows [][2]event
 	end    float64
 }
 
-// errEmpty is what read says of a trace in which nothing takes its time.
+// errEmpty is the error of read for a trace without slices that take time.
 var errEmpty = errors.New("the trace has no slices")
 
 // read reads a trace.

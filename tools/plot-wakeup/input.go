@@ -10,36 +10,37 @@ import (
 	"github.com/purecu/purecu/tools/internal/plot"
 )
 
-// The parts that there are.
+// These are the parts of the benchmark.
 const (
-	latency = "latency" // from the host's write to the goroutine
-	inTurn  = "in turn" // the same, of one stream while others are held
-	waiting = "waiting" // what waiting costs
+	latency = "latency" // time from the host's write to the goroutine
+	inTurn  = "in turn" // latency for one stream while others are held
+	waiting = "waiting" // the cost of waiting
 	long    = "long"    // one waiter on a long wait
 	kernels = "kernels" // waits for short kernels that follow each other
-	sweep   = "sweep"   // asking for many events
-	reads   = "reads"   // of a timeline
+	sweep   = "sweep"   // queries of many events
+	reads   = "reads"   // reads of a timeline
 )
 
 var parts = []string{latency, inTurn, waiting, long, kernels, sweep, reads}
 
-// ways are those that the benchmark knows, in the order of the tables. Others follow.
+// ways are the ways to wait that the benchmark knows, in the order of the tables. Others come after
+// them.
 var ways = []string{"memory", "spin", "blocking", "watcher", "host function", "timeline"}
 
 // size is a number of waiters on a number of streams.
 type size struct{ waiters, streams int }
 
-// key is what was measured.
+// key identifies a measurement.
 type key struct {
 	part, way string
 	size
 	quantity string
 }
 
-// published is where the numbers of a way come from.
+// published is the source of the numbers of a way.
 type published struct{ way, source string }
 
-// report is what all files say.
+// report has the measurements of all files.
 type report struct {
 	ways      []string
 	values    map[key][]float64
@@ -47,21 +48,21 @@ type report struct {
 	published []published
 }
 
-// input collects the measurements of files, and what is wrong with them.
+// input collects the measurements and the errors of files.
 type input struct {
 	plot.Complaints
 	r    report
 	seen map[key]plot.Place // in this file
 }
 
-// Read takes the measurements of one file.
+// Read reads the measurements of one file.
 func (in *input) Read(name, text string) {
 	in.seen = make(map[key]plot.Place)
 	in.r.files++
 	in.Each(name, text, in.line)
 }
 
-// line takes the measurement of one line.
+// line reads the measurement of one line.
 func (in *input) line(at plot.Place, s string) bool {
 	f := strings.Split(s, "\t")
 	if len(f) != 6 {
@@ -107,7 +108,7 @@ func (r *report) add(k key, v float64) {
 	r.values[k] = append(r.values[k], v)
 }
 
-// Done returns what all files have, or what is wrong with them.
+// Done returns the measurements of all files, or their errors.
 func (in *input) Done() (plot.Report, error) {
 	if err := in.Err(); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (in *input) Done() (plot.Report, error) {
 	return &in.r, nil
 }
 
-// value returns what was measured, and whether it was.
+// value returns a measurement, or false if there is none.
 func (r *report) value(k key) (float64, bool) {
 	v := r.values[k]
 	if len(v) == 0 {
@@ -159,7 +160,7 @@ func (r *report) have(part, quantity string) []string {
 	return list
 }
 
-// heading returns a way's name, and whether somebody else measured it.
+// heading returns the name of a way, marked if its numbers were published elsewhere.
 func (r *report) heading(way string) string {
 	if slices.ContainsFunc(r.published, func(p published) bool { return p.way == way }) {
 		return way + ", published"

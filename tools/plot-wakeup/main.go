@@ -1,28 +1,27 @@
-// Command plot-wakeup puts the ways in which goroutines can wait for the GPU side by side,
-// as Markdown tables and as a plot.
+// Command plot-wakeup compares the ways in which goroutines can wait for the GPU, as Markdown
+// tables and as a plot.
 //
 //	plot-wakeup [-table FILE] [-svg FILE] [-title TEXT] [-published WAY=SOURCE]...
 //		[-machine TEXT] [-driver VERSION] [-date DATE] [-versions TEXT] FILE...
 //
-// The tables go to the standard output unless -table names a file; there is a plot only if
-// -svg does. The other flags are for captions.
+// It writes the tables to the standard output, or to the file that -table names. It writes a plot
+// only with -svg. The other flags are for captions.
 //
-// The files are what the benchmark WakeUp of package cu writes. Each line has six fields
-// with tabs between:
+// The benchmark WakeUp of package cu writes the files. Each line has six fields with tabs between:
 //
-//	part      what kind of measurement it is
+//	part      the kind of the measurement
 //	way       the way to wait
-//	waiters   how many waited
-//	streams   on how many streams
-//	quantity  what was measured, with its unit
+//	waiters   the number of waiters
+//	streams   the number of streams
+//	quantity  the quantity, with its unit
 //	value     a number
 //
-// A line that begins with # is a comment. What several files measured is the median of
-// theirs.
+// A line that begins with # is a comment. If several files have the same measurement, the median of
+// their values counts.
 //
-// Numbers that others have published go into a file of the same form, under the name of
-// their program for a way. The flag -published says so, once for each, and names their
-// source, which stands beneath the tables:
+// Numbers that others have published go into a file of the same form, with the name of their
+// program as the way. For each such way, the flag -published names the source, which is printed
+// below the tables:
 //
 //	plot-wakeup -published 'NAME=where it says so' wakeup.tsv name.tsv
 package main
@@ -35,7 +34,7 @@ import (
 	"github.com/purecu/purecu/tools/internal/plot"
 )
 
-// tool is the program.
+// tool returns the tool with its name and its title.
 func tool() plot.Tool {
 	return plot.Tool{Name: "plot-wakeup", Title: "How fast goroutines wake up", Input: func(flags *flag.FlagSet) plot.Input {
 		in := new(input)
@@ -46,9 +45,9 @@ func tool() plot.Tool {
 
 func main() { tool().Main() }
 
-var errPublished = errors.New("it takes a way, an equals sign and a source")
+var errPublished = errors.New("the value is a way, an equals sign and a source")
 
-// publish is the flag -published.
+// publish sets the flag -published.
 func (in *input) publish(s string) error {
 	way, source, _ := strings.Cut(s, "=")
 	if way == "" || source == "" {

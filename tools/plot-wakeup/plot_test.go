@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 	const head = "From the host's write until the goroutine runs: p50 / p99, µs:\n\n| waiters | streams | spin |\n|--:|--:|--:|\n"
 	for _, tt := range []struct {
 		args []string
-		want string // what the error says, or the output
+		want string // part of the error, or the output
 	}{
 		{nil, tool().Usage().Error()},
 		{[]string{"-published", "abacus", in}, errPublished.Error()},
@@ -104,7 +104,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// parse reads measurements that are well-formed.
+// parse reads well-formed measurements.
 func parse(t *testing.T, text string) *report {
 	t.Helper()
 	var in input
@@ -115,8 +115,8 @@ func parse(t *testing.T, text string) *report {
 	return &in.r
 }
 
-// TestPlotScale draws dots at known places: ten times as much is always as much further
-// to the right, and no whisker ends to the left of its dot.
+// TestPlotScale draws dots at known places. Ten times the value is always the same distance to the
+// right, and no whisker ends left of its dot.
 func TestPlotScale(t *testing.T) {
 	r := parse(t, "latency\tspin\t1\t1\tp50, µs\t2\nlatency\tspin\t1\t1\tp99, µs\t20\n"+
 		"latency\tzeal\t1\t1\tp50, µs\t20\nlatency\tblocking\t64\t1\tp50, µs\t200\nlatency\tblocking\t64\t1\tp99, µs\t190\n")
@@ -131,7 +131,7 @@ func TestPlotScale(t *testing.T) {
 			values = append(values, e.Text)
 		}
 	}
-	// A way that the benchmark does not know comes last, with a colour of its own.
+	// A way that the benchmark does not know comes last, with its own colour.
 	if got, want := strings.Join(classes, " "), "p1 p6 p2"; got != want {
 		t.Fatalf("dots of classes %s, want %s", got, want)
 	}
@@ -146,7 +146,7 @@ func TestPlotScale(t *testing.T) {
 	}
 }
 
-// TestPlotAlone holds that a plot needs nothing else, and that nothing stands outside.
+// TestPlotAlone checks that a plot uses nothing external, and that nothing is drawn outside.
 func TestPlotAlone(t *testing.T) {
 	const odd = `a<b> & "c"`
 	r := parse(t, "latency\t"+odd+"\t100000\t256\tp50, µs\t2\nlatency\tspin\t1\t1\tp50, µs\t99999\nlatency\tspin\t1\t1\tp99, µs\t99999.5\n")
@@ -170,7 +170,8 @@ func TestPlotAlone(t *testing.T) {
 			t.Errorf("%q stands outside", e.Text)
 		}
 	}
-	// The title twice, the way in the legend and in its tooltip, the lines of the caption.
+	// These are the title twice, the way in the legend and in its tooltip, and the lines of the
+	// caption.
 	if texts != 6 {
 		t.Errorf("%q is there %d times, want 6", odd, texts)
 	}

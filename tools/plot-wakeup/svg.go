@@ -9,11 +9,11 @@ import (
 	"github.com/purecu/purecu/tools/internal/svg"
 )
 
-// colours are those of the ways, which those who see colours differently can tell apart,
-// too. Those of ways that the benchmark does not know come in turn.
+// colours are the colours of the ways. Colour-blind readers can distinguish them, too. Ways that
+// the benchmark does not know get the last colours in turn.
 var colours = []string{"#1f2328", "#6e7781", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
-// The measures of the plot, in pixels.
+// These are the measures of the plot, in pixels.
 const (
 	plotWidth  = 880
 	plotLeft   = 218 // where the axis begins
@@ -23,10 +23,10 @@ const (
 	dotRadius  = 4
 	groupSpace = 12
 	lineHeight = 16
-	letter     = 7 // about the width of one
+	letter     = 7 // approximate width
 )
 
-// drawing is the plot in the making.
+// drawing is a plot that is being drawn.
 type drawing struct {
 	svg.Image
 	plot.Axis
@@ -65,7 +65,7 @@ func (r *report) SVG(c plot.Caption) []byte {
 	return d.End()
 }
 
-// drawn returns the ways of a size, by their numbers.
+// drawn returns the numbers of the ways that have a dot for a size.
 func (r *report) drawn(s size) []int {
 	var list []int
 	for i, way := range r.ways {
@@ -76,14 +76,14 @@ func (r *report) drawn(s size) []int {
 	return list
 }
 
-// ends returns where a dot is, and where its whisker ends, in nanoseconds.
+// ends returns the positions of a dot and of the end of its whisker, in nanoseconds.
 func (r *report) ends(way string, s size) (dot, end float64) {
 	dot, _ = r.value(key{latency, way, s, p50})
 	end, _ = r.value(key{latency, way, s, p99})
 	return 1000 * dot, 1000 * max(dot, end)
 }
 
-// scale finds the powers of ten between which all dots and whiskers are.
+// scale finds the powers of ten around all dots and whiskers.
 func (d *drawing) scale() {
 	low, high := math.Inf(1), 0.0
 	for _, s := range d.r.sizes(latency, p50) {
@@ -93,12 +93,12 @@ func (d *drawing) scale() {
 		}
 	}
 	if high == 0 {
-		low, high = 1e3, 1e6 // there is nothing to be seen
+		low, high = 1e3, 1e6 // there are no dots
 	}
 	d.Axis = plot.NewAxis(plotLeft, plotRight, low, high)
 }
 
-// colour returns the number of a way's colour, by the way's number.
+// colour returns the number of the colour of a way.
 func (r *report) colour(i int) int {
 	known := slices.Index(ways, r.ways[i])
 	if known >= 0 {

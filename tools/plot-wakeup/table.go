@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/tools/internal/plot"
 )
 
-// The quantities that the tables are about.
+// These are the quantities in the tables.
 const (
 	p50     = "p50, µs"
 	p99     = "p99, µs"
@@ -23,10 +23,10 @@ const (
 	million = "1,000,000 reads, ms"
 )
 
-// tables are the tables, with what stands in a cell.
+// tables are the tables and the quantities in their cells.
 var tables = []struct {
 	part, title string
-	quantities  []string // that stand in a cell, if the first was measured
+	quantities  []string // of a cell, if the first was measured
 	format      func([]float64) string
 }{
 	{latency, "From the host's write until the goroutine runs: p50 / p99, µs", []string{p50, p99}, numbers},
@@ -72,7 +72,7 @@ func (r *report) Markdown(c plot.Caption) []byte {
 	return []byte(strings.TrimLeft(b.String(), "\n"))
 }
 
-// cell returns what was measured of a way in a size.
+// cell returns the measurements of a way for a size.
 func (r *report) cell(part, way string, s size, quantities []string, format func([]float64) string) string {
 	var values []float64
 	for _, q := range quantities {
@@ -82,14 +82,14 @@ func (r *report) cell(part, way string, s size, quantities []string, format func
 			values = append(values, v)
 		case len(values) == 0:
 			return plot.Missing
-		default: // not all was published, or the process was killed
+		default: // some values were not published, or the process was killed
 			values = append(values, math.NaN())
 		}
 	}
 	return format(values)
 }
 
-// sentences say what is not worth a table.
+// sentences returns the results that have no table.
 func (r *report) sentences() []string {
 	var list []string
 	for _, s := range r.sizes(sweep, median) {
@@ -123,7 +123,7 @@ func (r *report) sentences() []string {
 	return list
 }
 
-// method says what the numbers are.
+// method returns how the numbers were computed.
 func (r *report) method() string {
 	low, high := math.Inf(1), 0.0
 	for k, v := range r.values {
@@ -153,7 +153,7 @@ func numbers(v []float64) string {
 	return strings.Join(list, " / ")
 }
 
-// number returns a number with about three digits; a whole one as it is.
+// number returns a number with about three digits. A whole number keeps all its digits.
 func number(x float64) string {
 	switch {
 	case math.IsNaN(x):

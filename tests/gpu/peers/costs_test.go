@@ -1,6 +1,6 @@
-// Package peers tests the script that measures other libraries for CUDA, on
-// stubs of them: whether it measures what it says, and what it says where
-// something is missing. What it measures here means nothing.
+// Package peers tests the script that measures other CUDA libraries, with stubs of the libraries:
+// that it measures what it claims, and that it reports what is missing. The times themselves mean
+// nothing here.
 package peers
 
 import (
@@ -22,21 +22,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// result is what a run of the script left.
+// result is the result of a run of the script.
 type result struct {
 	status int
 	notes  string
-	// rounds has how many rounds there are of each operation, in order.
+	// rounds has the number of rounds of each operation, in order.
 	rounds []string
 }
 
 const rounds = 3
 
-// torchStubs are the folders that make up torch.
+// torchStubs are the folders with the stub of torch.
 var torchStubs = []string{"lib", "torchstub"}
 
-// runScript runs costs.py for a peer. The stubs are in folders of testdata,
-// and FAULT and STUCK, in env, make them misbehave.
+// runScript runs costs.py for a peer. The stubs are in folders of testdata. FAULT and STUCK in env
+// make the stubs fail.
 func runScript(t *testing.T, peer string, stubs []string, env ...string) result {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -48,7 +48,7 @@ func runScript(t *testing.T, peer string, stubs []string, env ...string) result 
 		path = append(path, filepath.Join("testdata", s))
 	}
 	var out, notes bytes.Buffer
-	// -S: no packages of this machine's.
+	// With -S, Python ignores the packages of this machine.
 	cmd := exec.CommandContext(t.Context(), python, "-S", "-B", "costs.py", peer, "--rounds", strconv.Itoa(rounds), "--ms", "0.01")
 	cmd.Env = append(os.Environ(), append(env, "PYTHONPATH="+strings.Join(path, string(os.PathListSeparator)))...)
 	cmd.Stdout, cmd.Stderr = &out, &notes
@@ -81,7 +81,7 @@ func runScript(t *testing.T, peer string, stubs []string, env ...string) result 
 	return r
 }
 
-// all returns three rounds of each of these operations but some.
+// all returns three rounds of each operation, except for those in but.
 func all(operations []string, but ...string) []string {
 	var list []string
 	for _, op := range operations {
@@ -111,7 +111,7 @@ func TestScript(t *testing.T) {
 		peer  string
 		stubs []string
 		env   []string
-		want  result // notes is a pattern for all of them
+		want  result // notes is a pattern for all notes
 	}{
 		{"torch", "torch", torchStubs, nil, result{0, `torch 2\.99, Python 3\S+\n`, all(torch)}},
 		{"cuda.core", "cuda.core", []string{"lib", "newcore"}, nil, result{0, `cuda\.core 9\.9, Python 3\S+\n`, all(core)}},
@@ -164,8 +164,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestScriptSharedQueues runs the script where streams share the held stream's
-// queue: it looks for others, and gives up after a while rather than hang.
+// TestScriptSharedQueues runs the script when streams share the queue of the held stream. The
+// script tries other streams, and gives up after a time, so that it does not hang.
 func TestScriptSharedQueues(t *testing.T) {
 	got := runScript(t, "torch", torchStubs, "STUCK=1")
 	if got.status != 0 || len(got.rounds) != 17 {

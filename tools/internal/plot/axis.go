@@ -12,18 +12,19 @@ type Axis struct {
 	first, last int // powers of ten, in nanoseconds
 }
 
-// NewAxis returns an axis between two places, in pixels, on which the powers of ten are that
-// have these times between them. The lesser one is not at its very beginning.
+// NewAxis returns an axis between two x coordinates in pixels. Its first and last values are the
+// powers of ten around the times low and high. A time at the very beginning of the axis would not
+// be visible, so low is not there.
 func NewAxis(left, right int, low, high float64) Axis {
 	return Axis{float64(left), float64(right), int(math.Floor(math.Log10(low / 1.2))), int(math.Ceil(math.Log10(high)))}
 }
 
-// X returns where so many nanoseconds are.
+// X returns the x coordinate of a time in nanoseconds.
 func (a Axis) X(ns float64) float64 {
 	return a.left + (a.right-a.left)*(math.Log10(ns)-float64(a.first))/float64(a.last-a.first)
 }
 
-// Draw draws a line for each power of ten, which has its value above and below.
+// Draw draws a line for each power of ten, with its value above and below.
 func (a Axis) Draw(i *svg.Image, top, bottom int) {
 	for e := a.first; e <= a.last; e++ {
 		ns := math.Pow10(e)

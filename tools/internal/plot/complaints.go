@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxErrors is how many complaints one run prints: past a point a file of another
-// format only repeats itself.
+// MaxErrors is how many errors one run prints. A file of another format would only repeat the same
+// error.
 const MaxErrors = 20
 
 // Place is a line of a file.
@@ -19,13 +19,13 @@ type Place struct {
 // String returns the place as file:line.
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// Complaints collect what is wrong with files.
+// Complaints collects the errors in files.
 type Complaints struct {
 	errs []error
 	more int // errors that are not kept
 }
 
-// Fail complains about a line.
+// Fail adds an error about a line.
 func (c *Complaints) Fail(at Place, format string, args ...any) {
 	if len(c.errs) == MaxErrors {
 		c.more++
@@ -34,7 +34,7 @@ func (c *Complaints) Fail(at Place, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%v: %s", at, fmt.Sprintf(format, args...)))
 }
 
-// Err returns all complaints, or nil if there are none.
+// Err returns all errors, or nil if there are none.
 func (c *Complaints) Err() error {
 	if c.more > 0 {
 		return errors.Join(append(c.errs, fmt.Errorf("and %d more", c.more))...)
@@ -42,8 +42,8 @@ func (c *Complaints) Err() error {
 	return errors.Join(c.errs...)
 }
 
-// Each calls line for each line of a file that is no comment, and complains if none of them
-// was a measurement. line reports whether it was one.
+// Each calls line for each line of a file that is not a comment. line reports whether it read a
+// measurement. Each adds an error if the file has no measurement.
 func (c *Complaints) Each(name, text string, line func(at Place, s string) bool) {
 	any, n := false, 0
 	for s := range strings.Lines(text) {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Missing stands for what was not measured.
+// Missing stands for a value that was not measured.
 const Missing = "–"
 
-// LeftOut returns how many of n values in order can be left out at either end, so
-// that the interval of the others covers their distribution's median with 95 % at
-// least; -1 if all of them do not.
+// LeftOut returns how many of n sorted values can be left out at each end, so that the interval of
+// the others contains the median of the distribution with a probability of at least 95 %. It
+// returns -1 if n is too small for that.
 func LeftOut(n int) int {
 	k, exactly, outside := 0, math.Exp2(float64(-n)), 0.0
 	for ; k < n; k++ {
-		// The interval misses the median if k values or fewer are on one side of
-		// it; each value has a chance of one half.
+		// The interval misses the median if k values or fewer are on one side of it; each value has
+		// a chance of one half.
 		if outside += 2 * exactly; outside > 0.05 {
 			break
 		}
@@ -34,21 +34,19 @@ func Sorted(v []float64) []float64 {
 	return v
 }
 
-// Median returns the middle of values in ascending order, of which there is one
-// at least.
+// Median returns the median of sorted values. There must be at least one.
 func Median(v []float64) float64 {
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// Percentile returns the smallest of values in ascending order that p percent of
-// them do not exceed.
+// Percentile returns the smallest of the sorted values that is not less than p percent of them.
 func Percentile(v []float64, p int) float64 {
 	return v[max(0, (len(v)*p+99)/100-1)]
 }
 
-// Digits returns a positive number with two decimals, fewer from 10, more below
-// 0.1, so that about three digits say something.
+// Digits returns a positive number with about three significant digits: two decimals, fewer from
+// 10, and more below 0.1.
 func Digits(x float64) string {
 	decimals := 2
 	switch {
@@ -62,7 +60,7 @@ func Digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
-// Duration returns a time in nanoseconds with about three digits.
+// Duration returns a time in nanoseconds as text with about three digits.
 func Duration(ns float64) string {
 	unit := "ns"
 	switch {
@@ -81,7 +79,7 @@ func Duration(ns float64) string {
 	return strconv.FormatFloat(ns, 'f', decimals, 64) + " " + unit
 }
 
-// Round returns a power of ten nanoseconds without the zeros that Duration gives it.
+// Round returns the text of a power of ten nanoseconds, without the decimals of Duration.
 func Round(ns float64) string {
 	number, unit, _ := strings.Cut(Duration(ns), " ")
 	if strings.Contains(number, ".") {
@@ -90,7 +88,7 @@ func Round(ns float64) string {
 	return number + " " + unit
 }
 
-// Plural returns so many of a thing.
+// Plural returns a number with its noun.
 func Plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -98,5 +96,5 @@ func Plural(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// Cell returns a text as one of a table's.
+// Cell escapes a text for a cell of a table.
 func Cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -50,7 +50,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestLeftOut compares with a table of the sign test.
+// TestLeftOut compares the results with a table of the sign test.
 func TestLeftOut(t *testing.T) {
 	for n, want := range map[int]int{
 		1: -1, 2: -1, 3: -1, 4: -1, 5: -1, 6: 0, 8: 0, 9: 1, 11: 1, 12: 2, 14: 2, 15: 3, 16: 3, 17: 4, 20: 5, 25: 7, 31: 9, 50: 17,

@@ -1,4 +1,4 @@
-// Package plot has what the tools that plot measurements have in common.
+// Package plot is the common part of the tools that plot measurements.
 package plot
 
 import (
@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Caption says what was measured where.
+// Caption names the machine, the driver, the date and the versions.
 type Caption struct {
 	Title, Machine, Driver, Date, Versions string
 }
 
-// Lines returns the caption's lines, of which there may be none.
+// Lines returns the lines of the caption, which may be none.
 func (c Caption) Lines() []string {
 	var where []string
 	for _, s := range []string{c.Machine, c.Driver, c.Date} {
@@ -32,28 +32,28 @@ func (c Caption) Lines() []string {
 	return lines
 }
 
-// Report is what files say.
+// Report is the content of the files.
 type Report interface {
 	Markdown(c Caption) []byte
 	SVG(c Caption) []byte
 }
 
-// Input takes files, one after the other.
+// Input reads files, one after the other.
 type Input interface {
 	Read(name, text string)
-	// Done returns what all files say, or what is wrong with them.
+	// Done returns the content of all files, or their errors.
 	Done() (Report, error)
 }
 
-// Tool is a program that makes tables and a plot of files.
+// Tool is a program that makes tables and a plot from files.
 type Tool struct {
 	Name, Title string
-	// Input returns an empty input. It may define flags of its own, which are set when the
-	// first file is read.
+	// Input returns an empty input. It may define flags, which are set before the first file is
+	// read.
 	Input func(*flag.FlagSet) Input
 }
 
-// Main runs the tool as the program.
+// Main runs the tool as the main program.
 func (t Tool) Main() {
 	if err := t.Run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,12 +61,12 @@ func (t Tool) Main() {
 	}
 }
 
-// Usage is what Run says if no file is named.
+// Usage returns the error of Run if no file is named.
 func (t Tool) Usage() error {
 	return fmt.Errorf("usage: %s [flags] FILE...; %[1]s -h lists the flags", t.Name)
 }
 
-// Run does what the arguments say.
+// Run runs the tool with arguments.
 func (t Tool) Run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet(t.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints errors

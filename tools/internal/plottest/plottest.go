@@ -1,4 +1,4 @@
-// Package plottest has what the tests of tools that plot have in common.
+// Package plottest is the common part of the tests of tools that plot.
 package plottest
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Golden holds an output to a file.
+// Golden compares an output with a golden file.
 func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if *update {
@@ -56,7 +56,7 @@ func (e Element) Number(t *testing.T, name string) float64 {
 	return x
 }
 
-// Elements reads an SVG, which has to be well-formed XML.
+// Elements parses an SVG, which must be well-formed XML.
 func Elements(t *testing.T, svg []byte) []Element {
 	t.Helper()
 	var list []Element

@@ -1,4 +1,4 @@
-// Package svg has what the tools that draw have in common.
+// Package svg is the common part of the tools that draw.
 package svg
 
 import (
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Image is an SVG in the making. It has a background of its own, as it is looked at on dark
-// pages, too, and needs neither fonts nor scripts from elsewhere.
+// Image is an SVG that is being drawn. It has a background, because some pages are dark, and it
+// uses no external fonts or scripts.
 type Image struct{ b strings.Builder }
 
-// Begin begins an image of so many pixels, with a title and style rules besides those that
-// all images have.
+// Begin begins an image of a size in pixels, with a title and with style rules in addition to those
+// of all images.
 func (i *Image) Begin(width, height int, title, style string) {
 	i.Add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %[2]d" role="img">`, width, height, width)
 	i.Add(`<title>%s</title>`, Escape(title))
@@ -26,7 +26,7 @@ func (i *Image) Begin(width, height int, title, style string) {
 // Add adds markup.
 func (i *Image) Add(format string, args ...any) { fmt.Fprintf(&i.b, format, args...) }
 
-// Text adds a text, which begins at x unless the class says otherwise.
+// Text adds a text that begins at x, unless its class aligns it differently.
 func (i *Image) Text(x, y int, class, s string) {
 	i.Add(`<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, Escape(s))
 }
