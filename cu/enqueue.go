@@ -15,7 +15,7 @@ import (
 //	w.use(object)              For each object, before the driver has the work: the object is not
 //	                           destroyed before the work on the stream is done, or, if the work
 //	                           becomes part of a capture, the graph keeps the object.
-//	sc.beginLegacy()           Around the driver's call: see captureGate.
+//	sc.beginLegacy()           Around the driver's call: see package capturegate.
 //	res := ...                 The driver is called in sc.contextFor, again if needsContext says so.
 //	sc.endLegacy()
 //	w.end()

@@ -302,7 +302,7 @@ func (tc *timelineCore) takeMore() (slab.Cell, error) {
 func (tc *timelineCore) closeAbandoned() {
 	first, last := tc.Close()
 	if first {
-		tc.ctx.cells.count(-1, 1)
+		tc.ctx.cells.countTimelines(-1, 1)
 		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Abandoned: true})
 	}
 	if last {
@@ -361,7 +361,7 @@ func (tc *timelineCore) finish() (bool, error) {
 	tc.last = tc.word.Load()
 	tc.freed.Store(true)
 	tc.ctx.cells.Put(append(tc.more, tc.cell)...)
-	tc.ctx.cells.count(0, -1)
+	tc.ctx.cells.countTimelines(0, -1)
 	return true, nil
 }
 
@@ -383,8 +383,8 @@ func (tc *timelineCore) keep(err error) {
 	tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Err: errKept(tc.kind(), tc.handle(), err)})
 }
 
-// count adds to the numbers of open timelines and of closed timelines whose work is not done.
-func (k *cells) count(open, unfinished int) {
+// countTimelines adds to the numbers of open timelines and of closed timelines whose work is not done.
+func (k *cells) countTimelines(open, unfinished int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open += open

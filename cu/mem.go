@@ -28,8 +28,8 @@ var memoryKinds = [...]struct {
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it.
 	onHost bool
-	// waits says that freeing the memory waits for all work in the context: see deferredList. Only such
-	// memory may serve another allocation.
+	// waits says that freeing the memory waits for all work in the context: see deferredList. Only
+	// such memory may serve another allocation.
 	waits bool
 }{
 	deviceMemory:   {name: "device memory", waits: true},

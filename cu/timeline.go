@@ -125,7 +125,7 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
 	core.hold() // cannot fail: the caller is a user of the context
-	core.cells.count(1, 0)
+	core.cells.countTimelines(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
 	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).closeAbandoned, tc)
 	return tl, nil
@@ -395,7 +395,7 @@ func (t *Timeline) Close() error {
 	}
 	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
-		tc.ctx.cells.count(-1, 1)
+		tc.ctx.cells.countTimelines(-1, 1)
 		tc.ctx.drv.watch.EndCounter(&tc.waits, errTimelineClosed(tc))
 		for _, sc := range tc.usedStreams.list() {
 			tc.mark(sc)

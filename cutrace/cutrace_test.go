@@ -480,8 +480,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// TestStorm traces from many goroutines, while other tracers come and go, and then closes the
-// recorder.
+// TestStorm traces from many goroutines, while other tracers come and go. One of the goroutines
+// closes the recorder while the others still use it.
 func TestStorm(t *testing.T) {
 	drv, _ := cutest.Soft(t)
 	r := &rig{T: t}

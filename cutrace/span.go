@@ -38,7 +38,7 @@ type span struct {
 // timer is the two events of a span.
 type timer struct{ start, stop *cu.Event }
 
-// setClosed says whether the recorder is closed for new spans, and returns the previous value.
+// setClosed sets whether the recorder is closed for new spans, and returns the previous value.
 func (s *intervals) setClosed(closed bool) (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -292,8 +292,7 @@ func fit(open []time.Duration, sp *span) ([]time.Duration, bool) {
 	return append(slices.Clone(open), start+sp.dur), true
 }
 
-// laneOrder has the intervals of a stream in the laneOrder of their beginnings, as indexes of
-// spans.
+// laneOrder has the intervals of a stream in the order of their beginnings, as indexes of spans.
 type laneOrder struct {
 	spans []span
 	list  []int

@@ -172,15 +172,16 @@ func (m *machine) gpus() (list []PCIDevice, known bool) {
 	return list, true
 }
 
-// devices returns the device files that CUDA needs, and other device files that exist. It opens all
-// of them at the same time, so that one that hangs does not delay the others.
+// devices returns the device files that CUDA needs, also those that are missing, and other device
+// files that exist. It opens all of them at the same time, so that one that hangs does not delay the
+// others.
 func (m *machine) devices(r *Report) []DeviceFile {
 	var names []string
 	switch numbered := m.glob("/dev/nvidia[0-9]*"); {
 	case r.WSL:
 		names = []string{"/dev/dxg"}
 	case r.Jetson:
-		// The names depend on the release.
+		// The names of the device files depend on the release of the system.
 		for _, pattern := range []string{"/dev/nvmap", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu/igpu0/ctrl", "/dev/nvidiactl", "/dev/nvidia[0-9]*"} {
 			names = append(names, m.glob(pattern)...)
 		}
@@ -280,8 +281,8 @@ func (m *machine) groups() map[int]string {
 }
 
 // openDevice opens a device file for reading and writing, and closes it. It does not use package
-// os, which opens files in non-blocking mode. In that mode NVIDIA's module answers before it knows
-// whether the GPU works.
+// os, which sets files to non-blocking mode and adds them to its poller. NVIDIA's module answers
+// non-blocking callers before it knows whether the GPU works.
 func openDevice(file string) error {
 	for {
 		fd, err := syscall.Open(file, syscall.O_RDWR|syscall.O_CLOEXEC, 0)

@@ -134,7 +134,7 @@ func (j *judge) inaccessible(severity Severity, access Access, which []DeviceFil
 				j.withHelper("sudo nvidia-modprobe -u -c 0"))
 		default:
 			j.add(severity, "there is no "+list,
-				"these device files were not created since the machine was started"+j.helper(), j.createFiles())
+				"these device files have not been created since the machine was started"+j.helper(), j.createFiles())
 		}
 	default:
 		j.add(severity, "opening "+list+" fails", first.Error, j.onHost(kernelLog))

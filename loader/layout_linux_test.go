@@ -422,7 +422,7 @@ func TestLoadErrorText(t *testing.T) {
 	libcuda.so (the system's library search path): cannot open shared object file: No such file or directory
 	/usr/lib64/libcuda.so.1 (Red Hat, Fedora and SUSE): it is not an ELF file
 	/usr/lib/libcuda.so.1 (Arch and others): it is the same file as /usr/lib64/libcuda.so.1
-	/run/opengl-driver/lib/libcuda.so.1 (NixOS): it is a symbolic link to libcuda.so.1.1, which does not exist: file does not exist
+	/run/opengl-driver/lib/libcuda.so.1 (NixOS): it is a broken symbolic link to libcuda.so.1.1: file does not exist
 	nothing in ` + strings.Join(nothing, ", ")
 	if diff := cmp.Diff(want, (&LoadError{Candidates: tried}).Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

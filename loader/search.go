@@ -266,9 +266,9 @@ func (c *Candidate) remedy() string {
 	case is(syscall.EAGAIN, ccall.ErrNoThread):
 		return "allow more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
 	case is(syscall.EPERM, syscall.EACCES, syscall.ENOSYS):
-		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a noexec mount forbids mapping glibc's files"
+		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a noexec mount may forbid mapping glibc's files"
 	}
-	return "unset PURECU_LD_SO and all variables LD_*; if that does not help, install glibc again"
+	return "start the program without PURECU_LD_SO and without variables LD_*; if that does not help, install glibc again"
 }
 
 // blame finds out why the system's loader failed with err. h is the file that the loader was
@@ -326,13 +326,13 @@ func look(file string) (info fs.FileInfo, problem Problem, why string, err error
 	info, err = os.Stat(file)
 	if isAbsent(err) {
 		if target, lerr := os.Readlink(file); lerr == nil {
-			return nil, Dangling, "it is a symbolic link to " + target + ", which does not exist", fs.ErrNotExist
+			return nil, Dangling, "it is a broken symbolic link to " + target, fs.ErrNotExist
 		}
 		return nil, Absent, "", fs.ErrNotExist
 	}
 	switch {
 	case errors.Is(err, syscall.ELOOP):
-		return nil, Dangling, "it is a symbolic link that refers to itself", cause(err)
+		return nil, Dangling, "it leads into a loop of symbolic links", cause(err)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, Unreachable, "a folder on the way to it may not be searched", cause(err)
 	case err != nil:

@@ -178,7 +178,7 @@ func (s *system) hits(files []string) []hit {
 			continue
 		}
 		if !filepath.IsAbs(name) {
-			h.unsafe = because(name, "LD_LIBRARY_PATH leads to this file in the working directory, where any user may have put it", nil)
+			h.unsafe = because(name, "LD_LIBRARY_PATH leads to this file in the working directory, where another user may have put it", nil)
 		}
 		hits = append(hits, h)
 	}

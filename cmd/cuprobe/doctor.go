@@ -30,8 +30,8 @@ With -driver soft it does not examine the machine. It runs the checks of a devic
 the software driver, which tests purecu, and not a GPU.
 
 If a library, a driver or a device hangs, the doctor continues after a minute at most.
-If something else hangs later, it continues after ten seconds. While it waits it
-prints what it waits for on stderr.
+If something else hangs later, it continues after ten seconds. While it waits, it
+prints on stderr what it waits for.
 
 -bundle writes the results, versions, the driver's features and missing functions, and
 the environment variables for CUDA to one JSON file for a bug report, and prints a
@@ -336,7 +336,7 @@ func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *wa
 	r.Driver, r.Features = &info, &features
 	for _, dev := range devs {
 		// If a device hangs, queries of other devices may hang, too.
-		info, err := within(w, fmt.Sprintf("device %d: its properties", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
+		info, err := within(w, fmt.Sprintf("the properties of device %d", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
 		if err != nil {
 			return err
 		}

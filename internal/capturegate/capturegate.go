@@ -4,8 +4,8 @@
 // A driver crashes if such a call and the beginning or end of a capture overlap: see
 // docs/design/captures.md. Each CUDA context has gates, one for each kind of such calls. A call
 // passes its gate: it begins and ends there. [Shut] makes calls wait at some gates while a capture
-// begins or ends. The package does not know streams, captures or calls: its user says which gates a
-// call passes, and which gates a capture shuts.
+// begins or ends. The package makes no call of the driver: its user says which gates a call
+// passes, and which gates a capture shuts.
 package capturegate
 
 import (

@@ -19,8 +19,8 @@ const (
 	wrapperMagic = 0x466243b1
 )
 
-// Check returns what is wrong with an image that would make the driver read beyond its end, and ""
-// for other images.
+// Check returns what is wrong with an image that is empty, that is nvcc's wrapper, or that would make
+// the driver read beyond its end. It returns "" for other images.
 func Check(image []byte) (wrong string) {
 	size := uint64(len(image))
 	truncated := func(kind string, want uint64) string {

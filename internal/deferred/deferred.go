@@ -103,8 +103,8 @@ func (l *List[O, F]) All() []O {
 }
 
 // Claim removes an object for the caller, which must free it, and then call done. ok is false if
-// another goroutine has taken or claimed the object. WaitFreed waits for the caller: no code of the
-// program runs between Claim and done.
+// another goroutine has taken or claimed the object. The caller must not call a tracer, or other code
+// of the program, between Claim and done: that code may call WaitFreed, which waits for done.
 func (l *List[O, F]) Claim(o O) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

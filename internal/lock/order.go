@@ -1,4 +1,5 @@
-// Package lock defines the mutexes of package cu, and the order in which they are taken.
+// Package lock defines the mutexes of package cu and of the internal packages that it uses, and the
+// order in which they are taken.
 //
 // A goroutine that holds a lock takes only locks that are further down in the list below, and no
 // second lock of the same type, except where the type's comment says so. No lock is held during a
@@ -62,8 +63,8 @@ type (
 	StreamSet struct{}
 	// Late is execCore.late: the objects that only earlier launches of an executable graph use.
 	Late struct{}
-	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for timelines
-	// holds it while the driver registers the slab, which does not wait for the GPU.
+	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for
+	// timelines holds it while the driver registers the slab, which does not wait for the GPU.
 	Growing struct{}
 	// HostCalls is hostCalls.mu: the functions that the streams of a context still have to call.
 	HostCalls struct{}

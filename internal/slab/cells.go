@@ -42,7 +42,8 @@ func (k *Cells) Grow(newSlab func(size int) (*Slab, error)) (x Cell, err error) 
 	if x, ok := k.Take(); ok {
 		return x, nil
 	}
-	s, err := newSlab(min(max(k.size, minSize), maxSize)) // only Grow changes the size, and Detach
+	all, _ := k.Count()
+	s, err := newSlab(min(max(all*CellSize, minSize), maxSize))
 	if err != nil {
 		return x, err
 	}

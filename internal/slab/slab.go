@@ -6,8 +6,8 @@
 // another context, or the same one again.
 //
 // The package does not know timelines, nor when the work with a cell or in a context is done. It
-// calls the driver only to register memory, for which a [Context] says how, and never waits for the
-// GPU. See docs/design/timeline-memory.md.
+// calls the driver only to register memory, for which a [Context] says how, and to get its addresses.
+// It never waits for the GPU. See docs/design/timeline-memory.md.
 package slab
 
 import (

@@ -133,7 +133,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestGrowTogether has many callers need a slab at once, and one of them fails.
+// TestGrowTogether has many callers need a slab at once, after a call that failed.
 func TestGrowTogether(t *testing.T) {
 	r, table := newRegistrar()
 	var pool Pool[int]
@@ -304,6 +304,9 @@ func TestUnmap(t *testing.T) {
 		}
 		p.count(1)
 		p.Put([]*Slab{{memory: m}}, Place[int]{Key: i % 2})
+	}
+	if n, _ := now(); n < before+many {
+		t.Skip("the operating system does not tell what is mapped")
 	}
 	s := p.free[0].mapping
 	p.Unmap(func(_ driver.HostPtr, in Place[int]) bool { return in.Key == 0 })

@@ -10,7 +10,7 @@ import (
 // continue.
 func (c *raw) sendToFirst(x exported) {
 	c.send(report{Kind: ready, Text: base64.StdEncoding.EncodeToString(x.Handle)})
-	c.readyToReceive(new(any))
+	c.receiveNext(new(any))
 }
 
 // opened opens the event whose handle the second process sent.

@@ -57,7 +57,7 @@ const (
 	famSticky   family = "sticky errors"
 )
 
-// A found is a behaviour that is not documented, with the bugs of users that knowing it prevents.
+// A found is a behaviour that is not documented, with the mistakes that users avoid if they know it.
 type found struct {
 	family   family
 	name     string
@@ -240,8 +240,8 @@ func recordFound(t *testing.T) {
 	wg.Wait()
 	var b strings.Builder
 	b.WriteString("# Undocumented behaviours, in addition to h200-cuda13.0.tsv, with the same columns. The test writes this file with -behaviour.record.\n" +
-		"# Each case was run several times. The comment above a case has its topic, and the mistake of users that knowing it prevents. CRASH: the\n" +
-		"# call killed the process. HANG: the call did not return.\n")
+		"# Each case was run several times. The comment above a case has its topic, and a mistake that users avoid if they know the behaviour.\n" +
+		"# CRASH: the call killed the process. HANG: the call did not return.\n")
 	for i, f := range all {
 		fmt.Fprintf(&b, "#\n# %s: %s\n", f.family, f.prevents)
 		rows, err := recorded(f, runs[i])
@@ -470,11 +470,11 @@ func bare[T any](_ T, res driver.Result) driver.Result { return res }
 // receive waits, in a second process, for a value that the first process sends.
 func (c *raw) receive(v any) {
 	c.send(report{Kind: ready})
-	c.readyToReceive(v)
+	c.receiveNext(v)
 }
 
-// readyToReceive is like receive, after the process has reported that it is ready.
-func (c *raw) readyToReceive(v any) {
+// receiveNext reads the value. The process has already reported that it is ready.
+func (c *raw) receiveNext(v any) {
 	if err := json.NewDecoder(os.Stdin).Decode(v); err != nil {
 		c.fatal("the first process says nothing more: %v", err)
 	}

@@ -1,4 +1,4 @@
-// Package behaviour compares the behaviour of drivers, call by call, with that of an H100
+// Package behaviour compares the behaviour of drivers, call by call, with that of an H200
 // (testdata/h200-cuda13.0.tsv). The same table has the answers of package cu. Each case runs in a
 // process of its own, because some cases leave the process unable to use CUDA.
 //

@@ -176,7 +176,7 @@ func rawIPC2(c *raw) {
 	c.res("parent-sync", c.EventSynchronize(c.at, e))
 }
 
-// rawIPCDev makes another process open an event on another device.
+// rawIPCDev makes another process, which uses another device, open an event of this process.
 func rawIPCDev(c *raw) {
 	c.devices(2)
 	if c.job.Part == peer {

@@ -378,8 +378,8 @@ func TestE10CapturedEvents(t *testing.T) {
 				l.t.Errorf("a stream that waits for %d nodes waits for %d, in capture %d of %d", c.want, nodes, got, id)
 			}
 			if c.e == two {
-				// Wait also for events whose nodes already precede. What NVIDIA's driver does then
-				// is not known.
+				// Wait also for an event whose nodes already precede the next node of the stream.
+				// What NVIDIA's driver does then is not known.
 				l.wait(into, e)
 				if _, nodes := l.captureInfo(into); nodes != 3 && l.sim != nil {
 					l.t.Errorf("a stream that waits for three nodes waits for %d", nodes)

@@ -433,7 +433,8 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		_, err = closed.OpenIPCEvent(h)
 		n.is("a closed context", err, cu.ErrClosed)
 
-		// A stream of another context cannot wait for the event, but for a stream that does.
+		// A stream of another context cannot wait for the event. It can wait for a stream that waits
+		// for the event.
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
 		far, near, e := n.streamOf(beside), n.newStream(), n.opens(n.gpu, h)
@@ -588,8 +589,8 @@ func TestD13Lifetimes(t *testing.T) {
 		n.ok(opened.Synchronize())
 		n.ok(opened.Close())
 
-		// If the original is gone, the opened event is complete and has no other owner, as the
-		// software driver knows.
+		// If an event is opened after the process of the original has ended, it is complete and shared
+		// with no other process. The software driver reports a misuse.
 		late := n.opens(n.gpu, h)
 		n.misused++
 		n.status("opened when its process had ended", late, cu.Complete)

@@ -366,7 +366,7 @@ func TestC04SharedPool(t *testing.T) {
 }
 
 // TestC09HandedOverAtOnce records after a copy, and makes no query. The copy completes. Nothing
-// must be handed over, and no option exists for that.
+// needs to be handed over, and no option exists for that.
 func TestC09HandedOverAtOnce(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()

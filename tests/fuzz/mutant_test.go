@@ -20,7 +20,8 @@ func newBase(s driver.Software) base {
 	return base{s, th, new(bool)}
 }
 
-// EventSynchronize returns the result of a query, which fails for the same reasons.
+// EventSynchronize queries the event first, which fails for the same reasons. If the query does not
+// succeed, it returns the query's result, and does not wait.
 func (b base) EventSynchronize(th *driver.Thread, e driver.Event) driver.Result {
 	if r := b.Software.EventQuery(th, e); r != ok {
 		return r

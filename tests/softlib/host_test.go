@@ -51,7 +51,7 @@ func TestHost(t *testing.T) {
 		{scenario: "unload"},
 		{scenario: "misuse"},
 		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
-		// The environment of the start differs from the one that the program sets.
+		// The program is started with other settings than those that it sets itself.
 		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
 		{scenario: "stale"},
 		{scenario: "faults", env: []string{"CUSIM_FAULTS=cuDeviceComputeCapability=46,cuGraphInstantiate_v2=46,cuLaunchKernelEx=46,cuMemAllocHost_v2=46,cuMemcpy=46," +
@@ -69,7 +69,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestHostTold checks the messages of the library.
+// TestHostTold checks that the library prints its messages where it must.
 func TestHostTold(t *testing.T) {
 	lib, program := library(t), host(t)
 	for _, tt := range []struct {

@@ -97,7 +97,7 @@ func compare(path string) error {
 
 	names := map[string]bool{"cuNothing": true, "": true}
 	versions := map[int32]bool{0: true, -1: true, 1000: true, 99000: true}
-	counterparts := map[uintptr]uintptr{} // addresses of one library by those of the other
+	counterparts := map[uintptr]uintptr{} // NVIDIA's addresses of functions, by the addresses in this library
 	for s := range driver.Symbol(driver.NumSymbols) {
 		info := s.Info()
 		names[info.Ask], names[info.Export], names[info.Base] = true, true, true
@@ -117,7 +117,7 @@ func compare(path string) error {
 		}
 	}
 	asked, wrong, n := 0, 0, 0
-	part := 1 // one of part names is compared
+	part := 1 // one of every part names is compared
 	if os.Getenv(briefEnv) != "" {
 		part = 10
 	}

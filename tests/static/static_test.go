@@ -203,7 +203,7 @@ func TestBrokenLoader(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := child(t, "fails", loaderEnv+"="+file)
-			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, "unset "+loaderEnv+" and all variables LD_*") {
+			if text := strings.Join(said[1:], "\n"); !strings.Contains(text, file) || !strings.Contains(text, "without "+loaderEnv+" and without variables LD_*") {
 				t.Errorf("the error does not say what is wrong and what to do: %s", text)
 			}
 			t.Log(said[0], said[2:])

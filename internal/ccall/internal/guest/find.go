@@ -184,7 +184,7 @@ func readLoader(name string) (*elfFile, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() { // opening a pipe could block forever
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	file, err := os.Open(name)
 	if err != nil {

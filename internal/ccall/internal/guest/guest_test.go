@@ -242,7 +242,7 @@ func TestStartFails(t *testing.T) {
 		{"musl", "up", []string{Env + "=" + musl}, []string{"it is not glibc's loader"}},
 		{"cut off", "up", []string{Env + "=" + file("cut", append(bytes.Clone(content[:len(content)/2]), "GLIBC_PRIVATE"...))}, []string{"cannot be mapped"}},
 		{"broken", "up", []string{Env + "=" + file("broken", broken)}, []string{"does not start", "has ended with an error"}},
-		{"a folder", "up", []string{Env + "=" + dir}, []string{"it is no regular file"}},
+		{"a folder", "up", []string{Env + "=" + dir}, []string{"it is not a regular file"}},
 		{"no library", "up", []string{"LD_PRELOAD=", "LD_LIBRARY_PATH=" + dir, Env + "=" + loader}, []string{"libc.so.6"}},
 		{"no file", "files:3", nil, []string{"too many open files", "of a limit true", "afterwards: <nil>"}},
 		{"no memory", fmt.Sprint("memory:", 4<<20), nil, []string{"cannot allocate memory", "of a limit true", "afterwards: <nil>"}},
@@ -324,7 +324,7 @@ func TestFindLoader(t *testing.T) {
 		{"musl", "it has musl", []string{none, musl}, true},
 		{"a text", "text: not an ELF file", []string{none, text}, false},
 		{"cut short", "cut: its program headers", []string{cut}, false},
-		{"a folder", "no regular file", []string{dir}, false},
+		{"a folder", "not a regular file", []string{dir}, false},
 		{"musl, and a text", "text: not an ELF file", []string{musl, text}, false},
 		{"one of several", "", []string{none, text, musl, good}, false},
 	} {
