@@ -160,12 +160,16 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	}
 	defer s.leave()
 	objects := new(objectSet)
-	raw, err := sc.runCapture(op, objects, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
-	}, func(g driver.Graph) {
-		sc.ctx.destroyGraph(g)
-		objects.release()
-	})
+	raw, err := sc.capture(captureCall{
+		op: op, objects: objects,
+		begin: func(at driver.At) driver.Result {
+			return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
+		},
+		discard: func(g driver.Graph) {
+			sc.ctx.destroyGraph(g)
+			objects.release()
+		},
+	}, f)
 	if err != nil {
 		return nil, err
 	}
@@ -206,16 +210,31 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 	return sc, nil
 }
 
-// runCapture calls f between the beginning and the end of a capture, and returns the graph. If
-// there is an error, or f does not return, the graph, if there is one, is passed to discard.
-func (sc *streamCore) runCapture(op string, objects *objectSet, f func() error, begin func(at driver.At) driver.Result,
-	discard func(driver.Graph)) (g driver.Graph, err error) {
+// captureCall is a call that captures what a function enqueues.
+type captureCall struct {
+	op      string
+	objects *objectSet // of the graph
+	// begin begins the capture.
+	begin func(at driver.At) driver.Result
+	// discard destroys the graph that the program does not get.
+	discard func(driver.Graph)
+	// hidden says that the program does not know of the capture. Calls that would invalidate the
+	// capture, and fail, wait until its end.
+	hidden bool
+}
+
+// capture calls f between the beginning and the end of a capture, and returns the graph. If there
+// is an error, or f does not return, the graph, if there is one, is passed to discard.
+func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph, err error) {
+	if call.hidden {
+		defer shutGates([]*streamCore{sc}, sc.ctx.drv.table.Clock())()
+	}
 	at := sc.at
 	if at.Thread == nil {
 		at.Thread = sc.ctx.drv.table.Pin()
 		defer at.Thread.Unpin()
 	}
-	c, err := sc.beginCapture(op, at, objects, begin, discard)
+	c, err := sc.beginCapture(call, at)
 	if err != nil {
 		return 0, err
 	}
@@ -226,7 +245,7 @@ func (sc *streamCore) runCapture(op string, objects *objectSet, f func() error, 
 			err = errors.Join(err, c.endError(sc, res, err == nil))
 		}
 		if err != nil || !returned { // f panics, or has ended the goroutine
-			discard(g)
+			call.discard(g)
 			g = 0
 		}
 	}()
@@ -237,8 +256,8 @@ func (sc *streamCore) runCapture(op string, objects *objectSet, f func() error, 
 
 // capture is a capture that this package has begun.
 type capture struct {
-	id      uint64
-	objects *objectSet // of the graph
+	captureCall
+	id uint64
 	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
 	// during the capture. captures.mu guards the list.
 	streams []*streamCore
@@ -276,9 +295,9 @@ func (c *captures) awaitPolls() {
 
 // beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
 // that enqueues work can tell whether the work is captured.
-func (sc *streamCore) beginCapture(op string, at driver.At, objects *objectSet, begin func(driver.At) driver.Result,
-	discard func(driver.Graph)) (*capture, error) {
+func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, error) {
 	d := sc.ctx.drv
+	c := &capture{captureCall: call}
 	d.captures.n.Add(1)
 	defer sc.shared.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
@@ -286,26 +305,26 @@ func (sc *streamCore) beginCapture(op string, at driver.At, objects *objectSet, 
 		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	res := func() driver.Result {
-		defer shutGates([]*streamCore{sc}, d.table.Clock())()
-		return begin(at)
+		defer c.shutGates(sc)()
+		return call.begin(at)
 	}()
 	undo := func() {
-		if g, end := d.endCapture(at, sc.raw, []*streamCore{sc}); end == driver.ResultSuccess {
-			discard(g)
+		if g, end := c.end(at, sc); end == driver.ResultSuccess {
+			call.discard(g)
 		}
 	}
 	if res != driver.ResultSuccess {
 		if _, _, begun := res.After(); begun {
 			undo()
 		}
-		return fail(op, res)
+		return fail(call.op, res)
 	}
 	info, res := sc.captureInfo(at)
 	if res != driver.ResultSuccess {
 		undo()
 		return fail("cuStreamGetCaptureInfo", res)
 	}
-	c := &capture{id: info.ID, objects: objects}
+	c.id = info.ID
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()
 	if d.captures.byID == nil {
@@ -333,10 +352,19 @@ func (c *captures) streamsOf(of *capture) []*streamCore {
 	return slices.Clone(of.streams)
 }
 
-// endCapture makes the driver end a capture. streams are the streams of the capture.
-func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCore) (driver.Graph, driver.Result) {
-	defer shutGates(streams, d.table.Clock())()
-	return d.table.StreamEndCapture(at, raw)
+// shutGates makes calls that the driver checks against captures wait until open is called, while the
+// capture, which these streams are part of, begins or ends.
+func (c *capture) shutGates(streams ...*streamCore) (open func()) {
+	if c.hidden {
+		return func() {} // they are shut already
+	}
+	return shutGates(streams, streams[0].ctx.drv.table.Clock())
+}
+
+// end makes the driver end the capture. These streams are part of it; the first one began it.
+func (c *capture) end(at driver.At, streams ...*streamCore) (driver.Graph, driver.Result) {
+	defer c.shutGates(streams...)()
+	return streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
 }
 
 // endCapture ends a capture. For this package the capture is over also if the driver returns an
@@ -344,7 +372,7 @@ func (d *Driver) endCapture(at driver.At, raw driver.Stream, streams []*streamCo
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
 	done := sc.shared.change()
-	g, res := d.endCapture(at, sc.raw, d.captures.streamsOf(c))
+	g, res := c.end(at, d.captures.streamsOf(c)...)
 	c.over.Store(true)
 	done() // from now on no work counts as captured: see knownCapture
 	if res != driver.ResultSuccess {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
 )
 
 // racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
@@ -700,6 +701,12 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	if gates.Whole.Busy() || gates.Legacy.Busy() {
 		t.Error("calls are still under way")
 	}
+	for _, g := range []*capturegate.Gate{&gates.Whole, &gates.Legacy} {
+		if !g.TryBegin() {
+			t.Fatal("a gate is still shut")
+		}
+		g.End()
+	}
 }
 
 // TestGPUCapturesBesideCheckedCalls does so on a GPU, through two Drivers of one context. Before
@@ -718,4 +725,58 @@ func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 		wg.Go(func() { r.run(t, 4*time.Second) })
 	}
 	wg.Wait()
+}
+
+// TestCallsBesideNodes makes calls on the whole context while nodes are added to graphs. Neither
+// fails, although the work for a node is captured.
+func TestCallsBesideNodes(t *testing.T) {
+	r := newSoft(t)
+	mem := must(r.gpu.Alloc(64))(t)
+	defer mem.Close()
+	buf := must(r.gpu.AllocHost(64, 0))(t)
+	defer buf.Close()
+	e := r.event(EventDisableTiming)
+	calls := []func() error{
+		r.gpu.Synchronize,
+		func() error { return r.gpu.RecordEvent(e) },
+		func() error { return r.gpu.WaitEvent(e) },
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, call := range calls {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := call(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer close(stop)
+	var adders sync.WaitGroup
+	for _, add := range []func(*Graph) (GraphNode, error){
+		func(g *Graph) (GraphNode, error) { return g.AddMemset(mem, 1) },
+		func(g *Graph) (GraphNode, error) { return g.AddCopy(mem, buf) },
+		func(g *Graph) (GraphNode, error) { return g.AddKernel(r.spin, oneThread, []Arg{U64(1)}) },
+		func(g *Graph) (GraphNode, error) { return g.AddHostFunc(func() {}) },
+	} {
+		adders.Go(func() {
+			for range 500 {
+				g := must(r.gpu.NewGraph())(t)
+				if _, err := add(g); err != nil {
+					t.Error(err)
+					return
+				}
+				r.ok(g.Close())
+			}
+		})
+	}
+	adders.Wait()
 }

@@ -166,7 +166,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 			gc.mu.Lock()
 			gc.building = false
 		}()
-		return gc.captureTo(sc, mode, deps, f)
+		return gc.captureTo(sc, mode, deps, false, f)
 	})
 	if err != nil {
 		return nil, err
@@ -177,10 +177,15 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
 // captureTo captures the work that f enqueues on a stream into the graph.
-func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
-	_, err := sc.runCapture(beginToGraphOp, gc.objects, f, func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
-	}, func(driver.Graph) {})
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, hidden bool,
+	f func() error) error {
+	_, err := sc.capture(captureCall{
+		op: beginToGraphOp, objects: gc.objects, hidden: hidden,
+		begin: func(at driver.At) driver.Result {
+			return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
+		},
+		discard: func(driver.Graph) {},
+	}, f)
 	return err
 }
 
@@ -270,10 +275,11 @@ func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode
 	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
 }
 
-// addWork adds the work that a function enqueues on a stream that no other code has. So all kinds
-// of work enter a graph in one way, with the checks of ordinary calls. An empty copy becomes an
-// empty node. No lock is held while the stream is created and destroyed, and while tell is called,
-// because these call tracers.
+// addWork adds the work that a function enqueues on a stream that no other code has, in a hidden
+// capture. So all kinds of work enter a graph in one way, with the checks of ordinary calls. An
+// empty copy becomes an empty node. No lock is held while the stream is created and destroyed, and
+// while tell is called, because these call tracers. work calls neither tracers nor functions that
+// wait for the end of a hidden capture.
 func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream),
 	after []GraphNode) (GraphNode, error) {
 	if g == nil || g.core == nil {
@@ -313,7 +319,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 		after,
 		func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
 			last, err := gc.capture(deps, func() error {
-				return gc.captureTo(s.core, CaptureRelaxed, deps, func() error { return work(s) })
+				return gc.captureTo(s.core, CaptureRelaxed, deps, true, func() error { return work(s) })
 			})
 			if err != nil {
 				return 0, 0, err

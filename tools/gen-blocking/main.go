@@ -177,12 +177,13 @@ events, such as RecordAll, behave as the methods.
 	b.WriteString(`
 A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
 Untimed records and waits for events have room even then. A host function waits for room if the queue is full of
-launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not in the table
-yet.
+launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not
+in the table yet.
 
 The library itself adds one wait. The driver crashes if a capture begins or ends while another thread makes a call about the
 whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
-capture, and the capture waits for them, for up to a second: see design/captures.md.
+capture, and the capture waits for them, for up to a second: see design/captures.md. Graph.AddKernel, AddCopy, AddMemset
+and AddHostFunc capture the work for the node: calls about the whole context wait until that capture has ended.
 
 Calls in other contexts continue, with these exceptions:
 
