@@ -731,26 +731,35 @@ func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 // fails, although the work for a node is captured.
 func TestCallsBesideNodes(t *testing.T) {
 	r := newSoft(t)
-	mem := must(r.gpu.Alloc(64))(t)
+	callsBesideNodes(t, r.gpu, r.spin)
+}
+
+// TestGPUCallsBesideNodes does so on a GPU.
+func TestGPUCallsBesideNodes(t *testing.T) {
+	gpu := gpuContext(t)
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	callsBesideNodes(t, gpu, must(mod.Function("spin"))(t))
+}
+
+func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
+	mem := must(gpu.Alloc(64))(t)
 	defer mem.Close()
-	buf := must(r.gpu.AllocHost(64, 0))(t)
+	buf := must(gpu.AllocHost(64, 0))(t)
 	defer buf.Close()
-	e := r.event(EventDisableTiming)
-	calls := []func() error{
-		r.gpu.Synchronize,
-		func() error { return r.gpu.RecordEvent(e) },
-		func() error { return r.gpu.WaitEvent(e) },
-	}
-	stop := make(chan struct{})
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	defer e.Close()
 	var wg sync.WaitGroup
-	for _, call := range calls {
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, call := range []func() error{
+		gpu.Synchronize,
+		func() error { return gpu.RecordEvent(e) },
+		func() error { return gpu.WaitEvent(e) },
+	} {
 		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for ctx.Err() == nil {
 				if err := call(); err != nil {
 					t.Error(err)
 					return
@@ -758,23 +767,25 @@ func TestCallsBesideNodes(t *testing.T) {
 			}
 		})
 	}
-	defer wg.Wait()
-	defer close(stop)
 	var adders sync.WaitGroup
 	for _, add := range []func(*Graph) (GraphNode, error){
 		func(g *Graph) (GraphNode, error) { return g.AddMemset(mem, 1) },
 		func(g *Graph) (GraphNode, error) { return g.AddCopy(mem, buf) },
-		func(g *Graph) (GraphNode, error) { return g.AddKernel(r.spin, oneThread, []Arg{U64(1)}) },
+		func(g *Graph) (GraphNode, error) { return g.AddKernel(spin, oneThread, []Arg{U64(1)}) },
 		func(g *Graph) (GraphNode, error) { return g.AddHostFunc(func() {}) },
 	} {
 		adders.Go(func() {
 			for range 500 {
-				g := must(r.gpu.NewGraph())(t)
-				if _, err := add(g); err != nil {
+				g, err := gpu.NewGraph()
+				if err != nil {
 					t.Error(err)
 					return
 				}
-				r.ok(g.Close())
+				_, err = add(g)
+				if err := errors.Join(err, g.Close()); err != nil {
+					t.Error(err)
+					return
+				}
 			}
 		})
 	}
