@@ -10,6 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/watch"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured. These calls cannot
@@ -216,7 +217,8 @@ type captureCall struct {
 	objects *objectSet // of the graph
 	// begin begins the capture.
 	begin func(at driver.At) driver.Result
-	// discard destroys the graph that the program does not get.
+	// discard is called if the capture fails. It destroys the graph that the program does not get. If
+	// the driver ended the capture with an error, there is no such graph, and discard gets 0.
 	discard func(driver.Graph)
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
@@ -259,8 +261,9 @@ type capture struct {
 	captureCall
 	id uint64
 	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
-	// during the capture. captures.mu guards the list.
+	// during the capture. captures.mu guards the list. No stream joins while ending is set.
 	streams []*streamCore
+	ending  bool
 	// first is the error of the first call that invalidated the capture, if that call is known.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
@@ -309,9 +312,11 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 		return call.begin(at)
 	}()
 	undo := func() {
-		if g, end := c.end(at, sc); end == driver.ResultSuccess {
-			call.discard(g)
+		g, end := c.end(at, sc)
+		if end != driver.ResultSuccess {
+			g = 0
 		}
+		call.discard(g)
 	}
 	if res != driver.ResultSuccess {
 		if _, _, begun := res.After(); begun {
@@ -335,20 +340,64 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	return c, nil
 }
 
-// join makes a stream part of the capture. For the driver the stream is part of it already. The
-// caller holds captures.mu.
+// join makes a stream part of the capture. The caller holds captures.mu, and has a call in flight on
+// the stream.
 func (c *capture) join(sc *streamCore) {
 	if sc.shared.capture.Load() != c {
-		sc.Retain() // valid also if the stream is being closed: the caller has a call in flight
+		sc.Retain() // valid also if the stream is being closed
 		sc.shared.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
 }
 
-// streamsOf returns the streams that are part of a capture.
-func (c *captures) streamsOf(of *capture) []*streamCore {
+// beginJoin makes a stream part of a capture before the driver does. So the end of the capture also
+// shuts the gates of this stream's context. It waits while the capture ends, and reports false if
+// the capture is over, or the stream is part of a capture.
+func (c *captures) beginJoin(of *capture, sc *streamCore) bool {
+	if sc.knownCapture() != nil {
+		return false // the driver will refuse another capture
+	}
+	b := watch.BackOff{Policy: watch.Brief, Clock: sc.ctx.drv.table.Clock()}
+	defer b.End()
+	for of.active() { // for at most capturegate.Patience, and as long as the driver takes
+		if c.tryJoin(of, sc) {
+			return true
+		}
+		b.Wait()
+	}
+	return false
+}
+
+func (c *captures) tryJoin(of *capture, sc *streamCore) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if of.ending || !of.active() {
+		return false
+	}
+	of.join(sc)
+	return true
+}
+
+// undoJoin undoes beginJoin for a stream that the driver has not made part of the capture. The
+// capture may have ended meanwhile.
+func (c *captures) undoJoin(of *capture, sc *streamCore) {
+	c.mu.Lock()
+	i := slices.Index(of.streams, sc)
+	if i >= 0 {
+		of.streams = slices.Delete(of.streams, i, i+1)
+		sc.shared.capture.CompareAndSwap(of, nil)
+	}
+	c.mu.Unlock()
+	if i >= 0 {
+		sc.leave()
+	}
+}
+
+// endOf returns the streams that are part of a capture. No stream joins from now on.
+func (c *captures) endOf(of *capture) []*streamCore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.ending = true
 	return slices.Clone(of.streams)
 }
 
@@ -372,7 +421,7 @@ func (c *capture) end(at driver.At, streams ...*streamCore) (driver.Graph, drive
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
 	done := sc.shared.change()
-	g, res := c.end(at, d.captures.streamsOf(c)...)
+	g, res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)
 	done() // from now on no work counts as captured: see knownCapture
 	if res != driver.ResultSuccess {
@@ -516,36 +565,60 @@ func (sc *streamCore) captureActive() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// waitEvent makes the stream wait for a CUevent. captured says that the event's record is part of a
-// capture: then the stream joins this capture.
-func (sc *streamCore) waitEvent(e driver.Event, captured bool) driver.Result {
-	if captured && sc.raw != driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
-		defer sc.shared.change()()
+// waitEvent makes the stream wait for a CUevent. If the event's record is part of a capture, the
+// stream joins this capture; else the capture is nil.
+func (sc *streamCore) waitEvent(e driver.Event, of *capture) driver.Result {
+	captures := &sc.ctx.drv.captures
+	if of == nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
+		sc.beginLegacy()
+		defer sc.endLegacy()
+		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+	}
+	defer sc.shared.change()()
+	joins := captures.beginJoin(of, sc)
+	res := func() driver.Result {
 		if sc.isBlocking() {
 			// A mark of the library on the legacy stream would invalidate the capture.
 			defer capturegate.Shut([]*capturegate.Gate{&sc.ctx.captureGate.Legacy}, sc.ctx.drv.table.Clock())()
 		}
+		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+	}()
+	if joins {
+		// The event may have been recorded again, and the capture may be invalidated.
+		if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && !i.mayBe(of) {
+			captures.undoJoin(of, sc)
+		}
 	}
-	sc.beginLegacy()
-	defer sc.endLegacy()
-	res := sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	if captured && res == driver.ResultSuccess {
-		sc.joined()
+	if res == driver.ResultSuccess {
+		sc.joined(of)
 	}
 	return res
 }
 
-// joined asks the driver whether the stream has joined a capture, and notes the answer.
-func (sc *streamCore) joined() {
+// mayBe reports whether a stream's capture may be c. The driver tells the ID of a capture only if it
+// is not invalidated.
+func (i CaptureInfo) mayBe(c *capture) bool {
+	return i.Status == CaptureInvalidated || i.Status == CaptureActive && i.ID == c.id
+}
+
+// joined asks the driver whether the stream has joined a capture, and notes the answer. If the
+// capture is invalidated, which one it is cannot be asked: then it is likely, if that is not nil.
+func (sc *streamCore) joined(likely *capture) {
 	if sc.knownCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		return
 	}
-	if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && i.ID != 0 {
-		captures := &sc.ctx.drv.captures
-		captures.mu.Lock()
-		defer captures.mu.Unlock()
-		if c := captures.byID[i.ID]; c != nil { // nil if other code began the capture
-			c.join(sc)
-		}
+	i, r := sc.captureInfo(sc.at)
+	if r != driver.ResultSuccess || i.Status == CaptureNone {
+		return
+	}
+	captures := &sc.ctx.drv.captures
+	captures.mu.Lock()
+	defer captures.mu.Unlock()
+	c := captures.byID[i.ID] // nil if other code began the capture
+	if i.Status == CaptureInvalidated && likely.active() {
+		c = likely
+	}
+	if c != nil {
+		c.join(sc)
 	}
 }

@@ -712,6 +712,100 @@ func TestGraphCapture(t *testing.T) {
 	}
 }
 
+// TestGraphCaptureFails captures into graphs, and each capture fails. The driver destroys the graphs then.
+func TestGraphCaptureFails(t *testing.T) {
+	r := newSoft(t)
+	graphCaptureFails(t, r.gpu, r.s, r.other)
+	r.idle(r.s, r.other)
+}
+
+// TestGPUGraphCaptureFails does so on a GPU.
+func TestGPUGraphCaptureFails(t *testing.T) {
+	gpu := gpuContext(t)
+	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	defer other.Close()
+	graphCaptureFails(t, gpu, s, other)
+}
+
+func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
+	for name, c := range map[string]struct {
+		f    func(mem *DeviceMem) error
+		want Result
+	}{
+		"a stream that joined is left behind": {func(mem *DeviceMem) error {
+			return errors.Join(other.WaitStream(s), other.Memset(mem, 2))
+		}, ResultStreamCaptureUnjoined},
+		"a call invalidates the capture": {func(*DeviceMem) error {
+			gpu.Synchronize()
+			return nil
+		}, ResultStreamCaptureInvalidated},
+		"a call invalidates the capture, and the function says so": {func(*DeviceMem) error { return s.Synchronize() },
+			ResultStreamCaptureUnsupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
+			first := must(g.AddMemset(mem, 1))(t)
+			_, err := g.Capture(s, CaptureRelaxed, func() error { return errors.Join(s.Memset(mem, 1), c.f(mem)) }, first)
+			if !errors.Is(err, c.want) {
+				t.Errorf("the capture: %v, want %v", err, c.want)
+			}
+			_, nodes := g.Nodes()
+			_, add := g.AddEmpty()
+			_, clone := g.Clone()
+			_, instantiate := g.Instantiate()
+			_, typ := first.Type()
+			_, again := g.Capture(s, CaptureRelaxed, func() error { return nil })
+			for _, err := range []error{nodes, add, clone, instantiate, typ, again} {
+				if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "the driver destroyed the graph") {
+					t.Errorf("a call afterwards: %v", err)
+				}
+			}
+			if h := g.Handle(); h != 0 {
+				t.Errorf("the handle is %#x", h)
+			}
+			if err := errors.Join(g.Close(), mem.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGraphCaptureFailsBesideCalls has other goroutines call methods of the graph while its capture fails.
+func TestGraphCaptureFailsBesideCalls(t *testing.T) {
+	r := newSoft(t)
+	for range 50 {
+		g := must(r.gpu.NewGraph())(t)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for range 3 {
+			wg.Go(func() {
+				for {
+					_, err := g.AddEmpty()
+					switch {
+					case errors.Is(err, ErrClosed):
+						return
+					case err != nil && !errors.Is(err, errBuilding):
+						t.Error(err)
+						return
+					}
+					select {
+					case <-stop:
+						t.Error("the graph is still open")
+						return
+					default:
+					}
+				}
+			})
+		}
+		_, err := g.Capture(r.s, CaptureRelaxed, func() error { return r.s.Synchronize() })
+		r.is(err, ResultStreamCaptureUnsupported)
+		time.AfterFunc(10*time.Second, func() { close(stop) })
+		wg.Wait()
+		r.ok(g.Close())
+	}
+}
+
 // TestGraphOldDrivers uses drivers that lack what came later.
 func TestGraphOldDrivers(t *testing.T) {
 	r := newSoft(t, cusim.Version(12020))

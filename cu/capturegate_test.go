@@ -634,6 +634,129 @@ func TestCapturesBesideCheckedCalls(t *testing.T) {
 	t.Logf("%d calls were checked, and %d captures began or ended", sim.checks, sim.changes)
 }
 
+// joinHooks calls functions in calls of the driver about captures.
+type joinHooks struct {
+	driver.Software
+	beforeWait, afterWait func(driver.Stream)
+	beforeEnd             func()
+}
+
+func (d *joinHooks) StreamWaitEvent(th *driver.Thread, hStream driver.Stream, hEvent driver.Event, flags uint32) driver.Result {
+	if d.beforeWait != nil {
+		d.beforeWait(hStream)
+	}
+	res := d.Software.StreamWaitEvent(th, hStream, hEvent, flags)
+	if d.afterWait != nil {
+		d.afterWait(hStream)
+	}
+	return res
+}
+
+func (d *joinHooks) StreamEndCapture(th *driver.Thread, hStream driver.Stream) (driver.Graph, driver.Result) {
+	if d.beforeEnd != nil {
+		d.beforeEnd()
+	}
+	return d.Software.StreamEndCapture(th, hStream)
+}
+
+// TestJoinsFromOtherContexts has a stream of another context join a capture. The capture ends without calls on that
+// whole context at the same time, whatever happens while the stream joins.
+func TestJoinsFromOtherContexts(t *testing.T) {
+	soft := cusim.New()
+	hooks := &joinHooks{Software: soft.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(hooks))))(t)
+	dev := must(drv.Device(0))(t)
+	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	s, b := must(gpu.NewStream(StreamNonBlocking))(t), must(two.NewStream(StreamNonBlocking))(t)
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	gate := &b.core.ctx.captureGate.Whole
+	var open int
+	lookAtGate := func() {
+		if gate.TryBegin() {
+			gate.End()
+			open++
+		}
+	}
+	invalidate := func(h driver.Stream) {
+		if h == b.core.raw {
+			hooks.Software.StreamSynchronize(nil, s.core.raw)
+		}
+	}
+	var joins sync.WaitGroup
+	join := func() {
+		joins.Go(func() { b.WaitEvent(e) }) // fails, or not, depending on what comes first
+	}
+	for name, c := range map[string]struct {
+		set     func(end chan struct{})
+		f       func(end chan struct{}) error
+		invalid bool // the capture is
+	}{
+		"the capture is invalidated before the stream is known to have joined": {
+			set: func(chan struct{}) { hooks.afterWait, hooks.beforeEnd = invalidate, lookAtGate },
+			f:   func(chan struct{}) error { return b.WaitStream(s) }, invalid: true,
+		},
+		"an event's wait, and the capture is invalidated": {
+			set: func(chan struct{}) { hooks.afterWait, hooks.beforeEnd = invalidate, lookAtGate },
+			f:   func(chan struct{}) error { return errors.Join(e.Record(s), b.WaitEvent(e)) }, invalid: true,
+		},
+		"the capture ends while the stream joins": {
+			set: func(end chan struct{}) {
+				ends := make(chan struct{})
+				hooks.beforeWait = func(driver.Stream) { close(end); <-ends }
+				hooks.beforeEnd = func() { lookAtGate(); close(ends) }
+			},
+			f: func(end chan struct{}) error {
+				err := e.Record(s)
+				join()
+				<-end
+				return err
+			},
+		},
+		"the stream joins while the capture ends": {
+			set: func(chan struct{}) {
+				hooks.beforeEnd = func() {
+					waited := make(chan struct{})
+					hooks.beforeWait = func(driver.Stream) { close(waited) }
+					join()
+					select {
+					case <-waited:
+						open++
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
+			},
+			f: func(chan struct{}) error { return e.Record(s) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open = 0
+			end := make(chan struct{})
+			c.set(end)
+			g, err := s.Capture(CaptureRelaxed, func() error { return c.f(end) })
+			if c.invalid != errors.Is(err, ResultStreamCaptureInvalidated) {
+				t.Errorf("the capture: %v", err)
+			}
+			g.Close()
+			if open != 0 {
+				t.Error("the driver could be asked about the whole context while the capture ended")
+			}
+			joins.Wait()
+			*hooks = joinHooks{Software: hooks.Software}
+			if err := errors.Join(b.Synchronize(), s.Synchronize(), e.Record(s), b.WaitEvent(e), b.Synchronize()); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+			if n := len(drv.captures.byID); n != 0 || b.core.knownCapture() != nil {
+				t.Errorf("%d captures are left, and the stream is part of %v", n, b.core.knownCapture())
+			}
+		})
+	}
+	err := errors.Join(e.Close(), s.Close(), b.Close(), two.Close(), gpu.Close(), drv.Close())
+	if err != nil {
+		t.Error(err)
+	}
+	soft.Check(t)
+}
+
 // TestLongCallsHoldNobodyUp has a call about the whole context and one about the legacy stream wait
 // for the GPU. Captures and other such calls go on.
 func TestLongCallsHoldNobodyUp(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
@@ -33,6 +34,9 @@ type graphCore struct {
 	// building is set while Capture runs the program's function. mu guards it, and is not held
 	// while the function runs.
 	building bool
+	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
+	// graph with an error.
+	destroyed atomic.Bool
 }
 
 func (gc *graphCore) kind() string { return "graph" }
@@ -40,9 +44,21 @@ func (gc *graphCore) kind() string { return "graph" }
 func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
 
 func (gc *graphCore) free(at driver.At) (string, driver.Result) {
-	res := gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+	res := driver.ResultSuccess
+	if !gc.destroyed.Load() {
+		res = gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+	}
 	gc.objects.release()
 	return "cuGraphDestroy", res
+}
+
+// Refused returns the error of a call that began after the graph was closed, or the driver had
+// destroyed it.
+func (gc *graphCore) Refused(op string) error {
+	if !gc.destroyed.Load() {
+		return gc.resource.Refused(op)
+	}
+	return mistake(op, ErrClosed, uintptr(gc.raw), "the driver destroyed the graph when a capture into it failed: build a new one")
 }
 
 // newGraph returns the owner of a graph that uses these objects.
@@ -76,6 +92,10 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 		return nil, err
 	}
 	g.core.mu.Lock()
+	if g.core.destroyed.Load() {
+		g.leave()
+		return nil, g.core.Refused(op)
+	}
 	if g.core.building {
 		g.leave()
 		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding,

@@ -138,7 +138,10 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 // like [Stream.Capture]. It returns the last nodes of that work, for later nodes to come after; if
 // f enqueues nothing, these are the nodes in after (cuStreamBeginCaptureToGraph, CUDA 12.3).
 //
-// While f runs, other calls on the graph fail. If f fails, the graph may keep some of its nodes.
+// While f runs, other calls on the graph fail. If f returns an error, the graph may keep some of its
+// nodes. If the capture itself fails, the driver destroys the graph: later calls fail with
+// [ErrClosed], and the program builds a new graph. An example of such a failure is a stream that
+// joined the capture, and that the captured stream did not wait for.
 func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
 	sc, err := s.enterCapture(beginToGraphOp, mode, f)
 	if err != nil {
@@ -150,6 +153,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		return nil, err
 	}
 	defer g.leave()
+	defer g.closeDestroyed()
 	if gc.ctx.drv != sc.ctx.drv {
 		return nil, mixed(beginToGraphOp, "graph", gc.ctx, "stream", sc.ctx)
 	}
@@ -184,9 +188,21 @@ func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.G
 		begin: func(at driver.At) driver.Result {
 			return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 		},
-		discard: func(driver.Graph) {},
+		discard: func(raw driver.Graph) {
+			if raw == 0 {
+				gc.destroyed.Store(true)
+			}
+		},
 	}, f)
 	return err
+}
+
+// closeDestroyed closes the graph if the driver has destroyed it. The caller has a call in flight on
+// the graph.
+func (g *Graph) closeDestroyed() {
+	if g.core.destroyed.Load() {
+		g.Close()
+	}
 }
 
 // capture calls captureTo, which calls the method of that name, and returns the last nodes.
@@ -289,6 +305,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 		return GraphNode{}, err
 	}
 	defer g.core.leave()
+	defer g.closeDestroyed()
 	if g.core.ctx.drv != ctx.drv {
 		return GraphNode{}, mixed(beginToGraphOp, "graph", g.core.ctx, "work", ctx)
 	}

@@ -383,7 +383,16 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 }
 
 // inCapture reports whether the newest record is part of an active capture of this package.
-func (sl *slot) inCapture() bool { return sl.capture.Load().active() }
+func (sl *slot) inCapture() bool { return sl.activeCapture() != nil }
+
+// activeCapture returns the active capture of this package that the newest record is part of, or
+// nil.
+func (sl *slot) activeCapture() *capture {
+	if c := sl.capture.Load(); c.active() {
+		return c
+	}
+	return nil
+}
 
 // stays reports whether a record may use the slot, if it is the event's present slot: no waiter
 // needs the present record, or the CUevent is exposed. For a record by a graph a captured present

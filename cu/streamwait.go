@@ -61,7 +61,7 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 	res := driver.ResultSuccess
 	if g := sl.Gen(); !sl.Unrecorded() {
 		if sc.raw == driver.CU_STREAM_LEGACY {
-			res = sc.waitEvent(sl.raw, false)
+			res = sc.waitEvent(sl.raw, nil)
 		} else {
 			res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		}
@@ -81,7 +81,8 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 // The slot's generation was g before the wait: a record in a capture may have been made meanwhile.
 func (sc *streamCore) noteCaptureDuringWait(sl *slot, g handle.Gen) {
 	if sl.Gen() != g || sl.mayBeInCapture() {
-		sc.joined() // without waiting for other calls on the stream, because this call has been made
+		// Without waiting for other calls on the stream, because this call has been made.
+		sc.joined(sl.capture.Load())
 	}
 }
 
@@ -140,9 +141,13 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {
-		g, captured := sl.Gen(), sc.ctx.drv.captures.n.Load() != 0 && sl.inCapture()
-		res = sc.waitEvent(sl.raw, captured)
-		if !captured && sc.ctx.drv.captures.n.Load() != 0 {
+		g := sl.Gen()
+		var of *capture
+		if sc.ctx.drv.captures.n.Load() != 0 {
+			of = sl.activeCapture()
+		}
+		res = sc.waitEvent(sl.raw, of)
+		if of == nil && sc.ctx.drv.captures.n.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)
 		}
 	} else {
@@ -216,7 +221,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
 	}
 	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
-	res = sc.waitEvent(e, c != nil)
+	res = sc.waitEvent(e, c)
 	t.done(TraceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
@@ -247,7 +252,7 @@ func (sc *streamCore) waitStreamFast(op string, oc *streamCore) (done bool, err 
 		w.end()
 		return true, oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
 	}
-	res = sc.waitEvent(e, w.capture != nil)
+	res = sc.waitEvent(e, w.capture)
 	w.end()
 	if res != driver.ResultSuccess {
 		return true, sc.ctx.callError(op, uintptr(sc.raw), res)

@@ -18,7 +18,7 @@ type capture struct {
 	graph       *graph
 	invalidated bool
 	lost        []*node // the ends of streams that were destroyed
-	// taken is set when the program gets the graph, or had it before.
+	// taken is set when the capture ends without an error, so that the program gets the graph.
 	taken bool
 }
 
@@ -192,15 +192,14 @@ func (d *Driver) abandon(s *stream) {
 	s.capture, s.deps = nil, nil
 }
 
-// finish ends a capture.
+// finish ends a capture. If the program does not get the graph, it is destroyed, even if the program
+// had created it.
 func (d *Driver) finish(c *capture) {
 	for _, s := range c.streams {
 		s.capture, s.deps = nil, nil
 	}
 	if !c.taken {
-		for _, n := range c.graph.nodes {
-			d.objects.remove(uintptr(n.handle))
-		}
+		d.destroyGraph(c.graph)
 	}
 	c.forgetEvents()
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
@@ -255,7 +254,7 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 	d.ids.capture++
 	c := &capture{
 		id: d.ids.capture, mode: mode, thread: t, osThread: th.Number(), origin: s, streams: []*stream{s},
-		graph: g, taken: g.handle != 0,
+		graph: g,
 	}
 	s.capture, s.deps = c, after
 	d.captures = append(d.captures, c)
@@ -277,7 +276,7 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 		return 0, d.invalidate(c, driver.ResultStreamCaptureUnmatched)
 	}
 	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
-	c.taken = c.taken || joined && here && !c.invalidated
+	c.taken = joined && here && !c.invalidated
 	d.finish(c)
 	switch {
 	case c.invalidated:
@@ -358,6 +357,9 @@ func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (sta
 	}
 	if r != ok || s.capture == nil {
 		return 0, 0, 0, 0, 0, r
+	}
+	if s.capture.invalidated {
+		return s.captureStatus(), 0, 0, 0, 0, ok // the status, and nothing else
 	}
 	return s.captureStatus(), s.capture.id, 0, 0, uint64(len(s.deps)), ok
 }

@@ -107,11 +107,17 @@ func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	if r != ok {
 		return r
 	}
+	d.destroyGraph(g)
+	return ok
+}
+
+func (d *Driver) destroyGraph(g *graph) {
 	for _, n := range g.nodes {
 		d.objects.remove(uintptr(n.handle))
 	}
-	d.objects.remove(uintptr(h))
-	return ok
+	if g.handle != 0 {
+		d.objects.remove(uintptr(g.handle))
+	}
 }
 
 // GraphClone is cuGraphClone.

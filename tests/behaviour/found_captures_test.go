@@ -50,6 +50,20 @@ func (c *raw) exec(g driver.Graph) driver.GraphExec {
 	return x
 }
 
+// intoGraph is a case about a capture into a graph that fails, after which the graph is gone. fail makes it fail.
+func intoGraph(name, doc string, mode int32, fail func(c *raw, ctx driver.Context, s driver.Stream, p driver.DevicePtr)) found {
+	return found{famGraph, name, doc, func(c *raw) {
+		_, ctx := c.setup()
+		s, p := c.stream(nonBlocking), c.memory()
+		g, res := c.GraphCreate(c.at, 0)
+		c.must("cuGraphCreate", res)
+		c.must("cuStreamBeginCaptureToGraph", c.StreamBeginCaptureToGraph(c.at, s, g, nil, mode))
+		c.must("cuMemsetD8Async", c.set(p, s))
+		fail(c, ctx, s, p)
+		c.dare("nodes", func() driver.Result { return bare(c.GraphGetNodes(c.at, g, nil)) })
+	}}
+}
+
 // foundCaptures are about captures and external events.
 func foundCaptures() []found {
 	return []found{
@@ -68,6 +82,50 @@ func foundCaptures() []found {
 			})
 			c.res("end-again", c.end(s))
 			w.end()
+		}},
+		intoGraph("into-graph-unjoined", "a capture into a graph that leaves a stream behind: this destroys the graph", capRelaxed,
+			func(c *raw, _ driver.Context, s driver.Stream, p driver.DevicePtr) {
+				other, e := c.stream(nonBlocking), c.event(untimed)
+				c.record(e, s)
+				c.wait(other, e)
+				c.must("cuMemsetD8Async", c.set(p, other))
+				c.res("end", c.end(s))
+			}),
+		intoGraph("into-graph-invalidated", "a capture into a graph that a call invalidates: this destroys the graph", capRelaxed,
+			func(c *raw, _ driver.Context, s driver.Stream, _ driver.DevicePtr) {
+				c.res("sync", c.CtxSynchronize(c.at))
+				c.res("end", c.end(s))
+			}),
+		intoGraph("into-graph-end-elsewhere", "ending a capture into a graph on another thread", capThread,
+			func(c *raw, ctx driver.Context, s driver.Stream, _ driver.DevicePtr) {
+				w := c.worker(ctx)
+				w.do(func(c *raw) { c.res("end-elsewhere", c.end(s)) })
+				w.end()
+			}),
+		intoGraph("into-graph-stream-destroyed", "destroying a stream during its capture into a graph: this destroys the graph", capRelaxed,
+			func(c *raw, _ driver.Context, s driver.Stream, _ driver.DevicePtr) {
+				c.res("destroy", c.StreamDestroy(c.at, s))
+			}),
+		{famThread, "info-of-invalidated", "the driver tells nothing but the status of a capture that is invalidated", func(c *raw) {
+			c.setup()
+			s, other, e, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
+			c.begin(s, capRelaxed)
+			c.must("cuMemsetD8Async", c.set(p, s))
+			c.record(e, s)
+			c.wait(other, e)
+			of, joined := c.info("info", s), c.info("info2", other)
+			c.val("an-id", of.id != 0)
+			c.val("same-id", joined.id == of.id)
+			c.res("sync", c.CtxSynchronize(c.at))
+			for i, s := range []driver.Stream{s, other} {
+				of := "-" + []string{"captured", "joined"}[i]
+				info := c.info("info"+of, s)
+				c.val("status"+of, info.status)
+				c.val("an-id"+of, info.id != 0)
+				c.val("deps"+of, info.deps)
+			}
+			c.res("end", c.end(s))
+			c.val("status-at-the-end", c.info("info-at-the-end", other).status)
 		}},
 		{famThread, "end-elsewhere", "ending a capture on another thread: this loses the graph and ends the capture", func(c *raw) {
 			_, ctx := c.setup()

@@ -61,7 +61,7 @@ struct thread {
 	_Atomic(const char *) failed; // the first call that failed
 	atomic_int code, ready, done;
 	unsigned long turns;
-	H stream, blocking, green_stream, event, fork, join, graph, branches; // its own
+	H stream, blocking, green_stream, elsewhere, event, fork, join, graph, branches; // its own
 	int least, greatest; // priorities
 	_Atomic U *word;     // that streams wait for, and its address on the device
 	D word_at;
@@ -91,7 +91,7 @@ static __thread struct thread *me;
 // A context, and what its threads share.
 static struct place {
 	int dev;
-	H ctx, green, description, green_event, common, small, graph, branches, green_stream;
+	H ctx, other, green, description, green_event, common, small, graph, branches, green_stream;
 	D bytes;
 } places[MOST_PLACES];
 static int num_places;
@@ -339,8 +339,11 @@ static void prepare_all(void) {
 		places[num_places].dev = 1;
 		ok(cuDevicePrimaryCtxRetain(&places[num_places++].ctx, 1));
 	}
-	for (int i = 0; i < num_places; i++)
+	for (int i = 0; i < num_places; i++) {
+		ok(cuCtxCreate_v2(&places[i].other, 0, places[i].dev));
+		ok(cuCtxPopCurrent(&popped));
 		prepare(&places[i]);
+	}
 }
 
 static pthread_mutex_t cloning = PTHREAD_MUTEX_INITIALIZER;
@@ -357,6 +360,9 @@ static void prepare_thread(void) {
 	if (relaxed && me->name[0] == 'A')
 		ok(cuThreadExchangeStreamCaptureMode(&mode));
 	ok(cuStreamCreate(&me->blocking, STREAM_DEFAULT));
+	ok(cuCtxSetCurrent(me->place->other));
+	ok(cuStreamCreate(&me->elsewhere, STREAM_DEFAULT));
+	ok(cuCtxSetCurrent(me->place->ctx));
 	if (me->place->green)
 		ok(cuGreenCtxStreamCreate(&me->green_stream, me->place->green, STREAM_NON_BLOCKING, 0));
 	pthread_mutex_lock(&cloning); // graphs are not for several threads at a time

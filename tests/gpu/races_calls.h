@@ -132,7 +132,7 @@ static void capture(H s, int mode, int work, H joining) {
 		enter_capture(JOIN);
 		r = DO(cuStreamWaitEvent(joining, me->fork, 0));
 		leave_capture(JOIN);
-		if (!r && !DO(launch(joining)) && !DO(cuEventRecord(me->join, joining)))
+		if (!r && (joining == me->elsewhere || !DO(launch(joining))) && !DO(cuEventRecord(me->join, joining)))
 			DO(cuStreamWaitEvent(s, me->join, 0));
 	}
 	enter_capture(END);
@@ -151,6 +151,59 @@ static void blocking_captures(void) { capture_on(me->blocking, CAPTURE_RELAXED);
 static void global_captures(void) { capture_on(me->stream, CAPTURE_GLOBAL); }
 static void per_thread_captures(void) { capture_on((H)2, CAPTURE_RELAXED); }
 static void green_captures(void) { capture_on(me->green_stream, CAPTURE_RELAXED); }
+static void memset_captures(void) { // of a new stream each, which is destroyed afterwards
+	H s, g;
+	if (DO(cuStreamCreate(&s, STREAM_NON_BLOCKING)))
+		return;
+	enter_capture(BEGIN);
+	int r = DO(cuStreamBeginCapture(s, CAPTURE_THREAD_LOCAL));
+	leave_capture(BEGIN);
+	if (!r) {
+		DO(cuMemsetD8Async(me->place->bytes, 1, 64, s));
+		enter_capture(END);
+		r = DO(cuStreamEndCapture(s, &g));
+		leave_capture(END);
+		if (!r)
+			DO(cuGraphDestroy(g));
+	}
+	DO(cuStreamDestroy(s));
+}
+static void captures_into_graphs(void) {
+	H s, g, same;
+	if (DO(cuStreamCreate(&s, STREAM_NON_BLOCKING)))
+		return;
+	if (!DO(cuGraphCreate(&g, 0))) {
+		enter_capture(BEGIN);
+		int r = DO(cuStreamBeginCaptureToGraph(s, g, NULL, NULL, 0, CAPTURE_THREAD_LOCAL)), began = !r;
+		leave_capture(BEGIN);
+		if (began) {
+			DO(cuMemsetD8Async(me->place->bytes, 1, 64, s));
+			enter_capture(END);
+			r = DO(cuStreamEndCapture(s, &same));
+			leave_capture(END);
+		}
+		if (!began || !r) // a capture that fails at its end has destroyed the graph
+			DO(cuGraphDestroy(g));
+	}
+	DO(cuStreamDestroy(s));
+}
+static void captures_of_two_contexts(void) { capture(me->stream, CAPTURE_THREAD_LOCAL, 0, me->elsewhere); }
+static void other_sync(void) {
+	DO(cuCtxSetCurrent(me->place->other));
+	DO(cuCtxSynchronize());
+	DO(cuCtxSetCurrent(me->place->ctx));
+}
+static void capture_queries(void) { // of streams that are created and destroyed meanwhile
+	H s, g;
+	int status;
+	unsigned long long id;
+	if (DO(cuStreamCreate(&s, STREAM_NON_BLOCKING)))
+		return;
+	DO(cuStreamIsCapturing(s, &status));
+	DO(cuStreamIsCapturing(me->stream, &status));
+	DO(cuStreamGetCaptureInfo_v2(s, &status, &id, &g, NULL, NULL));
+	DO(cuStreamDestroy(s));
+}
 static void pinned_memory(void) {
 	void *p;
 	if (!DO(cuMemHostAlloc(&p, 4096, 0)))
@@ -258,6 +311,12 @@ static const struct op as[] = {
 	{"cuModuleLoadData and cuModuleUnload", modules, 0},
 	{"cuStreamCreate and cuStreamDestroy", streams, 0},
 	{"cuGraphInstantiateWithFlags and cuGraphExecDestroy", graphs, 0},
+	{"cuCtxSynchronize of another context", other_sync, 0},
+	{"cuStreamIsCapturing and cuStreamGetCaptureInfo", capture_queries, 0},
+	{"captures", captures, 0},
+	{"captures of a memset", memset_captures, 0},
+	{"captures into graphs", captures_into_graphs, 0},
+	{"captures of two contexts", captures_of_two_contexts, 0},
 };
 static const struct op bs[] = {
 	{"captures", captures, 0},
@@ -269,6 +328,9 @@ static const struct op bs[] = {
 	{"captures of nothing in global mode", empty_captures, 0},
 	{"captures of nothing of blocking streams", empty_blocking_captures, 0},
 	{"captures of streams of a green context", green_captures, 1},
+	{"captures of a memset", memset_captures, 0},
+	{"captures into graphs", captures_into_graphs, 0},
+	{"captures of two contexts", captures_of_two_contexts, 0},
 	{"cuStreamCreate and cuStreamDestroy", streams, 0},
 	{"cuStreamCreate, cuLaunchKernel, cuEventRecord and cuStreamDestroy", used_streams, 0},
 	{"cuStreamCreate, cuStreamWaitValue32 and cuStreamDestroy", held_streams, 0},
