@@ -174,7 +174,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGraph(sc.ctx, raw, objects), nil
+	return newGraph(sc.ctx, raw, objects, new(graphFamily)), nil
 }
 
 // destroyGraph destroys a graph that was never returned to the program.
@@ -223,6 +223,9 @@ type captureCall struct {
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
 	hidden bool
+	// family is that of the graph that the capture is into, if calls on the graph are made
+	// meanwhile. They wait while the capture ends, because an error destroys the graph.
+	family *graphFamily
 }
 
 // capture calls f between the beginning and the end of a capture, and returns the graph. If there
@@ -420,10 +423,16 @@ func (c *capture) end(at driver.At, streams ...*streamCore) (driver.Graph, drive
 // error.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
+	if c.family != nil {
+		c.family.mu.Lock()
+	}
 	done := sc.shared.change()
 	g, res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)
 	done() // from now on no work counts as captured: see knownCapture
+	if c.family != nil {
+		c.family.unlock()
+	}
 	if res != driver.ResultSuccess {
 		g = 0
 	}

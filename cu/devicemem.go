@@ -92,16 +92,17 @@ func (m *DeviceMem) Handle() uint64 {
 	return uint64(m.core.raw)
 }
 
-// CopyFrom copies src to the beginning of the device memory, and returns when src may be used again
-// (cuMemcpyHtoD). The copy is ordered with the work of the legacy default stream, but not with the
-// work of non-blocking streams. It may wait for the GPU: see docs/blocking.md.
+// CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
+// (cuMemcpyHtoD, cuStreamSynchronize). So work that is enqueued afterwards, on any stream, reads the
+// copied bytes. The copy begins after the earlier work of the legacy default stream, but does not
+// wait for non-blocking streams. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
 	_, err := m.WriteAt(src, 0)
 	return err
 }
 
 // CopyTo copies from the beginning of the device memory to dst, and returns when dst is filled
-// (cuMemcpyDtoH). The copy is ordered like [DeviceMem.CopyFrom]. It may wait for the GPU: see
+// (cuMemcpyDtoH). The copy begins as that of [DeviceMem.CopyFrom] does. It may wait for the GPU: see
 // docs/blocking.md.
 func (m *DeviceMem) CopyTo(dst []byte) error {
 	return m.copy("cuMemcpyDtoH", len(dst), 0, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
@@ -114,7 +115,12 @@ func (m *DeviceMem) CopyTo(dst []byte) error {
 // docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	if err := m.copy("cuMemcpyHtoD", len(src), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
-		return t.MemcpyHtoD(at, p, src)
+		res := t.MemcpyHtoD(at, p, src)
+		if res == driver.ResultSuccess {
+			// The driver may return when it has read src, before the bytes are in the memory.
+			res = t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)
+		}
+		return res
 	}); err != nil {
 		return 0, err
 	}
@@ -161,8 +167,9 @@ func (m *DeviceMem) copy(op string, n int, off int64,
 	return nil
 }
 
-// Memset sets each byte of the device memory (cuMemsetD8). It is ordered like [DeviceMem.CopyFrom],
-// and may return before the GPU has set the memory.
+// Memset sets each byte of the device memory (cuMemsetD8). It begins as the copy of
+// [DeviceMem.CopyFrom] does, and may return before the GPU has set the memory: work on a
+// non-blocking stream can read the old bytes. Use [Stream.Memset] on that stream.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
 	if m == nil || m.core == nil {

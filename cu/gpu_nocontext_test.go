@@ -199,7 +199,11 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 	if captured {
 		g, end := tab.StreamEndCapture(at, n.s)
 		switch {
-		case call == "cuGraphLaunch" || call == "cuGraphUpload": // no capture takes these
+		case call == "cuGraphLaunch" || call == "cuGraphUpload" || call == "cuMemcpyPeerAsync":
+			if end == driver.ResultSuccess { // no capture takes these, whatever the current context is
+				t.Errorf("%s: %v, and the capture gives a graph", name, res)
+				tab.GraphDestroy(at, g)
+			}
 			return
 		case res != driver.ResultSuccess || end != driver.ResultSuccess:
 			t.Errorf("%s: %v, and the capture's end %v", name, res, end)

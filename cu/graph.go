@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/lock"
 )
 
 // Graph describes work for the GPU: nodes, and the order between them. [Stream.Capture] returns
 // one, and [Context.NewGraph] one that is built node by node. To run it, make a [GraphExec] of it.
-// A Graph is safe for concurrent use.
+// A Graph is safe for concurrent use. Calls on a graph and on its clones wait for each other.
 //
 // A graph keeps the modules, the memory and the events that its nodes use, even if they are closed,
 // and the functions that the nodes call.
@@ -28,11 +27,11 @@ type Graph struct {
 type graphCore struct {
 	resource
 	raw driver.Graph
-	// mu is held for each call, because CUDA does not synchronize calls on a graph.
-	mu      lock.Mutex[lock.Graph]
+	// family.mu is held for each call on the graph.
+	family  *graphFamily
 	objects *objectSet
-	// building is set while Capture runs the program's function. mu guards it, and is not held
-	// while the function runs.
+	// building is set while Capture runs the program's function. family.mu guards it, and is not
+	// held while the function runs.
 	building bool
 	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
 	// graph with an error.
@@ -44,13 +43,19 @@ func (gc *graphCore) kind() string { return "graph" }
 func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
 
 func (gc *graphCore) free(at driver.At) (string, driver.Result) {
-	res := driver.ResultSuccess
-	if !gc.destroyed.Load() {
-		res = gc.ctx.drv.table.GraphDestroy(at, gc.raw)
-	}
-	gc.objects.release()
-	return "cuGraphDestroy", res
+	return gc.family.destroy(at, gc)
 }
+
+// destroyRaw does nothing if the driver has destroyed the graph.
+func (gc *graphCore) destroyRaw(at driver.At) (string, driver.Result) {
+	const op = "cuGraphDestroy"
+	if gc.destroyed.Load() {
+		return op, driver.ResultSuccess
+	}
+	return op, gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+}
+
+func (gc *graphCore) releaseObjects() { gc.objects.release() }
 
 // Refused returns the error of a call that began after the graph was closed, or the driver had
 // destroyed it.
@@ -62,8 +67,8 @@ func (gc *graphCore) Refused(op string) error {
 }
 
 // newGraph returns the owner of a graph that uses these objects.
-func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet) *Graph {
-	g := &Graph{core: &graphCore{raw: raw, objects: objects}}
+func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet, family *graphFamily) *Graph {
+	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }
@@ -80,10 +85,11 @@ func (c *Context) NewGraph() (*Graph, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
-	return newGraph(core, raw, new(objectSet)), nil
+	return newGraph(core, raw, new(objectSet), new(graphFamily)), nil
 }
 
-// enter begins a call on the graph, and waits until no other one is in flight. leave ends the call.
+// enter begins a call on the graph, and waits until no other one on a graph of the family is in
+// flight. leave ends the call.
 func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "graph")
@@ -91,7 +97,7 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
 	}
-	g.core.mu.Lock()
+	g.core.family.mu.Lock()
 	if g.core.destroyed.Load() {
 		g.leave()
 		return nil, g.core.Refused(op)
@@ -108,7 +114,7 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 var errBuilding = errors.New("a capture into the graph is in progress")
 
 func (g *Graph) leave() {
-	g.core.mu.Unlock()
+	g.core.family.unlock()
 	g.core.leave()
 	runtime.KeepAlive(g)
 }
@@ -119,8 +125,8 @@ func (gc *graphCore) callError(op string, res driver.Result) error {
 }
 
 // Close destroys the graph (cuGraphDestroy). A GraphExec that was instantiated from it stays valid.
-// If calls on the graph are in flight, Close returns nil at once, and the last of these calls
-// destroys the graph. Further calls of Close return nil.
+// If calls on the graph or on its clones are in flight, Close returns nil at once, and the graph is
+// destroyed when they end. Further calls of Close return nil.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGraphDestroy", "graph")
@@ -153,7 +159,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	}
 	objects := new(objectSet)
 	objects.addAll(gc.objects)
-	return newGraph(gc.ctx, raw, objects), nil
+	return newGraph(gc.ctx, raw, objects, gc.family), nil
 }
 
 // Nodes returns the graph's nodes in the driver's order (cuGraphGetNodes).

@@ -165,12 +165,12 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		// building makes other calls on the graph fail. The lock is not held, because f may make
 		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
-		gc.mu.Unlock()
+		gc.family.unlock()
 		defer func() {
-			gc.mu.Lock()
+			gc.family.mu.Lock()
 			gc.building = false
 		}()
-		return gc.captureTo(sc, mode, deps, false, f)
+		return gc.captureTo(sc, mode, deps, captureCall{family: gc.family}, f)
 	})
 	if err != nil {
 		return nil, err
@@ -180,20 +180,19 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
-// captureTo captures the work that f enqueues on a stream into the graph.
-func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, hidden bool,
+// captureTo captures the work that f enqueues on a stream into the graph. call says the rest.
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, call captureCall,
 	f func() error) error {
-	_, err := sc.capture(captureCall{
-		op: beginToGraphOp, objects: gc.objects, hidden: hidden,
-		begin: func(at driver.At) driver.Result {
-			return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
-		},
-		discard: func(raw driver.Graph) {
-			if raw == 0 {
-				gc.destroyed.Store(true)
-			}
-		},
-	}, f)
+	call.op, call.objects = beginToGraphOp, gc.objects
+	call.begin = func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
+	}
+	call.discard = func(raw driver.Graph) {
+		if raw == 0 {
+			gc.destroyed.Store(true)
+		}
+	}
+	_, err := sc.capture(call, f)
 	return err
 }
 
@@ -336,7 +335,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 		after,
 		func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
 			last, err := gc.capture(deps, func() error {
-				return gc.captureTo(s.core, CaptureRelaxed, deps, true, func() error { return work(s) })
+				return gc.captureTo(s.core, CaptureRelaxed, deps, captureCall{hidden: true}, func() error { return work(s) })
 			})
 			if err != nil {
 				return 0, 0, err

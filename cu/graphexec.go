@@ -49,10 +49,14 @@ func (xc *execCore) kind() string    { return "executable graph" }
 func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
 
 func (xc *execCore) free(at driver.At) (string, driver.Result) {
-	res := xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
-	xc.objects.Load().release()
-	return "cuGraphExecDestroy", res
+	return xc.graph.family.destroy(at, xc)
 }
+
+func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
+	return "cuGraphExecDestroy", xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
+}
+
+func (xc *execCore) releaseObjects() { xc.objects.Load().release() }
 
 // Instantiate makes an executable graph (cuGraphInstantiateWithFlags, CUDA 11.4). Later changes of
 // the graph do not affect it. During other code's capture in global mode, or this goroutine's in a

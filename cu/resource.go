@@ -48,6 +48,9 @@ func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.
 	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
 }
 
+// context returns the context that the object belongs to.
+func (r *resource) context() *contextCore { return r.ctx }
+
 // leave ends a call that Enter or Acquire began.
 func (r *resource) leave() { r.Release(r) }
 

@@ -20,7 +20,8 @@ type (
 	// executable graph then block, as they have to in C. Calls that do not need the driver (Handle,
 	// Close) take neither lock.
 	Exec struct{}
-	// Graph is graphCore.mu: a call on a graph. See Exec.
+	// Graph is graphFamily.mu: a call on a graph, on one of its clones, or the destruction of one of
+	// their executable graphs. See Exec.
 	Graph struct{}
 	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver

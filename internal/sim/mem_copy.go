@@ -312,7 +312,12 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy("cuMemcpyPeerAsync", s, to, from)
+	if dstCtx != srcCtx { // not known of copies within one context
+		if r := d.uncaptured(s); r != ok {
+			return r
+		}
+	}
+	return d.enqueueCopy(name, s, to, from)
 }
 
 // pattern returns the memory of a memset, and the function that sets it.

@@ -61,7 +61,7 @@ struct thread {
 	_Atomic(const char *) failed; // the first call that failed
 	atomic_int code, ready, done;
 	unsigned long turns;
-	H stream, blocking, green_stream, elsewhere, event, fork, join, graph, branches; // its own
+	H stream, blocking, green_stream, elsewhere, event, fork, join, join_elsewhere, graph, branches, exec; // its own
 	int least, greatest; // priorities
 	_Atomic U *word;     // that streams wait for, and its address on the device
 	D word_at;
@@ -91,7 +91,7 @@ static __thread struct thread *me;
 // A context, and what its threads share.
 static struct place {
 	int dev;
-	H ctx, other, green, description, green_event, common, small, graph, branches, green_stream;
+	H ctx, other, green, description, green_event, common, small, graph, branches, shared, green_stream;
 	D bytes;
 } places[MOST_PLACES];
 static int num_places;
@@ -305,6 +305,9 @@ static void prepare(struct place *p) {
 	ok(cuStreamEndCapture(stream, &p->graph));
 	ok(cuStreamBeginCapture(stream, CAPTURE_RELAXED));
 	ok(launch(stream));
+	ok(cuStreamEndCapture(stream, &p->shared));
+	ok(cuStreamBeginCapture(stream, CAPTURE_RELAXED));
+	ok(launch(stream));
 	ok(cuEventRecord(p->common, stream));
 	for (int i = 0; i < 3; i++) {
 		H branch, join;
@@ -362,6 +365,7 @@ static void prepare_thread(void) {
 	ok(cuStreamCreate(&me->blocking, STREAM_DEFAULT));
 	ok(cuCtxSetCurrent(me->place->other));
 	ok(cuStreamCreate(&me->elsewhere, STREAM_DEFAULT));
+	ok(cuEventCreate(&me->join_elsewhere, EVENT_UNTIMED));
 	ok(cuCtxSetCurrent(me->place->ctx));
 	if (me->place->green)
 		ok(cuGreenCtxStreamCreate(&me->green_stream, me->place->green, STREAM_NON_BLOCKING, 0));

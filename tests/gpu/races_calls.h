@@ -120,7 +120,7 @@ static void branching_graphs(void) { instantiate(me->branches); }
 // capture captures work, or nothing, on a stream. With -exclusive no A is made while a capture begins, ends, or is
 // joined.
 static void capture(H s, int mode, int work, H joining) {
-	H g;
+	H g, last = joining == me->elsewhere ? me->join_elsewhere : me->join; // of the joining stream's context
 	enter_capture(BEGIN);
 	int r = DO(cuStreamBeginCapture(s, mode));
 	leave_capture(BEGIN);
@@ -132,8 +132,8 @@ static void capture(H s, int mode, int work, H joining) {
 		enter_capture(JOIN);
 		r = DO(cuStreamWaitEvent(joining, me->fork, 0));
 		leave_capture(JOIN);
-		if (!r && (joining == me->elsewhere || !DO(launch(joining))) && !DO(cuEventRecord(me->join, joining)))
-			DO(cuStreamWaitEvent(s, me->join, 0));
+		if (!r && (joining == me->elsewhere || !DO(launch(joining))) && !DO(cuEventRecord(last, joining)))
+			DO(cuStreamWaitEvent(s, last, 0));
 	}
 	enter_capture(END);
 	r = DO(cuStreamEndCapture(s, &g));
@@ -203,6 +203,67 @@ static void capture_queries(void) { // of streams that are created and destroyed
 	DO(cuStreamIsCapturing(me->stream, &status));
 	DO(cuStreamGetCaptureInfo_v2(s, &status, &id, &g, NULL, NULL));
 	DO(cuStreamDestroy(s));
+}
+// A graph that threads share. Only one at a time makes calls on it, as CUDA requires; on its clones and executable
+// graphs, which are one thread's, they make calls at any time.
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
+static H clone_of_shared(void) {
+	H clone = NULL;
+	pthread_mutex_lock(&sharing);
+	DO(cuGraphClone(&clone, me->place->shared));
+	pthread_mutex_unlock(&sharing);
+	return clone;
+}
+static H exec_of_shared(void) {
+	H x = NULL;
+	pthread_mutex_lock(&sharing);
+	DO(cuGraphInstantiateWithFlags(&x, me->place->shared, 0));
+	pthread_mutex_unlock(&sharing);
+	return x;
+}
+static void destroy_alone(H graph, H exec) {
+	pthread_mutex_lock(&sharing);
+	if (graph)
+		DO(cuGraphDestroy(graph));
+	else
+		DO(cuGraphExecDestroy(exec));
+	pthread_mutex_unlock(&sharing);
+}
+static void clone_alone(void) { destroy_alone(clone_of_shared(), NULL); }
+static void instantiate_alone(void) { destroy_alone(NULL, exec_of_shared()); }
+static void nodes_of_shared(void) {
+	size_t n = 0;
+	pthread_mutex_lock(&sharing);
+	DO(cuGraphGetNodes(me->place->shared, NULL, &n));
+	pthread_mutex_unlock(&sharing);
+}
+static void update_with_shared(void) {
+	H node;
+	int info;
+	if (!me->exec)
+		me->exec = exec_of_shared();
+	pthread_mutex_lock(&sharing);
+	DO(cuGraphExecUpdate(me->exec, me->place->shared, &node, &info));
+	pthread_mutex_unlock(&sharing);
+}
+static void destroy_clone(void) {
+	H clone = clone_of_shared();
+	DO(cuGraphDestroy(clone));
+}
+static void destroy_exec(void) {
+	H x = exec_of_shared();
+	DO(cuGraphExecDestroy(x));
+}
+static void instantiate_clone(void) {
+	H clone = clone_of_shared();
+	instantiate(clone);
+	destroy_alone(clone, NULL);
+}
+static void clone_clone(void) {
+	H clone = clone_of_shared(), again = NULL;
+	if (!DO(cuGraphClone(&again, clone)))
+		DO(cuGraphDestroy(again));
+	destroy_alone(clone, NULL);
 }
 static void pinned_memory(void) {
 	void *p;
@@ -317,6 +378,10 @@ static const struct op as[] = {
 	{"captures of a memset", memset_captures, 0},
 	{"captures into graphs", captures_into_graphs, 0},
 	{"captures of two contexts", captures_of_two_contexts, 0},
+	{"cuGraphDestroy of clones of one graph", destroy_clone, 0},
+	{"cuGraphExecDestroy of executables of one graph", destroy_exec, 0},
+	{"cuGraphInstantiateWithFlags of clones of one graph", instantiate_clone, 0},
+	{"cuGraphClone and cuGraphDestroy of clones of clones of one graph", clone_clone, 0},
 };
 static const struct op bs[] = {
 	{"captures", captures, 0},
@@ -343,4 +408,12 @@ static const struct op bs[] = {
 	{"cuMemHostAlloc and cuMemFreeHost", pinned_memory, 0},
 	{"cuCtxCreate and cuCtxDestroy of another context", other_contexts, 0},
 	{"cuEventCreate and cuEventDestroy", events, 0},
+	{"cuGraphDestroy of clones of this graph", destroy_clone, 0},
+	{"cuGraphExecDestroy of executables of this graph", destroy_exec, 0},
+	{"cuGraphClone of this graph", clone_alone, 0},
+	{"cuGraphInstantiateWithFlags of this graph", instantiate_alone, 0},
+	{"cuGraphExecUpdate with this graph", update_with_shared, 0},
+	{"cuGraphGetNodes of this graph", nodes_of_shared, 0},
+	{"cuGraphInstantiateWithFlags of clones of this graph", instantiate_clone, 0},
+	{"cuGraphClone and cuGraphDestroy of clones of clones of this graph", clone_clone, 0},
 };

@@ -10,6 +10,7 @@ package soak
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -75,6 +76,9 @@ type soak struct {
 	gpus []*cu.Context
 	// beside is a created context that is always open, too.
 	beside *cu.Context
+	// green is a green context that is always open, with a driver in C that has them.
+	green  *cu.GreenContext
+	greens atomic.Int64 // how many rounds wanted a green context
 	// slow is set if creating a context takes long, as on a GPU, where contexts are created one
 	// after the other. Then few rounds have their own context.
 	slow bool
@@ -216,6 +220,12 @@ func (s *soak) begin() {
 	begun := time.Now()
 	s.beside = must(s.gpus[0].Device().NewContext(0))(s.t)
 	s.slow = time.Since(begun) > 50*time.Millisecond
+	if s.sim == nil {
+		var err error
+		if s.green, err = newGreen(s.gpus[0], 0); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			s.t.Fatal(err)
+		}
+	}
 	for _, gpu := range append(s.gpus, s.beside) {
 		for i := range 2 * 32 { // creates the pool streams of the rounds
 			if err := must(gpu.PoolStream(-i % 2))(s.t).Close(); err != nil {
@@ -227,6 +237,11 @@ func (s *soak) begin() {
 
 // end closes the objects that begin opened.
 func (s *soak) end() {
+	if s.green != nil {
+		if err := s.green.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}
 	for _, gpu := range append(s.gpus, s.beside) {
 		if err := gpu.Close(); err != nil {
 			s.t.Error(err)

@@ -1,0 +1,83 @@
+package cu
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// lateCopies is a software driver whose cuMemcpyHtoD copies later, as a driver in C may do: when the legacy stream is
+// synchronized, or before the next copy there.
+type lateCopies struct {
+	driver.Software
+	late func(*driver.Thread) driver.Result
+}
+
+func (d *lateCopies) MemcpyHtoD(_ *driver.Thread, dstDevice driver.DevicePtr, srcHost []byte) driver.Result {
+	src := slices.Clone(srcHost)
+	d.late = func(th *driver.Thread) driver.Result { return d.Software.MemcpyHtoD(th, dstDevice, src) }
+	return driver.ResultSuccess
+}
+
+func (d *lateCopies) copy(th *driver.Thread) (res driver.Result) {
+	if d.late != nil {
+		res = d.late(th)
+		d.late = nil
+	}
+	return res
+}
+
+func (d *lateCopies) MemcpyDtoH(th *driver.Thread, dstHost []byte, srcDevice driver.DevicePtr) driver.Result {
+	if res := d.copy(th); res != driver.ResultSuccess {
+		return res
+	}
+	return d.Software.MemcpyDtoH(th, dstHost, srcDevice)
+}
+
+func (d *lateCopies) StreamSynchronize(th *driver.Thread, hStream driver.Stream) driver.Result {
+	if hStream == driver.CU_STREAM_LEGACY {
+		if res := d.copy(th); res != driver.ResultSuccess {
+			return res
+		}
+	}
+	return d.Software.StreamSynchronize(th, hStream)
+}
+
+// TestCopyFromIsDone copies bytes, and then enqueues other work with the memory on a non-blocking stream.
+func TestCopyFromIsDone(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	copyFromIsDone(t, gpu, 1)
+	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	sim.Check(t)
+}
+
+// TestGPUCopyFromIsDone does so on a GPU.
+func TestGPUCopyFromIsDone(t *testing.T) { copyFromIsDone(t, gpuContext(t), 2000) }
+
+func copyFromIsDone(t *testing.T, gpu *Context, times int) {
+	mem := must(gpu.Alloc(4))(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	late, got := 0, make([]byte, 4)
+	for range times {
+		err := errors.Join(mem.CopyFrom([]byte("abcd")), s.Memset(mem, 'x'), s.Synchronize(), mem.CopyTo(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != "xxxx" {
+			late++
+		}
+	}
+	if late != 0 {
+		t.Errorf("%d of %d copies came after later work", late, times)
+	}
+	if err := errors.Join(s.Close(), mem.Close()); err != nil {
+		t.Error(err)
+	}
+}

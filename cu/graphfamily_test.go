@@ -1,0 +1,202 @@
+package cu
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// oneGraphCall is a software driver that notices two calls about graphs at a time. Driver 580 crashes in some of these
+// cases if the graphs are of one family.
+type oneGraphCall struct {
+	driver.Software
+	inFlight, calls, met atomic.Int32
+	instantiating        func() // is called in each cuGraphInstantiateWithFlags
+}
+
+func (d *oneGraphCall) call() (end func()) {
+	d.calls.Add(1)
+	if d.inFlight.Add(1) != 1 {
+		d.met.Add(1)
+	}
+	runtime.Gosched()
+	return func() { d.inFlight.Add(-1) }
+}
+
+func (d *oneGraphCall) GraphDestroy(th *driver.Thread, hGraph driver.Graph) driver.Result {
+	defer d.call()()
+	return d.Software.GraphDestroy(th, hGraph)
+}
+
+func (d *oneGraphCall) GraphExecDestroy(th *driver.Thread, hGraphExec driver.GraphExec) driver.Result {
+	defer d.call()()
+	return d.Software.GraphExecDestroy(th, hGraphExec)
+}
+
+func (d *oneGraphCall) GraphClone(th *driver.Thread, originalGraph driver.Graph) (driver.Graph, driver.Result) {
+	defer d.call()()
+	return d.Software.GraphClone(th, originalGraph)
+}
+
+func (d *oneGraphCall) GraphInstantiateWithFlags(th *driver.Thread, hGraph driver.Graph,
+	flags uint64) (driver.GraphExec, driver.Result) {
+	defer d.call()()
+	if d.instantiating != nil {
+		d.instantiating()
+	}
+	return d.Software.GraphInstantiateWithFlags(th, hGraph, flags)
+}
+
+func (d *oneGraphCall) StreamEndCapture(th *driver.Thread, hStream driver.Stream) (driver.Graph, driver.Result) {
+	defer d.call()()
+	return d.Software.StreamEndCapture(th, hStream)
+}
+
+func (d *oneGraphCall) GraphAddEmptyNode(th *driver.Thread, hGraph driver.Graph,
+	dependencies []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	defer d.call()()
+	return d.Software.GraphAddEmptyNode(th, hGraph, dependencies)
+}
+
+// graphFamilyWork makes calls on a graph and on its clones in several goroutines.
+func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
+	g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
+	defer mem.Close()
+	defer g.Close()
+	if _, err := g.AddMemset(mem, 1); err != nil {
+		t.Fatal(err)
+	}
+	calls := []func(s *Stream, clone *Graph) error{
+		func(*Stream, *Graph) error { return nil },
+		func(_ *Stream, clone *Graph) error {
+			again, err := clone.Clone()
+			if err == nil {
+				err = again.Close()
+			}
+			return err
+		},
+		func(_ *Stream, clone *Graph) error {
+			x, err := clone.Instantiate()
+			if err == nil {
+				err = errors.Join(x.Update(clone), x.Close())
+			}
+			return err
+		},
+		func(*Stream, *Graph) error {
+			x, err := g.Instantiate()
+			if err == nil {
+				err = x.Close()
+			}
+			return err
+		},
+		func(_ *Stream, clone *Graph) error {
+			_, err := clone.AddEmpty()
+			return err
+		},
+		func(s *Stream, clone *Graph) error {
+			_, err := clone.Capture(s, CaptureRelaxed, func() error { return s.Memset(mem, 2) })
+			return err
+		},
+		func(s *Stream, clone *Graph) error { // the driver destroys the clone
+			_, err := clone.Capture(s, CaptureRelaxed, func() error { s.Synchronize(); return nil })
+			if errors.Is(err, ResultStreamCaptureInvalidated) {
+				err = nil
+			}
+			return err
+		},
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	until := time.Now().Add(d)
+	for range 2 {
+		for _, call := range calls {
+			s := must(gpu.NewStream(StreamNonBlocking))(t)
+			wg.Go(func() {
+				defer s.Close()
+				for time.Now().Before(until) {
+					clone, err := g.Clone()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := errors.Join(call(s, clone), clone.Close()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestGraphFamily makes calls on a graph, its clones, and their executable graphs. No two of these calls meet in the
+// driver.
+func TestGraphFamily(t *testing.T) {
+	soft := cusim.New()
+	sim := &oneGraphCall{Software: soft.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	for range 20 { // until the machine has had time for enough of them
+		graphFamilyWork(t, gpu, 50*time.Millisecond)
+		if sim.calls.Load() > 2000 {
+			break
+		}
+	}
+	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	soft.Check(t)
+	if n := sim.met.Load(); n != 0 {
+		t.Errorf("%d of %d calls met another one", n, sim.calls.Load())
+	}
+}
+
+// TestGPUGraphFamily does so on a GPU.
+func TestGPUGraphFamily(t *testing.T) { graphFamilyWork(t, gpuContext(t), 4*time.Second) }
+
+// TestGraphFamilyHoldsNobodyUp closes and abandons members of a family while the graph is being instantiated, which
+// can take long. They are destroyed afterwards.
+func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
+	soft := cusim.New()
+	sim := &oneGraphCall{Software: soft.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	g := must(gpu.NewGraph())(t)
+	closed, abandoned, exec := must(g.Clone())(t), must(g.Clone())(t), must(g.Instantiate())(t)
+	graphs := func() int { return soft.Census()["graph"] }
+	sim.instantiating = func() {
+		if err := errors.Join(closed.Close(), exec.Close()); err != nil {
+			t.Error(err)
+		}
+		abandoned = nil
+		for range 3 {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		if graphs, execs := graphs(), soft.Census()["executable graph"]; graphs != 3 || execs != 1 {
+			t.Errorf("%d of 3 graphs and %d of 1 executable graphs are left during the instantiation", graphs, execs)
+		}
+	}
+	x := must(g.Instantiate())(t)
+	runtime.KeepAlive(abandoned)
+	for i := 0; graphs() != 1; i++ {
+		if i == 1000 {
+			t.Fatalf("%d graphs are left after the instantiation", graphs())
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(x.Close(), g.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	soft.Check(t)
+	if n := sim.met.Load(); n != 0 {
+		t.Errorf("%d calls met another one", n)
+	}
+}
