@@ -159,9 +159,17 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	} else {
 		t.Logf("no green context: %v", err)
 	}
+	others := map[string]driver.Context{"none": 0, "another": two.own.core.raw}
+	if dev, err := gpu.Device().Driver().Device(1); err == nil {
+		far := must(dev.PrimaryContext())(t)
+		defer closeIt(t, far)
+		others["another device's"] = far.own.core.raw
+	} else {
+		t.Logf("no second device: %v", err)
+	}
 	for name, s := range streams {
 		explicit := s > driver.CU_STREAM_PER_THREAD
-		for current, ctx := range map[string]driver.Context{"none": 0, "another": two.own.core.raw} {
+		for current, ctx := range others {
 			for _, captured := range []bool{false, true} {
 				if captured && !explicit {
 					continue

@@ -17,7 +17,8 @@
 // -contexts is one (the primary context of device 0), created (one that cuCtxCreate made), two (these two), apart
 // (A in the first of them, B in the second) or devices (the primary contexts of two devices). -but NAME leaves out
 // the calls with this in their names, also of "all of these": so one finds out which of them it takes. Each pair
-// has -threads threads of each kind in each context, and a process of its own, of which -jobs run side by side.
+// has -threads threads of each kind in each context (-threads 1,2: one of A and two of B), and a process of its own,
+// of which -jobs run side by side.
 // The row of a pair that crashes says with which signal, at which address, in which call, where in which library,
 // and in which calls the other threads were; standard error has the call stack. The exit status is 1 if a pair did
 // not end well.
@@ -97,7 +98,7 @@ static struct place {
 static int num_places;
 
 static double seconds = 2;
-static int each = 2, side_by_side = 4;
+static int threads_a = 2, threads_b = 2, side_by_side = 4;
 static const char *contexts = "one", *but[20]; // what is left out
 static int num_but, exclusive, relaxed;
 
@@ -414,7 +415,7 @@ static struct thread *add_thread(const struct op *op, struct place *place, const
 
 // add_threads adds the threads of a kind: some for its one operation, or one for each of all.
 static void add_threads(const struct op *ops, int n, int which, const char *kind) {
-	int apart = !strcmp(contexts, "apart");
+	int apart = !strcmp(contexts, "apart"), each = *kind == 'A' ? threads_a : threads_b;
 	for (int p = apart && *kind == 'B'; p < (apart && *kind == 'A' ? 1 : num_places); p++)
 		for (int i = 0; i < (which < n ? each : n); i++) {
 			const struct op *op = &ops[which < n ? which : i];
@@ -598,16 +599,16 @@ static void about(void) {
 		line[strcspn(line, "\n")] = 0;
 	strftime(date, sizeof date, "%F", gmtime(&t));
 	printf("# Whether the driver bears calls of two kinds at a time: %s, driver %s (CUDA %d.%d), %s.\n"
-	       "# Made by tests/gpu/races.c, -contexts %s -threads %d -jobs %d%s.\n"
+	       "# Made by tests/gpu/races.c, -contexts %s -threads %d,%d -jobs %d%s.\n"
 	       "# pair\tseconds\tcalls of the first kind\tof the second\tresult\n",
-	       name, line, version / 1000, version % 1000 / 10, date, contexts, each, side_by_side,
+	       name, line, version / 1000, version % 1000 / 10, date, contexts, threads_a, threads_b, side_by_side,
 	       num_but ? ", some left out" : "");
 	fflush(stdout);
 	_exit(0);
 }
 
 static void usage(void) {
-	fprintf(stderr, "usage: races [-for SECONDS] [-contexts one|created|two|apart|devices] [-threads N] [-jobs N] "
+	fprintf(stderr, "usage: races [-for SECONDS] [-contexts one|created|two|apart|devices] [-threads N[,N]] [-jobs N] "
 			"[-exclusive begin,end,join] [-relaxed] [-but NAME]... [-list] [NAME...]\n");
 	exit(2);
 }
@@ -625,7 +626,7 @@ int main(int argc, char **argv) {
 		if (!strcmp(name, "-for"))
 			seconds = atof(value);
 		else if (!strcmp(name, "-threads"))
-			each = atoi(value);
+			threads_a = atoi(value), threads_b = strchr(value, ',') ? atoi(strchr(value, ',') + 1) : threads_a;
 		else if (!strcmp(name, "-jobs"))
 			side_by_side = atoi(value);
 		else if (!strcmp(name, "-contexts"))
@@ -639,7 +640,7 @@ int main(int argc, char **argv) {
 			usage();
 		first++;
 	}
-	if (seconds <= 0 || each < 1 || each > 20 || side_by_side < 1 ||
+	if (seconds <= 0 || threads_a < 1 || threads_a > 20 || threads_b < 1 || threads_b > 20 || side_by_side < 1 ||
 	    (strcmp(contexts, "one") && strcmp(contexts, "created") && strcmp(contexts, "two") &&
 	     strcmp(contexts, "apart") && strcmp(contexts, "devices")))
 		usage();
