@@ -85,3 +85,13 @@ func check(err error) {
 		log.Fatal(err)
 	}
 }
+
+func Example_comingFromCuPy() {
+	v := []float32{1, 2, 3}
+	mem := must(cu.AllocFrom(gpu, v))
+	defer mem.Close()
+	check(scale.Launch(s, cu.Grid1D(len(v), 256), cu.Ptr(mem), cu.F32(2), cu.U64(uint64(len(v)))))
+	check(s.Synchronize())
+	check(cu.CopyTo(mem, v))
+	fmt.Println(v)
+}

@@ -238,3 +238,69 @@ func ExampleHostFlags() {
 	// HostDefault
 	// HostPortable|HostWriteCombined
 }
+
+// A slice goes to the GPU, which doubles its elements, and back.
+func ExampleAllocFrom() {
+	v := []float32{1, 2, 3}
+	mem, err := cu.AllocFrom(gpu, v)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := scale.Launch(s, cu.Grid1D(len(v), 256), cu.Ptr(mem), cu.F32(2), cu.U64(uint64(len(v)))); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	if err := cu.CopyTo(mem, v); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(v)
+}
+
+// Pinned memory is a slice while View calls the function.
+func ExampleView() {
+	mem, err := cu.AllocHostFor[float32](gpu, 3, cu.HostDefault)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	err = cu.View(mem, func(v []float32) error {
+		for i := range v {
+			v[i] = float32(i)
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Copy(x, mem); err != nil { // and not before
+		log.Fatal(err)
+	}
+}
+
+// The last two of four values are set.
+func ExampleSpanOf() {
+	mem, err := cu.AllocFrom(gpu, []uint32{1, 2, 3, 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if err := s.Memset32(cu.SpanOf[uint32](mem, 2, 2), 9); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	v := make([]uint32, 4)
+	if err := cu.CopyTo(mem, v); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(v)
+}
+
+// 1000 threads are four blocks of 256. The kernel ignores the last 24 threads.
+func ExampleGrid1D() {
+	fmt.Println(cu.Grid1D(1000, 256).Grid.X)
+}

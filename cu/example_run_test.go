@@ -81,7 +81,7 @@ again:
 type program struct {
 	run func()
 	// prints is what it prints on the fake driver, whose records are a
-	// millisecond apart.
+	// millisecond apart, and which runs no kernels.
 	prints string
 	// never says why it does not run on a GPU.
 	never string
@@ -90,6 +90,7 @@ type program struct {
 }
 
 var programs = map[string]program{
+	"AllocFrom":                     {run: ExampleAllocFrom, prints: "[1 2 3]\n"},
 	"Context_Alloc":                 {run: ExampleContext_Alloc, prints: "as good as new.\n"},
 	"Context_AllocHost":             {run: ExampleContext_AllocHost, prints: "1048576 bytes are pinned\n"},
 	"Context_Close":                 {run: ExampleContext_Close},
@@ -131,6 +132,7 @@ var programs = map[string]program{
 	"Driver_CurrentContext":         {run: ExampleDriver_CurrentContext, prints: "true\n"},
 	"Driver_Device":                 {run: ExampleDriver_Device, prints: "there are not so many\n"},
 	"Driver_DeviceByPCIBusID":       {run: ExampleDriver_DeviceByPCIBusID, prints: "true\n"},
+	"Grid1D":                        {run: ExampleGrid1D, prints: "4\n"},
 	"NeedsRestart":                  {run: ExampleNeedsRestart},
 	"Driver_Devices":                {run: ExampleDriver_Devices, prints: "0: Fake GPU 0, 16 GiB\n1: Fake GPU 1, 16 GiB\n2: Fake GPU 2, 16 GiB\n"},
 	"Driver_Features":               {run: ExampleDriver_Features},
@@ -171,6 +173,7 @@ var programs = map[string]program{
 	"Module_Global":                 {run: ExampleModule_Global, prints: "8 bytes\n"},
 	"Module_Log":                    {run: ExampleModule_Log, prints: "true\n"},
 	"Proc_Call":                     {run: ExampleProc_Call, prints: "12080\n"},
+	"SpanOf":                        {run: ExampleSpanOf, prints: "[1 2 9 9]\n"},
 	"Stream_Capture":                {run: ExampleStream_Capture, prints: "[1 1 1 1]\n"},
 	"Stream_CaptureInfo":            {run: ExampleStream_CaptureInfo, prints: "none\n"},
 	"Stream_Capture_fork":           {run: ExampleStream_Capture_fork, prints: fork},
@@ -192,11 +195,13 @@ var programs = map[string]program{
 	"Stream_Wait":                   {run: ExampleStream_Wait, prints: "the stream is idle\n"},
 	"Ticket_Done":                   {run: ExampleTicket_Done, prints: "the GPU is done: <nil>\n"},
 	"Ticket_Notify":                 {run: ExampleTicket_Notify, prints: "done: <nil> <nil>\n"},
+	"View":                          {run: ExampleView},
 	"WaitAny":                       {run: ExampleWaitAny, prints: "one is done: true\nboth are done\n"},
 	"Value_pointer":                 {run: ExampleValue_pointer, prints: "true\n"},
 	"WithLeakHook":                  {run: ExampleWithLeakHook},
 	"WithStream":                    {run: ExampleWithStream, prints: "true\n<nil>\n"},
 	"_comingFromC":                  {run: Example_comingFromC, prints: "1ms\n"},
+	"_comingFromCuPy":               {run: Example_comingFromCuPy, prints: "[1 2 3]\n"},
 	"_comingFromCudaCore":           {run: Example_comingFromCudaCore, prints: "1ms\n"},
 	"_comingFromGorgonia":           {run: Example_comingFromGorgonia},
 	"_comingFromPyTorch":            {run: Example_comingFromPyTorch, prints: "1ms\n"},

@@ -102,7 +102,7 @@ func (m *HostMem) View(f func(b []byte) error) error {
 		return errNil(op, "host memory")
 	}
 	if f == nil {
-		return mistake(op, ErrNil, 0, "the function is nil: pass a function that uses the memory")
+		return errNoView(op)
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
@@ -111,6 +111,10 @@ func (m *HostMem) View(f func(b []byte) error) error {
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
 	return f(mc.bytes())
+}
+
+func errNoView(op string) error {
+	return mistake(op, ErrNil, 0, "the function is nil: pass a function that uses the memory")
 }
 
 // WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,

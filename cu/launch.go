@@ -89,7 +89,7 @@ func Ptr(m Memory) Arg {
 // the same layout.
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
-	if !plain(t) {
+	if !plain(t, true) {
 		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}}
 	}
 	n := t.Size()
@@ -99,18 +99,21 @@ func Value[T any](v T) Arg {
 	return Arg{ref: &data[0], size: uint32(n)}
 }
 
-// plain reports whether a type has no pointers, and the same size on all platforms.
-func plain(t reflect.Type) bool {
+// plain reports whether a type has no pointers, and the same size on all platforms. A bool is plain
+// if bools is set.
+func plain(t reflect.Type, bools bool) bool {
 	switch t.Kind() {
-	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+	case reflect.Bool:
+		return bools
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
 		reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return true
 	case reflect.Array:
-		return plain(t.Elem())
+		return plain(t.Elem(), bools)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if !plain(t.Field(i).Type) {
+			if !plain(t.Field(i).Type, bools) {
 				return false
 			}
 		}

@@ -53,7 +53,7 @@ var rules = map[string]rule{
 	"internal/watch":       {imports: []string{"driver", "internal/explore", "internal/lock"}},
 	"loader":               {imports: []string{"internal/ccall"}},
 	"driver":               {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                   {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"hostmem.go", "launch.go"}},
+	"cu":                   {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "typed.go"}},
 	"internal/sim":         {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":                {imports: []string{"internal/sim", "driver"}},
 	"cusim/libcuda":        {imports: []string{"internal/sim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
