@@ -164,7 +164,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 			_, err := g.AddEventRecord(e)
 			added <- err
 		}()
-		eventually(func() bool { return sl.Watchers() == 2 })
+		eventually(func() bool { return sl.Waits() == 2 })
 		r.returns("a wait", func() error { return waitEnds(pending) })
 		goOn()
 		r.ok(<-added)
@@ -303,7 +303,7 @@ func TestOrderOfSuccessors(t *testing.T) {
 			}
 			r.ok(ticket.Wait(r.patient()))
 			for i, sl := range append(slots[:], &core.first) {
-				if n := sl.Watchers(); n != 0 || sl.Closed() != (sl != want) {
+				if n := sl.Waits(); n != 0 || sl.Closed() != (sl != want) {
 					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.Closed())
 				}
 			}

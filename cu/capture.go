@@ -223,8 +223,9 @@ type captureCall struct {
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
 	hidden bool
-	// family is that of the graph that the capture is into, if calls on the graph are made
-	// meanwhile. They wait while the capture ends, because an error destroys the graph.
+	// family is the family of the graph that the capture is into, unless the caller of capture has
+	// locked it. It is locked while the capture begins and while it ends, because an error at the end
+	// destroys the graph.
 	family *graphFamily
 }
 
@@ -305,6 +306,7 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	d := sc.ctx.drv
 	c := &capture{captureCall: call}
 	d.captures.n.Add(1)
+	defer c.lockFamily()()
 	defer sc.shared.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.captures.n.Add(-1)
@@ -332,15 +334,26 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 		undo()
 		return fail("cuStreamGetCaptureInfo", res)
 	}
-	c.id = info.ID
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()
-	if d.captures.byID == nil {
-		d.captures.byID = make(map[uint64]*capture)
+	if c.id = info.ID; c.id != 0 { // 0 if a call has invalidated the capture already
+		if d.captures.byID == nil {
+			d.captures.byID = make(map[uint64]*capture)
+		}
+		d.captures.byID[c.id] = c
 	}
-	d.captures.byID[c.id] = c
 	c.join(sc)
 	return c, nil
+}
+
+// lockFamily locks the family of the graph that the capture is into, if the caller does not hold the
+// lock.
+func (c *capture) lockFamily() (unlock func()) {
+	if c.family == nil {
+		return func() {}
+	}
+	c.family.mu.Lock()
+	return c.family.unlock
 }
 
 // join makes a stream part of the capture. The caller holds captures.mu, and has a call in flight on
@@ -423,16 +436,12 @@ func (c *capture) end(at driver.At, streams ...*streamCore) (driver.Graph, drive
 // error.
 func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
 	d := sc.ctx.drv
-	if c.family != nil {
-		c.family.mu.Lock()
-	}
+	unlock := c.lockFamily()
 	done := sc.shared.change()
 	g, res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)
 	done() // from now on no work counts as captured: see knownCapture
-	if c.family != nil {
-		c.family.unlock()
-	}
+	unlock()
 	if res != driver.ResultSuccess {
 		g = 0
 	}
@@ -623,7 +632,7 @@ func (sc *streamCore) joined(likely *capture) {
 	captures := &sc.ctx.drv.captures
 	captures.mu.Lock()
 	defer captures.mu.Unlock()
-	c := captures.byID[i.ID] // nil if other code began the capture
+	c := captures.byID[i.ID] // nil if other code began the capture, or it is invalidated
 	if i.Status == CaptureInvalidated && likely.active() {
 		c = likely
 	}

@@ -94,8 +94,9 @@ func (m *DeviceMem) Handle() uint64 {
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
 // (cuMemcpyHtoD, cuStreamSynchronize). So work that is enqueued afterwards, on any stream, reads the
-// copied bytes. The copy begins after the earlier work of the legacy default stream, but does not
-// wait for non-blocking streams. It may wait for the GPU: see docs/blocking.md.
+// copied bytes. The copy begins after the earlier work on the legacy default stream and on blocking
+// streams. It is not ordered with earlier work on non-blocking streams: synchronize such a stream
+// first if its work uses the memory. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
 	_, err := m.WriteAt(src, 0)
 	return err

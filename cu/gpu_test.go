@@ -140,7 +140,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	waited := make(chan error, 1)
 	before := e.core().slot.Load()
 	go func() { waited <- e.Wait(context.Background()) }()
-	for before.Watchers() < 2 {
+	for before.Waits() < 2 {
 		runtime.Gosched()
 	}
 	if err := e.Record(b); err != nil {

@@ -27,7 +27,7 @@ type Graph struct {
 type graphCore struct {
 	resource
 	raw driver.Graph
-	// family.mu is held for each call on the graph.
+	// family.mu is held for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
 	objects *objectSet
 	// building is set while Capture runs the program's function. family.mu guards it, and is not

@@ -7,11 +7,12 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// graphFamily is a graph, its clones, their clones, and the executable graphs of all these. Of the
-// driver's calls that read, change or destroy a graph of the family, or that destroy an executable
-// graph, one is in flight at a time. No call waits in order to destroy something.
+// graphFamily is a graph, its clones, their clones, and the executable graphs of all these. mu is
+// held during the driver's calls that read, change or destroy a graph of the family, or that destroy
+// an executable graph. It is not held while the program's function of Graph.Capture runs, and adds
+// nodes: no crash was seen then. Destruction never waits for mu.
 //
-// CUDA requires the program to make one call on a graph at a time. Driver 580 crashes also if, for
+// CUDA requires the program to make one call on a graph at a time. Driver 580 also crashes if, for
 // example, two executable graphs of one graph are destroyed at a time: see docs/design/graphs.md.
 type graphFamily struct {
 	mu lock.Mutex[lock.Graph]

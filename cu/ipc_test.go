@@ -380,7 +380,7 @@ func TestIPCCalls(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
 		slot := e.core().slot.Load()
-		if !eventually(func() bool { return slot.Watchers() >= 1 }) {
+		if !eventually(func() bool { return slot.Waits() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))

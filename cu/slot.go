@@ -26,8 +26,8 @@ type slot struct {
 	// capture is this package's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
 	// prior is the slot that this slot has replaced for a graph that records this CUevent, while a
-	// waiter needed prior's record. This slot keeps a call in flight on prior, and is one of its
-	// watchers. The field is set before other goroutines see the slot.
+	// waiter needed prior's record. This slot keeps a call in flight on prior, and counts as a wait
+	// for its record. The field is set before other goroutines see the slot.
 	prior *slot
 	// seq is the sequence number of the newest record, or 0 if it is unknown. See noteSequence.
 	seq atomic.Uint64
@@ -357,7 +357,7 @@ func (sl *slot) poll() driver.Result {
 // A record that is part of a capture is not queried, because the query would invalidate the
 // capture. No record becomes part of a capture between the check and the query: either this
 // function sees the record in flight, or the record waits until the query has returned. If the
-// CUevent is not exposed, the record also sees the watcher, and uses another slot.
+// CUevent is not exposed, a later record also sees that a wait is counted, and uses another slot.
 func (sl *slot) ask() (res driver.Result, asked bool) {
 	if sl.Unrecorded() {
 		return driver.ResultSuccess, false
@@ -414,7 +414,7 @@ func (sl *slot) stays(flags RecordFlags) bool {
 type successor struct {
 	// slot is the slot that the event does not use now; nil if the event can stay.
 	slot *slot
-	// of is the event's slot when the successor was made; nil if slot is nil. It has a watcher
+	// of is the event's slot when the successor was made; nil if slot is nil. A wait is counted there
 	// until leave, so that later records get successors of their own.
 	of *slot
 }
@@ -479,7 +479,8 @@ func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uin
 	}
 }
 
-// leave releases the slots. A retired slot needs a watcher until it is closed: see handle.Records.
+// leave releases the slots. A wait has to be counted on a retired slot until the slot is closed: see
+// handle.Records.
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic
@@ -541,7 +542,7 @@ func (c *eventCore) replaceSlot(n *successor) bool {
 	case old != n.of && old.rank > n.slot.rank: // the slot in use also replaces this successor
 		return true
 	case old != n.of:
-		// A later record sees the watcher. An earlier record has raised the count.
+		// A later record sees that a wait is counted. An earlier record has raised the generation.
 		old.Watch()
 		if old.Gen().Count() != 1 { // the slot was recorded again
 			old.Unwatch()

@@ -48,7 +48,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	return err
 }
 
-// wait waits for the slot's record. The caller is one of the slot's watchers. final is false if a
+// wait waits for the slot's record. The caller has counted a wait on the slot. final is false if a
 // repeated wait may have another result: ctx ended this wait, or the driver failed to answer.
 func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
@@ -152,7 +152,7 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 		return 0, err
 	}
 	defer iv.leave()
-	// Each slot has a watcher until the end, so that a new record uses another slot.
+	// A wait is counted on each slot until the end, so that a new record uses another slot.
 	slots := [...]*slot{iv.stopSlot, iv.startSlot}
 	for _, sl := range slots {
 		sl.Watch()
@@ -355,8 +355,8 @@ func (s *Stream) Wait(ctx context.Context) error {
 	return err
 }
 
-// markSlot records an event of the library on the stream, and returns its slot. The caller becomes
-// a watcher of the slot. markSlot ends the caller's call in flight on the stream.
+// markSlot records an event of the library on the stream, and returns its slot, on which it counts a
+// wait. It ends the caller's call in flight on the stream.
 func (sc *streamCore) markSlot() (*slot, error) {
 	defer sc.leave() // also if a tracer panics
 	seq := uint64(0)

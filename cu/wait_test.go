@@ -36,7 +36,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			ticket := must(e.Ticket())(t)
 			waited := make(chan error, 1)
 			go func() { waited <- e.Wait(r.patient()) }()
-			for e.core().slot.Load().Watchers() < 2 {
+			for e.core().slot.Load().Waits() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			r.ok(e.Record(s2))
@@ -221,7 +221,7 @@ func TestAbandonedTicket(t *testing.T) {
 	r.ok(e.Record(r.s))
 	func() { must(e.Ticket())(t) }()
 	sl := e.core().slot.Load()
-	if !eventually(func() bool { return sl.Watchers() == 0 }) {
+	if !eventually(func() bool { return sl.Waits() == 0 }) {
 		t.Error("the ticket is still there")
 	}
 	r.ok(e.Record(r.s))

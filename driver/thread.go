@@ -62,8 +62,8 @@ type At struct {
 	// Context is made current for the call. The thread's own current context is restored after it.
 	// 0 changes nothing.
 	Context Context
-	// Relaxed sets the thread's capture mode to relaxed for the call, so that the call cannot
-	// invalidate a capture of other code. The thread's own mode is restored after it.
+	// Relaxed sets the thread's capture mode to relaxed for the call, so that the mode does not let
+	// the call invalidate a capture. The thread's own mode is restored after it.
 	Relaxed bool
 	// Pop pops the context that the call itself pushes onto the stack.
 	Pop bool

@@ -144,8 +144,8 @@ func newEvent(r *explore.Run) *event {
 	e := &event{object: object{r: r}}
 	r.Finally(func() {
 		e.check()
-		if e.Records.calls.Calls() != 0 || e.Gen().Busy() || e.Watchers() != 0 {
-			r.Fail("left are %d calls, %v records, %d watchers", e.Records.calls.Calls(), e.Gen()&genBusy, e.Watchers())
+		if e.Records.calls.Calls() != 0 || e.Gen().Busy() || e.Waits() != 0 {
+			r.Fail("left are %d calls, %v records, %d waits", e.Records.calls.Calls(), e.Gen()&genBusy, e.Waits())
 		}
 	})
 	return e

@@ -19,7 +19,7 @@ import "github.com/purecu/purecu/internal/explore"
 //     completion is remembered, and only Close makes Begin report false.
 //
 // The protocol has three words. Every operation changes one of them before it reads another. Begin
-// changes gen and then reads watchers and calls. Watch changes watchers, and its caller then reads
+// changes gen and then reads waits and calls. Watch changes waits, and its caller then reads
 // gen. Close changes calls and then reads gen. So of two concurrent operations at least one
 // observes the other.
 type Records struct {
@@ -31,8 +31,8 @@ type Records struct {
 	gen explore.Uint64
 	// done is the value of gen whose record is known to have completed, or 0.
 	done explore.Uint64
-	// watchers counts the waits for the present record.
-	watchers explore.Int32
+	// waits counts the waits for the present record.
+	waits explore.Int32
 	// bits holds BitExposed, and bits that the user of this package defines.
 	bits explore.Uint32
 }
@@ -75,12 +75,12 @@ func (g Gen) Sole() bool { return g&genBusy == 1 }
 //
 // One addition counts the record and prevents the destruction of the event.
 func (r *Records) Begin(o Owner) bool {
-	return r.gen.Add(genOne+1)&genWorn == 0 && r.watchers.Load() == 0 && !r.calls.Closed() || r.beginSlow(o)
+	return r.gen.Add(genOne+1)&genWorn == 0 && r.waits.Load() == 0 && !r.calls.Closed() || r.beginSlow(o)
 }
 
 // beginSlow decides about a record that Begin has counted. If the event is exposed, the record is
 // allowed. Otherwise the count is taken back. A goroutine that replaces an event watches it until
-// it is closed, so watchers must be read before Closed.
+// it is closed, so waits must be read before Closed.
 func (r *Records) beginSlow(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {
 		return true
@@ -155,16 +155,16 @@ func (r *Records) Unused() bool {
 }
 
 // Watch counts a wait for the present record, until Unwatch. The caller has a call in flight.
-func (r *Records) Watch() { r.watchers.Add(1) }
+func (r *Records) Watch() { r.waits.Add(1) }
 
 // Unwatch ends a wait that Watch has counted.
-func (r *Records) Unwatch() { r.watchers.Add(-1) }
+func (r *Records) Unwatch() { r.waits.Add(-1) }
 
 // Watched reports whether there are waits for the present record.
-func (r *Records) Watched() bool { return r.watchers.Load() != 0 }
+func (r *Records) Watched() bool { return r.waits.Load() != 0 }
 
-// Watchers returns the number of waits for the present record.
-func (r *Records) Watchers() int { return int(r.watchers.Load()) }
+// Waits returns the number of waits for the present record.
+func (r *Records) Waits() int { return int(r.waits.Load()) }
 
 // Stays reports whether Begin would allow another record: the event is exposed, or it has no waits
 // and is not worn. Another goroutine may change that before Begin.

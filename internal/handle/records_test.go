@@ -205,7 +205,7 @@ var recordsPrograms = []program{
 		r.Go(func() { e.record() })
 		r.Go(func() { e.record() })
 	}},
-	{"two watchers and a record", func(r *explore.Run) {
+	{"two waits and a record", func(r *explore.Run) {
 		e := newEvent(r)
 		e.record()
 		r.Go(e.watch)

@@ -15,13 +15,13 @@ package lock
 // The locks, outermost first. Each type names a lock, and its comment says what the lock protects.
 type (
 	// Exec is execCore.mu: a call on an executable graph. CUDA requires the program to make one
-	// such call at a time, so this lock and the next one are held while the driver is called. Only
-	// a launch may block there, until its stream's queue has room. Other calls on the same
-	// executable graph then block, as they have to in C. Calls that do not need the driver (Handle,
-	// Close) take neither lock.
+	// such call at a time, so this lock and the next one are held while the driver is called. A
+	// launch may block there until its stream's queue has room, and Graph.Instantiate until the GPU
+	// has done its work. Other calls on the same objects then block, as they have to in C. Handle
+	// takes neither lock. Close takes Graph with TryLock, and never waits for it.
 	Exec struct{}
-	// Graph is graphFamily.mu: a call on a graph, on one of its clones, or the destruction of one of
-	// their executable graphs. See Exec.
+	// Graph is graphFamily.mu: a call on a graph or on one of its clones, or the destruction of one
+	// of these or of one of their executable graphs. See Exec.
 	Graph struct{}
 	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver
@@ -62,7 +62,7 @@ type (
 	Ticket struct{}
 	// StreamSet is streamSet.mu: changes to the list of streams on which an object was used.
 	StreamSet struct{}
-	// Late is execCore.late: the objects that only earlier launches of an executable graph use.
+	// Late is execCore.delayedMu: the objects that only earlier launches of an executable graph use.
 	Late struct{}
 	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for
 	// timelines holds it while the driver registers the slab, which does not wait for the GPU.

@@ -180,7 +180,12 @@ Untimed records and waits for events have room even then. A host function waits 
 launches, and blocks records and launches of other streams meanwhile. This was observed with another program, and is not
 in the table yet.
 
-The library itself adds one wait. The driver crashes if a capture begins or ends while another thread makes a call about the
+The library itself adds two waits.
+
+Calls on a graph wait for other calls on the same graph or on its clones. Graph.Instantiate is such a call, and may wait for
+the GPU. Close does not wait: see design/graphs.md.
+
+The driver crashes if a capture begins or ends while another thread makes a call about the
 whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
 capture, and the capture waits for them, for up to a second: see design/captures.md. Graph.AddKernel, AddCopy, AddMemset
 and AddHostFunc capture the work for the node: calls about the whole context wait until that capture has ended.
