@@ -29,6 +29,18 @@ var apiTypes = []any{
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
 var apiFuncs = map[string]func(){
+	"AllocFor":     func() { AllocFor[float32](nil, 1); AllocFor[any](nil, -1) },
+	"AllocFrom":    func() { AllocFrom(nil, []float32{1}); AllocFrom(nil, []any{1}) },
+	"AllocHostFor": func() { AllocHostFor[float32](nil, 1, 0); AllocHostFor[error](nil, 0, ^HostFlags(0)) },
+	"CopyFrom":     func() { CopyFrom(nil, []float32{1}); CopyFrom(new(DeviceMem), []string{""}) },
+	"CopyTo":       func() { CopyTo(nil, []float32{1}); CopyTo(new(DeviceMem), []int16{1}) },
+	"Grid1D":       func() { Grid1D(-1, -1) },
+	"SpanOf": func() {
+		SpanOf[float32](nil, 0, 0)
+		SpanOf[any](new(DeviceMem), -1, -1)
+		SpanOf[int8]((*HostMem)(nil), 0, 1)
+	},
+	"View":          func() { View[float32](nil, nil); View(new(HostMem), func([]any) error { return nil }) },
 	"CurrentStream": func() { var none context.Context; CurrentStream(none); CurrentStream(context.Background()) },
 	"Elapsed": func() {
 		var none context.Context

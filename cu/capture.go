@@ -217,8 +217,10 @@ type captureCall struct {
 	objects *objectSet // of the graph
 	// begin begins the capture.
 	begin func(at driver.At) driver.Result
-	// discard is called if the capture fails. It destroys the graph that the program does not get. If
-	// the driver ended the capture with an error, there is no such graph, and discard gets 0.
+	// lost is called if the driver ends the capture with an error, while family is locked.
+	lost func()
+	// discard destroys the graph that the program does not get, or does nothing if it is 0. It also
+	// releases what only that graph needs. It is called unless the capture succeeds.
 	discard func(driver.Graph)
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
@@ -246,12 +248,16 @@ func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph,
 	}
 	returned := false
 	defer func() {
-		var res driver.Result
-		if g, res = sc.endCapture(at, c); res != driver.ResultSuccess {
+		done := false
+		defer func() {
+			if !done { // f or a tracer panics, or has ended the goroutine
+				call.discard(c.graph)
+			}
+		}()
+		if res := sc.endCapture(at, c); res != driver.ResultSuccess {
 			err = errors.Join(err, c.endError(sc, res, err == nil))
 		}
-		if err != nil || !returned { // f panics, or has ended the goroutine
-			call.discard(g)
+		if g, done = c.graph, returned && err == nil; !done {
 			g = 0
 		}
 	}()
@@ -265,9 +271,14 @@ type capture struct {
 	captureCall
 	id uint64
 	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
-	// during the capture. captures.mu guards the list. No stream joins while ending is set.
+	// during the capture. captures.mu guards the list. While ending is set, no stream joins, except
+	// one whose wait the driver had before: see streamCore.joined.
 	streams []*streamCore
 	ending  bool
+	// graph is the graph that the end of the capture has returned, or 0.
+	graph driver.Graph
+	// blocks says that the capture is counted in captures.blocking.
+	blocks bool
 	// first is the error of the first call that invalidated the capture, if that call is known.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
@@ -280,11 +291,15 @@ func (c *capture) active() bool { return c != nil && !c.over.Load() }
 type captures struct {
 	// n counts the captures, each from before its beginning until after its end. Records and waits
 	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
-	_    [64]byte
-	n    atomic.Int32
-	_    [64]byte
-	mu   lock.Mutex[lock.Captures]
-	byID map[uint64]*capture
+	_ [64]byte
+	n atomic.Int32
+	_ [64]byte
+	// blocking counts the captures that a blocking stream is part of, each from before the driver
+	// begins it, or makes the stream part of it, until after its end. Calls on the legacy stream
+	// would invalidate such captures.
+	blocking atomic.Int32
+	mu       lock.Mutex[lock.Captures]
+	byID     map[uint64]*capture
 	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
 	// for the event. The event's record must not become part of a capture meanwhile: see
 	// awaitPolls.
@@ -302,7 +317,7 @@ func (c *captures) awaitPolls() {
 
 // beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
 // that enqueues work can tell whether the work is captured.
-func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, error) {
+func (sc *streamCore) beginCapture(call captureCall, at driver.At) (begun *capture, err error) {
 	d := sc.ctx.drv
 	c := &capture{captureCall: call}
 	d.captures.n.Add(1)
@@ -312,19 +327,22 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 		d.captures.n.Add(-1)
 		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
+	c.addBlocking(sc)
+	defer func() {
+		if begun == nil {
+			c.removeBlocking(d)
+		}
+	}()
 	res := func() driver.Result {
 		defer c.shutGates(sc)()
 		return call.begin(at)
 	}()
 	undo := func() {
-		g, end := c.end(at, sc)
-		if end != driver.ResultSuccess {
-			g = 0
-		}
-		call.discard(g)
+		c.end(at, sc)
+		call.discard(c.graph)
 	}
 	if res != driver.ResultSuccess {
-		if _, _, begun := res.After(); begun {
+		if _, _, made := res.After(); made {
 			undo()
 		}
 		return fail(call.op, res)
@@ -344,6 +362,23 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	}
 	c.join(sc)
 	return c, nil
+}
+
+// addBlocking counts the capture in captures.blocking if the stream, which is about to be part of it,
+// is a blocking one. The caller holds the lock of a stream of the capture, or captures.mu.
+func (c *capture) addBlocking(sc *streamCore) {
+	if !c.blocks && sc.isBlocking() {
+		c.blocks = true
+		sc.ctx.drv.captures.blocking.Add(1)
+	}
+}
+
+// removeBlocking undoes addBlocking after the end of the capture.
+func (c *capture) removeBlocking(d *Driver) {
+	if c.blocks {
+		c.blocks = false
+		d.captures.blocking.Add(-1)
+	}
 }
 
 // lockFamily locks the family of the graph that the capture is into, if the caller does not hold the
@@ -367,8 +402,8 @@ func (c *capture) join(sc *streamCore) {
 }
 
 // beginJoin makes a stream part of a capture before the driver does. So the end of the capture also
-// shuts the gates of this stream's context. It waits while the capture ends, and reports false if
-// the capture is over, or the stream is part of a capture.
+// shuts the gates of this stream's context. If the capture is ending, beginJoin waits for its end. It
+// reports false if the capture is over, or the stream is part of a capture.
 func (c *captures) beginJoin(of *capture, sc *streamCore) bool {
 	if sc.knownCapture() != nil {
 		return false // the driver will refuse another capture
@@ -390,6 +425,7 @@ func (c *captures) tryJoin(of *capture, sc *streamCore) bool {
 	if of.ending || !of.active() {
 		return false
 	}
+	of.addBlocking(sc)
 	of.join(sc)
 	return true
 }
@@ -426,26 +462,32 @@ func (c *capture) shutGates(streams ...*streamCore) (open func()) {
 	return shutGates(streams, streams[0].ctx.drv.table.Clock())
 }
 
-// end makes the driver end the capture. These streams are part of it; the first one began it.
-func (c *capture) end(at driver.At, streams ...*streamCore) (driver.Graph, driver.Result) {
+// end makes the driver end the capture. These streams are part of it; the first one began it. The
+// family of the graph is locked.
+func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
 	defer c.shutGates(streams...)()
-	return streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
+	g, res := streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
+	switch {
+	case res == driver.ResultSuccess:
+		c.graph = g
+	case c.lost != nil:
+		c.lost()
+	}
+	return res
 }
 
 // endCapture ends a capture. For this package the capture is over also if the driver returns an
 // error.
-func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver.Result) {
+func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	d := sc.ctx.drv
 	unlock := c.lockFamily()
 	done := sc.shared.change()
-	g, res := c.end(at, d.captures.endOf(c)...)
+	res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)
 	done() // from now on no work counts as captured: see knownCapture
 	unlock()
-	if res != driver.ResultSuccess {
-		g = 0
-	}
 	d.captures.mu.Lock()
+	c.removeBlocking(d)
 	delete(d.captures.byID, c.id)
 	streams := c.streams
 	c.streams = nil
@@ -458,7 +500,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) (driver.Graph, driver
 		s.shared.work.Unlock()
 		s.leave()
 	})
-	return g, res
+	return res
 }
 
 // endError returns the error for the end of a capture that the driver answered with res. If explain
@@ -520,7 +562,8 @@ func (sc *streamCore) captureInvalidated() bool {
 
 // change makes calls that enqueue work on the stream wait while the stream joins or leaves a
 // capture, until done is called. The caller must not make the driver enqueue work for the GPU
-// meanwhile, and may wait at most capturegate.Patience.
+// meanwhile. It may wait for capturegate.Patience, and, before the stream joins a capture, for the
+// end of that capture.
 func (shared *sharedState) change() (done func()) {
 	shared.work.Lock()
 	shared.changing.Store(true)
@@ -607,9 +650,7 @@ func (sc *streamCore) waitEvent(e driver.Event, of *capture) driver.Result {
 			captures.undoJoin(of, sc)
 		}
 	}
-	if res == driver.ResultSuccess {
-		sc.joined(of)
-	}
+	sc.joined(of) // also after undoJoin: another wait may have made the stream part of the capture
 	return res
 }
 
@@ -619,8 +660,13 @@ func (i CaptureInfo) mayBe(c *capture) bool {
 	return i.Status == CaptureInvalidated || i.Status == CaptureActive && i.ID == c.id
 }
 
-// joined asks the driver whether the stream has joined a capture, and notes the answer. If the
-// capture is invalidated, which one it is cannot be asked: then it is likely, if that is not nil.
+// joined asks the driver whether the stream has joined a capture, and notes the answer. The driver
+// does not tell the ID of an invalidated capture: then joined takes likely, if that capture is
+// active.
+//
+// If the program records the event in a capture while the stream waits for it, the stream can join
+// the capture before this package knows it. If the capture ends at that moment, its end does not
+// shut the gates of the stream's context. The program has left the order of these calls open.
 func (sc *streamCore) joined(likely *capture) {
 	if sc.knownCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		return
@@ -637,6 +683,7 @@ func (sc *streamCore) joined(likely *capture) {
 		c = likely
 	}
 	if c != nil {
+		c.addBlocking(sc)
 		c.join(sc)
 	}
 }

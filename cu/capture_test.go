@@ -771,10 +771,38 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 	}
 }
 
+// TestGraphCaptureFailsAndTracerPanics has a tracer panic while a capture into a graph ends with an error.
+func TestGraphCaptureFailsAndTracerPanics(t *testing.T) {
+	r := newSoft(t)
+	g, b := must(r.gpu.NewGraph())(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
+	mem := must(r.gpu.Alloc(64))(t)
+	remove := r.drv.AddTracer(func(tr Trace) {
+		if tr.Op == TraceStreamDestroy {
+			panic("mine")
+		}
+	})
+	func() {
+		defer func() {
+			if p := recover(); p != "mine" {
+				t.Errorf("the panic is %v", p)
+			}
+		}()
+		g.Capture(r.s, CaptureRelaxed, func() error {
+			return errors.Join(b.WaitStream(r.s), b.Memset(mem, 1), b.Close()) // the end destroys b
+		})
+		t.Error("there is no panic")
+	}()
+	remove()
+	_, err := g.Nodes()
+	r.is(err, ErrClosed)
+	r.ok(errors.Join(g.Close(), mem.Close()))
+	r.idle(r.s)
+}
+
 // TestGraphCaptureFailsBesideCalls has other goroutines call methods of the graph while its capture fails.
 func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 	r := newSoft(t)
-	for range 50 {
+	for range 500 {
 		g := must(r.gpu.NewGraph())(t)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
@@ -800,8 +828,9 @@ func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 		}
 		_, err := g.Capture(r.s, CaptureRelaxed, func() error { return r.s.Synchronize() })
 		r.is(err, ResultStreamCaptureUnsupported)
-		time.AfterFunc(10*time.Second, func() { close(stop) })
+		late := time.AfterFunc(10*time.Second, func() { close(stop) })
 		wg.Wait()
+		late.Stop()
 		r.ok(g.Close())
 	}
 }

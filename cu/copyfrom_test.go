@@ -81,3 +81,52 @@ func copyFromIsDone(t *testing.T, gpu *Context, times int) {
 		t.Error(err)
 	}
 }
+
+// slowCopies is a software driver whose cuMemcpyHtoD calls a function before it returns.
+type slowCopies struct {
+	driver.Software
+	copied func()
+}
+
+func (d *slowCopies) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, srcHost []byte) driver.Result {
+	res := d.Software.MemcpyHtoD(th, dstDevice, srcHost)
+	d.copied()
+	return res
+}
+
+// TestCopyFromBesideCapture has a capture of a blocking stream begin during a copy that takes longer than the capture
+// waits for the copy. Neither fails.
+func TestCopyFromBesideCapture(t *testing.T) {
+	soft := cusim.New()
+	sim := &slowCopies{Software: soft.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	mem, s, joins := must(gpu.Alloc(4))(t), must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamDefault))(t)
+	for name, capture := range map[string]func(f func() error) (*Graph, error){
+		"a capture of a blocking stream": func(f func() error) (*Graph, error) { return joins.Capture(CaptureRelaxed, f) },
+		"a blocking stream joins": func(f func() error) (*Graph, error) {
+			return s.Capture(CaptureRelaxed, func() error {
+				return errors.Join(joins.WaitStream(s), f(), s.WaitStream(joins))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			copying, captured, done := make(chan struct{}), make(chan struct{}), make(chan error)
+			sim.copied = func() { close(copying); <-captured }
+			go func() { done <- mem.CopyFrom([]byte("abcd")) }()
+			<-copying
+			g, err := capture(func() error { close(captured); return <-done })
+			if err != nil {
+				t.Error(err)
+			}
+			g.Close()
+			if n := drv.captures.blocking.Load(); n != 0 {
+				t.Errorf("%d captures of blocking streams are left", n)
+			}
+		})
+	}
+	if err := errors.Join(mem.Close(), s.Close(), joins.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	soft.Check(t)
+}

@@ -94,7 +94,8 @@ func (m *DeviceMem) Handle() uint64 {
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
 // (cuMemcpyHtoD, cuStreamSynchronize). So work that is enqueued afterwards, on any stream, reads the
-// copied bytes. The copy begins after the earlier work on the legacy default stream and on blocking
+// copied bytes. An exception is a blocking stream whose capture begins during the call: then
+// CopyFrom returns when src can be used again. The copy begins after the earlier work on the legacy default stream and on blocking
 // streams. It is not ordered with earlier work on non-blocking streams: synchronize such a stream
 // first if its work uses the memory. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
@@ -103,26 +104,26 @@ func (m *DeviceMem) CopyFrom(src []byte) error {
 }
 
 // CopyTo copies from the beginning of the device memory to dst, and returns when dst is filled
-// (cuMemcpyDtoH). The copy begins as that of [DeviceMem.CopyFrom] does. It may wait for the GPU: see
-// docs/blocking.md.
+// (cuMemcpyDtoH). The copy begins after the earlier work on the legacy default stream and on blocking
+// streams: synchronize a non-blocking stream first if its work writes the memory. It may wait for
+// the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyTo(dst []byte) error {
-	return m.copy("cuMemcpyDtoH", len(dst), 0, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
-		return t.MemcpyDtoH(at, dst, p)
-	})
+	return m.read(dst, 0)
 }
 
 // WriteAt implements io.WriterAt. It copies src to the device memory, beginning at byte off, like
 // [DeviceMem.CopyFrom]. If src does not fit, nothing is copied. It may wait for the GPU: see
 // docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
-	if err := m.copy("cuMemcpyHtoD", len(src), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
-		res := t.MemcpyHtoD(at, p, src)
-		if res == driver.ResultSuccess {
-			// The driver may return when it has read src, before the bytes are in the memory.
-			res = t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)
+	const op = "cuMemcpyHtoD"
+	err := m.copy(op, len(src), off, func(mc *memCore, p driver.DevicePtr) error {
+		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyHtoD(at, p, src) })
+		if err == nil {
+			err = mc.ctx.finishCopy()
 		}
-		return res
-	}); err != nil {
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
 	return len(src), nil
@@ -133,16 +134,21 @@ func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 // for the GPU: see docs/blocking.md.
 func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 	dst, end := readable(dst, off, m.Size())
-	if err := m.copy("cuMemcpyDtoH", len(dst), off, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
-		return t.MemcpyDtoH(at, dst, p)
-	}); err != nil {
+	if err := m.read(dst, off); err != nil {
 		return 0, err
 	}
 	return len(dst), end
 }
 
-func (m *DeviceMem) copy(op string, n int, off int64,
-	f func(*driver.Table, driver.At, driver.DevicePtr) driver.Result) error {
+func (m *DeviceMem) read(dst []byte, off int64) error {
+	const op = "cuMemcpyDtoH"
+	return m.copy(op, len(dst), off, func(mc *memCore, p driver.DevicePtr) error {
+		return mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
+	})
+}
+
+// copy calls f, which copies n bytes at off, within a call on the memory.
+func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.DevicePtr) error) error {
 	if m == nil || m.core == nil {
 		return errNil(op, "device memory")
 	}
@@ -158,25 +164,50 @@ func (m *DeviceMem) copy(op string, n int, off int64,
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	legacy := &mc.ctx.captureGate.Legacy // the driver checks the call as it checks calls on the legacy stream
-	place := legacy.BeginLong(mc.ctx.drv.table.Clock())
-	res := f(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw}, mc.raw+driver.DevicePtr(off))
-	legacy.EndLong(place)
-	if res != driver.ResultSuccess {
-		return mc.ctx.callError(op, uintptr(mc.raw), res)
+	return f(mc, mc.raw+driver.DevicePtr(off))
+}
+
+// legacyCall makes a call of the driver that the driver treats as work on the legacy default stream.
+func (mc *memCore) legacyCall(op string, call func(*driver.Table, driver.At) driver.Result) error {
+	if res := mc.ctx.onLegacy(call); res != driver.ResultSuccess {
+		return mc.ctx.callError(op, mc.handle(), res)
 	}
 	return nil
 }
 
-// Memset sets each byte of the device memory (cuMemsetD8). It begins as the copy of
-// [DeviceMem.CopyFrom] does, and may return before the GPU has set the memory: work on a
+// onLegacy makes a call that the driver checks against captures as it checks calls on the legacy
+// default stream.
+func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result) driver.Result {
+	t, legacy := c.drv.table, &c.captureGate.Legacy
+	place := legacy.BeginLong(t.Clock())
+	defer legacy.EndLong(place)
+	return call(t, driver.At{Context: c.raw})
+}
+
+// finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its source.
+// It does not wait during a capture of a blocking stream, because the call would invalidate the
+// capture.
+func (c *contextCore) finishCopy() error {
+	res := c.onLegacy(func(t *driver.Table, at driver.At) driver.Result {
+		if c.drv.captures.blocking.Load() != 0 {
+			return driver.ResultSuccess
+		}
+		return t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)
+	})
+	if res != driver.ResultSuccess {
+		return c.callError("cuStreamSynchronize", uintptr(driver.CU_STREAM_LEGACY), res)
+	}
+	return nil
+}
+
+// Memset sets each byte of the device memory (cuMemsetD8). It begins after the earlier work on the
+// legacy default stream and on blocking streams, and may return before the GPU has set the memory: work on a
 // non-blocking stream can read the old bytes. Use [Stream.Memset] on that stream.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
-	if m == nil || m.core == nil {
-		return errNil(op, "device memory")
-	}
-	return m.copy(op, 1, 0, func(t *driver.Table, at driver.At, p driver.DevicePtr) driver.Result {
-		return t.MemsetD8(at, p, value, m.core.size)
+	return m.copy(op, 1, 0, func(mc *memCore, p driver.DevicePtr) error {
+		return mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
+			return t.MemsetD8(at, p, value, mc.size)
+		})
 	})
 }

@@ -138,8 +138,8 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 // like [Stream.Capture]. It returns the last nodes of that work, for later nodes to come after; if
 // f enqueues nothing, these are the nodes in after (cuStreamBeginCaptureToGraph, CUDA 12.3).
 //
-// While f runs, other calls on the graph fail. If f returns an error, the graph may keep some of its
-// nodes. If the capture itself fails, the driver destroys the graph: later calls fail with
+// While f runs, other calls on the graph fail. If f returns an error, the graph may keep some of
+// the nodes that f added. If the capture itself fails, the driver destroys the graph: later calls fail with
 // [ErrClosed], and the program builds a new graph. An example of such a failure is a stream that
 // joined the capture, and that the captured stream did not wait for.
 func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
@@ -165,11 +165,11 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		// building makes other calls on the graph fail. The lock is not held, because f may make
 		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
-		gc.family.unlock()
 		defer func() {
 			gc.family.mu.Lock()
 			gc.building = false
 		}()
+		gc.family.unlock()
 		return gc.captureTo(sc, mode, deps, captureCall{family: gc.family}, f)
 	})
 	if err != nil {
@@ -187,11 +187,8 @@ func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.G
 	call.begin = func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}
-	call.discard = func(raw driver.Graph) {
-		if raw == 0 {
-			gc.destroyed.Store(true)
-		}
-	}
+	call.lost = func() { gc.destroyed.Store(true) }
+	call.discard = func(driver.Graph) {}
 	_, err := sc.capture(call, f)
 	return err
 }

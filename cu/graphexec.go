@@ -103,7 +103,8 @@ func (x *GraphExec) leave() {
 
 // Close waits until the launches are done, and destroys the executable graph (cuGraphExecDestroy).
 // If calls on it are in flight, or calls that enqueue work on a stream on which it was launched, or
-// such a stream is being captured, it is destroyed later in the background. Further calls return
+// such a stream is being captured, it is destroyed later in the background. If a call on its graph
+// or on a clone of it is in flight, it is destroyed when that call ends. Further calls return
 // nil. It may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
@@ -114,7 +115,7 @@ func (x *GraphExec) Close() error {
 
 // Handle returns the CUgraphExec, for code that calls the driver without this package. It is valid
 // until the GraphExec is closed or collected. That code must not use it concurrently with this
-// package. For a nil or closed GraphExec it is 0.
+// package, nor with calls on its graph and on clones. For a nil or closed GraphExec it is 0.
 func (x *GraphExec) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.Closed() {
 		return 0

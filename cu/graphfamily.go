@@ -36,6 +36,12 @@ type endedMember struct {
 	next *endedMember
 }
 
+// release ends the member's use of other objects, and then of its context.
+func (e *endedMember) release() {
+	defer e.context().endHold() // also if a tracer panics
+	e.releaseObjects()
+}
+
 // destroy destroys a member without waiting. If another call is in flight, the goroutine of that
 // call destroys the member afterwards, and an error goes to the leak hook.
 func (f *graphFamily) destroy(at driver.At, m familyMember) (op string, res driver.Result) {
@@ -59,7 +65,8 @@ func (f *graphFamily) destroy(at driver.At, m familyMember) (op string, res driv
 	return "", driver.ResultSuccess
 }
 
-// unlock unlocks mu, and destroys the members that were closed meanwhile.
+// unlock unlocks mu, and destroys the members that were closed meanwhile. It calls no tracer: the
+// objects of these members are released on another goroutine.
 func (f *graphFamily) unlock() {
 	for {
 		ended := f.ended.Swap(nil)
@@ -71,8 +78,7 @@ func (f *graphFamily) unlock() {
 		}
 		f.mu.Unlock()
 		for e := ended; e != nil; e = e.next {
-			e.releaseObjects()
-			e.context().endHold()
+			e.context().drv.last(true, e.release)
 		}
 		if f.ended.Load() == nil || !f.mu.TryLock() {
 			return

@@ -81,7 +81,7 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 // The slot's generation was g before the wait: a record in a capture may have been made meanwhile.
 func (sc *streamCore) noteCaptureDuringWait(sl *slot, g handle.Gen) {
 	if sl.Gen() != g || sl.mayBeInCapture() {
-		// Without waiting for other calls on the stream, because this call has been made.
+		// joined does not wait for other calls on the stream, because this call has been made already.
 		sc.joined(sl.capture.Load())
 	}
 }

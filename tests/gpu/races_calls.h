@@ -225,7 +225,7 @@ static void destroy_alone(H graph, H exec) {
 	pthread_mutex_lock(&sharing);
 	if (graph)
 		DO(cuGraphDestroy(graph));
-	else
+	if (exec)
 		DO(cuGraphExecDestroy(exec));
 	pthread_mutex_unlock(&sharing);
 }
@@ -240,28 +240,37 @@ static void nodes_of_shared(void) {
 static void update_with_shared(void) {
 	H node;
 	int info;
-	if (!me->exec)
-		me->exec = exec_of_shared();
+	if (!me->exec && !(me->exec = exec_of_shared()))
+		return;
 	pthread_mutex_lock(&sharing);
 	DO(cuGraphExecUpdate(me->exec, me->place->shared, &node, &info));
 	pthread_mutex_unlock(&sharing);
 }
+static void update_with_own(void) { // with a graph of another family
+	H node;
+	int info;
+	if (me->exec || (me->exec = exec_of_shared()))
+		DO(cuGraphExecUpdate(me->exec, me->graph, &node, &info));
+}
 static void destroy_clone(void) {
 	H clone = clone_of_shared();
-	DO(cuGraphDestroy(clone));
+	if (clone)
+		DO(cuGraphDestroy(clone));
 }
 static void destroy_exec(void) {
 	H x = exec_of_shared();
-	DO(cuGraphExecDestroy(x));
+	if (x)
+		DO(cuGraphExecDestroy(x));
 }
 static void instantiate_clone(void) {
 	H clone = clone_of_shared();
-	instantiate(clone);
+	if (clone)
+		instantiate(clone);
 	destroy_alone(clone, NULL);
 }
 static void clone_clone(void) {
 	H clone = clone_of_shared(), again = NULL;
-	if (!DO(cuGraphClone(&again, clone)))
+	if (clone && !DO(cuGraphClone(&again, clone)))
 		DO(cuGraphDestroy(again));
 	destroy_alone(clone, NULL);
 }
@@ -413,6 +422,7 @@ static const struct op bs[] = {
 	{"cuGraphClone of this graph", clone_alone, 0},
 	{"cuGraphInstantiateWithFlags of this graph", instantiate_alone, 0},
 	{"cuGraphExecUpdate with this graph", update_with_shared, 0},
+	{"cuGraphExecUpdate of an executable of this graph with another graph", update_with_own, 0},
 	{"cuGraphGetNodes of this graph", nodes_of_shared, 0},
 	{"cuGraphInstantiateWithFlags of clones of this graph", instantiate_clone, 0},
 	{"cuGraphClone and cuGraphDestroy of clones of clones of this graph", clone_clone, 0},
