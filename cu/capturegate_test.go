@@ -570,14 +570,14 @@ func (r *captureRaces) captureInto() error {
 	return errors.Join(err, g.Close(), s.Close())
 }
 
-// run makes all the calls side by side, until the time is over. Some are refused, as captures are under way.
+// run makes all the calls side by side, each at least once, until the time is over. Some are refused,
+// as captures are under way.
 func (r *captureRaces) run(t *testing.T, d time.Duration) {
 	var wg sync.WaitGroup
 	until := time.Now().Add(d)
 	for name, call := range r.calls() {
 		wg.Go(func() {
-			n := 0
-			for ; time.Now().Before(until); n++ {
+			for once := false; !once || time.Now().Before(until); once = true {
 				if err := call(); err != nil && !ofCapture(err) {
 					t.Errorf("%s: %v", name, err)
 					return
@@ -585,9 +585,6 @@ func (r *captureRaces) run(t *testing.T, d time.Duration) {
 				if strings.HasPrefix(name, "capture") {
 					time.Sleep(time.Millisecond) // or the checked calls would hardly ever be made
 				}
-			}
-			if n == 0 {
-				t.Errorf("%s was not called", name)
 			}
 		})
 	}
