@@ -86,7 +86,7 @@ type (
 	Context struct{}
 	// WakeUps is wakeUpPool.mu: the free wake-up streams of a context.
 	WakeUps struct{}
-	// EventCache is eventCache.mu: the unused CUevents of a context.
+	// EventCache is eventCache.mu: the spare CUevents of a context.
 	EventCache struct{}
 	// Peers is peers.mu: changes to the list of contexts whose memory a context can access.
 	Peers struct{}
