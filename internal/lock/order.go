@@ -27,8 +27,9 @@ type (
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Only the
 	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
-	// capture, hold it for writing. The driver enqueues nothing then, and no wait lasts longer than
-	// capturegate.Patience. So a call that blocks on this lock is about to enqueue work on the same
+	// capture, hold it for writing. The driver enqueues nothing then. A wait for calls that are being
+	// checked lasts at most capturegate.Patience; a stream that joins a capture may also wait until
+	// that capture has ended. So a call that blocks on this lock is about to enqueue work on the same
 	// stream, or begins or ends a capture of it. A goroutine may hold the locks of several streams
 	// for reading.
 	Work struct{}

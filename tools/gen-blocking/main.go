@@ -182,8 +182,8 @@ in the table yet.
 
 The library itself adds two waits.
 
-Calls on a graph wait for other calls on the same graph or on its clones. Graph.Instantiate is such a call, and may wait for
-the GPU. Close does not wait: see design/graphs.md.
+Calls on a graph wait for other calls on the same graph or on its clones, and so do the beginning and the end of
+Graph.Capture. Graph.Instantiate is such a call, and may wait for the GPU. Close does not wait: see design/graphs.md.
 
 The driver crashes if a capture begins or ends while another thread makes a call about the
 whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
