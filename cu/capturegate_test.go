@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -910,4 +911,73 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 		})
 	}
 	adders.Wait()
+}
+
+// TestRandomJoins has streams of two contexts join captures into clones of graphs at random moments, while the captures
+// are invalidated, and their graphs and streams are closed.
+func TestRandomJoins(t *testing.T) {
+	soft := cusim.New()
+	drv := must(Open(WithSoftware(soft)))(t)
+	dev := must(drv.Device(0))(t)
+	contexts := []*Context{must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)}
+	events := []*Event{
+		must(contexts[0].NewEvent(EventDisableTiming))(t), must(contexts[0].NewEvent(EventDisableTiming))(t),
+	}
+	var wg, closes sync.WaitGroup
+	until := time.Now().Add(500 * time.Millisecond)
+	for _, e := range events {
+		wg.Go(func() {
+			for once := false; !once || time.Now().Before(until); once = true {
+				s, g := must(contexts[0].NewStream(StreamNonBlocking))(t), must(contexts[0].NewGraph())(t)
+				clone := must(g.Clone())(t)
+				clone.Capture(s, CaptureRelaxed, func() error { // which fails, or not
+					e.Record(s)
+					time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+					switch rand.IntN(4) {
+					case 0:
+						s.Synchronize()
+					case 1:
+						s.Close()
+					case 2:
+						clone.Close()
+					}
+					return nil
+				})
+				closes.Go(func() { g.Close() })
+				if err := errors.Join(s.Close(), clone.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		s := must(contexts[i%2].NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i/2]))(t)
+		wg.Go(func() {
+			for once := false; !once || time.Now().Before(until); once = true {
+				s.WaitEvent(events[rand.IntN(2)])
+				if rand.IntN(3) == 0 {
+					events[rand.IntN(2)].Record(s)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	closes.Wait()
+	if n, all := drv.captures.n.Load(), len(drv.captures.byID); n != 0 || all != 0 {
+		t.Errorf("%d captures are left, %d of them listed", n, all)
+	}
+	err := errors.Join(events[0].Close(), events[1].Close(), contexts[1].Close(), contexts[0].Close(), drv.Close())
+	if err != nil {
+		t.Error(err)
+	}
+	for i := 0; len(soft.Census()) != 0 && i < 1000; i++ {
+		time.Sleep(time.Millisecond)
+	}
+	soft.Check(t)
+	for _, m := range soft.Misuses() {
+		t.Errorf("misuse: %v", m)
+	}
 }
