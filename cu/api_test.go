@@ -74,10 +74,11 @@ var apiFuncs = map[string]func(){
 		WaitAny(context.Background())
 		WaitAny(context.Background(), nil, new(Event))
 	},
-	"WithLeakHook": func() { WithLeakHook(nil)(new(options)) },
-	"WithLibrary":  func() { WithLibrary("")(new(options)) },
-	"WithStream":   func() { var none context.Context; WithStream(none, nil) },
-	"WithSoftware": func() { WithSoftware(nil)(new(options)) },
+	"WithMinVersion": func() { WithMinVersion(-1, -1)(new(options)) },
+	"WithLeakHook":   func() { WithLeakHook(nil)(new(options)) },
+	"WithLibrary":    func() { WithLibrary("")(new(options)) },
+	"WithStream":     func() { var none context.Context; WithStream(none, nil) },
+	"WithSoftware":   func() { WithSoftware(nil)(new(options)) },
 }
 
 // TestAPIListed compares apiTypes and apiFuncs with the package's source.

@@ -92,7 +92,9 @@ type options struct {
 	path     string
 	software *driver.Provider // nil without WithSoftware
 	hook     func(Leak)
-	onWait   func(function string) // for tests: see driver.Table.OnWait
+	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
+	minVersion int
+	onWait     func(function string) // for tests: see driver.Table.OnWait
 	// contextFree is the constant, except in tests.
 	contextFree int
 }
@@ -100,6 +102,13 @@ type options struct {
 // WithLibrary makes Open load the file at path, and no other library.
 func WithLibrary(path string) Option {
 	return func(o *options) { o.path = path }
+}
+
+// WithMinVersion makes Open fail if the driver does not support this version of CUDA: WithMinVersion(12,
+// 4) is for programs that need functions of CUDA 12.4. The error matches [errors.ErrUnsupported], and
+// names both versions.
+func WithMinVersion(major, minor int) Option {
+	return func(o *options) { o.minVersion = 1000*major + 10*minor }
 }
 
 // WithSoftware makes Open use a driver that is written in Go instead of loading a library: cusim's,
@@ -153,7 +162,8 @@ type Leak struct {
 //
 // The error matches [ErrNoDriver] if there is no usable library. It also matches
 // [errors.ErrUnsupported] if NVIDIA ships no driver for this platform. It matches [ErrNoDevice] if
-// the driver finds no device.
+// the driver finds no device, and [errors.ErrUnsupported] if the driver is older than
+// [WithMinVersion] asks for.
 func Open(opts ...Option) (*Driver, error) {
 	o := options{contextFree: contextFree}
 	for _, f := range opts {
@@ -190,6 +200,11 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	switch res := d.table.Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
+		if v := d.table.Version(); v < o.minVersion {
+			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
+				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
+				driver.VersionString(v), driver.VersionString(o.minVersion))}
+		}
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
 		if d.table.Version() < o.contextFree {
 			d.needContext.Store(1<<len(workFunctions) - 1)

@@ -37,6 +37,15 @@ func ExampleWithLibrary() {
 	// Output: tried /nowhere/libcuda.so.1
 }
 
+// A program that needs functions of CUDA 99.0 says so when it opens the driver.
+func ExampleWithMinVersion() {
+	_, err := cu.Open(cu.WithSoftware(cusim.New(cusim.Version(12080))), cu.WithMinVersion(99, 0))
+	if errors.Is(err, errors.ErrUnsupported) {
+		fmt.Println(err)
+	}
+	// Output: cu: Open: unsupported operation; the driver supports CUDA 12.8, and the program needs 99.0: install a newer NVIDIA driver
+}
+
 // What nobody closed is closed by the garbage collector. The hook finds it in
 // tests, before it matters.
 func ExampleWithLeakHook() {
