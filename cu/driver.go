@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,6 +101,29 @@ type options struct {
 	contextFree int
 }
 
+// driverVariable names the environment variable that chooses a driver where the program does not.
+const driverVariable = "PURECU_DRIVER"
+
+// useVariable applies the environment variable PURECU_DRIVER to options that name no driver.
+func (o *options) useVariable() error {
+	v := os.Getenv(driverVariable)
+	switch open := driver.Registered(v); {
+	case o.path != "" || o.software != nil || v == "" || v == "cuda":
+	case strings.ContainsAny(v, `/\`):
+		o.path = v
+	case open != nil:
+		p := open()
+		o.software = &p
+	case v == "soft":
+		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+
+			`import _ "github.com/purecu/purecu/cusim/auto" in its main package, or unset the variable`)
+	default:
+		return invalid("Open", fmt.Sprintf("%s is %q, and no such driver is registered: "+
+			"use cuda, soft, or the path of a library", driverVariable, v))
+	}
+	return nil
+}
+
 // WithLibrary makes Open load the file at path, and no other library.
 func WithLibrary(path string) Option {
 	return func(o *options) { o.path = path }
@@ -160,6 +185,10 @@ type Leak struct {
 // Open loads NVIDIA's driver library and initialises it (cuInit), or uses the software driver of
 // [WithSoftware]. [loader.Open] describes which libraries are tried.
 //
+// If the program chooses no driver, the environment variable PURECU_DRIVER can: soft is the software
+// driver, if the program imports package cusim/auto; a value with a slash is the path of a library;
+// cuda is NVIDIA's driver, as without the variable; other values are names of [driver.Register].
+//
 // The error matches [ErrNoDriver] if there is no usable library. It also matches
 // [errors.ErrUnsupported] if NVIDIA ships no driver for this platform. It matches [ErrNoDevice] if
 // the driver finds no device, and [errors.ErrUnsupported] if the driver is older than
@@ -170,6 +199,9 @@ func Open(opts ...Option) (*Driver, error) {
 		if f != nil {
 			f(&o)
 		}
+	}
+	if err := o.useVariable(); err != nil {
+		return nil, err
 	}
 	d := &Driver{
 		hook: o.hook,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	_ "github.com/purecu/purecu/cusim/auto"
 	"github.com/purecu/purecu/cutrace"
 )
 

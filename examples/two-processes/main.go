@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	_ "github.com/purecu/purecu/cusim/auto"
 )
 
 // job is the message of the parent to the child.

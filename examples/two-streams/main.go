@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	_ "github.com/purecu/purecu/cusim/auto"
 )
 
 //go:embed spin.ptx
