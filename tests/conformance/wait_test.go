@@ -151,7 +151,8 @@ func TestC07Sleeps(t *testing.T) {
 			wait(i)
 		}
 		time.Sleep(30 * time.Millisecond)
-		if after := threads(); after > before+100 {
+		// On a busy machine Go starts threads beside those that are in a call into C for a moment.
+		if after := threads(); after > before+waiters/2 {
 			n.t.Errorf("%d threads, and %d with a thousand waiters more", before, after)
 		}
 		if k := woken.Load(); k != 0 {
