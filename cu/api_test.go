@@ -34,7 +34,7 @@ var apiFuncs = map[string]func(){
 	"AllocHostFor": func() { AllocHostFor[float32](nil, 1, 0); AllocHostFor[error](nil, 0, ^HostFlags(0)) },
 	"CopyFrom":     func() { CopyFrom(nil, []float32{1}); CopyFrom(new(DeviceMem), []string{""}) },
 	"CopyTo":       func() { CopyTo(nil, []float32{1}); CopyTo(new(DeviceMem), []int16{1}) },
-	"Grid1D":       func() { Grid1D(-1, -1) },
+	"Grid1D":       func() { _ = Grid1D(-1, -1) },
 	"SpanOf": func() {
 		SpanOf[float32](nil, 0, 0)
 		SpanOf[any](new(DeviceMem), -1, -1)

@@ -76,7 +76,6 @@ func TestTypedErrors(t *testing.T) {
 	mem, host := must(AllocFor[float32](r.gpu, 4))(t), must(r.gpu.AllocHost(10, 0))(t)
 	defer mem.Close()
 	defer host.Close()
-	type pointer struct{ p *int32 }
 	_, alloc := AllocFor[int](r.gpu, 1)
 	_, none := AllocFor[float32](r.gpu, 0)
 	_, negative := AllocFor[float32](r.gpu, -1)
@@ -91,7 +90,7 @@ func TestTypedErrors(t *testing.T) {
 		"CopyFrom":           CopyFrom(mem, []uint{1}),
 		"CopyFrom, too much": CopyFrom(mem, make([]float32, 5)),
 		"CopyTo":             CopyTo(mem, make([]bool, 1)),
-		"CopyTo, pointers":   CopyTo(mem, make([]pointer, 1)),
+		"CopyTo, pointers":   CopyTo(mem, make([]*int32, 1)),
 		"CopyTo, too much":   CopyTo(mem, make([]float64, 3)),
 		"View":               View(host, func([]uintptr) error { return nil }),
 		"SpanOf, type":       r.s.Memset(SpanOf[any](mem, 0, 1), 0),
