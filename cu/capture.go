@@ -220,7 +220,7 @@ type captureCall struct {
 	// lost is called if the driver ends the capture with an error, while family is locked.
 	lost func()
 	// discard destroys the graph that the program does not get, or does nothing if it is 0. It also
-	// releases what only that graph needs. It is called unless the capture succeeds.
+	// releases what only that graph needs. It is called if the capture began and does not succeed.
 	discard func(driver.Graph)
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
@@ -277,8 +277,6 @@ type capture struct {
 	ending  bool
 	// graph is the graph that the end of the capture has returned, or 0.
 	graph driver.Graph
-	// blocks says that the capture is counted in captures.blocking.
-	blocks bool
 	// first is the error of the first call that invalidated the capture, if that call is known.
 	first atomic.Pointer[Error]
 	over  atomic.Bool
@@ -291,15 +289,11 @@ func (c *capture) active() bool { return c != nil && !c.over.Load() }
 type captures struct {
 	// n counts the captures, each from before its beginning until after its end. Records and waits
 	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
-	_ [64]byte
-	n atomic.Int32
-	_ [64]byte
-	// blocking counts the captures that a blocking stream is part of, each from before the driver
-	// begins it, or makes the stream part of it, until after its end. Calls on the legacy stream
-	// would invalidate such captures.
-	blocking atomic.Int32
-	mu       lock.Mutex[lock.Captures]
-	byID     map[uint64]*capture
+	_    [64]byte
+	n    atomic.Int32
+	_    [64]byte
+	mu   lock.Mutex[lock.Captures]
+	byID map[uint64]*capture
 	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
 	// for the event. The event's record must not become part of a capture meanwhile: see
 	// awaitPolls.
@@ -317,7 +311,7 @@ func (c *captures) awaitPolls() {
 
 // beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
 // that enqueues work can tell whether the work is captured.
-func (sc *streamCore) beginCapture(call captureCall, at driver.At) (begun *capture, err error) {
+func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, error) {
 	d := sc.ctx.drv
 	c := &capture{captureCall: call}
 	d.captures.n.Add(1)
@@ -327,12 +321,8 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (begun *captu
 		d.captures.n.Add(-1)
 		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
-	c.addBlocking(sc)
-	defer func() {
-		if begun == nil {
-			c.removeBlocking(d)
-		}
-	}()
+	sc.countBlocking(1)
+	defer sc.countBlocking(-1) // join counts the stream, too
 	res := func() driver.Result {
 		defer c.shutGates(sc)()
 		return call.begin(at)
@@ -364,20 +354,11 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (begun *captu
 	return c, nil
 }
 
-// addBlocking counts the capture in captures.blocking if the stream, which is about to be part of it,
-// is a blocking one. The caller holds the lock of a stream of the capture, or captures.mu.
-func (c *capture) addBlocking(sc *streamCore) {
-	if !c.blocks && sc.isBlocking() {
-		c.blocks = true
-		sc.ctx.drv.captures.blocking.Add(1)
-	}
-}
-
-// removeBlocking undoes addBlocking after the end of the capture.
-func (c *capture) removeBlocking(d *Driver) {
-	if c.blocks {
-		c.blocks = false
-		d.captures.blocking.Add(-1)
+// countBlocking adds n to the number of the context's blocking streams that are part of captures, if the
+// stream may be a blocking one.
+func (sc *streamCore) countBlocking(n int32) {
+	if sc.isBlocking() {
+		sc.ctx.captureGate.Blocking.Add(n)
 	}
 }
 
@@ -396,6 +377,7 @@ func (c *capture) lockFamily() (unlock func()) {
 func (c *capture) join(sc *streamCore) {
 	if sc.shared.capture.Load() != c {
 		sc.Retain() // valid also if the stream is being closed
+		sc.countBlocking(1)
 		sc.shared.capture.Store(c)
 		c.streams = append(c.streams, sc)
 	}
@@ -425,7 +407,6 @@ func (c *captures) tryJoin(of *capture, sc *streamCore) bool {
 	if of.ending || !of.active() {
 		return false
 	}
-	of.addBlocking(sc)
 	of.join(sc)
 	return true
 }
@@ -441,6 +422,7 @@ func (c *captures) undoJoin(of *capture, sc *streamCore) {
 	}
 	c.mu.Unlock()
 	if i >= 0 {
+		sc.countBlocking(-1)
 		sc.leave()
 	}
 }
@@ -487,7 +469,6 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	done() // from now on no work counts as captured: see knownCapture
 	unlock()
 	d.captures.mu.Lock()
-	c.removeBlocking(d)
 	delete(d.captures.byID, c.id)
 	streams := c.streams
 	c.streams = nil
@@ -498,6 +479,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 		s.shared.work.Lock() // no call adds objects to the graph from now on
 		s.shared.capture.CompareAndSwap(c, nil)
 		s.shared.work.Unlock()
+		s.countBlocking(-1)
 		s.leave()
 	})
 	return res
@@ -683,7 +665,6 @@ func (sc *streamCore) joined(likely *capture) {
 		c = likely
 	}
 	if c != nil {
-		c.addBlocking(sc)
 		c.join(sc)
 	}
 }

@@ -112,16 +112,21 @@ func TestCopyFromBesideCapture(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			copying, captured, done := make(chan struct{}), make(chan struct{}), make(chan error)
-			sim.copied = func() { close(copying); <-captured }
+			goOn := captured
+			sim.copied = func() { close(copying); <-goOn }
 			go func() { done <- mem.CopyFrom([]byte("abcd")) }()
 			<-copying
-			g, err := capture(func() error { close(captured); return <-done })
+			g, err := capture(func() error { close(captured); captured = nil; return <-done })
 			if err != nil {
 				t.Error(err)
 			}
+			if captured != nil { // the capture did not begin
+				close(captured)
+				<-done
+			}
 			g.Close()
-			if n := drv.captures.blocking.Load(); n != 0 {
-				t.Errorf("%d captures of blocking streams are left", n)
+			if n := gpu.own.core.captureGate.Blocking.Load(); n != 0 {
+				t.Errorf("%d blocking streams are left in captures", n)
 			}
 		})
 	}
@@ -129,4 +134,30 @@ func TestCopyFromBesideCapture(t *testing.T) {
 		t.Error(err)
 	}
 	soft.Check(t)
+}
+
+// TestCopyFromBesideOtherContexts copies in one context during a capture of a blocking stream in another one.
+func TestCopyFromBesideOtherContexts(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	dev := must(drv.Device(0))(t)
+	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	s := must(two.NewStream(StreamDefault))(t)
+	g, err := s.Capture(CaptureRelaxed, func() error { copyFromIsDone(t, gpu, 1); return nil })
+	if err := errors.Join(err, g.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	// A capture that does not begin is not counted.
+	if _, err := s.Capture(CaptureRelaxed, func() error { return nil }); err == nil {
+		t.Error("a closed stream was captured")
+	}
+	for _, c := range []*Context{gpu, two} {
+		if n := c.own.core.captureGate.Blocking.Load(); n != 0 {
+			t.Errorf("%d blocking streams are left in captures", n)
+		}
+	}
+	if err := errors.Join(two.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	sim.Check(t)
 }

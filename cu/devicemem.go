@@ -94,8 +94,8 @@ func (m *DeviceMem) Handle() uint64 {
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
 // (cuMemcpyHtoD, cuStreamSynchronize). So work that is enqueued afterwards, on any stream, reads the
-// copied bytes. An exception is a blocking stream whose capture begins during the call: then
-// CopyFrom returns when src can be used again. The copy begins after the earlier work on the legacy default stream and on blocking
+// copied bytes. If a capture with a blocking or a wrapped stream of the context begins during the
+// call, CopyFrom returns as soon as src can be used again. The copy begins after the earlier work on the legacy default stream and on blocking
 // streams. It is not ordered with earlier work on non-blocking streams: synchronize such a stream
 // first if its work uses the memory. It may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) CopyFrom(src []byte) error {
@@ -185,11 +185,11 @@ func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result
 }
 
 // finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its source.
-// It does not wait during a capture of a blocking stream, because the call would invalidate the
-// capture.
+// It does not wait while a blocking stream of the context is part of a capture, because the call
+// would invalidate the capture.
 func (c *contextCore) finishCopy() error {
 	res := c.onLegacy(func(t *driver.Table, at driver.At) driver.Result {
-		if c.drv.captures.blocking.Load() != 0 {
+		if c.captureGate.Blocking.Load() != 0 {
 			return driver.ResultSuccess
 		}
 		return t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)

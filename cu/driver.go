@@ -109,11 +109,11 @@ func (o *options) useVariable() error {
 	v := os.Getenv(driverVariable)
 	switch open := driver.Registered(v); {
 	case o.path != "" || o.software != nil || v == "" || v == "cuda":
-	case strings.ContainsAny(v, `/\`):
-		o.path = v
 	case open != nil:
 		p := open()
 		o.software = &p
+	case strings.ContainsAny(v, `/\`):
+		o.path = v
 	case v == "soft":
 		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+
 			`import _ "github.com/purecu/purecu/cusim/auto" in its main package, or unset the variable`)
@@ -124,7 +124,8 @@ func (o *options) useVariable() error {
 	return nil
 }
 
-// WithLibrary makes Open load the file at path, and no other library.
+// WithLibrary makes Open load the file at path, and no other library. An empty path is the same as no
+// option.
 func WithLibrary(path string) Option {
 	return func(o *options) { o.path = path }
 }

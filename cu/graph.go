@@ -138,7 +138,7 @@ func (g *Graph) Close() error {
 // until the Graph is closed or collected. That code must not use it concurrently with this package,
 // and the graph does not keep objects that such code adds. For a nil or closed Graph it is 0.
 func (g *Graph) Handle() uintptr {
-	if g == nil || g.core == nil || g.core.Closed() {
+	if g == nil || g.core == nil || g.core.Closed() || g.core.destroyed.Load() {
 		return 0
 	}
 	g.core.objects.exposed()

@@ -23,7 +23,7 @@ func AllocFor[T any](c *Context, n int) (*DeviceMem, error) {
 }
 
 // AllocFrom allocates device memory, and copies the values of src to it: see [Context.Alloc] and
-// [CopyFrom].
+// [CopyFrom]. It fails if src is empty.
 func AllocFrom[T any](c *Context, src []T) (*DeviceMem, error) {
 	m, err := AllocFor[T](c, len(src))
 	if err != nil {
@@ -82,7 +82,7 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 		if n == 0 {
 			return f(nil)
 		}
-		// The conversion is valid: the memory has n*size bytes, is aligned to a page, and belongs to
+		// The conversion is valid: the memory has n*size bytes, is aligned for any T, and belongs to
 		// C. Any bytes are a value of T, and contain no Go pointer.
 		return f(unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n))
 	})
@@ -142,7 +142,7 @@ func bytesOf[T any](op string, s []T) ([]byte, error) {
 
 // Grid1D returns the configuration of a launch with at least n threads in one dimension, in blocks of
 // the given number of threads. The kernel has to ignore the threads from n on. If n or block is less
-// than 1, the launch fails.
+// than 1, or more than 1<<32 blocks are needed, the launch fails.
 func Grid1D(n, block int) LaunchConfig {
 	if n < 1 || block < 1 || uint64(block) > math.MaxUint32 || (uint64(n)-1)/uint64(block) >= math.MaxUint32 {
 		return LaunchConfig{}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,9 @@ func TestExamplesWithoutGPU(t *testing.T) {
 	for _, main := range dirs {
 		name := filepath.Base(filepath.Dir(main))
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, name))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, filepath.Join(bin, name))
 			cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
 			cmd.Env = append(os.Environ(), "PURECU_DRIVER=soft", "CUDA_DRIVER_LIBRARY=/nonexistent")
 			out, err := cmd.CombinedOutput()

@@ -29,6 +29,9 @@ type Context struct {
 	// Legacy is for calls on the legacy default stream, and synchronous copies and memsets. The
 	// driver checks them against captures of blocking and per-thread streams.
 	Legacy Gate
+	// Blocking is how many blocking streams of the context are part of a capture, or are about to be.
+	// While it is not 0, a call on the legacy default stream would invalidate a capture.
+	Blocking atomic.Int32
 }
 
 // Patience is the longest time that Shut waits for calls that are being checked. The driver checks
