@@ -8,9 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/watch"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured. These calls cannot
@@ -354,14 +352,6 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	return c, nil
 }
 
-// countBlocking adds n to the number of the context's blocking streams that are part of captures, if the
-// stream may be a blocking one.
-func (sc *streamCore) countBlocking(n int32) {
-	if sc.isBlocking() {
-		sc.ctx.captureGate.Blocking.Add(n)
-	}
-}
-
 // lockFamily locks the family of the graph that the capture is into, if the caller does not hold the
 // lock.
 func (c *capture) lockFamily() (unlock func()) {
@@ -370,61 +360,6 @@ func (c *capture) lockFamily() (unlock func()) {
 	}
 	c.family.mu.Lock()
 	return c.family.unlock
-}
-
-// join makes a stream part of the capture. The caller holds captures.mu, and has a call in flight on
-// the stream.
-func (c *capture) join(sc *streamCore) {
-	if sc.shared.capture.Load() != c {
-		sc.Retain() // valid also if the stream is being closed
-		sc.countBlocking(1)
-		sc.shared.capture.Store(c)
-		c.streams = append(c.streams, sc)
-	}
-}
-
-// beginJoin makes a stream part of a capture before the driver does. So the end of the capture also
-// shuts the gates of this stream's context. If the capture is ending, beginJoin waits for its end. It
-// reports false if the capture is over, or the stream is part of a capture.
-func (c *captures) beginJoin(of *capture, sc *streamCore) bool {
-	if sc.knownCapture() != nil {
-		return false // the driver will refuse another capture
-	}
-	b := watch.BackOff{Policy: watch.Brief, Clock: sc.ctx.drv.table.Clock()}
-	defer b.End()
-	for of.active() { // for at most capturegate.Patience, and as long as the driver takes
-		if c.tryJoin(of, sc) {
-			return true
-		}
-		b.Wait()
-	}
-	return false
-}
-
-func (c *captures) tryJoin(of *capture, sc *streamCore) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if of.ending || !of.active() {
-		return false
-	}
-	of.join(sc)
-	return true
-}
-
-// undoJoin undoes beginJoin for a stream that the driver has not made part of the capture. The
-// capture may have ended meanwhile.
-func (c *captures) undoJoin(of *capture, sc *streamCore) {
-	c.mu.Lock()
-	i := slices.Index(of.streams, sc)
-	if i >= 0 {
-		of.streams = slices.Delete(of.streams, i, i+1)
-		sc.shared.capture.CompareAndSwap(of, nil)
-	}
-	c.mu.Unlock()
-	if i >= 0 {
-		sc.countBlocking(-1)
-		sc.leave()
-	}
 }
 
 // endOf returns the streams that are part of a capture. No stream joins from now on.
@@ -606,65 +541,4 @@ func (sc *streamCore) captureActive() bool {
 	}
 	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
-}
-
-// waitEvent makes the stream wait for a CUevent. If the event's record is part of a capture, the
-// stream joins this capture; else the capture is nil.
-func (sc *streamCore) waitEvent(e driver.Event, of *capture) driver.Result {
-	captures := &sc.ctx.drv.captures
-	if of == nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
-		sc.beginLegacy()
-		defer sc.endLegacy()
-		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	}
-	defer sc.shared.change()()
-	joins := captures.beginJoin(of, sc)
-	res := func() driver.Result {
-		if sc.isBlocking() {
-			// A mark of the library on the legacy stream would invalidate the capture.
-			defer capturegate.Shut([]*capturegate.Gate{&sc.ctx.captureGate.Legacy}, sc.ctx.drv.table.Clock())()
-		}
-		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-	}()
-	if joins {
-		// The event may have been recorded again, and the capture may be invalidated.
-		if i, r := sc.captureInfo(sc.at); r == driver.ResultSuccess && !i.mayBe(of) {
-			captures.undoJoin(of, sc)
-		}
-	}
-	sc.joined(of) // also after undoJoin: another wait may have made the stream part of the capture
-	return res
-}
-
-// mayBe reports whether a stream's capture may be c. The driver tells the ID of a capture only if it
-// is not invalidated.
-func (i CaptureInfo) mayBe(c *capture) bool {
-	return i.Status == CaptureInvalidated || i.Status == CaptureActive && i.ID == c.id
-}
-
-// joined asks the driver whether the stream has joined a capture, and notes the answer. The driver
-// does not tell the ID of an invalidated capture: then joined takes likely, if that capture is
-// active.
-//
-// If the program records the event in a capture while the stream waits for it, the stream can join
-// the capture before this package knows it. If the capture ends at that moment, its end does not
-// shut the gates of the stream's context. The program has left the order of these calls open.
-func (sc *streamCore) joined(likely *capture) {
-	if sc.knownCapture() != nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
-		return
-	}
-	i, r := sc.captureInfo(sc.at)
-	if r != driver.ResultSuccess || i.Status == CaptureNone {
-		return
-	}
-	captures := &sc.ctx.drv.captures
-	captures.mu.Lock()
-	defer captures.mu.Unlock()
-	c := captures.byID[i.ID] // nil if other code began the capture, or it is invalidated
-	if i.Status == CaptureInvalidated && likely.active() {
-		c = likely
-	}
-	if c != nil {
-		c.join(sc)
-	}
 }

@@ -35,6 +35,17 @@ type soft struct {
 	leaks []Leak
 }
 
+// checkFreed waits until a driver has no objects, and reports those that are left, and misuses.
+func checkFreed(t testing.TB, sim *cusim.Driver) {
+	t.Helper()
+	if !eventually(func() bool { return len(sim.Census()) == 0 }) {
+		sim.Check(t)
+	}
+	for _, m := range sim.Misuses() {
+		t.Errorf("misuse: %v", m)
+	}
+}
+
 func newSoft(t testing.TB, opts ...cusim.Option) *soft {
 	t.Helper()
 	r := &soft{t: t, sim: cusim.New(append([]cusim.Option{spinKernel, cusim.Devices(2)}, opts...)...)}

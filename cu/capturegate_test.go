@@ -639,7 +639,8 @@ type joinHooks struct {
 	beforeEnd             func()
 }
 
-func (d *joinHooks) StreamWaitEvent(th *driver.Thread, hStream driver.Stream, hEvent driver.Event, flags uint32) driver.Result {
+func (d *joinHooks) StreamWaitEvent(th *driver.Thread, hStream driver.Stream, hEvent driver.Event,
+	flags uint32) driver.Result {
 	if d.beforeWait != nil {
 		d.beforeWait(hStream)
 	}
@@ -973,11 +974,5 @@ func TestRandomJoins(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for i := 0; len(soft.Census()) != 0 && i < 1000; i++ {
-		time.Sleep(time.Millisecond)
-	}
-	soft.Check(t)
-	for _, m := range soft.Misuses() {
-		t.Errorf("misuse: %v", m)
-	}
+	checkFreed(t, soft)
 }

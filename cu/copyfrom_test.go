@@ -101,7 +101,8 @@ func TestCopyFromBesideCapture(t *testing.T) {
 	sim := &slowCopies{Software: soft.Software()}
 	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	mem, s, joins := must(gpu.Alloc(4))(t), must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamDefault))(t)
+	mem, s := must(gpu.Alloc(4))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	joins := must(gpu.NewStream(StreamDefault))(t)
 	for name, capture := range map[string]func(f func() error) (*Graph, error){
 		"a capture of a blocking stream": func(f func() error) (*Graph, error) { return joins.Capture(CaptureRelaxed, f) },
 		"a blocking stream joins": func(f func() error) (*Graph, error) {

@@ -94,10 +94,12 @@ func (m *DeviceMem) Handle() uint64 {
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
 // (cuMemcpyHtoD, cuStreamSynchronize). So work that is enqueued afterwards, on any stream, reads the
-// copied bytes. If a capture with a blocking or a wrapped stream of the context begins during the
-// call, CopyFrom returns as soon as src can be used again. The copy begins after the earlier work on the legacy default stream and on blocking
-// streams. It is not ordered with earlier work on non-blocking streams: synchronize such a stream
-// first if its work uses the memory. It may wait for the GPU: see docs/blocking.md.
+// copied bytes. It may wait for the GPU: see docs/blocking.md.
+//
+// The copy begins after the earlier work on the legacy default stream and on blocking streams. It is
+// not ordered with earlier work on non-blocking streams: synchronize such a stream first if its work
+// uses the memory. If a capture with a blocking or a wrapped stream of the context begins during the
+// call, CopyFrom returns as soon as src can be used again.
 func (m *DeviceMem) CopyFrom(src []byte) error {
 	_, err := m.WriteAt(src, 0)
 	return err
@@ -184,8 +186,8 @@ func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result
 	return call(t, driver.At{Context: c.raw})
 }
 
-// finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its source.
-// It does not wait while a blocking stream of the context is part of a capture, because the call
+// finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its
+// source. It does not wait while a blocking stream of the context is part of a capture, because the call
 // would invalidate the capture.
 func (c *contextCore) finishCopy() error {
 	res := c.onLegacy(func(t *driver.Table, at driver.At) driver.Result {

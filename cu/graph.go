@@ -63,7 +63,8 @@ func (gc *graphCore) Refused(op string) error {
 	if !gc.destroyed.Load() {
 		return gc.resource.Refused(op)
 	}
-	return mistake(op, ErrClosed, uintptr(gc.raw), "the driver destroyed the graph when a capture into it failed: build a new one")
+	return mistake(op, ErrClosed, uintptr(gc.raw),
+		"the driver destroyed the graph when a capture into it failed: build a new one")
 }
 
 // newGraph returns the owner of a graph that uses these objects.

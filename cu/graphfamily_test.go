@@ -182,13 +182,7 @@ func TestGraphFamilyOutlivesContext(t *testing.T) {
 	if err := drv.Close(); err != nil {
 		t.Error(err)
 	}
-	for i := 0; len(soft.Census()) != 0 && i < 1000; i++ {
-		time.Sleep(time.Millisecond)
-	}
-	soft.Check(t)
-	for _, m := range soft.Misuses() {
-		t.Errorf("misuse: %v", m)
-	}
+	checkFreed(t, soft)
 }
 
 // TestGPUGraphFamily does so on a GPU.

@@ -107,7 +107,8 @@ func TestTypedErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"CopyFrom": CopyFrom(nil, []float32{1}), "CopyTo": CopyTo(nil, []float32{1}),
 		"View": View(nil, func([]float32) error { return nil }), "View, no function": View[float32](host, nil),
-		"SpanOf": r.s.Memset(SpanOf[float32](nil, 0, 1), 0), "SpanOf, typed nil": r.s.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
+		"SpanOf":            r.s.Memset(SpanOf[float32](nil, 0, 1), 0),
+		"SpanOf, typed nil": r.s.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
 	} {
 		if !errors.Is(err, ErrNil) && !errors.Is(err, errInvalid) {
 			t.Errorf("%s of nil: %v", name, err)

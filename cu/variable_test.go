@@ -26,7 +26,10 @@ func TestDriverVariable(t *testing.T) {
 		{value: "unknown", is: errInvalid, says: `"unknown"`},
 		{value: "/nonexistent/libcuda.so.1", is: ErrNoDriver, says: "/nonexistent/libcuda.so.1"},
 		{value: `C:\nonexistent\nvcuda.dll`, is: ErrNoDriver, says: `nvcuda.dll`},
-		{value: "registered by a test", opts: []Option{WithLibrary("/nonexistent/a.so")}, is: ErrNoDriver, says: "/nonexistent/a.so"},
+		{
+			value: "registered by a test", opts: []Option{WithLibrary("/nonexistent/a.so")},
+			is: ErrNoDriver, says: "/nonexistent/a.so",
+		},
 		{value: "unknown", opts: []Option{WithSoftware(sim)}},
 		{value: "", opts: []Option{WithSoftware(sim)}},
 		{value: "cuda", opts: []Option{WithSoftware(sim)}},

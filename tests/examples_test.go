@@ -17,7 +17,8 @@ func TestExamplesWithoutGPU(t *testing.T) {
 		t.Fatalf("there are no examples: %v", err)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "../examples/...").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "../examples/...")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, main := range dirs {

@@ -51,7 +51,8 @@ func (c *raw) exec(g driver.Graph) driver.GraphExec {
 }
 
 // intoGraph is a case about a capture into a graph that fails, after which the graph is gone. fail makes it fail.
-func intoGraph(name, doc string, mode int32, fail func(c *raw, ctx driver.Context, s driver.Stream, p driver.DevicePtr)) found {
+func intoGraph(name, doc string, mode int32,
+	fail func(c *raw, ctx driver.Context, s driver.Stream, p driver.DevicePtr)) found {
 	return found{famGraph, name, doc, func(c *raw) {
 		_, ctx := c.setup()
 		s, p := c.stream(nonBlocking), c.memory()
@@ -83,7 +84,8 @@ func foundCaptures() []found {
 			c.res("end-again", c.end(s))
 			w.end()
 		}},
-		intoGraph("into-graph-unjoined", "a capture into a graph that leaves a stream behind: this destroys the graph", capRelaxed,
+		intoGraph("into-graph-unjoined",
+			"a capture into a graph that leaves a stream behind: this destroys the graph", capRelaxed,
 			func(c *raw, _ driver.Context, s driver.Stream, p driver.DevicePtr) {
 				other, e := c.stream(nonBlocking), c.event(untimed)
 				c.record(e, s)
@@ -91,7 +93,8 @@ func foundCaptures() []found {
 				c.must("cuMemsetD8Async", c.set(p, other))
 				c.res("end", c.end(s))
 			}),
-		intoGraph("into-graph-invalidated", "a capture into a graph that a call invalidates: this destroys the graph", capRelaxed,
+		intoGraph("into-graph-invalidated",
+			"a capture into a graph that a call invalidates: this destroys the graph", capRelaxed,
 			func(c *raw, _ driver.Context, s driver.Stream, _ driver.DevicePtr) {
 				c.res("sync", c.CtxSynchronize(c.at))
 				c.res("end", c.end(s))
@@ -102,11 +105,12 @@ func foundCaptures() []found {
 				w.do(func(c *raw) { c.res("end-elsewhere", c.end(s)) })
 				w.end()
 			}),
-		intoGraph("into-graph-stream-destroyed", "destroying a stream during its capture into a graph: this destroys the graph", capRelaxed,
+		intoGraph("into-graph-stream-destroyed",
+			"destroying a stream during its capture into a graph: this destroys the graph", capRelaxed,
 			func(c *raw, _ driver.Context, s driver.Stream, _ driver.DevicePtr) {
 				c.res("destroy", c.StreamDestroy(c.at, s))
 			}),
-		{famThread, "info-of-invalidated", "the driver tells nothing but the status of a capture that is invalidated", func(c *raw) {
+		{famThread, "info-of-invalidated", "of an invalidated capture the driver tells only the status", func(c *raw) {
 			c.setup()
 			s, other, e, p := c.stream(nonBlocking), c.stream(nonBlocking), c.event(untimed), c.memory()
 			c.begin(s, capRelaxed)
