@@ -13,7 +13,7 @@ import (
 func BenchmarkHandles(b *testing.B) {
 	f := newFake(b)
 	f.tell("fake_version", 13000)
-	drv := f.open(contextFreeFrom(13000))
+	drv := f.open()
 	gpu := f.context(drv, 0)
 	r := &rig{f, drv, gpu, f.stream(gpu)}
 	held := r.stream(r.gpu)

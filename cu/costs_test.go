@@ -48,11 +48,7 @@ func gpuDriver(t testing.TB) *Driver {
 	if path == "1" {
 		path = ""
 	}
-	opts := []Option{WithLibrary(path), neverWait}
-	if _, ok := t.(*testing.B); ok { // benchmarks measure what calls cost without a current context
-		opts = append(opts, contextFreeFrom(13000))
-	}
-	return must(Open(opts...))(t)
+	return must(Open(WithLibrary(path), neverWait))(t)
 }
 
 // What the kernels of the tests' modules do on the software driver.

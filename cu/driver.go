@@ -97,8 +97,6 @@ type options struct {
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
 	onWait     func(function string) // for tests: see driver.Table.OnWait
-	// contextFree is the constant, except in tests.
-	contextFree int
 }
 
 // driverVariable names the environment variable that chooses a driver where the program does not.
@@ -195,7 +193,7 @@ type Leak struct {
 // the driver finds no device, and [errors.ErrUnsupported] if the driver is older than
 // [WithMinVersion] asks for.
 func Open(opts ...Option) (*Driver, error) {
-	o := options{contextFree: contextFree}
+	var o options
 	for _, f := range opts {
 		if f != nil {
 			f(&o)
@@ -239,7 +237,7 @@ func Open(opts ...Option) (*Driver, error) {
 				driver.VersionString(v), driver.VersionString(o.minVersion))}
 		}
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
-		if d.table.Version() < o.contextFree {
+		if d.table.Version() < contextFree {
 			d.needContext.Store(1<<len(workFunctions) - 1)
 		}
 		d.initWatch()

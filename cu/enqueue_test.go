@@ -209,16 +209,13 @@ func TestKeptStorm(t *testing.T) {
 	}
 }
 
-// contextFreeFrom makes the driver enqueue work without a current context from a version on.
-func contextFreeFrom(version int) Option { return func(o *options) { o.contextFree = version } }
-
 // TestContextFree counts the contexts that become current for calls that enqueue work.
 func TestContextFree(t *testing.T) {
 	for _, c := range []struct{ version, pushes int }{{12080, 1}, {13000, 0}} {
 		t.Run(fmt.Sprint(c.version), func(t *testing.T) {
 			f := newFake(t)
 			f.tell("fake_version", c.version)
-			drv := f.open(contextFreeFrom(13000))
+			drv := f.open()
 			gpu := f.context(drv, 0)
 			s, legacy := f.stream(gpu), must(gpu.LegacyStream())(t)
 			defer legacy.Close()
@@ -260,7 +257,7 @@ func TestContextFree(t *testing.T) {
 func TestContextNeeded(t *testing.T) {
 	f := newFake(t)
 	f.tell("fake_version", 13000)
-	gpu := f.context(f.open(contextFreeFrom(13000)), 0)
+	gpu := f.context(f.open(), 0)
 	s, d, h := f.stream(gpu), f.memory(gpu, 8), f.host(gpu, 8)
 	const copying = "cuMemcpyHtoDAsync_v2"
 
