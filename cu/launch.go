@@ -271,10 +271,10 @@ func (w *work) useMemory(mc *memCore) bool {
 // kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
 // its size. An address refers to values, or, if borrowed is set, possibly to other memory.
 type kernelArgs struct {
+	borrowed bool // first: every call that enqueues work reads it, and counted in workFrame is next to it
 	values   []uint64
 	ptrs     []unsafe.Pointer
 	sizes    []uint32
-	borrowed bool
 }
 
 // set sets an argument. It returns the argument's error, if there is one.
