@@ -308,3 +308,83 @@ func TestLaunchMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// slowMemset is a driver whose next memset waits until proceed is closed. It notes the beginnings and
+// ends of captures meanwhile.
+type slowMemset struct {
+	driver.Software
+	begun, proceed chan struct{}
+	inside         atomic.Bool
+	overlapped     atomic.Bool
+}
+
+func (d *slowMemset) MemsetD8Async(th *driver.Thread, at driver.DevicePtr, v uint8, n uint64,
+	s driver.Stream) driver.Result {
+	d.inside.Store(true)
+	defer d.inside.Store(false)
+	d.begun <- struct{}{}
+	<-d.proceed
+	return d.Software.MemsetD8Async(th, at, v, n, s)
+}
+
+func (d *slowMemset) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
+	if d.inside.Load() {
+		d.overlapped.Store(true)
+	}
+	return d.Software.StreamBeginCapture(th, s, mode)
+}
+
+func (d *slowMemset) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.Graph, driver.Result) {
+	if d.inside.Load() {
+		d.overlapped.Store(true)
+	}
+	return d.Software.StreamEndCapture(th, s)
+}
+
+// TestWorkBesideCapture enqueues work while another goroutine begins, or ends, a capture of the stream.
+// The capture begins before the driver has the work, or after it, so that package cu knows whether
+// the work is part of the capture.
+func TestWorkBesideCapture(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ended bool // the work is enqueued during the capture, else before it
+	}{{"begin", false}, {"end", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := &slowMemset{
+				Software: cusim.New().Software(),
+				begun:    make(chan struct{}), proceed: make(chan struct{}),
+			}
+			drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+			s, m := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.Alloc(8))(t)
+			var wg sync.WaitGroup
+			memset := func() {
+				wg.Go(func() {
+					if err := s.Memset(m, 1); err != nil {
+						t.Error(err)
+					}
+				})
+				<-d.begun
+			}
+			letGo := func() { time.AfterFunc(20*time.Millisecond, func() { close(d.proceed) }) }
+			if !c.ended {
+				memset()
+				letGo()
+			}
+			g := must(s.Capture(CaptureRelaxed, func() error {
+				if c.ended {
+					memset()
+					letGo()
+				}
+				return nil
+			}))(t)
+			wg.Wait()
+			if d.overlapped.Load() {
+				t.Error("the capture begins or ends while the driver is given the work")
+			}
+			if err := errors.Join(g.Close(), s.Close(), m.Close(), gpu.Close(), drv.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -56,6 +56,7 @@ var rules = map[string]rule{
 	"cu":                   {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "typed.go"}},
 	"internal/sim":         {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":                {imports: []string{"internal/sim", "driver"}},
+	"cubench":              {imports: []string{"cu"}},
 	"cusim/auto":           {imports: []string{"cusim", "driver"}},
 	"cusim/libcuda":        {imports: []string{"internal/sim", "driver"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build":  {program: true},
