@@ -234,7 +234,7 @@ func Open(opts ...Option) (*Driver, error) {
 		if v := d.table.Version(); v < o.minVersion {
 			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
-				driver.VersionString(v), driver.VersionString(o.minVersion))}
+				driver.Version(v), driver.Version(o.minVersion))}
 		}
 		d.opened, d.since = d.table.Clock().Now(), clock.Start()
 		if d.table.Version() < contextFree {
@@ -295,9 +295,12 @@ func (d *Driver) String() string {
 	return d.name
 }
 
-// Version returns the newest CUDA version that the driver supports (cuDriverGetVersion). CUDA
-// writes 12.8 as 12080.
-func (d *Driver) Version() (int, error) {
+// Version is a version of CUDA. As a number it is in CUDA's notation, 12080 for 12.8; its String
+// method returns "12.8".
+type Version = driver.Version
+
+// Version returns the newest CUDA version that the driver supports (cuDriverGetVersion).
+func (d *Driver) Version() (Version, error) {
 	if !d.open() {
 		return 0, errNil("cuDriverGetVersion", "driver")
 	}
@@ -305,7 +308,7 @@ func (d *Driver) Version() (int, error) {
 	if res != driver.ResultSuccess {
 		return 0, d.resultError("cuDriverGetVersion", 0, res)
 	}
-	return int(v), nil
+	return Version(v), nil
 }
 
 // DeviceCount returns the number of devices (cuDeviceGetCount).

@@ -22,7 +22,7 @@ func ExampleDriver() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("the driver is for CUDA %d.%d\n", v/1000, v%1000/10)
+	fmt.Println("the driver is for CUDA", v)
 }
 
 // The error says which files were tried, and what was wrong with each.

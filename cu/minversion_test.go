@@ -38,7 +38,7 @@ func TestWithMinVersion(t *testing.T) {
 
 // TestGPUWithMinVersion asks a GPU's driver for its own version, and for one that does not exist.
 func TestGPUWithMinVersion(t *testing.T) {
-	own := must(gpuDriver(t).Version())(t)
+	own := int(must(gpuDriver(t).Version())(t))
 	option := WithSoftware(cusim.New(cusim.Version(own)))
 	if path := os.Getenv(gpuEnv); path == "1" {
 		option = nil

@@ -58,7 +58,7 @@ func (d *Driver) has(name string) bool {
 // one.
 type Features struct {
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
-	Version int `json:"version"`
+	Version Version `json:"version"`
 	// ContextID: contexts have IDs (12.0). Otherwise their handles identify them.
 	ContextID bool `json:"contextID"`
 	// StreamID: [Stream.ID] works (12.0).

@@ -75,10 +75,11 @@ func FindExport(name string) (Symbol, bool) {
 	return 0, false
 }
 
-// VersionString returns a CUDA version in the usual notation: 12080 is "12.8".
-func VersionString(v int) string {
-	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
-}
+// Version is a version of CUDA in the driver's notation: 12080 is 12.8.
+type Version int
+
+// String returns the version in the usual notation, such as "12.8".
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
 // MissingError is the error of a call whose function the driver does not have. It matches
 // [errors.ErrUnsupported].
@@ -107,10 +108,10 @@ func (e *MissingError) Error() string {
 		return fmt.Sprintf("the software driver has no %s", e.Symbol)
 	case e.Driver < e.Since:
 		return fmt.Sprintf("%s needs a driver for CUDA %s or newer; this one is for CUDA %s",
-			e.Symbol, VersionString(e.Since), VersionString(e.Driver))
+			e.Symbol, Version(e.Since), Version(e.Driver))
 	}
 	return fmt.Sprintf("%s is missing from a driver for CUDA %s, though CUDA %s introduced it: %v",
-		e.Symbol, VersionString(e.Driver), VersionString(e.Since), e.Err)
+		e.Symbol, Version(e.Driver), Version(e.Since), e.Err)
 }
 
 // Unwrap returns [errors.ErrUnsupported] and the error of the lookup.

@@ -72,7 +72,7 @@ func TestSymbols(t *testing.T) {
 				proved++
 			}
 			t.Logf("CUDA %s: of %d symbols %d proved by name and version, %d known by export only, %d newer than the driver",
-				driver.VersionString(lib.Version()), driver.NumSymbols, proved, viaDlsym, refused)
+				driver.Version(lib.Version()), driver.NumSymbols, proved, viaDlsym, refused)
 		})
 	}
 }

@@ -89,14 +89,14 @@ type driverInfo struct {
 	// the software driver it is softName.
 	Library string `json:"library"`
 	// Version is the newest CUDA version that the driver supports: 12080 is 12.8.
-	Version int `json:"version"`
+	Version cu.Version `json:"version"`
 	// CUDA is Version as text: "12.8".
 	CUDA string `json:"cuda"`
 }
 
 func (c *call) driverInfo(drv *cu.Driver) (driverInfo, error) {
 	v, err := drv.Version()
-	info := driverInfo{Library: drv.String(), Version: v, CUDA: cudaVersion(v)}
+	info := driverInfo{Library: drv.String(), Version: v, CUDA: v.String()}
 	if c.software() {
 		info.Library = softName
 	}

@@ -191,7 +191,7 @@ func explain(r *loader.Report, what string) string {
 	var b strings.Builder
 	switch {
 	case r.Library != nil:
-		fmt.Fprintf(&b, "%s is a driver for CUDA %s, and its %s. ", r.Library.Name, cudaVersion(r.Library.Version), what)
+		fmt.Fprintf(&b, "%s is a driver for CUDA %s, and its %s. ", r.Library.Name, cu.Version(r.Library.Version), what)
 	case len(r.Candidates) > 0:
 		b.WriteString("no CUDA driver library could be loaded. Tried " + sentence(strings.Join(tried(r.Candidates), "; ")))
 	default:
@@ -298,9 +298,6 @@ func units() []unit {
 
 // gibibytes returns a number of bytes in GiB.
 func gibibytes(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<30)) }
-
-// cudaVersion returns a version in the usual notation: 12.8 for 12080.
-func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
 // buildReport is the version of cuprobe.
 type buildReport struct {

@@ -115,14 +115,6 @@ func TestControlCharactersInNames(t *testing.T) {
 	}
 }
 
-func TestCUDAVersion(t *testing.T) {
-	for v, want := range map[int]string{12080: "12.8", 13000: "13.0", 11020: "11.2", 2000: "2.0"} {
-		if got := cudaVersion(v); got != want {
-			t.Errorf("cudaVersion(%d) = %s, want %s", v, got, want)
-		}
-	}
-}
-
 func TestCount(t *testing.T) {
 	if diff := cmp.Diff([]string{"0 folders", "1 folder", "2 folders"}, []string{count(0, "folder"), count(1, "folder"), count(2, "folder")}); diff != "" {
 		t.Error(diff)

@@ -76,7 +76,7 @@ func runSymbols(c *call, onlyMissing bool) error {
 		return &cu.Error{Op: "Open", Err: fmt.Errorf("%w: %w", cu.ErrNoDriver, err)}
 	}
 	r := &symbolsReport{Symbols: []symbolInfo{}}
-	r.Driver = driverInfo{Library: lib.Name(), Version: lib.Version(), CUDA: cudaVersion(lib.Version())}
+	r.Driver = driverInfo{Library: lib.Name(), Version: cu.Version(lib.Version()), CUDA: cu.Version(lib.Version()).String()}
 	for _, s := range cu.LibrarySymbols(lib) {
 		if named(s, text) {
 			r.add(s, onlyMissing)
@@ -162,7 +162,7 @@ func (r *symbolsReport) text(w io.Writer) {
 		if !s.Found {
 			state = "missing: " + s.Reason
 		}
-		fmt.Fprintf(w, "%-*s  %-*s  %5s  %s\n", name, s.Name, export, what, cudaVersion(s.Since), state)
+		fmt.Fprintf(w, "%-*s  %-*s  %5s  %s\n", name, s.Name, export, what, cu.Version(s.Since), state)
 	}
 	if len(r.Symbols) > 0 {
 		fmt.Fprintln(w)

@@ -133,7 +133,7 @@ func (c *viaCu) device(ordinal int) *cu.Device {
 		c.drv = drv
 		version, err := drv.Version()
 		c.must(err)
-		c.send(report{Kind: about, Driver: driverInfo{version, c.job.Target.Software != "", c.job.Target.Cusim}})
+		c.send(report{Kind: about, Driver: driverInfo{int(version), c.job.Target.Software != "", c.job.Target.Cusim}})
 	}
 	n, err := c.drv.DeviceCount()
 	c.must(err)
